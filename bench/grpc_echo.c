@@ -17,6 +17,6 @@ static void step(struct grpc_call *call, enum grpc_event event) {
 }
 
 int main(int argc, char **argv) {
-    static const struct grpc_method method = {.path = "/bench.Bench/Echo", .step = step};
+    static const struct grpc_method method = {.path = "/bench.Bench/Echo", .on_event = step};
     return grpc_server_main(&method, argc, argv);
 }

@@ -38,9 +38,9 @@ static enum status begin(struct bench *bench, struct net_budget *budget,
     struct address address, bound;
     char printed[ADDRESS_TEXT_BYTES];
     struct grpc_server_options options = {
-        .limits = {.max_header_bytes = 65536,
+        .limits = {.max_header_size = 65536,
                    .max_message_bytes = 256u << 20,
-                   .request_memory_bytes = 64u << 20,
+                   .request_memory = 64u << 20,
                    .max_streams = 1000,
                    .stream_window_bytes = 4 << 20,
                    .connection_window_bytes = 16 << 20,
@@ -73,7 +73,7 @@ static enum status begin(struct bench *bench, struct net_budget *budget,
 }
 
 int grpc_server_main(const struct grpc_method *method, int argc, char **argv) {
-    static struct net_budget budget = {.body_memory_bytes = 1u << 30, .max_connections = 10000};
+    static struct net_budget budget = {.body_memory = 1u << 30, .max_connections = 10000};
     static struct bench bench;
     struct error err;
     if (begin(&bench, &budget, method, argc > 1 ? argv[1] : "127.0.0.1:0", &err) != ST_OK) {

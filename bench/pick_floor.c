@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "codec/ext_proc/answer.h"
+#include "codec/ext_proc/response.h"
 #include "grpc_server_main.h"
 
 /* The first byte of a request: of all that pick_load sends, the tag of what it is. */
 enum { TAG_HEADERS = 2 << 3 | 2, TAG_BODY = 4 << 3 | 2 };
 
-static struct ext_proc_bytes headers, body;
+static struct ext_proc_message headers, body;
 
 static void answer(struct grpc_call *call, const struct grpc_message *message) {
     uint8_t tag = message->data.len > 0 ? (uint8_t)message->data.ptr[0] : 0;
@@ -50,24 +50,25 @@ static enum status make_answers(struct arena *arena, struct error *err) {
     const struct ext_proc_header set = {STR("x-gateway-destination-endpoint"),
                                         STR("10.0.0.1:8000")};
     const struct ext_proc_entry entry = {.key = set.key, .text = set.value};
-    const struct ext_proc_space space = {STR("envoy.lb"), &entry, 1};
-    const struct ext_proc_answer names_it = {
+    const struct ext_proc_namespace space = {STR("envoy.lb"), &entry, 1};
+    const struct ext_proc_response names_it = {
         .kind = EXT_PROC_REQUEST_HEADERS,
         .headers = {.set = &set, .n_set = 1},
         .clear_route_cache = true,
         .metadata = &space,
         .n_metadata = 1,
     };
-    const struct ext_proc_answer ends_it = {
-        .kind = EXT_PROC_REQUEST_BODY, .body_change = EXT_PROC_BODY_SENT, .end_of_stream = true};
-    enum status st = ext_proc_answer_encode(arena, &names_it, &headers, err);
-    return st == ST_OK ? ext_proc_answer_encode(arena, &ends_it, &body, err) : st;
+    const struct ext_proc_response ends_it = {.kind = EXT_PROC_REQUEST_BODY,
+                                              .body_mutation = EXT_PROC_BODY_STREAMED_RESPONSE,
+                                              .end_of_stream = true};
+    enum status st = ext_proc_response_encode(arena, &names_it, &headers, err);
+    return st == ST_OK ? ext_proc_response_encode(arena, &ends_it, &body, err) : st;
 }
 
 int main(int argc, char **argv) {
     static const struct grpc_method method = {
         .path = "/envoy.service.ext_proc.v3.ExternalProcessor/Process",
-        .step = step,
+        .on_event = step,
         .streams = true,
     };
     struct error err;

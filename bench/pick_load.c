@@ -64,20 +64,20 @@ static void make_headers(struct pick_load *load, const char *mode, size_t n_body
                         : strcmp(mode, "buffered") == 0 ? EXT_PROC_BODY_BUFFERED
                                                         : EXT_PROC_BODY_NONE,
     };
-    const struct ext_proc_question question = {
+    const struct ext_proc_client_request question = {
         .kind = EXT_PROC_REQUEST_HEADERS,
         .headers = headers,
         .n_headers = sizeof(headers) / sizeof(headers[0]),
         .config = &config,
         .has_metadata = true,
     };
-    ext_proc_question_print(&load->headers, &question);
+    ext_proc_client_request_encode(&load->headers, &question);
 }
 
 /* A completion whose prompt fills it up; the model is in front, as clients send it. */
 static void make_body(struct pick_load *load, size_t n_body) {
     static const char head[] = "{\"model\":\"digits\",\"prompt\":\"", tail[] = "\"}";
-    struct ext_proc_question question = {.kind = EXT_PROC_REQUEST_BODY, .has_metadata = true};
+    struct ext_proc_client_request question = {.kind = EXT_PROC_REQUEST_BODY, .has_metadata = true};
     char *text = arena_alloc(load->arena, n_body + sizeof(head) + sizeof(tail));
     if (!text) {
         abort();
@@ -90,10 +90,10 @@ static void make_body(struct pick_load *load, size_t n_body) {
     memcpy(text + n, tail, sizeof(tail) - 1);
     question.body = str_make(text, n + sizeof(tail) - 1);
     question.end_of_stream = load->buffered;
-    ext_proc_question_print(&load->body, &question);
+    ext_proc_client_request_encode(&load->body, &question);
     question.body = str_make(NULL, 0);
     question.end_of_stream = true;
-    ext_proc_question_print(&load->end, &question);
+    ext_proc_client_request_encode(&load->end, &question);
 }
 
 /* ---- a stream -------------------------------------------------------------------------------- */
@@ -123,13 +123,14 @@ static void count(struct stream *stream) {
 /* Returns: the stream has all that it waits for. */
 static bool take_answer(struct stream *stream, struct grpc_client_call *call, struct str message) {
     struct pick_load *load = stream->load;
-    struct ext_proc_reply reply;
+    struct ext_proc_client_response reply;
     struct error err;
-    if (ext_proc_reply_decode(message, &reply, &err) != ST_OK || reply.is_immediate) {
+    if (ext_proc_client_response_decode(message, &reply, &err) != ST_OK || reply.is_immediate) {
         stream->failed = true;
         return true;
     }
-    if (!stream->has_pick && ext_proc_reply_find(&reply, NAMESPACE, KEY).kind == EXT_PROC_STRING) {
+    if (!stream->has_pick &&
+        ext_proc_client_response_metadata_find(&reply, NAMESPACE, KEY).kind == EXT_PROC_STRING) {
         stream->has_pick = true;
         count(stream);
     }
@@ -170,9 +171,9 @@ static void on_stopped(void *cookie) {
 }
 
 static void begin(struct pick_load *load, struct stream *stream) {
-    struct grpc_client_ask ask = {
+    struct grpc_client_call_options ask = {
         .path = STR("/envoy.service.ext_proc.v3.ExternalProcessor/Process"),
-        .step = step,
+        .on_event = step,
         .user = stream,
         .streams = true,
     };
@@ -185,7 +186,7 @@ static void begin(struct pick_load *load, struct stream *stream) {
         }
         return;
     }
-    if (grpc_client_begin(load->client, &ask, &call, &err) != ST_OK) {
+    if (grpc_client_start_call(load->client, &ask, &call, &err) != ST_OK) {
         fprintf(stderr, "pick_load: %s\n", err.text);
         exit(EXIT_FAILURE);
     }

@@ -56,12 +56,12 @@ static const struct profile *every_scorer(struct arena *arena) {
         struct profile_step *step = &scorers[profile.n_scorers];
         *step = (struct profile_step){.plugin = PLUGINS[i], .weight = 1};
         if (PLUGINS[i]->kind == PLUGIN_SCORER &&
-            plugin_read(PLUGINS[i], &none, arena, &step->parameters, &err) == ST_OK) {
+            plugin_read_parameters(PLUGINS[i], &none, arena, &step->parameters, &err) == ST_OK) {
             profile.n_scorers++;
         }
     }
     doc_free(doc);
-    check(profile_gather_wants(&profile, &err), &err);
+    check(profile_collect_needs(&profile, &err), &err);
     return &profile;
 }
 
@@ -71,11 +71,11 @@ static void open_pool(struct bench *bench) {
     struct prefix_table *prefixes;
     check(pool_new(&bench->pool, &err), &err);
     check(prefix_table_new((size_t)64 << 20, &prefixes, &err), &err);
-    pool_use_prefixes(bench->pool, prefixes);
-    prefix_table_free(prefixes);
+    pool_attach_prefix_table(bench->pool, prefixes);
+    prefix_table_unref(prefixes);
     check(pool_spec_new(&spec, &err), &err);
     for (uint32_t i = 0; i < bench->n_endpoints; i++) {
-        struct pool_wanted wanted = {.address = numbered(i)};
+        struct pool_spec_endpoint wanted = {.address = numbered(i)};
         check(pool_spec_add_endpoint(spec, &wanted, &err), &err);
     }
     struct pool_model model = {.name = STR("llama")};
@@ -94,24 +94,24 @@ static void open_pool(struct bench *bench) {
 static void say_loads(const struct bench *bench) {
     struct pool_reader *reader;
     struct error err;
-    struct dice dice = {5};
+    struct prng prng = {5};
     check(pool_reader_new(bench->pool, 1, &reader, &err), &err);
-    const struct pool_snapshot *snapshot = pool_look(reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         struct endpoint_load load = {.until_ns = UINT64_MAX,
                                      .known = LOAD_WAITING | LOAD_RUNNING | LOAD_KV_CACHE |
                                               LOAD_ADAPTERS,
-                                     .n_waiting = dice_below(&dice, 8),
-                                     .n_running = dice_below(&dice, 32),
-                                     .kv_cache_used = (float)dice_unit(&dice),
-                                     .most_adapters = 8};
-        for (uint32_t k = dice_below(&dice, 5); k > 0; k--) {
-            char name[] = {(char)('a' + dice_below(&dice, 26)), '\0'};
+                                     .n_waiting = prng_below(&prng, 8),
+                                     .n_running = prng_below(&prng, 32),
+                                     .kv_cache_used = (float)prng_double(&prng),
+                                     .max_adapters = 8};
+        for (uint32_t k = prng_below(&prng, 5); k > 0; k--) {
+            char name[] = {(char)('a' + prng_below(&prng, 26)), '\0'};
             load_add_adapter(&load, str_of(name), false);
         }
         pool_set_load(bench->pool, snapshot->members[i].endpoint, &load);
     }
-    pool_reader_free(reader);
+    pool_reader_unref(reader);
 }
 
 static void read_subset(const struct bench *bench, struct subset *subset, struct arena *arena) {
@@ -123,22 +123,22 @@ static void read_subset(const struct bench *bench, struct subset *subset, struct
 }
 
 /* One of a thousand prompts of a kilobyte, with one of eight beginnings of half that. */
-static struct str roll_prompt(struct dice *dice, char text[1024]) {
-    memset(text, 'a' + (int)dice_below(dice, 8), 512);
-    memset(text + 512, 'a' + (int)dice_below(dice, 5), 256);
-    memset(text + 768, 'a' + (int)dice_below(dice, 25), 256);
+static struct str roll_prompt(struct prng *prng, char text[1024]) {
+    memset(text, 'a' + (int)prng_below(prng, 8), 512);
+    memset(text + 512, 'a' + (int)prng_below(prng, 5), 256);
+    memset(text + 768, 'a' + (int)prng_below(prng, 25), 256);
     return str_make(text, 1024);
 }
 
 static void pick(const struct bench *bench, struct pool_reader *reader, struct subset *subset,
-                 struct arena *arena, struct dice *dice, struct pool_ticket *ticket) {
+                 struct arena *arena, struct prng *prng, struct pool_ticket *ticket) {
     struct pool_request request = {.model = STR("llama")};
     struct pool_prompt prompt = {.arena = arena};
     char session[24], text[1024];
     if (bench->loads == 2) {
-        prompt.text = roll_prompt(dice, text);
+        prompt.text = roll_prompt(prng, text);
         request.prompt = &prompt;
-        request.session = str_make(session, num_print_u64(session, dice_roll(dice)));
+        request.session = str_make(session, num_print_u64(session, prng_next(prng)));
     }
     struct pool_pick out;
     struct error err;
@@ -154,7 +154,7 @@ static void *run(void *arg) {
     const struct bench *bench = arg;
     struct pool_reader *reader;
     struct error err;
-    struct dice dice = {3};
+    struct prng prng = {3};
     struct subset subset;
     struct arena *arena = arena_new(NULL, 0);
     uint32_t n_held = bench->n_endpoints + bench->n_endpoints / 2 + 1;
@@ -162,15 +162,15 @@ static void *run(void *arg) {
     check(pool_reader_new(bench->pool, 1, &reader, &err), &err);
     subset_init(&subset, false);
     for (uint64_t i = 0; arena && held && i < bench->n_picks; i++) {
-        struct pool_ticket *ticket = &held[dice_below(&dice, n_held)];
-        clock_drive_ns(BEGAN_NS + i * TURN_NS);
-        pool_give_back(bench->pool, ticket);
-        pick(bench, reader, &subset, arena, &dice, ticket);
+        struct pool_ticket *ticket = &held[prng_below(&prng, n_held)];
+        clock_set_fake_ns(BEGAN_NS + i * TURN_NS);
+        pool_release_ticket(bench->pool, ticket);
+        pick(bench, reader, &subset, arena, &prng, ticket);
     }
     for (uint32_t i = 0; held && i < n_held; i++) {
-        pool_give_back(bench->pool, &held[i]);
+        pool_release_ticket(bench->pool, &held[i]);
     }
-    pool_reader_free(reader);
+    pool_reader_unref(reader);
     arena_free(arena);
     free(held);
     return NULL;

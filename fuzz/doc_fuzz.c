@@ -32,7 +32,7 @@ static void read_all(const struct doc_node *node, unsigned n_lines) {
     check_status(doc_read_f64(node, &real, &err), &err);
     check_status(doc_read_str(node, &text, &err), &err);
     check_status(doc_expect_object(node, &err), &err);
-    check_status(doc_only(node, names, &err), &err);
+    check_status(doc_reject_unknown(node, names, &err), &err);
     check(doc_error(node, &err, "%s", "x") == ST_BAD_CONFIG, &err);
 }
 
@@ -64,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     enum doc_format format = data[0] == 'p'   ? DOC_PBTXT
                              : data[0] == 'j' ? DOC_JSON
-                             : data[0] == 'm' ? DOC_YAML_MANY
+                             : data[0] == 'm' ? DOC_YAML_MULTI
                                               : DOC_YAML;
     struct str text = str_make((const char *)data + 1, size - 1);
     unsigned n_lines = 2;
@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         struct doc_node root = doc_root(doc);
         struct doc_node absent = doc_get(&root, "not there");
         if (!absent.val) {
-            check(!doc_present(&absent) && doc_count(&absent) == 0, &err);
+            check(!doc_is_present(&absent) && doc_count(&absent) == 0, &err);
         }
         walk(&root, n_lines);
         doc_free(doc);

@@ -6,9 +6,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { MOST = 64 }; /* headers that are written again */
+enum { MAX_HEADERS = 64 }; /* headers that are written again */
 
-static const struct str SPACE = {"envoy.lb.subset_hint", 20};
+static const struct str NAMESPACE = {"envoy.lb.subset_hint", 20};
 static const struct str KEY = {"x-gateway-destination-endpoint-subset", 37};
 
 static void check(bool holds) {
@@ -32,15 +32,15 @@ static void check_value(struct ext_proc_value value, struct str message) {
         while (ext_proc_list_next(&list, &item)) {
             check(item.kind != EXT_PROC_ABSENT && is_inside(item.text, message));
         }
-        check(!list.broken);
+        check(!list.error_text);
     }
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
 static size_t read_headers(const struct ext_proc_headers *fields, struct str message,
-                           struct ext_proc_header out[MOST]) {
-    struct ext_proc_walk walk = ext_proc_walk(fields);
+                           struct ext_proc_header out[MAX_HEADERS]) {
+    struct ext_proc_header_iter walk = ext_proc_header_iter(fields);
     struct pb_reader any = walk.reader;
     struct ext_proc_header header, same;
     size_t n = 0;
@@ -49,35 +49,37 @@ static size_t read_headers(const struct ext_proc_headers *fields, struct str mes
         check(str_eq(header.key, same.key) && str_eq(header.value, same.value));
         check(is_inside(header.key, message) && is_inside(header.value, message));
         check(ext_proc_header_find(fields, header.key).ptr != NULL);
-        if (n < MOST) {
+        if (n < MAX_HEADERS) {
             out[n++] = header;
         }
     }
-    check(!walk.reader.broken && !ext_proc_header_next_any(&any, &same));
+    check(!walk.reader.error_text && !ext_proc_header_next_any(&any, &same));
     return n;
 }
 
-static void ask_again(struct arena *arena, const struct ext_proc_request *request,
-                      const struct ext_proc_header *headers, size_t n) {
-    struct ext_proc_question question = {.kind = request->kind,
-                                         .headers = headers,
-                                         .n_headers = n,
-                                         .body = request->body,
-                                         .end_of_stream = request->end_of_stream,
-                                         .end_without_message = request->end_without_message,
-                                         .is_compressed = request->is_compressed,
-                                         .observes = request->observes,
-                                         .config = request->has_config ? &request->config : NULL};
+static void reencode_request(struct arena *arena, const struct ext_proc_request *request,
+                             const struct ext_proc_header *headers, size_t n) {
+    struct ext_proc_client_request question = {.kind = request->kind,
+                                               .headers = headers,
+                                               .n_headers = n,
+                                               .body = request->body,
+                                               .end_of_stream = request->end_of_stream,
+                                               .end_without_message = request->end_without_message,
+                                               .is_compressed = request->is_compressed,
+                                               .observability_mode = request->observability_mode,
+                                               .config =
+                                                   request->has_config ? &request->config : NULL};
     struct ext_proc_request again;
-    struct ext_proc_header copies[MOST];
+    struct ext_proc_header copies[MAX_HEADERS];
     struct buf out;
     buf_init(&out, arena, 0);
-    ext_proc_question_print(&out, &question);
+    ext_proc_client_request_encode(&out, &question);
     check(ext_proc_request_decode(buf_str(&out), &again, NULL) == ST_OK);
     check(again.kind == request->kind && str_eq(again.body, request->body));
     check(again.end_of_stream == request->end_of_stream);
     check(again.end_without_message == request->end_without_message);
-    check(again.is_compressed == request->is_compressed && again.observes == request->observes);
+    check(again.is_compressed == request->is_compressed &&
+          again.observability_mode == request->observability_mode);
     check(again.has_config == request->has_config);
     check(again.config.request_body == request->config.request_body);
     check(again.config.response_body == request->config.response_body);
@@ -89,7 +91,7 @@ static void ask_again(struct arena *arena, const struct ext_proc_request *reques
 
 static void check_request(struct str message) {
     struct ext_proc_request request;
-    struct ext_proc_header headers[MOST];
+    struct ext_proc_header headers[MAX_HEADERS];
     struct error err = {0};
     enum status status = ext_proc_request_decode(message, &request, &err);
     check(status == err.status && (status == ST_OK) == (err.text[0] == '\0'));
@@ -98,71 +100,75 @@ static void check_request(struct str message) {
         return;
     }
     struct arena *arena = arena_new(NULL, 0);
-    check_value(ext_proc_metadata_find(&request, SPACE, KEY), message);
-    check_value(ext_proc_attribute_find(&request, SPACE, KEY), message);
+    check_value(ext_proc_metadata_find(&request, NAMESPACE, KEY), message);
+    check_value(ext_proc_attribute_find(&request, NAMESPACE, KEY), message);
     check(is_inside(request.body, message));
-    ask_again(arena, &request, headers, read_headers(&request.fields, message, headers));
+    reencode_request(arena, &request, headers, read_headers(&request.fields, message, headers));
     arena_free(arena);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static size_t read_mutation(const struct ext_proc_reply *reply, struct ext_proc_header set[MOST],
-                            struct str removed[MOST], struct ext_proc_mutation *out) {
+static size_t read_mutation(const struct ext_proc_client_response *reply,
+                            struct ext_proc_header set[MAX_HEADERS],
+                            struct str removed[MAX_HEADERS], struct ext_proc_mutation *out) {
     struct pb_reader reader = pb_read(reply->mutation);
     *out = (struct ext_proc_mutation){.set = set, .remove = removed};
-    while (out->n_set < MOST && ext_proc_set_next(&reader, &set[out->n_set])) {
+    while (out->n_set < MAX_HEADERS && ext_proc_set_header_next(&reader, &set[out->n_set])) {
         out->n_set++;
     }
     reader = pb_read(reply->mutation);
-    while (out->n_remove < MOST && ext_proc_removed_next(&reader, &removed[out->n_remove])) {
+    while (out->n_remove < MAX_HEADERS &&
+           ext_proc_removed_header_next(&reader, &removed[out->n_remove])) {
         out->n_remove++;
     }
     return out->n_set + out->n_remove;
 }
 
-static enum status encode_again(struct arena *arena, const struct ext_proc_reply *reply,
-                                const struct ext_proc_mutation *mutation,
-                                struct ext_proc_bytes *out) {
+static enum status encode_response(struct arena *arena,
+                                   const struct ext_proc_client_response *reply,
+                                   const struct ext_proc_mutation *mutation,
+                                   struct ext_proc_message *out) {
     struct piece piece = {reply->body.ptr, reply->body.len};
-    struct ext_proc_answer answer = {.kind = reply->kind,
-                                     .headers = *mutation,
-                                     .clear_route_cache = reply->clear_route_cache,
-                                     .replaces = reply->replaces,
-                                     .body_change = reply->body_change,
-                                     .body = &piece,
-                                     .n_body = 1,
-                                     .end_of_stream = reply->end_of_stream,
-                                     .end_without_message = reply->end_without_message,
-                                     .is_compressed = reply->is_compressed,
-                                     .mode_override = reply->has_modes ? &reply->modes : NULL};
+    struct ext_proc_response answer = {.kind = reply->kind,
+                                       .headers = *mutation,
+                                       .clear_route_cache = reply->clear_route_cache,
+                                       .continue_and_replace = reply->continue_and_replace,
+                                       .body_mutation = reply->body_mutation,
+                                       .body = &piece,
+                                       .n_body = 1,
+                                       .end_of_stream = reply->end_of_stream,
+                                       .end_without_message = reply->end_without_message,
+                                       .is_compressed = reply->is_compressed,
+                                       .mode_override =
+                                           reply->has_mode_override ? &reply->mode_override : NULL};
     struct ext_proc_immediate immediate = {.http_status = reply->http_status,
                                            .grpc_status = reply->grpc_status,
                                            .headers = *mutation,
                                            .body = reply->body,
                                            .details = reply->details};
     return reply->is_immediate ? ext_proc_immediate_encode(arena, &immediate, out, NULL)
-                               : ext_proc_answer_encode(arena, &answer, out, NULL);
+                               : ext_proc_response_encode(arena, &answer, out, NULL);
 }
 
-static void answer_again(struct arena *arena, const struct ext_proc_reply *reply) {
-    struct ext_proc_header set[MOST], set_again[MOST];
-    struct str removed[MOST], removed_again[MOST];
+static void reencode_response(struct arena *arena, const struct ext_proc_client_response *reply) {
+    struct ext_proc_header set[MAX_HEADERS], set_again[MAX_HEADERS];
+    struct str removed[MAX_HEADERS], removed_again[MAX_HEADERS];
     struct ext_proc_mutation mutation, mutation_again;
-    struct ext_proc_bytes bytes;
-    struct ext_proc_reply again;
+    struct ext_proc_message bytes;
+    struct ext_proc_client_response again;
     struct buf all;
     size_t n = read_mutation(reply, set, removed, &mutation);
     buf_init(&all, arena, 0);
-    check(encode_again(arena, reply, &mutation, &bytes) == ST_OK);
+    check(encode_response(arena, reply, &mutation, &bytes) == ST_OK);
     for (size_t i = 0; i < bytes.n_pieces; i++) {
         buf_add(&all, bytes.pieces[i].data, bytes.pieces[i].n_bytes);
     }
     check(all.len == bytes.n_bytes);
-    check(ext_proc_reply_decode(buf_str(&all), &again, NULL) == ST_OK);
+    check(ext_proc_client_response_decode(buf_str(&all), &again, NULL) == ST_OK);
     check(again.kind == reply->kind && again.is_immediate == reply->is_immediate);
     check(again.clear_route_cache == reply->clear_route_cache);
-    check(again.body_change == reply->body_change && str_eq(again.body, reply->body));
+    check(again.body_mutation == reply->body_mutation && str_eq(again.body, reply->body));
     check(again.end_of_stream == reply->end_of_stream);
     check(again.http_status == reply->http_status && again.grpc_status == reply->grpc_status);
     check(str_eq(again.details, reply->details));
@@ -173,17 +179,17 @@ static void answer_again(struct arena *arena, const struct ext_proc_reply *reply
 }
 
 static void check_reply(struct str message) {
-    struct ext_proc_reply reply;
+    struct ext_proc_client_response reply;
     struct error err = {0};
-    enum status status = ext_proc_reply_decode(message, &reply, &err);
+    enum status status = ext_proc_client_response_decode(message, &reply, &err);
     check(status == err.status && (status == ST_OK) == (err.text[0] == '\0'));
     if (status != ST_OK) {
         return;
     }
-    check_value(ext_proc_reply_find(&reply, SPACE, KEY), message);
+    check_value(ext_proc_client_response_metadata_find(&reply, NAMESPACE, KEY), message);
     if (reply.kind != EXT_PROC_NONE || reply.is_immediate) {
         struct arena *arena = arena_new(NULL, 0);
-        answer_again(arena, &reply);
+        reencode_response(arena, &reply);
         arena_free(arena);
     }
 }

@@ -13,24 +13,24 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { MOST_CALLS = 64, SECOND = 1000000000 };
+enum { MAX_CALLS = 64, SECOND = 1000000000 };
 
-struct world;
+struct grpc_fixture;
 
 struct ask {
     struct grpc_client_call *call; /* NULL: over */
-    struct world *world;
+    struct grpc_fixture *fixture;
     bool streams, half_closed;
     bool reads;   /* what comes, at once */
     bool cancels; /* with the first message */
 };
 
-struct world {
+struct grpc_fixture {
     struct str input;
     struct grpc_client_core core;
     struct grpc_client_session session;
     struct grpc_output output;
-    struct ask asks[MOST_CALLS];
+    struct ask asks[MAX_CALLS];
     size_t n, n_ended, n_sent, n_released;
     uint64_t now_ns;
 };
@@ -38,8 +38,8 @@ struct world {
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 static void release(void *cookie) {
-    struct world *world = cookie;
-    world->n_released++;
+    struct grpc_fixture *fixture = cookie;
+    fixture->n_released++;
 }
 
 static void step(struct grpc_client_call *call, enum grpc_client_event event) {
@@ -57,7 +57,7 @@ static void step(struct grpc_client_call *call, enum grpc_client_event event) {
         assert((call->error.status == ST_OK) == (call->code == 0));
         assert(call->error.status == ST_OK || call->error.text[0] != '\0');
         ask->call = NULL;
-        ask->world->n_ended++;
+        ask->fixture->n_ended++;
     }
 }
 
@@ -66,8 +66,8 @@ static void send_one(struct ask *ask, size_t n_bytes) {
     struct piece pieces[] = {{bytes, n_bytes / 3}, {bytes, n_bytes - n_bytes / 3}};
     if (ask->call && !ask->half_closed) {
         ask->half_closed = !ask->streams;
-        ask->world->n_sent++;
-        grpc_client_send(ask->call, pieces, 2, release, ask->world);
+        ask->fixture->n_sent++;
+        grpc_client_send(ask->call, pieces, 2, release, ask->fixture);
     }
 }
 
@@ -76,22 +76,23 @@ static size_t align_at(struct str beginning) {
 }
 
 /* `how`: streams, reads, cancels, has a deadline, is aligned. */
-static void begin(struct world *world, uint8_t how) {
+static void begin(struct grpc_fixture *fixture, uint8_t how) {
     struct grpc_client_stream *stream;
     struct error err;
-    if (world->n == MOST_CALLS) {
+    if (fixture->n == MAX_CALLS) {
         return;
     }
-    struct ask *ask = &world->asks[world->n++];
+    struct ask *ask = &fixture->asks[fixture->n++];
     *ask = (struct ask){
-        .world = world, .streams = how & 1, .reads = (how & 3) == 3, .cancels = how & 4};
-    struct grpc_client_ask all = {.path = STR("/a.A/B"),
-                                  .timeout_ns = how & 8 ? (how >> 4) * (uint64_t)SECOND : 0,
-                                  .step = step,
-                                  .user = ask,
-                                  .streams = ask->streams,
-                                  .align_at = how & 16 ? align_at : NULL};
-    assert(grpc_client_stream_new(&world->core, &all, &stream, &err) == ST_OK);
+        .fixture = fixture, .streams = how & 1, .reads = (how & 3) == 3, .cancels = how & 4};
+    struct grpc_client_call_options all = {.path = STR("/a.A/B"),
+                                           .timeout_ns =
+                                               how & 8 ? (how >> 4) * (uint64_t)SECOND : 0,
+                                           .on_event = step,
+                                           .user = ask,
+                                           .streams = ask->streams,
+                                           .align_at = how & 16 ? align_at : NULL};
+    assert(grpc_client_stream_new(&fixture->core, &all, &stream, &err) == ST_OK);
     ask->call = &stream->call;
     if (ask->reads) {
         grpc_client_read(ask->call);
@@ -104,90 +105,91 @@ static void ask_turn(struct grpc_client_core *core) {
     (void)core;
 }
 
-static void open_world(struct world *world) {
+static void open_world(struct grpc_fixture *fixture) {
     struct error err;
-    world->now_ns = SECOND;
-    clock_drive_ns(world->now_ns);
-    world->core = (struct grpc_client_core){.limits = {.max_message_bytes = 1 << 18,
-                                                       .max_header_bytes = 2048,
-                                                       .stream_window_bytes = 40000,
-                                                       .connection_window_bytes = 100000},
-                                            .authority = STR("fuzz"),
-                                            .ask_turn = ask_turn};
-    assert(grpc_client_core_init(&world->core, &err) == ST_OK);
-    assert(grpc_client_session_open(&world->core, &world->session, &err) == ST_OK);
+    fixture->now_ns = SECOND;
+    clock_set_fake_ns(fixture->now_ns);
+    fixture->core = (struct grpc_client_core){.limits = {.max_message_bytes = 1 << 18,
+                                                         .max_header_size = 2048,
+                                                         .stream_window_bytes = 40000,
+                                                         .connection_window_bytes = 100000},
+                                              .authority = STR("fuzz"),
+                                              .schedule_deferred = ask_turn};
+    assert(grpc_client_core_init(&fixture->core, &err) == ST_OK);
+    assert(grpc_client_session_open(&fixture->core, &fixture->session, &err) == ST_OK);
 }
 
-static void settle(struct world *world) {
-    grpc_client_core_dispatch(&world->core, &world->session);
-    grpc_client_core_sweep(&world->core);
+static void settle(struct grpc_fixture *fixture) {
+    grpc_client_core_dispatch(&fixture->core, &fixture->session);
+    grpc_client_core_sweep(&fixture->core);
 }
 
-static void written(struct world *world) {
-    if (world->session.flight.writing) {
-        touch(&world->output);
-        grpc_client_session_written(&world->session);
-        settle(world);
+static void written(struct grpc_fixture *fixture) {
+    if (fixture->session.write_batch.writing) {
+        touch(&fixture->output);
+        grpc_client_session_on_written(&fixture->session);
+        settle(fixture);
     }
 }
 
-static void turn(struct world *world, unsigned n) {
-    settle(world);
-    while (n-- > 0 && grpc_client_session_has_output(&world->session)) {
-        if (grpc_client_session_output(&world->session, &world->output)) {
-            written(world);
+static void turn(struct grpc_fixture *fixture, unsigned n) {
+    settle(fixture);
+    while (n-- > 0 && grpc_client_session_has_output(&fixture->session)) {
+        if (grpc_client_session_collect_output(&fixture->session, &fixture->output)) {
+            written(fixture);
         }
     }
-    settle(world);
+    settle(fixture);
 }
 
-static void feed(struct world *world, const void *data, size_t n) {
+static void feed(struct grpc_fixture *fixture, const void *data, size_t n) {
     char *copy = malloc(n > 0 ? n : 1);
     memcpy(copy, data, n);
-    grpc_client_session_receive(&world->session, str_make(copy, n));
+    grpc_client_session_receive(&fixture->session, str_make(copy, n));
     free(copy);
-    settle(world);
+    settle(fixture);
 }
 
-static void pass(struct world *world, uint64_t ns) {
-    world->now_ns += ns;
-    clock_drive_ns(world->now_ns);
-    grpc_client_core_tick(&world->core, world->now_ns);
-    settle(world);
+static void pass(struct grpc_fixture *fixture, uint64_t ns) {
+    fixture->now_ns += ns;
+    clock_set_fake_ns(fixture->now_ns);
+    grpc_client_core_run_timers(&fixture->core, fixture->now_ns);
+    settle(fixture);
 }
 
-static void lose(struct world *world) {
+static void lose(struct grpc_fixture *fixture) {
     struct error err;
     error_set(&err, ST_IO, "lost");
-    grpc_client_session_close(&world->session, &err);
-    settle(world);
+    grpc_client_session_close(&fixture->session, &err);
+    settle(fixture);
 }
 
-static void close_world(struct world *world) {
-    lose(world);
-    written(world);
-    for (size_t i = 0; i < world->n; i++) {
-        if (world->asks[i].call) { /* it waits, or has not read all */
-            grpc_client_cancel(world->asks[i].call);
+static void close_world(struct grpc_fixture *fixture) {
+    lose(fixture);
+    written(fixture);
+    for (size_t i = 0; i < fixture->n; i++) {
+        if (fixture->asks[i].call) { /* it waits, or has not read all */
+            grpc_client_cancel(fixture->asks[i].call);
         }
     }
-    settle(world);
-    assert(world->n_ended == world->n && world->n_sent == world->n_released);
-    assert(world->core.n_alive == 0 && world->core.budget.n_body_bytes == 0);
-    assert(grpc_client_core_next_ns(&world->core) == UINT64_MAX);
-    grpc_client_core_fini(&world->core);
+    settle(fixture);
+    assert(fixture->n_ended == fixture->n && fixture->n_sent == fixture->n_released);
+    assert(fixture->core.n_alive == 0 && fixture->core.budget.n_body_bytes == 0);
+    assert(grpc_client_core_next_timer_ns(&fixture->core) == UINT64_MAX);
+    grpc_client_core_fini(&fixture->core);
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-static void frame(struct world *world, uint8_t type, uint8_t flags, uint32_t id, struct str body) {
+static void frame(struct grpc_fixture *fixture, uint8_t type, uint8_t flags, uint32_t id,
+                  struct str body) {
     char bytes[FRAME_BYTES];
     struct str frame = frame_print(bytes, type, flags, id, body);
-    feed(world, frame.ptr, frame.len);
+    feed(fixture, frame.ptr, frame.len);
 }
 
 /* Heads and trailers that mean something. */
-static void say_head(struct world *world, uint32_t id, uint8_t how) {
+static void say_head(struct grpc_fixture *fixture, uint32_t id, uint8_t how) {
     static const struct str BLOCKS[] = {
         {"\x88\x0f\x10\20application/grpc", 20},
         {"\x88\x0f\x10\20application/grpc\0\15grpc-encoding\4gzip", 40},
@@ -198,15 +200,15 @@ static void say_head(struct world *world, uint32_t id, uint8_t how) {
         {"\x08\003100", 5}, /* 100 */
         {"\x88\x5f\11text/html", 12},
     };
-    frame(world, NGHTTP2_HEADERS,
+    frame(fixture, NGHTTP2_HEADERS,
           (uint8_t)(NGHTTP2_FLAG_END_HEADERS | (how & 128 ? NGHTTP2_FLAG_END_STREAM : 0)), id,
           BLOCKS[how % 8]);
 }
 
-static void act(struct world *world, uint8_t op, struct ask *ask, uint8_t arg) {
+static void act(struct grpc_fixture *fixture, uint8_t op, struct ask *ask, uint8_t arg) {
     switch (op) {
     case 0:
-        begin(world, arg);
+        begin(fixture, arg);
         break;
     case 1:
         send_one(ask, arg & 128 ? 500u * arg : arg);
@@ -228,98 +230,100 @@ static void act(struct world *world, uint8_t op, struct ask *ask, uint8_t arg) {
         }
         break;
     }
-    settle(world);
+    settle(fixture);
 }
 
-static void operate(struct world *world) {
-    uint8_t op = take(&world->input) % 16, arg = take(&world->input), which = take(&world->input);
+static void operate(struct grpc_fixture *fixture) {
+    uint8_t op = take(&fixture->input) % 16, arg = take(&fixture->input),
+            which = take(&fixture->input);
     uint32_t id = 1 + 2 * (uint32_t)(which % 32);
     switch (op) {
     case 5:
-        say_head(world, id, arg);
+        say_head(fixture, id, arg);
         break;
     case 6:
-        frame(world, NGHTTP2_DATA, arg & 128 ? NGHTTP2_FLAG_END_STREAM : 0, id, message_of(arg));
+        frame(fixture, NGHTTP2_DATA, arg & 128 ? NGHTTP2_FLAG_END_STREAM : 0, id, message_of(arg));
         break;
     case 7:
-        frame(world, NGHTTP2_DATA, arg & NGHTTP2_FLAG_END_STREAM, id,
-              take_bytes(&world->input, arg / 2));
+        frame(fixture, NGHTTP2_DATA, arg & NGHTTP2_FLAG_END_STREAM, id,
+              take_bytes(&fixture->input, arg / 2));
         break;
     case 8:
-        frame(world, NGHTTP2_RST_STREAM, 0, id, str_make((const char[]){0, 0, 0, (char)arg}, 4));
+        frame(fixture, NGHTTP2_RST_STREAM, 0, id, str_make((const char[]){0, 0, 0, (char)arg}, 4));
         break;
     case 9:
-        frame(world, NGHTTP2_WINDOW_UPDATE, 0, arg & 1 ? id : 0,
+        frame(fixture, NGHTTP2_WINDOW_UPDATE, 0, arg & 1 ? id : 0,
               str_make((const char[]){0, 0, (char)(arg / 2), 1}, 4));
         break;
     case 10:
-        frame(world, take(&world->input) % 12, arg, arg & 2 ? id : 0,
-              take_bytes(&world->input, take(&world->input)));
+        frame(fixture, take(&fixture->input) % 12, arg, arg & 2 ? id : 0,
+              take_bytes(&fixture->input, take(&fixture->input)));
         break;
     case 11:
-        turn(world, arg % 4);
+        turn(fixture, arg % 4);
         break;
     case 12: /* collects, and what follows happens while it is being written */
-        if (grpc_client_session_has_output(&world->session)) {
-            (void)grpc_client_session_output(&world->session, &world->output);
+        if (grpc_client_session_has_output(&fixture->session)) {
+            (void)grpc_client_session_collect_output(&fixture->session, &fixture->output);
         }
         break;
     case 13:
-        written(world);
+        written(fixture);
         break;
     case 14:
-        pass(world, arg * (uint64_t)SECOND / 8);
+        pass(fixture, arg * (uint64_t)SECOND / 8);
         break;
     case 15:
-        frame(world, arg & 1 ? NGHTTP2_GOAWAY : NGHTTP2_SETTINGS, 0, 0,
+        frame(fixture, arg & 1 ? NGHTTP2_GOAWAY : NGHTTP2_SETTINGS, 0, 0,
               arg & 1 ? str_make((const char[]){0, 0, 0, (char)id, 0, 0, 0, (char)(arg / 2)}, 8)
                       : str_make((const char[]){0, 3, 0, 0, 0, (char)(arg / 2)}, 6));
         break;
     default:
-        act(world, op, &world->asks[world->n ? which % world->n : 0], arg);
+        act(fixture, op, &fixture->asks[fixture->n ? which % fixture->n : 0], arg);
         break;
     }
 }
 
 /* ---- the input ------------------------------------------------------------------------------- */
 
-static void run_bytes(struct world *world, uint8_t how) {
+static void run_bytes(struct grpc_fixture *fixture, uint8_t how) {
     size_t piece = how & 8 ? 1 : how & 16 ? 100 : SIZE_MAX;
     static const uint8_t CALLS[] = {0, 3, 1, 16, 7, 8 + 32};
     for (size_t i = 0; i < sizeof(CALLS); i++) {
-        begin(world, CALLS[i]);
-        send_one(&world->asks[i], 10);
+        begin(fixture, CALLS[i]);
+        send_one(&fixture->asks[i], 10);
     }
-    turn(world, 10);
-    while (world->input.len > 0) {
-        struct str bytes = take_bytes(&world->input, piece);
-        feed(world, bytes.ptr, bytes.len);
-        turn(world, how & 32 ? 0 : 4);
+    turn(fixture, 10);
+    while (fixture->input.len > 0) {
+        struct str bytes = take_bytes(&fixture->input, piece);
+        feed(fixture, bytes.ptr, bytes.len);
+        turn(fixture, how & 32 ? 0 : 4);
     }
-    turn(world, 100);
+    turn(fixture, 100);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct world *world = calloc(1, sizeof(*world));
-    if (size == 0 || !world) {
-        free(world);
+    struct grpc_fixture *fixture = calloc(1, sizeof(*fixture));
+    if (size == 0 || !fixture) {
+        free(fixture);
         return 0;
     }
     uint8_t how = data[0];
-    world->input = str_make((const char *)data + 1, size - 1);
-    open_world(world);
+    fixture->input = str_make((const char *)data + 1, size - 1);
+    open_world(fixture);
     if (how & 3) {
-        feed(world, "\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0", 18); /* SETTINGS, and the ACK of ours */
-        turn(world, 4);
+        feed(fixture, "\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0",
+             18); /* SETTINGS, and the ACK of ours */
+        turn(fixture, 4);
     }
     if (how & 2) {
-        while (world->input.len > 0) {
-            operate(world);
+        while (fixture->input.len > 0) {
+            operate(fixture);
         }
     } else {
-        run_bytes(world, how);
+        run_bytes(fixture, how);
     }
-    close_world(world);
-    free(world);
+    close_world(fixture);
+    free(fixture);
     return 0;
 }

@@ -13,12 +13,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { MOST_LATER = 64, SECOND = 1000000000 };
+enum { MAX_DEFERRED_CALLS = 64, SECOND = 1000000000 };
 
 /* ---- the service ----------------------------------------------------------------------------- */
 
 struct service {
-    struct grpc_call *later[MOST_LATER]; /* wait for an operation */
+    struct grpc_call *later[MAX_DEFERRED_CALLS]; /* wait for an operation */
     size_t n_later;
     size_t n_begun, n_ended, n_messages, n_freed, n_sent, n_released;
 };
@@ -71,13 +71,13 @@ static void step_echo(struct grpc_call *call, enum grpc_event event) {
 }
 
 /* Ends with an operation; a call too many at once. */
-static void step_later(struct grpc_call *call, enum grpc_event event) {
+static void step_deferred(struct grpc_call *call, enum grpc_event event) {
     struct service *service = service_of(call);
     struct error err;
     count(call, event);
     if (event == GRPC_MESSAGE) {
         drop_message(call);
-        if (service->n_later < MOST_LATER) {
+        if (service->n_later < MAX_DEFERRED_CALLS) {
             service->later[service->n_later++] = call;
         } else {
             error_set(&err, ST_OVERLOADED, "too many");
@@ -99,7 +99,7 @@ static void step_bidi(struct grpc_call *call, enum grpc_event event) {
 }
 
 /* Sends a lot as long as it leaves. */
-static void step_pour(struct grpc_call *call, enum grpc_event event) {
+static void step_stream_out(struct grpc_call *call, enum grpc_event event) {
     static const char zeros[30000];
     count(call, event);
     if (event == GRPC_BEGIN || event == GRPC_WRITABLE) {
@@ -119,11 +119,11 @@ static void step_pour(struct grpc_call *call, enum grpc_event event) {
 }
 
 /* Reads only with an operation. */
-static void step_deaf(struct grpc_call *call, enum grpc_event event) {
+static void step_never_read(struct grpc_call *call, enum grpc_event event) {
     struct service *service = service_of(call);
     count(call, event);
     if (event == GRPC_BEGIN) {
-        if (service->n_later < MOST_LATER) {
+        if (service->n_later < MAX_DEFERRED_CALLS) {
             service->later[service->n_later++] = call;
         } else {
             grpc_finish(call, NULL);
@@ -141,7 +141,7 @@ static size_t align_at(struct str beginning) {
 
 enum { N_METHODS = 5 };
 
-struct world {
+struct grpc_fixture {
     struct str input;
     struct worker *worker;
     struct net_budget budget;
@@ -155,7 +155,7 @@ struct world {
     size_t n_alive;
     _Atomic uint64_t n_calls;
     uint64_t now_ns;
-    bool asked; /* since the last look that found nothing to say */
+    bool record; /* since the last look that found nothing to say */
 };
 
 static void ask_turn(struct grpc_core *core) {
@@ -172,91 +172,92 @@ static struct worker *the_worker(void) {
     return worker;
 }
 
-static void open_world(struct world *world, bool compress) {
+static void open_world(struct grpc_fixture *fixture, bool compress) {
     struct error err;
     struct grpc_method methods[N_METHODS] = {
-        {.path = "/e", .step = step_echo, .align_at = align_at},
-        {.path = "/l", .step = step_later},
-        {.path = "/b", .step = step_bidi, .streams = true, .align_at = align_at},
-        {.path = "/p", .step = step_pour, .streams = true},
-        {.path = "/d", .step = step_deaf, .streams = true},
+        {.path = "/e", .on_event = step_echo, .align_at = align_at},
+        {.path = "/l", .on_event = step_deferred},
+        {.path = "/b", .on_event = step_bidi, .streams = true, .align_at = align_at},
+        {.path = "/p", .on_event = step_stream_out, .streams = true},
+        {.path = "/d", .on_event = step_never_read, .streams = true},
     };
     for (size_t i = 0; i < N_METHODS; i++) {
-        methods[i].context = &world->service;
+        methods[i].context = &fixture->service;
     }
-    memcpy(world->methods, methods, sizeof(methods));
-    world->now_ns = SECOND;
-    clock_drive_ns(world->now_ns);
-    world->budget = (struct net_budget){.body_memory_bytes = 1 << 20, .max_connections = 1};
-    body_pool_init(&world->pool, 1 << 16);
-    world->worker = the_worker();
-    world->options = (struct grpc_server_options){
-        .limits = {.max_header_bytes = 2048,
+    memcpy(fixture->methods, methods, sizeof(methods));
+    fixture->now_ns = SECOND;
+    clock_set_fake_ns(fixture->now_ns);
+    fixture->budget = (struct net_budget){.body_memory = 1 << 20, .max_connections = 1};
+    body_pool_init(&fixture->pool, 1 << 16);
+    fixture->worker = the_worker();
+    fixture->options = (struct grpc_server_options){
+        .limits = {.max_header_size = 2048,
                    .max_message_bytes = 1 << 18,
-                   .request_memory_bytes = 1 << 18,
+                   .request_memory = 1 << 18,
                    .max_streams = 20,
                    .stream_window_bytes = 40000,
                    .connection_window_bytes = 100000,
                    .body_timeout_ns = 10 * (uint64_t)SECOND,
                    .write_timeout_ns = 20 * (uint64_t)SECOND,
                    .compression_level = compress},
-        .budget = &world->budget,
-        .methods = world->methods,
+        .budget = &fixture->budget,
+        .methods = fixture->methods,
         .n_methods = N_METHODS,
     };
-    world->core = (struct grpc_core){.pool = &world->pool,
-                                     .n_alive = &world->n_alive,
-                                     .n_calls = &world->n_calls,
-                                     .ask_turn = ask_turn};
-    assert(grpc_core_init(&world->core, &world->options, world->worker, &err) == ST_OK);
-    assert(grpc_session_open(&world->core, &world->session, &err) == ST_OK);
+    fixture->core = (struct grpc_core){.pool = &fixture->pool,
+                                       .n_alive = &fixture->n_alive,
+                                       .n_calls = &fixture->n_calls,
+                                       .schedule_deferred = ask_turn};
+    assert(grpc_core_init(&fixture->core, &fixture->options, fixture->worker, &err) == ST_OK);
+    assert(grpc_session_open(&fixture->core, &fixture->session, &err) == ST_OK);
 }
 
-static void settle(struct world *world) {
-    for (struct grpc_session *at = grpc_core_take_dirty(&world->core); at; at = at->dirty_next) {
-        at->dirty = false;
-        world->asked = true;
+static void settle(struct grpc_fixture *fixture) {
+    for (struct grpc_session *at = grpc_core_take_scheduled(&fixture->core); at;
+         at = at->next_scheduled) {
+        at->scheduled = false;
+        fixture->record = true;
     }
-    grpc_core_sweep(&world->core);
+    grpc_core_sweep(&fixture->core);
 }
 
-static void written(struct world *world) {
-    if (world->session.flight.writing) {
-        touch(&world->output);
-        grpc_session_written(&world->session);
-        settle(world);
+static void written(struct grpc_fixture *fixture) {
+    if (fixture->session.write_batch.writing) {
+        touch(&fixture->output);
+        grpc_session_on_written(&fixture->session);
+        settle(fixture);
     }
 }
 
 /* A real server looks for output only where it was asked to. */
-static void turn(struct world *world, unsigned n) {
-    while (n-- > 0 && grpc_session_has_output(&world->session)) {
-        assert(world->asked || world->session.dirty);
-        if (grpc_session_output(&world->session, &world->output)) {
-            written(world);
+static void turn(struct grpc_fixture *fixture, unsigned n) {
+    while (n-- > 0 && grpc_session_has_output(&fixture->session)) {
+        assert(fixture->record || fixture->session.scheduled);
+        if (grpc_session_collect_output(&fixture->session, &fixture->output)) {
+            written(fixture);
         }
     }
-    settle(world);
-    world->asked = world->asked && grpc_session_has_output(&world->session);
+    settle(fixture);
+    fixture->record = fixture->record && grpc_session_has_output(&fixture->session);
 }
 
-static void feed(struct world *world, const void *data, size_t n) {
+static void feed(struct grpc_fixture *fixture, const void *data, size_t n) {
     char *copy = malloc(n > 0 ? n : 1);
     memcpy(copy, data, n);
-    grpc_session_receive(&world->session, str_make(copy, n));
+    grpc_session_receive(&fixture->session, str_make(copy, n));
     free(copy);
-    settle(world);
+    settle(fixture);
 }
 
-static void pass(struct world *world, uint64_t ns) {
-    world->now_ns += ns;
-    clock_drive_ns(world->now_ns);
-    grpc_core_tick(&world->core, world->now_ns);
-    settle(world);
+static void pass(struct grpc_fixture *fixture, uint64_t ns) {
+    fixture->now_ns += ns;
+    clock_set_fake_ns(fixture->now_ns);
+    grpc_core_run_timers(&fixture->core, fixture->now_ns);
+    settle(fixture);
 }
 
-static void finish_one(struct world *world, size_t n) {
-    struct service *service = &world->service;
+static void finish_one(struct grpc_fixture *fixture, size_t n) {
+    struct service *service = &fixture->service;
     if (service->n_later > 0) {
         struct grpc_call **at = &service->later[n % service->n_later];
         struct grpc_call *call = *at;
@@ -266,36 +267,37 @@ static void finish_one(struct world *world, size_t n) {
             grpc_send(call, &piece, 1, NULL, NULL);
         }
         grpc_finish(call, NULL);
-        settle(world);
+        settle(fixture);
     }
 }
 
-static void close_world(struct world *world) {
-    const struct service *service = &world->service;
-    grpc_session_close(&world->session);
+static void close_world(struct grpc_fixture *fixture) {
+    const struct service *service = &fixture->service;
+    grpc_session_close(&fixture->session);
     while (service->n_later > 0) {
-        finish_one(world, 64);
+        finish_one(fixture, 64);
     }
-    written(world);
-    settle(world);
-    assert(world->n_alive == 0 && world->n_calls == 0 && world->budget.n_body_bytes == 0);
+    written(fixture);
+    settle(fixture);
+    assert(fixture->n_alive == 0 && fixture->n_calls == 0 && fixture->budget.n_body_bytes == 0);
     assert(service->n_begun == service->n_ended);
     assert(service->n_messages == service->n_freed && service->n_sent == service->n_released);
-    assert(grpc_core_next_ns(&world->core) == UINT64_MAX);
-    grpc_core_fini(&world->core);
-    body_pool_fini(&world->pool);
+    assert(grpc_core_next_timer_ns(&fixture->core) == UINT64_MAX);
+    grpc_core_fini(&fixture->core);
+    body_pool_fini(&fixture->pool);
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-static void frame(struct world *world, uint8_t type, uint8_t flags, uint32_t id, struct str body) {
+static void frame(struct grpc_fixture *fixture, uint8_t type, uint8_t flags, uint32_t id,
+                  struct str body) {
     char bytes[FRAME_BYTES];
     struct str frame = frame_print(bytes, type, flags, id, body);
-    feed(world, frame.ptr, frame.len);
+    feed(fixture, frame.ptr, frame.len);
 }
 
 /* A call's head, perhaps with fields of the input's. */
-static void begin_call(struct world *world, uint32_t id, uint8_t how) {
+static void begin_call(struct grpc_fixture *fixture, uint32_t id, uint8_t how) {
     static const struct str FIELDS[] = {{"", 0},
                                         {"\0\14grpc-timeout\0025S", 17},
                                         {"\0\15grpc-encoding\4gzip", 20},
@@ -306,64 +308,64 @@ static void begin_call(struct world *world, uint32_t id, uint8_t how) {
     size_t which = how / 8 % 4;
     memcpy(block + n, FIELDS[which].ptr, FIELDS[which].len);
     n += FIELDS[which].len;
-    frame(world, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | (how & 128 ? 1 : 0), id,
+    frame(fixture, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | (how & 128 ? 1 : 0), id,
           str_make(block, n));
 }
 
-static void operate(struct world *world) {
-    uint8_t op = take(&world->input), arg = take(&world->input);
-    uint32_t id = 1 + 2 * (uint32_t)(take(&world->input) % 32);
+static void operate(struct grpc_fixture *fixture) {
+    uint8_t op = take(&fixture->input), arg = take(&fixture->input);
+    uint32_t id = 1 + 2 * (uint32_t)(take(&fixture->input) % 32);
     switch (op % 13) {
     case 0:
-        begin_call(world, id, arg);
+        begin_call(fixture, id, arg);
         break;
     case 1:
-        frame(world, NGHTTP2_DATA, arg & 128 ? NGHTTP2_FLAG_END_STREAM : 0, id, message_of(arg));
+        frame(fixture, NGHTTP2_DATA, arg & 128 ? NGHTTP2_FLAG_END_STREAM : 0, id, message_of(arg));
         break;
     case 2:
-        frame(world, NGHTTP2_DATA, arg & NGHTTP2_FLAG_END_STREAM, id,
-              take_bytes(&world->input, arg / 2));
+        frame(fixture, NGHTTP2_DATA, arg & NGHTTP2_FLAG_END_STREAM, id,
+              take_bytes(&fixture->input, arg / 2));
         break;
     case 3:
-        frame(world, NGHTTP2_RST_STREAM, 0, id, STR("\0\0\0\x8"));
+        frame(fixture, NGHTTP2_RST_STREAM, 0, id, STR("\0\0\0\x8"));
         break;
     case 4:
-        frame(world, NGHTTP2_WINDOW_UPDATE, 0, arg & 1 ? id : 0,
+        frame(fixture, NGHTTP2_WINDOW_UPDATE, 0, arg & 1 ? id : 0,
               str_make((const char[]){0, 0, (char)(arg / 2), 1}, 4));
         break;
     case 5:
-        frame(world, take(&world->input) % 12, arg, arg & 2 ? id : 0,
-              take_bytes(&world->input, take(&world->input)));
+        frame(fixture, take(&fixture->input) % 12, arg, arg & 2 ? id : 0,
+              take_bytes(&fixture->input, take(&fixture->input)));
         break;
     case 6:
-        turn(world, arg % 4);
+        turn(fixture, arg % 4);
         break;
     case 7: /* collects, and what follows happens while it is being written */
-        if (grpc_session_has_output(&world->session)) {
-            (void)grpc_session_output(&world->session, &world->output);
+        if (grpc_session_has_output(&fixture->session)) {
+            (void)grpc_session_collect_output(&fixture->session, &fixture->output);
         }
         break;
     case 8:
-        written(world);
+        written(fixture);
         break;
     case 9:
-        pass(world, arg * (uint64_t)SECOND / 8);
+        pass(fixture, arg * (uint64_t)SECOND / 8);
         break;
     case 10:
-        finish_one(world, arg);
+        finish_one(fixture, arg);
         break;
     case 11:
         if (arg == 1) {
-            grpc_session_drain(&world->session);
-        } else if (world->service.n_later > 0) {
-            struct grpc_call *call = world->service.later[arg % world->service.n_later];
+            grpc_session_drain(&fixture->session);
+        } else if (fixture->service.n_later > 0) {
+            struct grpc_call *call = fixture->service.later[arg % fixture->service.n_later];
             if (call->method->streams) {
                 grpc_read(call);
             }
         }
         break;
     default: /* SETTINGS of the client: its windows */
-        frame(world, NGHTTP2_SETTINGS, 0, 0,
+        frame(fixture, NGHTTP2_SETTINGS, 0, 0,
               str_make((const char[]){0, 4, 0, 0, (char)arg, (char)id}, 6));
         break;
     }
@@ -371,38 +373,38 @@ static void operate(struct world *world) {
 
 /* ---- the input ------------------------------------------------------------------------------- */
 
-static void run_bytes(struct world *world, uint8_t how) {
+static void run_bytes(struct grpc_fixture *fixture, uint8_t how) {
     size_t piece = how & 8 ? 1 : how & 16 ? 100 : SIZE_MAX;
-    while (world->input.len > 0) {
-        struct str bytes = take_bytes(&world->input, piece);
-        feed(world, bytes.ptr, bytes.len);
-        turn(world, how & 32 ? 0 : 4);
+    while (fixture->input.len > 0) {
+        struct str bytes = take_bytes(&fixture->input, piece);
+        feed(fixture, bytes.ptr, bytes.len);
+        turn(fixture, how & 32 ? 0 : 4);
     }
-    turn(world, 100);
+    turn(fixture, 100);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char START[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
-    struct world *world = calloc(1, sizeof(*world));
-    if (size == 0 || !world) {
-        free(world);
+    struct grpc_fixture *fixture = calloc(1, sizeof(*fixture));
+    if (size == 0 || !fixture) {
+        free(fixture);
         return 0;
     }
     uint8_t how = data[0];
-    world->input = str_make((const char *)data + 1, size - 1);
-    open_world(world, how & 4);
+    fixture->input = str_make((const char *)data + 1, size - 1);
+    open_world(fixture, how & 4);
     if (how & 3) {
-        feed(world, START, sizeof(START) - 1);
-        turn(world, 4);
+        feed(fixture, START, sizeof(START) - 1);
+        turn(fixture, 4);
     }
     if (how & 2) {
-        while (world->input.len > 0) {
-            operate(world);
+        while (fixture->input.len > 0) {
+            operate(fixture);
         }
     } else {
-        run_bytes(world, how);
+        run_bytes(fixture, how);
     }
-    close_world(world);
-    free(world);
+    close_world(fixture);
+    free(fixture);
     return 0;
 }

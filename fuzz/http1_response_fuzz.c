@@ -24,15 +24,16 @@ static void on_head(struct connection *c) {
     struct str type = {NULL, 0};
     int status = http1_response_status(c->response);
     size_t n = http1_response_find(c->response, "content-type", &type);
-    bool known = http1_response_length(c->response, &n_bytes);
+    bool known = http1_response_content_length(c->response, &n_bytes);
     check(status >= 200 && status <= 999 && http1_response_has_begun(c->response));
     buf_printf(&c->said, "\n%d %zu:%.*s %d:%llu ", status, n, STR_ARG(type), known,
                (unsigned long long)n_bytes);
 }
 
 static void read_piece(struct connection *c, struct str piece) {
-    enum http1_event event = HTTP1_HEAD;
-    while (!c->dead && event != HTTP1_MORE) { /* an event may be told behind the last byte */
+    enum http1_response_event event = HTTP1_RESPONSE_HEAD;
+    while (!c->dead && event != HTTP1_RESPONSE_MORE) { /* an event may be told behind the last
+                                                          byte */
         struct str body, before = piece;
         struct error err = {0};
         enum status status = http1_response_step(c->response, &piece, &event, &body, &err);
@@ -41,12 +42,12 @@ static void read_piece(struct connection *c, struct str piece) {
             c->said.len = c->begin; /* how much is told before depends on the pieces */
             buf_printf(&c->said, "\n%s", status_name(status));
             c->dead = true;
-        } else if (event == HTTP1_HEAD) {
+        } else if (event == HTTP1_RESPONSE_HEAD) {
             on_head(c);
-        } else if (event == HTTP1_BODY) {
+        } else if (event == HTTP1_RESPONSE_BODY) {
             check(body.len > 0 && body.ptr + body.len <= before.ptr + before.len);
             buf_add_str(&c->said, body);
-        } else if (event == HTTP1_DONE) {
+        } else if (event == HTTP1_RESPONSE_DONE) {
             buf_printf(&c->said, "\ndone");
             c->dead = !http1_response_keeps_alive(c->response);
             c->begin = c->said.len;
@@ -68,7 +69,7 @@ static struct str read_in_pieces(struct arena *texts, struct str text, size_t st
     }
     if (!c.dead) {
         struct error err = {0};
-        buf_printf(&c.said, "\nend %d", http1_response_end(c.response, &err) == ST_OK);
+        buf_printf(&c.said, "\nend %d", http1_response_eof(c.response, &err) == ST_OK);
     }
     http1_response_free(c.response);
     check(!c.said.failed);

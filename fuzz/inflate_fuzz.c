@@ -17,8 +17,8 @@ static void check(bool holds) {
 
 /* Undoes `text` in pieces of `step` into rooms of `room` bytes. Returns: how it ended; the output
  * is in `out`, cut at MAX_OUT_BYTES. */
-static enum status undo(enum http_coding coding, struct str text, size_t step, size_t room,
-                        struct buf *out) {
+static enum status decompress(enum http_coding coding, struct str text, size_t step,
+                              size_t capacity, struct buf *out) {
     struct inflate *codec = inflate_new(coding);
     struct error err = {0};
     enum status status = ST_OK;
@@ -27,15 +27,15 @@ static enum status undo(enum http_coding coding, struct str text, size_t step, s
         size_t n = text.len - at < step ? text.len - at : step, n_out;
         struct str in = str_make(text.ptr + at, n);
         do {
-            char *to = buf_reserve(out, room);
+            char *to = buf_reserve(out, capacity);
             check(to != NULL);
-            status = inflate_step(codec, &in, to, room, &n_out, &err);
-            check(n_out <= room);
+            status = inflate_step(codec, &in, to, capacity, &n_out, &err);
+            check(n_out <= capacity);
             buf_advance(out, n_out);
-        } while (status == ST_OK && (n_out == room || in.len > 0) && out->len < MAX_OUT_BYTES);
+        } while (status == ST_OK && (n_out == capacity || in.len > 0) && out->len < MAX_OUT_BYTES);
     }
     if (status == ST_OK && out->len < MAX_OUT_BYTES) {
-        status = inflate_end(codec, &err);
+        status = inflate_finish(codec, &err);
     }
     check(status == ST_OK || err.text[0] != '\0');
     inflate_free(codec);
@@ -43,7 +43,7 @@ static enum status undo(enum http_coding coding, struct str text, size_t step, s
 }
 
 static struct str compress(struct arena *arena, enum http_coding coding, struct str text,
-                           size_t room) {
+                           size_t capacity) {
     struct deflate *codec = deflate_new(coding, 1);
     struct buf out;
     bool done = false;
@@ -52,10 +52,10 @@ static struct str compress(struct arena *arena, enum http_coding coding, struct 
     size_t bound = deflate_bound(codec, text.len);
     while (!done) {
         size_t n_out;
-        char *to = buf_reserve(&out, room);
+        char *to = buf_reserve(&out, capacity);
         check(to != NULL);
-        done = deflate_step(codec, &text, true, to, room, &n_out);
-        check(n_out <= room);
+        done = deflate_step(codec, &text, true, to, capacity, &n_out);
+        check(n_out <= capacity);
         buf_advance(&out, n_out);
     }
     check(out.len <= bound);
@@ -68,21 +68,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     enum http_coding coding = (data[0] & 1) != 0 ? HTTP_GZIP : HTTP_DEFLATE;
-    size_t step = (data[0] >> 1 & 15) + 1, room = (size_t)(data[0] >> 5) * 37 + 1;
+    size_t step = (data[0] >> 1 & 15) + 1, capacity = (size_t)(data[0] >> 5) * 37 + 1;
     struct str text = str_make((const char *)data + 1, size - 1);
     struct arena *arena = arena_new(NULL, 0);
     struct buf whole, pieces, back;
     buf_init(&whole, arena, 1);
     buf_init(&pieces, arena, 1);
     buf_init(&back, arena, 1);
-    enum status first = undo(coding, text, size, 4096, &whole);
-    enum status second = undo(coding, text, step, room, &pieces);
+    enum status first = decompress(coding, text, size, 4096, &whole);
+    enum status second = decompress(coding, text, step, capacity, &pieces);
     if (whole.len < MAX_OUT_BYTES && pieces.len < MAX_OUT_BYTES) {
         check(first == second);
         check(first != ST_OK || str_eq(buf_str(&whole), buf_str(&pieces)));
     }
-    struct str packed = compress(arena, coding, text, room);
-    check(undo(coding, packed, step, room, &back) == ST_OK);
+    struct str packed = compress(arena, coding, text, capacity);
+    check(decompress(coding, packed, step, capacity, &back) == ST_OK);
     check(str_eq(buf_str(&back), text));
     arena_free(arena);
     return 0;

@@ -32,12 +32,12 @@ static uint64_t depth_of(yyjson_val *val, const yyjson_val *end) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const struct json_limits limits = {
-        .max_json_bytes = 1 << 20, .max_json_depth = 1000, .max_elements = 1 << 20};
+        .max_json_size = 1 << 20, .max_json_depth = 1000, .max_tensor_elements = 1 << 20};
     struct str text = str_make((const char *)data, size);
     struct json_scan scan;
     json_scan(text, &scan);
     check(scan.end <= size && scan.depth <= size && scan.n_values <= size + 1);
-    check(!scan.other_word || scan.other_offset + scan.other_bytes <= scan.end);
+    check(!scan.has_unknown_word || scan.unknown_word_offset + scan.unknown_word_bytes <= scan.end);
     struct arena *arena = arena_new(NULL, 0);
     struct json_tree tree;
     struct error err;
@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         }
         check(non_finite == scan.non_finite);
         check(scan.end == size || yyjson_is_ctn(tree.root));
-        json_tree_drop(&tree);
+        json_tree_free_values(&tree);
     } else {
         check(err.text[0] != '\0');
     }

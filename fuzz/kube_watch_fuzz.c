@@ -5,7 +5,7 @@
 
 #include "codec/kube/stream.h"
 
-enum { MOST_BYTES = 4096 };
+enum { MAX_EVENT_BYTES = 4096 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -16,21 +16,21 @@ static void check(bool holds) {
 }
 
 /* A sum over what is told. */
-static uint64_t add(uint64_t sum, const struct kube_stream_event *event) {
-    struct str name = kube_metadata(&event->object, "name");
+static uint64_t add_event_hash(uint64_t sum, const struct kube_stream_event *event) {
+    struct str name = kube_metadata_text(&event->object, "name");
     check(event->object.val && event->root.val);
-    check(event->version.len > 0 || event->said == KUBE_SAID_ERROR);
+    check(event->version.len > 0 || event->type == KUBE_WATCH_ERROR);
     for (size_t i = 0; i < name.len; i++) {
         sum = sum * 31 + (unsigned char)name.ptr[i];
     }
     for (size_t i = 0; i < event->version.len; i++) {
         sum = sum * 31 + (unsigned char)event->version.ptr[i];
     }
-    return sum * 31 + event->said;
+    return sum * 31 + event->type;
 }
 
 static uint64_t read_events(struct str text, size_t step) {
-    struct kube_stream stream = {.most_bytes = MOST_BYTES};
+    struct kube_stream stream = {.max_event_bytes = MAX_EVENT_BYTES};
     struct kube_stream_event event;
     struct error err = {.status = ST_OK};
     enum status status = ST_OK;
@@ -44,7 +44,7 @@ static uint64_t read_events(struct str text, size_t step) {
             size_t before = piece.len;
             status = kube_stream_step(&stream, &piece, &event, &err);
             check(status != ST_OK || piece.len < before);
-            sum = status == ST_OK && event.complete ? add(sum, &event) : sum;
+            sum = status == ST_OK && event.complete ? add_event_hash(sum, &event) : sum;
         }
         free(part);
         text = str_make(text.ptr + n, text.len - n);

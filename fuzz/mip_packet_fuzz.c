@@ -22,8 +22,8 @@ static void check_header(const char *bytes, struct mip_header *header) {
     check(status == err.status && (status == ST_OK) == (err.text[0] == '\0'), &err);
 }
 
-static void encode_again(struct arena *arena, const struct mip_infer *infer, bool response,
-                         struct str payload) {
+static void reencode_packet(struct arena *arena, const struct mip_infer *infer, bool response,
+                            struct str payload) {
     char head[MIP_HEADER_BYTES + MIP_COUNTS_BYTES], item[MIP_ITEM_HEAD_BYTES];
     struct buf out;
     struct error err = {0};
@@ -97,7 +97,7 @@ static enum status read_item(struct arena *arena, const struct mip_item *item,
     return status;
 }
 
-static void there_and_back(struct arena *arena, const struct tensor *tensor) {
+static void roundtrip_tensor(struct arena *arena, const struct tensor *tensor) {
     struct mip_item item;
     struct tensor back;
     struct error err = {0};
@@ -107,7 +107,8 @@ static void there_and_back(struct arena *arena, const struct tensor *tensor) {
         return;
     }
     check(status == ST_OK, &err);
-    check(read_item(arena, &item, tensor->datatype, tensor->shape, &wide, &back, &err) == ST_OK,
+    check(read_item(arena, &item, tensor->datatype, tensor->shape, &fuzz_limits, &back, &err) ==
+              ST_OK,
           &err);
     check(shape_eq(back.shape, tensor->shape) && back.n_bytes == tensor->n_bytes, &err);
     check(memcmp(back.pieces[0].data, tensor->pieces[0].data, back.n_bytes) == 0, &err);
@@ -124,7 +125,7 @@ static void check_item(struct arena *arena, const struct mip_item *item, unsigne
         check(status == err.status && (status == ST_OK) == (err.text[0] == '\0'), &err);
         if (status == ST_OK) {
             check_tensor(&tensor, dims);
-            there_and_back(arena, &tensor);
+            roundtrip_tensor(arena, &tensor);
         }
     }
 }
@@ -136,7 +137,7 @@ static void check_payload(struct str payload, bool response, unsigned choice) {
     enum status status = mip_infer_decode(arena, payload, response, &infer, &err);
     check(status == err.status && (status == ST_OK) == (err.text[0] == '\0'), &err);
     if (status == ST_OK) {
-        encode_again(arena, &infer, response, payload);
+        reencode_packet(arena, &infer, response, payload);
         for (size_t i = 0; i < infer.n_items && i < MAX_ITEMS; i++) {
             check_item(arena, &infer.items[i], choice + (unsigned)i);
         }

@@ -1,7 +1,7 @@
 /* The scans for a body's model: the first byte chooses where the rest is cut, which makes no
  * difference; what is found, readers of the whole find, too. */
 #include "codec/json/tree.h"
-#include "codec/kserve/parts_fixture.h"
+#include "codec/kserve/chunks_fixture.h"
 #include "codec/kserve/v2_fixture.h"
 #include "codec/prompt/model_scan_grpc.h"
 #include "codec/protobuf/pb.h"
@@ -14,14 +14,14 @@ static void scan_json(struct arena *arena, struct str text, uint32_t choice, boo
                       struct model_scan *out) {
     model_scan_init(out, arena);
     while (text.len > 0) {
-        struct str part = cut ? next_part(&text, &choice) : text;
+        struct str part = cut ? next_chunk(&text, &choice) : text;
         model_scan_feed(out, part);
         if (!cut) {
             break;
         }
         free((char *)part.ptr);
     }
-    model_scan_end(out);
+    model_scan_finish(out);
     struct error err = {0};
     enum status status = model_scan_check(out, &err);
     check(out->result != MODEL_SCAN_MORE && status == err.status);
@@ -36,7 +36,7 @@ static void check_tree(yyjson_val *root, const struct model_scan *scan) {
     } else if (!model) {
         check(scan->result == MODEL_SCAN_ABSENT);
     } else if (scan->result == MODEL_SCAN_TOO_LONG) {
-        check(yyjson_get_len(model) > MODEL_SCAN_MOST_BYTES);
+        check(yyjson_get_len(model) > MODEL_SCAN_MAX_BYTES);
     } else if (scan->result == MODEL_SCAN_FOUND) {
         struct str name = str_make(yyjson_get_str(model), yyjson_get_len(model));
         check(str_eq(buf_str(&scan->name), name));
@@ -59,7 +59,7 @@ static void check_json(struct arena *arena, struct str text, uint32_t choice) {
     }
     if (json_tree_parse(&tree, "x", arena, text, &fixture_limits, NULL) == ST_OK) {
         check_tree(tree.root, &whole);
-        json_tree_drop(&tree);
+        json_tree_free_values(&tree);
     }
 }
 
@@ -69,12 +69,12 @@ static void scan_grpc(struct arena *arena, struct str body, uint32_t choice, boo
                       struct model_scan_grpc *out) {
     model_scan_grpc_init(out, arena, prefixed);
     while (body.len > 0 && choice != 0) {
-        struct str part = next_part(&body, &choice);
+        struct str part = next_chunk(&body, &choice);
         model_scan_grpc_feed(out, part);
         free((char *)part.ptr);
     }
     model_scan_grpc_feed(out, body);
-    model_scan_grpc_end(out);
+    model_scan_grpc_finish(out);
     struct error err = {0};
     enum status status = model_scan_grpc_check(out, &err);
     check(out->result != MODEL_SCAN_MORE && out->result != MODEL_SCAN_NOT_OBJECT);
@@ -94,7 +94,7 @@ static void check_fields(struct str message, const struct model_scan_grpc *scan)
         check(field.bytes.ptr + field.bytes.len ==
               message.ptr + (scan->field_at - scan->message_at) + scan->field_bytes);
     } else if (scan->result == MODEL_SCAN_ABSENT) {
-        check(!found && !reader.broken);
+        check(!found && !reader.error_text);
     }
 }
 

@@ -11,9 +11,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define DESTINATION "x-gateway-destination-endpoint"
 
-enum { MOST_ON_THE_WAY = 64 };
+enum { MAX_IN_FLIGHT = 64 };
 
-struct on_the_way {
+struct in_flight {
     void (*release)(void *cookie);
     void *cookie;
 };
@@ -21,7 +21,7 @@ struct on_the_way {
 struct stream {
     struct arena *arena; /* of the messages */
     struct pick_session *session;
-    struct on_the_way queue[MOST_ON_THE_WAY];
+    struct in_flight queue[MAX_IN_FLIGHT];
     size_t n_queue;
     size_t n_messages; /* not released */
     bool finished;
@@ -36,22 +36,23 @@ static void check(bool holds) {
 
 /* ---- what is said ---------------------------------------------------------------------------- */
 
-static void leave_all(struct stream *stream) {
+static void free_in_flight(struct stream *stream) {
     for (size_t i = 0; i < stream->n_queue; i++) {
         stream->queue[i].release(stream->queue[i].cookie);
     }
     stream->n_queue = 0;
 }
 
-static void check_reply(struct stream *stream, const struct ext_proc_reply *reply) {
-    struct ext_proc_value told = ext_proc_reply_find(reply, STR("envoy.lb"), STR(DESTINATION));
+static void check_reply(struct stream *stream, const struct ext_proc_client_response *reply) {
+    struct ext_proc_value told =
+        ext_proc_client_response_metadata_find(reply, STR("envoy.lb"), STR(DESTINATION));
     struct ext_proc_header header;
     struct pb_reader reader = pb_read(reply->mutation);
     check(told.kind == EXT_PROC_ABSENT || str_is(told.text, "10.0.0.1:8000"));
-    while (ext_proc_set_next(&reader, &header)) {
+    while (ext_proc_set_header_next(&reader, &header)) {
         check(!str_is(header.key, DESTINATION) || str_eq(header.value, told.text));
     }
-    if (reply->body_change == EXT_PROC_BODY_SENT) {
+    if (reply->body_mutation == EXT_PROC_BODY_STREAMED_RESPONSE) {
         stream->n_out[reply->kind == EXT_PROC_RESPONSE_BODY] += reply->body.len;
     }
 }
@@ -59,20 +60,20 @@ static void check_reply(struct stream *stream, const struct ext_proc_reply *repl
 static void on_send(void *user, const struct piece *pieces, size_t n_pieces,
                     void (*release)(void *cookie), void *cookie) {
     struct stream *stream = user;
-    struct ext_proc_reply reply;
+    struct ext_proc_client_response reply;
     struct buf bytes;
     check(!stream->finished);
     buf_init(&bytes, stream->arena, 64);
     for (size_t i = 0; i < n_pieces; i++) {
         buf_add(&bytes, pieces[i].data, pieces[i].n_bytes);
     }
-    check(ext_proc_reply_decode(buf_str(&bytes), &reply, NULL) == ST_OK);
+    check(ext_proc_client_response_decode(buf_str(&bytes), &reply, NULL) == ST_OK);
     check_reply(stream, &reply);
-    if (stream->n_queue == MOST_ON_THE_WAY) {
-        leave_all(stream);
+    if (stream->n_queue == MAX_IN_FLIGHT) {
+        free_in_flight(stream);
     }
     if (release) {
-        stream->queue[stream->n_queue++] = (struct on_the_way){release, cookie};
+        stream->queue[stream->n_queue++] = (struct in_flight){release, cookie};
     }
 }
 
@@ -103,8 +104,9 @@ static void take(struct stream *stream, struct str bytes) {
         memcpy(message->bytes, bytes.ptr, bytes.len);
     }
     stream->n_messages++;
-    pick_session_take(stream->session, &(struct pick_message){str_make(message->bytes, bytes.len),
-                                                              release, message});
+    pick_session_on_message(
+        stream->session,
+        &(struct pick_message){str_make(message->bytes, bytes.len), release, message});
 }
 
 static const char *const paths[] = {
@@ -142,17 +144,17 @@ static void act(struct stream *stream, uint8_t op, struct str bytes) {
     struct ext_proc_header headers[8];
     struct ext_proc_config config = {(enum ext_proc_body_mode)(op >> 3 & 7),
                                      (enum ext_proc_body_mode)((op >> 5) % 6), false};
-    struct ext_proc_question question = {.kind = (enum ext_proc_kind)((op & 7) + 1),
-                                         .headers = headers,
-                                         .body = bytes,
-                                         .end_of_stream = (op & 0x80) != 0,
-                                         .has_metadata = true};
+    struct ext_proc_client_request question = {.kind = (enum ext_proc_kind)((op & 7) + 1),
+                                               .headers = headers,
+                                               .body = bytes,
+                                               .end_of_stream = (op & 0x80) != 0,
+                                               .has_metadata = true};
     struct buf out;
     if ((op & 7) == 7) {
         if (op & 8) {
-            pick_session_time_out(stream->session);
+            pick_session_on_timeout(stream->session);
         } else if (op & 16) {
-            leave_all(stream);
+            free_in_flight(stream);
         } else {
             pick_session_half_close(stream->session);
         }
@@ -172,7 +174,7 @@ static void act(struct stream *stream, uint8_t op, struct str bytes) {
         stream->n_in[question.kind == EXT_PROC_RESPONSE_BODY] += bytes.len;
     }
     buf_init(&out, stream->arena, 64);
-    ext_proc_question_print(&out, &question);
+    ext_proc_client_request_encode(&out, &question);
     take(stream, out.len > 0 ? buf_str(&out) : STR(""));
 }
 
@@ -182,7 +184,8 @@ static struct pool *make_pool(uint8_t which) {
     static const struct pool_target target = {{"new-name", 8}, 1};
     struct pool_model plain = {.name = STR("m")},
                       old = {.name = STR("old"), .targets = {&target, 1}};
-    struct pool_wanted wanted = {.address = {.family = 4, .port = 8000, .low = (10u << 24) + 1}};
+    struct pool_spec_endpoint wanted = {
+        .address = {.family = 4, .port = 8000, .low = (10u << 24) + 1}};
     struct pool_spec *spec = NULL;
     struct pool *pool = NULL;
     check(pool_new(&pool, NULL) == ST_OK && pool_spec_new(&spec, NULL) == ST_OK);
@@ -214,9 +217,9 @@ static void run(struct stream *stream, const uint8_t *data, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct stream stream = {.arena = arena_new(NULL, 0)};
     struct pool *pool = make_pool(size > 0 ? data[0] : 0);
-    struct pick_means means = {.pool = pool, .limits = {.max_body_bytes = 300}};
-    struct pick_out out = {.send = on_send, .finish = on_finish, .user = &stream};
-    struct pool_numbers numbers;
+    struct pick_context means = {.pool = pool, .limits = {.max_body_size = 300}};
+    struct pick_callbacks out = {.send = on_send, .finish = on_finish, .user = &stream};
+    struct pool_stats numbers;
     struct arena *arena = arena_new(NULL, 0);
     check(pool_reader_new(pool, 1, &means.reader, NULL) == ST_OK);
     stream.session = pick_session_new(arena, &means, &out);
@@ -224,13 +227,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         run(&stream, data + 1, size - 1);
     }
     pick_session_free(stream.session);
-    leave_all(&stream);
+    free_in_flight(&stream);
     check(stream.n_messages == 0);
-    pool_read(pool, &numbers);
+    pool_get_stats(pool, &numbers);
     check(numbers.n_in_flight == 0);
     arena_free(arena);
     arena_free(stream.arena);
-    pool_reader_free(means.reader);
+    pool_reader_unref(means.reader);
     pool_free(pool);
     return 0;
 }

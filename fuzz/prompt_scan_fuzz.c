@@ -1,7 +1,7 @@
 /* The scan for a body's prompt: the first byte chooses where the rest is cut, which makes no
  * difference, the second how much is kept; what is kept, a walk over a parser's tree finds, too. */
 #include "codec/json/tree.h"
-#include "codec/kserve/parts_fixture.h"
+#include "codec/kserve/chunks_fixture.h"
 #include "codec/kserve/v2_fixture.h"
 #include "codec/prompt/prompt_scan.h"
 
@@ -13,28 +13,28 @@ struct walk {
     struct buf texts[2]; /* all else, system */
     bool in_system;
     bool unsure; /* a number whose digits the tree does not have, or nested too deep */
-    uint64_t n_wanted;
+    uint64_t max_tokens;
 };
 
-static void add(struct walk *walk, struct str text) {
+static void add_text(struct walk *walk, struct str text) {
     buf_add_str(&walk->texts[walk->in_system], text);
 }
 
 static void walk_prompt(struct walk *walk, yyjson_val *value, int depth) {
     yyjson_arr_iter items = yyjson_arr_iter_with(value);
     bool in_list = depth > 1;
-    walk->unsure |= depth > PROMPT_SCAN_MOST_DEPTH;
+    walk->unsure |= depth > PROMPT_SCAN_MAX_DEPTH;
     if (yyjson_is_str(value)) {
-        add(walk, str_make(yyjson_get_str(value), yyjson_get_len(value)));
+        add_text(walk, str_make(yyjson_get_str(value), yyjson_get_len(value)));
     } else if (in_list && yyjson_is_uint(value)) {
         buf_printf(&walk->texts[0], "%llu", (unsigned long long)yyjson_get_uint(value));
     } else if (in_list && !yyjson_is_ctn(value)) {
         walk->unsure = true;
     }
     if (in_list && !yyjson_is_ctn(value)) {
-        add(walk, STR("\x03"));
+        add_text(walk, STR("\x03"));
     }
-    for (yyjson_val *item = yyjson_arr_iter_next(&items); item && depth <= PROMPT_SCAN_MOST_DEPTH;
+    for (yyjson_val *item = yyjson_arr_iter_next(&items); item && depth <= PROMPT_SCAN_MAX_DEPTH;
          item = yyjson_arr_iter_next(&items)) {
         walk_prompt(walk, item, depth + 1);
     }
@@ -43,19 +43,19 @@ static void walk_prompt(struct walk *walk, yyjson_val *value, int depth) {
 static void walk_content(struct walk *walk, yyjson_val *value) {
     yyjson_arr_iter items = yyjson_arr_iter_with(value);
     if (yyjson_is_str(value)) {
-        add(walk, str_make(yyjson_get_str(value), yyjson_get_len(value)));
+        add_text(walk, str_make(yyjson_get_str(value), yyjson_get_len(value)));
     }
     for (yyjson_val *item = yyjson_arr_iter_next(&items); item;
          item = yyjson_arr_iter_next(&items)) {
         yyjson_obj_iter members = yyjson_obj_iter_with(item);
         if (yyjson_is_str(item)) {
-            add(walk, str_make(yyjson_get_str(item), yyjson_get_len(item)));
+            add_text(walk, str_make(yyjson_get_str(item), yyjson_get_len(item)));
         }
         for (yyjson_val *key = yyjson_obj_iter_next(&members); key;
              key = yyjson_obj_iter_next(&members)) {
             yyjson_val *text = yyjson_obj_iter_get_val(key);
             if (yyjson_equals_str(key, "text") && yyjson_is_str(text)) {
-                add(walk, str_make(yyjson_get_str(text), yyjson_get_len(text)));
+                add_text(walk, str_make(yyjson_get_str(text), yyjson_get_len(text)));
             }
         }
     }
@@ -64,7 +64,7 @@ static void walk_content(struct walk *walk, yyjson_val *value) {
 static void walk_message(struct walk *walk, yyjson_val *message) {
     yyjson_obj_iter members = yyjson_obj_iter_with(message);
     if (yyjson_is_obj(message)) {
-        add(walk, STR("\x02"));
+        add_text(walk, STR("\x02"));
     }
     for (yyjson_val *key = yyjson_obj_iter_next(&members); key;
          key = yyjson_obj_iter_next(&members)) {
@@ -72,8 +72,8 @@ static void walk_message(struct walk *walk, yyjson_val *message) {
         if (yyjson_equals_str(key, "content")) {
             walk_content(walk, value);
         } else if (yyjson_equals_str(key, "role") && yyjson_is_str(value)) {
-            add(walk, str_make(yyjson_get_str(value), yyjson_get_len(value)));
-            add(walk, STR("\x03"));
+            add_text(walk, str_make(yyjson_get_str(value), yyjson_get_len(value)));
+            add_text(walk, STR("\x03"));
         }
     }
 }
@@ -93,17 +93,17 @@ static void walk_member(struct walk *walk, yyjson_val *key, yyjson_val *value) {
     } else if ((yyjson_equals_str(key, "max_tokens") ||
                 yyjson_equals_str(key, "max_completion_tokens")) &&
                yyjson_is_uint(value) && yyjson_get_uint(value) < UINT32_MAX) {
-        walk->n_wanted = yyjson_get_uint(value);
+        walk->max_tokens = yyjson_get_uint(value);
     }
 }
 
-static void check_kept(const struct buf *kept, const struct buf *all, size_t most_bytes) {
-    size_t n = all->len < most_bytes ? all->len : most_bytes;
+static void check_text(const struct buf *kept, const struct buf *all, size_t max_bytes) {
+    size_t n = all->len < max_bytes ? all->len : max_bytes;
     check(str_eq(buf_str(kept), str_make(all->data, n)));
 }
 
 static void check_tree(struct arena *arena, yyjson_val *root, const struct prompt_scan *scan) {
-    struct walk walk = {.n_wanted = 0};
+    struct walk walk = {.max_tokens = 0};
     yyjson_obj_iter members = yyjson_obj_iter_with(root);
     check(scan->result == (yyjson_is_obj(root) ? PROMPT_SCAN_END : PROMPT_SCAN_NONE));
     buf_init(&walk.texts[0], arena, 0);
@@ -113,24 +113,24 @@ static void check_tree(struct arena *arena, yyjson_val *root, const struct promp
         walk_member(&walk, key, yyjson_obj_iter_get_val(key));
     }
     if (!walk.unsure) {
-        check_kept(&scan->text, &walk.texts[0], scan->most_bytes);
-        check_kept(&scan->system, &walk.texts[1], scan->most_bytes);
+        check_text(&scan->text, &walk.texts[0], scan->max_bytes);
+        check_text(&scan->system, &walk.texts[1], scan->max_bytes);
     }
-    check(scan->n_wanted >= UINT32_MAX || scan->n_wanted == walk.n_wanted);
+    check(scan->max_tokens >= UINT32_MAX || scan->max_tokens == walk.max_tokens);
 }
 
 /* ---- by the scan ----------------------------------------------------------------------------- */
 
-static void scan(struct arena *arena, struct str text, uint32_t choice, size_t most_bytes,
+static void scan(struct arena *arena, struct str text, uint32_t choice, size_t max_bytes,
                  struct prompt_scan *out) {
-    prompt_scan_init(out, arena, most_bytes);
+    prompt_scan_init(out, arena, max_bytes);
     while (text.len > 0 && choice != 0) {
-        struct str part = next_part(&text, &choice);
+        struct str part = next_chunk(&text, &choice);
         prompt_scan_feed(out, part);
         free((char *)part.ptr);
     }
     prompt_scan_feed(out, text);
-    check(out->text.len <= most_bytes && out->system.len <= most_bytes);
+    check(out->text.len <= max_bytes && out->system.len <= max_bytes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -144,14 +144,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     scan(arena, text, 0, data[1], &whole);
     scan(arena, text, (uint32_t)data[0] + 1, data[1], &parts);
     check(whole.result == parts.result && whole.n_bytes == parts.n_bytes);
-    check(whole.n_tokens == parts.n_tokens && whole.n_wanted == parts.n_wanted);
+    check(whole.n_tokens == parts.n_tokens && whole.max_tokens == parts.max_tokens);
     check(str_eq(buf_str(&whole.text), buf_str(&parts.text)));
     check(str_eq(buf_str(&whole.system), buf_str(&parts.system)));
     if (json_tree_parse(&tree, "x", arena, text, &fixture_limits, NULL) == ST_OK) {
         if (!tree.non_finite) {
             check_tree(arena, tree.root, &whole);
         }
-        json_tree_drop(&tree);
+        json_tree_free_values(&tree);
     }
     arena_free(arena);
     return 0;

@@ -33,14 +33,14 @@ static void choose_rules(uint8_t choice, struct scrape_rules *out) {
 }
 
 static enum status read_page(const struct scrape_rules *rules, struct str text, size_t step,
-                             uint64_t asked_ns, struct scrape_past *past,
+                             uint64_t asked_ns, struct scrape_history *past,
                              struct endpoint_load *out) {
     struct scrape_page *page = malloc(sizeof(*page));
     struct error err;
     scrape_page_begin(page, rules);
     while (text.len > 0) {
         size_t n = text.len < step ? text.len : step;
-        scrape_page_feed(page, str_make(text.ptr, n));
+        scrape_page_read(page, str_make(text.ptr, n));
         text = str_make(text.ptr + n, text.len - n);
     }
     enum status st = scrape_page_end(page, asked_ns, past, out, &err);
@@ -52,7 +52,7 @@ static void check(const struct endpoint_load *load) {
     if ((load->known & LOAD_KV_CACHE) && !(load->kv_cache_used >= 0 && load->kv_cache_used <= 1)) {
         __builtin_trap();
     }
-    if (load->n_running_adapters + load->n_waiting_adapters > LOAD_MOST_ADAPTERS) {
+    if (load->n_running_adapters + load->n_waiting_adapters > LOAD_MAX_ADAPTERS) {
         __builtin_trap();
     }
 }
@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct str first = str_make(text.ptr, text.len * data[1] / 255); /* the page before */
     struct endpoint_load expected = {0};
     for (size_t i = 0; i < sizeof(STEPS) / sizeof(STEPS[0]); i++) {
-        struct scrape_past past = {0};
+        struct scrape_history past = {0};
         struct endpoint_load load;
         (void)read_page(&rules, first, STEPS[i], 1000000000, &past, &load);
         check(&load);

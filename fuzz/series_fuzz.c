@@ -33,18 +33,18 @@ static uint64_t read_page(struct str page, size_t step) {
     struct series_reader *reader = calloc(1, sizeof(*reader));
     reader->names = NAMES;
     reader->n_names = sizeof(NAMES) / sizeof(NAMES[0]);
-    reader->found = found;
+    reader->on_series = found;
     reader->user = &sum;
-    series_read_begin(reader);
+    series_reader_init(reader);
     while (page.len > 0) {
         size_t n = page.len < step ? page.len : step;
         char *part = malloc(n);
         memcpy(part, page.ptr, n);
-        series_read_feed(reader, str_make(part, n));
+        series_reader_feed(reader, str_make(part, n));
         free(part);
         page = str_make(page.ptr + n, page.len - n);
     }
-    series_read_end(reader);
+    series_reader_finish(reader);
     sum = sum * 31 + reader->n_malformed + reader->n_lines;
     free(reader);
     return sum;

@@ -7,14 +7,14 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct json_limits limits = {
-    .max_json_bytes = 1 << 16, .max_json_depth = 16, .max_elements = 1 << 12};
+    .max_json_size = 1 << 16, .max_json_depth = 16, .max_tensor_elements = 1 << 12};
 
-enum { N_TENSORS = 2, MOST_BYTES = 1 << 16 };
+enum { N_TENSORS = 2, MAX_BYTES = 1 << 16 };
 
 /* An answer whose outputs are the inputs and whose parameters are the request's. One that is called
  * "parameters" is good in an answer, and in a request only within those: it isn't read again. */
-static void print_back(struct arena *arena, const struct infer_request *request,
-                       const struct model_spec *model) {
+static void print_response(struct arena *arena, const struct infer_request *request,
+                           const struct model_spec *model) {
     struct tensor outputs[N_TENSORS];
     struct infer_response response = {
         .params = request->params, .outputs = outputs, .n_outputs = request->n_inputs};
@@ -29,7 +29,8 @@ static void print_back(struct arena *arena, const struct infer_request *request,
     if (params_find(request->params, "parameters")) {
         return;
     }
-    check(v2_generate_decode(arena, buf_str(&out), model, &wide, UINT64_MAX, &again, &err) == ST_OK,
+    check(v2_generate_decode(arena, buf_str(&out), model, &fuzz_limits, UINT64_MAX, &again, &err) ==
+              ST_OK,
           &err);
     check(again.n_inputs == request->n_inputs, &err);
 }
@@ -48,16 +49,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct model_spec model = {
         .name = STR("m"), .version_text = STR("1"), .inputs = specs, .n_inputs = N_TENSORS};
     size_t json_bytes, n_bytes;
-    char *body = body_of(data + 1, size - 1, &json_bytes, &n_bytes);
+    char *body = fuzz_body(data + 1, size - 1, &json_bytes, &n_bytes);
     struct arena *arena = arena_new(NULL, 0);
     struct infer_request request;
     struct error err = {0};
-    if (v2_generate_decode(arena, str_make(body, json_bytes), &model, &limits, MOST_BYTES, &request,
+    if (v2_generate_decode(arena, str_make(body, json_bytes), &model, &limits, MAX_BYTES, &request,
                            &err) != ST_OK ||
         infer_check(&request, &model, &err) != ST_OK || infer_align_copy(&request, &err) != ST_OK) {
         check(err.text[0] != '\0', &err);
     } else {
-        print_back(arena, &request, &model);
+        print_response(arena, &request, &model);
     }
     arena_free(arena);
     free(body);

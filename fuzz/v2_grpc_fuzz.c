@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/kserve/grpc/seen.h"
+#include "codec/kserve/grpc/decode_cache.h"
 #include "core/tensor/infer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct json_limits limits = {.max_elements = 1 << 20};
+static const struct json_limits limits = {.max_tensor_elements = 1 << 20};
 
 static void check(bool holds, const struct error *err) {
     if (!holds) {
@@ -27,7 +27,7 @@ static unsigned sum_of(struct str bytes) {
     return sum;
 }
 
-static enum status ask(struct arena *arena, struct str message, struct error *err) {
+static enum status decode_request(struct arena *arena, struct str message, struct error *err) {
     struct v2_grpc_request request;
     struct str beginning = str_make(message.ptr, message.len / 2);
     volatile unsigned sum =
@@ -76,9 +76,9 @@ static void check_same(const struct v2_grpc_request *one, const struct v2_grpc_r
 
 /* Again and again, each time in memory of its own, once with another last byte, which mostly is a
  * tensor's. */
-static void repeat(struct str message) {
-    static struct v2_grpc_seen seen;
-    seen = (struct v2_grpc_seen){0};
+static void check_cached_decode(struct str message) {
+    static struct v2_grpc_decode_cache cache;
+    cache = (struct v2_grpc_decode_cache){0};
     for (int i = 0; i < 5; i++) {
         struct arena *arena = arena_new(NULL, 0);
         struct v2_grpc_request plain, again;
@@ -90,7 +90,7 @@ static void repeat(struct str message) {
         }
         struct str all = str_make(own, message.len);
         enum status st = v2_grpc_request_decode(arena, all, &limits, &plain, &err);
-        check(v2_grpc_request_decode_seen(&seen, arena, all, &limits, &again, &again_err) == st,
+        check(v2_grpc_request_decode_cached(&cache, arena, all, &limits, &again, &again_err) == st,
               &again_err);
         if (st == ST_OK) {
             check_same(&plain, &again);
@@ -105,7 +105,7 @@ static void repeat(struct str message) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct error err = {0};
     struct str name, version, id;
-    struct v2_grpc_answer answer;
+    struct v2_grpc_client_response answer;
     struct v2_grpc_model_metadata metadata;
     enum status st;
     if (size == 0) {
@@ -118,8 +118,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct str message = str_make(copy, n_bytes);
     switch (data[0] % 6) {
     case 0:
-        st = ask(arena, message, &err);
-        repeat(message);
+        st = decode_request(arena, message, &err);
+        check_cached_decode(message);
         break;
     case 1:
         st = v2_grpc_named_decode(arena, message, &name, &version, &err);
@@ -128,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         st = v2_grpc_request_peek(message, &name, &version, &id, &err);
         break;
     case 3:
-        st = v2_grpc_answer_decode(arena, message, data[0] & 64, &answer, &err);
+        st = v2_grpc_client_response_decode(arena, message, data[0] & 64, &answer, &err);
         break;
     case 4:
         st = v2_grpc_model_metadata_decode(arena, message, &metadata, &err);

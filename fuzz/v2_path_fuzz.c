@@ -75,7 +75,7 @@ static void check_model(struct arena *arena, const struct v2_path *path) {
 }
 
 /* The same of a region of shared memory, which may have any name. */
-static void check_memory(struct arena *arena, const struct v2_path *path) {
+static void check_shared_memory(struct arena *arena, const struct v2_path *path) {
     struct buf text;
     check(utf8_is_valid(path->region.ptr, path->region.len));
     buf_init(&text, arena, 256);
@@ -84,9 +84,9 @@ static void check_memory(struct arena *arena, const struct v2_path *path) {
         buf_add_str(&text, STR("/region/"));
         add_escaped(&text, path->region);
     }
-    buf_add_str(&text, path->resource == V2_MEMORY_STATUS     ? STR("/status")
-                       : path->resource == V2_MEMORY_REGISTER ? STR("/register")
-                                                              : STR("/unregister"));
+    buf_add_str(&text, path->resource == V2_SHARED_MEMORY_STATUS     ? STR("/status")
+                       : path->resource == V2_SHARED_MEMORY_REGISTER ? STR("/register")
+                                                                     : STR("/unregister"));
     check_same(arena, &text, path);
 }
 
@@ -110,9 +110,10 @@ static void check_parsed(struct arena *arena, struct str text, const struct v2_p
     if (path->model.ptr) {
         check_model(arena, path);
     } else if (path->resource == V2_REPOSITORY_INDEX) {
-        check(str_starts(text, STR("/v2/repository/")) && str_ends(text, STR("/index")));
-    } else if (path->resource >= V2_MEMORY_STATUS && path->resource <= V2_MEMORY_UNREGISTER) {
-        check_memory(arena, path);
+        check(str_starts_with(text, STR("/v2/repository/")) && str_ends_with(text, STR("/index")));
+    } else if (path->resource >= V2_SHARED_MEMORY_STATUS &&
+               path->resource <= V2_SHARED_MEMORY_UNREGISTER) {
+        check_shared_memory(arena, path);
     } else {
         check_fixed(text, path);
     }
@@ -125,7 +126,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct error err = {0};
     enum status status = v2_path_parse(arena, text, &path, &err);
     if (status != ST_OK) {
-        bool cuda = str_starts(text, STR("/v2/cudasharedmemory/"));
+        bool cuda = str_starts_with(text, STR("/v2/cudasharedmemory/"));
         check(status == (cuda ? ST_UNSUPPORTED : ST_NOT_FOUND) ||
               (!cuda && status == ST_BAD_REQUEST));
         check(err.text[0] != '\0' && path.resource == V2_OTHER);

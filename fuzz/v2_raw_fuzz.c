@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct json_limits limits = {.max_elements = 1 << 16};
+static const struct json_limits limits = {.max_tensor_elements = 1 << 16};
 
 static void check(bool holds, const struct error *err) {
     if (!holds) {

@@ -1,9 +1,9 @@
 /* Requests: JSON, a NUL, tensor bytes. What decodes is encoded in every form and decoded again, and
  * must mean the same; what a model would take is aligned and answered. */
+#include "codec/kserve/decode_cache.h"
 #include "codec/kserve/fuzz_fixture.h"
 #include "codec/kserve/request_encode.h"
 #include "codec/kserve/response.h"
-#include "codec/kserve/seen.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -38,7 +38,7 @@ static struct v2_request decode(struct arena *arena, const struct v2_request_bod
     struct v2_request request;
     struct str all = fixture_gather(arena, body->pieces, body->n_pieces);
     check(all.len == body->n_bytes, err);
-    check(v2_request_decode(arena, all, body->json.len, &wide, &request, err) == ST_OK, err);
+    check(v2_request_decode(arena, all, body->json.len, &fuzz_limits, &request, err) == ST_OK, err);
     return request;
 }
 
@@ -69,7 +69,7 @@ static void encode_json(struct arena *arena, const struct v2_request *request) {
 }
 
 /* A model that takes just this, and gives its inputs back. */
-static void serve(struct arena *arena, struct v2_request *request) {
+static void encode_echo_response(struct arena *arena, struct v2_request *request) {
     size_t n = request->infer.n_inputs;
     struct tensor_spec *specs = arena_calloc(arena, n, sizeof(*specs));
     struct tensor *outputs = arena_calloc(arena, n, sizeof(*outputs));
@@ -105,9 +105,9 @@ static void serve(struct arena *arena, struct v2_request *request) {
 
 /* The same text again and again, each time in memory of its own, is the same request, or the same
  * error, and so is its like with fewer bytes behind it. */
-static void repeat(struct str body, size_t json_bytes) {
-    static struct v2_seen seen;
-    seen = (struct v2_seen){0};
+static void check_cached_decode(struct str body, size_t json_bytes) {
+    static struct v2_decode_cache cache;
+    cache = (struct v2_decode_cache){0};
     for (unsigned i = 0; i < 5; i++) {
         struct arena *arena = arena_new(NULL, 0);
         struct v2_request plain, again;
@@ -118,8 +118,8 @@ static void repeat(struct str body, size_t json_bytes) {
         struct str all = str_make(own, n_bytes);
         enum status status =
             v2_request_decode(arena, all, json_bytes, &fixture_limits, &plain, &err);
-        check(v2_request_decode_seen(&seen, arena, all, json_bytes, &fixture_limits, &again,
-                                     &again_err) == status,
+        check(v2_request_decode_cached(&cache, arena, all, json_bytes, &fixture_limits, &again,
+                                       &again_err) == status,
               &err);
         check(strcmp(status == ST_OK ? fixture_request(arena, &plain) : err.text,
                      status == ST_OK ? fixture_request(arena, &again) : again_err.text) == 0,
@@ -132,7 +132,7 @@ static void repeat(struct str body, size_t json_bytes) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct arena *arena = arena_new(NULL, 0);
     size_t json_bytes, n_bytes;
-    char *body = body_of(data, size, &json_bytes, &n_bytes);
+    char *body = fuzz_body(data, size, &json_bytes, &n_bytes);
     struct v2_request request;
     struct error err = {0};
     if (v2_request_decode(arena, str_make(body, n_bytes), json_bytes, &fixture_limits, &request,
@@ -142,12 +142,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             encode_binary(arena, &request);
             encode_json(arena, &request);
         }
-        serve(arena, &request);
+        encode_echo_response(arena, &request);
     } else {
         check(err.text[0] != '\0', &err);
     }
     arena_free(arena);
-    repeat(str_make(body, n_bytes), json_bytes);
+    check_cached_decode(str_make(body, n_bytes), json_bytes);
     free(body);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* The small bodies as a client reads them: errors, and metadata, which is printed by the server's
  * half and must read back the same. */
-#include "codec/kserve/text.h"
+#include "codec/kserve/metadata.h"
 #include "codec/kserve/v2_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -11,7 +11,7 @@ static void check(bool holds) {
     }
 }
 
-static struct str print(struct arena *arena, const struct model_spec *model) {
+static struct str print_metadata(struct arena *arena, const struct model_spec *model) {
     struct buf out;
     buf_init(&out, arena, 256);
     v2_model_metadata_print(&out, model, &model->version, 1);
@@ -25,10 +25,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct model_spec model, back;
     struct error err = {0};
     if (v2_model_metadata_decode(arena, body, &fixture_limits, &model, &err) == ST_OK) {
-        struct str text = print(arena, &model);
-        struct json_limits wide = {1 << 26, 1000, 1 << 26};
-        check(v2_model_metadata_decode(arena, text, &wide, &back, &err) == ST_OK);
-        check(str_eq(text, print(arena, &back)));
+        struct str text = print_metadata(arena, &model);
+        struct json_limits fuzz_limits = {1 << 26, 1000, 1 << 26};
+        check(v2_model_metadata_decode(arena, text, &fuzz_limits, &back, &err) == ST_OK);
+        check(str_eq(text, print_metadata(arena, &back)));
     } else {
         check(err.text[0] != '\0');
     }

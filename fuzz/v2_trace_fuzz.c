@@ -11,47 +11,47 @@ static void check(bool holds) {
     }
 }
 
-static void check_wanted(enum status st, const struct v2_trace_wanted *wanted,
+static void check_update(enum status st, const struct v2_trace_update *update,
                          const struct error *err) {
-    check(wanted->change[V2_TRACE_FILE] == V2_TRACE_KEEP); /* it can't be changed */
+    check(update->change[V2_TRACE_FILE] == V2_TRACE_KEEP); /* it can't be changed */
     check(st == ST_OK || (err->status == st && err->text[0] != '\0'));
-    check(wanted->values.count >= -1 && wanted->values.level <= 3);
-    check(wanted->values.rate <= INT32_MAX && wanted->values.log_frequency <= INT32_MAX);
+    check(update->values.count >= -1 && update->values.level <= 3);
+    check(update->values.rate <= INT32_MAX && update->values.log_frequency <= INT32_MAX);
 }
 
 /* What is shown of these values is taken for the same. */
-static void check_again(struct arena *arena, const struct v2_trace_wanted *wanted) {
-    struct v2_trace_shown shown = {.values = wanted->values, .opentelemetry = true};
-    struct v2_trace_wanted again;
+static void check_printed_update(struct arena *arena, const struct v2_trace_update *update) {
+    struct v2_trace_settings settings = {.values = update->values, .opentelemetry = true};
+    struct v2_trace_update again;
     struct error err;
     struct buf text;
     buf_init(&text, arena, 256);
-    v2_grpc_trace_print(&text, &shown);
+    v2_grpc_trace_encode(&text, &settings);
     check(v2_grpc_trace_decode(buf_str(&text), &again, &err) == ST_OK);
-    check(again.values.level == wanted->values.level && again.values.rate == wanted->values.rate &&
-          again.values.count == wanted->values.count);
+    check(again.values.level == update->values.level && again.values.rate == update->values.rate &&
+          again.values.count == update->values.count);
     buf_init(&text, arena, 256);
-    v2_trace_print(&text, &shown);
+    v2_trace_print(&text, &settings);
     check(v2_trace_decode(arena, buf_str(&text), &fixture_limits, &again, &err) == ST_OK);
-    check(again.values.level == wanted->values.level && again.values.rate == wanted->values.rate &&
-          again.values.count == wanted->values.count);
+    check(again.values.level == update->values.level && again.values.rate == update->values.rate &&
+          again.values.count == update->values.count);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct arena *arena = arena_new(NULL, 0);
     struct str bytes = str_make((const char *)data, size);
-    struct v2_trace_wanted wanted;
+    struct v2_trace_update update;
     struct error err = {0}, other = {0};
-    enum status st = v2_trace_decode(arena, bytes, &fixture_limits, &wanted, &err);
-    check_wanted(st, &wanted, &err);
+    enum status st = v2_trace_decode(arena, bytes, &fixture_limits, &update, &err);
+    check_update(st, &update, &err);
     if (st == ST_OK) {
-        check_again(arena, &wanted);
+        check_printed_update(arena, &update);
     }
-    st = v2_grpc_trace_decode(bytes, &wanted, &other);
-    check_wanted(st, &wanted, &other);
+    st = v2_grpc_trace_decode(bytes, &update, &other);
+    check_update(st, &update, &other);
     check(st != ST_INTERNAL && st != ST_NOT_READY); /* those are HTTP's only */
     if (st == ST_OK) {
-        check_again(arena, &wanted);
+        check_printed_update(arena, &update);
     }
     arena_free(arena);
     return 0;

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-static void refuse(const struct batch *batch, const sluice_request *request, sluice_status status,
-                   const char *sentence) {
+static void reject_request(const struct batch *batch, const sluice_request *request,
+                           sluice_status status, const char *sentence) {
     sluice_response response = {
         .size = sizeof(response), .status = status, .error = sentence, .final = 1};
     batch->host->respond(request, &response);
@@ -14,7 +14,7 @@ static void run_alone(struct batch *batch, const sluice_request *request) {
     sluice_error error;
     sluice_status status = batch->run(batch->runner, &request, 1, &error);
     if (status != SLUICE_OK) {
-        refuse(batch, request, status, error.text);
+        reject_request(batch, request, status, error.text);
     }
 }
 
@@ -35,7 +35,7 @@ static size_t live_collect(struct batch *batch, const sluice_request *const *req
     size_t n_live = 0;
     for (size_t i = 0; i < n; i++) {
         if (batch->host->is_cancelled(requests[i])) {
-            refuse(batch, requests[i], SLUICE_CANCELLED, "cancelled before it was run");
+            reject_request(batch, requests[i], SLUICE_CANCELLED, "cancelled before it was run");
         } else {
             batch->live[n_live++] = requests[i];
         }
@@ -46,7 +46,7 @@ static size_t live_collect(struct batch *batch, const sluice_request *const *req
 void batch_execute(struct batch *batch, const sluice_request *const *requests, size_t n) {
     if (!live_reserve(batch, n)) {
         for (size_t i = 0; i < n; i++) {
-            refuse(batch, requests[i], SLUICE_NO_MEMORY, "no memory for the batch");
+            reject_request(batch, requests[i], SLUICE_NO_MEMORY, "no memory for the batch");
         }
         return;
     }

@@ -12,7 +12,7 @@ struct block {
     max_align_t bytes[];
 };
 
-void *block_take(struct block **blocks, size_t n, size_t n_bytes, sluice_error *error) {
+void *block_alloc(struct block **blocks, size_t n, size_t n_bytes, sluice_error *error) {
     struct block *block = NULL;
     if (n_bytes == 0 || n <= (SIZE_MAX - sizeof(*block)) / n_bytes) {
         block = calloc(1, sizeof(*block) + n * n_bytes);
@@ -26,9 +26,9 @@ void *block_take(struct block **blocks, size_t n, size_t n_bytes, sluice_error *
     return block->bytes;
 }
 
-char *block_text(struct block **blocks, const char *text, sluice_error *error) {
+char *block_strdup(struct block **blocks, const char *text, sluice_error *error) {
     size_t n_bytes = strlen(text) + 1;
-    char *copy = block_take(blocks, n_bytes, 1, error);
+    char *copy = block_alloc(blocks, n_bytes, 1, error);
     return copy ? memcpy(copy, text, n_bytes) : NULL;
 }
 

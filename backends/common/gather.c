@@ -22,7 +22,7 @@ static size_t aligned(size_t n_bytes) {
     return (n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static int reserve(struct gather *gather, size_t n_bytes) {
+static int gather_reserve(struct gather *gather, size_t n_bytes) {
     if (gather->n_bytes < n_bytes) {
         size_t roomy = aligned(n_bytes + n_bytes / 4);
         gather_fini(gather);
@@ -33,12 +33,12 @@ static int reserve(struct gather *gather, size_t n_bytes) {
     return gather->n_bytes >= n_bytes;
 }
 
-static int lies_together(const sluice_input *input, size_t n_requests) {
+static int is_contiguous(const sluice_input *input, size_t n_requests) {
     return n_requests == 1 && input->n_pieces <= 1;
 }
 
 /* Sums of sizes of memory that exists: they can't wrap. */
-static size_t bytes_of(const sluice_request *const *requests, size_t n_requests, size_t index) {
+static size_t input_bytes(const sluice_request *const *requests, size_t n_requests, size_t index) {
     size_t sum = 0;
     for (size_t i = 0; i < n_requests; i++) {
         sum += requests[i]->inputs[index].n_bytes;
@@ -50,15 +50,15 @@ int gather_begin(struct gather *gather, const sluice_request *const *requests, s
     size_t sum = 0;
     for (size_t i = 0; i < requests[0]->n_inputs; i++) {
         const sluice_input *input = &requests[0]->inputs[i];
-        if (input->datatype != SLUICE_BYTES && !lies_together(input, n_requests)) {
-            sum += aligned(bytes_of(requests, n_requests, i));
+        if (input->datatype != SLUICE_BYTES && !is_contiguous(input, n_requests)) {
+            sum += aligned(input_bytes(requests, n_requests, i));
         }
     }
-    return reserve(gather, sum);
+    return gather_reserve(gather, sum);
 }
 
-static void copy_together(const sluice_request *const *requests, size_t n_requests, size_t index,
-                          unsigned char *to) {
+static void copy_pieces(const sluice_request *const *requests, size_t n_requests, size_t index,
+                        unsigned char *to) {
     for (size_t i = 0; i < n_requests; i++) {
         const sluice_input *input = &requests[i]->inputs[index];
         for (size_t k = 0; k < input->n_pieces; k++) {
@@ -74,15 +74,15 @@ const void *gather_input(struct gather *gather, const sluice_request *const *req
                          size_t n_requests, size_t index, size_t *n_bytes) {
     static const uint64_t nothing = 0;
     const sluice_input *input = &requests[0]->inputs[index];
-    *n_bytes = bytes_of(requests, n_requests, index);
+    *n_bytes = input_bytes(requests, n_requests, index);
     if (*n_bytes == 0) { /* libraries want some address */
         return &nothing;
     }
-    if (lies_together(input, n_requests)) {
+    if (is_contiguous(input, n_requests)) {
         return input->pieces[0].data;
     }
     unsigned char *to = gather->bytes + gather->n_used;
-    copy_together(requests, n_requests, index, to);
+    copy_pieces(requests, n_requests, index, to);
     gather->n_used += aligned(*n_bytes);
     return to;
 }

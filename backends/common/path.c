@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-const char *path_of_file(const char *path, const char *name, char *text, size_t n_bytes) {
+const char *model_file_path(const char *path, const char *name, char *text, size_t n_bytes) {
     struct stat found;
     if (stat(path, &found) != 0 || !S_ISDIR(found.st_mode)) {
         return path;

@@ -16,7 +16,7 @@ struct results *results_new(size_t n, size_t n_requests) {
 }
 
 void results_free(struct results *results) {
-    results->drop(results);
+    results->free_values(results);
     for (size_t i = 0; i < results->n; i++) {
         free(results->items[i].block);
     }
@@ -46,7 +46,7 @@ int result_count(const struct result *result, size_t *count) {
     return count_of(result->dims, result->rank, count);
 }
 
-sluice_status result_keep(struct result *result, sluice_error *error) {
+sluice_status result_copy_bytes(struct result *result, sluice_error *error) {
     result->block = malloc(result->n_bytes + 1);
     if (!result->block) {
         return error_set(error, SLUICE_NO_MEMORY, "no memory to keep an output");
@@ -58,14 +58,14 @@ sluice_status result_keep(struct result *result, sluice_error *error) {
 
 /* A graph may hand an input through as an output. Where that is the request's own memory the
  * interface allows it; the gathered batch is ours and will be overwritten. */
-sluice_status result_point(struct result *result, const void *data, size_t count,
-                           const struct gather *gather, sluice_error *error) {
+sluice_status result_set_data(struct result *result, const void *data, size_t count,
+                              const struct gather *gather, sluice_error *error) {
     result->next = data ? data : (const void *)""; /* an empty tensor has no address */
     if (__builtin_mul_overflow(count, result->n_element_bytes, &result->n_bytes)) {
         return error_set(error, SLUICE_INTERNAL, "an output is larger than memory");
     }
     result->n_all_bytes = result->n_bytes;
-    return gather_holds(gather, result->next) ? result_keep(result, error) : SLUICE_OK;
+    return gather_holds(gather, result->next) ? result_copy_bytes(result, error) : SLUICE_OK;
 }
 
 sluice_status result_split(struct result *result, const char *name, uint64_t n_rows,
@@ -95,7 +95,7 @@ static size_t bytes_of(const struct result *result, size_t n) {
 
 /* Takes the next `n_rows` rows of a result, or all of it when the batch is not split (`split` 0).
  * The dims of *output are the result's: they are read before the next call. */
-static void take(struct result *result, int split, uint64_t n_rows, sluice_output *output) {
+static void take_rows(struct result *result, int split, uint64_t n_rows, sluice_output *output) {
     size_t n_bytes = result->n_bytes;
     if (split) { /* the rows of all requests are those of the result: nothing here can be past its
                     end */
@@ -113,34 +113,34 @@ static void take(struct result *result, int split, uint64_t n_rows, sluice_outpu
 
 /* ---- a batch's ------------------------------------------------------------------------------- */
 
-int shares_init(struct shares *shares, size_t n_outputs) {
-    *shares = (struct shares){.n_outputs = n_outputs};
-    shares->slots = calloc(n_outputs + 1, sizeof(*shares->slots));
-    shares->chosen = calloc(n_outputs + 1, sizeof(*shares->chosen));
-    shares->taken = calloc(n_outputs + 1, sizeof(*shares->taken));
-    shares->outputs = calloc(n_outputs + 1, sizeof(*shares->outputs));
-    return shares->slots && shares->chosen && shares->taken && shares->outputs;
+int output_map_init(struct output_map *output_map, size_t n_outputs) {
+    *output_map = (struct output_map){.n_outputs = n_outputs};
+    output_map->slots = calloc(n_outputs + 1, sizeof(*output_map->slots));
+    output_map->chosen = calloc(n_outputs + 1, sizeof(*output_map->chosen));
+    output_map->taken = calloc(n_outputs + 1, sizeof(*output_map->taken));
+    output_map->outputs = calloc(n_outputs + 1, sizeof(*output_map->outputs));
+    return output_map->slots && output_map->chosen && output_map->taken && output_map->outputs;
 }
 
-void shares_fini(struct shares *shares) {
-    free(shares->slots);
-    free(shares->chosen);
-    free(shares->taken);
-    free(shares->outputs);
+void output_map_fini(struct output_map *output_map) {
+    free(output_map->slots);
+    free(output_map->chosen);
+    free(output_map->taken);
+    free(output_map->outputs);
 }
 
-void shares_choose(struct shares *shares, const sluice_request *const *requests,
-                   size_t n_requests) {
-    shares->n_chosen = 0;
-    for (size_t i = 0; i < shares->n_outputs; i++) {
-        shares->slots[i] = NO_SLOT;
+void output_map_select(struct output_map *output_map, const sluice_request *const *requests,
+                       size_t n_requests) {
+    output_map->n_chosen = 0;
+    for (size_t i = 0; i < output_map->n_outputs; i++) {
+        output_map->slots[i] = NO_SLOT;
     }
     for (size_t i = 0; i < n_requests; i++) {
         for (size_t k = 0; k < requests[i]->n_wanted; k++) {
             uint32_t index = requests[i]->wanted[k];
-            if (shares->slots[index] == NO_SLOT) {
-                shares->slots[index] = (uint32_t)shares->n_chosen;
-                shares->chosen[shares->n_chosen++] = index;
+            if (output_map->slots[index] == NO_SLOT) {
+                output_map->slots[index] = (uint32_t)output_map->n_chosen;
+                output_map->chosen[output_map->n_chosen++] = index;
             }
         }
     }
@@ -148,23 +148,24 @@ void shares_choose(struct shares *shares, const sluice_request *const *requests,
 
 /* Rows of every result are taken for every request, wanted or not, so that the next one finds its
  * own. */
-static void outputs_take(struct shares *shares, struct results *results,
+static void fill_outputs(struct output_map *output_map, struct results *results,
                          const sluice_request *request, int split) {
     for (size_t i = 0; i < results->n; i++) {
-        take(&results->items[i], split, request->batch, &shares->taken[i]);
+        take_rows(&results->items[i], split, request->batch, &output_map->taken[i]);
     }
     for (size_t i = 0; i < request->n_wanted; i++) {
-        shares->outputs[i] = shares->taken[shares->slots[request->wanted[i]]];
-        shares->outputs[i].index = request->wanted[i];
+        output_map->outputs[i] = output_map->taken[output_map->slots[request->wanted[i]]];
+        output_map->outputs[i].index = request->wanted[i];
     }
 }
 
-void shares_answer(struct shares *shares, const sluice_host *host, struct results *results,
-                   const sluice_request *const *requests, size_t n_requests) {
+void output_map_respond(struct output_map *output_map, const sluice_host *host,
+                        struct results *results, const sluice_request *const *requests,
+                        size_t n_requests) {
     for (size_t i = 0; i < n_requests; i++) {
-        outputs_take(shares, results, requests[i], n_requests > 1);
+        fill_outputs(output_map, results, requests[i], n_requests > 1);
         sluice_response response = {.size = sizeof(response),
-                                    .outputs = shares->outputs,
+                                    .outputs = output_map->outputs,
                                     .n_outputs = requests[i]->n_wanted,
                                     .final = 1,
                                     .release = results_release,

@@ -27,9 +27,9 @@ struct result {
 
 /* Shared by the answers of a batch; one allocation. */
 struct results {
-    void (*drop)(struct results *results); /* gives the values back to the library */
-    const void *owner;                     /* for `drop` */
-    void *lease;                           /* the same */
+    void (*free_values)(struct results *results); /* gives the values back to the library */
+    const void *owner;                            /* for `drop` */
+    void *owner_ref;                              /* the same */
     atomic_size_t n_refs;
     size_t n;
     struct result items[];
@@ -46,17 +46,17 @@ void results_release(void *cookie);
 /* How many elements the shape of a result has. Returns: 0 when that fits no size_t. */
 int result_count(const struct result *result, size_t *count);
 /* Copies the bytes that it points at, for memory that is written to again before they are sent. */
-sluice_status result_keep(struct result *result, sluice_error *error);
+sluice_status result_copy_bytes(struct result *result, sluice_error *error);
 /* Points the result at its numbers; `data` may be NULL where there are none. Bytes that lie in
  * `gather` are copied: it is used again before the answers are sent. */
-sluice_status result_point(struct result *result, const void *data, size_t count,
-                           const struct gather *gather, sluice_error *error);
+sluice_status result_set_data(struct result *result, const void *data, size_t count,
+                              const struct gather *gather, sluice_error *error);
 /* Can the rows be shared out between the requests of a batch? `name`: for the sentence. */
 sluice_status result_split(struct result *result, const char *name, uint64_t n_rows,
                            sluice_error *error);
 
 /* Which outputs a batch wants, and room to give them out; of an instance. */
-struct shares {
+struct output_map {
     uint32_t *slots;  /* by index of a model's output: where it is among the chosen; or NO_SLOT */
     uint32_t *chosen; /* indices of the model's outputs */
     size_t n_chosen;  /* of the batch at hand */
@@ -68,14 +68,16 @@ struct shares {
 /* An output that was not asked for has no slot. */
 #define NO_SLOT UINT32_MAX
 
-/* Returns: 0 when there is no memory; shares_fini frees what there is. */
-int shares_init(struct shares *shares, size_t n_outputs);
-void shares_fini(struct shares *shares);
+/* Returns: 0 when there is no memory; output_map_fini frees what there is. */
+int output_map_init(struct output_map *output_map, size_t n_outputs);
+void output_map_fini(struct output_map *output_map);
 /* Every output that any of the requests wants, once. */
-void shares_choose(struct shares *shares, const sluice_request *const *requests, size_t n_requests);
+void output_map_select(struct output_map *output_map, const sluice_request *const *requests,
+                       size_t n_requests);
 /* Answers every request with its part of the results, whose items are the chosen outputs. Takes a
  * reference of the results for each. */
-void shares_answer(struct shares *shares, const sluice_host *host, struct results *results,
-                   const sluice_request *const *requests, size_t n_requests);
+void output_map_respond(struct output_map *output_map, const sluice_host *host,
+                        struct results *results, const sluice_request *const *requests,
+                        size_t n_requests);
 
 #endif

@@ -65,7 +65,7 @@ void text_warn_unknown(const sluice_host *host, const sluice_model_args *args, c
     host->log(SLUICE_LOG_WARNING, args->name, text);
 }
 
-int text_host_fits(const sluice_host *host, const char *backend) {
+int text_check_host_abi(const sluice_host *host, const char *backend) {
     sluice_error error;
     if (host->abi == SLUICE_BACKEND_ABI && host->size >= sizeof(*host)) {
         return 1;

@@ -25,6 +25,6 @@ void text_warn_unknown(const sluice_host *host, const sluice_model_args *args, c
                        const char *name);
 
 /* The host's ABI is not ours: says so in its log. Returns: 1 when it is. */
-int text_host_fits(const sluice_host *host, const char *backend);
+int text_check_host_abi(const sluice_host *host, const char *backend);
 
 #endif

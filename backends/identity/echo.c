@@ -27,8 +27,8 @@ static int scratch_reserve(struct scratch *scratch, size_t n_outputs) {
     return 1;
 }
 
-static void refuse(const sluice_host *host, const sluice_request *request, sluice_status status,
-                   const char *sentence) {
+static void reject_request(const sluice_host *host, const sluice_request *request,
+                           sluice_status status, const char *sentence) {
     sluice_response response = {
         .size = sizeof(response), .status = status, .error = sentence, .final = 1};
     host->respond(request, &response);
@@ -52,7 +52,7 @@ static int needs_gather(const sluice_input *input) {
     return input->n_pieces > 1 && input->n_bytes > 0;
 }
 
-static void gather(const sluice_input *input, unsigned char *to) {
+static void gather_pieces(const sluice_input *input, unsigned char *to) {
     for (size_t i = 0; i < input->n_pieces; i++) {
         if (input->pieces[i].n_bytes > 0) {
             memcpy(to, input->pieces[i].data, input->pieces[i].n_bytes);
@@ -85,7 +85,7 @@ static void outputs_fill(const sluice_request *request, sluice_output *outputs,
                                      .rank = input->rank,
                                      .n_bytes = input->n_bytes};
         if (block && needs_gather(input)) {
-            gather(input, block);
+            gather_pieces(input, block);
             outputs[i].data = block;
             block += aligned(input->n_bytes);
         } else if (input->n_pieces > 0) {
@@ -95,13 +95,13 @@ static void outputs_fill(const sluice_request *request, sluice_output *outputs,
 }
 
 /* Returns: 1 when the request may still be touched: another answer can follow. */
-static int answer(const sluice_host *host, const struct options *options, struct scratch *scratch,
-                  const sluice_request *request, int32_t final) {
+static int respond_once(const sluice_host *host, const struct options *options,
+                        struct scratch *scratch, const sluice_request *request, int32_t final) {
     size_t n_bytes = gather_bytes(request);
     void *block = n_bytes ? malloc(n_bytes) : NULL;
     if ((n_bytes && !block) || !scratch_reserve(scratch, request->n_wanted)) {
         free(block);
-        refuse(host, request, SLUICE_NO_MEMORY, "no memory for the outputs");
+        reject_request(host, request, SLUICE_NO_MEMORY, "no memory for the outputs");
         return 0;
     }
     sluice_response response = {.size = sizeof(response),
@@ -118,14 +118,14 @@ static int answer(const sluice_host *host, const struct options *options, struct
 }
 
 /* Returns: 1 when it refused the request because an output's input is missing. */
-static int refuse_incomplete(const sluice_host *host, const sluice_request *request) {
+static int reject_incomplete(const sluice_host *host, const sluice_request *request) {
     char text[96];
     for (size_t i = 0; i < request->n_wanted; i++) {
         unsigned index = request->wanted[i];
         if (!input_find(request, index)) {
             snprintf(text, sizeof(text), "output %u is input %u, which this request leaves out",
                      index, index);
-            refuse(host, request, SLUICE_INVALID_ARGUMENT, text);
+            reject_request(host, request, SLUICE_INVALID_ARGUMENT, text);
             return 1;
         }
     }
@@ -153,7 +153,7 @@ static void wait_for(const sluice_host *host, uint64_t delay_us,
 }
 
 /* What is asked of one request. */
-struct asked {
+struct request_options {
     uint64_t n_responses;
     uint64_t fail_at; /* the answer, from 1, that is an error and the last; 0: none */
 };
@@ -165,33 +165,34 @@ static void take_count(const sluice_param *param, const char *name, uint64_t *va
     }
 }
 
-static struct asked asked_of(const struct options *options, const sluice_request *request) {
-    struct asked asked = {.n_responses = options->n_responses};
+static struct request_options request_options_of(const struct options *options,
+                                                 const sluice_request *request) {
+    struct request_options request_options = {.n_responses = options->n_responses};
     for (size_t i = 0; options->by_request && i < request->n_params; i++) {
-        take_count(&request->params[i], "responses", &asked.n_responses);
-        take_count(&request->params[i], "fail_at", &asked.fail_at);
+        take_count(&request->params[i], "responses", &request_options.n_responses);
+        take_count(&request->params[i], "fail_at", &request_options.fail_at);
     }
-    return asked;
+    return request_options;
 }
 
 /* Answer after answer; nothing may follow the final one, whatever it says. */
-static void answer_all(const sluice_host *host, const struct options *options,
-                       struct scratch *scratch, const sluice_request *request) {
-    struct asked asked = asked_of(options, request);
-    for (uint64_t i = 1; i <= asked.n_responses; i++) {
-        int32_t final = i == asked.n_responses && !options->end_apart;
+static void respond_all(const sluice_host *host, const struct options *options,
+                        struct scratch *scratch, const sluice_request *request) {
+    struct request_options request_options = request_options_of(options, request);
+    for (uint64_t i = 1; i <= request_options.n_responses; i++) {
+        int32_t final = i == request_options.n_responses && !options->end_apart;
         if (i > 1) {
             wait_for(host, options->interval_us, &request, 1);
         }
         if (host->is_cancelled(request)) {
-            refuse(host, request, SLUICE_CANCELLED, "cancelled before its last answer");
+            reject_request(host, request, SLUICE_CANCELLED, "cancelled before its last answer");
             return;
         }
-        if (i == asked.fail_at) {
-            refuse(host, request, SLUICE_INTERNAL, "the answer that was to fail");
+        if (i == request_options.fail_at) {
+            reject_request(host, request, SLUICE_INTERNAL, "the answer that was to fail");
             return;
         }
-        if (!answer(host, options, scratch, request, final)) {
+        if (!respond_once(host, options, scratch, request, final)) {
             return;
         }
     }
@@ -202,11 +203,11 @@ static void answer_all(const sluice_host *host, const struct options *options,
 static void echo(const sluice_host *host, const struct options *options, struct scratch *scratch,
                  const sluice_request *request) {
     if (host->is_cancelled(request)) {
-        refuse(host, request, SLUICE_CANCELLED, "cancelled before it was answered");
+        reject_request(host, request, SLUICE_CANCELLED, "cancelled before it was answered");
     } else if (options->fail) {
-        refuse(host, request, SLUICE_INTERNAL, options->fail);
-    } else if (!refuse_incomplete(host, request)) {
-        answer_all(host, options, scratch, request);
+        reject_request(host, request, SLUICE_INTERNAL, options->fail);
+    } else if (!reject_incomplete(host, request)) {
+        respond_all(host, options, scratch, request);
     }
 }
 

@@ -3,13 +3,13 @@
  * asynchronous model in tests. It has no model file and no opinion on datatypes and shapes:
  * config.pbtxt gives them.
  *
- * Read in this order: this file (the life of a model), echo.c (answering), later.c (answering
- * later). */
+ * Read in this order: this file (the life of a model), echo.c (answering), async_responder.c
+ * (answering later). */
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "identity/async_responder.h"
 #include "identity/echo.h"
-#include "identity/later.h"
 #include "identity/options.h"
 #include "sluice/backend.h"
 
@@ -23,8 +23,8 @@ struct sluice_model {
 
 struct sluice_instance {
     const struct sluice_model *model;
-    struct scratch scratch; /* when execute answers */
-    struct later *later;    /* when a thread does; else NULL */
+    struct scratch scratch;            /* when execute answers */
+    struct async_responder *responder; /* when a thread does; else NULL */
 };
 
 static sluice_status model_open(const sluice_model_args *args, sluice_model **model,
@@ -68,8 +68,8 @@ static sluice_status instance_open(sluice_model *model, uint32_t index, sluice_i
     }
     opened->model = model;
     if (model->options.from_thread) {
-        opened->later = later_start(the_host, &model->options);
-        if (!opened->later) {
+        opened->responder = async_responder_start(the_host, &model->options);
+        if (!opened->responder) {
             free(opened);
             snprintf(error->text, sizeof(error->text), "no thread for instance %u",
                      (unsigned)index);
@@ -81,14 +81,14 @@ static sluice_status instance_open(sluice_model *model, uint32_t index, sluice_i
 }
 
 static void instance_close(sluice_instance *instance) {
-    later_stop(instance->later);
+    async_responder_stop(instance->responder);
     scratch_fini(&instance->scratch);
     free(instance);
 }
 
 static void execute(sluice_instance *instance, const sluice_request *const *requests, size_t n) {
-    if (instance->later) {
-        later_take(instance->later, requests, n);
+    if (instance->responder) {
+        async_responder_push(instance->responder, requests, n);
     } else {
         echo_batch(the_host, &instance->model->options, &instance->scratch, requests, n);
     }

@@ -47,8 +47,8 @@ static sluice_status flag_read(const sluice_param *param, int *value, sluice_err
     return SLUICE_INVALID_ARGUMENT;
 }
 
-static sluice_status from_read(const sluice_param *param, struct options *options,
-                               sluice_error *error) {
+static sluice_status respond_from_read(const sluice_param *param, struct options *options,
+                                       sluice_error *error) {
     options->from_thread = strcmp(param->string, "thread") == 0;
     if (options->from_thread || strcmp(param->string, "execute") == 0) {
         return SLUICE_OK;
@@ -84,9 +84,9 @@ static void warn_of_unknown(const sluice_model_args *args, const sluice_param *p
     host->log(SLUICE_LOG_WARNING, args->name, text);
 }
 
-static sluice_status one_read(struct options *options, const sluice_model_args *args,
-                              const sluice_param *param, const sluice_host *host,
-                              sluice_error *error) {
+static sluice_status param_read(struct options *options, const sluice_model_args *args,
+                                const sluice_param *param, const sluice_host *host,
+                                sluice_error *error) {
     if (strcmp(param->name, "delay_us") == 0) {
         return number_read(param, 0, MAX_DELAY_US, &options->delay_us, error);
     }
@@ -103,7 +103,7 @@ static sluice_status one_read(struct options *options, const sluice_model_args *
         return flag_read(param, &options->end_apart, error);
     }
     if (strcmp(param->name, "respond_from") == 0) {
-        return from_read(param, options, error);
+        return respond_from_read(param, options, error);
     }
     if (strcmp(param->name, "echo_parameters") == 0) {
         return flag_read(param, &options->echo_params, error);
@@ -119,7 +119,7 @@ sluice_status options_init(struct options *options, const sluice_model_args *arg
                            const sluice_host *host, sluice_error *error) {
     *options = (struct options){.n_responses = 1};
     for (size_t i = 0; i < args->n_params; i++) {
-        sluice_status status = one_read(options, args, &args->params[i], host, error);
+        sluice_status status = param_read(options, args, &args->params[i], host, error);
         if (status != SLUICE_OK) {
             options_fini(options);
             return status;

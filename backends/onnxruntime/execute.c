@@ -7,22 +7,23 @@
 
 /* What Run is asked for: the chosen outputs, into those values that are there already. Returns: are
  * there any? */
-static int outputs_name(sluice_instance *instance, const sluice_request *const *requests,
-                        size_t n) {
+static int select_outputs(sluice_instance *instance, const sluice_request *const *requests,
+                          size_t n) {
     struct sluice_model *model = instance->model;
-    const struct shares *shares = &instance->shares;
-    int any = 0, may = n == 1 && !atomic_load_explicit(&model->lies, memory_order_relaxed);
-    for (size_t i = 0; i < shares->n_chosen; i++) {
-        const sluice_tensor_info *info = &model->signature.outputs[shares->chosen[i]];
-        const struct early_output *early =
-            may ? early_find(&instance->early, model->ort, &model->signature, shares->chosen[i],
-                             requests[0])
+    const struct output_map *output_map = &instance->output_map;
+    int any = 0,
+        may = n == 1 && !atomic_load_explicit(&model->shape_mismatch, memory_order_relaxed);
+    for (size_t i = 0; i < output_map->n_chosen; i++) {
+        const sluice_tensor_info *info = &model->signature.outputs[output_map->chosen[i]];
+        const struct prealloc_output *prealloc =
+            may ? prealloc_find(&instance->prealloc, model->ort, &model->signature,
+                                output_map->chosen[i], requests[0])
                 : NULL;
         instance->output_names[i] = info->name;
-        instance->output_values[i] = early ? early->value : NULL;
-        instance->early_outputs[i] = early;
+        instance->output_values[i] = prealloc ? prealloc->value : NULL;
+        instance->prealloc_outputs[i] = prealloc;
         instance->infos[i] = info;
-        any = any || early;
+        any = any || prealloc;
     }
     return any;
 }
@@ -31,33 +32,33 @@ static OrtStatus *run_once(const sluice_instance *instance, size_t n_inputs) {
     const struct sluice_model *model = instance->model;
     return model->ort->api->Run(model->session, model->options.run, instance->input_names,
                                 (const OrtValue *const *)instance->input_values, n_inputs,
-                                instance->output_names, instance->shares.n_chosen,
+                                instance->output_names, instance->output_map.n_chosen,
                                 instance->output_values);
 }
 
 /* A run into values of another shape than the model makes fails: whether that was it shows when it
  * is run without them. */
-static OrtStatus *run_without(const sluice_instance *instance, size_t n_inputs) {
+static OrtStatus *run_without_prealloc(const sluice_instance *instance, size_t n_inputs) {
     struct sluice_model *model = instance->model;
-    for (size_t i = 0; i < instance->shares.n_chosen; i++) {
+    for (size_t i = 0; i < instance->output_map.n_chosen; i++) {
         instance->output_values[i] = NULL;
-        instance->early_outputs[i] = NULL;
+        instance->prealloc_outputs[i] = NULL;
     }
     OrtStatus *result = run_once(instance, n_inputs);
     if (!result) {
-        atomic_store_explicit(&model->lies, 1, memory_order_relaxed);
+        atomic_store_explicit(&model->shape_mismatch, 1, memory_order_relaxed);
     }
     return result;
 }
 
 static sluice_status run(const sluice_instance *instance, const sluice_request *const *requests,
-                         size_t n, size_t n_inputs, int any_early, sluice_error *error) {
+                         size_t n, size_t n_inputs, int any_prealloc, sluice_error *error) {
     const struct ort *ort = instance->model->ort;
     uint64_t began_ns = ort->host->now_ns();
     OrtStatus *result = run_once(instance, n_inputs);
-    if (result && any_early) {
+    if (result && any_prealloc) {
         ort->api->ReleaseStatus(result);
-        result = run_without(instance, n_inputs);
+        result = run_without_prealloc(instance, n_inputs);
     }
     ort->host->computed(requests, n, began_ns, ort->host->now_ns());
     return ort_check(ort, result, "the model could not be run", error);
@@ -69,28 +70,28 @@ sluice_status run_together(void *runner, const sluice_request *const *requests, 
     const struct ort *ort = instance->model->ort;
     struct results *results = NULL;
     size_t n_inputs = 0;
-    shares_choose(&instance->shares, requests, n);
-    int any_early = outputs_name(instance, requests, n);
+    output_map_select(&instance->output_map, requests, n);
+    int any_prealloc = select_outputs(instance, requests, n);
     sluice_status status = inputs_make(ort, &instance->gather, requests, n, instance->input_names,
                                        instance->input_values, &n_inputs, error);
     if (status != SLUICE_OK) {
         return status;
     }
-    status = run(instance, requests, n, n_inputs, any_early, error);
+    status = run(instance, requests, n, n_inputs, any_prealloc, error);
     if (status == SLUICE_OK) {
-        const struct outcome outcome = {.values = instance->output_values,
-                                        .early = instance->early_outputs,
-                                        .infos = instance->infos,
-                                        .n = instance->shares.n_chosen,
-                                        .n_requests = n,
-                                        .n_rows = batch_rows(requests, n),
-                                        .gather = &instance->gather};
-        status = results_make(ort, &outcome, &results, error);
+        const struct run_outputs run_outputs = {.values = instance->output_values,
+                                                .prealloc = instance->prealloc_outputs,
+                                                .infos = instance->infos,
+                                                .n = instance->output_map.n_chosen,
+                                                .n_requests = n,
+                                                .n_rows = batch_rows(requests, n),
+                                                .gather = &instance->gather};
+        status = results_make(ort, &run_outputs, &results, error);
     }
     inputs_release(ort, instance->input_values, n_inputs);
     gather_trim(&instance->gather);
     if (status == SLUICE_OK) {
-        shares_answer(&instance->shares, ort->host, results, requests, n);
+        output_map_respond(&instance->output_map, ort->host, results, requests, n);
     }
     return status;
 }

@@ -18,7 +18,7 @@ static OrtStatus *value_make(const struct ort *ort, struct gather *gather,
     int64_t room[GATHER_MAX_RANK];
     const int64_t *dims = gather_dims(requests, n_requests, index, room);
     if (input->datatype == SLUICE_BYTES) {
-        return strings_make(ort, requests, n_requests, index, dims, value);
+        return string_tensor_new(ort, requests, n_requests, index, dims, value);
     }
     size_t n_bytes = 0;
     const void *data = gather_input(gather, requests, n_requests, index, &n_bytes);

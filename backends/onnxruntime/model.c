@@ -16,7 +16,7 @@ static sluice_status session_open(struct sluice_model *model, const sluice_model
     }
     return ort_check(ort,
                      ort->api->CreateSession(
-                         ort->env, path_of_file(args->path, "model.onnx", text, sizeof(text)),
+                         ort->env, model_file_path(args->path, "model.onnx", text, sizeof(text)),
                          model->options.session, &model->session),
                      "ONNX Runtime can't load the model", error);
 }
@@ -54,12 +54,12 @@ static int arrays_make(struct sluice_instance *instance, size_t n_inputs, size_t
     instance->input_values = calloc(n_inputs + 1, sizeof(*instance->input_values));
     instance->output_names = calloc(n_outputs + 1, sizeof(*instance->output_names));
     instance->output_values = calloc(n_outputs + 1, sizeof(*instance->output_values));
-    instance->early_outputs = calloc(n_outputs + 1, sizeof(*instance->early_outputs));
+    instance->prealloc_outputs = calloc(n_outputs + 1, sizeof(*instance->prealloc_outputs));
     instance->infos = calloc(n_outputs + 1, sizeof(*instance->infos));
     return instance->input_names && instance->input_values && instance->output_names &&
-           instance->output_values && instance->early_outputs && instance->infos &&
-           shares_init(&instance->shares, n_outputs) &&
-           early_init(&instance->early, &instance->model->signature);
+           instance->output_values && instance->prealloc_outputs && instance->infos &&
+           output_map_init(&instance->output_map, n_outputs) &&
+           prealloc_init(&instance->prealloc, &instance->model->signature);
 }
 
 sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance **instance,
@@ -82,14 +82,14 @@ sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance
 
 void instance_close(sluice_instance *instance) {
     gather_fini(&instance->gather);
-    early_fini(&instance->early, instance->model->ort);
+    prealloc_fini(&instance->prealloc, instance->model->ort);
     free(instance->input_names);
     free(instance->input_values);
     free(instance->output_names);
     free(instance->output_values);
-    free(instance->early_outputs);
+    free(instance->prealloc_outputs);
     free(instance->infos);
-    shares_fini(&instance->shares);
+    output_map_fini(&instance->output_map);
     batch_fini(&instance->batch);
     free(instance);
 }

@@ -7,9 +7,9 @@
 #include "common/batch.h"
 #include "common/gather.h"
 #include "common/results.h"
-#include "onnxruntime/early.h"
 #include "onnxruntime/options.h"
 #include "onnxruntime/ort.h"
+#include "onnxruntime/prealloc.h"
 #include "onnxruntime/signature.h"
 #include "sluice/backend.h"
 
@@ -20,7 +20,8 @@ struct sluice_model {
     OrtSession *session;
     struct options options;
     struct signature signature;
-    atomic_int lies; /* an output had another shape than the model says: none is early any more */
+    atomic_int shape_mismatch; /* an output had another shape than the model says: none is early any
+                                  more */
 };
 
 /* What one execution needs, made once. The arrays have as many members as the model has inputs or
@@ -28,14 +29,14 @@ struct sluice_model {
 struct sluice_instance {
     struct sluice_model *model;
     struct gather gather;
-    struct early early;
+    struct prealloc prealloc;
     const char **input_names; /* what is handed to Run */
     OrtValue **input_values;
     const char **output_names;
     OrtValue **output_values;
-    const struct early_output **early_outputs; /* NULL: Run makes it */
-    const sluice_tensor_info **infos;          /* of what Run gives */
-    struct shares shares;
+    const struct prealloc_output **prealloc_outputs; /* NULL: Run makes it */
+    const sluice_tensor_info **infos;                /* of what Run gives */
+    struct output_map output_map;
     struct batch batch;
 };
 

@@ -42,7 +42,7 @@ static sluice_backend table = {
 
 const sluice_backend *sluice_backend_entry(const sluice_host *host) {
     sluice_error error;
-    if (!text_host_fits(host, "onnxruntime")) {
+    if (!text_check_host_abi(host, "onnxruntime")) {
         return NULL;
     }
     if (ort_init(&the_ort, host, &error) != SLUICE_OK) {

@@ -34,13 +34,13 @@ static sluice_status bytes_find(const struct ort *ort, struct result *result, si
     void *data = NULL;
     if (result->datatype == SLUICE_BYTES) {
         sluice_status status =
-            strings_take(ort, result->value, count, &result->block, &result->n_bytes, error);
+            string_tensor_read(ort, result->value, count, &result->block, &result->n_bytes, error);
         result->next = result->block;
         return status;
     }
     sluice_status status =
         ort_check(ort, ort->api->GetTensorMutableData(result->value, &data), doing, error);
-    return status == SLUICE_OK ? result_point(result, data, count, gather, error) : status;
+    return status == SLUICE_OK ? result_set_data(result, data, count, gather, error) : status;
 }
 
 static sluice_status result_init(const struct ort *ort, struct result *result,
@@ -67,14 +67,14 @@ static sluice_status result_init(const struct ort *ort, struct result *result,
 
 /* The value is for the next run: its bytes are copied. */
 static sluice_status result_copy(struct result *result, const sluice_tensor_info *info,
-                                 const struct early_output *early, sluice_error *error) {
+                                 const struct prealloc_output *prealloc, sluice_error *error) {
     result->datatype = info->datatype;
     result->n_element_bytes = datatype_of_ours(info->datatype)->n_bytes;
-    result->rank = early->rank;
-    memcpy(result->dims, early->dims, early->rank * sizeof(early->dims[0]));
-    result->next = early->bytes;
-    result->n_bytes = result->n_all_bytes = early->n_bytes;
-    return result_keep(result, error);
+    result->rank = prealloc->rank;
+    memcpy(result->dims, prealloc->dims, prealloc->rank * sizeof(prealloc->dims[0]));
+    result->next = prealloc->bytes;
+    result->n_bytes = result->n_all_bytes = prealloc->n_bytes;
+    return result_copy_bytes(result, error);
 }
 
 static void values_drop(struct results *results) {
@@ -84,10 +84,10 @@ static void values_drop(struct results *results) {
     }
 }
 
-static struct results *values_take(const struct ort *ort, const struct outcome *outcome) {
-    struct results *results = results_new(outcome->n, outcome->n_requests);
-    for (size_t i = 0; i < outcome->n; i++) {
-        OrtValue *made = outcome->early[i] ? NULL : outcome->values[i];
+static struct results *values_take(const struct ort *ort, const struct run_outputs *run_outputs) {
+    struct results *results = results_new(run_outputs->n, run_outputs->n_requests);
+    for (size_t i = 0; i < run_outputs->n; i++) {
+        OrtValue *made = run_outputs->prealloc[i] ? NULL : run_outputs->values[i];
         if (results) {
             results->items[i].value = made;
         } else {
@@ -95,26 +95,26 @@ static struct results *values_take(const struct ort *ort, const struct outcome *
         }
     }
     if (results) {
-        results->drop = values_drop;
+        results->free_values = values_drop;
         results->owner = ort;
     }
     return results;
 }
 
-sluice_status results_make(const struct ort *ort, const struct outcome *outcome,
+sluice_status results_make(const struct ort *ort, const struct run_outputs *run_outputs,
                            struct results **out, sluice_error *error) {
     sluice_status status = SLUICE_OK;
-    struct results *results = values_take(ort, outcome);
+    struct results *results = values_take(ort, run_outputs);
     if (!results) {
         return error_set(error, SLUICE_NO_MEMORY, "no memory for the outputs");
     }
-    for (size_t i = 0; status == SLUICE_OK && i < outcome->n; i++) {
-        const sluice_tensor_info *info = outcome->infos[i];
-        const struct early_output *early = outcome->early[i];
-        status = early ? result_copy(&results->items[i], info, early, error)
-                       : result_init(ort, &results->items[i], info, outcome->gather, error);
-        if (status == SLUICE_OK && outcome->n_requests > 1) {
-            status = result_split(&results->items[i], info->name, outcome->n_rows, error);
+    for (size_t i = 0; status == SLUICE_OK && i < run_outputs->n; i++) {
+        const sluice_tensor_info *info = run_outputs->infos[i];
+        const struct prealloc_output *prealloc = run_outputs->prealloc[i];
+        status = prealloc ? result_copy(&results->items[i], info, prealloc, error)
+                          : result_init(ort, &results->items[i], info, run_outputs->gather, error);
+        if (status == SLUICE_OK && run_outputs->n_requests > 1) {
+            status = result_split(&results->items[i], info->name, run_outputs->n_rows, error);
         }
     }
     if (status != SLUICE_OK) {

@@ -28,23 +28,24 @@ struct reader {
 
 static const char doing[] = "the model's inputs and outputs could not be read";
 
-static sluice_status check(const struct reader *reader, OrtStatus *result) {
+static sluice_status check_status(const struct reader *reader, OrtStatus *result) {
     return ort_check(reader->ort, result, doing, reader->error);
 }
 
-static void *take(const struct reader *reader, size_t n, size_t n_bytes) {
-    return block_take(&reader->signature->blocks, n, n_bytes, reader->error);
+static void *signature_alloc(const struct reader *reader, size_t n, size_t n_bytes) {
+    return block_alloc(&reader->signature->blocks, n, n_bytes, reader->error);
 }
 
 static char *text_dup(const struct reader *reader, const char *text) {
-    return block_text(&reader->signature->blocks, text, reader->error);
+    return block_strdup(&reader->signature->blocks, text, reader->error);
 }
 
 static sluice_status name_read(const struct reader *reader, const struct list *list, size_t index,
                                sluice_tensor_info *info) {
     OrtAllocator *allocator = reader->ort->allocator;
     char *theirs = NULL;
-    sluice_status status = check(reader, list->name(reader->session, index, allocator, &theirs));
+    sluice_status status =
+        check_status(reader, list->name(reader->session, index, allocator, &theirs));
     if (status != SLUICE_OK) {
         return status;
     }
@@ -54,8 +55,8 @@ static sluice_status name_read(const struct reader *reader, const struct list *l
 }
 
 /* Why something is not a tensor, and what to do about it. */
-static sluice_status refuse(const struct reader *reader, const struct list *list, const char *name,
-                            ONNXType type) {
+static sluice_status error_unsupported_type(const struct reader *reader, const struct list *list,
+                                            const char *name, ONNXType type) {
     const char *is = "of a kind that is unknown here";
     const char *instead = "have the model take and give tensors";
     switch (type) {
@@ -86,12 +87,12 @@ static sluice_status symbols_read(const struct reader *reader,
                                   const OrtTensorTypeAndShapeInfo *theirs,
                                   sluice_tensor_info *info) {
     const char *symbols[MAX_RANK] = {0};
-    const char **copies = take(reader, info->rank, sizeof(*copies));
+    const char **copies = signature_alloc(reader, info->rank, sizeof(*copies));
     if (!copies) {
         return SLUICE_NO_MEMORY;
     }
     sluice_status status =
-        check(reader, reader->ort->api->GetSymbolicDimensions(theirs, symbols, info->rank));
+        check_status(reader, reader->ort->api->GetSymbolicDimensions(theirs, symbols, info->rank));
     for (size_t i = 0; status == SLUICE_OK && i < info->rank; i++) {
         copies[i] = text_dup(reader, info->dims[i] < 0 && symbols[i] ? symbols[i] : "");
         if (!copies[i]) {
@@ -105,7 +106,7 @@ static sluice_status symbols_read(const struct reader *reader,
 static sluice_status dims_read(const struct reader *reader, const struct list *list,
                                const OrtTensorTypeAndShapeInfo *theirs, sluice_tensor_info *info) {
     const OrtApi *api = reader->ort->api;
-    sluice_status status = check(reader, api->GetDimensionsCount(theirs, &info->rank));
+    sluice_status status = check_status(reader, api->GetDimensionsCount(theirs, &info->rank));
     if (status != SLUICE_OK) {
         return status;
     }
@@ -114,12 +115,12 @@ static sluice_status dims_read(const struct reader *reader, const struct list *l
                          "%s \"%.100s\" has %zu dimensions; at most %d can be served", list->word,
                          info->name, info->rank, MAX_RANK);
     }
-    int64_t *dims = take(reader, info->rank, sizeof(*dims));
+    int64_t *dims = signature_alloc(reader, info->rank, sizeof(*dims));
     if (!dims) {
         return SLUICE_NO_MEMORY;
     }
     info->dims = dims;
-    status = check(reader, api->GetDimensions(theirs, dims, info->rank));
+    status = check_status(reader, api->GetDimensions(theirs, dims, info->rank));
     return status == SLUICE_OK ? symbols_read(reader, theirs, info) : status;
 }
 
@@ -129,15 +130,15 @@ static sluice_status tensor_read(const struct reader *reader, const struct list 
     const OrtTensorTypeAndShapeInfo *tensor = NULL;
     enum ONNXType kind = ONNX_TYPE_UNKNOWN;
     ONNXTensorElementDataType element = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-    sluice_status status = check(reader, api->GetOnnxTypeFromTypeInfo(type, &kind));
+    sluice_status status = check_status(reader, api->GetOnnxTypeFromTypeInfo(type, &kind));
     if (status == SLUICE_OK) {
-        status = check(reader, api->CastTypeInfoToTensorInfo(type, &tensor));
+        status = check_status(reader, api->CastTypeInfoToTensorInfo(type, &tensor));
     }
     if (status == SLUICE_OK && (kind != ONNX_TYPE_TENSOR || !tensor)) {
-        return refuse(reader, list, info->name, kind);
+        return error_unsupported_type(reader, list, info->name, kind);
     }
     if (status == SLUICE_OK) {
-        status = check(reader, api->GetTensorElementType(tensor, &element));
+        status = check_status(reader, api->GetTensorElementType(tensor, &element));
     }
     if (status != SLUICE_OK) {
         return status;
@@ -153,13 +154,13 @@ static sluice_status tensor_read(const struct reader *reader, const struct list 
     return dims_read(reader, list, tensor, info);
 }
 
-static sluice_status one_read(const struct reader *reader, const struct list *list, size_t index,
-                              sluice_tensor_info *info) {
+static sluice_status tensor_info_read(const struct reader *reader, const struct list *list,
+                                      size_t index, sluice_tensor_info *info) {
     OrtTypeInfo *type = NULL;
     *info = (sluice_tensor_info){.optional = list->optional};
     sluice_status status = name_read(reader, list, index, info);
     if (status == SLUICE_OK) {
-        status = check(reader, list->type(reader->session, index, &type));
+        status = check_status(reader, list->type(reader->session, index, &type));
     }
     if (status == SLUICE_OK) {
         status = tensor_read(reader, list, type, info);
@@ -172,7 +173,7 @@ static sluice_status one_read(const struct reader *reader, const struct list *li
 static sluice_status list_read(const struct reader *reader, const struct list *list, size_t count,
                                sluice_tensor_info *infos, size_t *n) {
     for (size_t i = 0; i < count; i++) {
-        sluice_status status = one_read(reader, list, i, &infos[*n]);
+        sluice_status status = tensor_info_read(reader, list, i, &infos[*n]);
         if (status == SLUICE_OK) {
             (*n)++;
         } else if (status != SLUICE_UNSUPPORTED || !list->optional) {
@@ -191,14 +192,15 @@ static sluice_status inputs_read(const struct reader *reader) {
                                   api->SessionGetOverridableInitializerTypeInfo};
     struct signature *signature = reader->signature;
     size_t n_required = 0, n_optional = 0;
-    sluice_status status = check(reader, required.count(reader->session, &n_required));
+    sluice_status status = check_status(reader, required.count(reader->session, &n_required));
     if (status == SLUICE_OK) {
-        status = check(reader, optional.count(reader->session, &n_optional));
+        status = check_status(reader, optional.count(reader->session, &n_optional));
     }
     if (status != SLUICE_OK) {
         return status;
     }
-    signature->inputs = take(reader, n_required + n_optional, sizeof(*signature->inputs));
+    signature->inputs =
+        signature_alloc(reader, n_required + n_optional, sizeof(*signature->inputs));
     if (!signature->inputs) {
         return SLUICE_NO_MEMORY;
     }
@@ -215,11 +217,11 @@ static sluice_status outputs_read(const struct reader *reader) {
                               api->SessionGetOutputTypeInfo};
     struct signature *signature = reader->signature;
     size_t n = 0;
-    sluice_status status = check(reader, list.count(reader->session, &n));
+    sluice_status status = check_status(reader, list.count(reader->session, &n));
     if (status != SLUICE_OK) {
         return status;
     }
-    signature->outputs = take(reader, n, sizeof(*signature->outputs));
+    signature->outputs = signature_alloc(reader, n, sizeof(*signature->outputs));
     if (!signature->outputs) {
         return SLUICE_NO_MEMORY;
     }

@@ -62,8 +62,9 @@ static OrtStatus *elements_fill(const struct ort *ort, const sluice_input *input
     return NULL;
 }
 
-OrtStatus *strings_make(const struct ort *ort, const sluice_request *const *requests,
-                        size_t n_requests, size_t index, const int64_t *dims, OrtValue **value) {
+OrtStatus *string_tensor_new(const struct ort *ort, const sluice_request *const *requests,
+                             size_t n_requests, size_t index, const int64_t *dims,
+                             OrtValue **value) {
     size_t at = 0;
     *value = NULL;
     OrtStatus *result =
@@ -98,8 +99,8 @@ static int frame(unsigned char *block, size_t n_bytes, const size_t *offsets, si
     return 1;
 }
 
-sluice_status strings_take(const struct ort *ort, const OrtValue *value, size_t count,
-                           unsigned char **block, size_t *n_bytes, sluice_error *error) {
+sluice_status string_tensor_read(const struct ort *ort, const OrtValue *value, size_t count,
+                                 unsigned char **block, size_t *n_bytes, sluice_error *error) {
     static const char doing[] = "strings could not be taken from ONNX Runtime";
     size_t n_contents = 0, *offsets = NULL;
     unsigned char *made = NULL;

@@ -10,12 +10,13 @@
 
 /* Makes a string tensor of shape `dims` from the elements of input `index` of every request, in
  * order. Owns: on success *value until ReleaseValue. Returns: NULL or ONNX Runtime's error. */
-OrtStatus *strings_make(const struct ort *ort, const sluice_request *const *requests,
-                        size_t n_requests, size_t index, const int64_t *dims, OrtValue **value);
+OrtStatus *string_tensor_new(const struct ort *ort, const sluice_request *const *requests,
+                             size_t n_requests, size_t index, const int64_t *dims,
+                             OrtValue **value);
 
 /* Writes a string tensor of `count` elements as BYTES: lengths and bytes. Owns: on success *block,
  * to be freed. */
-sluice_status strings_take(const struct ort *ort, const OrtValue *value, size_t count,
-                           unsigned char **block, size_t *n_bytes, sluice_error *error);
+sluice_status string_tensor_read(const struct ort *ort, const OrtValue *value, size_t count,
+                                 unsigned char **block, size_t *n_bytes, sluice_error *error);
 
 #endif

@@ -13,15 +13,15 @@ static ov_status_e infer(ov_infer_request_t *request) {
     return result == OK ? ov_infer_request_wait(request) : result;
 }
 
-static sluice_status run(sluice_instance *instance, struct lane *lane,
+static sluice_status run(sluice_instance *instance, struct pooled_request *pooled,
                          const sluice_request *const *requests, size_t n, sluice_error *error) {
     const sluice_host *host = instance->model->ov->host;
-    sluice_status status = inputs_set(instance, lane, requests, n, error);
+    sluice_status status = inputs_set(instance, pooled, requests, n, error);
     if (status != SLUICE_OK) {
         return status;
     }
     uint64_t began_ns = host->now_ns();
-    ov_status_e result = infer(lane->request);
+    ov_status_e result = infer(pooled->request);
     host->computed(requests, n, began_ns, host->now_ns());
     return ov_check(result, "the model could not be run", error);
 }
@@ -30,22 +30,22 @@ sluice_status run_together(void *runner, const sluice_request *const *requests, 
                            sluice_error *error) {
     sluice_instance *instance = runner;
     struct results *results = NULL;
-    struct lane *lane = NULL;
-    shares_choose(&instance->shares, requests, n);
-    sluice_status status = lane_take(instance->lanes, &lane, error);
+    struct pooled_request *pooled = NULL;
+    output_map_select(&instance->output_map, requests, n);
+    sluice_status status = request_pool_get(instance->pool, &pooled, error);
     if (status != SLUICE_OK) {
         return status;
     }
-    status = run(instance, lane, requests, n, error);
+    status = run(instance, pooled, requests, n, error);
     if (status == SLUICE_OK) {
-        status = outputs_get(instance, lane, requests, n, &results, error);
+        status = outputs_get(instance, pooled, requests, n, &results, error);
     }
     inputs_release(instance);
     gather_trim(&instance->gather);
     if (status == SLUICE_OK) {
-        shares_answer(&instance->shares, instance->model->ov->host, results, requests, n);
+        output_map_respond(&instance->output_map, instance->model->ov->host, results, requests, n);
     } else {
-        lane_give(lane, SIZE_MAX); /* what state it is in nobody knows */
+        request_pool_put(pooled, SIZE_MAX); /* what state it is in nobody knows */
     }
     return status;
 }

@@ -41,7 +41,7 @@ static sluice_status width_check(const sluice_input *input, const void *data, si
     return SLUICE_OK;
 }
 
-static sluice_status input_set(sluice_instance *instance, struct lane *lane,
+static sluice_status input_set(sluice_instance *instance, struct pooled_request *pooled,
                                const sluice_request *const *requests, size_t n, size_t index,
                                sluice_error *error) {
     static const char doing[] = "an input could not be handed to OpenVINO";
@@ -62,19 +62,19 @@ static sluice_status input_set(sluice_instance *instance, struct lane *lane,
     if (status != SLUICE_OK) {
         return status;
     }
-    return ov_check(ov_infer_request_set_input_tensor_by_index(lane->request, input->index,
+    return ov_check(ov_infer_request_set_input_tensor_by_index(pooled->request, input->index,
                                                                instance->inputs[index]),
                     doing, error);
 }
 
-sluice_status inputs_set(sluice_instance *instance, struct lane *lane,
+sluice_status inputs_set(sluice_instance *instance, struct pooled_request *pooled,
                          const sluice_request *const *requests, size_t n, sluice_error *error) {
     if (!gather_begin(&instance->gather, requests, n)) {
         return error_set(error, SLUICE_NO_MEMORY, "no memory to put the inputs together");
     }
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; status == SLUICE_OK && i < requests[0]->n_inputs; i++) {
-        status = input_set(instance, lane, requests, n, i, error);
+        status = input_set(instance, pooled, requests, n, i, error);
     }
     return status;
 }

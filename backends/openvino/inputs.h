@@ -11,7 +11,7 @@
  * request has them in one piece, of the instance's gather otherwise. Returns:
  * SLUICE_INVALID_ARGUMENT for 64-bit whole numbers that the library would cut. inputs_release must
  * follow, also on failure. */
-sluice_status inputs_set(sluice_instance *instance, struct lane *lane,
+sluice_status inputs_set(sluice_instance *instance, struct pooled_request *pooled,
                          const sluice_request *const *requests, size_t n, sluice_error *error);
 void inputs_release(sluice_instance *instance);
 

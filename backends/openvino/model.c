@@ -44,10 +44,10 @@ static void warn_of_width(const struct sluice_model *model, const sluice_model_a
     }
 }
 
-static sluice_status load(struct sluice_model *model, const sluice_model_args *args,
-                          sluice_error *error) {
+static sluice_status load_model(struct sluice_model *model, const sluice_model_args *args,
+                                sluice_error *error) {
     char text[4096];
-    const char *file = path_of_file(args->path, "model.onnx", text, sizeof(text));
+    const char *file = model_file_path(args->path, "model.onnx", text, sizeof(text));
     sluice_status status = options_init(&model->options, model->ov->host, args, error);
     if (status == SLUICE_OK) {
         status = read_model(model, file, error);
@@ -66,7 +66,7 @@ sluice_status model_open(const struct ov *ov, const sluice_model_args *args, slu
         return error_set(error, SLUICE_NO_MEMORY, "no memory for the model");
     }
     opened->ov = ov;
-    sluice_status status = load(opened, args, error);
+    sluice_status status = load_model(opened, args, error);
     if (status != SLUICE_OK) {
         model_close(opened);
         return status;
@@ -83,15 +83,15 @@ void model_close(sluice_model *model) {
     free(model);
 }
 
-static sluice_status lanes_make(sluice_model *model, struct sluice_instance *instance,
-                                sluice_error *error) {
+static sluice_status request_pool_open(sluice_model *model, struct sluice_instance *instance,
+                                       sluice_error *error) {
     ov_compiled_model_t *compiled = model->spare;
     sluice_status status = compiled ? SLUICE_OK : compile(model, &compiled, error);
     model->spare = NULL;
     if (status == SLUICE_OK) {
-        instance->lanes = lanes_new(compiled);
+        instance->pool = request_pool_new(compiled);
     }
-    if (status == SLUICE_OK && !instance->lanes) {
+    if (status == SLUICE_OK && !instance->pool) {
         status = error_set(error, SLUICE_NO_MEMORY, "no memory for an instance");
     }
     return status;
@@ -107,9 +107,9 @@ sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance
     opened->model = model;
     opened->batch = (struct batch){.host = model->ov->host, .run = run_together, .runner = opened};
     opened->inputs = calloc(model->signature.n_inputs + 1, sizeof(*opened->inputs));
-    int whole = shares_init(&opened->shares, model->signature.n_outputs) && opened->inputs;
+    int whole = output_map_init(&opened->output_map, model->signature.n_outputs) && opened->inputs;
     sluice_status status =
-        whole ? lanes_make(model, opened, error)
+        whole ? request_pool_open(model, opened, error)
               : error_set(error, SLUICE_NO_MEMORY, "no memory for instance %u", (unsigned)index);
     if (status != SLUICE_OK) {
         instance_close(opened);
@@ -120,12 +120,12 @@ sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance
 }
 
 void instance_close(sluice_instance *instance) {
-    if (instance->lanes) {
-        lanes_close(instance->lanes);
+    if (instance->pool) {
+        request_pool_unref(instance->pool);
     }
     gather_fini(&instance->gather);
     free(instance->inputs);
-    shares_fini(&instance->shares);
+    output_map_fini(&instance->output_map);
     batch_fini(&instance->batch);
     free(instance);
 }

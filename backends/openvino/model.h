@@ -9,9 +9,9 @@
 #include "common/batch.h"
 #include "common/gather.h"
 #include "common/results.h"
-#include "openvino/lane.h"
 #include "openvino/options.h"
 #include "openvino/ov.h"
+#include "openvino/request_pool.h"
 #include "openvino/signature.h"
 #include "sluice/backend.h"
 
@@ -26,10 +26,10 @@ struct sluice_model {
 
 struct sluice_instance {
     const struct sluice_model *model;
-    struct lanes *lanes;
+    struct request_pool *pool;
     struct gather gather;
     ov_tensor_t **inputs; /* of a run; as many as the model has */
-    struct shares shares;
+    struct output_map output_map;
     struct batch batch;
 };
 

@@ -53,7 +53,7 @@ static void shapes_bound(void) {
 
 const sluice_backend *sluice_backend_entry(const sluice_host *host) {
     sluice_error error;
-    if (!text_host_fits(host, "openvino")) {
+    if (!text_check_host_abi(host, "openvino")) {
         return NULL;
     }
     shapes_bound();

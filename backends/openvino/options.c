@@ -62,7 +62,7 @@ static const struct key *key_find(const char *name) {
 }
 
 /* Adds a property, or says something else of one that is there. `value` is one of ours: short. */
-static void set(struct options *options, const char *property, const char *value) {
+static void set_property(struct options *options, const char *property, const char *value) {
     size_t at = 0;
     while (at < options->n && strcmp(options->properties[at].key, property) != 0) {
         at++;
@@ -77,7 +77,7 @@ static void set(struct options *options, const char *property, const char *value
 static void set_number(struct options *options, const char *property, unsigned value) {
     char text[OPTION_BYTES];
     snprintf(text, sizeof(text), "%u", value);
-    set(options, property, text);
+    set_property(options, property, text);
 }
 
 /* What OpenVINO is told for a value. Returns: NULL when the value is not what is expected. */
@@ -106,12 +106,12 @@ static int leaves_default(const struct key *key, const char *value) {
  * decide which shapes there are. */
 static void defaults(struct options *options, const sluice_model_args *args) {
     options->n = 0;
-    set(options, "PERFORMANCE_HINT", "LATENCY");
-    set(options, "NUM_STREAMS", "1");
+    set_property(options, "PERFORMANCE_HINT", "LATENCY");
+    set_property(options, "NUM_STREAMS", "1");
     set_number(options, "INFERENCE_NUM_THREADS", args->n_threads);
-    set(options, "ENABLE_CPU_PINNING", "NO");
-    set(options, "INFERENCE_PRECISION_HINT", "f32");
-    set(options, "CPU_RUNTIME_CACHE_CAPACITY", "64");
+    set_property(options, "ENABLE_CPU_PINNING", "NO");
+    set_property(options, "INFERENCE_PRECISION_HINT", "f32");
+    set_property(options, "CPU_RUNTIME_CACHE_CAPACITY", "64");
 }
 
 sluice_status options_init(struct options *options, const sluice_host *host,
@@ -131,7 +131,7 @@ sluice_status options_init(struct options *options, const sluice_host *host,
                              param->string);
         }
         if (!leaves_default(key, value)) {
-            set(options, key->property, value);
+            set_property(options, key->property, value);
         }
     }
     return SLUICE_OK;

@@ -38,7 +38,7 @@ static sluice_status bytes_find(struct result *result, const struct gather *gath
     }
     sluice_status status =
         count > 0 ? ov_check(ov_tensor_data(result->value, &data), doing, error) : SLUICE_OK;
-    return status == SLUICE_OK ? result_point(result, data, count, gather, error) : status;
+    return status == SLUICE_OK ? result_set_data(result, data, count, gather, error) : status;
 }
 
 static sluice_status result_init(struct result *result, const sluice_tensor_info *info,
@@ -73,22 +73,22 @@ static void outputs_drop(struct results *results) {
         n_bytes += results->items[i].n_all_bytes;
     }
     tensors_free(results);
-    lane_give(results->lease, n_bytes);
+    request_pool_put(results->owner_ref, n_bytes);
 }
 
 static sluice_status results_fill(sluice_instance *instance, struct results *results,
                                   const sluice_request *const *requests, size_t n,
                                   sluice_error *error) {
-    const struct shares *shares = &instance->shares;
-    struct lane *lane = results->lease;
+    const struct output_map *output_map = &instance->output_map;
+    struct pooled_request *pooled = results->owner_ref;
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; status == SLUICE_OK && i < results->n; i++) {
         struct result *result = &results->items[i];
-        const sluice_tensor_info *info = &instance->model->signature.outputs[shares->chosen[i]];
+        const sluice_tensor_info *info = &instance->model->signature.outputs[output_map->chosen[i]];
         ov_tensor_t *tensor = NULL;
-        status = ov_check(
-            ov_infer_request_get_output_tensor_by_index(lane->request, shares->chosen[i], &tensor),
-            doing, error);
+        status = ov_check(ov_infer_request_get_output_tensor_by_index(
+                              pooled->request, output_map->chosen[i], &tensor),
+                          doing, error);
         result->value = tensor;
         if (status == SLUICE_OK) {
             status = result_init(result, info, &instance->gather, error);
@@ -100,21 +100,21 @@ static sluice_status results_fill(sluice_instance *instance, struct results *res
     return status;
 }
 
-sluice_status outputs_get(sluice_instance *instance, struct lane *lane,
+sluice_status outputs_get(sluice_instance *instance, struct pooled_request *pooled,
                           const sluice_request *const *requests, size_t n, struct results **results,
                           sluice_error *error) {
-    struct results *made = results_new(instance->shares.n_chosen, n);
+    struct results *made = results_new(instance->output_map.n_chosen, n);
     if (!made) {
         return error_set(error, SLUICE_NO_MEMORY, "no memory for the outputs");
     }
-    made->drop = tensors_free; /* the lane is the caller's until all went well */
-    made->lease = lane;
+    made->free_values = tensors_free; /* the lane is the caller's until all went well */
+    made->owner_ref = pooled;
     sluice_status status = results_fill(instance, made, requests, n, error);
     if (status != SLUICE_OK) {
         results_free(made);
         return status;
     }
-    made->drop = outputs_drop;
+    made->free_values = outputs_drop;
     *results = made;
     return SLUICE_OK;
 }

@@ -25,7 +25,7 @@ struct reader {
     sluice_error *error;
 };
 
-static sluice_status check(const struct reader *reader, ov_status_e result) {
+static sluice_status check_status(const struct reader *reader, ov_status_e result) {
     return ov_check(result, "the model's inputs and outputs could not be read", reader->error);
 }
 
@@ -37,7 +37,8 @@ static sluice_status name_read(const struct reader *reader, const struct list *l
         theirs = NULL;
     }
     snprintf(numbered, sizeof(numbered), "%s%zu", list->word, index);
-    info->name = block_text(&reader->signature->blocks, theirs ? theirs : numbered, reader->error);
+    info->name =
+        block_strdup(&reader->signature->blocks, theirs ? theirs : numbered, reader->error);
     ov_free(theirs);
     return info->name ? SLUICE_OK : SLUICE_NO_MEMORY;
 }
@@ -45,7 +46,7 @@ static sluice_status name_read(const struct reader *reader, const struct list *l
 static sluice_status datatype_read(const struct reader *reader, const struct list *list,
                                    const ov_output_const_port_t *port, sluice_tensor_info *info) {
     ov_element_type_e element = DYNAMIC;
-    sluice_status status = check(reader, ov_port_get_element_type(port, &element));
+    sluice_status status = check_status(reader, ov_port_get_element_type(port, &element));
     if (status != SLUICE_OK) {
         return status;
     }
@@ -82,7 +83,7 @@ static sluice_status dims_copy(const struct reader *reader, const struct list *l
                          info->name, info->rank, MAX_RANK);
     }
     int64_t *dims =
-        block_take(&reader->signature->blocks, info->rank, sizeof(*dims), reader->error);
+        block_alloc(&reader->signature->blocks, info->rank, sizeof(*dims), reader->error);
     if (!dims) {
         return SLUICE_NO_MEMORY;
     }
@@ -96,7 +97,7 @@ static sluice_status dims_copy(const struct reader *reader, const struct list *l
 static sluice_status dims_read(const struct reader *reader, const struct list *list,
                                const ov_output_const_port_t *port, sluice_tensor_info *info) {
     ov_partial_shape_t shape = {0};
-    sluice_status status = check(reader, ov_port_get_partial_shape(port, &shape));
+    sluice_status status = check_status(reader, ov_port_get_partial_shape(port, &shape));
     if (status == SLUICE_OK) {
         status = dims_copy(reader, list, &shape, info);
         ov_partial_shape_free(&shape);
@@ -104,10 +105,10 @@ static sluice_status dims_read(const struct reader *reader, const struct list *l
     return status;
 }
 
-static sluice_status one_read(const struct reader *reader, const struct list *list, size_t index,
-                              sluice_tensor_info *info) {
+static sluice_status tensor_info_read(const struct reader *reader, const struct list *list,
+                                      size_t index, sluice_tensor_info *info) {
     ov_output_const_port_t *port = NULL;
-    sluice_status status = check(reader, list->port(reader->model, index, &port));
+    sluice_status status = check_status(reader, list->port(reader->model, index, &port));
     if (status != SLUICE_OK) {
         return status;
     }
@@ -124,16 +125,16 @@ static sluice_status one_read(const struct reader *reader, const struct list *li
 
 static sluice_status list_read(const struct reader *reader, const struct list *list,
                                sluice_tensor_info **infos, size_t *n) {
-    sluice_status status = check(reader, list->count(reader->model, n));
+    sluice_status status = check_status(reader, list->count(reader->model, n));
     if (status != SLUICE_OK) {
         return status;
     }
-    *infos = block_take(&reader->signature->blocks, *n, sizeof(**infos), reader->error);
+    *infos = block_alloc(&reader->signature->blocks, *n, sizeof(**infos), reader->error);
     if (!*infos) {
         return SLUICE_NO_MEMORY;
     }
     for (size_t i = 0; status == SLUICE_OK && i < *n; i++) {
-        status = one_read(reader, list, i, &(*infos)[i]);
+        status = tensor_info_read(reader, list, i, &(*infos)[i]);
     }
     return status;
 }

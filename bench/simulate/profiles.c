@@ -59,7 +59,7 @@ static enum status make_step(const char *type, float weight, const struct doc_no
                              struct arena *arena, struct profile_step *out, struct error *err) {
     *out = (struct profile_step){
         .plugin = plugin_find(str_of(type)), .weight = weight, .name = str_of(type)};
-    return plugin_read(out->plugin, node, arena, &out->parameters, err);
+    return plugin_read_parameters(out->plugin, node, arena, &out->parameters, err);
 }
 
 static enum status make(const struct sim_profile *profile, const struct doc_node *node,
@@ -72,7 +72,7 @@ static enum status make(const struct sim_profile *profile, const struct doc_node
         st = make_step(profile->scorers[i].plugin, profile->scorers[i].weight, node, arena,
                        &scorers[out->n_scorers++], err);
     }
-    return st == ST_OK ? profile_gather_wants(out, err) : st;
+    return st == ST_OK ? profile_collect_needs(out, err) : st;
 }
 
 enum status sim_profile_make(const struct sim_profile *profile, struct arena *arena,

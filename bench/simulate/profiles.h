@@ -22,7 +22,7 @@ extern const size_t SIM_N_PROFILES;
 /* NULL: there is none of this name. */
 const struct sim_profile *sim_profile_find(const char *name);
 
-/* As the pool takes it, in `arena`; NULL for its own. Returns: as plugin_read. */
+/* As the pool takes it, in `arena`; NULL for its own. Returns: as plugin_read_parameters. */
 enum status sim_profile_make(const struct sim_profile *profile, struct arena *arena,
                              const struct profile **out, struct error *err)
     __attribute__((warn_unused_result));

@@ -26,7 +26,7 @@ struct run {
     struct arena *arena; /* the prompts' */
     struct pool_prompt prompt;
     char text[PREFIX_BYTES];
-    struct dice dice;
+    struct prng prng;
     struct sim_events events;
     struct sim_server *servers; /* in the order of the snapshot's members */
     struct sim_request *requests;
@@ -48,11 +48,11 @@ static void open_pool(struct run *run) {
     struct error err;
     check(pool_new(&run->pool, &err), &err);
     check(prefix_table_new(PREFIX_TABLE_BYTES, &prefixes, &err), &err);
-    pool_use_prefixes(run->pool, prefixes);
-    prefix_table_free(prefixes);
+    pool_attach_prefix_table(run->pool, prefixes);
+    prefix_table_unref(prefixes);
     check(pool_spec_new(&spec, &err), &err);
     for (uint32_t i = 0; i < run->setting->n_servers; i++) {
-        struct pool_wanted wanted = {
+        struct pool_spec_endpoint wanted = {
             .address = {.family = 4, .port = 8000, .low = (10u << 24) + i}};
         check(pool_spec_add_endpoint(spec, &wanted, &err), &err);
     }
@@ -63,9 +63,9 @@ static void open_pool(struct run *run) {
 
 static void open_run(struct run *run) {
     const struct sim_setting *setting = run->setting;
-    clock_drive_ns(1);
+    clock_set_fake_ns(1);
     open_pool(run);
-    run->dice.state = setting->seed + 1;
+    run->prng.state = setting->seed + 1;
     run->arena = arena_new(NULL, 0);
     run->prompt.arena = run->arena;
     run->servers = calloc(setting->n_servers, sizeof(*run->servers));
@@ -86,17 +86,17 @@ static void close_run(struct run *run) {
     free(run->requests);
     free(run->servers);
     arena_free(run->arena);
-    pool_reader_free(run->reader);
+    pool_reader_unref(run->reader);
     pool_free(run->pool);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
 }
 
 /* ---- what happens ---------------------------------------------------------------------------- */
 
 static struct str text_of(struct run *run, uint32_t prefix) {
-    struct dice dice = {prefix};
+    struct prng prng = {prefix};
     for (size_t i = 0; i < sizeof(run->text); i += sizeof(uint64_t)) {
-        uint64_t rolled = dice_roll(&dice);
+        uint64_t rolled = prng_next(&prng);
         memcpy(run->text + i, &rolled, sizeof(rolled));
     }
     return str_make(run->text, sizeof(run->text));
@@ -121,7 +121,7 @@ static void arrive(struct run *run, uint32_t index, uint64_t now_ns) {
         asked.prompt = &run->prompt;
     }
     check(pool_pick(run->reader, &asked, &pick, &err), &err);
-    const struct pool_snapshot *snapshot = pool_look(run->reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(run->reader);
     const struct pool_member *member = pool_snapshot_find(snapshot, &pick.endpoints[0]->address);
     request->ticket = pick.ticket;
     request->server = (uint32_t)(member - snapshot->members);
@@ -135,15 +135,15 @@ static void arrive(struct run *run, uint32_t index, uint64_t now_ns) {
 static void end(struct run *run, uint32_t index, uint64_t now_ns) {
     struct sim_request *request = &run->requests[index];
     struct sim_server *server = &run->servers[request->server];
-    pool_ticket_done(&request->ticket);
-    pool_give_back(run->pool, &request->ticket);
+    pool_ticket_response_ended(&request->ticket);
+    pool_release_ticket(run->pool, &request->ticket);
     sim_server_end(server, request);
     begin_all(run, server, now_ns);
     run->n_ended++;
 }
 
 static void scrape(struct run *run, uint32_t index, uint64_t now_ns) {
-    const struct pool_snapshot *snapshot = pool_look(run->reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(run->reader);
     const struct endpoint *endpoint = snapshot->members[index].endpoint;
     struct endpoint_load load = {.asked_ns = now_ns,
                                  .until_ns = now_ns + COUNTS_NS,
@@ -151,20 +151,20 @@ static void scrape(struct run *run, uint32_t index, uint64_t now_ns) {
     sim_server_say(&run->servers[index], &load);
     pool_set_load(run->pool, endpoint, &load);
     if (run->n_ended < run->n_requests) {
-        uint64_t jitter_ns = dice_roll(&run->dice) % (SCRAPE_NS / 10);
+        uint64_t jitter_ns = prng_next(&run->prng) % (SCRAPE_NS / 10);
         sim_events_add(&run->events, now_ns + SCRAPE_NS - SCRAPE_NS / 20 + jitter_ns, SIM_SCRAPE,
                        index);
     }
 }
 
 static void happen(struct run *run, const struct sim_event *event) {
-    clock_drive_ns(event->at_ns);
+    clock_set_fake_ns(event->at_ns);
     switch (event->kind) {
     case SIM_ARRIVAL:
         arrive(run, event->index, event->at_ns);
         break;
     case SIM_FIRST_TOKEN:
-        pool_ticket_begun(run->pool, &run->requests[event->index].ticket, true);
+        pool_ticket_response_started(run->pool, &run->requests[event->index].ticket, true);
         break;
     case SIM_END:
         end(run, event->index, event->at_ns);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/dice.h"
+#include "core/base/prng.h"
 
 enum { RATE_PER_SERVER = 14, BURST_EVERY_S = 2, BURST_MS = 20 };
 
@@ -33,49 +33,49 @@ const struct sim_scenario *sim_scenario_find(const char *name) {
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-static uint32_t between(struct dice *dice, uint32_t least, uint32_t most) {
-    return least + dice_below(dice, most - least + 1);
+static uint32_t between(struct prng *prng, uint32_t least, uint32_t most) {
+    return least + prng_below(prng, most - least + 1);
 }
 
-static double exponential(struct dice *dice, double mean) {
-    return -log(1 - dice_unit(dice)) * mean;
+static double exponential(struct prng *prng, double mean) {
+    return -log(1 - prng_double(prng)) * mean;
 }
 
 /* The n-th is wanted one n-th as often as the first: the sum of the first k of these is about
  * log(k + 1). */
-static uint32_t popular(struct dice *dice, uint32_t n) {
-    double x = exp(dice_unit(dice) * log((double)n + 1));
+static uint32_t popular(struct prng *prng, uint32_t n) {
+    double x = exp(prng_double(prng) * log((double)n + 1));
     uint32_t i = (uint32_t)x;
     return i < 1 ? 1 : i > n ? n : i;
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static void roll_request(const struct sim_scenario *scenario, uint32_t n_servers, struct dice *dice,
+static void roll_request(const struct sim_scenario *scenario, uint32_t n_servers, struct prng *prng,
                          struct sim_request *out) {
-    double n_answer = 1 + exponential(dice, 100);
+    double n_answer = 1 + exponential(prng, 100);
     out->n_answer = n_answer < 800 ? (uint32_t)n_answer : 800;
     if (scenario->prefixes_per_server > 0) {
-        out->prefix = popular(dice, scenario->prefixes_per_server * n_servers);
+        out->prefix = popular(prng, scenario->prefixes_per_server * n_servers);
         out->n_prefix = 1000;
-        out->n_prompt = out->n_prefix + between(dice, 100, 300);
+        out->n_prompt = out->n_prefix + between(prng, 100, 300);
     } else if (scenario->long_share > 0) {
-        bool is_long = dice_unit(dice) < scenario->long_share;
-        out->n_prompt = is_long ? between(dice, 4000, 8000) : between(dice, 100, 500);
+        bool is_long = prng_double(prng) < scenario->long_share;
+        out->n_prompt = is_long ? between(prng, 4000, 8000) : between(prng, 100, 500);
     } else {
-        out->n_prompt = between(dice, 400, 1200);
+        out->n_prompt = between(prng, 400, 1200);
     }
 }
 
 /* In a burst, or at any time. */
 static uint64_t roll_arrival(const struct sim_scenario *scenario, uint32_t seconds,
-                             struct dice *dice) {
+                             struct prng *prng) {
     uint64_t begin_ns = SECOND_NS;
-    if (dice_unit(dice) < scenario->in_bursts) {
-        uint64_t burst = dice_below(dice, seconds / BURST_EVERY_S);
-        return begin_ns + burst * BURST_EVERY_S * SECOND_NS + dice_roll(dice) % (BURST_MS * MS_NS);
+    if (prng_double(prng) < scenario->in_bursts) {
+        uint64_t burst = prng_below(prng, seconds / BURST_EVERY_S);
+        return begin_ns + burst * BURST_EVERY_S * SECOND_NS + prng_next(prng) % (BURST_MS * MS_NS);
     }
-    return begin_ns + dice_roll(dice) % (seconds * SECOND_NS);
+    return begin_ns + prng_next(prng) % (seconds * SECOND_NS);
 }
 
 static int compare(const void *a, const void *b) {
@@ -87,17 +87,17 @@ uint32_t sim_scenario_requests(const struct sim_scenario *scenario, uint32_t n_s
                                uint32_t seconds, uint64_t seed, struct sim_request **out) {
     uint32_t n = RATE_PER_SERVER * n_servers * seconds;
     struct sim_request *requests = calloc(n, sizeof(*requests));
-    struct dice dice = {seed};
+    struct prng prng = {seed};
     *out = requests;
     if (!requests) {
         return 0;
     }
     for (uint32_t i = 0; i < n; i++) {
-        requests[i].arrives_ns = roll_arrival(scenario, seconds, &dice);
+        requests[i].arrives_ns = roll_arrival(scenario, seconds, &prng);
     }
     qsort(requests, n, sizeof(*requests), compare);
     for (uint32_t i = 0; i < n; i++) {
-        roll_request(scenario, n_servers, &dice, &requests[i]);
+        roll_request(scenario, n_servers, &prng, &requests[i]);
     }
     return n;
 }

@@ -170,11 +170,11 @@ static void what_is_cached_is_not_computed(void **state) {
 static void events_come_in_order(void **state) {
     struct sim_events events = {.n = 0};
     struct sim_event event;
-    struct dice dice = {9};
+    struct prng prng = {9};
     uint64_t last_ns = 0, last_order = 0;
     (void)state;
     for (uint32_t i = 0; i < 2000; i++) {
-        sim_events_add(&events, dice_below(&dice, 100), SIM_END, i);
+        sim_events_add(&events, prng_below(&prng, 100), SIM_END, i);
     }
     for (uint32_t i = 0; i < 2000; i++) {
         assert_true(sim_events_next(&events, &event));

@@ -7,7 +7,7 @@
  * caller could get what another one's file caused. */
 #include <vips/vips.h>
 
-#include "pictures/rows.h"
+#include "pictures/row_converter.h"
 #include "serve/picture/picture_part.h"
 
 enum { STRIP_ROWS = 16 }; /* prepared at a time */
@@ -28,7 +28,7 @@ static int open_file(const struct picture_part_file *file, VipsImage **out) {
                                  "fail_on", VIPS_FAIL_ON_ERROR, NULL);
 }
 
-static bool is_as_announced(const VipsImage *image, const struct picture_part_file *file) {
+static bool size_matches_head(const VipsImage *image, const struct picture_part_file *file) {
     return image->Xsize > 0 && (uint32_t)image->Xsize == file->width && image->Ysize > 0 &&
            (uint32_t)image->Ysize == file->height;
 }
@@ -40,11 +40,11 @@ static const VipsPel *row_at(const VipsRegion *region, int y) {
     return region->data + (ptrdiff_t)(y - region->valid.top) * region->bpl;
 }
 
-static enum picture_part_result give_rows(VipsImage *image, const struct rows_converter *converter,
+static enum picture_part_result emit_rows(VipsImage *image, const struct rows_converter *converter,
                                           const struct picture_part_sink *sink) {
     VipsRegion *region = vips_region_new(image);
     uint8_t *row = malloc((size_t)image->Xsize * converter->n_out);
-    bool started = region && row && sink->start(sink->cookie, converter->samples);
+    bool started = region && row && sink->start(sink->user, converter->samples);
     enum picture_part_result result = started ? PICTURE_PART_OK : PICTURE_PART_NO_MEMORY;
     for (int top = 0; result == PICTURE_PART_OK && top < image->Ysize; top += STRIP_ROWS) {
         VipsRect strip = {0, top, image->Xsize, MIN(STRIP_ROWS, image->Ysize - top)};
@@ -54,7 +54,7 @@ static enum picture_part_result give_rows(VipsImage *image, const struct rows_co
         }
         for (int y = top; y < top + strip.height; y++) {
             converter->convert(converter, row_at(region, y), (size_t)image->Xsize, row);
-            sink->row(sink->cookie, row);
+            sink->row(sink->user, row);
         }
     }
     free(row);
@@ -69,9 +69,9 @@ static enum picture_part_result decode(const struct picture_part_file *file,
     VipsImage *image = NULL;
     struct rows_converter converter;
     enum picture_part_result result = PICTURE_PART_DAMAGED;
-    if (open_file(file, &image) == 0 && is_as_announced(image, file) &&
+    if (open_file(file, &image) == 0 && size_matches_head(image, file) &&
         rows_converter_of(image, &converter)) {
-        result = give_rows(image, &converter, sink);
+        result = emit_rows(image, &converter, sink);
     }
     if (image) {
         g_object_unref(image);
@@ -89,11 +89,11 @@ static size_t held_bytes(void) {
 }
 
 /* Warnings about damaged files belong to who sent them, not into the server's error stream. */
-static void drop_log(const char *domain, GLogLevelFlags level, const char *text, void *cookie) {
+static void drop_log(const char *domain, GLogLevelFlags level, const char *text, void *user) {
     (void)domain;
     (void)level;
     (void)text;
-    (void)cookie;
+    (void)user;
 }
 
 __attribute__((visibility("default"))) const struct picture_part *sluice_pictures_entry(void) {

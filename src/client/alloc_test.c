@@ -288,7 +288,7 @@ static void check(sluice_client *client, const struct row *row) {
     }
 }
 
-static void calls_allocate_nothing(void **state) {
+static void client_repeated_call_does_not_allocate(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct script script = {.mip = rows[i].mip, .forever = true, .texts = {text}};
@@ -307,7 +307,7 @@ static void calls_allocate_nothing(void **state) {
 }
 
 /* Is what this program counts what it should? */
-static void allocations_are_counted(void **state) {
+static void alloc_counter_counts_malloc_and_free(void **state) {
     (void)state;
     size_t before = n_allocations;
     void *volatile block = malloc(10);
@@ -322,8 +322,8 @@ static void allocations_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(allocations_are_counted),
-        cmocka_unit_test(calls_allocate_nothing),
+        cmocka_unit_test(alloc_counter_counts_malloc_and_free),
+        cmocka_unit_test(client_repeated_call_does_not_allocate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

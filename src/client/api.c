@@ -8,37 +8,38 @@
 
 /* ---- a client -------------------------------------------------------------------------------- */
 
-static uint64_t or_else(uint64_t value, uint64_t otherwise) {
+static uint64_t value_or_default(uint64_t value, uint64_t otherwise) {
     return value > 0 ? value : otherwise;
 }
 
 /* The options in full, and the transport that they point to. */
-static enum status resolve(const sluice_client_options *options, sluice_client_transport *transport,
-                           struct client_options *out, struct error *err) {
+static enum status resolve_options(const sluice_client_options *options,
+                                   sluice_client_transport *transport, struct client_options *out,
+                                   struct error *err) {
     sluice_client_options given;
-    enum status status = struct_take(&given, sizeof(given), options, options->size, err);
+    enum status status = sized_struct_read(&given, sizeof(given), options, options->size, err);
     if (status == ST_OK && !given.url) {
         status = error_set(err, ST_BAD_FIELD, "the options have no URL");
     }
     if (status == ST_OK && given.transport) {
-        status =
-            struct_take(transport, sizeof(*transport), given.transport, given.transport->size, err);
+        status = sized_struct_read(transport, sizeof(*transport), given.transport,
+                                   given.transport->size, err);
     }
     if (status != ST_OK) {
         return status;
     }
     *out = (struct client_options){
         .url = str_of(given.url),
-        .connect_timeout_ns = or_else(given.connect_timeout_ns, CLIENT_CONNECT_TIMEOUT_NS),
-        .timeout_ns = or_else(given.timeout_ns, CLIENT_TIMEOUT_NS),
+        .connect_timeout_ns = value_or_default(given.connect_timeout_ns, CLIENT_CONNECT_TIMEOUT_NS),
+        .timeout_ns = value_or_default(given.timeout_ns, CLIENT_TIMEOUT_NS),
         .idle_timeout_ns = given.idle_timeout_ns,
-        .max_answer_bytes = or_else(given.max_answer_bytes, CLIENT_MAX_ANSWER_BYTES),
+        .max_answer_bytes = value_or_default(given.max_answer_bytes, CLIENT_MAX_ANSWER_BYTES),
         .transport = given.transport ? transport : NULL};
     return ST_OK;
 }
 
-static enum status make(const struct client_options *options, sluice_client **out,
-                        struct error *err) {
+static enum status create_client(const struct client_options *options, sluice_client **out,
+                                 struct error *err) {
     sluice_client *client = calloc(1, sizeof(*client));
     *out = client;
     if (!client || !(client->cache = arena_cache_new(SIZE_MAX))) {
@@ -54,16 +55,16 @@ sluice_client_status sluice_client_open(const sluice_client_options *options,
     sluice_client_transport transport;
     struct client_options resolved;
     *client = NULL;
-    enum status status = resolve(options, &transport, &resolved, &err);
+    enum status status = resolve_options(options, &transport, &resolved, &err);
     if (status == ST_OK) {
-        status = make(&resolved, client, &err);
+        status = create_client(&resolved, client, &err);
     }
     if (status == ST_OK) {
         return SLUICE_CLIENT_OK;
     }
     sluice_client_close(*client);
     *client = NULL;
-    return call_failed(NULL, &err, error);
+    return client_call_set_error(NULL, &err, error);
 }
 
 void sluice_client_close(sluice_client *client) {
@@ -87,24 +88,24 @@ static enum status finish_ping(sluice_client *client, struct error *err) {
 }
 
 sluice_client_status sluice_client_start_ping(sluice_client *client, sluice_client_error *error) {
-    static const struct call_kind kind = {"sluice_client_ping", finish_ping};
+    static const struct client_call_kind kind = {"sluice_client_ping", finish_ping};
     struct error err = {0};
     struct client_request request;
     const struct client_url *url = client_url(client->client);
-    enum status status = call_begin(client, &kind, &err);
+    enum status status = client_call_begin(client, &kind, &err);
     if (status == ST_OK && url->protocol == CLIENT_MIP) {
         mip_session_begin_ping(client_mip(client->client));
     } else if (status == ST_OK) {
-        status = client_question_encode(client->arena, url, CLIENT_LIVE, STR(""), STR(""), &request,
-                                        &err);
+        status =
+            client_query_encode(client->arena, url, CLIENT_LIVE, STR(""), STR(""), &request, &err);
         if (status == ST_OK) {
             http_session_begin(client_http(client->client),
                                (struct http_message){request.pieces, request.n_pieces});
         }
     }
-    return call_start(client, status, &err, 0, error);
+    return client_call_start(client, status, &err, 0, error);
 }
 
 sluice_client_status sluice_client_ping(sluice_client *client, sluice_client_error *error) {
-    return call_run(client, sluice_client_start_ping(client, error), error);
+    return client_call_run(client, sluice_client_start_ping(client, error), error);
 }

@@ -23,7 +23,7 @@ static sluice_client_error error;
 
 static sluice_client *open_client(const char *url) {
     sluice_client_options options = {
-        .size = sizeof(options), .url = url, .timeout_ns = TEST_PATIENCE_NS};
+        .size = sizeof(options), .url = url, .timeout_ns = TEST_TIMEOUT_NS};
     sluice_client *client;
     if (sluice_client_open(&options, &client, &error) != SLUICE_CLIENT_OK) {
         fail_msg("%s", error.text);
@@ -54,7 +54,7 @@ static void good_infer(sluice_client *client) {
     assert_memory_equal(answer.items[0].data, "hi", 2);
 }
 
-static void pings_and_infers(void **state) {
+static void api_mip_ping_and_infer_share_connection(void **state) {
     (void)state;
     static const struct script scripts[] = {{.mip = true,
                                              .dribble = true,
@@ -73,7 +73,7 @@ static void pings_and_infers(void **state) {
 }
 
 /* As the reference does: one packet, one answer, the end. */
-static void a_connection_per_packet(void **state) {
+static void api_mip_server_closing_each_time_reconnects(void **state) {
     (void)state;
     static const struct script script = {.mip = true, .texts = {ANSWER}, .n_bytes = {ANSWER_BYTES}};
     struct script scripts[20];
@@ -92,7 +92,7 @@ static void a_connection_per_packet(void **state) {
     assert_int_equal(server.n_requests, 20);
 }
 
-static void unix_sockets(void **state) {
+static void api_mip_unix_socket_path_may_be_relative(void **state) {
     (void)state;
     static const struct script scripts[] = {
         {.mip = true, .texts = {ANSWER}, .n_bytes = {ANSWER_BYTES}},
@@ -118,7 +118,7 @@ static void unix_sockets(void **state) {
     rmdir(folder);
 }
 
-static void errors(void **state) {
+static void api_mip_error_packet_sets_code_and_text(void **state) {
     (void)state;
     static const struct {
         const char *packet;
@@ -157,7 +157,7 @@ static void errors(void **state) {
 }
 
 /* What is no answer to what was asked is said to be the server's. */
-static void broken_answers(void **state) {
+static void api_mip_malformed_answer_is_broken(void **state) {
     (void)state;
     static const struct {
         const char *packet;
@@ -195,7 +195,7 @@ static void broken_answers(void **state) {
 }
 
 /* No output is an answer, and a type that nobody knows is handed on. */
-static void odd_answers(void **state) {
+static void api_mip_empty_or_unknown_item_is_accepted(void **state) {
     (void)state;
     static const struct script scripts[] = {
         {.mip = true,
@@ -216,7 +216,7 @@ static void odd_answers(void **state) {
 }
 
 /* What can't be sent is refused before a connection is made: nobody listens here. */
-static void can_not_be_sent(void **state) {
+static void api_mip_invalid_request_is_refused_before_connect(void **state) {
     (void)state;
     static const sluice_mip_item bad_type = {(sluice_mip_type)4, "x", 1};
     static const sluice_mip_item no_type = {(sluice_mip_type)0, "x", 1};
@@ -262,7 +262,7 @@ static void can_not_be_sent(void **state) {
 }
 
 /* A call of the other protocol says which URLs are for it. */
-static void wrong_protocol(void **state) {
+static void api_mip_http_call_on_mip_url_is_invalid(void **state) {
     (void)state;
     const sluice_infer_request request = {.size = sizeof(request), .model = "m"};
     sluice_infer_answer answer = {.size = sizeof(answer)};
@@ -289,10 +289,14 @@ static void wrong_protocol(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pings_and_infers), cmocka_unit_test(a_connection_per_packet),
-        cmocka_unit_test(unix_sockets),     cmocka_unit_test(errors),
-        cmocka_unit_test(broken_answers),   cmocka_unit_test(odd_answers),
-        cmocka_unit_test(can_not_be_sent),  cmocka_unit_test(wrong_protocol),
+        cmocka_unit_test(api_mip_ping_and_infer_share_connection),
+        cmocka_unit_test(api_mip_server_closing_each_time_reconnects),
+        cmocka_unit_test(api_mip_unix_socket_path_may_be_relative),
+        cmocka_unit_test(api_mip_error_packet_sets_code_and_text),
+        cmocka_unit_test(api_mip_malformed_answer_is_broken),
+        cmocka_unit_test(api_mip_empty_or_unknown_item_is_accepted),
+        cmocka_unit_test(api_mip_invalid_request_is_refused_before_connect),
+        cmocka_unit_test(api_mip_http_call_on_mip_url_is_invalid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

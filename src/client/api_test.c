@@ -25,7 +25,7 @@ static sluice_client *open_client(const char *url) {
     return client;
 }
 
-static void opening(void **state) {
+static void api_open_bad_options_are_invalid(void **state) {
     (void)state;
     static const char *const urls[] = {"", "localhost:8000", "https://x", "http://h:0", NULL};
     sluice_client *client;
@@ -49,7 +49,7 @@ static void opening(void **state) {
     sluice_client_close(NULL);
 }
 
-static void health(void **state) {
+static void api_health_status_decides_yes(void **state) {
     (void)state;
     static const struct script scripts[] = {
         {.texts = {ANSWER("200 OK", "", "13", "{\"live\":true}"), ANSWER("503 x", "", "0", ""),
@@ -77,7 +77,7 @@ static void health(void **state) {
     assert_memory_equal(server.request, "GET /v2/models/a%2Fb/ready HTTP/1.1\r\n", 37);
 }
 
-static void metadata(void **state) {
+static void api_metadata_answer_is_exported(void **state) {
     (void)state;
     static const struct script scripts[] = {
         {.texts = {
@@ -123,7 +123,7 @@ static void metadata(void **state) {
 }
 
 /* A caller that was compiled when the struct was shorter gets no more than it has room for. */
-static void shorter_structs(void **state) {
+static void api_shorter_struct_is_filled_to_its_size(void **state) {
     (void)state;
     static const struct script scripts[] = {
         {.texts = {ANSWER("200 OK", "", "28", "{\"name\":\"s\",\"version\":\"1.2\"}")}}};
@@ -165,7 +165,7 @@ static const char *body_of(struct test_server *server) {
     "\"outputs\":[{\"name\":\"y\",\"datatype\":\"INT16\",\"shape\":[3],\"parameters\":"            \
     "{\"binary_data_size\":6}}]}"
 
-static void infer_binary(void **state) {
+static void api_infer_binary_tensors_round_trip(void **state) {
     (void)state;
     static const char body[] = BINARY_JSON "\1\0\2\0\xff\xff";
     static char text[1024];
@@ -217,7 +217,7 @@ static void infer_binary(void **state) {
     assert_non_null(memmem(server.request, server.n_request, "\"k\":-3", 6));
 }
 
-static void infer_json(void **state) {
+static void api_infer_json_tensors_round_trip(void **state) {
     (void)state;
     static const struct script scripts[] = {
         {.texts = {
@@ -252,7 +252,7 @@ static void infer_json(void **state) {
     assert_null(memmem(server.request, server.n_request, "Inference-Header", 16));
 }
 
-static void infer_raw(void **state) {
+static void api_infer_raw_request_sends_bytes_only(void **state) {
     (void)state;
     static const struct script scripts[] = {
         {.texts = {ANSWER("200 OK", "", "35", "{\"model_name\":\"m\",\"outputs\":[]}    ")}}};
@@ -280,7 +280,7 @@ static void infer_raw(void **state) {
 }
 
 /* What can't be sent is refused before a connection is made: nobody listens here. */
-static void can_not_be_sent(void **state) {
+static void api_invalid_request_is_refused_before_connect(void **state) {
     (void)state;
     static const sluice_tensor bad[] = {
         {.name = NULL,
@@ -344,7 +344,7 @@ static void can_not_be_sent(void **state) {
 }
 
 /* What is no answer of the protocol is said to be the server's. */
-static void broken_answers(void **state) {
+static void api_malformed_answer_is_broken(void **state) {
     (void)state;
     static const char *const answers[] = {
         "SSH-2.0-x\r\n\r\n",
@@ -378,11 +378,15 @@ static void broken_answers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opening),        cmocka_unit_test(health),
-        cmocka_unit_test(metadata),       cmocka_unit_test(shorter_structs),
-        cmocka_unit_test(infer_binary),   cmocka_unit_test(infer_json),
-        cmocka_unit_test(infer_raw),      cmocka_unit_test(can_not_be_sent),
-        cmocka_unit_test(broken_answers),
+        cmocka_unit_test(api_open_bad_options_are_invalid),
+        cmocka_unit_test(api_health_status_decides_yes),
+        cmocka_unit_test(api_metadata_answer_is_exported),
+        cmocka_unit_test(api_shorter_struct_is_filled_to_its_size),
+        cmocka_unit_test(api_infer_binary_tensors_round_trip),
+        cmocka_unit_test(api_infer_json_tensors_round_trip),
+        cmocka_unit_test(api_infer_raw_request_sends_bytes_only),
+        cmocka_unit_test(api_invalid_request_is_refused_before_connect),
+        cmocka_unit_test(api_malformed_answer_is_broken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

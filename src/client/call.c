@@ -28,8 +28,8 @@ static sluice_client_status public_status(enum status status) {
     return SLUICE_CLIENT_INVALID; /* every other reason is one for which a request can't be made */
 }
 
-static sluice_client_status tell(sluice_client_status status, const char *text,
-                                 sluice_client_error *error) {
+static sluice_client_status set_public_error(sluice_client_status status, const char *text,
+                                             sluice_client_error *error) {
     if (error) {
         error->status = status;
         error->http_status = 0;
@@ -39,9 +39,9 @@ static sluice_client_status tell(sluice_client_status status, const char *text,
     return status;
 }
 
-sluice_client_status call_failed(const sluice_client *client, const struct error *err,
-                                 sluice_client_error *error) {
-    sluice_client_status status = tell(public_status(err->status), err->text, error);
+sluice_client_status client_call_set_error(const sluice_client *client, const struct error *err,
+                                           sluice_client_error *error) {
+    sluice_client_status status = set_public_error(public_status(err->status), err->text, error);
     if (!error || !client || !client->answered) {
         return status;
     }
@@ -55,16 +55,16 @@ sluice_client_status call_failed(const sluice_client *client, const struct error
 
 /* ---- structs with a size --------------------------------------------------------------------- */
 
-enum status struct_check(size_t n_given, struct error *err) {
+enum status sized_struct_check(size_t n_given, struct error *err) {
     if (n_given >= sizeof(size_t)) {
         return ST_OK;
     }
     return error_set(err, ST_BAD_FIELD, "a struct was given without its size: set its `size`");
 }
 
-enum status struct_take(void *out, size_t n_known, const void *from, size_t n_given,
-                        struct error *err) {
-    enum status status = struct_check(n_given, err);
+enum status sized_struct_read(void *out, size_t n_known, const void *from, size_t n_given,
+                              struct error *err) {
+    enum status status = sized_struct_check(n_given, err);
     if (status != ST_OK) {
         return status;
     }
@@ -73,7 +73,7 @@ enum status struct_take(void *out, size_t n_known, const void *from, size_t n_gi
     return ST_OK;
 }
 
-void struct_give(void *out, size_t n_taken, const void *from, size_t n_known) {
+void sized_struct_write(void *out, size_t n_taken, const void *from, size_t n_known) {
     size_t n = n_taken < n_known ? n_taken : n_known;
     if (n > sizeof(size_t)) {
         memcpy((char *)out + sizeof(size_t), (const char *)from + sizeof(size_t),
@@ -83,14 +83,15 @@ void struct_give(void *out, size_t n_taken, const void *from, size_t n_known) {
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
-enum status call_begin(sluice_client *client, const struct call_kind *kind, struct error *err) {
-    if (client->state == CALL_RUNNING) {
+enum status client_call_begin(sluice_client *client, const struct client_call_kind *kind,
+                              struct error *err) {
+    if (client->state == CLIENT_CALL_RUNNING) {
         return error_set(err, ST_BAD_FIELD,
                          "a call is under way: step it to its end, or cancel it, before the next");
     }
-    client->state = CALL_NONE;
+    client->state = CLIENT_CALL_NONE;
     client->answered = false;
-    client->room = (sluice_buffer){0};
+    client->answer_buffer = (sluice_buffer){0};
     client->buffers = (struct client_buffers){0};
     client->kind = kind;
     memset(&client->result, 0, sizeof(client->result));
@@ -99,52 +100,53 @@ enum status call_begin(sluice_client *client, const struct call_kind *kind, stru
     return client->arena ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for a call");
 }
 
-sluice_client_status call_start(sluice_client *client, enum status status, const struct error *err,
-                                uint64_t timeout_ns, sluice_client_error *error) {
+sluice_client_status client_call_start(sluice_client *client, enum status status,
+                                       const struct error *err, uint64_t timeout_ns,
+                                       sluice_client_error *error) {
     if (status != ST_OK) {
-        return tell(public_status(status), err->text, error);
+        return set_public_error(public_status(status), err->text, error);
     }
     client_start(client->client, timeout_ns);
-    client->state = CALL_RUNNING;
+    client->state = CLIENT_CALL_RUNNING;
     return SLUICE_CLIENT_OK;
 }
 
 /* The exchange is over. */
-static sluice_client_status end(sluice_client *client, enum status status, struct error *err,
-                                sluice_client_error *error) {
+static sluice_client_status finish_call(sluice_client *client, enum status status,
+                                        struct error *err, sluice_client_error *error) {
     client->answered = status == ST_OK;
     if (status == ST_OK) {
         status = client->kind->finish(client, err);
     }
-    client->state = status == ST_OK ? CALL_DONE : CALL_NONE;
-    return status == ST_OK ? SLUICE_CLIENT_OK : call_failed(client, err, error);
+    client->state = status == ST_OK ? CLIENT_CALL_DONE : CLIENT_CALL_NONE;
+    return status == ST_OK ? SLUICE_CLIENT_OK : client_call_set_error(client, err, error);
 }
 
-sluice_client_status call_run(sluice_client *client, sluice_client_status started,
-                              sluice_client_error *error) {
+sluice_client_status client_call_run(sluice_client *client, sluice_client_status started,
+                                     sluice_client_error *error) {
     struct error err = {0};
     if (started != SLUICE_CLIENT_OK) {
         return started;
     }
     enum status status = client_run(client->client, &err);
-    return end(client, status, &err, error);
+    return finish_call(client, status, &err, error);
 }
 
 sluice_client_status sluice_client_step(sluice_client *client, sluice_client_error *error) {
     struct error err = {0};
     bool done = false;
-    if (client->state == CALL_DONE) {
+    if (client->state == CLIENT_CALL_DONE) {
         return SLUICE_CLIENT_OK;
     }
-    if (client->state == CALL_NONE) {
-        return tell(SLUICE_CLIENT_INVALID, "no call is under way: start one before the step",
-                    error);
+    if (client->state == CLIENT_CALL_NONE) {
+        return set_public_error(SLUICE_CLIENT_INVALID,
+                                "no call is under way: start one before the step", error);
     }
     enum status status = client_step(client->client, &done, &err);
     if (status == ST_OK && !done) {
-        return tell(SLUICE_CLIENT_AGAIN, "the call is not done yet", error);
+        return set_public_error(SLUICE_CLIENT_AGAIN, "the call is not done yet", error);
     }
-    return end(client, status, &err, error);
+    return finish_call(client, status, &err, error);
 }
 
 void sluice_client_wait(const sluice_client *client, sluice_client_waiting *waiting) {
@@ -152,44 +154,48 @@ void sluice_client_wait(const sluice_client *client, sluice_client_waiting *wait
     client_wait(client->client, &is);
     sluice_client_waiting made = {
         .fd = is.fd, .read = is.read, .write = is.write, .timeout_ns = is.timeout_ns};
-    struct_give(waiting, waiting->size, &made, sizeof(made));
+    sized_struct_write(waiting, waiting->size, &made, sizeof(made));
 }
 
 void sluice_client_cancel(sluice_client *client) {
-    if (client->state == CALL_RUNNING) {
+    if (client->state == CLIENT_CALL_RUNNING) {
         client_cancel(client->client);
     }
-    client->state = CALL_NONE;
+    client->state = CLIENT_CALL_NONE;
 }
 
-sluice_client_status call_check_done(const sluice_client *client, const struct call_kind *kind,
-                                     sluice_client_error *error) {
+sluice_client_status client_call_check_done(const sluice_client *client,
+                                            const struct client_call_kind *kind,
+                                            sluice_client_error *error) {
     char text[128];
-    if (client->state == CALL_DONE && client->kind == kind) {
+    if (client->state == CLIENT_CALL_DONE && client->kind == kind) {
         return SLUICE_CLIENT_OK;
     }
     snprintf(text, sizeof(text), "%s: no call with such a result is done", kind->name);
-    return tell(SLUICE_CLIENT_INVALID, text, error);
+    return set_public_error(SLUICE_CLIENT_INVALID, text, error);
 }
 
-sluice_client_status call_check_out(const void *out, sluice_client_error *error) {
+sluice_client_status client_call_check_out(const void *out, sluice_client_error *error) {
     size_t n_bytes;
     struct error err = {0};
     memcpy(&n_bytes, out, sizeof(n_bytes));
-    return struct_check(n_bytes, &err) == ST_OK ? SLUICE_CLIENT_OK
-                                                : tell(public_status(err.status), err.text, error);
+    return sized_struct_check(n_bytes, &err) == ST_OK
+               ? SLUICE_CLIENT_OK
+               : set_public_error(public_status(err.status), err.text, error);
 }
 
-sluice_client_status call_take(const sluice_client *client, const struct call_kind *kind, void *out,
-                               const void *made, size_t n_bytes, sluice_client_error *error) {
+sluice_client_status client_call_take_result(const sluice_client *client,
+                                             const struct client_call_kind *kind, void *out,
+                                             const void *made, size_t n_bytes,
+                                             sluice_client_error *error) {
     size_t n_taken;
-    sluice_client_status status = call_check_done(client, kind, error);
+    sluice_client_status status = client_call_check_done(client, kind, error);
     if (status == SLUICE_CLIENT_OK) {
-        status = call_check_out(out, error);
+        status = client_call_check_out(out, error);
     }
     if (status == SLUICE_CLIENT_OK) {
         memcpy(&n_taken, out, sizeof(n_taken));
-        struct_give(out, n_taken, made, n_bytes);
+        sized_struct_write(out, n_taken, made, n_bytes);
     }
     return status;
 }

@@ -18,7 +18,7 @@ static sluice_client_error error;
 static void open_client(bool mip) {
     peer_open(&peer, mip);
     const sluice_client_options options = {
-        .size = sizeof(options), .url = peer.url, .timeout_ns = TEST_PATIENCE_NS};
+        .size = sizeof(options), .url = peer.url, .timeout_ns = TEST_TIMEOUT_NS};
     assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_OK);
 }
 
@@ -143,7 +143,7 @@ enum { N_CALLS = sizeof(calls) / sizeof(*calls) };
 /* Starts the call, and has its request sent. */
 static void begin(const struct call *call) {
     expect(call->start(), SLUICE_CLIENT_OK, "");
-    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     (void)peer_accept(&peer);
     assert_true(peer_read(&peer) > 0);
 }
@@ -151,7 +151,7 @@ static void begin(const struct call *call) {
 /* The rest of its answer. */
 static void end(const struct call *call, size_t n_sent) {
     peer_send(&peer, call->answer + n_sent, call->n_answer - n_sent);
-    expect(client_finish(client, &error), SLUICE_CLIENT_OK, "");
+    expect(client_run_to_end(client, &error), SLUICE_CLIENT_OK, "");
     call->take();
 }
 
@@ -162,7 +162,7 @@ static void good_call(const struct call *call) {
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void every_split(void **state) {
+static void call_answer_split_anywhere_completes(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
         open_client(calls[i].mip);
@@ -171,7 +171,7 @@ static void every_split(void **state) {
             if (cut > 0) {
                 peer_send(&peer, calls[i].answer, cut);
             }
-            expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
             end(&calls[i], cut);
         }
         assert_false(peer_accept(&peer)); /* one connection for all */
@@ -179,14 +179,14 @@ static void every_split(void **state) {
     }
 }
 
-static void byte_by_byte(void **state) {
+static void call_answer_byte_by_byte_completes(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
         open_client(calls[i].mip);
         begin(&calls[i]);
         for (size_t k = 0; k + 1 < calls[i].n_answer; k++) {
             peer_send(&peer, calls[i].answer + k, 1);
-            expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
         }
         end(&calls[i], calls[i].n_answer - 1);
         close_client();
@@ -194,7 +194,7 @@ static void byte_by_byte(void **state) {
 }
 
 /* The server ends the connection behind each byte of its answer; the next call makes a new one. */
-static void the_server_closes(void **state) {
+static void call_server_close_fails_and_next_call_reconnects(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
         open_client(calls[i].mip);
@@ -203,8 +203,8 @@ static void the_server_closes(void **state) {
             if (cut > 0) {
                 peer_send(&peer, calls[i].answer, cut);
             }
-            peer_hang_up(&peer);
-            expect(client_finish(client, &error),
+            peer_disconnect(&peer);
+            expect(client_run_to_end(client, &error),
                    cut == 0 ? SLUICE_CLIENT_UNREACHABLE : SLUICE_CLIENT_BROKEN,
                    cut == 0 ? "without an answer" : "in the middle of its answer");
             assert_false(peer_accept(&peer)); /* it was the first on its connection */
@@ -215,13 +215,14 @@ static void the_server_closes(void **state) {
 }
 
 /* The server refuses everything at once. */
-static void nobody_is_there(void **state) {
+static void call_refused_connection_is_unreachable(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
         open_client(calls[i].mip);
         close(peer.listener);
         expect(calls[i].start(), SLUICE_CLIENT_OK, "");
-        expect(client_finish(client, &error), SLUICE_CLIENT_UNREACHABLE, "no connection to /tmp/");
+        expect(client_run_to_end(client, &error), SLUICE_CLIENT_UNREACHABLE,
+               "no connection to /tmp/");
         unlink(peer.address.sun_path);
         peer_listen(&peer, 16);
         good_call(&calls[i]);
@@ -232,27 +233,27 @@ static void nobody_is_there(void **state) {
 /* ---- sending a second time ------------------------------------------------------------------- */
 
 /* The server ended the connection since the last call: seen before anything is sent. */
-static void an_idle_connection_ends(void **state) {
+static void call_closed_idle_connection_is_replaced(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
         open_client(calls[i].mip);
         for (int n = 0; n < 3; n++) {
             good_call(&calls[i]);
-            peer_hang_up(&peer);
+            peer_disconnect(&peer);
         }
         close_client();
     }
 }
 
 /* It sends what nobody asked for. */
-static void an_idle_connection_is_not_silent(void **state) {
+static void call_idle_connection_with_input_is_replaced(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
         open_client(calls[i].mip);
         good_call(&calls[i]);
         peer_send(&peer, calls[i].answer, calls[i].n_answer);
         expect(calls[i].start(), SLUICE_CLIENT_OK, "");
-        expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
         assert_true(peer_accept(&peer));
         assert_true(peer_read(&peer) > 0);
         end(&calls[i], 0);
@@ -261,7 +262,7 @@ static void an_idle_connection_is_not_silent(void **state) {
 }
 
 /* It ends it as the next request comes: that is sent again, once. */
-static void a_request_is_sent_again(void **state) {
+static void call_closed_on_reused_connection_is_retried_once(void **state) {
     (void)state;
     static char first[PEER_BYTES];
     for (size_t i = 0; i < N_CALLS; i++) {
@@ -271,15 +272,15 @@ static void a_request_is_sent_again(void **state) {
             size_t n_first = peer.n_in;
             memcpy(first, peer.in, n_first);
             begin(&calls[i]);
-            peer_hang_up(&peer);
-            expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+            peer_disconnect(&peer);
+            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
             assert_true(peer_accept(&peer));
             peer_read(&peer);
             assert_int_equal(peer.n_in, n_first);
             assert_memory_equal(peer.in, first, n_first);
             if (again) {
-                peer_hang_up(&peer);
-                expect(client_finish(client, &error), SLUICE_CLIENT_UNREACHABLE,
+                peer_disconnect(&peer);
+                expect(client_run_to_end(client, &error), SLUICE_CLIENT_UNREACHABLE,
                        "without an answer");
                 assert_false(peer_accept(&peer));
                 good_call(&calls[i]);
@@ -292,15 +293,15 @@ static void a_request_is_sent_again(void **state) {
 }
 
 /* A byte of an answer came: the request may have been done, so it is not sent again. */
-static void not_behind_an_answer(void **state) {
+static void call_closed_after_answer_byte_is_not_retried(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
         open_client(calls[i].mip);
         good_call(&calls[i]);
         begin(&calls[i]);
         peer_send(&peer, calls[i].answer, 1);
-        peer_hang_up(&peer);
-        expect(client_finish(client, &error), SLUICE_CLIENT_BROKEN, "in the middle");
+        peer_disconnect(&peer);
+        expect(client_run_to_end(client, &error), SLUICE_CLIENT_BROKEN, "in the middle");
         assert_false(peer_accept(&peer));
         close_client();
     }
@@ -316,7 +317,7 @@ static void check_between_calls(void) {
     expect(sluice_client_step(client, &error), SLUICE_CLIENT_INVALID, "no call is under way");
 }
 
-static void given_up(void **state) {
+static void call_cancel_at_any_state_allows_next_call(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
         const struct call *call = &calls[i];
@@ -333,7 +334,7 @@ static void given_up(void **state) {
         assert_true(peer.ended);
         begin(call);
         peer_send(&peer, call->answer, call->n_answer - 1);
-        expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
         sluice_client_cancel(client); /* in the middle of it */
         sluice_client_cancel(client);
         check_between_calls();
@@ -351,7 +352,7 @@ static void given_up(void **state) {
 /* ---- out of turn ----------------------------------------------------------------------------- */
 
 /* One call at a time: what is under way does not suffer from what is asked meanwhile. */
-static void one_at_a_time(void **state) {
+static void call_during_another_call_is_invalid(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
         open_client(calls[i].mip);
@@ -372,7 +373,7 @@ static void one_at_a_time(void **state) {
 }
 
 /* A result is taken as what it is. */
-static void results_of_another_kind(void **state) {
+static void call_result_of_other_kind_is_invalid(void **state) {
     (void)state;
     sluice_infer_answer answer = {.size = sizeof(answer)};
     sluice_mip_answer items = {.size = sizeof(items)};
@@ -395,7 +396,7 @@ static void results_of_another_kind(void **state) {
 
 /* ---- what is waited for ---------------------------------------------------------------------- */
 
-static void what_is_waited_for(void **state) {
+static void call_wait_reports_descriptor_and_timeout(void **state) {
     (void)state;
     sluice_client_waiting waiting = {.size = sizeof(waiting)};
     open_client(true);
@@ -406,7 +407,7 @@ static void what_is_waited_for(void **state) {
     expect(sluice_client_step(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     sluice_client_wait(client, &waiting);
     assert_true(waiting.fd >= 0 && waiting.read && !waiting.write);
-    assert_true(waiting.timeout_ns > 0 && waiting.timeout_ns <= TEST_PATIENCE_NS);
+    assert_true(waiting.timeout_ns > 0 && waiting.timeout_ns <= TEST_TIMEOUT_NS);
     sluice_client_waiting small = {.size = offsetof(sluice_client_waiting, write)};
     small.write = 7;
     sluice_client_wait(client, &small);
@@ -423,18 +424,18 @@ static void what_is_waited_for(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_split),
-        cmocka_unit_test(byte_by_byte),
-        cmocka_unit_test(the_server_closes),
-        cmocka_unit_test(nobody_is_there),
-        cmocka_unit_test(an_idle_connection_ends),
-        cmocka_unit_test(an_idle_connection_is_not_silent),
-        cmocka_unit_test(a_request_is_sent_again),
-        cmocka_unit_test(not_behind_an_answer),
-        cmocka_unit_test(given_up),
-        cmocka_unit_test(one_at_a_time),
-        cmocka_unit_test(results_of_another_kind),
-        cmocka_unit_test(what_is_waited_for),
+        cmocka_unit_test(call_answer_split_anywhere_completes),
+        cmocka_unit_test(call_answer_byte_by_byte_completes),
+        cmocka_unit_test(call_server_close_fails_and_next_call_reconnects),
+        cmocka_unit_test(call_refused_connection_is_unreachable),
+        cmocka_unit_test(call_closed_idle_connection_is_replaced),
+        cmocka_unit_test(call_idle_connection_with_input_is_replaced),
+        cmocka_unit_test(call_closed_on_reused_connection_is_retried_once),
+        cmocka_unit_test(call_closed_after_answer_byte_is_not_retried),
+        cmocka_unit_test(call_cancel_at_any_state_allows_next_call),
+        cmocka_unit_test(call_during_another_call_is_invalid),
+        cmocka_unit_test(call_result_of_other_kind_is_invalid),
+        cmocka_unit_test(call_wait_reports_descriptor_and_timeout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

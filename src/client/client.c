@@ -116,12 +116,12 @@ struct mip_session *client_mip(const struct client *client) {
 /* Until when nothing needs to be done, if no descriptor is ready before. */
 static uint64_t next_step_ns(const struct client *client, uint64_t now) {
     enum client_deadline which;
-    uint64_t again = client->connection.again_at_ns;
+    uint64_t retry_at = client->connection.retry_at_ns;
     uint64_t deadline = client_deadline_ns(client, &which);
-    if (client->state == CLIENT_STARTED || client->more) {
+    if (client->state == CLIENT_STARTED || client->step_again) {
         return now;
     }
-    return again > 0 && again < deadline ? again : deadline;
+    return retry_at > 0 && retry_at < deadline ? retry_at : deadline;
 }
 
 void client_wait(const struct client *client, struct client_waiting *out) {
@@ -131,10 +131,10 @@ void client_wait(const struct client *client, struct client_waiting *out) {
     }
     uint64_t now = client_now_ns(), until = next_step_ns(client, now);
     out->timeout_ns = until > now ? until - now : 0;
-    if (client->state == CLIENT_CONNECTING && client->connection.again_at_ns == 0) {
+    if (client->state == CLIENT_CONNECTING && client->connection.retry_at_ns == 0) {
         out->fd = client->connection.fd;
         out->write = true;
-    } else if (client->state == CLIENT_TALKING) {
+    } else if (client->state == CLIENT_EXCHANGING) {
         out->fd = client->connection.fd;
         out->read = client->wants_read;
         out->write = client->wants_write;

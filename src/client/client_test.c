@@ -20,7 +20,7 @@
 #define OK_TEXT "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 /* Far longer than anything here takes. */
-#define PATIENCE_NS UINT64_C(20000000000)
+#define TIMEOUT_NS UINT64_C(20000000000)
 
 /* Returns: a client of a new server. */
 static struct client *start(struct test_server *server, const struct script *scripts,
@@ -28,7 +28,7 @@ static struct client *start(struct test_server *server, const struct script *scr
     char url[URL_BYTES];
     test_server_start(server, url, scripts, n_scripts);
     struct client_options options = {.url = str_of(url),
-                                     .connect_timeout_ns = PATIENCE_NS,
+                                     .connect_timeout_ns = TIMEOUT_NS,
                                      .timeout_ns = timeout_ns,
                                      .max_answer_bytes = 1000};
     struct client *client;
@@ -48,12 +48,12 @@ static enum status ask(struct client *client, struct error *err) {
     return client_exchange(client, (struct http_message){&request, 1}, 0, err);
 }
 
-static void keeps_the_connection(void **state) {
+static void client_connection_is_reused(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {OK_TEXT, OK_TEXT, OK_TEXT}}};
     struct test_server server;
     struct error err = {0};
-    struct client *client = start(&server, scripts, 1, PATIENCE_NS);
+    struct client *client = start(&server, scripts, 1, TIMEOUT_NS);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(ask(client, &err), ST_OK);
         assert_int_equal(http_session_status(client_http(client)), 200);
@@ -65,12 +65,12 @@ static void keeps_the_connection(void **state) {
 
 /* The server ended the connection between two requests, or as the second one came: it is sent
  * again. */
-static void repeats_on_a_new_connection(void **state) {
+static void client_closed_reused_connection_is_retried(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {OK_TEXT, ""}}, {.texts = {OK_TEXT}}};
     struct test_server server;
     struct error err = {0};
-    struct client *client = start(&server, scripts, 2, PATIENCE_NS);
+    struct client *client = start(&server, scripts, 2, TIMEOUT_NS);
     assert_int_equal(ask(client, &err), ST_OK);
     if (ask(client, &err) != ST_OK) {
         fail_msg("%s", err.text);
@@ -80,12 +80,12 @@ static void repeats_on_a_new_connection(void **state) {
 }
 
 /* A byte of an answer came: the request may have been done, so it is not sent again. */
-static void does_not_repeat_behind_an_answer(void **state) {
+static void client_closed_after_answer_byte_is_not_retried(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {OK_TEXT, "H"}}, {.texts = {OK_TEXT}}};
     struct test_server server;
     struct error err = {0};
-    struct client *client = start(&server, scripts, 2, PATIENCE_NS);
+    struct client *client = start(&server, scripts, 2, TIMEOUT_NS);
     assert_int_equal(ask(client, &err), ST_OK);
     assert_int_equal(ask(client, &err), ST_BAD_ANSWER);
     assert_non_null(strstr(err.text, "in the middle"));
@@ -95,19 +95,19 @@ static void does_not_repeat_behind_an_answer(void **state) {
 }
 
 /* Nor is the first request of a connection. */
-static void does_not_repeat_the_first(void **state) {
+static void client_closed_new_connection_is_not_retried(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {""}}, {.texts = {OK_TEXT}}};
     struct test_server server;
     struct error err = {0};
-    struct client *client = start(&server, scripts, 2, PATIENCE_NS);
+    struct client *client = start(&server, scripts, 2, TIMEOUT_NS);
     assert_int_equal(ask(client, &err), ST_IO);
     assert_non_null(strstr(err.text, "without an answer"));
     stop(&server, client);
     assert_int_equal(server.n_requests, 1);
 }
 
-static void gives_up(void **state) {
+static void client_silent_server_times_out(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {"HTTP/1.1 200 OK\r\n"}, .hold = true}};
     struct test_server server;
@@ -120,7 +120,7 @@ static void gives_up(void **state) {
 
 /* The server answers and wants no more of the request: the answer is read although it is not
  * sent. */
-static void reads_an_early_answer(void **state) {
+static void client_answer_before_request_sent_is_read(void **state) {
     (void)state;
     static const struct script scripts[] = {
         {.texts = {"HTTP/1.1 413 x\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig"},
@@ -131,7 +131,7 @@ static void reads_an_early_answer(void **state) {
     char *big = calloc(1, n_bytes);
     assert_non_null(big);
     struct piece pieces[] = {request, {big, n_bytes}};
-    struct client *client = start(&server, scripts, 1, PATIENCE_NS);
+    struct client *client = start(&server, scripts, 1, TIMEOUT_NS);
     struct http_message message = {pieces, 2};
     if (client_exchange(client, message, 0, &err) != ST_OK) {
         fail_msg("%s", err.text);
@@ -142,11 +142,11 @@ static void reads_an_early_answer(void **state) {
     free(big);
 }
 
-static void nobody_listens(void **state) {
+static void client_refused_connection_fails(void **state) {
     (void)state;
     struct test_server server;
     struct error err = {0};
-    struct client *client = start(&server, NULL, 0, PATIENCE_NS);
+    struct client *client = start(&server, NULL, 0, TIMEOUT_NS);
     assert_int_equal(pthread_join(server.thread, NULL), 0);
     close(server.listener);
     assert_int_equal(ask(client, &err), ST_IO);
@@ -154,7 +154,7 @@ static void nobody_listens(void **state) {
     client_free(client);
 }
 
-static void unix_socket(void **state) {
+static void client_unix_socket_is_supported(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {OK_TEXT, OK_TEXT}}};
     char folder[] = "/tmp/sluice-client-XXXXXX", url[128];
@@ -166,8 +166,8 @@ static void unix_socket(void **state) {
     test_server_start_at(&server, (const struct sockaddr *)&address, sizeof(address), scripts, 1);
     snprintf(url, sizeof(url), "http+unix:%s", address.sun_path);
     struct client_options options = {.url = str_of(url),
-                                     .connect_timeout_ns = PATIENCE_NS,
-                                     .timeout_ns = PATIENCE_NS,
+                                     .connect_timeout_ns = TIMEOUT_NS,
+                                     .timeout_ns = TIMEOUT_NS,
                                      .max_answer_bytes = 1000};
     struct client *client;
     assert_int_equal(client_new(&options, &client, &err), ST_OK);
@@ -180,14 +180,14 @@ static void unix_socket(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keeps_the_connection),
-        cmocka_unit_test(repeats_on_a_new_connection),
-        cmocka_unit_test(does_not_repeat_behind_an_answer),
-        cmocka_unit_test(does_not_repeat_the_first),
-        cmocka_unit_test(gives_up),
-        cmocka_unit_test(reads_an_early_answer),
-        cmocka_unit_test(nobody_listens),
-        cmocka_unit_test(unix_socket),
+        cmocka_unit_test(client_connection_is_reused),
+        cmocka_unit_test(client_closed_reused_connection_is_retried),
+        cmocka_unit_test(client_closed_after_answer_byte_is_not_retried),
+        cmocka_unit_test(client_closed_new_connection_is_not_retried),
+        cmocka_unit_test(client_silent_server_times_out),
+        cmocka_unit_test(client_answer_before_request_sent_is_read),
+        cmocka_unit_test(client_refused_connection_fails),
+        cmocka_unit_test(client_unix_socket_is_supported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,13 +13,13 @@
 #include "client/connection.h"
 
 /* A Unix socket whose queue is full says so at once, and no descriptor tells when it is not. */
-enum { FIRST_PAUSE_NS = 1000000, LAST_PAUSE_NS = 64000000 };
+enum { FIRST_RETRY_PAUSE_NS = 1000000, MAX_RETRY_PAUSE_NS = 64000000 };
 
-static void forget_addresses(struct client_connection *connection) {
-    if (connection->found) {
-        freeaddrinfo(connection->found);
+static void free_addresses(struct client_connection *connection) {
+    if (connection->addresses) {
+        freeaddrinfo(connection->addresses);
     }
-    connection->found = connection->next = NULL;
+    connection->addresses = connection->next_address = NULL;
 }
 
 static void close_socket(struct client_connection *connection) {
@@ -31,27 +31,27 @@ static void close_socket(struct client_connection *connection) {
     }
     connection->fd = -1;
     connection->connecting = connection->transport_started = connection->established = false;
-    connection->again_at_ns = 0;
+    connection->retry_at_ns = 0;
 }
 
 void client_connection_close(struct client_connection *connection) {
     close_socket(connection);
-    forget_addresses(connection);
-    connection->pause_ns = FIRST_PAUSE_NS;
+    free_addresses(connection);
+    connection->retry_pause_ns = FIRST_RETRY_PAUSE_NS;
 }
 
-static enum status failed(const struct client_connection *connection, int error,
-                          struct error *err) {
+static enum status connect_failed(const struct client_connection *connection, int error,
+                                  struct error *err) {
     return error_set(err, ST_IO, "no connection to %.*s: %s",
-                     STR_ARG(client_url_where(connection->url)), strerror(error));
+                     STR_ARG(client_url_endpoint(connection->url)), strerror(error));
 }
 
 /* The socket is connected: the transport's turn. */
-static enum status connected(struct client_connection *connection, struct error *err) {
+static enum status on_connected(struct client_connection *connection, struct error *err) {
     const sluice_client_transport *transport = &connection->transport;
     connection->connecting = false;
-    connection->again_at_ns = 0;
-    forget_addresses(connection);
+    connection->retry_at_ns = 0;
+    free_addresses(connection);
     if (!transport->read) {
         connection->established = true;
         return ST_OK;
@@ -62,7 +62,7 @@ static enum status connected(struct client_connection *connection, struct error 
     }
     const char *reason = transport->reason ? transport->reason(transport->context) : NULL;
     return error_set(err, ST_IO, "no connection to %.*s: the transport did not start: %s",
-                     STR_ARG(client_url_where(connection->url)),
+                     STR_ARG(client_url_endpoint(connection->url)),
                      reason ? reason : "it gives no reason");
 }
 
@@ -76,7 +76,7 @@ static enum status connect_to(struct client_connection *connection, int family,
     close_socket(connection);
     connection->fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (connection->fd < 0) {
-        return failed(connection, errno, err);
+        return connect_failed(connection, errno, err);
     }
     int yes = 1;
     if (family != AF_UNIX) { /* a request leaves at once; without it nothing is lost but time */
@@ -84,27 +84,27 @@ static enum status connect_to(struct client_connection *connection, int family,
     }
     connection->connecting = true;
     if (connect(connection->fd, address, n_bytes) == 0) {
-        return connected(connection, err);
+        return on_connected(connection, err);
     }
     if (errno == EINPROGRESS || errno == EINTR) {
         return ST_OK;
     }
     int error = errno;
     if (has_full_queue(family, error)) {
-        connection->again_at_ns = client_now_ns() + connection->pause_ns;
-        connection->pause_ns *= connection->pause_ns < LAST_PAUSE_NS ? 2 : 1;
+        connection->retry_at_ns = client_now_ns() + connection->retry_pause_ns;
+        connection->retry_pause_ns *= connection->retry_pause_ns < MAX_RETRY_PAUSE_NS ? 2 : 1;
         return ST_OK;
     }
     close_socket(connection);
-    return failed(connection, error, err);
+    return connect_failed(connection, error, err);
 }
 
 /* Tries the addresses from `next` on, until one is under way. */
 static enum status connect_next(struct client_connection *connection, struct error *err) {
     enum status status = ST_IO;
-    while (connection->next && status != ST_OK) {
-        const struct addrinfo *address = connection->next;
-        connection->next = address->ai_next;
+    while (connection->next_address && status != ST_OK) {
+        const struct addrinfo *address = connection->next_address;
+        connection->next_address = address->ai_next;
         status =
             connect_to(connection, address->ai_family, address->ai_addr, address->ai_addrlen, err);
     }
@@ -129,23 +129,23 @@ enum status client_connection_start(struct client_connection *connection, struct
                              .ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG};
     char port[8];
     snprintf(port, sizeof(port), "%u", (unsigned)url->port);
-    int error = getaddrinfo(url->host.ptr, port, &hints, &connection->found);
+    int error = getaddrinfo(url->host.ptr, port, &hints, &connection->addresses);
     if (error == EAI_NONAME || error == EAI_ADDRFAMILY || error == EAI_NODATA) {
         /* AI_ADDRCONFIG leaves out loopback's addresses on a machine without others. */
         hints.ai_flags = AI_NUMERICSERV;
-        error = getaddrinfo(url->host.ptr, port, &hints, &connection->found);
+        error = getaddrinfo(url->host.ptr, port, &hints, &connection->addresses);
     }
     if (error != 0) {
-        connection->found = NULL;
+        connection->addresses = NULL;
         return error_set(err, ST_IO, "no address of %s: %s", url->host.ptr, gai_strerror(error));
     }
-    connection->next = connection->found;
+    connection->next_address = connection->addresses;
     return connect_next(connection, err);
 }
 
-enum status client_connection_proceed(struct client_connection *connection, struct error *err) {
-    if (connection->again_at_ns > 0) {
-        return client_now_ns() < connection->again_at_ns ? ST_OK : connect_unix(connection, err);
+enum status client_connection_continue(struct client_connection *connection, struct error *err) {
+    if (connection->retry_at_ns > 0) {
+        return client_now_ns() < connection->retry_at_ns ? ST_OK : connect_unix(connection, err);
     }
     struct pollfd fd = {.fd = connection->fd, .events = POLLOUT};
     if (poll(&fd, 1, 0) == 0) {
@@ -157,8 +157,9 @@ enum status client_connection_proceed(struct client_connection *connection, stru
         error = errno;
     }
     if (error == 0) {
-        return connected(connection, err);
+        return on_connected(connection, err);
     }
     close_socket(connection);
-    return connection->next ? connect_next(connection, err) : failed(connection, error, err);
+    return connection->next_address ? connect_next(connection, err)
+                                    : connect_failed(connection, error, err);
 }

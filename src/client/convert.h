@@ -21,13 +21,13 @@ struct client_buffers {
 /* The other way; `out` gets every member but `size`. Returns: ST_NO_MEMORY; ST_BAD_ANSWER for a
  * name with a NUL in it; ST_NO_ROOM for a buffer that is too small. Owns: in `arena`, the tensors'
  * bytes where they were or where the caller wants them. */
-enum status client_answer_export(struct arena *arena, const struct v2_answer *answer,
+enum status client_answer_export(struct arena *arena, const struct v2_client_response *answer,
                                  struct client_buffers buffers, sluice_infer_answer *out,
                                  struct error *err) __attribute__((warn_unused_result));
 enum status client_model_export(struct arena *arena, const struct model_spec *model,
                                 sluice_model_metadata *out, struct error *err)
     __attribute__((warn_unused_result));
-enum status client_server_export(struct arena *arena, const struct v2_server *server,
+enum status client_server_export(struct arena *arena, const struct v2_server_metadata *server,
                                  sluice_server_metadata *out, struct error *err)
     __attribute__((warn_unused_result));
 

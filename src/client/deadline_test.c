@@ -68,11 +68,11 @@ static void check_deadline(uint64_t ns, const char *says) {
     sluice_client_wait(client, &waiting);
     assert_true(waiting.timeout_ns == ns);
     now_ns += ns - 1;
-    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     sluice_client_wait(client, &waiting);
     assert_true(waiting.timeout_ns == 1);
     now_ns += 1;
-    expect(client_settle(client, &error), SLUICE_CLIENT_TIMEOUT, says);
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_TIMEOUT, says);
     sluice_client_wait(client, &waiting);
     assert_true(waiting.fd == -1 && waiting.timeout_ns == UINT64_MAX);
 }
@@ -83,7 +83,7 @@ static const char pong[8] = {0, 1, 1, 0, 0, 0, 0, 0};
 /* Starts a ping and has it sent. */
 static void begin(void) {
     expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
-    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     (void)peer_accept(&peer);
     assert_true(peer_read(&peer) > 0);
 }
@@ -91,12 +91,12 @@ static void begin(void) {
 static void good_call(void) {
     begin();
     peer_send(&peer, pong, sizeof(pong));
-    expect(client_settle(client, &error), SLUICE_CLIENT_OK, "");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_OK, "");
 }
 
 /* ---- of a whole call ------------------------------------------------------------------------- */
 
-static void before_an_answer(void **state) {
+static void deadline_total_without_answer_times_out(void **state) {
     (void)state;
     open_client(true, 0);
     begin();
@@ -109,14 +109,14 @@ static void before_an_answer(void **state) {
 }
 
 /* Bytes that come do not stop it. */
-static void in_an_answer(void **state) {
+static void deadline_total_within_answer_times_out(void **state) {
     (void)state;
     open_client(true, 0);
     begin();
     for (int i = 0; i < 7; i++) {
         now_ns += SECOND;
         peer_send(&peer, &pong[i], 1);
-        expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     }
     check_deadline(TOTAL - 7 * SECOND, "timed out reading the answer of");
     good_call();
@@ -124,17 +124,17 @@ static void in_an_answer(void **state) {
 }
 
 /* What came before the deadline was looked at is taken. */
-static void at_the_last_moment(void **state) {
+static void deadline_passed_with_answer_received_succeeds(void **state) {
     (void)state;
     open_client(true, IDLE);
     begin();
     now_ns += 2 * TOTAL;
     peer_send(&peer, pong, sizeof(pong));
-    expect(client_settle(client, &error), SLUICE_CLIENT_OK, "");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_OK, "");
     close_client();
 }
 
-static void of_one_call(void **state) {
+static void deadline_per_call_overrides_default(void **state) {
     (void)state;
     static const sluice_mip_item item = {SLUICE_MIP_TEXT, "x", 1};
     static const uint64_t limits[] = {5, SECOND, TOTAL, 2 * TOTAL, UINT64_MAX / 2};
@@ -147,7 +147,7 @@ static void of_one_call(void **state) {
                                             .timeout_ns = limits[i]};
         uint64_t was_ns = now_ns;
         expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
-        expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
         check_deadline(limits[i], "timed out waiting for");
         now_ns = was_ns;
         good_call();
@@ -159,33 +159,33 @@ static void of_one_call(void **state) {
                                         .batch = 1,
                                         .timeout_ns = UINT64_MAX};
     expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
-    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     close_client();
 }
 
 /* Sending a second time is within the same call. */
-static void with_a_second_connection(void **state) {
+static void deadline_total_includes_retry(void **state) {
     (void)state;
     open_client(true, 0);
     good_call();
     begin();
     now_ns += 20 * SECOND;
-    peer_hang_up(&peer);
-    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    peer_disconnect(&peer);
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     assert_true(peer_accept(&peer));
     check_deadline(TOTAL - 20 * SECOND, "timed out waiting for");
     close_client();
 }
 
 /* The server's error is known; that the rest of it does not come changes nothing. */
-static void behind_an_error(void **state) {
+static void deadline_after_error_header_returns_error(void **state) {
     (void)state;
     open_client(true, IDLE);
     begin();
     peer_send(&peer, "\0\0\4\0\0\0\0\5xx", 10);
-    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     now_ns += IDLE;
-    expect(client_settle(client, &error), SLUICE_CLIENT_REFUSED, "MIP error 4, SHAPE");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_REFUSED, "MIP error 4, SHAPE");
     peer_read(&peer);
     assert_true(peer.ended);
     good_call();
@@ -194,7 +194,7 @@ static void behind_an_error(void **state) {
 
 /* ---- without a byte -------------------------------------------------------------------------- */
 
-static void idle_before_an_answer(void **state) {
+static void deadline_idle_without_answer_times_out(void **state) {
     (void)state;
     open_client(true, IDLE);
     begin();
@@ -206,21 +206,21 @@ static void idle_before_an_answer(void **state) {
 }
 
 /* Each byte begins it anew. */
-static void idle_in_an_answer(void **state) {
+static void deadline_idle_restarts_with_each_byte(void **state) {
     (void)state;
     open_client(true, IDLE);
     begin();
     for (int i = 0; i < 7; i++) {
         now_ns += IDLE - 1;
         peer_send(&peer, &pong[i], 1);
-        expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+        expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     }
     check_deadline(IDLE, "timed out reading the answer of");
     close_client();
 }
 
 /* A server that takes nothing, then a little, then nothing. */
-static void idle_in_a_request(void **state) {
+static void deadline_idle_within_request_times_out(void **state) {
     (void)state;
     static char large[4 << 20];
     const sluice_mip_item item = {SLUICE_MIP_IMAGE, large, sizeof(large)};
@@ -229,13 +229,13 @@ static void idle_in_a_request(void **state) {
     sluice_client_waiting waiting = {.size = sizeof(waiting)};
     open_client(true, IDLE);
     expect(sluice_client_start_mip_infer(client, &request, &error), SLUICE_CLIENT_OK, "");
-    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     assert_true(peer_accept(&peer));
     sluice_client_wait(client, &waiting);
     assert_true(waiting.read && waiting.write);
     now_ns += IDLE - 1;
     assert_true(peer_read(&peer) > 0);
-    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     check_deadline(IDLE, "timed out sending to");
     good_call();
     close_client();
@@ -274,7 +274,7 @@ static void close_fillers(struct fillers *fillers) {
 }
 
 /* No descriptor tells when a Unix socket's queue has room: it is tried from time to time. */
-static void a_full_queue(void **state) {
+static void deadline_connect_with_full_unix_backlog_retries(void **state) {
     (void)state;
     struct fillers fillers;
     sluice_client_waiting waiting = {.size = sizeof(waiting)};
@@ -285,7 +285,7 @@ static void a_full_queue(void **state) {
         uint64_t until_ns = now_ns + CONNECT;
         expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
         for (int i = 0; i < 20; i++) {
-            expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
             sluice_client_wait(client, &waiting);
             assert_int_equal(waiting.fd, -1);
             assert_true(waiting.timeout_ns > 0 && waiting.timeout_ns < SECOND);
@@ -293,21 +293,22 @@ static void a_full_queue(void **state) {
         }
         if (times_out) {
             now_ns = until_ns;
-            expect(client_settle(client, &error), SLUICE_CLIENT_TIMEOUT, "timed out connecting to");
+            expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_TIMEOUT,
+                   "timed out connecting to");
         }
     }
     close_fillers(&fillers);
     (void)peer_accept(&peer);
     now_ns += SECOND;
-    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     assert_true(peer_accept(&peer));
     peer_send(&peer, pong, sizeof(pong));
-    expect(client_settle(client, &error), SLUICE_CLIENT_OK, "");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_OK, "");
     close_client();
 }
 
 /* A TCP server that does not answer; given up, and timed out. */
-static void nobody_accepts(void **state) {
+static void deadline_connect_without_accept_times_out(void **state) {
     (void)state;
     struct fillers fillers;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -342,12 +343,17 @@ static void nobody_accepts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(before_an_answer),         cmocka_unit_test(in_an_answer),
-        cmocka_unit_test(at_the_last_moment),       cmocka_unit_test(of_one_call),
-        cmocka_unit_test(with_a_second_connection), cmocka_unit_test(behind_an_error),
-        cmocka_unit_test(idle_before_an_answer),    cmocka_unit_test(idle_in_an_answer),
-        cmocka_unit_test(idle_in_a_request),        cmocka_unit_test(a_full_queue),
-        cmocka_unit_test(nobody_accepts),
+        cmocka_unit_test(deadline_total_without_answer_times_out),
+        cmocka_unit_test(deadline_total_within_answer_times_out),
+        cmocka_unit_test(deadline_passed_with_answer_received_succeeds),
+        cmocka_unit_test(deadline_per_call_overrides_default),
+        cmocka_unit_test(deadline_total_includes_retry),
+        cmocka_unit_test(deadline_after_error_header_returns_error),
+        cmocka_unit_test(deadline_idle_without_answer_times_out),
+        cmocka_unit_test(deadline_idle_restarts_with_each_byte),
+        cmocka_unit_test(deadline_idle_within_request_times_out),
+        cmocka_unit_test(deadline_connect_with_full_unix_backlog_retries),
+        cmocka_unit_test(deadline_connect_without_accept_times_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,7 @@ static enum status export_params(struct arena *arena, struct params params,
     return status;
 }
 
-enum status client_answer_export(struct arena *arena, const struct v2_answer *answer,
+enum status client_answer_export(struct arena *arena, const struct v2_client_response *answer,
                                  struct client_buffers buffers, sluice_infer_answer *out,
                                  struct error *err) {
     enum status status = export_text(arena, answer->id, &out->id, err);
@@ -155,7 +155,7 @@ enum status client_model_export(struct arena *arena, const struct model_spec *mo
     return status;
 }
 
-enum status client_server_export(struct arena *arena, const struct v2_server *server,
+enum status client_server_export(struct arena *arena, const struct v2_server_metadata *server,
                                  sluice_server_metadata *out, struct error *err) {
     const char **extensions = arena_calloc(arena, server->n_extensions, sizeof(*extensions));
     if (!extensions) {

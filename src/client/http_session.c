@@ -31,7 +31,7 @@ struct http_session {
     bool leftover;       /* bytes came behind the answer */
     char *block;         /* kept between exchanges */
     size_t block_bytes;
-    size_t lead; /* bytes left free at its beginning, for alignment */
+    size_t body_offset; /* bytes left free at its beginning, for alignment */
     size_t n_body;
     size_t n_expected; /* of the body, when its length is known; else 0 */
     bool in_place;     /* the next bytes are received in the block itself */
@@ -82,7 +82,7 @@ static void restart(struct session *session) {
     *session = (struct session){.ops = &http_ops};
     self->n_pieces_sent = self->n_bytes_sent = 0;
     self->leftover = self->dropped = false;
-    self->lead = self->n_body = self->n_expected = 0;
+    self->body_offset = self->n_body = self->n_expected = 0;
     self->in_place = false;
     http1_response_begin(self->response, false);
     self->state = HTTP_HEAD;
@@ -132,7 +132,7 @@ static enum status reserve(struct http_session *session, uint64_t n_bytes, struc
                          " is the limit (max_answer_bytes, --max-answer-size)",
                          n_bytes, session->max_answer_bytes);
     }
-    size_t needed = (size_t)n_bytes + session->lead;
+    size_t needed = (size_t)n_bytes + session->body_offset;
     if (needed <= session->block_bytes) {
         return ST_OK;
     }
@@ -144,7 +144,8 @@ static enum status reserve(struct http_session *session, uint64_t n_bytes, struc
         return error_set(err, ST_NO_MEMORY, "no memory for an answer of %zu bytes", size);
     }
     if (session->n_body > 0) {
-        memcpy(block + session->lead, session->block + session->lead, session->n_body);
+        memcpy(block + session->body_offset, session->block + session->body_offset,
+               session->n_body);
     }
     free(session->block);
     session->block = block;
@@ -153,28 +154,29 @@ static enum status reserve(struct http_session *session, uint64_t n_bytes, struc
 }
 
 /* The head is complete: the body's place is chosen. */
-static enum status take_head(struct http_session *session, struct error *err) {
+static enum status finish_head(struct http_session *session, struct error *err) {
     uint64_t length = 0, n_json = 0;
     struct str value;
     if (http1_response_find(session->response, "Inference-Header-Content-Length", &value) == 1 &&
         num_parse_u64(value, &n_json)) {
-        session->lead = (size_t)((BODY_ALIGNMENT - n_json % BODY_ALIGNMENT) % BODY_ALIGNMENT);
+        session->body_offset =
+            (size_t)((BODY_ALIGNMENT - n_json % BODY_ALIGNMENT) % BODY_ALIGNMENT);
     }
     session->state = HTTP_BODY;
-    if (!http1_response_length(session->response, &length) || length == 0) {
+    if (!http1_response_content_length(session->response, &length) || length == 0) {
         return ST_OK;
     }
     session->n_expected = length <= SIZE_MAX / 2 ? (size_t)length : SIZE_MAX / 2;
     return reserve(session, length, err);
 }
 
-static enum status take_body(struct http_session *session, struct str piece, struct error *err) {
+static enum status append_body(struct http_session *session, struct str piece, struct error *err) {
     if (!session->in_place) {
         enum status status = reserve(session, (uint64_t)session->n_body + piece.len, err);
         if (status != ST_OK) {
             return status;
         }
-        memcpy(session->block + session->lead + session->n_body, piece.ptr, piece.len);
+        memcpy(session->block + session->body_offset + session->n_body, piece.ptr, piece.len);
     }
     session->n_body += piece.len;
     return ST_OK;
@@ -183,38 +185,38 @@ static enum status take_body(struct http_session *session, struct str piece, str
 /* The answer is complete. The server will not find the next request behind half of this one. */
 static void finish(struct http_session *session) {
     session->state = HTTP_DONE;
-    session->session.done = session->session.decided = true;
+    session->session.done = session->session.outcome_known = true;
     session->session.reusable = !session->leftover && !session->dropped &&
                                 session->n_pieces_sent == session->message.n_pieces &&
                                 http1_response_keeps_alive(session->response);
 }
 
-static enum status take(struct http_session *session, struct str data, struct error *err) {
-    enum http1_event event = HTTP1_MORE;
+static enum status parse_bytes(struct http_session *session, struct str data, struct error *err) {
+    enum http1_response_event event = HTTP1_RESPONSE_MORE;
     enum status status = ST_OK;
     do {
         struct str piece = {0};
         status = http1_response_step(session->response, &data, &event, &piece, err);
-        if (status == ST_OK && event == HTTP1_HEAD) {
-            status = take_head(session, err);
+        if (status == ST_OK && event == HTTP1_RESPONSE_HEAD) {
+            status = finish_head(session, err);
         }
-        if (status == ST_OK && event == HTTP1_BODY) {
-            status = take_body(session, piece, err);
+        if (status == ST_OK && event == HTTP1_RESPONSE_BODY) {
+            status = append_body(session, piece, err);
         }
-    } while (status == ST_OK && event != HTTP1_MORE && event != HTTP1_DONE);
-    if (status == ST_OK && event == HTTP1_DONE) {
+    } while (status == ST_OK && event != HTTP1_RESPONSE_MORE && event != HTTP1_RESPONSE_DONE);
+    if (status == ST_OK && event == HTTP1_RESPONSE_DONE) {
         session->leftover = data.len > 0;
         finish(session);
     }
     return status;
 }
 
-static size_t input(struct session *session, struct iovec out[SESSION_INPUTS]) {
+static size_t input(struct session *session, struct iovec out[SESSION_MAX_INPUT_PIECES]) {
     struct http_session *self = self_of(session);
     assert(self->state == HTTP_HEAD || self->state == HTTP_BODY);
     self->in_place = self->state == HTTP_BODY && self->n_expected > self->n_body;
     if (self->in_place) {
-        out[0] = (struct iovec){self->block + self->lead + self->n_body,
+        out[0] = (struct iovec){self->block + self->body_offset + self->n_body,
                                 self->n_expected - self->n_body};
     } else {
         out[0] = (struct iovec){self->scratch, sizeof(self->scratch)};
@@ -224,14 +226,15 @@ static size_t input(struct session *session, struct iovec out[SESSION_INPUTS]) {
 
 static enum status received(struct session *session, size_t n_bytes, struct error *err) {
     struct http_session *self = self_of(session);
-    const char *at = self->in_place ? self->block + self->lead + self->n_body : self->scratch;
+    const char *at =
+        self->in_place ? self->block + self->body_offset + self->n_body : self->scratch;
     session->answered = true;
-    return take(self, str_make(at, n_bytes), err);
+    return parse_bytes(self, str_make(at, n_bytes), err);
 }
 
 static enum status closed(struct session *session, struct error *err) {
     struct http_session *self = self_of(session);
-    enum status status = http1_response_end(self->response, err);
+    enum status status = http1_response_eof(self->response, err);
     if (status == ST_OK) {
         finish(self);
         return ST_OK;
@@ -266,5 +269,5 @@ size_t http_session_find(const struct http_session *session, const char *name, s
 }
 
 struct str http_session_body(const struct http_session *session) {
-    return str_make(session->block ? session->block + session->lead : "", session->n_body);
+    return str_make(session->block ? session->block + session->body_offset : "", session->n_body);
 }

@@ -35,7 +35,7 @@ static enum status answer(const char *text, size_t step, struct error *err) {
     return status;
 }
 
-static void sending(void **state) {
+static void http_session_request_is_sent_in_any_pieces(void **state) {
     (void)state;
     static const struct piece pieces[] = {{NULL, 0},    {"GET ", 4}, {NULL, 0},
                                           {"/v2\r", 4}, {"\n", 1},   {NULL, 0}};
@@ -52,7 +52,7 @@ static void sending(void **state) {
     }
 }
 
-static void reading(void **state) {
+static void http_session_answer_is_parsed_at_any_split(void **state) {
     (void)state;
     static const char *const texts[] = {
         "HTTP/1.1 200 OK\r\nInference-Header-Content-Length: 3\r\nContent-Length: 8\r\n\r\n{ "
@@ -106,7 +106,7 @@ static void check_end(const struct end_row *row, size_t step) {
     }
 }
 
-static void endings(void **state) {
+static void http_session_each_end_gives_status(void **state) {
     (void)state;
     static const struct end_row rows[] = {
         {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", false, ST_OK, NULL, true},
@@ -133,7 +133,7 @@ static void endings(void **state) {
 }
 
 /* Bytes behind an answer, and an answer before the request has left, end the connection. */
-static void not_reusable(void **state) {
+static void http_session_extra_bytes_prevent_reuse(void **state) {
     (void)state;
     static const struct piece pieces[] = {{"abc", 3}, {"def", 3}};
     static const struct http_message message = {pieces, 2};
@@ -160,10 +160,10 @@ static void not_reusable(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sending),
-        cmocka_unit_test(reading),
-        cmocka_unit_test(endings),
-        cmocka_unit_test(not_reusable),
+        cmocka_unit_test(http_session_request_is_sent_in_any_pieces),
+        cmocka_unit_test(http_session_answer_is_parsed_at_any_split),
+        cmocka_unit_test(http_session_each_end_gives_status),
+        cmocka_unit_test(http_session_extra_bytes_prevent_reuse),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -64,7 +64,7 @@ enum status client_mip_import(struct arena *arena, const sluice_mip_request *req
 /* ---- what comes out -------------------------------------------------------------------------- */
 
 /* The document's words for its errors. */
-static const char *words_of(unsigned code) {
+static const char *mip_error_text(unsigned code) {
     static const char *const words[MIP_ERRORS] = {
         [MIP_ERROR_PROTOCOL] = "it does not speak this version of the protocol",
         [MIP_ERROR_SUBTYPE] = "it did not take the packet for a request",
@@ -82,8 +82,8 @@ enum status client_mip_check(const struct mip_session *session, size_t buffer_by
     switch (mip_session_outcome(session)) {
     case MIP_REFUSED:
         return error_set(err, ST_REFUSED, "the server refused: %s (MIP error %u, %s)",
-                         words_of(code), code, mip_error_name(code));
-    case MIP_NO_ROOM:
+                         mip_error_text(code), code, mip_error_name(code));
+    case MIP_BUFFER_TOO_SMALL:
         return error_set(err, ST_NO_ROOM,
                          "the answer's payload has %" PRIu32 " bytes, and the buffer only %zu",
                          mip_session_payload_bytes(session), buffer_bytes);
@@ -93,7 +93,7 @@ enum status client_mip_check(const struct mip_session *session, size_t buffer_by
     return ST_OK;
 }
 
-static enum status malformed(enum status status, struct error *err) {
+static enum status error_malformed(enum status status, struct error *err) {
     if (status != ST_NO_MEMORY) {
         error_prefix(err, "the server's answer");
         status = ST_BAD_ANSWER;
@@ -102,30 +102,30 @@ static enum status malformed(enum status status, struct error *err) {
     return status;
 }
 
-static enum status check_answer(const struct mip_infer *answer, const struct mip_infer *asked,
+static enum status check_answer(const struct mip_infer *answer, const struct mip_infer *request,
                                 struct error *err) {
-    if (answer->batch != asked->batch) {
+    if (answer->batch != request->batch) {
         return error_set(err, ST_BAD_ANSWER,
                          "the server's answer: expected batch size %u as in the request, got %u",
-                         asked->batch, answer->batch);
+                         request->batch, answer->batch);
     }
-    if (answer->n_inputs != asked->n_inputs) {
+    if (answer->n_inputs != request->n_inputs) {
         return error_set(err, ST_BAD_ANSWER,
                          "the server's answer: expected n-input %u as in the request, got %u",
-                         asked->n_inputs, answer->n_inputs);
+                         request->n_inputs, answer->n_inputs);
     }
     return ST_OK;
 }
 
 enum status client_mip_export(struct arena *arena, struct str payload,
-                              const struct mip_infer *asked, sluice_mip_answer *out,
+                              const struct mip_infer *request, sluice_mip_answer *out,
                               struct error *err) {
     struct mip_infer answer;
     enum status status = mip_infer_decode(arena, payload, true, &answer, err);
     if (status != ST_OK) {
-        return malformed(status, err);
+        return error_malformed(status, err);
     }
-    status = check_answer(&answer, asked, err);
+    status = check_answer(&answer, request, err);
     if (status != ST_OK) {
         return status;
     }

@@ -23,7 +23,7 @@ enum status client_mip_check(const struct mip_session *session, size_t buffer_by
  * and counts disagree with each other or with what was asked. Owns: in `arena`; the bytes of items
  * are views of `payload`. (MIP, "Inference") */
 enum status client_mip_export(struct arena *arena, struct str payload,
-                              const struct mip_infer *asked, sluice_mip_answer *out,
+                              const struct mip_infer *request, sluice_mip_answer *out,
                               struct error *err) __attribute__((warn_unused_result));
 
 #endif

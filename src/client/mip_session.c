@@ -36,10 +36,10 @@ struct mip_session {
     size_t n_header;
     struct mip_header header;
     bool leftover; /* bytes came behind the answer */
-    char *place;   /* where the payload goes: the caller's buffer or the block */
-    size_t place_bytes;
+    char *payload; /* where the payload goes: the caller's buffer or the block */
+    size_t payload_capacity;
     size_t n_payload; /* received, or dropped */
-    bool own;         /* the place is the block */
+    bool uses_block;  /* the place is the block */
     char *block;      /* kept between exchanges */
     size_t block_bytes;
     char drop[DROP_BYTES];
@@ -52,7 +52,7 @@ static struct mip_session *self_of(struct session *session) {
 }
 
 /* One setter for the state. */
-static void enter(struct mip_session *self, enum mip_state state) {
+static void set_state(struct mip_session *self, enum mip_state state) {
     assert(state >= self->state || state == MIP_HEADER);
     self->state = state;
 }
@@ -89,8 +89,8 @@ static enum status reserve(struct mip_session *self, size_t n_bytes, struct erro
         self->block = block;
         self->block_bytes = n_bytes;
     }
-    self->place = self->block;
-    self->place_bytes = self->block_bytes;
+    self->payload = self->block;
+    self->payload_capacity = self->block_bytes;
     return ST_OK;
 }
 
@@ -101,12 +101,12 @@ static void restart(struct session *session) {
     self->n_header = self->n_payload = 0;
     self->dropped = self->leftover = false;
     self->outcome = MIP_ANSWERED;
-    enter(self, MIP_HEADER);
+    set_state(self, MIP_HEADER);
 }
 
 void mip_session_begin_ping(struct mip_session *session) {
     mip_output_begin_ping(&session->output);
-    session->place_bytes = 0;
+    session->payload_capacity = 0;
     restart(&session->session);
 }
 
@@ -114,11 +114,11 @@ enum status mip_session_begin_infer(struct mip_session *session, const struct mi
                                     uint32_t n_bytes, void *buffer, size_t buffer_bytes,
                                     struct error *err) {
     mip_output_begin_infer(&session->output, infer, n_bytes);
-    session->own = buffer == NULL;
-    session->place = buffer;
-    session->place_bytes = buffer_bytes;
+    session->uses_block = buffer == NULL;
+    session->payload = buffer;
+    session->payload_capacity = buffer_bytes;
     restart(&session->session);
-    return session->own ? reserve(session, FIRST_BLOCK_BYTES, err) : ST_OK;
+    return session->uses_block ? reserve(session, FIRST_BLOCK_BYTES, err) : ST_OK;
 }
 
 static bool is_ping(const struct mip_session *self) {
@@ -143,17 +143,17 @@ static void drop_output(struct session *session) {
 /* ---- receiving ------------------------------------------------------------------------------- */
 
 static void finish(struct mip_session *self, bool whole) {
-    enter(self, MIP_DONE);
-    self->session.done = self->session.decided = true;
+    set_state(self, MIP_DONE);
+    self->session.done = self->session.outcome_known = true;
     self->session.reusable =
         whole && !self->leftover && !self->dropped && mip_output_is_sent(&self->output);
 }
 
 /* What comes of the exchange is known. Drops the payload, of which `n_bytes` came, unless that is
  * not worth it. */
-static enum status decide(struct mip_session *self, enum mip_outcome outcome, size_t n_bytes) {
+static enum status set_outcome(struct mip_session *self, enum mip_outcome outcome, size_t n_bytes) {
     self->outcome = outcome;
-    self->session.decided = true;
+    self->session.outcome_known = true;
     self->n_payload = n_bytes;
     if (n_bytes >= self->header.n_bytes) {
         self->leftover = n_bytes > self->header.n_bytes;
@@ -161,12 +161,12 @@ static enum status decide(struct mip_session *self, enum mip_outcome outcome, si
     } else if (self->header.n_bytes - n_bytes > MAX_DROP_BYTES) {
         finish(self, false);
     } else {
-        enter(self, MIP_DROP);
+        set_state(self, MIP_DROP);
     }
     return ST_OK;
 }
 
-static enum status bad_header(const struct mip_session *self, struct error *err) {
+static enum status error_bad_header(const struct mip_session *self, struct error *err) {
     const struct mip_header *header = &self->header;
     if (memcmp(self->header_bytes, "HTTP/1.", 7) == 0) {
         return error_set(err, ST_BAD_ANSWER, "the server's answer is not MIP but HTTP");
@@ -207,38 +207,38 @@ static enum status check_size(const struct mip_session *self, struct error *err)
 }
 
 /* The header is complete, and `n_bytes` of what is behind it lie in their place. (MIP, "Errors") */
-static enum status take_header(struct mip_session *self, size_t n_bytes, struct error *err) {
+static enum status finish_header(struct mip_session *self, size_t n_bytes, struct error *err) {
     mip_header_decode(self->header_bytes, &self->header);
     const struct mip_header *header = &self->header;
     bool version = header->version == MIP_VERSION;
     if (version && header->kind == MIP_ERROR) {
-        return decide(self, MIP_REFUSED, n_bytes);
+        return set_outcome(self, MIP_REFUSED, n_bytes);
     }
     if (!version || header->kind != (is_ping(self) ? MIP_PING : MIP_INFER) ||
         header->subtype != MIP_RESPONSE) {
-        return bad_header(self, err);
+        return error_bad_header(self, err);
     }
     enum status status = check_size(self, err);
     if (status != ST_OK) {
         return status;
     }
-    if (!is_ping(self) && !self->own && header->n_bytes > self->place_bytes) {
-        return decide(self, MIP_NO_ROOM, n_bytes);
+    if (!is_ping(self) && !self->uses_block && header->n_bytes > self->payload_capacity) {
+        return set_outcome(self, MIP_BUFFER_TOO_SMALL, n_bytes);
     }
     if (n_bytes >= header->n_bytes) {
-        return decide(self, MIP_ANSWERED, n_bytes);
+        return set_outcome(self, MIP_ANSWERED, n_bytes);
     }
     self->n_payload = n_bytes;
-    enter(self, MIP_PAYLOAD);
-    return self->own ? reserve(self, header->n_bytes, err) : ST_OK;
+    set_state(self, MIP_PAYLOAD);
+    return self->uses_block ? reserve(self, header->n_bytes, err) : ST_OK;
 }
 
-static size_t input(struct session *session, struct iovec out[SESSION_INPUTS]) {
+static size_t input(struct session *session, struct iovec out[SESSION_MAX_INPUT_PIECES]) {
     struct mip_session *self = self_of(session);
     assert(self->state >= MIP_HEADER && self->state < MIP_DONE);
     size_t n_left = self->header.n_bytes - self->n_payload;
     if (self->state == MIP_PAYLOAD) {
-        out[0] = (struct iovec){self->place + self->n_payload, n_left};
+        out[0] = (struct iovec){self->payload + self->n_payload, n_left};
         return 1;
     }
     if (self->state == MIP_DROP) {
@@ -246,8 +246,8 @@ static size_t input(struct session *session, struct iovec out[SESSION_INPUTS]) {
         return 1;
     }
     out[0] = (struct iovec){self->header_bytes + self->n_header, MIP_HEADER_BYTES - self->n_header};
-    out[1] = (struct iovec){self->place, self->place_bytes};
-    return self->place_bytes > 0 ? 2 : 1;
+    out[1] = (struct iovec){self->payload, self->payload_capacity};
+    return self->payload_capacity > 0 ? 2 : 1;
 }
 
 static enum status received(struct session *session, size_t n_bytes, struct error *err) {
@@ -263,12 +263,13 @@ static enum status received(struct session *session, size_t n_bytes, struct erro
     size_t n_header = MIP_HEADER_BYTES - self->n_header;
     n_header = n_bytes < n_header ? n_bytes : n_header;
     self->n_header += n_header;
-    return self->n_header == MIP_HEADER_BYTES ? take_header(self, n_bytes - n_header, err) : ST_OK;
+    return self->n_header == MIP_HEADER_BYTES ? finish_header(self, n_bytes - n_header, err)
+                                              : ST_OK;
 }
 
 static enum status closed(struct session *session, struct error *err) {
     struct mip_session *self = self_of(session);
-    if (session->decided) {
+    if (session->outcome_known) {
         finish(self, false);
         return ST_OK;
     }
@@ -304,5 +305,5 @@ uint32_t mip_session_payload_bytes(const struct mip_session *session) {
 }
 
 struct str mip_session_payload(const struct mip_session *session) {
-    return str_make(session->place, session->header.n_bytes);
+    return str_make(session->payload, session->header.n_bytes);
 }

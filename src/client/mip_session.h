@@ -15,9 +15,9 @@ struct mip_session;
 
 /* What came of an exchange. */
 enum mip_outcome {
-    MIP_ANSWERED, /* as it was asked */
-    MIP_REFUSED,  /* with an error packet */
-    MIP_NO_ROOM,  /* the payload is larger than the caller's buffer and was dropped */
+    MIP_ANSWERED,         /* as it was asked */
+    MIP_REFUSED,          /* with an error packet */
+    MIP_BUFFER_TOO_SMALL, /* the payload is larger than the caller's buffer and was dropped */
 };
 
 /* Returns: NULL when out of memory. `max_answer_bytes` bounds the payload of an answer. */

@@ -62,7 +62,7 @@ static void begin(void *buffer, size_t n_bytes) {
     assert_int_equal(mip_session_begin_infer(session, &infer, size, buffer, n_bytes, &err), ST_OK);
 }
 
-static void pinging(void **state) {
+static void mip_session_ping_completes_at_any_split(void **state) {
     (void)state;
     char request[PACKET_BYTES], answer[PACKET_BYTES], sent[PACKET_BYTES];
     size_t n_request = load("ping-request", request), n_answer = load("ping-response", answer);
@@ -79,7 +79,7 @@ static void pinging(void **state) {
     }
 }
 
-static void sending(void **state) {
+static void mip_session_request_is_sent_in_any_pieces(void **state) {
     (void)state;
     char request[PACKET_BYTES], sent[PACKET_BYTES];
     size_t n_request = load("infer-json-2x2-request", request);
@@ -96,7 +96,7 @@ static void sending(void **state) {
 }
 
 /* Into the session's own memory, and into buffers of which one is just large enough. */
-static void receiving(void **state) {
+static void mip_session_answer_fills_buffer_at_any_split(void **state) {
     (void)state;
     char answer[PACKET_BYTES], sent[PACKET_BYTES], room[PACKET_BYTES];
     size_t n_answer = load("infer-json-2x2-response", answer), n = n_answer - MIP_HEADER_BYTES;
@@ -119,7 +119,7 @@ static void receiving(void **state) {
 }
 
 /* An answer larger than the first block, whose first bytes come with the header. */
-static void growing(void **state) {
+static void mip_session_large_answer_grows_block(void **state) {
     (void)state;
     enum { N = 90000 };
     static char packet[MIP_HEADER_BYTES + N];
@@ -141,7 +141,7 @@ static void growing(void **state) {
     }
 }
 
-static void errors(void **state) {
+static void mip_session_error_packet_sets_code(void **state) {
     (void)state;
     static const char *const names[MIP_ERRORS] = {"error-protocol", "error-subtype",
                                                   "error-method",   "error-memory",
@@ -157,7 +157,7 @@ static void errors(void **state) {
                 begin(room, 10);
                 session_send(base, room, 1000, 64);
                 assert_int_equal(session_answer(base, answer, n + extra, step, &status, &err), 0);
-                assert_true(status == ST_OK && base->done && base->decided && base->reusable);
+                assert_true(status == ST_OK && base->done && base->outcome_known && base->reusable);
                 assert_int_equal(mip_session_outcome(session), MIP_REFUSED);
                 assert_int_equal(mip_session_error(session), code);
             }
@@ -199,7 +199,7 @@ static void check_header(const struct header_row *row, size_t step) {
     }
 }
 
-static void headers(void **state) {
+static void mip_session_bad_header_is_refused(void **state) {
     (void)state;
     static const struct header_row rows[] = {
         {"\1\2\1\0\0\0\0\4", .status = ST_BAD_ANSWER, .says = "not MIP version 0"},
@@ -215,7 +215,7 @@ static void headers(void **state) {
         {"\0\2\1\0\0\0\0\x40", .ended = true, .status = ST_BAD_ANSWER, .says = "in the middle"},
         /* a buffer of 100 bytes: the payload is dropped */
         {"\0\2\1\0\0\0\0\x65", .done = false},
-        {"\0\2\1\0\0\0\0\x65", .ended = true, .outcome = MIP_NO_ROOM, .done = true},
+        {"\0\2\1\0\0\0\0\x65", .ended = true, .outcome = MIP_BUFFER_TOO_SMALL, .done = true},
         /* errors: a code that nobody knows, and payloads that are not worth reading */
         {"\0\0\x9\0\0\0\0\0", .outcome = MIP_REFUSED, .done = true, .reusable = true},
         {"\0\0\4\xff\0\0\0\0", .outcome = MIP_REFUSED, .done = true, .reusable = true},
@@ -231,7 +231,7 @@ static void headers(void **state) {
 }
 
 /* A server that ends the connection is asked again only where it said nothing. */
-static void closing(void **state) {
+static void mip_session_close_before_answer_is_io_error(void **state) {
     (void)state;
     struct error err = {0};
     enum status status;
@@ -247,7 +247,7 @@ static void closing(void **state) {
 
 /* Behind an answer that came before the request had left, or with bytes behind it, the connection
  * is of no use. */
-static void not_reusable(void **state) {
+static void mip_session_extra_bytes_prevent_reuse(void **state) {
     (void)state;
     char answer[PACKET_BYTES], sent[PACKET_BYTES];
     size_t n_answer = load("error-memory", answer);
@@ -274,7 +274,7 @@ static void not_reusable(void **state) {
 }
 
 /* Whatever comes, the session ends, and in order. */
-static void noise(void **state) {
+static void mip_session_random_bytes_end_in_order(void **state) {
     (void)state;
     uint32_t seed = 1;
     char bytes[PACKET_BYTES], room[64];
@@ -307,9 +307,15 @@ static void noise(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pinging), cmocka_unit_test(sending),      cmocka_unit_test(receiving),
-        cmocka_unit_test(growing), cmocka_unit_test(errors),       cmocka_unit_test(headers),
-        cmocka_unit_test(closing), cmocka_unit_test(not_reusable), cmocka_unit_test(noise),
+        cmocka_unit_test(mip_session_ping_completes_at_any_split),
+        cmocka_unit_test(mip_session_request_is_sent_in_any_pieces),
+        cmocka_unit_test(mip_session_answer_fills_buffer_at_any_split),
+        cmocka_unit_test(mip_session_large_answer_grows_block),
+        cmocka_unit_test(mip_session_error_packet_sets_code),
+        cmocka_unit_test(mip_session_bad_header_is_refused),
+        cmocka_unit_test(mip_session_close_before_answer_is_io_error),
+        cmocka_unit_test(mip_session_extra_bytes_prevent_reuse),
+        cmocka_unit_test(mip_session_random_bytes_end_in_order),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

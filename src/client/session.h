@@ -13,14 +13,15 @@
 
 #include "core/base/status.h"
 
-enum { SESSION_INPUTS = 2 };
+enum { SESSION_MAX_INPUT_PIECES = 2 };
 
 struct session {
     const struct session_ops *ops;
-    bool answered; /* a byte of an answer came */
-    bool decided;  /* what comes of the exchange is known; what is still received is dropped */
-    bool done;     /* the exchange is complete */
-    bool reusable; /* when done: the connection may be used again */
+    bool answered;      /* a byte of an answer came */
+    bool outcome_known; /* what comes of the exchange is known; what is still received is
+                            dropped */
+    bool done;          /* the exchange is complete */
+    bool reusable;      /* when done: the connection may be used again */
 };
 
 struct session_ops {
@@ -34,7 +35,7 @@ struct session_ops {
     void (*drop_output)(struct session *session);
     /* Where the next received bytes go; none of the pieces is empty. Not when done. Returns: how
      * many pieces, at least 1. */
-    size_t (*input)(struct session *session, struct iovec out[SESSION_INPUTS]);
+    size_t (*input)(struct session *session, struct iovec out[SESSION_MAX_INPUT_PIECES]);
     /* `n_bytes` (> 0) were received there. Returns: ST_BAD_ANSWER saying what is wrong with them,
      * ST_NO_MEMORY; the connection is then of no more use. */
     enum status (*received)(struct session *session, size_t n_bytes, struct error *err)

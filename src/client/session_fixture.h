@@ -34,9 +34,9 @@ static inline size_t session_answer(struct session *session, const char *data, s
                                     size_t step, enum status *status, struct error *err) {
     *status = ST_OK;
     while (n_bytes > 0 && *status == ST_OK && !session->done) {
-        struct iovec pieces[SESSION_INPUTS];
+        struct iovec pieces[SESSION_MAX_INPUT_PIECES];
         size_t n_pieces = session->ops->input(session, pieces), n_given = 0;
-        assert(n_pieces > 0 && n_pieces <= SESSION_INPUTS);
+        assert(n_pieces > 0 && n_pieces <= SESSION_MAX_INPUT_PIECES);
         for (size_t i = 0; i < n_pieces && n_given < step; i++) {
             size_t n = pieces[i].iov_len;
             assert(n > 0);

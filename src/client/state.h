@@ -9,7 +9,7 @@ enum client_state {
     CLIENT_IDLE,       /* no exchange is under way */
     CLIENT_STARTED,    /* one is; no step was made */
     CLIENT_CONNECTING, /* the socket is not connected yet */
-    CLIENT_TALKING,    /* bytes move */
+    CLIENT_EXCHANGING, /* bytes move */
 };
 
 struct client {
@@ -24,11 +24,11 @@ struct client {
     enum client_state state;
     bool reused; /* the exchange under way is not the first on its connection */
     bool wants_read, wants_write;
-    bool more; /* the last step stopped although more was possible */
+    bool step_again; /* the last step stopped although more was possible */
     uint64_t timeout_ns;
     uint64_t started_ns;
     uint64_t connecting_ns;  /* since when */
-    uint64_t moved_ns;       /* when a byte moved, or the connection was made or found good */
+    uint64_t last_io_ns;     /* when a byte moved, or the connection was made or found good */
     struct error send_error; /* why the request can't be sent to its end; ST_OK: it can */
 };
 

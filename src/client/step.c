@@ -10,9 +10,9 @@ enum {
 };
 
 /* One setter for the state. */
-static void enter(struct client *client, enum client_state state) {
+static void set_state(struct client *client, enum client_state state) {
     assert(state == CLIENT_IDLE || state > client->state ||
-           (state == CLIENT_STARTED && client->state == CLIENT_TALKING));
+           (state == CLIENT_STARTED && client->state == CLIENT_EXCHANGING));
     client->state = state;
 }
 
@@ -20,43 +20,43 @@ void client_start(struct client *client, uint64_t timeout_ns) {
     assert(client->state == CLIENT_IDLE);
     client->timeout_ns = timeout_ns > 0 ? timeout_ns : client->options.timeout_ns;
     client->started_ns = client_now_ns();
-    client->more = false;
+    client->step_again = false;
     client->send_error.status = ST_OK;
-    enter(client, CLIENT_STARTED);
+    set_state(client, CLIENT_STARTED);
 }
 
 void client_cancel(struct client *client) {
     client_connection_close(&client->connection);
-    enter(client, CLIENT_IDLE);
+    set_state(client, CLIENT_IDLE);
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-static void begin_to_talk(struct client *client) {
-    client->moved_ns = client_now_ns();
-    enter(client, CLIENT_TALKING);
+static void begin_exchange(struct client *client) {
+    client->last_io_ns = client_now_ns();
+    set_state(client, CLIENT_EXCHANGING);
 }
 
 /* On the connection there is, or on a new one. */
-static enum status begin(struct client *client, struct error *err) {
-    client->reused = client_connection_is_idle(&client->connection);
+static enum status begin_connection(struct client *client, struct error *err) {
+    client->reused = client_connection_is_reusable(&client->connection);
     if (client->reused) {
-        begin_to_talk(client);
+        begin_exchange(client);
         return ST_OK;
     }
     enum status status = client_connection_start(&client->connection, err);
     client->connecting_ns = client_now_ns(); /* the lookup does not count */
-    enter(client, CLIENT_CONNECTING);
+    set_state(client, CLIENT_CONNECTING);
     return status;
 }
 
-static enum status connect_on(struct client *client, struct error *err) {
+static enum status continue_connecting(struct client *client, struct error *err) {
     enum status status = ST_OK;
     if (client->connection.connecting) {
-        status = client_connection_proceed(&client->connection, err);
+        status = client_connection_continue(&client->connection, err);
     }
     if (status == ST_OK && !client->connection.connecting) {
-        begin_to_talk(client);
+        begin_exchange(client);
     }
     return status;
 }
@@ -80,10 +80,10 @@ static enum status send_some(struct client *client, bool *moved, struct error *e
     size_t n_pieces;
     for (int round = 0; (n_pieces = ops->output(client->session, pieces, OUTPUT_PIECES)) > 0;
          round++) {
-        struct client_moved out;
+        struct client_io_result out;
         struct error why = {0};
         if (round == STEP_ROUNDS) {
-            client->more = true;
+            client->step_again = true;
             return ST_OK;
         }
         if (client_connection_send(&client->connection, pieces, n_pieces, &out, &why) != ST_OK) {
@@ -100,7 +100,7 @@ static enum status send_some(struct client *client, bool *moved, struct error *e
     return ST_OK;
 }
 
-static size_t n_bytes_of(const struct iovec *pieces, size_t n_pieces) {
+static size_t pieces_n_bytes(const struct iovec *pieces, size_t n_pieces) {
     size_t n = 0;
     for (size_t i = 0; i < n_pieces; i++) {
         n += pieces[i].iov_len;
@@ -127,11 +127,11 @@ static enum status receive_failed(const struct client *client, enum status statu
 static enum status receive_some(struct client *client, bool *moved, struct error *err) {
     struct session *session = client->session;
     for (int round = 0; !session->done; round++) {
-        struct iovec pieces[SESSION_INPUTS];
+        struct iovec pieces[SESSION_MAX_INPUT_PIECES];
         size_t n_pieces = session->ops->input(session, pieces);
-        struct client_moved in;
+        struct client_io_result in;
         if (round == STEP_ROUNDS) {
-            client->more = true;
+            client->step_again = true;
             return ST_OK;
         }
         enum status status =
@@ -148,7 +148,7 @@ static enum status receive_some(struct client *client, bool *moved, struct error
         client->wants_read |= in.wants_read;
         client->wants_write |= in.wants_write;
         /* A socket that gave less than it could has no more; a transport may. */
-        bool emptied = in.n_bytes < n_bytes_of(pieces, n_pieces);
+        bool emptied = in.n_bytes < pieces_n_bytes(pieces, n_pieces);
         if (in.n_bytes == 0 || (emptied && !client->connection.transport.read)) {
             client->wants_read |= !in.wants_write;
             return ST_OK;
@@ -162,7 +162,7 @@ static bool is_sent(const struct client *client) {
     return client->session->ops->output(client->session, &piece, 1) == 0;
 }
 
-static enum status talk(struct client *client, struct error *err) {
+static enum status exchange_bytes(struct client *client, struct error *err) {
     bool moved = false;
     client->wants_read = client->wants_write = false;
     enum status status = send_some(client, &moved, err);
@@ -176,29 +176,29 @@ static enum status talk(struct client *client, struct error *err) {
         status = receive_some(client, &moved, err);
     }
     if (moved) {
-        client->moved_ns = client_now_ns();
+        client->last_io_ns = client_now_ns();
     }
     return status;
 }
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-static uint64_t later(uint64_t since, uint64_t ns) {
+static uint64_t deadline_after(uint64_t since, uint64_t ns) {
     uint64_t deadline;
     return __builtin_add_overflow(since, ns, &deadline) ? UINT64_MAX : deadline;
 }
 
 uint64_t client_deadline_ns(const struct client *client, enum client_deadline *which) {
     const struct client_options *options = &client->options;
-    uint64_t deadline = later(client->started_ns, client->timeout_ns), other = UINT64_MAX;
+    uint64_t deadline = deadline_after(client->started_ns, client->timeout_ns), other = UINT64_MAX;
     enum client_deadline kind = CLIENT_DEADLINE_TOTAL;
     if (client->state == CLIENT_CONNECTING ||
-        (client->state == CLIENT_TALKING && !client->connection.established)) {
+        (client->state == CLIENT_EXCHANGING && !client->connection.established)) {
         kind = CLIENT_DEADLINE_CONNECT;
-        other = later(client->connecting_ns, options->connect_timeout_ns);
-    } else if (client->state == CLIENT_TALKING && options->idle_timeout_ns > 0) {
+        other = deadline_after(client->connecting_ns, options->connect_timeout_ns);
+    } else if (client->state == CLIENT_EXCHANGING && options->idle_timeout_ns > 0) {
         kind = CLIENT_DEADLINE_IDLE;
-        other = later(client->moved_ns, options->idle_timeout_ns);
+        other = deadline_after(client->last_io_ns, options->idle_timeout_ns);
     }
     *which = other < deadline ? kind : CLIENT_DEADLINE_TOTAL;
     return other < deadline ? other : deadline;
@@ -206,7 +206,7 @@ uint64_t client_deadline_ns(const struct client *client, enum client_deadline *w
 
 static enum status timed_out(const struct client *client, enum client_deadline which,
                              struct error *err) {
-    struct str where = client_url_where(&client->url);
+    struct str where = client_url_endpoint(&client->url);
     const char *doing = !client->connection.established ? "connecting to"
                         : !is_sent(client)              ? "sending to"
                         : client->session->answered     ? "reading the answer of"
@@ -224,7 +224,7 @@ static enum status check_deadlines(struct client *client, struct error *err) {
     if (client_now_ns() < client_deadline_ns(client, &which)) {
         return ST_OK;
     }
-    if (client->session->decided) { /* what is missing is of no interest */
+    if (client->session->outcome_known) { /* what is missing is of no interest */
         return client->session->ops->closed(client->session, err);
     }
     return timed_out(client, which, err);
@@ -234,38 +234,38 @@ static enum status check_deadlines(struct client *client, struct error *err) {
 
 static enum status advance(struct client *client, struct error *err) {
     enum status status = ST_OK;
-    client->more = false;
+    client->step_again = false;
     if (client->state == CLIENT_STARTED) {
-        status = begin(client, err);
+        status = begin_connection(client, err);
     }
     if (status == ST_OK && client->state == CLIENT_CONNECTING) {
-        status = connect_on(client, err);
+        status = continue_connecting(client, err);
     }
-    if (status == ST_OK && client->state == CLIENT_TALKING) {
-        status = talk(client, err);
+    if (status == ST_OK && client->state == CLIENT_EXCHANGING) {
+        status = exchange_bytes(client, err);
     }
     return status;
 }
 
 /* Only where no byte was answered, and the connection had been used before: the server may have
  * ended it before it saw the request. */
-static bool may_repeat(const struct client *client, enum status status) {
-    return status == ST_IO && client->state == CLIENT_TALKING && client->reused &&
+static bool may_retry(const struct client *client, enum status status) {
+    return status == ST_IO && client->state == CLIENT_EXCHANGING && client->reused &&
            !client->session->answered;
 }
 
-static void repeat(struct client *client) {
+static void retry_exchange(struct client *client) {
     client_connection_close(&client->connection);
     client->session->ops->restart(client->session);
     client->send_error.status = ST_OK;
-    enter(client, CLIENT_STARTED);
+    set_state(client, CLIENT_STARTED);
 }
 
 enum status client_step(struct client *client, bool *done, struct error *err) {
     assert(client->state != CLIENT_IDLE);
     enum status status = advance(client, err);
-    if (may_repeat(client, status)) {
-        repeat(client);
+    if (may_retry(client, status)) {
+        retry_exchange(client);
         status = advance(client, err);
     }
     if (status == ST_OK && !client->session->done) {
@@ -276,7 +276,7 @@ enum status client_step(struct client *client, bool *done, struct error *err) {
         client_connection_close(&client->connection);
     }
     if (status != ST_OK || *done) {
-        enter(client, CLIENT_IDLE);
+        set_state(client, CLIENT_IDLE);
     }
     return status;
 }

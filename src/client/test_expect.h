@@ -10,7 +10,7 @@
 
 /* Of a call that is to end well: bounds a failure and measures nothing. Under valgrind, on a
  * machine with other work, a million items have taken half a minute. */
-#define TEST_PATIENCE_NS UINT64_C(600000000000)
+#define TEST_TIMEOUT_NS UINT64_C(600000000000)
 
 /* `is` must be `status`, and unless that is SLUICE_CLIENT_OK the error must be one of it, whose
  * text has `says` in it. */

@@ -18,7 +18,7 @@
 
 #include "sluice/client.h"
 
-enum { PEER_BYTES = 1 << 16, PEER_PATIENCE_MS = 20000 };
+enum { PEER_BYTES = 1 << 16, PEER_TIMEOUT_MS = 20000 };
 
 struct peer {
     char folder[32];
@@ -53,7 +53,7 @@ static inline void peer_open(struct peer *peer, bool mip) {
     peer_listen(peer, 16);
 }
 
-static inline void peer_hang_up(struct peer *peer) {
+static inline void peer_disconnect(struct peer *peer) {
     if (peer->fd >= 0) {
         close(peer->fd);
     }
@@ -61,7 +61,7 @@ static inline void peer_hang_up(struct peer *peer) {
 }
 
 static inline void peer_close(struct peer *peer) {
-    peer_hang_up(peer);
+    peer_disconnect(peer);
     close(peer->listener);
     unlink(peer->address.sun_path);
     rmdir(peer->folder);
@@ -72,7 +72,7 @@ static inline bool peer_accept(struct peer *peer) {
     struct pollfd fd = {.fd = peer->listener, .events = POLLIN};
     bool any = false;
     while (poll(&fd, 1, 0) > 0) {
-        peer_hang_up(peer);
+        peer_disconnect(peer);
         peer->fd = accept(peer->listener, NULL, NULL);
         assert(peer->fd >= 0);
         any = true;
@@ -116,8 +116,8 @@ static inline bool client_is_ready(const sluice_client *client, int ms) {
 }
 
 /* Steps as long as that leads anywhere. */
-static inline sluice_client_status client_settle(sluice_client *client,
-                                                 sluice_client_error *error) {
+static inline sluice_client_status client_step_until_blocked(sluice_client *client,
+                                                             sluice_client_error *error) {
     sluice_client_status status;
     do {
         status = sluice_client_step(client, error);
@@ -126,14 +126,14 @@ static inline sluice_client_status client_settle(sluice_client *client,
 }
 
 /* Steps and waits to the end. */
-static inline sluice_client_status client_finish(sluice_client *client,
-                                                 sluice_client_error *error) {
+static inline sluice_client_status client_run_to_end(sluice_client *client,
+                                                     sluice_client_error *error) {
     sluice_client_status status = sluice_client_step(client, error);
     while (status == SLUICE_CLIENT_AGAIN) {
         sluice_client_waiting waiting = {.size = sizeof(waiting)};
         sluice_client_wait(client, &waiting);
         uint64_t ms = waiting.timeout_ns / 1000000 + 1;
-        (void)client_is_ready(client, ms < PEER_PATIENCE_MS ? (int)ms : PEER_PATIENCE_MS);
+        (void)client_is_ready(client, ms < PEER_TIMEOUT_MS ? (int)ms : PEER_TIMEOUT_MS);
         status = sluice_client_step(client, error);
     }
     return status;

@@ -24,7 +24,7 @@ static void open_over(bool mip, const sluice_client_transport *transport,
     const sluice_client_options options = {.size = sizeof(options),
                                            .url = peer.url,
                                            .connect_timeout_ns = connect_timeout_ns,
-                                           .timeout_ns = TEST_PATIENCE_NS,
+                                           .timeout_ns = TEST_TIMEOUT_NS,
                                            .transport = transport};
     assert_int_equal(sluice_client_open(&options, &client, &error), SLUICE_CLIENT_OK);
 }
@@ -97,7 +97,7 @@ static void take(bool mip) {
 static size_t request_of(bool mip, char *out) {
     open_over(mip, NULL, 0);
     start(mip);
-    expect(client_settle(client, &error), SLUICE_CLIENT_AGAIN, "");
+    expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "");
     assert_true(peer_accept(&peer));
     size_t n = peer_read(&peer);
     memcpy(out, peer.in, n);
@@ -135,7 +135,7 @@ static void run(bool mip, const char *request, size_t n_request) {
     toy.calm = true; /* whether the connection is good is told by a read that wants to read */
 }
 
-static void at_random(void **state) {
+static void transport_random_wants_complete_calls(void **state) {
     (void)state;
     static char request[PEER_BYTES];
     for (size_t i = 0; i < sizeof(picture); i++) {
@@ -155,7 +155,7 @@ static void at_random(void **state) {
 }
 
 /* Between calls: bytes of the transport's own are no reason to connect again, bytes of data are. */
-static void between_calls(void **state) {
+static void transport_own_bytes_keep_connection(void **state) {
     (void)state;
     static char request[PEER_BYTES];
     size_t n_request = request_of(true, request);
@@ -171,7 +171,7 @@ static void between_calls(void **state) {
         peer_send(&peer, "E", 1);
         run(true, request, n_request);
         assert_int_equal(toy.n_starts, 3);
-        peer_hang_up(&peer); /* as the next request comes */
+        peer_disconnect(&peer); /* as the next request comes */
         run(true, request, n_request);
         assert_int_equal(toy.n_starts, 4);
         assert_int_equal(toy.n_stops, 3);
@@ -181,13 +181,13 @@ static void between_calls(void **state) {
 }
 
 /* The handshake is part of connecting. */
-static void a_silent_peer(void **state) {
+static void transport_silent_handshake_times_out(void **state) {
     (void)state;
     sluice_client_transport transport = toy_transport(&toy);
     toy = (struct toy){.fd = -1, .seed = 1};
     open_over(true, &transport, 20000000);
     start(true);
-    expect(client_finish(client, &error), SLUICE_CLIENT_TIMEOUT, "timed out connecting to");
+    expect(client_run_to_end(client, &error), SLUICE_CLIENT_TIMEOUT, "timed out connecting to");
     assert_int_equal(toy.n_stops, 1);
     close_client();
 }
@@ -256,7 +256,7 @@ static sluice_client_transport lame_transport(struct lame *lame) {
                                      .reason = lame_reason};
 }
 
-static void failures(void **state) {
+static void transport_each_failure_gives_reason(void **state) {
     (void)state;
     static const struct {
         struct lame lame;
@@ -293,11 +293,11 @@ static void failures(void **state) {
         transport.reason = lame.reason || i % 2 == 0 ? transport.reason : NULL;
         open_over(true, &transport, 0);
         start(true);
-        sluice_client_status status = client_settle(client, &error);
+        sluice_client_status status = client_step_until_blocked(client, &error);
         if (status == SLUICE_CLIENT_AGAIN) {
             assert_true(peer_accept(&peer));
             peer_send(&peer, mip_answer, 15);
-            status = client_finish(client, &error);
+            status = client_run_to_end(client, &error);
         }
         expect(status, rows[i].status, rows[i].says[0]);
         expect(status, rows[i].status, rows[i].says[1]);
@@ -309,7 +309,7 @@ static void failures(void **state) {
 }
 
 /* A transport that lacks something is refused, before anything is done. */
-static void incomplete(void **state) {
+static void transport_missing_function_is_refused(void **state) {
     (void)state;
     for (int i = 0; i < 6; i++) {
         struct lame lame = {0};
@@ -330,7 +330,7 @@ static void incomplete(void **state) {
 }
 
 /* https, with what a socket does in the place of TLS, and without `stop`. */
-static void https(void **state) {
+static void transport_https_url_uses_transport(void **state) {
     (void)state;
     static const struct script scripts[] = {
         {.texts = {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
@@ -356,9 +356,12 @@ static void https(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_random),     cmocka_unit_test(between_calls),
-        cmocka_unit_test(a_silent_peer), cmocka_unit_test(failures),
-        cmocka_unit_test(incomplete),    cmocka_unit_test(https),
+        cmocka_unit_test(transport_random_wants_complete_calls),
+        cmocka_unit_test(transport_own_bytes_keep_connection),
+        cmocka_unit_test(transport_silent_handshake_times_out),
+        cmocka_unit_test(transport_each_failure_gives_reason),
+        cmocka_unit_test(transport_missing_function_is_refused),
+        cmocka_unit_test(transport_https_url_uses_transport),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

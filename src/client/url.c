@@ -6,7 +6,7 @@
 
 #include "core/base/num.h"
 
-static enum status bad(struct error *err, struct str text, const char *why) {
+static enum status error_bad_url(struct error *err, struct str text, const char *why) {
     return error_set(err, ST_BAD_CONFIG, "\"%.*s\": %s", STR_ARG(text), why);
 }
 
@@ -21,10 +21,10 @@ static enum status no_memory(struct error *err) {
 static enum status set_socket(struct arena *arena, struct str text, struct str path,
                               struct client_url *out, struct error *err) {
     if (path.len >= sizeof(((struct sockaddr_un *)0)->sun_path)) {
-        return bad(err, text, "a socket's path has at most 107 bytes");
+        return error_bad_url(err, text, "a socket's path has at most 107 bytes");
     }
     if (memchr(path.ptr, '\0', path.len)) {
-        return bad(err, text, "a socket's path has no NUL");
+        return error_bad_url(err, text, "a socket's path has no NUL");
     }
     out->is_unix = true;
     out->path = arena_dup(arena, path);
@@ -36,14 +36,15 @@ static enum status set_socket(struct arena *arena, struct str text, struct str p
 /* http+unix:/PATH, http+unix:///PATH; so with grpc+unix: */
 static enum status parse_v2_unix(struct arena *arena, struct str text, struct str path,
                                  struct client_url *out, struct error *err) {
-    if (str_starts(path, STR("//"))) {
+    if (str_starts_with(path, STR("//"))) {
         path = str_make(path.ptr + 2, path.len - 2);
     }
     if (path.len < 2 || path.ptr[0] != '/') {
-        return bad(err, text,
-                   out->protocol == CLIENT_HTTP
-                       ? "expected the absolute path of a socket: http+unix:/path/to.sock"
-                       : "expected the absolute path of a socket: grpc+unix:/path/to.sock");
+        return error_bad_url(
+            err, text,
+            out->protocol == CLIENT_HTTP
+                ? "expected the absolute path of a socket: http+unix:/path/to.sock"
+                : "expected the absolute path of a socket: grpc+unix:/path/to.sock");
     }
     return set_socket(arena, text, path, out, err);
 }
@@ -52,7 +53,7 @@ static enum status parse_v2_unix(struct arena *arena, struct str text, struct st
 static enum status parse_mip_unix(struct arena *arena, struct str text, struct str path,
                                   struct client_url *out, struct error *err) {
     if (path.len == 0 || str_is(path, "/")) {
-        return bad(err, text, "expected the path of a socket: unix:///path/to.sock");
+        return error_bad_url(err, text, "expected the path of a socket: unix:///path/to.sock");
     }
     return set_socket(arena, text, path, out, err);
 }
@@ -85,23 +86,24 @@ static enum status parse_authority(struct arena *arena, struct str text, struct 
         rest = str_make(authority.ptr + 1, authority.len - 1);
         host = str_cut(&rest, ']');
         if (!rest.ptr) {
-            return bad(err, text, "the bracket of the IPv6 address is not closed");
+            return error_bad_url(err, text, "the bracket of the IPv6 address is not closed");
         }
         if (rest.len > 0 && rest.ptr[0] != ':') {
-            return bad(err, text, "behind the IPv6 address only :PORT may stand");
+            return error_bad_url(err, text, "behind the IPv6 address only :PORT may stand");
         }
         rest = rest.len > 0 ? str_make(rest.ptr + 1, rest.len - 1) : str_make(NULL, 0);
     } else {
         host = str_cut(&rest, ':');
     }
     if (!is_host(host, v6)) {
-        return bad(err, text, "the host is not a name or an address, as in SCHEME://HOST:PORT");
+        return error_bad_url(err, text,
+                             "the host is not a name or an address, as in SCHEME://HOST:PORT");
     }
     if (!rest.ptr && port == 0) {
-        return bad(err, text, "the port is missing, as in SCHEME://HOST:PORT");
+        return error_bad_url(err, text, "the port is missing, as in SCHEME://HOST:PORT");
     }
     if (rest.ptr && (!num_parse_u64(rest, &port) || port == 0 || port > 65535)) {
-        return bad(err, text, "the port is not a number from 1 to 65535");
+        return error_bad_url(err, text, "the port is not a number from 1 to 65535");
     }
     out->port = (uint16_t)port;
     out->host = arena_dup(arena, host);
@@ -114,10 +116,11 @@ static enum status parse_base(struct arena *arena, struct str text, struct str b
     for (size_t i = 0; i < base.len; i++) {
         unsigned char c = (unsigned char)base.ptr[i];
         if (c == '?' || c == '#') {
-            return bad(err, text, "a query or a fragment has no meaning here");
+            return error_bad_url(err, text, "a query or a fragment has no meaning here");
         }
         if (c <= ' ' || c >= 0x7f) {
-            return bad(err, text, "the path holds a character that must be percent-encoded");
+            return error_bad_url(err, text,
+                                 "the path holds a character that must be percent-encoded");
         }
     }
     while (base.len > 0 && base.ptr[base.len - 1] == '/') {
@@ -136,7 +139,7 @@ static enum status parse_host(struct arena *arena, struct str text, struct str r
     }
     struct str authority = str_make(rest.ptr, n);
     if (memchr(authority.ptr, '@', n)) {
-        return bad(err, text, "a user name has no meaning here");
+        return error_bad_url(err, text, "a user name has no meaning here");
     }
     enum status status = parse_authority(arena, text, authority, port, out, err);
     if (status != ST_OK) {
@@ -144,13 +147,13 @@ static enum status parse_host(struct arena *arena, struct str text, struct str r
     }
     status = parse_base(arena, text, str_make(rest.ptr + n, rest.len - n), out, err);
     if (status == ST_OK && out->protocol != CLIENT_HTTP && out->base.len > 0) {
-        return bad(err, text, "a path has no meaning here, behind SCHEME://HOST:PORT");
+        return error_bad_url(err, text, "a path has no meaning here, behind SCHEME://HOST:PORT");
     }
     return status;
 }
 
 /* What to say of a text without a scheme that we know. */
-static enum status bad_scheme(struct str text, struct error *err) {
+static enum status error_bad_scheme(struct str text, struct error *err) {
     struct str rest = text;
     struct str scheme = str_cut(&rest, ':');
     if (str_is(scheme, "unix") && rest.ptr) {
@@ -164,9 +167,9 @@ static enum status bad_scheme(struct str text, struct error *err) {
         return error_set(err, ST_BAD_CONFIG, "\"%.*s\" has no scheme; did you mean http://%.*s?",
                          STR_ARG(text), STR_ARG(text));
     }
-    return bad(err, text,
-               "expected " HTTP_URLS " for KServe v2 (" GRPC_URLS
-               " for the same over gRPC), " MIP_URLS " for MIP");
+    return error_bad_url(err, text,
+                         "expected " HTTP_URLS " for KServe v2 (" GRPC_URLS
+                         " for the same over gRPC), " MIP_URLS " for MIP");
 }
 
 static enum status parse_scheme(struct arena *arena, struct str text, struct client_url *out,
@@ -188,7 +191,7 @@ static enum status parse_scheme(struct arena *arena, struct str text, struct cli
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         size_t n = rows[i].scheme.len;
-        if (!str_starts(text, rows[i].scheme)) {
+        if (!str_starts_with(text, rows[i].scheme)) {
             continue;
         }
         struct str rest = str_make(text.ptr + n, text.len - n);
@@ -200,7 +203,7 @@ static enum status parse_scheme(struct arena *arena, struct str text, struct cli
         return out->protocol == CLIENT_MIP ? parse_mip_unix(arena, text, rest, out, err)
                                            : parse_v2_unix(arena, text, rest, out, err);
     }
-    return bad_scheme(text, err);
+    return error_bad_scheme(text, err);
 }
 
 enum status client_url_parse(struct arena *arena, struct str text, struct client_url *out,

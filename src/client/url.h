@@ -41,7 +41,7 @@ enum status client_url_parse(struct arena *arena, struct str text, struct client
                              struct error *err) __attribute__((warn_unused_result));
 
 /* Of what messages speak: the host and port, or the socket's path. */
-static inline struct str client_url_where(const struct client_url *url) {
+static inline struct str client_url_endpoint(const struct client_url *url) {
     return url->is_unix ? url->path : url->authority;
 }
 

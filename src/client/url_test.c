@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void taken(void **state) {
+static void url_each_valid_text_is_parsed(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -59,7 +59,7 @@ static void taken(void **state) {
                                          strncmp(rows[i].text, "grpcs:", 6) == 0);
         assert_int_equal(url.is_unix, rows[i].is_unix);
         assert_string_equal(url.text.ptr, rows[i].text);
-        assert_true(str_eq(client_url_where(&url), url.is_unix ? url.path : url.authority));
+        assert_true(str_eq(client_url_endpoint(&url), url.is_unix ? url.path : url.authority));
         assert_string_equal(url.host.ptr, rows[i].host);
         assert_int_equal(url.port, rows[i].port);
         if (rows[i].path) {
@@ -71,7 +71,7 @@ static void taken(void **state) {
     }
 }
 
-static void refused(void **state) {
+static void url_each_invalid_text_is_refused(void **state) {
     (void)state;
     static const struct {
         const char *text, *says;
@@ -127,7 +127,7 @@ static void refused(void **state) {
     }
 }
 
-static void protocols(void **state) {
+static void url_other_protocol_error_names_urls(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct client_url url;
@@ -148,7 +148,8 @@ static void protocols(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(taken), cmocka_unit_test(refused),
-                                       cmocka_unit_test(protocols)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(url_each_valid_text_is_parsed),
+                                       cmocka_unit_test(url_each_invalid_text_is_refused),
+                                       cmocka_unit_test(url_other_protocol_error_names_urls)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

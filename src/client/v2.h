@@ -9,7 +9,7 @@
 #include "client/client.h"
 #include "codec/kserve/request_encode.h"
 #include "codec/kserve/response_decode.h"
-#include "codec/kserve/server_decode.h"
+#include "codec/kserve/server_metadata_decode.h"
 
 /* An inference as it is asked for. */
 struct client_infer {
@@ -40,35 +40,35 @@ enum status client_infer_encode(struct arena *arena, const struct client_url *ur
 
 /* What has no body. `model` and `version` are for the two that speak of a model. Returns and owns:
  * as above. */
-enum client_question {
+enum client_query {
     CLIENT_LIVE,
     CLIENT_READY,
     CLIENT_MODEL_READY,
     CLIENT_SERVER, /* its metadata */
     CLIENT_MODEL,  /* its metadata */
 };
-enum status client_question_encode(struct arena *arena, const struct client_url *url,
-                                   enum client_question question, struct str model,
-                                   struct str version, struct client_request *out,
-                                   struct error *err) __attribute__((warn_unused_result));
+enum status client_query_encode(struct arena *arena, const struct client_url *url,
+                                enum client_query query, struct str model, struct str version,
+                                struct client_request *out, struct error *err)
+    __attribute__((warn_unused_result));
 
 /* Read the answer of an exchange that is done. Returns: ST_REFUSED with the server's own message
  * when it is another than 200; ST_BAD_ANSWER. Owns: in `arena`; binary tensors of an inference's
  * answer are views that live until the next exchange begins. */
 enum status client_infer_decode(struct arena *arena, const struct http_session *answer,
-                                struct v2_answer *out, struct error *err)
+                                struct v2_client_response *out, struct error *err)
     __attribute__((warn_unused_result));
 enum status client_model_decode(struct arena *arena, const struct http_session *answer,
                                 struct model_spec *out, struct error *err)
     __attribute__((warn_unused_result));
 enum status client_server_decode(struct arena *arena, const struct http_session *answer,
-                                 struct v2_server *out, struct error *err)
+                                 struct v2_server_metadata *out, struct error *err)
     __attribute__((warn_unused_result));
 
 /* Whole calls: made, exchanged, read. */
 enum status client_infer(struct client *client, struct arena *arena,
-                         const struct client_infer *infer, struct v2_answer *out, struct error *err)
-    __attribute__((warn_unused_result));
+                         const struct client_infer *infer, struct v2_client_response *out,
+                         struct error *err) __attribute__((warn_unused_result));
 enum status client_model_metadata(struct client *client, struct arena *arena, struct str model,
                                   struct str version, struct model_spec *out, struct error *err)
     __attribute__((warn_unused_result));

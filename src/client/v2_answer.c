@@ -6,14 +6,14 @@
 enum { MAX_DEPTH = 100, MAX_ERROR_BODY = 65536 };
 
 static struct json_limits limits_of(const struct http_session *answer) {
-    return (struct json_limits){.max_json_bytes = http_session_body(answer).len,
+    return (struct json_limits){.max_json_size = http_session_body(answer).len,
                                 .max_json_depth = MAX_DEPTH,
-                                .max_elements = (uint64_t)1 << 40};
+                                .max_tensor_elements = (uint64_t)1 << 40};
 }
 
 /* The server's own message, as far as it has one. */
-static enum status refused(const struct http_session *answer, struct arena *arena,
-                           struct error *err) {
+static enum status error_refused(const struct http_session *answer, struct arena *arena,
+                                 struct error *err) {
     struct str body = http_session_body(answer);
     struct str text = body.len <= MAX_ERROR_BODY ? v2_error_decode(arena, body) : str_make(NULL, 0);
     if (text.ptr) {
@@ -33,7 +33,7 @@ static enum status check_answer(const struct http_session *answer, struct arena 
                                 struct error *err) {
     struct str coding;
     if (http_session_status(answer) != 200) {
-        return refused(answer, arena, err);
+        return error_refused(answer, arena, err);
     }
     if (http_session_find(answer, "Content-Encoding", &coding) > 0 &&
         !str_eq_nocase(coding, STR("identity"))) {
@@ -44,7 +44,8 @@ static enum status check_answer(const struct http_session *answer, struct arena 
     return ST_OK;
 }
 
-static enum status json_bytes(const struct http_session *answer, size_t *out, struct error *err) {
+static enum status read_json_bytes(const struct http_session *answer, size_t *out,
+                                   struct error *err) {
     struct str value, body = http_session_body(answer);
     uint64_t n = 0;
     size_t n_fields = http_session_find(answer, "Inference-Header-Content-Length", &value);
@@ -63,7 +64,7 @@ static enum status json_bytes(const struct http_session *answer, size_t *out, st
 }
 
 /* What wire says of the answer is said of the server here. */
-static enum status malformed(enum status status, struct error *err) {
+static enum status error_malformed(enum status status, struct error *err) {
     if (status == ST_OK || status == ST_NO_MEMORY) {
         return status;
     }
@@ -73,17 +74,17 @@ static enum status malformed(enum status status, struct error *err) {
 }
 
 enum status client_infer_decode(struct arena *arena, const struct http_session *answer,
-                                struct v2_answer *out, struct error *err) {
+                                struct v2_client_response *out, struct error *err) {
     size_t n_json = 0;
     enum status status = check_answer(answer, arena, err);
     if (status == ST_OK) {
-        status = json_bytes(answer, &n_json, err);
+        status = read_json_bytes(answer, &n_json, err);
     }
     if (status != ST_OK) {
         return status;
     }
     struct json_limits limits = limits_of(answer);
-    return malformed(
+    return error_malformed(
         v2_response_decode(arena, http_session_body(answer), n_json, &limits, out, err), err);
 }
 
@@ -91,18 +92,20 @@ enum status client_model_decode(struct arena *arena, const struct http_session *
                                 struct model_spec *out, struct error *err) {
     enum status status = check_answer(answer, arena, err);
     struct json_limits limits = limits_of(answer);
-    return status == ST_OK ? malformed(v2_model_metadata_decode(arena, http_session_body(answer),
-                                                                &limits, out, err),
-                                       err)
-                           : status;
+    return status == ST_OK
+               ? error_malformed(
+                     v2_model_metadata_decode(arena, http_session_body(answer), &limits, out, err),
+                     err)
+               : status;
 }
 
 enum status client_server_decode(struct arena *arena, const struct http_session *answer,
-                                 struct v2_server *out, struct error *err) {
+                                 struct v2_server_metadata *out, struct error *err) {
     enum status status = check_answer(answer, arena, err);
     struct json_limits limits = limits_of(answer);
     return status == ST_OK
-               ? malformed(v2_server_decode(arena, http_session_body(answer), &limits, out, err),
-                           err)
+               ? error_malformed(
+                     v2_server_metadata_decode(arena, http_session_body(answer), &limits, out, err),
+                     err)
                : status;
 }

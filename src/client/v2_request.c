@@ -60,7 +60,8 @@ static enum status encode_body(struct arena *arena, const struct client_infer *i
 }
 
 /* The head in front of the body's pieces. */
-static enum status gather(struct arena *arena, struct client_request *out, struct error *err) {
+static enum status gather_pieces(struct arena *arena, struct client_request *out,
+                                 struct error *err) {
     struct piece *pieces = arena_calloc(arena, out->body.n_pieces + 1, sizeof(*pieces));
     if (!pieces) {
         return no_memory(err);
@@ -102,29 +103,28 @@ enum status client_infer_encode(struct arena *arena, const struct client_url *ur
         return no_memory(err);
     }
     out->head = buf_str(&head);
-    return gather(arena, out, err);
+    return gather_pieces(arena, out, err);
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-static struct str question_path(struct arena *arena, struct str base, enum client_question question,
-                                struct str model, struct str version) {
+static struct str query_path(struct arena *arena, struct str base, enum client_query query,
+                             struct str model, struct str version) {
     static const char *const paths[] = {[CLIENT_LIVE] = "/v2/health/live",
                                         [CLIENT_READY] = "/v2/health/ready",
                                         [CLIENT_SERVER] = "/v2"};
-    if (question == CLIENT_MODEL) {
+    if (query == CLIENT_MODEL) {
         return model_path(arena, base, model, version, "");
     }
-    if (question == CLIENT_MODEL_READY) {
+    if (query == CLIENT_MODEL_READY) {
         return model_path(arena, base, model, version, "/ready");
     }
-    return arena_printf(arena, "%.*s%s", STR_ARG(base), paths[question]);
+    return arena_printf(arena, "%.*s%s", STR_ARG(base), paths[query]);
 }
 
-enum status client_question_encode(struct arena *arena, const struct client_url *url,
-                                   enum client_question question, struct str model,
-                                   struct str version, struct client_request *out,
-                                   struct error *err) {
+enum status client_query_encode(struct arena *arena, const struct client_url *url,
+                                enum client_query query, struct str model, struct str version,
+                                struct client_request *out, struct error *err) {
     static const char *const what[] = {[CLIENT_LIVE] = "health",
                                        [CLIENT_READY] = "health",
                                        [CLIENT_MODEL_READY] = "a model's readiness",
@@ -132,20 +132,20 @@ enum status client_question_encode(struct arena *arena, const struct client_url 
                                        [CLIENT_MODEL] = "a model's metadata"};
     struct buf head;
     *out = (struct client_request){.method = STR("GET")};
-    enum status status = client_url_expect(url, CLIENT_HTTP, what[question], err);
-    if (status == ST_OK && (question == CLIENT_MODEL || question == CLIENT_MODEL_READY)) {
+    enum status status = client_url_expect(url, CLIENT_HTTP, what[query], err);
+    if (status == ST_OK && (query == CLIENT_MODEL || query == CLIENT_MODEL_READY)) {
         status = check_model(model, err);
     }
     if (status != ST_OK) {
         return status;
     }
     buf_init(&head, arena, FIRST_HEAD_BYTES);
-    out->path = question_path(arena, url->base, question, model, version);
+    out->path = query_path(arena, url->base, query, model, version);
     add_head(&head, url, out->method, out->path);
     buf_add_str(&head, STR("\r\n"));
     if (!out->path.ptr || head.failed) {
         return no_memory(err);
     }
     out->head = buf_str(&head);
-    return gather(arena, out, err);
+    return gather_pieces(arena, out, err);
 }

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/nearest.h"
+#include "core/base/suggest.h"
 #include "program/options/commands.h"
 
 /* Read by jemalloc, where the program is linked with it: what was let go of goes back to the system
@@ -36,13 +36,13 @@ static const struct command *find_command(const char *name) {
 }
 
 static int unknown_command(const char *name) {
-    struct nearest nearest = {0};
+    struct suggestion suggestion = {0};
     for (size_t i = 0; i < N_COMMANDS; i++) {
-        nearest_consider(&nearest, str_of(name), str_of(commands[i].name));
+        suggest_consider(&suggestion, str_of(name), str_of(commands[i].name));
     }
     fprintf(stderr, "sluice: unknown command %s", name);
-    if (nearest.best.ptr) {
-        fprintf(stderr, "; did you mean %.*s?", STR_ARG(nearest.best));
+    if (suggestion.best.ptr) {
+        fprintf(stderr, "; did you mean %.*s?", STR_ARG(suggestion.best));
     }
     fputs("\nTry: sluice --help\n", stderr);
     return EXIT_CODE_USAGE;

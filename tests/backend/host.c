@@ -1,5 +1,5 @@
 /* The host's functions. It never fails a test itself, as answers may come on any thread: what is
- * wrong is kept for ask_wait. */
+ * wrong is kept for test_request_wait. */
 #include "host.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "ask.h"
+#include "test_request.h"
 
 enum { MAX_LINES = 64, LINE_BYTES = 512 };
 
@@ -30,11 +30,11 @@ static struct log *log_get(void) {
 }
 
 static void respond(const sluice_request *request, const sluice_response *response) {
-    ask_take(request->host, response);
+    test_request_on_response(request->host, response);
 }
 
 static int is_cancelled(const sluice_request *request) {
-    return ((const struct ask *)request->host)->cancelled;
+    return ((const struct test_request *)request->host)->cancelled;
 }
 
 static void log_line(sluice_log_level level, const char *model, const char *text) {
@@ -57,7 +57,7 @@ static void computed(const sluice_request *const *requests, size_t n, uint64_t b
                      uint64_t ended_ns) {
     bool possible = began_ns > 0 && began_ns <= ended_ns && ended_ns <= now_ns();
     for (size_t i = 0; i < n; i++) {
-        ask_computed(requests[i]->host, possible);
+        test_request_on_computed(requests[i]->host, possible);
     }
 }
 

@@ -8,7 +8,7 @@
 
 #include "sluice/backend.h"
 
-struct ask;
+struct test_request;
 
 /* One for the process, as in a server. */
 const sluice_host *host_get(void);

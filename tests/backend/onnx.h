@@ -5,20 +5,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ask.h"
-#include "subject.h"
+#include "test_request.h"
+#include "under_test.h"
 
 /* Runs up to 8 requests as one batch. */
-void onnx_execute(struct open *open, struct ask *asks, size_t n);
+void onnx_execute(struct opened_model *opened, struct test_request *test_requests, size_t n);
 /* A request whose one input is "x". */
-void onnx_ask(struct ask *ask, uint64_t batch, const int64_t *dims, size_t rank,
-              const float *values, size_t n);
+void onnx_request_init(struct test_request *test_request, uint64_t batch, const int64_t *dims,
+                       size_t rank, const float *values, size_t n);
 /* Requests of one row each: its number, 1, 2, 3. They want nothing yet. */
-void onnx_ask_rows(struct ask *asks, size_t n);
-void onnx_fini(struct ask *asks, size_t n);
-void onnx_check(const sluice_output *output, const float *values, size_t n);
+void onnx_requests_init_rows(struct test_request *test_requests, size_t n);
+void onnx_requests_fini(struct test_request *test_requests, size_t n);
+void onnx_check_output(const sluice_output *output, const float *values, size_t n);
 
 /* Returns: failed tests. */
-int onnx_run(struct subject *subject);
+int onnx_run(struct backend_under_test *subject);
 
 #endif

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "ask.h"
 #include "onnx.h"
-#include "subject.h"
+#include "test_request.h"
+#include "under_test.h"
 
 /* A tensor as one line: NAME DATATYPE DIMS */
 static void check_info(const sluice_tensor_info *info, const char *name, sluice_datatype datatype,
@@ -27,7 +27,7 @@ static void check_info(const sluice_tensor_info *info, const char *name, sluice_
     assert_string_equal(text, dims);
 }
 
-static void signatures(void **state) {
+static void openvino_signature_by_table(void **state) {
     static const struct {
         const char *model;
         sluice_datatype datatype;
@@ -43,35 +43,36 @@ static void signatures(void **state) {
         {"ir_mlp", SLUICE_FP32, "-1,784", "-1,10"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct open open;
-        open_init(&open, *state, cases[i].model, NULL, NULL, 0);
-        assert_string_equal(open.info.platform, "openvino");
-        assert_false(open.info.takes_any || open.info.cheap);
-        assert_int_equal(open.info.n_inputs, 1);
-        assert_int_equal(open.info.n_outputs, 1);
-        check_info(open.info.inputs, "x", cases[i].datatype, cases[i].input_dims);
-        check_info(open.info.outputs, "y", cases[i].datatype, cases[i].output_dims);
-        open_fini(&open);
+        struct opened_model opened;
+        opened_model_init(&opened, *state, cases[i].model, NULL, NULL, 0);
+        assert_string_equal(opened.info.platform, "openvino");
+        assert_false(opened.info.takes_any || opened.info.cheap);
+        assert_int_equal(opened.info.n_inputs, 1);
+        assert_int_equal(opened.info.n_outputs, 1);
+        check_info(opened.info.inputs, "x", cases[i].datatype, cases[i].input_dims);
+        check_info(opened.info.outputs, "y", cases[i].datatype, cases[i].output_dims);
+        opened_model_fini(&opened);
     }
 }
 
 /* OpenVINO keeps the default and takes no other value: the input is not there. */
-static void an_initializer_is_a_constant(void **state) {
+static void openvino_initializer_is_constant(void **state) {
     static const int64_t dims[] = {1, 4};
     static const float values[] = {1, 2, 3, 4};
-    struct open open;
-    struct ask ask;
-    open_init(&open, *state, "onnx_optional_rows", NULL, NULL, 1);
-    assert_int_equal(open.info.n_inputs, 1);
-    onnx_ask(&ask, 1, dims, 2, values, 4);
-    ask_want(&ask, 0);
-    onnx_execute(&open, &ask, 1);
-    onnx_check(&ask_good(&ask)->outputs[0], (const float[]){2, 4, 6, 8}, 4);
-    ask_fini(&ask);
-    open_fini(&open);
+    struct opened_model opened;
+    struct test_request test_request;
+    opened_model_init(&opened, *state, "onnx_optional_rows", NULL, NULL, 1);
+    assert_int_equal(opened.info.n_inputs, 1);
+    onnx_request_init(&test_request, 1, dims, 2, values, 4);
+    test_request_want_output(&test_request, 0);
+    onnx_execute(&opened, &test_request, 1);
+    onnx_check_output(&test_request_expect_ok(&test_request)->outputs[0],
+                      (const float[]){2, 4, 6, 8}, 4);
+    test_request_fini(&test_request);
+    opened_model_fini(&opened);
 }
 
-static void models_it_refuses(void **state) {
+static void openvino_unsupported_model_is_refused(void **state) {
     static const char *const cases[][2] = {
         {"refused_sequence", "the model: No conversion rule found for operations"},
         {"refused_optional_type", "OptionalGetElement"},
@@ -83,15 +84,17 @@ static void models_it_refuses(void **state) {
         {"refused_ir_weights", "OpenVINO can't load the model: Incorrect weights in bin file"},
         {"absent", "OpenVINO can't load the model: "},
     };
-    const struct subject *subject = *state;
+    const struct backend_under_test *subject = *state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        open_refused(subject, subject_path(subject->refused, cases[i][0]), NULL, NULL, cases[i][1]);
+        expect_model_refused(subject, test_model_path(subject->refused, cases[i][0]), NULL, NULL,
+                             cases[i][1]);
     }
-    open_refused(subject, subject_path(subject->models, "onnx_mixed"), NULL, NULL,
-                 "input \"text\" is of strings, which OpenVINO's C interface can't hand over");
+    expect_model_refused(
+        subject, test_model_path(subject->models, "onnx_mixed"), NULL, NULL,
+        "input \"text\" is of strings, which OpenVINO's C interface can't hand over");
 }
 
-static void parameters_it_refuses(void **state) {
+static void openvino_invalid_parameter_is_refused(void **state) {
     static const char *const cases[][3] = {
         {"INFERENCE_NUM_THREADS", "-1", "0 to 1024"},
         {"INFERENCE_NUM_THREADS", "1025", "0 to 1024"},
@@ -108,36 +111,36 @@ static void parameters_it_refuses(void **state) {
         {"RESHAPE_IO_LAYOUTS", "YES", "NO"},
         {"CPU_EXTENSION_PATH", "/lib/own.so", "no code is loaded for a model"},
     };
-    const struct subject *subject = *state;
+    const struct backend_under_test *subject = *state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        open_refused(subject, subject_path(subject->models, "onnx_add"), cases[i][0], cases[i][1],
-                     cases[i][2]);
+        expect_model_refused(subject, test_model_path(subject->models, "onnx_add"), cases[i][0],
+                             cases[i][1], cases[i][2]);
     }
 }
 
 enum { N_PIXELS = 784, N_CLASSES = 10, MAX_ROWS = 400 };
 
 /* Answers of a model of the MLP's shape to three rows. */
-static void classify(const struct subject *subject, const char *model, const char *key,
+static void classify(const struct backend_under_test *subject, const char *model, const char *key,
                      const char *value, float found[3 * N_CLASSES]) {
     static const int64_t dims[] = {3, N_PIXELS};
     float values[3 * N_PIXELS];
-    struct open open;
-    struct ask ask;
+    struct opened_model opened;
+    struct test_request test_request;
     for (size_t i = 0; i < 3 * N_PIXELS; i++) {
         values[i] = (float)(i % 17) / 17;
     }
-    open_init(&open, subject, model, key, value, 1);
-    onnx_ask(&ask, 3, dims, 2, values, 3 * N_PIXELS);
-    ask_want(&ask, 0);
-    onnx_execute(&open, &ask, 1);
-    const struct answer *answer = ask_good(&ask);
-    assert_int_equal(answer->outputs[0].n_bytes, 3 * N_CLASSES * sizeof(float));
-    memcpy(found, answer->outputs[0].data, 3 * N_CLASSES * sizeof(float));
+    opened_model_init(&opened, subject, model, key, value, 1);
+    onnx_request_init(&test_request, 3, dims, 2, values, 3 * N_PIXELS);
+    test_request_want_output(&test_request, 0);
+    onnx_execute(&opened, &test_request, 1);
+    const struct test_response *response_kept = test_request_expect_ok(&test_request);
+    assert_int_equal(response_kept->outputs[0].n_bytes, 3 * N_CLASSES * sizeof(float));
+    memcpy(found, response_kept->outputs[0].data, 3 * N_CLASSES * sizeof(float));
     /* what came in is as it was: the library works in memory of its own */
-    assert_memory_equal(ask.pieces[0][0].data, values, sizeof(values));
-    ask_fini(&ask);
-    open_fini(&open);
+    assert_memory_equal(test_request.pieces[0][0].data, values, sizeof(values));
+    test_request_fini(&test_request);
+    opened_model_fini(&opened);
 }
 
 static void same(const float *a, const float *b, float tolerance) {
@@ -147,7 +150,7 @@ static void same(const float *a, const float *b, float tolerance) {
 }
 
 /* Each is accepted, warns of nothing, and leaves answers as they are, but for the precision. */
-static void parameters_it_takes(void **state) {
+static void openvino_valid_parameter_keeps_outputs(void **state) {
     static const char *const cases[][2] = {
         {"INFERENCE_NUM_THREADS", "2"},
         {"INFERENCE_NUM_THREADS", "0"},
@@ -174,7 +177,7 @@ static void parameters_it_takes(void **state) {
     }
 }
 
-static void an_ir_model_says_what_its_onnx_says(void **state) {
+static void openvino_ir_model_equals_onnx_model(void **state) {
     float onnx[3 * N_CLASSES], ir[3 * N_CLASSES];
     classify(*state, "mlp", NULL, NULL, onnx);
     classify(*state, "ir_mlp", NULL, NULL, ir);
@@ -182,7 +185,7 @@ static void an_ir_model_says_what_its_onnx_says(void **state) {
 }
 
 /* The library would keep their lower halves and say nothing. */
-static void numbers_that_would_be_cut(void **state) {
+static void openvino_int64_outside_int32_is_refused(void **state) {
     static const int64_t dims[] = {1, 4};
     static const struct {
         sluice_datatype datatype;
@@ -200,92 +203,100 @@ static void numbers_that_would_be_cut(void **state) {
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const int64_t values[] = {1, 2, 3, cases[i].value};
-        struct open open;
-        struct ask asks[2];
-        open_init(&open, *state, subject_identity(cases[i].datatype), NULL, NULL, 1);
+        struct opened_model opened;
+        struct test_request test_requests[2];
+        opened_model_init(&opened, *state, test_identity_model(cases[i].datatype), NULL, NULL, 1);
         for (size_t k = 0; k < 2; k++) { /* the other one of the batch is answered */
-            ask_init(&asks[k], 1);
-            ask_input(&asks[k], 0, "x", cases[i].datatype, dims, 2,
-                      k ? (const int64_t[]){5, 6, 7, 8} : values, sizeof(values));
-            ask_want(&asks[k], 0);
+            test_request_init(&test_requests[k], 1);
+            test_request_add_input(&test_requests[k], 0, "x", cases[i].datatype, dims, 2,
+                                   k ? (const int64_t[]){5, 6, 7, 8} : values, sizeof(values));
+            test_request_want_output(&test_requests[k], 0);
         }
-        onnx_execute(&open, asks, 2);
+        onnx_execute(&opened, test_requests, 2);
         if (cases[i].part) {
-            ask_bad(&asks[0], SLUICE_INVALID_ARGUMENT, cases[i].part);
+            test_request_expect_error(&test_requests[0], SLUICE_INVALID_ARGUMENT, cases[i].part);
         } else {
-            assert_memory_equal(ask_good(&asks[0])->outputs[0].data, values, sizeof(values));
+            assert_memory_equal(test_request_expect_ok(&test_requests[0])->outputs[0].data, values,
+                                sizeof(values));
         }
-        assert_int_equal(((const int64_t *)ask_good(&asks[1])->outputs[0].data)[3], 8);
-        ask_fini(&asks[0]);
-        ask_fini(&asks[1]);
-        open_fini(&open);
+        assert_int_equal(
+            ((const int64_t *)test_request_expect_ok(&test_requests[1])->outputs[0].data)[3], 8);
+        test_request_fini(&test_requests[0]);
+        test_request_fini(&test_requests[1]);
+        opened_model_fini(&opened);
     }
 }
 
 /* A request that fails between two that don't: it must not get what is left of the one before. */
-static void shapes_the_graph_refuses(void **state) {
+static void openvino_incompatible_shapes_are_an_error(void **state) {
     static const int64_t dims[][2] = {{1, 3}, {1, 2}, {1, 1}};
     static const float values[] = {1, 2, 3};
-    struct open open;
-    struct ask asks[3];
-    open_init(&open, *state, "onnx_broadcast", NULL, NULL, 1);
+    struct opened_model opened;
+    struct test_request test_requests[3];
+    opened_model_init(&opened, *state, "onnx_broadcast", NULL, NULL, 1);
     for (size_t i = 0; i < 3; i++) {
-        ask_init(&asks[i], 1);
-        ask_input(&asks[i], 0, "a", SLUICE_FP32, dims[0], 2, values, 12);
-        ask_input(&asks[i], 1, "b", SLUICE_FP32, dims[i], 2, values, (size_t)dims[i][1] * 4);
-        ask_want(&asks[i], 0);
-        onnx_execute(&open, &asks[i], 1);
+        test_request_init(&test_requests[i], 1);
+        test_request_add_input(&test_requests[i], 0, "a", SLUICE_FP32, dims[0], 2, values, 12);
+        test_request_add_input(&test_requests[i], 1, "b", SLUICE_FP32, dims[i], 2, values,
+                               (size_t)dims[i][1] * 4);
+        test_request_want_output(&test_requests[i], 0);
+        onnx_execute(&opened, &test_requests[i], 1);
     }
-    onnx_check(&ask_good(&asks[0])->outputs[0], (const float[]){2, 4, 6}, 3);
-    ask_bad(&asks[1], SLUICE_INTERNAL, "Eltwise shape infer input shapes dim index: 1 mismatch");
-    assert_null(strstr(asks[1].answers[0].error, "src/")); /* where it was noticed */
-    assert_null(strchr(asks[1].answers[0].error, '\n'));
-    onnx_check(&ask_good(&asks[2])->outputs[0], (const float[]){2, 3, 4}, 3);
+    onnx_check_output(&test_request_expect_ok(&test_requests[0])->outputs[0],
+                      (const float[]){2, 4, 6}, 3);
+    test_request_expect_error(&test_requests[1], SLUICE_INTERNAL,
+                              "Eltwise shape infer input shapes dim index: 1 mismatch");
+    assert_null(strstr(test_requests[1].responses[0].error, "src/")); /* where it was noticed */
+    assert_null(strchr(test_requests[1].responses[0].error, '\n'));
+    onnx_check_output(&test_request_expect_ok(&test_requests[2])->outputs[0],
+                      (const float[]){2, 3, 4}, 3);
     for (size_t i = 0; i < 3; i++) {
-        ask_fini(&asks[i]);
+        test_request_fini(&test_requests[i]);
     }
-    open_fini(&open);
+    opened_model_fini(&opened);
 }
 
 /* Unlike ONNX Runtime, which refuses it: said in the backend's README. */
-static void an_index_outside_is_zeros(void **state) {
+static void openvino_index_out_of_range_gives_zeros(void **state) {
     static const int64_t dims[] = {1, 2}, indices[] = {8, 1};
-    struct open open;
-    struct ask ask;
-    open_init(&open, *state, "onnx_lookup", NULL, NULL, 1);
-    ask_init(&ask, 1);
-    ask_input(&ask, 0, "x", SLUICE_INT64, dims, 2, indices, sizeof(indices));
-    ask_want(&ask, 0);
-    onnx_execute(&open, &ask, 1);
-    onnx_check(&ask_good(&ask)->outputs[0], (const float[]){0, 0, 0, 3, 4, 5}, 6);
-    ask_fini(&ask);
-    open_fini(&open);
+    struct opened_model opened;
+    struct test_request test_request;
+    opened_model_init(&opened, *state, "onnx_lookup", NULL, NULL, 1);
+    test_request_init(&test_request, 1);
+    test_request_add_input(&test_request, 0, "x", SLUICE_INT64, dims, 2, indices, sizeof(indices));
+    test_request_want_output(&test_request, 0);
+    onnx_execute(&opened, &test_request, 1);
+    onnx_check_output(&test_request_expect_ok(&test_request)->outputs[0],
+                      (const float[]){0, 0, 0, 3, 4, 5}, 6);
+    test_request_fini(&test_request);
+    opened_model_fini(&opened);
 }
 
-static void fp64_is_a_warning(void **state) {
-    struct open open;
+static void openvino_fp64_logs_warning(void **state) {
+    struct opened_model opened;
     host_log_clear();
-    open_init(&open, *state, "onnx_rank0", NULL, NULL, 0);
+    opened_model_init(&opened, *state, "onnx_rank0", NULL, NULL, 0);
     assert_int_equal(host_log_count(SLUICE_LOG_WARNING), 1);
     assert_true(host_log_has("FP64 as FP32"));
-    open_fini(&open);
+    opened_model_fini(&opened);
 }
 
 /* An operator that works on its input in place must not do so in the request's memory, which a
  * model without a copy of its own would be tempted to. */
-static void inputs_stay_as_they_are(void **state) {
+static void openvino_inputs_are_not_written(void **state) {
     static const int64_t dims[] = {1, 4};
     static const float values[] = {1, -2, 3, -4};
-    struct open open;
-    struct ask ask;
-    open_init(&open, *state, "onnx_unnamed", NULL, NULL, 1);
-    onnx_ask(&ask, 1, dims, 2, values, 4);
-    ask_want(&ask, 0);
-    onnx_execute(&open, &ask, 1);
-    onnx_check(&ask_good(&ask)->outputs[0], (const float[]){-1, 2, -3, 4}, 4);
-    assert_memory_equal(ask.pieces[0][0].data, values, sizeof(values));
-    ask_fini(&ask);
-    open_fini(&open);
+    struct opened_model opened;
+    struct test_request test_request;
+    opened_model_init(&opened, *state, "onnx_unnamed", NULL, NULL, 1);
+    onnx_request_init(&test_request, 1, dims, 2, values, 4);
+    test_request_want_output(&test_request, 0);
+    onnx_execute(&opened, &test_request, 1);
+    onnx_check_output(&test_request_expect_ok(&test_request)->outputs[0],
+                      (const float[]){-1, 2, -3, 4}, 4);
+    assert_memory_equal(test_request.pieces[0][0].data, values, sizeof(values));
+    test_request_fini(&test_request);
+    opened_model_fini(&opened);
 }
 
 /* KiB of code in this process that is no file's: what the library has made. */
@@ -304,51 +315,51 @@ static long made_code_kib(void) {
     return (long)(total / 1024);
 }
 
-static void run_rows(struct open *open, int64_t rows) {
+static void run_rows(struct opened_model *opened, int64_t rows) {
     static float values[MAX_ROWS * N_PIXELS];
     const int64_t dims[] = {rows, N_PIXELS};
-    struct ask ask;
-    onnx_ask(&ask, (uint64_t)rows, dims, 2, values, (size_t)rows * N_PIXELS);
-    ask_want(&ask, 0);
-    onnx_execute(open, &ask, 1);
-    assert_int_equal(ask_good(&ask)->outputs[0].dims[0], rows);
-    ask_fini(&ask);
+    struct test_request test_request;
+    onnx_request_init(&test_request, (uint64_t)rows, dims, 2, values, (size_t)rows * N_PIXELS);
+    test_request_want_output(&test_request, 0);
+    onnx_execute(opened, &test_request, 1);
+    assert_int_equal(test_request_expect_ok(&test_request)->outputs[0].dims[0], rows);
+    test_request_fini(&test_request);
 }
 
 /* The library makes code for each shape that it sees, and keeps 190 MB of it for these if nobody
  * says otherwise. */
-static void many_shapes_in_turn(void **state) {
-    struct open open;
-    open_init(&open, *state, "mlp", NULL, NULL, 1);
+static void openvino_many_shapes_code_cache_is_bounded(void **state) {
+    struct opened_model opened;
+    opened_model_init(&opened, *state, "mlp", NULL, NULL, 1);
     for (int64_t rows = 1; rows <= 20; rows++) {
-        run_rows(&open, MAX_ROWS - rows);
+        run_rows(&opened, MAX_ROWS - rows);
     }
     long before = made_code_kib();
     assert_true(before > 0);
     for (int64_t rows = MAX_ROWS - 20; rows > MAX_ROWS - 320; rows--) {
-        run_rows(&open, rows);
+        run_rows(&opened, rows);
     }
     long grown = made_code_kib() - before;
     if (grown > 60L * 1024) {
         fail_msg("300 shapes left %ld KiB of code behind", grown);
     }
-    open_fini(&open);
+    opened_model_fini(&opened);
 }
 
-int openvino_run(struct subject *subject) {
+int openvino_run(struct backend_under_test *subject) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(signatures, subject),
-        cmocka_unit_test_prestate(an_initializer_is_a_constant, subject),
-        cmocka_unit_test_prestate(models_it_refuses, subject),
-        cmocka_unit_test_prestate(parameters_it_refuses, subject),
-        cmocka_unit_test_prestate(parameters_it_takes, subject),
-        cmocka_unit_test_prestate(an_ir_model_says_what_its_onnx_says, subject),
-        cmocka_unit_test_prestate(numbers_that_would_be_cut, subject),
-        cmocka_unit_test_prestate(shapes_the_graph_refuses, subject),
-        cmocka_unit_test_prestate(an_index_outside_is_zeros, subject),
-        cmocka_unit_test_prestate(fp64_is_a_warning, subject),
-        cmocka_unit_test_prestate(inputs_stay_as_they_are, subject),
-        cmocka_unit_test_prestate(many_shapes_in_turn, subject),
+        cmocka_unit_test_prestate(openvino_signature_by_table, subject),
+        cmocka_unit_test_prestate(openvino_initializer_is_constant, subject),
+        cmocka_unit_test_prestate(openvino_unsupported_model_is_refused, subject),
+        cmocka_unit_test_prestate(openvino_invalid_parameter_is_refused, subject),
+        cmocka_unit_test_prestate(openvino_valid_parameter_keeps_outputs, subject),
+        cmocka_unit_test_prestate(openvino_ir_model_equals_onnx_model, subject),
+        cmocka_unit_test_prestate(openvino_int64_outside_int32_is_refused, subject),
+        cmocka_unit_test_prestate(openvino_incompatible_shapes_are_an_error, subject),
+        cmocka_unit_test_prestate(openvino_index_out_of_range_gives_zeros, subject),
+        cmocka_unit_test_prestate(openvino_fp64_logs_warning, subject),
+        cmocka_unit_test_prestate(openvino_inputs_are_not_written, subject),
+        cmocka_unit_test_prestate(openvino_many_shapes_code_cache_is_bounded, subject),
     };
     return onnx_run(subject) + cmocka_run_group_tests_name("openvino", tests, NULL, NULL);
 }

@@ -11,42 +11,43 @@
 
 #include <cmocka.h>
 
-#include "ask.h"
-#include "subject.h"
+#include "test_request.h"
+#include "under_test.h"
 
 enum { COLUMNS = 4 };
 
 /* A request to the FP32 identity model, with rows that count up from `first`. */
-static void ask_rows(struct ask *ask, uint64_t n_rows, float first) {
+static void ask_rows(struct test_request *test_request, uint64_t n_rows, float first) {
     float values[64 * COLUMNS];
     int64_t dims[] = {(int64_t)n_rows, COLUMNS};
     for (size_t i = 0; i < n_rows * COLUMNS; i++) {
         values[i] = first + (float)i;
     }
-    ask_init(ask, n_rows);
-    ask_input(ask, 0, "x", SLUICE_FP32, dims, 2, values, n_rows * COLUMNS * sizeof(float));
-    ask_want(ask, 0);
+    test_request_init(test_request, n_rows);
+    test_request_add_input(test_request, 0, "x", SLUICE_FP32, dims, 2, values,
+                           n_rows * COLUMNS * sizeof(float));
+    test_request_want_output(test_request, 0);
 }
 
-static void check_rows(const struct answer *answer, uint64_t n_rows, float first) {
-    assert_int_equal(answer->n_outputs, 1);
-    assert_int_equal(answer->outputs[0].datatype, SLUICE_FP32);
-    assert_int_equal(answer->outputs[0].rank, 2);
-    assert_int_equal(answer->outputs[0].dims[0], n_rows);
-    assert_int_equal(answer->outputs[0].dims[1], COLUMNS);
-    const float *values = answer->outputs[0].data;
+static void check_rows(const struct test_response *response_kept, uint64_t n_rows, float first) {
+    assert_int_equal(response_kept->n_outputs, 1);
+    assert_int_equal(response_kept->outputs[0].datatype, SLUICE_FP32);
+    assert_int_equal(response_kept->outputs[0].rank, 2);
+    assert_int_equal(response_kept->outputs[0].dims[0], n_rows);
+    assert_int_equal(response_kept->outputs[0].dims[1], COLUMNS);
+    const float *values = response_kept->outputs[0].data;
     for (size_t i = 0; i < n_rows * COLUMNS; i++) {
         assert_true(values[i] == first + (float)i);
     }
 }
 
-static void execute_one(struct open *open, struct ask *ask) {
-    const sluice_request *requests[] = {&ask->request};
-    open->backend->execute(open->instances[0], requests, 1);
+static void execute_one(struct opened_model *opened, struct test_request *test_request) {
+    const sluice_request *requests[] = {&test_request->request};
+    opened->backend->execute(opened->instances[0], requests, 1);
 }
 
-static void the_table_is_whole(void **state) {
-    const struct subject *subject = *state;
+static void backend_table_is_complete(void **state) {
+    const struct backend_under_test *subject = *state;
     const sluice_backend *backend = subject->backend;
     assert_true(backend->size >= sizeof(*backend));
     assert_int_equal(backend->abi, SLUICE_BACKEND_ABI);
@@ -60,8 +61,8 @@ static void the_table_is_whole(void **state) {
     assert_true(backend->instance_open && backend->instance_close && backend->execute);
 }
 
-static void another_abi_is_refused(void **state) {
-    const struct subject *subject = *state;
+static void backend_entry_other_abi_is_refused(void **state) {
+    const struct backend_under_test *subject = *state;
     sluice_host newer = *host_get(), smaller = *host_get();
     newer.abi = SLUICE_BACKEND_ABI + 1;
     smaller.size = offsetof(sluice_host, now_ns);
@@ -73,58 +74,59 @@ static void another_abi_is_refused(void **state) {
     assert_true(host_log_has("ABI"));
 }
 
-static void opens_and_closes_without_work(void **state) {
-    struct open open;
+static void backend_open_close_without_requests(void **state) {
+    struct opened_model opened;
     for (size_t n = 0; n <= OPEN_MAX_INSTANCES; n += 2) {
-        open_init(&open, *state, subject_identity(SLUICE_FP32), NULL, NULL, n);
-        open_fini(&open);
+        opened_model_init(&opened, *state, test_identity_model(SLUICE_FP32), NULL, NULL, n);
+        opened_model_fini(&opened);
     }
 }
 
-static void an_unknown_parameter_is_a_warning(void **state) {
-    struct open open;
+static void backend_unknown_parameter_logs_warning(void **state) {
+    struct opened_model opened;
     host_log_clear();
-    open_init(&open, *state, subject_identity(SLUICE_FP32), "no_such_key", "1", 1);
+    opened_model_init(&opened, *state, test_identity_model(SLUICE_FP32), "no_such_key", "1", 1);
     assert_int_equal(host_log_count(SLUICE_LOG_WARNING), 1);
     assert_true(host_log_has("no_such_key"));
-    open_fini(&open);
+    opened_model_fini(&opened);
     host_log_clear();
-    open_init(&open, *state, subject_identity(SLUICE_FP32), "sluice.run_on", "worker", 1);
+    opened_model_init(&opened, *state, test_identity_model(SLUICE_FP32), "sluice.run_on", "worker",
+                      1);
     assert_int_equal(host_log_count(SLUICE_LOG_WARNING), 0); /* the server's own */
-    open_fini(&open);
+    opened_model_fini(&opened);
 }
 
-static void one_request(void **state) {
-    const struct subject *subject = *state;
-    struct open open;
-    struct ask ask;
-    open_init(&open, subject, subject_identity(SLUICE_FP32), NULL, NULL, 1);
-    ask_rows(&ask, 3, 1);
-    execute_one(&open, &ask);
-    const struct answer *answer = ask_good(&ask);
-    check_rows(answer, 3, 1);
+static void backend_one_request_echoes(void **state) {
+    const struct backend_under_test *subject = *state;
+    struct opened_model opened;
+    struct test_request test_request;
+    opened_model_init(&opened, subject, test_identity_model(SLUICE_FP32), NULL, NULL, 1);
+    ask_rows(&test_request, 3, 1);
+    execute_one(&opened, &test_request);
+    const struct test_response *response_kept = test_request_expect_ok(&test_request);
+    check_rows(response_kept, 3, 1);
     if (subject->in_place) {
-        assert_ptr_equal(answer->outputs[0].data, ask.pieces[0][0].data);
+        assert_ptr_equal(response_kept->outputs[0].data, test_request.pieces[0][0].data);
     }
-    ask_fini(&ask);
-    open_fini(&open);
+    test_request_fini(&test_request);
+    opened_model_fini(&opened);
 }
 
-static void no_rows(void **state) {
-    struct open open;
-    struct ask ask;
-    open_init(&open, *state, subject_identity(SLUICE_FP32), NULL, NULL, 1);
-    ask_rows(&ask, 0, 1);
-    execute_one(&open, &ask);
-    check_rows(ask_good(&ask), 0, 1);
-    ask_fini(&ask);
-    open_fini(&open);
+static void backend_zero_rows_echoes(void **state) {
+    struct opened_model opened;
+    struct test_request test_request;
+    opened_model_init(&opened, *state, test_identity_model(SLUICE_FP32), NULL, NULL, 1);
+    ask_rows(&test_request, 0, 1);
+    execute_one(&opened, &test_request);
+    check_rows(test_request_expect_ok(&test_request), 0, 1);
+    test_request_fini(&test_request);
+    opened_model_fini(&opened);
 }
 
 /* Every value of one byte, so that NaNs, denormals and signs are among them; for BOOL only 0 and 1;
  * of 64-bit whole numbers only the lower 31 bits where the backend has no more. */
-static void fill(const struct subject *subject, sluice_datatype datatype, unsigned char *bytes,
-                 size_t n) {
+static void fill(const struct backend_under_test *subject, sluice_datatype datatype,
+                 unsigned char *bytes, size_t n) {
     bool cut = subject->narrow && (datatype == SLUICE_INT64 || datatype == SLUICE_UINT64);
     for (size_t i = 0; i < n; i++) {
         bytes[i] = (unsigned char)(datatype == SLUICE_BOOL ? i % 3 == 0 : i * 37 + i / 256);
@@ -134,7 +136,7 @@ static void fill(const struct subject *subject, sluice_datatype datatype, unsign
     }
 }
 
-static void every_datatype_bit_for_bit(void **state) {
+static void backend_every_datatype_is_bit_exact(void **state) {
     for (int kind = SLUICE_BOOL; kind <= SLUICE_BF16; kind++) {
         sluice_datatype datatype = (sluice_datatype)kind;
         size_t size = datatype_bytes(datatype);
@@ -144,19 +146,20 @@ static void every_datatype_bit_for_bit(void **state) {
         unsigned char bytes[64 * COLUMNS * 8];
         int64_t dims[] = {64, COLUMNS};
         fill(*state, datatype, bytes, sizeof(bytes));
-        struct open open;
-        struct ask ask;
-        open_init(&open, *state, subject_identity(datatype), NULL, NULL, 1);
-        ask_init(&ask, 64);
-        ask_input(&ask, 0, "x", datatype, dims, 2, bytes, 64 * COLUMNS * size);
-        ask_want(&ask, 0);
-        execute_one(&open, &ask);
-        const struct answer *answer = ask_good(&ask);
-        assert_int_equal(answer->outputs[0].datatype, datatype);
-        assert_int_equal(answer->outputs[0].n_bytes, 64 * COLUMNS * size);
-        assert_memory_equal(answer->outputs[0].data, bytes, 64 * COLUMNS * size);
-        ask_fini(&ask);
-        open_fini(&open);
+        struct opened_model opened;
+        struct test_request test_request;
+        opened_model_init(&opened, *state, test_identity_model(datatype), NULL, NULL, 1);
+        test_request_init(&test_request, 64);
+        test_request_add_input(&test_request, 0, "x", datatype, dims, 2, bytes,
+                               64 * COLUMNS * size);
+        test_request_want_output(&test_request, 0);
+        execute_one(&opened, &test_request);
+        const struct test_response *response_kept = test_request_expect_ok(&test_request);
+        assert_int_equal(response_kept->outputs[0].datatype, datatype);
+        assert_int_equal(response_kept->outputs[0].n_bytes, 64 * COLUMNS * size);
+        assert_memory_equal(response_kept->outputs[0].data, bytes, 64 * COLUMNS * size);
+        test_request_fini(&test_request);
+        opened_model_fini(&opened);
     }
 }
 
@@ -166,214 +169,217 @@ static const char four_strings[] = "\x03\0\0\0a\0b"
                                    "\x04\0\0\0\xff\xfe\x80g";
 enum { FOUR_STRINGS_BYTES = sizeof(four_strings) - 1 };
 
-static void ask_strings(struct ask *ask, uint64_t n_rows) {
+static void ask_strings(struct test_request *test_request, uint64_t n_rows) {
     char bytes[8 * FOUR_STRINGS_BYTES];
     int64_t dims[] = {(int64_t)n_rows, COLUMNS};
     for (size_t i = 0; i < n_rows; i++) {
         memcpy(bytes + i * FOUR_STRINGS_BYTES, four_strings, FOUR_STRINGS_BYTES);
     }
-    ask_init(ask, n_rows);
-    ask_input(ask, 0, "x", SLUICE_BYTES, dims, 2, bytes, n_rows * FOUR_STRINGS_BYTES);
-    ask_want(ask, 0);
+    test_request_init(test_request, n_rows);
+    test_request_add_input(test_request, 0, "x", SLUICE_BYTES, dims, 2, bytes,
+                           n_rows * FOUR_STRINGS_BYTES);
+    test_request_want_output(test_request, 0);
 }
 
-static void check_strings(const struct answer *answer, uint64_t n_rows) {
-    assert_int_equal(answer->outputs[0].datatype, SLUICE_BYTES);
-    assert_int_equal(answer->outputs[0].dims[0], n_rows);
-    assert_int_equal(answer->outputs[0].n_bytes, n_rows * FOUR_STRINGS_BYTES);
-    const char *bytes = answer->outputs[0].data;
+static void check_strings(const struct test_response *response_kept, uint64_t n_rows) {
+    assert_int_equal(response_kept->outputs[0].datatype, SLUICE_BYTES);
+    assert_int_equal(response_kept->outputs[0].dims[0], n_rows);
+    assert_int_equal(response_kept->outputs[0].n_bytes, n_rows * FOUR_STRINGS_BYTES);
+    const char *bytes = response_kept->outputs[0].data;
     for (size_t i = 0; i < n_rows; i++) {
         assert_memory_equal(bytes + i * FOUR_STRINGS_BYTES, four_strings, FOUR_STRINGS_BYTES);
     }
 }
 
 /* Returns: true when the backend has no strings, and says so. */
-static bool strings_are_refused(const struct subject *subject) {
+static bool strings_are_refused(const struct backend_under_test *subject) {
     if (subject->no_strings) {
-        open_refused(subject, subject_path(subject->models, subject_identity(SLUICE_BYTES)), NULL,
-                     NULL, "strings");
+        expect_model_refused(subject,
+                             test_model_path(subject->models, test_identity_model(SLUICE_BYTES)),
+                             NULL, NULL, "strings");
     }
     return subject->no_strings;
 }
 
 /* Empty elements, NULs and what is no UTF-8, whole and cut at every byte. */
-static void strings_in_pieces(void **state) {
-    struct open open;
+static void backend_strings_at_every_split(void **state) {
+    struct opened_model opened;
     if (strings_are_refused(*state)) {
         return;
     }
-    open_init(&open, *state, subject_identity(SLUICE_BYTES), NULL, NULL, 1);
+    opened_model_init(&opened, *state, test_identity_model(SLUICE_BYTES), NULL, NULL, 1);
     for (size_t at = 0; at < FOUR_STRINGS_BYTES; at++) {
-        struct ask ask;
-        ask_strings(&ask, 1);
+        struct test_request test_request;
+        ask_strings(&test_request, 1);
         if (at > 0) {
-            ask_split(&ask, 0, at);
+            test_request_split_input(&test_request, 0, at);
         }
-        execute_one(&open, &ask);
-        check_strings(ask_good(&ask), 1);
-        ask_fini(&ask);
+        execute_one(&opened, &test_request);
+        check_strings(test_request_expect_ok(&test_request), 1);
+        test_request_fini(&test_request);
     }
-    open_fini(&open);
+    opened_model_fini(&opened);
 }
 
-static void numbers_in_pieces(void **state) {
-    struct open open;
-    open_init(&open, *state, subject_identity(SLUICE_FP32), NULL, NULL, 1);
+static void backend_numbers_at_every_split(void **state) {
+    struct opened_model opened;
+    opened_model_init(&opened, *state, test_identity_model(SLUICE_FP32), NULL, NULL, 1);
     for (size_t each = 1; each < 3 * COLUMNS; each++) {
-        struct ask ask;
-        ask_rows(&ask, 3, 7);
+        struct test_request test_request;
+        ask_rows(&test_request, 3, 7);
         for (size_t at = each; at < 3 * COLUMNS; at += each) {
-            ask_split(&ask, 0, each * sizeof(float));
+            test_request_split_input(&test_request, 0, each * sizeof(float));
         }
-        execute_one(&open, &ask);
-        check_rows(ask_good(&ask), 3, 7);
-        ask_fini(&ask);
+        execute_one(&opened, &test_request);
+        check_rows(test_request_expect_ok(&test_request), 3, 7);
+        test_request_fini(&test_request);
     }
-    open_fini(&open);
+    opened_model_fini(&opened);
 }
 
 enum { N_BATCH = 5 };
 
-static void execute_all(struct open *open, struct ask *asks, size_t n) {
+static void execute_all(struct opened_model *opened, struct test_request *test_requests, size_t n) {
     const sluice_request **requests = malloc(n * sizeof(*requests));
     for (size_t i = 0; i < n; i++) {
-        requests[i] = &asks[i].request;
+        requests[i] = &test_requests[i].request;
     }
-    open->backend->execute(open->instances[0], requests, n);
+    opened->backend->execute(opened->instances[0], requests, n);
     memset(requests, 0x5a, n * sizeof(*requests)); /* the array is only there during the call */
     free(requests);
 }
 
 /* Requests of 2, 0, 1, 5 and 3 rows as one batch; one is in pieces. */
-static void a_batch(void **state) {
+static void backend_batch_of_mixed_rows(void **state) {
     static const uint64_t rows[N_BATCH] = {2, 0, 1, 5, 3};
-    struct open open;
-    struct ask asks[N_BATCH];
-    open_init(&open, *state, subject_identity(SLUICE_FP32), NULL, NULL, 1);
+    struct opened_model opened;
+    struct test_request test_requests[N_BATCH];
+    opened_model_init(&opened, *state, test_identity_model(SLUICE_FP32), NULL, NULL, 1);
     for (size_t i = 0; i < N_BATCH; i++) {
-        ask_rows(&asks[i], rows[i], (float)i * 100);
+        ask_rows(&test_requests[i], rows[i], (float)i * 100);
     }
-    ask_split(&asks[3], 0, 12);
-    execute_all(&open, asks, N_BATCH);
+    test_request_split_input(&test_requests[3], 0, 12);
+    execute_all(&opened, test_requests, N_BATCH);
     for (size_t i = 0; i < N_BATCH; i++) {
-        check_rows(ask_good(&asks[i]), rows[i], (float)i * 100);
+        check_rows(test_request_expect_ok(&test_requests[i]), rows[i], (float)i * 100);
     }
     /* in another order than they came */
     for (size_t i = N_BATCH; i-- > 0;) {
-        ask_fini(&asks[i]);
+        test_request_fini(&test_requests[i]);
     }
-    open_fini(&open);
+    opened_model_fini(&opened);
 }
 
 /* A batch without a single row, one of them in two pieces of no bytes. */
-static void a_batch_of_nothing(void **state) {
+static void backend_batch_of_zero_rows(void **state) {
     static const sluice_datatype datatypes[] = {SLUICE_FP32, SLUICE_BYTES};
     static const int64_t dims[] = {0, COLUMNS};
     for (size_t k = 0; k < (strings_are_refused(*state) ? 1 : 2); k++) {
-        struct open open;
-        struct ask asks[3];
-        open_init(&open, *state, subject_identity(datatypes[k]), NULL, NULL, 1);
+        struct opened_model opened;
+        struct test_request test_requests[3];
+        opened_model_init(&opened, *state, test_identity_model(datatypes[k]), NULL, NULL, 1);
         for (size_t i = 0; i < 3; i++) {
-            ask_init(&asks[i], 0);
-            ask_input(&asks[i], 0, "x", datatypes[k], dims, 2, "", 0);
-            ask_want(&asks[i], 0);
+            test_request_init(&test_requests[i], 0);
+            test_request_add_input(&test_requests[i], 0, "x", datatypes[k], dims, 2, "", 0);
+            test_request_want_output(&test_requests[i], 0);
         }
-        asks[1].inputs[0].n_pieces = 1;
-        ask_split(&asks[1], 0, 0);
-        execute_all(&open, asks, 3);
+        test_requests[1].inputs[0].n_pieces = 1;
+        test_request_split_input(&test_requests[1], 0, 0);
+        execute_all(&opened, test_requests, 3);
         for (size_t i = 0; i < 3; i++) {
-            assert_int_equal(ask_good(&asks[i])->outputs[0].dims[0], 0);
-            assert_int_equal(ask_good(&asks[i])->outputs[0].n_bytes, 0);
-            ask_fini(&asks[i]);
+            assert_int_equal(test_request_expect_ok(&test_requests[i])->outputs[0].dims[0], 0);
+            assert_int_equal(test_request_expect_ok(&test_requests[i])->outputs[0].n_bytes, 0);
+            test_request_fini(&test_requests[i]);
         }
-        open_fini(&open);
+        opened_model_fini(&opened);
     }
 }
 
-static void a_batch_of_strings(void **state) {
-    struct open open;
-    struct ask asks[3];
+static void backend_batch_of_strings(void **state) {
+    struct opened_model opened;
+    struct test_request test_requests[3];
     if (strings_are_refused(*state)) {
         return;
     }
-    open_init(&open, *state, subject_identity(SLUICE_BYTES), NULL, NULL, 1);
+    opened_model_init(&opened, *state, test_identity_model(SLUICE_BYTES), NULL, NULL, 1);
     for (size_t i = 0; i < 3; i++) {
-        ask_strings(&asks[i], 3 - i);
+        ask_strings(&test_requests[i], 3 - i);
     }
-    ask_split(&asks[1], 0, 3);
-    ask_split(&asks[1], 0, FOUR_STRINGS_BYTES);
-    execute_all(&open, asks, 3);
+    test_request_split_input(&test_requests[1], 0, 3);
+    test_request_split_input(&test_requests[1], 0, FOUR_STRINGS_BYTES);
+    execute_all(&opened, test_requests, 3);
     for (size_t i = 0; i < 3; i++) {
-        check_strings(ask_good(&asks[i]), 3 - i);
-        ask_fini(&asks[i]);
+        check_strings(test_request_expect_ok(&test_requests[i]), 3 - i);
+        test_request_fini(&test_requests[i]);
     }
-    open_fini(&open);
+    opened_model_fini(&opened);
 }
 
-static void outputs_stay_until_released(void **state) {
-    struct open open;
-    struct ask asks[12];
-    open_init(&open, *state, subject_identity(SLUICE_FP32), NULL, NULL, 1);
+static void backend_outputs_stay_valid_until_released(void **state) {
+    struct opened_model opened;
+    struct test_request test_requests[12];
+    opened_model_init(&opened, *state, test_identity_model(SLUICE_FP32), NULL, NULL, 1);
     for (size_t i = 0; i < 12; i += 3) {
         for (size_t k = i; k < i + 3; k++) {
-            ask_rows(&asks[k], 1 + k % 3, (float)k * 50);
-            ask_split(&asks[k], 0, 8);
+            ask_rows(&test_requests[k], 1 + k % 3, (float)k * 50);
+            test_request_split_input(&test_requests[k], 0, 8);
         }
-        execute_all(&open, asks + i, 3);
+        execute_all(&opened, test_requests + i, 3);
     }
     for (size_t i = 0; i < 12; i++) {
-        check_rows(ask_good(&asks[i]), 1 + i % 3, (float)i * 50);
+        check_rows(test_request_expect_ok(&test_requests[i]), 1 + i % 3, (float)i * 50);
     }
     for (size_t i = 0; i < 12; i++) {
-        ask_fini(&asks[i]);
+        test_request_fini(&test_requests[i]);
     }
-    open_fini(&open);
+    opened_model_fini(&opened);
 }
 
-static void the_cancelled_get_no_outputs(void **state) {
-    struct open open;
-    struct ask asks[3];
-    open_init(&open, *state, subject_identity(SLUICE_FP32), NULL, NULL, 1);
+static void backend_cancelled_request_gets_no_outputs(void **state) {
+    struct opened_model opened;
+    struct test_request test_requests[3];
+    opened_model_init(&opened, *state, test_identity_model(SLUICE_FP32), NULL, NULL, 1);
     for (size_t i = 0; i < 3; i++) {
-        ask_rows(&asks[i], 2, (float)i);
+        ask_rows(&test_requests[i], 2, (float)i);
     }
-    asks[1].cancelled = true;
-    execute_all(&open, asks, 3);
-    check_rows(ask_good(&asks[0]), 2, 0);
-    ask_bad(&asks[1], SLUICE_CANCELLED, "cancelled");
-    check_rows(ask_good(&asks[2]), 2, 2);
+    test_requests[1].cancelled = true;
+    execute_all(&opened, test_requests, 3);
+    check_rows(test_request_expect_ok(&test_requests[0]), 2, 0);
+    test_request_expect_error(&test_requests[1], SLUICE_CANCELLED, "cancelled");
+    check_rows(test_request_expect_ok(&test_requests[2]), 2, 2);
     for (size_t i = 0; i < 3; i++) {
-        asks[i].cancelled = true;
-        ask_fini(&asks[i]);
+        test_requests[i].cancelled = true;
+        test_request_fini(&test_requests[i]);
     }
-    open_fini(&open);
+    opened_model_fini(&opened);
 }
 
 struct runner {
-    struct open *open;
+    struct opened_model *opened;
     size_t index;
-    struct ask asks[50];
+    struct test_request test_requests[50];
 };
 
 static void *run(void *cookie) {
     struct runner *runner = cookie;
     for (size_t i = 0; i < 50; i++) {
-        const sluice_request *requests[] = {&runner->asks[i].request};
-        ask_rows(&runner->asks[i], 1 + i % 4, (float)(runner->index * 1000 + i));
-        runner->open->backend->execute(runner->open->instances[runner->index], requests, 1);
+        const sluice_request *requests[] = {&runner->test_requests[i].request};
+        ask_rows(&runner->test_requests[i], 1 + i % 4, (float)(runner->index * 1000 + i));
+        runner->opened->backend->execute(runner->opened->instances[runner->index], requests, 1);
     }
     return NULL;
 }
 
 /* Instances of one model execute at the same time; what they gave is released on yet another
  * thread. */
-static void instances_side_by_side(void **state) {
-    struct open open;
+static void backend_instances_run_concurrently(void **state) {
+    struct opened_model opened;
     struct runner *runners = calloc(OPEN_MAX_INSTANCES, sizeof(*runners));
     pthread_t threads[OPEN_MAX_INSTANCES];
-    open_init(&open, *state, subject_identity(SLUICE_FP32), NULL, NULL, OPEN_MAX_INSTANCES);
+    opened_model_init(&opened, *state, test_identity_model(SLUICE_FP32), NULL, NULL,
+                      OPEN_MAX_INSTANCES);
     for (size_t i = 0; i < OPEN_MAX_INSTANCES; i++) {
-        runners[i].open = &open;
+        runners[i].opened = &opened;
         runners[i].index = i;
         assert_int_equal(pthread_create(&threads[i], NULL, run, &runners[i]), 0);
     }
@@ -381,31 +387,32 @@ static void instances_side_by_side(void **state) {
         pthread_join(threads[i], NULL);
     }
     for (size_t i = 0; i < OPEN_MAX_INSTANCES * 50; i++) {
-        struct ask *ask = &runners[i / 50].asks[i % 50];
-        check_rows(ask_good(ask), 1 + i % 50 % 4, (float)(i / 50 * 1000 + i % 50));
-        ask_fini(ask);
+        struct test_request *test_request = &runners[i / 50].test_requests[i % 50];
+        check_rows(test_request_expect_ok(test_request), 1 + i % 50 % 4,
+                   (float)(i / 50 * 1000 + i % 50));
+        test_request_fini(test_request);
     }
-    open_fini(&open);
+    opened_model_fini(&opened);
     free(runners);
 }
 
-int suite_run(struct subject *subject) {
+int suite_run(struct backend_under_test *subject) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(another_abi_is_refused, subject),
-        cmocka_unit_test_prestate(the_table_is_whole, subject),
-        cmocka_unit_test_prestate(opens_and_closes_without_work, subject),
-        cmocka_unit_test_prestate(an_unknown_parameter_is_a_warning, subject),
-        cmocka_unit_test_prestate(one_request, subject),
-        cmocka_unit_test_prestate(no_rows, subject),
-        cmocka_unit_test_prestate(every_datatype_bit_for_bit, subject),
-        cmocka_unit_test_prestate(strings_in_pieces, subject),
-        cmocka_unit_test_prestate(numbers_in_pieces, subject),
-        cmocka_unit_test_prestate(a_batch, subject),
-        cmocka_unit_test_prestate(a_batch_of_nothing, subject),
-        cmocka_unit_test_prestate(a_batch_of_strings, subject),
-        cmocka_unit_test_prestate(outputs_stay_until_released, subject),
-        cmocka_unit_test_prestate(the_cancelled_get_no_outputs, subject),
-        cmocka_unit_test_prestate(instances_side_by_side, subject),
+        cmocka_unit_test_prestate(backend_entry_other_abi_is_refused, subject),
+        cmocka_unit_test_prestate(backend_table_is_complete, subject),
+        cmocka_unit_test_prestate(backend_open_close_without_requests, subject),
+        cmocka_unit_test_prestate(backend_unknown_parameter_logs_warning, subject),
+        cmocka_unit_test_prestate(backend_one_request_echoes, subject),
+        cmocka_unit_test_prestate(backend_zero_rows_echoes, subject),
+        cmocka_unit_test_prestate(backend_every_datatype_is_bit_exact, subject),
+        cmocka_unit_test_prestate(backend_strings_at_every_split, subject),
+        cmocka_unit_test_prestate(backend_numbers_at_every_split, subject),
+        cmocka_unit_test_prestate(backend_batch_of_mixed_rows, subject),
+        cmocka_unit_test_prestate(backend_batch_of_zero_rows, subject),
+        cmocka_unit_test_prestate(backend_batch_of_strings, subject),
+        cmocka_unit_test_prestate(backend_outputs_stay_valid_until_released, subject),
+        cmocka_unit_test_prestate(backend_cancelled_request_gets_no_outputs, subject),
+        cmocka_unit_test_prestate(backend_instances_run_concurrently, subject),
     };
     return cmocka_run_group_tests_name("every backend", tests, NULL, NULL);
 }

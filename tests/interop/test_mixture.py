@@ -2,7 +2,7 @@
 them: some fail, some are wrong, some wait no longer than a moment, and some clients go away, at any
 point. Each answer must be the one to its own request, whoever shared its batch. Afterwards the server's
 own numbers are back to nothing, and its statistics are what was answered. MIXTURE_SEED repeats a run.
-(src/serve/scheduler/mixture_test.c does the same below the protocols.)"""
+(src/serve/scheduler/mixed_load_test.c does the same below the protocols.)"""
 import collections
 import json
 import os

@@ -8,15 +8,15 @@ enum {
     HEADER_BYTES = 12,
     RECORD_BYTES = 10, /* behind the name: type, class, time to live, length */
     SRV_BYTES = 6,     /* before the target */
-    MOST_LABEL = 63,
-    MOST_NAME = 253,
+    MAX_LABEL_BYTES = 63,
+    MAX_NAME_BYTES = 253,
     TYPE_CNAME = 5,
     CLASS_IN = 1,
 };
 
-static const uint32_t MOST_TTL = INT32_MAX; /* more is none: RFC 2181, 8 */
+static const uint32_t MAX_TTL_S = INT32_MAX; /* more is none: RFC 2181, 8 */
 
-static enum status broken(struct error *err) {
+static enum status malformed_error(struct error *err) {
     return error_set(err, ST_BAD_ANSWER, "answered with something that is no DNS");
 }
 
@@ -43,10 +43,10 @@ bool dns_name_is_valid(struct str name) {
     if (name.len > 0 && name.ptr[name.len - 1] == '.') {
         name.len--;
     }
-    bool good = name.len > 0 && name.len <= MOST_NAME, digits = true;
+    bool good = name.len > 0 && name.len <= MAX_NAME_BYTES, digits = true;
     while (good && name.ptr) {
         struct str label = str_cut(&name, '.');
-        good = label.len > 0 && label.len <= MOST_LABEL;
+        good = label.len > 0 && label.len <= MAX_LABEL_BYTES;
         digits = true; /* of the last one */
         for (size_t i = 0; i < label.len; i++) {
             good = good && is_name_byte(label.ptr[i]);
@@ -65,7 +65,7 @@ struct name {
 
 /* Returns: false: too long. */
 static bool add_label(struct name *name, struct str label) {
-    if (name->len + 1 + label.len > MOST_NAME + 1) {
+    if (name->len + 1 + label.len > MAX_NAME_BYTES + 1) {
         return false;
     }
     for (size_t i = 0; i < label.len; i++) {
@@ -92,7 +92,7 @@ static bool read_name(struct str message, size_t *at, struct name *out) {
             out->text[out->len] = '\0';
             return true;
         }
-        if (n > MOST_LABEL) {
+        if (n > MAX_LABEL_BYTES) {
             if (n < 0xc0 || message.len - here < 2) {
                 return false;
             }
@@ -133,7 +133,7 @@ static bool read_record(struct str message, size_t *at, struct record *out) {
     out->at = *at + RECORD_BYTES;
     out->end = out->at + n;
     *at = out->end;
-    if (out->ttl_s > MOST_TTL) {
+    if (out->ttl_s > MAX_TTL_S) {
         out->ttl_s = 0;
     }
     return n <= message.len - out->at;
@@ -145,7 +145,7 @@ static enum status add_srv(struct arena *arena, struct str message, const struct
     struct name target;
     size_t at = record->at + SRV_BYTES;
     if (record->end < at || !read_name(message, &at, &target) || at != record->end) {
-        return broken(err);
+        return malformed_error(err);
     }
     *srv = (struct dns_srv){.priority = get_u16(message, record->at),
                             .weight = get_u16(message, record->at + 2),
@@ -154,7 +154,7 @@ static enum status add_srv(struct arena *arena, struct str message, const struct
         return ST_OK;
     }
     if (target.odd || srv->port == 0 || !dns_name_is_valid(str_make(target.text, target.len))) {
-        list->n_odd++;
+        list->n_invalid++;
         return ST_OK;
     }
     srv->target = arena_dup(arena, str_make(target.text, target.len));
@@ -165,7 +165,7 @@ static enum status add_srv(struct arena *arena, struct str message, const struct
     return ST_OK;
 }
 
-static int compare(const void *a, const void *b) {
+static int compare_priority(const void *a, const void *b) {
     const struct dns_srv *left = a, *right = b;
     return left->priority - right->priority;
 }
@@ -177,7 +177,7 @@ static enum status read_answers(struct arena *arena, struct str message, size_t 
     for (unsigned i = 0; st == ST_OK && i < n; i++) {
         struct record record;
         if (!read_record(message, &at, &record)) {
-            return broken(err);
+            return malformed_error(err);
         }
         bool srv = record.class == CLASS_IN && record.type == DNS_TYPE_SRV;
         if (srv || (record.class == CLASS_IN && record.type == TYPE_CNAME)) {
@@ -196,25 +196,25 @@ enum status dns_srv_decode(struct arena *arena, struct str message, struct dns_s
     size_t at = HEADER_BYTES;
     *out = (struct dns_srv_list){.items = NULL};
     if (message.len < HEADER_BYTES) {
-        return broken(err);
+        return malformed_error(err);
     }
     unsigned n_questions = get_u16(message, 4), n_answers = get_u16(message, 6);
     for (unsigned i = 0; i < n_questions; i++) {
         struct name question;
         if (!read_name(message, &at, &question) || message.len - at < 4) {
-            return broken(err);
+            return malformed_error(err);
         }
         at += 4;
     }
     /* No more than there is room for: a record takes a byte of a name, and its head. */
     if (n_answers > (message.len - at) / (1 + RECORD_BYTES)) {
-        return broken(err);
+        return malformed_error(err);
     }
     out->items = arena_calloc(arena, n_answers + 1u, sizeof(*out->items));
     if (!out->items) {
         return error_set(err, ST_NO_MEMORY, "no memory for the answer");
     }
     enum status st = read_answers(arena, message, at, n_answers, out, err);
-    qsort(out->items, out->n, sizeof(*out->items), compare);
+    qsort(out->items, out->n, sizeof(*out->items), compare_priority);
     return st;
 }

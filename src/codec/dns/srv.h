@@ -24,8 +24,8 @@ struct dns_srv {
 struct dns_srv_list {
     struct dns_srv *items; /* the lowest priority first */
     size_t n;
-    size_t n_odd;   /* records left out: no name of a host, or port 0 */
-    uint32_t ttl_s; /* of the one that lives shortest, aliases before them too; 0 without any */
+    size_t n_invalid; /* records left out: no name of a host, or port 0 */
+    uint32_t ttl_s;   /* of the one that lives shortest, aliases before them too; 0 without any */
 };
 
 /* Reads all of `message`. Records whose target is "." say that there is no such service, and are

@@ -73,7 +73,7 @@ static enum status decode(struct writer *writer, struct dns_srv_list *out) {
     return dns_srv_decode(writer->arena, buf_str(&writer->buf), out, &err);
 }
 
-static void records_in_order(void **state) {
+static void dns_srv_decode_sorts_by_priority(void **state) {
     (void)state;
     struct writer writer;
     struct dns_srv_list list;
@@ -95,7 +95,7 @@ static void records_in_order(void **state) {
     arena_free(writer.arena);
 }
 
-static void names_that_point_backwards(void **state) {
+static void dns_srv_decode_compressed_name_is_expanded(void **state) {
     (void)state;
     struct writer writer;
     struct dns_srv_list list;
@@ -114,7 +114,7 @@ static void names_that_point_backwards(void **state) {
     arena_free(writer.arena);
 }
 
-static void targets_that_are_none(void **state) {
+static void dns_srv_decode_invalid_targets_are_counted(void **state) {
     (void)state;
     struct writer writer;
     struct dns_srv_list list;
@@ -126,13 +126,13 @@ static void targets_that_are_none(void **state) {
     add_srv(&writer, UINT32_C(0x80000000), 0, 80, "good.test"); /* no time that there is */
     assert_int_equal(decode(&writer, &list), ST_OK);
     assert_int_equal(list.n, 1);
-    assert_int_equal(list.n_odd, 3);
+    assert_int_equal(list.n_invalid, 3);
     assert_int_equal(list.ttl_s, 0);
     arena_free(writer.arena);
 }
 
 /* Every prefix is refused, with a byte behind it that must not be read. */
-static void what_is_cut(void **state) {
+static void dns_srv_decode_truncated_message_is_refused(void **state) {
     (void)state;
     struct writer writer;
     struct dns_srv_list list;
@@ -151,7 +151,7 @@ static void what_is_cut(void **state) {
 }
 
 /* Names that lead to themselves, forwards, out of the message, or to no end. */
-static void names_that_are_none(void **state) {
+static void dns_srv_decode_malformed_name_is_refused(void **state) {
     static const struct {
         const char *bytes;
         size_t n;
@@ -175,7 +175,7 @@ static void names_that_are_none(void **state) {
 }
 
 /* A record says that it is longer than its target, or shorter. */
-static void lengths_that_do_not_fit(void **state) {
+static void dns_srv_decode_wrong_record_length_is_refused(void **state) {
     (void)state;
     for (unsigned n = 0; n < 20; n++) {
         struct writer writer;
@@ -192,7 +192,7 @@ static void lengths_that_do_not_fit(void **state) {
     }
 }
 
-static void more_records_than_there_is_room_for(void **state) {
+static void dns_srv_decode_record_count_over_message_is_refused(void **state) {
     (void)state;
     struct writer writer;
     struct dns_srv_list list;
@@ -202,7 +202,7 @@ static void more_records_than_there_is_room_for(void **state) {
     arena_free(writer.arena);
 }
 
-static void names_of_hosts(void **state) {
+static void dns_name_is_valid_follows_host_name_rules(void **state) {
     static const struct {
         const char *name;
         bool valid;
@@ -246,14 +246,14 @@ static void names_of_hosts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(records_in_order),
-        cmocka_unit_test(names_that_point_backwards),
-        cmocka_unit_test(targets_that_are_none),
-        cmocka_unit_test(what_is_cut),
-        cmocka_unit_test(names_that_are_none),
-        cmocka_unit_test(lengths_that_do_not_fit),
-        cmocka_unit_test(more_records_than_there_is_room_for),
-        cmocka_unit_test(names_of_hosts),
+        cmocka_unit_test(dns_srv_decode_sorts_by_priority),
+        cmocka_unit_test(dns_srv_decode_compressed_name_is_expanded),
+        cmocka_unit_test(dns_srv_decode_invalid_targets_are_counted),
+        cmocka_unit_test(dns_srv_decode_truncated_message_is_refused),
+        cmocka_unit_test(dns_srv_decode_malformed_name_is_refused),
+        cmocka_unit_test(dns_srv_decode_wrong_record_length_is_refused),
+        cmocka_unit_test(dns_srv_decode_record_count_over_message_is_refused),
+        cmocka_unit_test(dns_name_is_valid_follows_host_name_rules),
     };
     return cmocka_run_group_tests_name("wire/dns_srv", tests, NULL, NULL);
 }

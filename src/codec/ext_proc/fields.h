@@ -5,7 +5,7 @@
 #ifndef SLUICE_CODEC_EXT_PROC_FIELDS_H
 #define SLUICE_CODEC_EXT_PROC_FIELDS_H
 
-#include "codec/ext_proc/ext_proc.h"
+#include "codec/ext_proc/request.h"
 
 /* ProcessingRequest. The members of its oneof are enum ext_proc_kind, one up. */
 enum {
@@ -77,7 +77,7 @@ enum ext_proc_type {
     EXT_PROC_T_MODE,
     EXT_PROC_T_NUMBER,
 };
-struct ext_proc_slot {
+struct ext_proc_field_rule {
     uint32_t number;
     enum ext_proc_type type;
     size_t offset;
@@ -86,14 +86,17 @@ struct ext_proc_slot {
 
 /* Takes one field into its slot of `out`, if it has one; the last slot's number is 0. Returns:
  * ST_BAD_FIELD. */
-enum status ext_proc_take(const struct pb_field *field, const struct ext_proc_slot *slots,
-                          void *out, struct error *err) __attribute__((warn_unused_result));
+enum status ext_proc_field_decode(const struct pb_field *field,
+                                  const struct ext_proc_field_rule *rules, void *out,
+                                  struct error *err) __attribute__((warn_unused_result));
 /* Reads the message `what` into those slots of `out`; other fields are passed over. Returns:
  * ST_BAD_REQUEST, ST_BAD_FIELD. */
-enum status ext_proc_read(struct str message, const char *what, const struct ext_proc_slot *slots,
-                          void *out, struct error *err) __attribute__((warn_unused_result));
+enum status ext_proc_fields_decode(struct str message, const char *what,
+                                   const struct ext_proc_field_rule *rules, void *out,
+                                   struct error *err) __attribute__((warn_unused_result));
 /* Takes a nested message or bytes. Returns: ST_BAD_FIELD, saying what `name` is not. */
-enum status ext_proc_take_bytes(const struct pb_field *field, const char *name, struct str *out,
-                                struct error *err) __attribute__((warn_unused_result));
+enum status ext_proc_bytes_field_decode(const struct pb_field *field, const char *name,
+                                        struct str *out, struct error *err)
+    __attribute__((warn_unused_result));
 
 #endif

@@ -10,7 +10,7 @@ struct header {
     struct str key, value, raw;
 };
 
-static const struct ext_proc_slot HEADER[] = {
+static const struct ext_proc_field_rule HEADER[] = {
     {EXT_PROC_F_HEADER_KEY, EXT_PROC_T_TEXT, offsetof(struct header, key), "a header's key"},
     {EXT_PROC_F_HEADER_VALUE, EXT_PROC_T_TEXT, offsetof(struct header, value), "a header's value"},
     {EXT_PROC_F_HEADER_RAW_VALUE, EXT_PROC_T_BYTES, offsetof(struct header, raw),
@@ -24,30 +24,31 @@ static enum status check_field(const struct pb_field *field, struct error *err) 
     if (field->number != EXT_PROC_F_MAP_HEADER) {
         return ST_OK;
     }
-    enum status status = ext_proc_take_bytes(field, "headers", &bytes, err);
-    return status == ST_OK ? ext_proc_read(bytes, "HeaderValue", HEADER, &header, err) : status;
+    enum status status = ext_proc_bytes_field_decode(field, "headers", &bytes, err);
+    return status == ST_OK ? ext_proc_fields_decode(bytes, "HeaderValue", HEADER, &header, err)
+                           : status;
 }
 
 static enum status check_map(struct ext_proc_headers *fields, struct error *err) {
     struct pb_reader reader = pb_read(fields->bytes);
-    fields->is_plain = true;
+    fields->is_compact = true;
     while (reader.at < reader.end) {
         const char *at = reader.at;
         struct ext_proc_header header;
         struct pb_field field;
-        if (ext_proc_header_take_plain(&reader, &header)) {
+        if (ext_proc_header_next_compact(&reader, &header)) {
             if (utf8_is_valid(header.key.ptr, header.key.len)) {
                 continue;
             }
             reader.at = at;
         }
-        fields->is_plain = false;
+        fields->is_compact = false;
         enum status status = pb_next(&reader, &field) ? check_field(&field, err) : ST_OK;
         if (status != ST_OK) {
             return status;
         }
-        if (reader.broken) {
-            return pb_broken(&reader, "HeaderMap", err);
+        if (reader.error_text) {
+            return pb_reader_error(&reader, "HeaderMap", err);
         }
     }
     return ST_OK;
@@ -77,7 +78,7 @@ bool ext_proc_header_next_any(struct pb_reader *headers, struct ext_proc_header 
 }
 
 struct str ext_proc_header_find(const struct ext_proc_headers *fields, struct str key) {
-    struct ext_proc_walk walk = ext_proc_walk(fields);
+    struct ext_proc_header_iter walk = ext_proc_header_iter(fields);
     struct ext_proc_header header;
     while (ext_proc_header_next(&walk, &header)) {
         if (str_eq_nocase(header.key, key)) {
@@ -91,18 +92,18 @@ struct str ext_proc_header_find(const struct ext_proc_headers *fields, struct st
 
 #define AT(member) offsetof(struct ext_proc_request, member)
 
-static const struct ext_proc_slot HEADERS[] = {
+static const struct ext_proc_field_rule HEADERS[] = {
     {EXT_PROC_F_HEADERS_MAP, EXT_PROC_T_BYTES, AT(fields.bytes), "headers"},
     {EXT_PROC_F_HEADERS_END, EXT_PROC_T_BOOL, AT(end_of_stream), "end_of_stream"},
     {.number = 0},
 };
 
-static const struct ext_proc_slot TRAILERS[] = {
+static const struct ext_proc_field_rule TRAILERS[] = {
     {EXT_PROC_F_HEADERS_MAP, EXT_PROC_T_BYTES, AT(fields.bytes), "trailers"},
     {.number = 0},
 };
 
-static const struct ext_proc_slot BODY[] = {
+static const struct ext_proc_field_rule BODY[] = {
     {EXT_PROC_F_BODY, EXT_PROC_T_BYTES, AT(body), "body"},
     {EXT_PROC_F_BODY_END, EXT_PROC_T_BOOL, AT(end_of_stream), "end_of_stream"},
     {EXT_PROC_F_BODY_END_WITHOUT_MESSAGE, EXT_PROC_T_BOOL, AT(end_without_message),
@@ -119,15 +120,15 @@ static enum status read_member(struct str message, struct ext_proc_request *out,
     switch (out->kind) {
     case EXT_PROC_REQUEST_HEADERS:
     case EXT_PROC_RESPONSE_HEADERS:
-        status = ext_proc_read(message, "HttpHeaders", HEADERS, out, err);
+        status = ext_proc_fields_decode(message, "HttpHeaders", HEADERS, out, err);
         break;
     case EXT_PROC_REQUEST_TRAILERS:
     case EXT_PROC_RESPONSE_TRAILERS:
-        status = ext_proc_read(message, "HttpTrailers", TRAILERS, out, err);
+        status = ext_proc_fields_decode(message, "HttpTrailers", TRAILERS, out, err);
         break;
     case EXT_PROC_REQUEST_BODY:
     case EXT_PROC_RESPONSE_BODY:
-        return ext_proc_read(message, "HttpBody", BODY, out, err);
+        return ext_proc_fields_decode(message, "HttpBody", BODY, out, err);
     case EXT_PROC_NONE:
         break;
     }
@@ -136,68 +137,68 @@ static enum status read_member(struct str message, struct ext_proc_request *out,
 
 /* ---- the message ----------------------------------------------------------------------------- */
 
-static const struct ext_proc_slot CONFIG[] = {
+static const struct ext_proc_field_rule CONFIG[] = {
     {EXT_PROC_F_REQUEST_BODY_MODE, EXT_PROC_T_MODE, offsetof(struct ext_proc_config, request_body),
      "request_body_mode"},
     {EXT_PROC_F_RESPONSE_BODY_MODE, EXT_PROC_T_MODE,
      offsetof(struct ext_proc_config, response_body), "response_body_mode"},
     {EXT_PROC_F_WITHOUT_WAITING, EXT_PROC_T_BOOL,
-     offsetof(struct ext_proc_config, sends_without_waiting),
+     offsetof(struct ext_proc_config, send_body_without_waiting),
      "send_body_without_waiting_for_header_response"},
     {.number = 0},
 };
 
 /* What single fields of the whole are read into. */
-struct whole {
+struct top {
     struct str metadata, config;
-    bool observes;
+    bool observability_mode;
 };
 
-static const struct ext_proc_slot WHOLE[] = {
-    {EXT_PROC_F_METADATA_CONTEXT, EXT_PROC_T_BYTES, offsetof(struct whole, metadata),
+static const struct ext_proc_field_rule TOP_LEVEL[] = {
+    {EXT_PROC_F_METADATA_CONTEXT, EXT_PROC_T_BYTES, offsetof(struct top, metadata),
      "metadata_context"},
-    {EXT_PROC_F_OBSERVABILITY_MODE, EXT_PROC_T_BOOL, offsetof(struct whole, observes),
+    {EXT_PROC_F_OBSERVABILITY_MODE, EXT_PROC_T_BOOL, offsetof(struct top, observability_mode),
      "observability_mode"},
-    {EXT_PROC_F_PROTOCOL_CONFIG, EXT_PROC_T_BYTES, offsetof(struct whole, config),
-     "protocol_config"},
+    {EXT_PROC_F_PROTOCOL_CONFIG, EXT_PROC_T_BYTES, offsetof(struct top, config), "protocol_config"},
     {.number = 0},
 };
 
 /* With the members of the oneof, of which the last counts, and attributes, which are many. */
-static enum status read_whole(struct str message, struct whole *whole, struct str *member,
-                              struct ext_proc_request *out, struct error *err) {
+static enum status read_top_level(struct str message, struct top *top, struct str *member,
+                                  struct ext_proc_request *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
     struct str bytes;
     enum status status = ST_OK;
     while (status == ST_OK && pb_next(&reader, &field)) {
         if (field.number == EXT_PROC_F_ATTRIBUTES) {
-            status = ext_proc_take_bytes(&field, "attributes", &bytes, err);
+            status = ext_proc_bytes_field_decode(&field, "attributes", &bytes, err);
             status = status == ST_OK
-                         ? ext_proc_struct_check(bytes, EXT_PROC_NODE_SPACE, "attributes", err)
+                         ? ext_proc_struct_check(bytes, EXT_PROC_NODE_NAMESPACE, "attributes", err)
                          : status;
         } else if (field.number > EXT_PROC_F_REQUEST_KIND &&
                    field.number <= EXT_PROC_F_REQUEST_KIND + EXT_PROC_RESPONSE_TRAILERS) {
             out->kind = (enum ext_proc_kind)(field.number - EXT_PROC_F_REQUEST_KIND);
-            status = ext_proc_take_bytes(&field, "request", member, err);
+            status = ext_proc_bytes_field_decode(&field, "request", member, err);
         } else {
-            status = ext_proc_take(&field, WHOLE, whole, err);
+            status = ext_proc_field_decode(&field, TOP_LEVEL, top, err);
         }
     }
-    return reader.broken ? pb_broken(&reader, "ProcessingRequest", err) : status;
+    return reader.error_text ? pb_reader_error(&reader, "ProcessingRequest", err) : status;
 }
 
 enum status ext_proc_request_decode(struct str message, struct ext_proc_request *out,
                                     struct error *err) {
-    struct whole whole = {.metadata = STR(""), .config = {NULL, 0}};
+    struct top top = {.metadata = STR(""), .config = {NULL, 0}};
     struct str member = STR("");
     *out = (struct ext_proc_request){.fields.bytes = STR(""), .body = STR(""), .message = message};
-    enum status status = read_whole(message, &whole, &member, out, err);
-    out->metadata = whole.metadata;
-    out->observes = whole.observes;
-    out->has_config = whole.config.ptr != NULL;
+    enum status status = read_top_level(message, &top, &member, out, err);
+    out->metadata = top.metadata;
+    out->observability_mode = top.observability_mode;
+    out->has_config = top.config.ptr != NULL;
     if (status == ST_OK && out->has_config) {
-        status = ext_proc_read(whole.config, "ProtocolConfiguration", CONFIG, &out->config, err);
+        status =
+            ext_proc_fields_decode(top.config, "ProtocolConfiguration", CONFIG, &out->config, err);
     }
     if (status == ST_OK) {
         status =
@@ -208,11 +209,11 @@ enum status ext_proc_request_decode(struct str message, struct ext_proc_request 
 
 struct ext_proc_value ext_proc_metadata_find(const struct ext_proc_request *request,
                                              struct str space, struct str key) {
-    return ext_proc_struct_find(request->metadata, EXT_PROC_F_SPACES, space, key);
+    return ext_proc_struct_find(request->metadata, EXT_PROC_F_FILTER_METADATA, space, key);
 }
 
 bool ext_proc_metadata_has(const struct ext_proc_request *request, struct str space) {
-    return ext_proc_struct_has(request->metadata, EXT_PROC_F_SPACES, space);
+    return ext_proc_struct_has(request->metadata, EXT_PROC_F_FILTER_METADATA, space);
 }
 
 struct ext_proc_value ext_proc_attribute_find(const struct ext_proc_request *request,

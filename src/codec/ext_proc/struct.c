@@ -10,8 +10,8 @@ enum { MOST_STEPS = 7 };
 
 /* Which field of which message is what; a field's number is the index. */
 static const enum ext_proc_node steps[][MOST_STEPS] = {
-    [EXT_PROC_NODE_METADATA] = {[EXT_PROC_F_SPACES] = EXT_PROC_NODE_SPACE},
-    [EXT_PROC_NODE_SPACE] =
+    [EXT_PROC_NODE_METADATA] = {[EXT_PROC_F_FILTER_METADATA] = EXT_PROC_NODE_NAMESPACE},
+    [EXT_PROC_NODE_NAMESPACE] =
         {[EXT_PROC_F_MAP_KEY] = EXT_PROC_NODE_TEXT, [EXT_PROC_F_MAP_VALUE] = EXT_PROC_NODE_STRUCT},
     [EXT_PROC_NODE_STRUCT] = {[EXT_PROC_F_ENTRIES] = EXT_PROC_NODE_ENTRY},
     [EXT_PROC_NODE_ENTRY] =
@@ -27,25 +27,25 @@ struct level {
     enum ext_proc_node node;
 };
 
-/* Returns: also ST_OK with *inside EXT_PROC_NODE_NOTHING: there is nothing to walk into. */
+/* Returns: also ST_OK with *inside EXT_PROC_NODE_IGNORED: there is nothing to walk into. */
 static enum status check_field(const struct level *level, const struct pb_field *field,
                                const char *what, enum ext_proc_node *inside, struct error *err) {
     struct str text;
     *inside =
-        field->number < MOST_STEPS ? steps[level->node][field->number] : EXT_PROC_NODE_NOTHING;
-    if (*inside == EXT_PROC_NODE_NOTHING) {
+        field->number < MOST_STEPS ? steps[level->node][field->number] : EXT_PROC_NODE_IGNORED;
+    if (*inside == EXT_PROC_NODE_IGNORED) {
         return ST_OK;
     }
     if (*inside == EXT_PROC_NODE_TEXT) {
-        *inside = EXT_PROC_NODE_NOTHING;
-        return pb_take_string(field, what, &text, err);
+        *inside = EXT_PROC_NODE_IGNORED;
+        return pb_get_string(field, what, &text, err);
     }
-    return ext_proc_take_bytes(field, what, &text, err);
+    return ext_proc_bytes_field_decode(field, what, &text, err);
 }
 
 enum status ext_proc_struct_check(struct str message, enum ext_proc_node node, const char *what,
                                   struct error *err) {
-    struct level levels[EXT_PROC_MOST_DEPTH];
+    struct level levels[EXT_PROC_MAX_DEPTH];
     size_t depth = 0;
     if (message.len == 0) {
         return ST_OK;
@@ -56,8 +56,8 @@ enum status ext_proc_struct_check(struct str message, enum ext_proc_node node, c
         struct pb_field field;
         enum ext_proc_node inside;
         if (!pb_next(&level->reader, &field)) {
-            if (level->reader.broken) {
-                return pb_broken(&level->reader, what, err);
+            if (level->reader.error_text) {
+                return pb_reader_error(&level->reader, what, err);
             }
             depth--;
             continue;
@@ -66,11 +66,11 @@ enum status ext_proc_struct_check(struct str message, enum ext_proc_node node, c
         if (status != ST_OK) {
             return status;
         }
-        if (inside != EXT_PROC_NODE_NOTHING) {
-            if (depth == EXT_PROC_MOST_DEPTH) {
+        if (inside != EXT_PROC_NODE_IGNORED) {
+            if (depth == EXT_PROC_MAX_DEPTH) {
                 return error_set(err, ST_TOO_DEEP,
                                  "%s: expected at most %d messages one within the other, got more",
-                                 what, (int)EXT_PROC_MOST_DEPTH);
+                                 what, (int)EXT_PROC_MAX_DEPTH);
             }
             levels[depth++] = (struct level){pb_read(field.bytes), inside};
         }
@@ -193,7 +193,7 @@ static void add_entry(struct buf *out, const struct ext_proc_entry *entry) {
     pb_end(out, begun);
 }
 
-void ext_proc_struct_add(struct buf *out, uint32_t number, const struct ext_proc_space *spaces,
+void ext_proc_struct_add(struct buf *out, uint32_t number, const struct ext_proc_namespace *spaces,
                          size_t n, bool nested) {
     for (size_t i = 0; i < n; i++) {
         size_t begun = pb_begin(out, number), map = 0;

@@ -7,15 +7,15 @@
 #ifndef SLUICE_CODEC_EXT_PROC_STRUCT_H
 #define SLUICE_CODEC_EXT_PROC_STRUCT_H
 
-#include "codec/ext_proc/ext_proc.h"
+#include "codec/ext_proc/request.h"
 #include "core/base/buf.h"
 
 /* What a message is; each says which of its fields are messages of which sort. */
 enum ext_proc_node {
-    EXT_PROC_NODE_NOTHING, /* a field that is not looked at */
+    EXT_PROC_NODE_IGNORED, /* a field that is not looked at */
     EXT_PROC_NODE_TEXT,
-    EXT_PROC_NODE_METADATA, /* Metadata{filter_metadata 1: map<string, Struct>} */
-    EXT_PROC_NODE_SPACE,    /* an entry of that map */
+    EXT_PROC_NODE_METADATA,  /* Metadata{filter_metadata 1: map<string, Struct>} */
+    EXT_PROC_NODE_NAMESPACE, /* an entry of that map */
     EXT_PROC_NODE_STRUCT,
     EXT_PROC_NODE_ENTRY, /* of the map in a Struct */
     EXT_PROC_NODE_VALUE,
@@ -25,7 +25,7 @@ enum ext_proc_node {
 enum {
     EXT_PROC_F_MAP_KEY = 1,
     EXT_PROC_F_MAP_VALUE = 2,
-    EXT_PROC_F_SPACES = 1, /* Metadata's filter_metadata */
+    EXT_PROC_F_FILTER_METADATA = 1, /* Metadata's filter_metadata */
     EXT_PROC_F_ENTRIES = 1,
     EXT_PROC_F_LIST_VALUES = 1,
     EXT_PROC_F_VALUE_STRING = 3,
@@ -33,7 +33,7 @@ enum {
     EXT_PROC_F_VALUE_LIST = 6,
 };
 
-/* Is it well formed, all of it, and nested at most EXT_PROC_MOST_DEPTH messages deep? Returns: as
+/* Is it well formed, all of it, and nested at most EXT_PROC_MAX_DEPTH messages deep? Returns: as
  * ext_proc_request_decode; `what` is what the error calls it. */
 enum status ext_proc_struct_check(struct str message, enum ext_proc_node node, const char *what,
                                   struct error *err) __attribute__((warn_unused_result));
@@ -47,7 +47,7 @@ struct ext_proc_value ext_proc_struct_find_nested(struct str message, struct str
                                                   struct str key);
 /* Appends the map that ext_proc_struct_find looks into: entries of field `number`. `nested`: that
  * of a Struct of Structs. */
-void ext_proc_struct_add(struct buf *out, uint32_t number, const struct ext_proc_space *spaces,
+void ext_proc_struct_add(struct buf *out, uint32_t number, const struct ext_proc_namespace *spaces,
                          size_t n, bool nested);
 
 #endif

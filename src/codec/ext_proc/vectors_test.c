@@ -49,25 +49,25 @@ static const struct ext_proc_entry asked[] = {
     ENTRY("request.path", "/v1/completions"), ENTRY("source.address", "127.0.0.1:40352"),
     ENTRY("xds.route_name", "")};
 
-static const struct ext_proc_space hint_string[] = {SPACE("envoy.lb.subset_hint", as_string)};
-static const struct ext_proc_space hint_list[] = {SPACE("envoy.lb.subset_hint", as_list)};
-static const struct ext_proc_space hint_empty[] = {SPACE("envoy.lb.subset_hint", as_empty)};
-static const struct ext_proc_space lb_served[] = {SPACE("envoy.lb.subset_hint", as_string),
-                                                  SPACE("envoy.lb", served)};
-static const struct ext_proc_space lb_picked[] = {SPACE("envoy.lb", picked)};
-static const struct ext_proc_space attributes[] = {SPACE("envoy.filters.http.ext_proc", asked)};
+static const struct ext_proc_namespace hint_string[] = {SPACE("envoy.lb.subset_hint", as_string)};
+static const struct ext_proc_namespace hint_list[] = {SPACE("envoy.lb.subset_hint", as_list)};
+static const struct ext_proc_namespace hint_empty[] = {SPACE("envoy.lb.subset_hint", as_empty)};
+static const struct ext_proc_namespace lb_served[] = {SPACE("envoy.lb.subset_hint", as_string),
+                                                      SPACE("envoy.lb", served)};
+static const struct ext_proc_namespace lb_picked[] = {SPACE("envoy.lb", picked)};
+static const struct ext_proc_namespace attributes[] = {SPACE("envoy.filters.http.ext_proc", asked)};
 
-static const struct question {
+static const struct request_row {
     const char *name;
     enum ext_proc_kind kind;
     const char *headers; /* "key=value|…" */
     const char *body;
     bool end;
     const struct ext_proc_config *config;
-    const struct ext_proc_space *metadata; /* metadata_context is there in all of them */
+    const struct ext_proc_namespace *metadata; /* metadata_context is there in all of them */
     size_t n_metadata;
-    const struct ext_proc_space *attributes;
-} questions[] = {
+    const struct ext_proc_namespace *attributes;
+} requests[] = {
     {"get-headers-request", EXT_PROC_REQUEST_HEADERS,
      GET "|x-forwarded-proto=http|x-request-id=0f4e87c5-8bf8-40a7-8755-320fc1ae6128", "", true,
      &duplex, NULL, 0, NULL},
@@ -105,42 +105,42 @@ static const struct question {
      "", false, NULL, lb_served, 2, NULL},
 };
 
-static const struct answer {
+static const struct response_row {
     const char *name;
     enum ext_proc_kind kind; /* EXT_PROC_NONE: immediate */
     const char *headers;
     bool clear_route_cache;
-    enum ext_proc_body_change change;
+    enum ext_proc_body_mutation change;
     const char *body;
     bool end;
     uint32_t http_status, grpc_status;
-    const struct ext_proc_space *metadata;
-} answers[] = {
-    {"pick-response", EXT_PROC_REQUEST_HEADERS, PICK "=127.0.0.1:18101", true, EXT_PROC_BODY_KEPT,
-     "", false, 0, 0, lb_picked},
+    const struct ext_proc_namespace *metadata;
+} responses[] = {
+    {"pick-response", EXT_PROC_REQUEST_HEADERS, PICK "=127.0.0.1:18101", true,
+     EXT_PROC_BODY_UNCHANGED, "", false, 0, 0, lb_picked},
     {"pick-with-length-response", EXT_PROC_REQUEST_HEADERS,
-     PICK "=127.0.0.1:18101|Content-Length=42", true, EXT_PROC_BODY_KEPT, "", false, 0, 0,
+     PICK "=127.0.0.1:18101|Content-Length=42", true, EXT_PROC_BODY_UNCHANGED, "", false, 0, 0,
      lb_picked},
-    {"body-response", EXT_PROC_REQUEST_BODY, "", false, EXT_PROC_BODY_SENT, SMALL, true, 0, 0,
-     NULL},
-    {"body-kept-response", EXT_PROC_REQUEST_BODY, "", false, EXT_PROC_BODY_KEPT, "", false, 0, 0,
-     NULL},
+    {"body-response", EXT_PROC_REQUEST_BODY, "", false, EXT_PROC_BODY_STREAMED_RESPONSE, SMALL,
+     true, 0, 0, NULL},
+    {"body-kept-response", EXT_PROC_REQUEST_BODY, "", false, EXT_PROC_BODY_UNCHANGED, "", false, 0,
+     0, NULL},
     {"answer-headers-response", EXT_PROC_RESPONSE_HEADERS, "x-went-into-resp-headers=true", false,
-     EXT_PROC_BODY_KEPT, "", false, 0, 0, NULL},
-    {"answer-trailers-response", EXT_PROC_RESPONSE_TRAILERS, "", false, EXT_PROC_BODY_KEPT, "",
+     EXT_PROC_BODY_UNCHANGED, "", false, 0, 0, NULL},
+    {"answer-trailers-response", EXT_PROC_RESPONSE_TRAILERS, "", false, EXT_PROC_BODY_UNCHANGED, "",
      false, 0, 0, NULL},
     {"immediate-503-response", EXT_PROC_NONE,
-     "x-llm-d-request-dropped-reason=rejected-no-endpoints", false, EXT_PROC_BODY_KEPT,
+     "x-llm-d-request-dropped-reason=rejected-no-endpoints", false, EXT_PROC_BODY_UNCHANGED,
      "inference error: test", false, 503, 0, NULL},
-    {"immediate-429-response", EXT_PROC_NONE, "", false, EXT_PROC_BODY_KEPT,
+    {"immediate-429-response", EXT_PROC_NONE, "", false, EXT_PROC_BODY_UNCHANGED,
      "request evicted by flow control", false, 429, 0, NULL},
-    {"immediate-grpc-response", EXT_PROC_NONE, "", false, EXT_PROC_BODY_KEPT, "no endpoints", false,
-     503, 14, NULL},
+    {"immediate-grpc-response", EXT_PROC_NONE, "", false, EXT_PROC_BODY_UNCHANGED, "no endpoints",
+     false, 503, 14, NULL},
 };
 
 enum {
-    N_QUESTIONS = sizeof(questions) / sizeof(questions[0]),
-    N_ANSWERS = sizeof(answers) / sizeof(answers[0]),
+    N_REQUESTS = sizeof(requests) / sizeof(requests[0]),
+    N_RESPONSES = sizeof(responses) / sizeof(responses[0]),
     MOST_HEADERS = 16,
 };
 
@@ -177,7 +177,7 @@ static bool is_named(const char *name, struct str file) {
     return str_eq(str_of(name), str_make(file.ptr, file.len - strlen(".hex")));
 }
 
-static void each_file_has_a_row(void **state) {
+static void ext_proc_vectors_each_file_has_a_row(void **state) {
     DIR *folder = opendir(FOLDER);
     size_t n = 0;
     (void)state;
@@ -185,14 +185,14 @@ static void each_file_has_a_row(void **state) {
     for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
         struct str file = str_of(entry->d_name);
         size_t found = 0;
-        if (!str_ends(file, STR(".hex"))) {
+        if (!str_ends_with(file, STR(".hex"))) {
             continue;
         }
-        for (size_t i = 0; i < N_QUESTIONS; i++) {
-            found += is_named(questions[i].name, file);
+        for (size_t i = 0; i < N_REQUESTS; i++) {
+            found += is_named(requests[i].name, file);
         }
-        for (size_t i = 0; i < N_ANSWERS; i++) {
-            found += is_named(answers[i].name, file);
+        for (size_t i = 0; i < N_RESPONSES; i++) {
+            found += is_named(responses[i].name, file);
         }
         if (found != 1) {
             fail_msg("%s has %zu rows", entry->d_name, found);
@@ -200,7 +200,7 @@ static void each_file_has_a_row(void **state) {
         n++;
     }
     closedir(folder);
-    assert_int_equal(n, N_QUESTIONS + N_ANSWERS);
+    assert_int_equal(n, N_REQUESTS + N_RESPONSES);
 }
 
 /* ---- meanings -------------------------------------------------------------------------------- */
@@ -235,14 +235,14 @@ static void check_value(struct ext_proc_value got, const struct ext_proc_entry *
     assert_false(ext_proc_list_next(&list, &value));
 }
 
-static void check_question(struct str bytes, const struct question *want) {
+static void check_request(struct str bytes, const struct request_row *want) {
     struct ext_proc_request got;
     struct ext_proc_header headers[MOST_HEADERS], header;
     struct error err = {0};
     assert_int_equal(ext_proc_request_decode(bytes, &got, &err), ST_OK);
     assert_int_equal(got.kind, want->kind);
     size_t n = split(want->headers, headers);
-    struct ext_proc_walk walk = ext_proc_walk(&got.fields);
+    struct ext_proc_header_iter walk = ext_proc_header_iter(&got.fields);
     for (size_t i = 0; i < n; i++) {
         assert_true(ext_proc_header_next(&walk, &header));
         assert_true(str_eq(header.key, headers[i].key) && str_eq(header.value, headers[i].value));
@@ -251,15 +251,16 @@ static void check_question(struct str bytes, const struct question *want) {
     assert_false(ext_proc_header_next(&walk, &header));
     assert_null(ext_proc_header_find(&got.fields, STR("x-other")).ptr);
     assert_true(str_is(got.body, want->body));
-    assert_true(got.end_of_stream == want->end && !got.observes);
+    assert_true(got.end_of_stream == want->end && !got.observability_mode);
     assert_int_equal(got.has_config, want->config != NULL);
     if (want->config) {
         assert_int_equal(got.config.request_body, want->config->request_body);
         assert_int_equal(got.config.response_body, want->config->response_body);
-        assert_int_equal(got.config.sends_without_waiting, want->config->sends_without_waiting);
+        assert_int_equal(got.config.send_body_without_waiting,
+                         want->config->send_body_without_waiting);
     }
     for (size_t i = 0; i < want->n_metadata; i++) {
-        const struct ext_proc_space *space = &want->metadata[i];
+        const struct ext_proc_namespace *space = &want->metadata[i];
         for (size_t j = 0; j < space->n_entries; j++) {
             struct str key = space->entries[j].key;
             check_value(ext_proc_metadata_find(&got, space->name, key), &space->entries[j]);
@@ -272,35 +273,35 @@ static void check_question(struct str bytes, const struct question *want) {
     }
 }
 
-static void test_questions_read(void **state) {
+static void ext_proc_vectors_requests_decode_to_meaning(void **state) {
     (void)state;
-    for (size_t i = 0; i < N_QUESTIONS; i++) {
+    for (size_t i = 0; i < N_REQUESTS; i++) {
         struct arena *arena = arena_new(NULL, 0);
-        check_question(load(arena, questions[i].name), &questions[i]);
+        check_request(load(arena, requests[i].name), &requests[i]);
         arena_free(arena);
     }
 }
 
-static void test_questions_written(void **state) {
+static void ext_proc_vectors_requests_encode_to_same_bytes(void **state) {
     (void)state;
-    for (size_t i = 0; i < N_QUESTIONS; i++) {
-        const struct question *row = &questions[i];
+    for (size_t i = 0; i < N_REQUESTS; i++) {
+        const struct request_row *row = &requests[i];
         struct arena *arena = arena_new(NULL, 0);
         struct ext_proc_header headers[MOST_HEADERS];
-        struct ext_proc_question question = {.kind = row->kind,
-                                             .headers = headers,
-                                             .n_headers = split(row->headers, headers),
-                                             .body = str_of(row->body),
-                                             .end_of_stream = row->end,
-                                             .config = row->config,
-                                             .has_metadata = true,
-                                             .metadata = row->metadata,
-                                             .n_metadata = row->n_metadata,
-                                             .attributes = row->attributes,
-                                             .n_attributes = row->attributes != NULL};
+        struct ext_proc_client_request question = {.kind = row->kind,
+                                                   .headers = headers,
+                                                   .n_headers = split(row->headers, headers),
+                                                   .body = str_of(row->body),
+                                                   .end_of_stream = row->end,
+                                                   .config = row->config,
+                                                   .has_metadata = true,
+                                                   .metadata = row->metadata,
+                                                   .n_metadata = row->n_metadata,
+                                                   .attributes = row->attributes,
+                                                   .n_attributes = row->attributes != NULL};
         struct buf out;
         buf_init(&out, arena, 0);
-        ext_proc_question_print(&out, &question);
+        ext_proc_client_request_encode(&out, &question);
         if (!str_eq(buf_str(&out), load(arena, row->name))) {
             fail_msg("%s is written otherwise", row->name);
         }
@@ -308,27 +309,28 @@ static void test_questions_written(void **state) {
     }
 }
 
-static void test_answers_read(void **state) {
+static void ext_proc_vectors_responses_decode_to_meaning(void **state) {
     (void)state;
-    for (size_t i = 0; i < N_ANSWERS; i++) {
-        const struct answer *want = &answers[i];
+    for (size_t i = 0; i < N_RESPONSES; i++) {
+        const struct response_row *want = &responses[i];
         struct arena *arena = arena_new(NULL, 0);
-        struct ext_proc_reply got;
+        struct ext_proc_client_response got;
         struct ext_proc_header headers[MOST_HEADERS], header;
         struct error err = {0};
-        assert_int_equal(ext_proc_reply_decode(load(arena, want->name), &got, &err), ST_OK);
+        assert_int_equal(ext_proc_client_response_decode(load(arena, want->name), &got, &err),
+                         ST_OK);
         assert_int_equal(got.kind, want->kind);
         assert_int_equal(got.is_immediate, want->kind == EXT_PROC_NONE);
         size_t n = split(want->headers, headers);
         struct pb_reader reader = pb_read(got.mutation);
         for (size_t j = 0; j < n; j++) {
-            assert_true(ext_proc_set_next(&reader, &header));
+            assert_true(ext_proc_set_header_next(&reader, &header));
             assert_true(str_eq(header.key, headers[j].key));
             assert_true(str_eq(header.value, headers[j].value));
         }
-        assert_false(ext_proc_set_next(&reader, &header));
+        assert_false(ext_proc_set_header_next(&reader, &header));
         assert_int_equal(got.clear_route_cache, want->clear_route_cache);
-        assert_int_equal(got.body_change, want->change);
+        assert_int_equal(got.body_mutation, want->change);
         assert_true(str_is(got.body, want->body));
         assert_int_equal(got.end_of_stream, want->end);
         assert_int_equal(got.http_status, want->http_status);
@@ -336,49 +338,49 @@ static void test_answers_read(void **state) {
         assert_true(str_is(got.details, got.is_immediate ? "test_details" : ""));
         if (want->metadata) {
             struct str key = want->metadata->entries[0].key;
-            check_value(ext_proc_reply_find(&got, want->metadata->name, key),
+            check_value(ext_proc_client_response_metadata_find(&got, want->metadata->name, key),
                         &want->metadata->entries[0]);
         }
         arena_free(arena);
     }
 }
 
-static enum status write_answer(struct arena *arena, const struct answer *row,
-                                struct ext_proc_bytes *out) {
+static enum status write_response(struct arena *arena, const struct response_row *row,
+                                  struct ext_proc_message *out) {
     struct ext_proc_header headers[MOST_HEADERS];
     struct ext_proc_mutation mutation = {.set = headers, .n_set = split(row->headers, headers)};
     struct piece piece = {row->body, strlen(row->body)};
-    struct ext_proc_answer answer = {.kind = row->kind,
-                                     .headers = mutation,
-                                     .clear_route_cache = row->clear_route_cache,
-                                     .body_change = row->change,
-                                     .body = &piece,
-                                     .n_body = 1,
-                                     .end_of_stream = row->end,
-                                     .metadata = row->metadata,
-                                     .n_metadata = row->metadata != NULL};
+    struct ext_proc_response answer = {.kind = row->kind,
+                                       .headers = mutation,
+                                       .clear_route_cache = row->clear_route_cache,
+                                       .body_mutation = row->change,
+                                       .body = &piece,
+                                       .n_body = 1,
+                                       .end_of_stream = row->end,
+                                       .metadata = row->metadata,
+                                       .n_metadata = row->metadata != NULL};
     struct ext_proc_immediate immediate = {.http_status = row->http_status,
                                            .grpc_status = row->grpc_status,
                                            .headers = mutation,
                                            .body = str_of(row->body),
                                            .details = STR("test_details")};
     return row->kind == EXT_PROC_NONE ? ext_proc_immediate_encode(arena, &immediate, out, NULL)
-                                      : ext_proc_answer_encode(arena, &answer, out, NULL);
+                                      : ext_proc_response_encode(arena, &answer, out, NULL);
 }
 
-static void test_answers_written(void **state) {
+static void ext_proc_vectors_responses_encode_to_same_bytes(void **state) {
     (void)state;
-    for (size_t i = 0; i < N_ANSWERS; i++) {
+    for (size_t i = 0; i < N_RESPONSES; i++) {
         struct arena *arena = arena_new(NULL, 0);
-        struct ext_proc_bytes bytes;
+        struct ext_proc_message bytes;
         struct buf all;
         buf_init(&all, arena, 0);
-        assert_int_equal(write_answer(arena, &answers[i], &bytes), ST_OK);
+        assert_int_equal(write_response(arena, &responses[i], &bytes), ST_OK);
         for (size_t j = 0; j < bytes.n_pieces; j++) {
             buf_add(&all, bytes.pieces[j].data, bytes.pieces[j].n_bytes);
         }
-        if (bytes.n_bytes != all.len || !str_eq(buf_str(&all), load(arena, answers[i].name))) {
-            fail_msg("%s is written otherwise", answers[i].name);
+        if (bytes.n_bytes != all.len || !str_eq(buf_str(&all), load(arena, responses[i].name))) {
+            fail_msg("%s is written otherwise", responses[i].name);
         }
         arena_free(arena);
     }
@@ -388,7 +390,7 @@ static void test_answers_written(void **state) {
 
 /* A part may be a message, where it ends between two fields, but never says all that the whole
  * does; it is read to its end and no byte further. */
-static void every_prefix(const char *name, bool asks) {
+static void check_prefixes(const char *name, bool asks) {
     struct arena *arena = arena_new(NULL, 0);
     struct str bytes = load(arena, name);
     size_t n_whole = 0;
@@ -396,10 +398,11 @@ static void every_prefix(const char *name, bool asks) {
         char *part = malloc(n + (n == 0));
         struct error err = {0};
         struct ext_proc_request request;
-        struct ext_proc_reply reply;
+        struct ext_proc_client_response reply;
         memcpy(part, bytes.ptr, n);
-        enum status status = asks ? ext_proc_request_decode(str_make(part, n), &request, &err)
-                                  : ext_proc_reply_decode(str_make(part, n), &reply, &err);
+        enum status status = asks
+                                 ? ext_proc_request_decode(str_make(part, n), &request, &err)
+                                 : ext_proc_client_response_decode(str_make(part, n), &reply, &err);
         assert_true(status == ST_OK || status == ST_BAD_REQUEST);
         assert_int_equal(status, err.status);
         n_whole += status == ST_OK;
@@ -411,21 +414,24 @@ static void every_prefix(const char *name, bool asks) {
     arena_free(arena);
 }
 
-static void test_prefixes(void **state) {
+static void ext_proc_vectors_each_prefix_is_not_misread(void **state) {
     (void)state;
-    for (size_t i = 0; i < N_QUESTIONS; i++) {
-        every_prefix(questions[i].name, true);
+    for (size_t i = 0; i < N_REQUESTS; i++) {
+        check_prefixes(requests[i].name, true);
     }
-    for (size_t i = 0; i < N_ANSWERS; i++) {
-        every_prefix(answers[i].name, false);
+    for (size_t i = 0; i < N_RESPONSES; i++) {
+        check_prefixes(responses[i].name, false);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_file_has_a_row),    cmocka_unit_test(test_questions_read),
-        cmocka_unit_test(test_questions_written), cmocka_unit_test(test_answers_read),
-        cmocka_unit_test(test_answers_written),   cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(ext_proc_vectors_each_file_has_a_row),
+        cmocka_unit_test(ext_proc_vectors_requests_decode_to_meaning),
+        cmocka_unit_test(ext_proc_vectors_requests_encode_to_same_bytes),
+        cmocka_unit_test(ext_proc_vectors_responses_decode_to_meaning),
+        cmocka_unit_test(ext_proc_vectors_responses_encode_to_same_bytes),
+        cmocka_unit_test(ext_proc_vectors_each_prefix_is_not_misread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static void what_is_found(void **state) {
+static void cookie_find_returns_first_valid_value(void **state) {
     static const struct {
         const char *header, *value; /* of "sid"; NULL: there is none */
     } rows[] = {
@@ -42,7 +42,7 @@ static void what_is_found(void **state) {
     assert_null(cookie_find(str_make(NULL, 0), STR("sid")).ptr);
 }
 
-static void what_is_a_name(void **state) {
+static void cookie_is_name_accepts_tokens_only(void **state) {
     static const char *const wrong[] = {"", "a b", "a=b", "a;b", "\"a\"", "caf\xc3\xa9"};
     (void)state;
     assert_true(cookie_is_name(STR("JSESSIONID")));
@@ -54,8 +54,8 @@ static void what_is_a_name(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_found),
-        cmocka_unit_test(what_is_a_name),
+        cmocka_unit_test(cookie_find_returns_first_valid_value),
+        cmocka_unit_test(cookie_is_name_accepts_tokens_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

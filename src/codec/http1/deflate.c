@@ -39,14 +39,14 @@ size_t deflate_bound(struct deflate *codec, size_t n_bytes) {
     return deflateBound(&codec->stream, n_bytes);
 }
 
-bool deflate_step(struct deflate *codec, struct str *in, bool last, void *out, size_t room,
+bool deflate_step(struct deflate *codec, struct str *in, bool last, void *out, size_t capacity,
                   size_t *n_out) {
     z_stream *stream = &codec->stream;
     int rc = Z_OK;
     *n_out = 0;
     do {
         uInt n_in = in->len < UINT_MAX ? (uInt)in->len : UINT_MAX;
-        size_t left = room - *n_out;
+        size_t left = capacity - *n_out;
         uInt n_room = left < UINT_MAX ? (uInt)left : UINT_MAX;
         bool finish = last && n_in == in->len;
         stream->next_in = (z_const Bytef *)in->ptr;
@@ -58,6 +58,6 @@ bool deflate_step(struct deflate *codec, struct str *in, bool last, void *out, s
         size_t used = n_in - stream->avail_in;
         *in = str_make(in->ptr + used, in->len - used);
         *n_out += n_room - stream->avail_out;
-    } while (*n_out < room && (in->len > 0 || (last && rc != Z_STREAM_END)));
+    } while (*n_out < capacity && (in->len > 0 || (last && rc != Z_STREAM_END)));
     return in->len == 0 && (!last || rc == Z_STREAM_END);
 }

@@ -22,7 +22,7 @@ size_t deflate_bound(struct deflate *codec, size_t n_bytes);
 /* Consumes from `in` and writes at most `room` bytes to `out`; with `last` also what ends the text.
  * It returns when `in` is empty or the room is full. Returns: true when all of `in` was consumed
  * and, with `last`, the text is complete; false: call it again with more room. */
-bool deflate_step(struct deflate *codec, struct str *in, bool last, void *out, size_t room,
+bool deflate_step(struct deflate *codec, struct str *in, bool last, void *out, size_t capacity,
                   size_t *n_out);
 
 #endif

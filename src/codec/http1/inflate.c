@@ -33,12 +33,14 @@ void inflate_free(struct inflate *codec) {
 }
 
 /* zlib's header (RFC 1950, 2.2): method 8, a window of at most 32 KiB. */
-static bool begins_zlib(unsigned char first) {
+static bool is_zlib_header(unsigned char first) {
     return (first & 0x0f) == 8 && (first >> 4) <= 7;
 }
 
-static enum status begin(struct inflate *codec, unsigned char first, struct error *err) {
-    int bits = codec->coding == HTTP_GZIP ? GZIP_BITS : begins_zlib(first) ? WINDOW_BITS : RAW_BITS;
+static enum status init_stream(struct inflate *codec, unsigned char first, struct error *err) {
+    int bits = codec->coding == HTTP_GZIP ? GZIP_BITS
+               : is_zlib_header(first)    ? WINDOW_BITS
+                                          : RAW_BITS;
     if (inflateInit2(&codec->stream, bits) != Z_OK) {
         return error_set(err, ST_NO_MEMORY, "no memory to decompress the body");
     }
@@ -46,12 +48,12 @@ static enum status begin(struct inflate *codec, unsigned char first, struct erro
     return ST_OK;
 }
 
-static const char *name_of(const struct inflate *codec) {
+static const char *coding_name(const struct inflate *codec) {
     return codec->coding == HTTP_GZIP ? "gzip" : "deflate";
 }
 
 /* A text has ended and more bytes come. */
-static enum status begin_next(struct inflate *codec, struct error *err) {
+static enum status start_next_member(struct inflate *codec, struct error *err) {
     if (codec->coding != HTTP_GZIP) {
         return error_set(err, ST_BAD_ENCODING, "bytes behind the end of the deflate body");
     }
@@ -61,60 +63,60 @@ static enum status begin_next(struct inflate *codec, struct error *err) {
 }
 
 /* One call of zlib's. */
-static enum status run(struct inflate *codec, struct str *in, char *out, size_t room, size_t *n_out,
-                       struct error *err) {
+static enum status run_inflate(struct inflate *codec, struct str *in, char *out, size_t capacity,
+                               size_t *n_out, struct error *err) {
     z_stream *stream = &codec->stream;
     uInt n_in = in->len < UINT_MAX ? (uInt)in->len : UINT_MAX;
-    uInt n_room = room < UINT_MAX ? (uInt)room : UINT_MAX;
+    uInt n_capacity = capacity < UINT_MAX ? (uInt)capacity : UINT_MAX;
     stream->next_in = (z_const Bytef *)in->ptr;
     stream->avail_in = n_in;
     stream->next_out = (Bytef *)out;
-    stream->avail_out = n_room;
+    stream->avail_out = n_capacity;
     int rc = inflate(stream, Z_NO_FLUSH);
     size_t used = n_in - stream->avail_in;
     *in = str_make(in->ptr + used, in->len - used);
-    *n_out += n_room - stream->avail_out;
+    *n_out += n_capacity - stream->avail_out;
     codec->ended = rc == Z_STREAM_END;
     bool stuck = rc == Z_BUF_ERROR && in->len > 0 && stream->avail_out > 0;
     if (rc == Z_MEM_ERROR) {
         return error_set(err, ST_NO_MEMORY, "no memory to decompress the body");
     }
     if (stuck || (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)) {
-        return error_set(err, ST_BAD_ENCODING, "the body is not valid %s: %s", name_of(codec),
+        return error_set(err, ST_BAD_ENCODING, "the body is not valid %s: %s", coding_name(codec),
                          stream->msg ? stream->msg : "it needs a dictionary");
     }
     return ST_OK;
 }
 
-enum status inflate_step(struct inflate *codec, struct str *in, void *out, size_t room,
+enum status inflate_step(struct inflate *codec, struct str *in, void *out, size_t capacity,
                          size_t *n_out, struct error *err) {
     enum status st = ST_OK;
     *n_out = 0;
     if (!codec->open && in->len > 0) {
-        st = begin(codec, (unsigned char)in->ptr[0], err);
+        st = init_stream(codec, (unsigned char)in->ptr[0], err);
     }
     /* With no input left there may still be output that did not fit before. */
     bool more = codec->open;
-    while (st == ST_OK && more && *n_out < room) {
+    while (st == ST_OK && more && *n_out < capacity) {
         if (codec->ended) {
             if (in->len == 0) {
                 return ST_OK;
             }
-            st = begin_next(codec, err);
+            st = start_next_member(codec, err);
         }
         if (st == ST_OK) {
-            st = run(codec, in, (char *)out + *n_out, room - *n_out, n_out, err);
+            st = run_inflate(codec, in, (char *)out + *n_out, capacity - *n_out, n_out, err);
         }
         more = in->len > 0;
     }
     return st;
 }
 
-enum status inflate_end(struct inflate *codec, struct error *err) {
+enum status inflate_finish(struct inflate *codec, struct error *err) {
     if (codec->ended) {
         return ST_OK;
     }
     return error_set(err, ST_BAD_ENCODING,
                      codec->open ? "the %s body is cut off" : "the %s body is empty",
-                     name_of(codec));
+                     coding_name(codec));
 }

@@ -21,10 +21,10 @@ void inflate_free(struct inflate *codec);
 /* Consumes from `in` and writes at most `room` bytes to `out`. It returns when `in` is empty and
  * all that it means was written, or when the room is full: then call it again (with an empty `in`
  * too), until *n_out is below `room`. Returns: ST_BAD_ENCODING, ST_NO_MEMORY. */
-enum status inflate_step(struct inflate *codec, struct str *in, void *out, size_t room,
+enum status inflate_step(struct inflate *codec, struct str *in, void *out, size_t capacity,
                          size_t *n_out, struct error *err) __attribute__((warn_unused_result));
 /* The input ended. Returns: ST_BAD_ENCODING when it was cut off, or empty. */
-enum status inflate_end(struct inflate *codec, struct error *err)
+enum status inflate_finish(struct inflate *codec, struct error *err)
     __attribute__((warn_unused_result));
 
 #endif

@@ -70,14 +70,14 @@ static void inflate_text(enum http_coding coding, struct str text, size_t piece,
         }
     }
     if (outcome->status == ST_OK) {
-        outcome->status = inflate_end(inflate, &outcome->err);
+        outcome->status = inflate_finish(inflate, &outcome->err);
     }
     inflate_free(inflate);
 }
 
 static const enum http_coding CODINGS[] = {HTTP_GZIP, HTTP_DEFLATE};
 
-static void what_is_made_comes_back(void **state) {
+static void inflate_deflated_text_roundtrips(void **state) {
     (void)state;
     static const size_t SIZES[] = {1, 7, 100, OUT_BYTES / 2};
     char text[TEXT_BYTES], packed[OUT_BYTES];
@@ -96,7 +96,7 @@ static void what_is_made_comes_back(void **state) {
     }
 }
 
-static void an_empty_text_has_a_compressed_form(void **state) {
+static void inflate_empty_text_roundtrips(void **state) {
     (void)state;
     char packed[64];
     static struct outcome outcome;
@@ -119,7 +119,7 @@ static void check_prefixes(enum http_coding coding) {
     }
 }
 
-static void every_prefix_is_cut_off(void **state) {
+static void inflate_truncated_input_is_refused(void **state) {
     (void)state;
     check_prefixes(HTTP_GZIP);
     check_prefixes(HTTP_DEFLATE);
@@ -180,7 +180,7 @@ static void check_row(const struct row *row, size_t piece) {
     }
 }
 
-static void texts_of_others(void **state) {
+static void inflate_foreign_streams_match_rows(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         for (size_t piece = 1; piece <= ROWS[i].text.len + 1; piece++) {
@@ -189,7 +189,7 @@ static void texts_of_others(void **state) {
     }
 }
 
-static void a_bomb_waits_for_room(void **state) {
+static void inflate_bomb_is_bounded_by_output_capacity(void **state) {
     (void)state;
     enum { ZEROS = 1 << 20, PACKED = 4096 };
     static char zeros[ZEROS], packed[PACKED + 64], out[100];
@@ -206,7 +206,7 @@ static void a_bomb_waits_for_room(void **state) {
         assert_int_equal(inflate_step(inflate, &in, out, sizeof(out), &n_out, &err), ST_OK);
         assert_int_equal(n_out, sizeof(out));
     }
-    assert_int_equal(inflate_end(inflate, &err), ST_BAD_ENCODING);
+    assert_int_equal(inflate_finish(inflate, &err), ST_BAD_ENCODING);
     inflate_free(inflate);
     inflate_free(NULL);
     deflate_free(NULL);
@@ -214,11 +214,11 @@ static void a_bomb_waits_for_room(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_made_comes_back),
-        cmocka_unit_test(every_prefix_is_cut_off),
-        cmocka_unit_test(an_empty_text_has_a_compressed_form),
-        cmocka_unit_test(texts_of_others),
-        cmocka_unit_test(a_bomb_waits_for_room),
+        cmocka_unit_test(inflate_deflated_text_roundtrips),
+        cmocka_unit_test(inflate_truncated_input_is_refused),
+        cmocka_unit_test(inflate_empty_text_roundtrips),
+        cmocka_unit_test(inflate_foreign_streams_match_rows),
+        cmocka_unit_test(inflate_bomb_is_bounded_by_output_capacity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* Requests, read with llhttp in its strict mode. llhttp finds the parts and refuses bad characters;
  * what the parts must be together (one Host, one length, a form of the target) is said in
- * head.c. The method is read here, because llhttp knows a fixed list of methods and some of
+ * head_check.c. The method is read here, because llhttp knows a fixed list of methods and some of
  * those change how it reads the rest: it is told GET each time. It refuses to look at a body that
  * is not chunked.
  *
@@ -11,8 +11,8 @@
 #include <assert.h>
 #include <llhttp.h>
 
-#include "codec/http1/head.h"
-#include "codec/http1/parts.h"
+#include "codec/http1/head_check.h"
+#include "codec/http1/request_parser.h"
 #include "core/base/buf.h"
 
 enum { MAX_METHOD_BYTES = 32, MAX_EMPTY_LINES = 2 };
@@ -30,10 +30,10 @@ enum stage {
 struct http1_request {
     enum stage stage;
     unsigned n_empty_lines;
-    size_t max_header_bytes;
+    size_t max_header_size;
     struct buf bytes; /* of the head, so far */
     struct http1_span method;
-    struct http1_parts parts;
+    struct http1_request_parser parser;
     struct http_head head;
 };
 
@@ -48,14 +48,14 @@ static bool is_digit(char c) {
 }
 
 /* Is it a version, but not one of ours? */
-static bool version_is_another(struct str version) {
+static bool version_is_unsupported(struct str version) {
     return version.len == 3 && is_digit(version.ptr[0]) && version.ptr[1] == '.' &&
            is_digit(version.ptr[2]) && !str_is(version, "1.0") && !str_is(version, "1.1");
 }
 
 static bool has_field(const struct http1_request *request, const char *name) {
-    for (size_t i = 0; i < request->parts.n_fields; i++) {
-        if (str_eq_nocase(text_of(request, request->parts.fields[i].name), str_of(name))) {
+    for (size_t i = 0; i < request->parser.n_fields; i++) {
+        if (str_eq_nocase(text_of(request, request->parser.fields[i].name), str_of(name))) {
             return true;
         }
     }
@@ -63,12 +63,13 @@ static bool has_field(const struct http1_request *request, const char *name) {
 }
 
 /* llhttp has refused: which of our reasons is it? The bytes are all kept. */
-static enum status refuse(struct http1_request *request, llhttp_errno_t error, struct error *err) {
-    struct str version = text_of(request, request->parts.version);
+static enum status parser_error(struct http1_request *request, llhttp_errno_t error,
+                                struct error *err) {
+    struct str version = text_of(request, request->parser.version);
     if (str_is(text_of(request, request->method), "CONNECT")) { /* its target has another form */
-        return http1_connect_refuse(err);
+        return http1_connect_error(err);
     }
-    if (error == HPE_INVALID_VERSION && version_is_another(version)) {
+    if (error == HPE_INVALID_VERSION && version_is_unsupported(version)) {
         return error_set(err, ST_BAD_VERSION, "expected HTTP/1.1 or HTTP/1.0, got HTTP/%.*s",
                          STR_ARG(version));
     }
@@ -82,7 +83,7 @@ static enum status refuse(struct http1_request *request, llhttp_errno_t error, s
     }
     const char *where = request->stage == STAGE_BODY ? "chunked body" : "request's head";
     return error_set(err, ST_BAD_REQUEST, "malformed HTTP in the %s: %s", where,
-                     llhttp_get_error_reason(&request->parts.parser));
+                     llhttp_get_error_reason(&request->parser.llhttp));
 }
 
 /* ---- the start of the request line ----------------------------------------------------------- */
@@ -104,7 +105,7 @@ static enum status start_read(struct http1_request *request, struct str data, si
         } else if (request->stage != STAGE_START_LF && http1_is_token_char(c) &&
                    request->method.len < MAX_METHOD_BYTES) {
             request->stage = STAGE_METHOD;
-            http1_span_add(&request->parts, &request->method, data.ptr + *n, 1);
+            http1_span_add(&request->parser, &request->method, data.ptr + *n, 1);
         } else {
             return error_set(err, ST_BAD_REQUEST,
                              "expected a request line \"METHOD TARGET HTTP/1.1\"");
@@ -116,14 +117,14 @@ static enum status start_read(struct http1_request *request, struct str data, si
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-struct http1_request *http1_request_new(struct arena *arena, size_t max_header_bytes) {
+struct http1_request *http1_request_new(struct arena *arena, size_t max_header_size) {
     struct http1_request *request = arena_calloc(arena, 1, sizeof(*request));
     if (!request) {
         return NULL;
     }
-    request->max_header_bytes = max_header_bytes < UINT32_MAX ? max_header_bytes : UINT32_MAX;
+    request->max_header_size = max_header_size < UINT32_MAX ? max_header_size : UINT32_MAX;
     buf_init(&request->bytes, arena, 0);
-    http1_parts_init(&request->parts, arena);
+    http1_request_parser_init(&request->parser, arena);
     return request;
 }
 
@@ -131,8 +132,8 @@ struct http1_request *http1_request_new(struct arena *arena, size_t max_header_b
  * each). A line without a version is judged by who reads the version. */
 static bool line_is_http(const struct http1_request *request) {
     static const struct str NAME = {" HTTP/", 6};
-    struct http1_span method = request->method, target = request->parts.target,
-                      version = request->parts.version;
+    struct http1_span method = request->method, target = request->parser.target,
+                      version = request->parser.version;
     size_t end = target.at + target.len;
     return target.at == method.at + method.len + 1 &&
            (version.len == 0 || (version.at == end + NAME.len &&
@@ -145,49 +146,50 @@ static enum status head_finish(struct http1_request *request, struct error *err)
         return error_set(err, ST_BAD_REQUEST, "expected a request line \"METHOD TARGET HTTP/1.1\"");
     }
     struct http_field *fields =
-        arena_alloc(request->bytes.arena, request->parts.n_fields * sizeof(*fields));
+        arena_alloc(request->bytes.arena, request->parser.n_fields * sizeof(*fields));
     if (!fields) {
         return error_set(err, ST_NO_MEMORY, "no memory for the header fields");
     }
-    for (size_t i = 0; i < request->parts.n_fields; i++) {
+    for (size_t i = 0; i < request->parser.n_fields; i++) {
         fields[i] = (struct http_field){
-            .name = text_of(request, request->parts.fields[i].name),
-            .value = str_trim(text_of(request, request->parts.fields[i].value)),
+            .name = text_of(request, request->parser.fields[i].name),
+            .value = str_trim(text_of(request, request->parser.fields[i].value)),
         };
     }
     request->head = (struct http_head){
         .method = text_of(request, request->method),
-        .target = text_of(request, request->parts.target),
+        .target = text_of(request, request->parser.target),
         .fields = fields,
-        .n_fields = request->parts.n_fields,
+        .n_fields = request->parser.n_fields,
     };
-    return http1_head_check(&request->head, text_of(request, request->parts.version), err);
+    return http1_head_check(&request->head, text_of(request, request->parser.version), err);
 }
 
 /* Was what llhttp returned no more than a pause? Otherwise `err` has the reason. */
-static enum status outcome(struct http1_request *request, llhttp_errno_t error, struct error *err) {
+static enum status parser_status(struct http1_request *request, llhttp_errno_t error,
+                                 struct error *err) {
     if (error == HPE_OK || error == HPE_PAUSED) {
         return ST_OK;
     }
-    return request->parts.failed ? err->status : refuse(request, error, err);
+    return request->parser.failed ? err->status : parser_error(request, error, err);
 }
 
 static enum status head_step(struct http1_request *request, struct str *data,
                              enum http1_request_event *event, struct error *err) {
-    size_t room = request->max_header_bytes - request->bytes.len;
-    struct str piece = str_make(data->ptr, data->len < room ? data->len : room);
+    size_t capacity = request->max_header_size - request->bytes.len;
+    struct str piece = str_make(data->ptr, data->len < capacity ? data->len : capacity);
     size_t n_start = 0, n = 0;
     llhttp_errno_t error = HPE_OK;
-    request->parts.fed = piece.ptr;
-    request->parts.fed_at = request->bytes.len;
+    request->parser.input = piece.ptr;
+    request->parser.input_offset = request->bytes.len;
     bool began = request->stage == STAGE_HEAD;
     enum status st = start_read(request, piece, &n_start, err);
     if (st == ST_OK && request->stage == STAGE_HEAD && !began) {
-        error = llhttp_execute(&request->parts.parser, "GET ", 4);
+        error = llhttp_execute(&request->parser.llhttp, "GET ", 4);
     }
     if (st == ST_OK && error == HPE_OK && n_start < piece.len) {
-        error = http1_parts_feed(&request->parts,
-                                 str_make(piece.ptr + n_start, piece.len - n_start), &n, err);
+        error = http1_request_parser_feed(
+            &request->parser, str_make(piece.ptr + n_start, piece.len - n_start), &n, err);
     }
     n += n_start;
     buf_add(&request->bytes, data->ptr, n);
@@ -195,18 +197,18 @@ static enum status head_step(struct http1_request *request, struct str *data,
     if (request->bytes.failed) {
         return error_set(err, ST_NO_MEMORY, "no memory for the head of the request");
     }
-    st = st == ST_OK ? outcome(request, error, err) : st;
-    if (st == ST_OK && request->parts.ended) {
-        request->parts.ended = false;
+    st = st == ST_OK ? parser_status(request, error, err) : st;
+    if (st == ST_OK && request->parser.ended) {
+        request->parser.ended = false;
         st = head_finish(request, err);
         request->stage = request->head.chunked ? STAGE_BODY : STAGE_COMPLETE;
-        request->parts.in_body = true;
+        request->parser.in_body = true;
         *event = HTTP1_REQUEST_HEAD;
-    } else if (st == ST_OK && request->bytes.len == request->max_header_bytes) {
+    } else if (st == ST_OK && request->bytes.len == request->max_header_size) {
         st = error_set(err, ST_HEADER_TOO_LARGE,
                        "expected a request line and header fields of at most %zu bytes "
                        "(--max-header-size)",
-                       request->max_header_bytes);
+                       request->max_header_size);
     }
     return st;
 }
@@ -214,13 +216,14 @@ static enum status head_step(struct http1_request *request, struct str *data,
 static enum status body_step(struct http1_request *request, struct str *data,
                              enum http1_request_event *event, struct str *body, struct error *err) {
     size_t n;
-    request->parts.body = str_make(NULL, 0);
-    enum status st = outcome(request, http1_parts_feed(&request->parts, *data, &n, err), err);
+    request->parser.body = str_make(NULL, 0);
+    enum status st =
+        parser_status(request, http1_request_parser_feed(&request->parser, *data, &n, err), err);
     *data = str_make(data->ptr + n, data->len - n);
-    if (request->parts.body.len > 0) {
-        *body = request->parts.body;
+    if (request->parser.body.len > 0) {
+        *body = request->parser.body;
         *event = HTTP1_REQUEST_BODY;
-    } else if (request->parts.ended) {
+    } else if (request->parser.ended) {
         request->stage = STAGE_COMPLETE;
         *event = HTTP1_REQUEST_DONE;
     }
@@ -246,7 +249,7 @@ const struct http_head *http1_request_head(const struct http1_request *request) 
 }
 
 uint64_t http1_request_chunk_left(const struct http1_request *request) {
-    return request->parts.in_chunk ? request->parts.parser.content_length : 0;
+    return request->parser.in_chunk ? request->parser.llhttp.content_length : 0;
 }
 
 bool http1_request_has_begun(const struct http1_request *request) {

@@ -60,9 +60,9 @@ enum http1_request_event {
 
 struct http1_request;
 
-/* A reader of one request in `arena`, which also keeps the head. `max_header_bytes` bounds request
+/* A reader of one request in `arena`, which also keeps the head. `max_header_size` bounds request
  * line and fields together. Returns: NULL when out of memory. Owns: goes with the arena. */
-struct http1_request *http1_request_new(struct arena *arena, size_t max_header_bytes);
+struct http1_request *http1_request_new(struct arena *arena, size_t max_header_size);
 
 /* Reads on in `data` up to the next event and cuts off there what was consumed; up to two empty
  * lines before the request line are passed over. `body` is the piece for HTTP1_REQUEST_BODY, a view

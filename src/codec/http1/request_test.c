@@ -348,14 +348,14 @@ static void check_cuts(const struct row *row) {
     }
 }
 
-static void good_requests(void **state) {
+static void http1_request_valid_at_each_split_is_decoded(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(GOOD) / sizeof(GOOD[0]); i++) {
         check_cuts(&GOOD[i]);
     }
 }
 
-static void bad_requests(void **state) {
+static void http1_request_invalid_at_each_split_is_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(BAD) / sizeof(BAD[0]); i++) {
         struct row row = {BAD[i].what, BAD[i].sent, BAD[i].status, "", 0};
@@ -363,7 +363,7 @@ static void bad_requests(void **state) {
     }
 }
 
-static void prefixes_ask_for_more(void **state) {
+static void http1_request_prefix_needs_more(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(GOOD) / sizeof(GOOD[0]); i++) {
         size_t whole = GOOD[i].sent.len - GOOD[i].rest;
@@ -396,7 +396,7 @@ static enum status read_repeated(const char *prefix, const char *unit, size_t n,
     return whole.status;
 }
 
-static void limits(void **state) {
+static void http1_request_over_size_limits_is_refused(void **state) {
     (void)state;
     const char *line = "GET / HTTP/1.1\r\n" HOST "A: ";
     size_t rest = HEADER_BYTES - strlen(line) - 4;
@@ -414,7 +414,7 @@ static void limits(void **state) {
                      ST_HEADER_TOO_LARGE);
 }
 
-static void the_number_of_fields_is_bounded(void **state) {
+static void http1_request_over_max_fields_is_refused(void **state) {
     (void)state;
     char text[8192];
     for (size_t n = HTTP1_REQUEST_MAX_FIELDS; n <= HTTP1_REQUEST_MAX_FIELDS + 1; n++) {
@@ -440,7 +440,7 @@ static void the_number_of_fields_is_bounded(void **state) {
     }
 }
 
-static void a_chunk_is_announced(void **state) {
+static void http1_request_chunk_left_is_known_before_its_bytes(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct http1_request *request = http1_request_new(arena, HEADER_BYTES);
@@ -464,7 +464,7 @@ static void a_chunk_is_announced(void **state) {
     arena_free(arena);
 }
 
-static void a_million_chunks_of_one_byte(void **state) {
+static void http1_request_small_chunks_use_constant_memory(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct http1_request *request = http1_request_new(arena, HEADER_BYTES);
@@ -496,7 +496,7 @@ static bool takes_char(const char *before, char c, const char *behind) {
            meaning.status == ST_OK;
 }
 
-static void every_character(void **state) {
+static void http1_request_each_character_follows_grammar(void **state) {
     (void)state;
     static const char ALNUM[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     for (int i = 0; i < 256; i++) {
@@ -517,14 +517,14 @@ static void every_character(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_requests),
-        cmocka_unit_test(bad_requests),
-        cmocka_unit_test(prefixes_ask_for_more),
-        cmocka_unit_test(every_character),
-        cmocka_unit_test(limits),
-        cmocka_unit_test(the_number_of_fields_is_bounded),
-        cmocka_unit_test(a_chunk_is_announced),
-        cmocka_unit_test(a_million_chunks_of_one_byte),
+        cmocka_unit_test(http1_request_valid_at_each_split_is_decoded),
+        cmocka_unit_test(http1_request_invalid_at_each_split_is_refused),
+        cmocka_unit_test(http1_request_prefix_needs_more),
+        cmocka_unit_test(http1_request_each_character_follows_grammar),
+        cmocka_unit_test(http1_request_over_size_limits_is_refused),
+        cmocka_unit_test(http1_request_over_max_fields_is_refused),
+        cmocka_unit_test(http1_request_chunk_left_is_known_before_its_bytes),
+        cmocka_unit_test(http1_request_small_chunks_use_constant_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

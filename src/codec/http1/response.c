@@ -12,7 +12,7 @@ enum http1_state {
     STATE_INTERIM, /* a 1xx head is complete; its (empty) rest is not */
     STATE_BODY,    /* the final head is complete */
     STATE_DONE,    /* the final answer is complete; begin comes next */
-    STATE_BROKEN,  /* nothing more can be read */
+    STATE_FAILED,  /* nothing more can be read */
 };
 
 enum { MAX_INTERIM = 16 };
@@ -30,14 +30,14 @@ struct http1_response {
     bool has_length;
     uint64_t length;
     unsigned n_interim;
-    bool tell_head; /* noted by the callbacks, not yet told by step */
-    bool tell_done;
+    bool head_pending; /* noted by the callbacks, not yet told by step */
+    bool done_pending;
     struct str piece;
     struct error *err; /* of the step under way */
     size_t n_text;
     size_t n_fields;
-    struct field fields[HTTP1_MAX_FIELDS];
-    char text[HTTP1_HEAD_BYTES];
+    struct field fields[HTTP1_RESPONSE_MAX_FIELDS];
+    char text[HTTP1_RESPONSE_MAX_HEAD_BYTES];
 };
 
 static struct http1_response *self_of(llhttp_t *parser) {
@@ -45,19 +45,19 @@ static struct http1_response *self_of(llhttp_t *parser) {
 }
 
 /* One setter for the state. */
-static void enter(struct http1_response *self, enum http1_state state) {
+static void set_state(struct http1_response *self, enum http1_state state) {
     self->state = state;
 }
 
-static int refuse(struct http1_response *self, const char *why) {
+static int fail_response(struct http1_response *self, const char *why) {
     error_set(self->err, ST_BAD_ANSWER, "the server's answer is not HTTP/1.1: %s", why);
-    enter(self, STATE_BROKEN);
+    set_state(self, STATE_FAILED);
     return HPE_USER;
 }
 
 static int add_text(struct http1_response *self, const char *at, size_t n) {
     if (n > sizeof(self->text) - self->n_text) {
-        return refuse(self, "its head is over 32 KiB");
+        return fail_response(self, "its head is over 32 KiB");
     }
     memcpy(self->text + self->n_text, at, n);
     self->n_text += n;
@@ -69,8 +69,8 @@ static int on_name(llhttp_t *parser, const char *at, size_t n) {
     if (self->state != STATE_HEAD) { /* a trailer */
         return 0;
     }
-    if (self->n_fields == HTTP1_MAX_FIELDS) {
-        return refuse(self, "its head has over 128 fields");
+    if (self->n_fields == HTTP1_RESPONSE_MAX_FIELDS) {
+        return fail_response(self, "its head has over 128 fields");
     }
     struct field *field = &self->fields[self->n_fields];
     if (field->n_name == 0) {
@@ -98,13 +98,13 @@ static int on_value_complete(llhttp_t *parser) {
     if (self->state != STATE_HEAD) {
         return 0;
     }
-    if (++self->n_fields < HTTP1_MAX_FIELDS) {
+    if (++self->n_fields < HTTP1_RESPONSE_MAX_FIELDS) {
         self->fields[self->n_fields] = (struct field){0};
     }
     return 0;
 }
 
-static void forget_fields(struct http1_response *self) {
+static void clear_fields(struct http1_response *self) {
     self->n_text = 0;
     self->n_fields = 0;
     self->fields[0] = (struct field){0};
@@ -119,28 +119,28 @@ static int on_head(llhttp_t *parser) {
     struct http1_response *self = self_of(parser);
     unsigned code = parser->status_code;
     if (parser->http_major != 1) {
-        return refuse(self, "its version is not 1.1 or 1.0");
+        return fail_response(self, "its version is not 1.1 or 1.0");
     }
     if (code < 100) {
-        return refuse(self, "its status is below 100");
+        return fail_response(self, "its status is below 100");
     }
     if (code == 101) {
-        return refuse(self, "it changes to a protocol nobody asked for (101)");
+        return fail_response(self, "it changes to a protocol nobody asked for (101)");
     }
     if (code < 200) {
         if (++self->n_interim > MAX_INTERIM) {
-            return refuse(self, "too many interim answers (1xx)");
+            return fail_response(self, "too many interim answers (1xx)");
         }
-        enter(self, STATE_INTERIM);
+        set_state(self, STATE_INTERIM);
         return 0;
     }
     self->has_length = (parser->flags & F_CONTENT_LENGTH) != 0;
     self->length = parser->content_length;
     if ((parser->flags & F_TRANSFER_ENCODING) && !(parser->flags & F_CHUNKED)) {
-        return refuse(self, "its Transfer-Encoding is not chunked");
+        return fail_response(self, "its Transfer-Encoding is not chunked");
     }
-    enter(self, STATE_BODY);
-    self->tell_head = true;
+    set_state(self, STATE_BODY);
+    self->head_pending = true;
     return without_body(self) ? 1 : 0;
 }
 
@@ -150,7 +150,7 @@ static int on_body(llhttp_t *parser, const char *at, size_t n) {
         return 0;
     }
     if (self->state != STATE_BODY) {
-        return refuse(self, "an interim answer (1xx) has a body");
+        return fail_response(self, "an interim answer (1xx) has a body");
     }
     self->piece = str_make(at, n);
     return HPE_PAUSED;
@@ -159,13 +159,13 @@ static int on_body(llhttp_t *parser, const char *at, size_t n) {
 static int on_complete(llhttp_t *parser) {
     struct http1_response *self = self_of(parser);
     if (self->state == STATE_INTERIM) {
-        forget_fields(self);
-        enter(self, STATE_HEAD);
+        clear_fields(self);
+        set_state(self, STATE_HEAD);
         return 0;
     }
     self->keeps_alive = llhttp_should_keep_alive(parser) != 0;
-    self->tell_done = true;
-    enter(self, STATE_DONE);
+    self->done_pending = true;
+    set_state(self, STATE_DONE);
     return HPE_PAUSED;
 }
 
@@ -193,14 +193,14 @@ void http1_response_free(struct http1_response *response) {
 void http1_response_begin(struct http1_response *response, bool head_request) {
     memset(response, 0, offsetof(struct http1_response, fields));
     response->head_request = head_request;
-    forget_fields(response);
+    clear_fields(response);
     llhttp_init(&response->parser, HTTP_RESPONSE, &callbacks);
     response->parser.data = response;
-    enter(response, STATE_HEAD);
+    set_state(response, STATE_HEAD);
 }
 
 /* Lets the parser read until it pauses. */
-static enum status advance(struct http1_response *self, struct str *data, struct error *err) {
+static enum status run_parser(struct http1_response *self, struct str *data, struct error *err) {
     llhttp_errno_t result = llhttp_get_errno(&self->parser);
     const char *from = data->ptr ? data->ptr : "";
     self->err = err;
@@ -219,52 +219,53 @@ static enum status advance(struct http1_response *self, struct str *data, struct
         *data = str_make(from + n, data->len - n);
         return ST_OK;
     }
-    if (self->state == STATE_BROKEN) { /* said by refuse */
+    if (self->state == STATE_FAILED) { /* said by refuse */
         return ST_BAD_ANSWER;
     }
-    enter(self, STATE_BROKEN);
+    set_state(self, STATE_FAILED);
     return error_set(err, ST_BAD_ANSWER, "the server's answer is not HTTP/1.1: %s",
                      llhttp_get_error_reason(&self->parser));
 }
 
 /* Tells what was noted, in the order of the message. */
-static enum http1_event tell(struct http1_response *self, struct str *body) {
-    if (self->tell_head) {
-        self->tell_head = false;
-        return HTTP1_HEAD;
+static enum http1_response_event next_event(struct http1_response *self, struct str *body) {
+    if (self->head_pending) {
+        self->head_pending = false;
+        return HTTP1_RESPONSE_HEAD;
     }
     if (self->piece.len > 0) {
         *body = self->piece;
         self->piece = str_make(NULL, 0);
-        return HTTP1_BODY;
+        return HTTP1_RESPONSE_BODY;
     }
-    if (self->tell_done) {
-        self->tell_done = false;
-        return HTTP1_DONE;
+    if (self->done_pending) {
+        self->done_pending = false;
+        return HTTP1_RESPONSE_DONE;
     }
-    return HTTP1_MORE;
+    return HTTP1_RESPONSE_MORE;
 }
 
 enum status http1_response_step(struct http1_response *response, struct str *data,
-                                enum http1_event *event, struct str *body, struct error *err) {
-    *event = tell(response, body);
-    if (*event != HTTP1_MORE) {
+                                enum http1_response_event *event, struct str *body,
+                                struct error *err) {
+    *event = next_event(response, body);
+    if (*event != HTTP1_RESPONSE_MORE) {
         return ST_OK;
     }
-    if (response->state == STATE_BROKEN) {
+    if (response->state == STATE_FAILED) {
         return error_set(err, ST_BAD_ANSWER, "nothing can be read behind a broken answer");
     }
     if (response->state == STATE_DONE) {
         return error_set(err, ST_BAD_ANSWER, "bytes behind the end of the server's answer");
     }
-    enum status status = advance(response, data, err);
+    enum status status = run_parser(response, data, err);
     if (status == ST_OK) {
-        *event = tell(response, body);
+        *event = next_event(response, body);
     }
     return status;
 }
 
-enum status http1_response_end(struct http1_response *response, struct error *err) {
+enum status http1_response_eof(struct http1_response *response, struct error *err) {
     if (response->state == STATE_DONE) {
         return ST_OK;
     }
@@ -275,11 +276,11 @@ enum status http1_response_end(struct http1_response *response, struct error *er
         llhttp_finish(&response->parser); /* calls on_complete where the answer may end here */
     }
     if (response->state == STATE_DONE) {
-        response->tell_done = false;
+        response->done_pending = false;
         response->keeps_alive = false;
         return ST_OK;
     }
-    enter(response, STATE_BROKEN);
+    set_state(response, STATE_FAILED);
     return error_set(err, ST_BAD_ANSWER, "the server closed the connection %s",
                      response->begun ? "in the middle of its answer" : "without an answer");
 }
@@ -304,7 +305,7 @@ size_t http1_response_find(const struct http1_response *response, const char *na
     return n;
 }
 
-bool http1_response_length(const struct http1_response *response, uint64_t *n_bytes) {
+bool http1_response_content_length(const struct http1_response *response, uint64_t *n_bytes) {
     *n_bytes = response->length;
     return response->has_length;
 }

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-struct reading {
+struct pool_config_reader {
     int status;
     char body[256];
     size_t n_body;
@@ -24,31 +24,31 @@ struct reading {
 };
 
 /* Feeds one piece; true while more is wanted. */
-static bool feed(struct http1_response *response, struct str data, struct reading *out) {
-    enum http1_event event = HTTP1_MORE;
+static bool feed(struct http1_response *response, struct str data, struct pool_config_reader *out) {
+    enum http1_response_event event = HTTP1_RESPONSE_MORE;
     do {
         struct str piece = {0};
         if (http1_response_step(response, &data, &event, &piece, &out->err) != ST_OK) {
             out->failed = true;
             return false;
         }
-        if (event == HTTP1_HEAD) {
+        if (event == HTTP1_RESPONSE_HEAD) {
             out->status = http1_response_status(response);
         }
-        if (event == HTTP1_BODY) {
+        if (event == HTTP1_RESPONSE_BODY) {
             assert_true(piece.len > 0 && out->n_body + piece.len <= sizeof(out->body));
             memcpy(out->body + out->n_body, piece.ptr, piece.len);
             out->n_body += piece.len;
         }
-    } while (event != HTTP1_MORE && event != HTTP1_DONE);
-    out->done = event == HTTP1_DONE;
+    } while (event != HTTP1_RESPONSE_MORE && event != HTTP1_RESPONSE_DONE);
+    out->done = event == HTTP1_RESPONSE_DONE;
     out->rest = data.len;
     return !out->done;
 }
 
-static void finish(struct http1_response *response, bool closes, struct reading *out) {
+static void finish(struct http1_response *response, bool closes, struct pool_config_reader *out) {
     if (!out->done && !out->failed && closes) {
-        out->failed = http1_response_end(response, &out->err) != ST_OK;
+        out->failed = http1_response_eof(response, &out->err) != ST_OK;
         out->done = !out->failed;
     }
     if (out->done) {
@@ -58,9 +58,9 @@ static void finish(struct http1_response *response, bool closes, struct reading 
 
 /* Reads `text` in pieces: the first of `first` bytes, then `step` at a time, each in a block of its
  * own so that a sanitizer sees what reads past it. */
-static struct reading read_split(struct str text, size_t first, size_t step, bool head_request,
-                                 bool closes) {
-    struct reading out = {0};
+static struct pool_config_reader read_split(struct str text, size_t first, size_t step,
+                                            bool head_request, bool closes) {
+    struct pool_config_reader out = {0};
     struct http1_response *response = http1_response_new();
     assert_non_null(response);
     http1_response_begin(response, head_request);
@@ -93,7 +93,7 @@ struct row {
     size_t rest;
 };
 
-static void check_reading(const struct row *row, struct reading got, size_t split) {
+static void check_reading(const struct row *row, struct pool_config_reader got, size_t split) {
     if (row->status == 0) {
         if (!got.failed || !strstr(got.err.text, row->body)) {
             fail_msg("%s, split at %zu: \"%s\"", row->what, split, got.err.text);
@@ -125,7 +125,7 @@ static void check_rows(const struct row *rows, size_t n) {
     }
 }
 
-static void answers(void **state) {
+static void http1_response_valid_at_each_split_is_decoded(void **state) {
     (void)state;
     static const struct row rows[] = {
         {.what = "a length",
@@ -189,7 +189,7 @@ static void answers(void **state) {
     check_rows(rows, sizeof(rows) / sizeof(*rows));
 }
 
-static void refused(void **state) {
+static void http1_response_invalid_at_each_split_is_refused(void **state) {
     (void)state;
     static const struct row rows[] = {
         {.what = "not HTTP", .text = "SSH-2.0-x\r\n", .body = "not HTTP/1.1"},
@@ -245,23 +245,23 @@ static void refused(void **state) {
 }
 
 /* A prefix of an answer with a length is never complete. */
-static void prefixes(void **state) {
+static void http1_response_prefix_is_incomplete(void **state) {
     (void)state;
     struct str text = STR("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nA: b\r\n\r\nhello");
     for (size_t n = 0; n < text.len; n++) {
-        struct reading got = read_split(str_make(text.ptr, n), n, n, false, false);
+        struct pool_config_reader got = read_split(str_make(text.ptr, n), n, n, false, false);
         assert_false(got.done);
         assert_false(got.failed);
     }
 }
 
-static void fields(void **state) {
+static void http1_response_find_ignores_case_and_trailers(void **state) {
     (void)state;
     struct str text =
         STR("HTTP/1.1 200 OK\r\nEmpty:\r\nInference-Header-Content-Length: \t12 \r\n"
             "twice: a\r\nTWICE: b\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nT: 1\r\n\r\n");
     struct http1_response *response = http1_response_new();
-    struct reading got = {0};
+    struct pool_config_reader got = {0};
     assert_false(http1_response_has_begun(response));
     assert_false(feed(response, text, &got));
     assert_true(http1_response_has_begun(response));
@@ -274,28 +274,28 @@ static void fields(void **state) {
     assert_int_equal(http1_response_find(response, "empty", &value), 1);
     assert_int_equal(value.len, 0);
     assert_int_equal(http1_response_find(response, "t", &value), 0);
-    assert_false(http1_response_length(response, &length));
+    assert_false(http1_response_content_length(response, &length));
 
     /* the next answer on the same connection */
     http1_response_begin(response, false);
     assert_false(http1_response_has_begun(response));
     assert_false(feed(response, STR("HTTP/1.1 404 x\r\nContent-Length: 1\r\n\r\n!"), &got));
     assert_int_equal(http1_response_status(response), 404);
-    assert_true(http1_response_length(response, &length));
+    assert_true(http1_response_content_length(response, &length));
     assert_int_equal(length, 1);
     assert_int_equal(http1_response_find(response, "twice", &value), 0);
     http1_response_free(response);
 }
 
 /* A head that does not fit, in bytes and in fields, and too many interim answers. */
-static void bounds(void **state) {
+static void http1_response_over_limits_is_refused(void **state) {
     (void)state;
     static const char *const lines[] = {"A: 0123456789012345678901234567890123456789\r\n",
                                         "A: b\r\n", "\r\nHTTP/1.1 102 x\r\n"};
     static const char *const why[] = {"128 fields", "128 fields", "interim"};
     for (size_t i = 0; i < 3; i++) {
         struct http1_response *response = http1_response_new();
-        struct reading got = {0};
+        struct pool_config_reader got = {0};
         bool more = feed(response, STR("HTTP/1.1 102 OK\r\n"), &got);
         for (int k = 0; more && k < 1000; k++) {
             more = feed(response, str_of(lines[i]), &got);
@@ -309,7 +309,7 @@ static void bounds(void **state) {
     char big[1024];
     memset(big, 'a', sizeof(big));
     struct http1_response *response = http1_response_new();
-    struct reading got = {0};
+    struct pool_config_reader got = {0};
     bool more = feed(response, STR("HTTP/1.1 200 OK\r\nA: "), &got);
     for (int k = 0; more && k < 100; k++) {
         more = feed(response, str_make(big, sizeof(big)), &got);
@@ -320,8 +320,11 @@ static void bounds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers), cmocka_unit_test(refused), cmocka_unit_test(prefixes),
-        cmocka_unit_test(fields),  cmocka_unit_test(bounds),
+        cmocka_unit_test(http1_response_valid_at_each_split_is_decoded),
+        cmocka_unit_test(http1_response_invalid_at_each_split_is_refused),
+        cmocka_unit_test(http1_response_prefix_is_incomplete),
+        cmocka_unit_test(http1_response_find_ignores_case_and_trailers),
+        cmocka_unit_test(http1_response_over_limits_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

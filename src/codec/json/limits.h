@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 struct json_limits {
-    uint64_t max_json_bytes; /* --max-json-size */
-    uint64_t max_json_depth; /* --max-json-depth */
-    uint64_t max_elements;   /* --max-tensor-elements: per tensor */
+    uint64_t max_json_size;       /* --max-json-size */
+    uint64_t max_json_depth;      /* --max-json-depth */
+    uint64_t max_tensor_elements; /* --max-tensor-elements: per tensor */
 };
 
 #endif

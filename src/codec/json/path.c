@@ -117,8 +117,8 @@ const char *json_path_print(const struct json_tree *tree, yyjson_val *val,
     struct text text = {.data = out, .cap = JSON_PATH_BYTES};
     assert(val >= tree->root && val < tree->end);
     out[0] = '\0';
-    if (tree->what_leads || val == tree->root) {
-        text_add(&text, tree->what, strlen(tree->what));
+    if (tree->path_has_root_name || val == tree->root) {
+        text_add(&text, tree->root_name, strlen(tree->root_name));
     }
     for (yyjson_val *at = tree->root; at < val && !text.cut;) {
         at = add_step(&text, at, val);
@@ -145,7 +145,7 @@ static void describe_count(struct text *text, const char *kind, size_t n) {
     text_add(text, words, (size_t)len);
 }
 
-static void describe(yyjson_val *val, char out[DESCRIBE_BYTES]) {
+static void describe_value(yyjson_val *val, char out[DESCRIBE_BYTES]) {
     struct text text = {.data = out, .cap = DESCRIBE_BYTES};
     struct str s = {NULL, 0};
     out[0] = '\0';
@@ -182,8 +182,8 @@ static void describe(yyjson_val *val, char out[DESCRIBE_BYTES]) {
 
 /* ---- refusing -------------------------------------------------------------------------------- */
 
-enum status json_fail(const struct json_tree *tree, yyjson_val *val, enum status status,
-                      struct error *err, const char *format, ...) {
+enum status json_error(const struct json_tree *tree, yyjson_val *val, enum status status,
+                       struct error *err, const char *format, ...) {
     char path[JSON_PATH_BYTES], sentence[ERROR_TEXT_BYTES];
     va_list args;
     va_start(args, format);
@@ -192,22 +192,22 @@ enum status json_fail(const struct json_tree *tree, yyjson_val *val, enum status
     return error_set(err, status, "%s: %s", json_path_print(tree, val, path), sentence);
 }
 
-enum status json_refuse(const struct json_tree *tree, yyjson_val *val, enum status status,
-                        struct error *err, const char *format, ...) {
+enum status json_error_got(const struct json_tree *tree, yyjson_val *val, enum status status,
+                           struct error *err, const char *format, ...) {
     char path[JSON_PATH_BYTES], got[DESCRIBE_BYTES], sentence[ERROR_TEXT_BYTES];
     va_list args;
     va_start(args, format);
     vsnprintf(sentence, sizeof(sentence), format, args);
     va_end(args);
-    describe(val, got);
+    describe_value(val, got);
     return error_set(err, status, "%s: %s, got %s", json_path_print(tree, val, path), sentence,
                      got);
 }
 
-enum status json_missing(const struct json_tree *tree, yyjson_val *object, const char *key,
-                         const char *expected, struct error *err) {
+enum status json_error_missing(const struct json_tree *tree, yyjson_val *object, const char *key,
+                               const char *expected, struct error *err) {
     char path[JSON_PATH_BYTES] = "";
-    if (object != tree->root || tree->what_leads) {
+    if (object != tree->root || tree->path_has_root_name) {
         json_path_print(tree, object, path);
     }
     return error_set(err, ST_BAD_FIELD, "%s%s%s: missing; expected %s", path,

@@ -15,15 +15,15 @@ const char *json_path_print(const struct json_tree *tree, yyjson_val *val,
                             char out[JSON_PATH_BYTES]);
 
 /* Fills `err` with "PATH: " and the formatted sentence. Returns: `status`. */
-enum status json_fail(const struct json_tree *tree, yyjson_val *val, enum status status,
-                      struct error *err, const char *format, ...)
+enum status json_error(const struct json_tree *tree, yyjson_val *val, enum status status,
+                       struct error *err, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 /* The same with ", got …" and what `val` is behind it. */
-enum status json_refuse(const struct json_tree *tree, yyjson_val *val, enum status status,
-                        struct error *err, const char *format, ...)
+enum status json_error_got(const struct json_tree *tree, yyjson_val *val, enum status status,
+                           struct error *err, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 /* "PATH.key: missing; expected …". Returns: ST_BAD_FIELD. */
-enum status json_missing(const struct json_tree *tree, yyjson_val *object, const char *key,
-                         const char *expected, struct error *err);
+enum status json_error_missing(const struct json_tree *tree, yyjson_val *object, const char *key,
+                               const char *expected, struct error *err);
 
 #endif

@@ -41,7 +41,7 @@ void json_find(yyjson_val *object, const struct str *names, size_t n, yyjson_val
 
 enum { FIRST_ITEMS = 8 };
 
-void *json_grow(struct arena *arena, void *items, size_t n, size_t total, size_t size) {
+void *json_array_grow(struct arena *arena, void *items, size_t n, size_t total, size_t size) {
     bool full = !items || (n >= FIRST_ITEMS && (n & (n - 1)) == 0);
     if (!full) {
         return items;
@@ -54,7 +54,7 @@ void *json_grow(struct arena *arena, void *items, size_t n, size_t total, size_t
 enum status json_read_string(const struct json_tree *tree, yyjson_val *val, struct str *out,
                              struct error *err) {
     if (!unsafe_yyjson_is_str(val)) {
-        return json_refuse(tree, val, ST_BAD_FIELD, err, "expected a string");
+        return json_error_got(tree, val, ST_BAD_FIELD, err, "expected a string");
     }
     *out = json_str(val);
     return ST_OK;
@@ -63,7 +63,7 @@ enum status json_read_string(const struct json_tree *tree, yyjson_val *val, stru
 enum status json_read_bool(const struct json_tree *tree, yyjson_val *val, bool *out,
                            struct error *err) {
     if (!unsafe_yyjson_is_bool(val)) {
-        return json_refuse(tree, val, ST_BAD_FIELD, err, "expected true or false");
+        return json_error_got(tree, val, ST_BAD_FIELD, err, "expected true or false");
     }
     *out = unsafe_yyjson_get_bool(val);
     return ST_OK;
@@ -74,8 +74,9 @@ enum status json_read_i64(const struct json_tree *tree, yyjson_val *val, int64_t
     bool fits = unsafe_yyjson_is_uint(val) ? val->uni.u64 <= INT64_MAX
                                            : unsafe_yyjson_is_sint(val) && val->uni.i64 >= min;
     if (!fits) {
-        return json_refuse(tree, val, ST_BAD_FIELD, err,
-                           "expected a whole number from %" PRId64 " to %" PRId64, min, INT64_MAX);
+        return json_error_got(tree, val, ST_BAD_FIELD, err,
+                              "expected a whole number from %" PRId64 " to %" PRId64, min,
+                              INT64_MAX);
     }
     *out = val->uni.i64;
     return ST_OK;
@@ -84,20 +85,20 @@ enum status json_read_i64(const struct json_tree *tree, yyjson_val *val, int64_t
 enum status json_expect_object(const struct json_tree *tree, yyjson_val *val, struct error *err) {
     return unsafe_yyjson_is_obj(val)
                ? ST_OK
-               : json_refuse(tree, val, ST_BAD_FIELD, err, "expected an object");
+               : json_error_got(tree, val, ST_BAD_FIELD, err, "expected an object");
 }
 
 enum status json_expect_array(const struct json_tree *tree, yyjson_val *val, struct error *err) {
     return unsafe_yyjson_is_arr(val)
                ? ST_OK
-               : json_refuse(tree, val, ST_BAD_FIELD, err, "expected an array");
+               : json_error_got(tree, val, ST_BAD_FIELD, err, "expected an array");
 }
 
-enum status json_read_request(struct json_tree *tree, struct arena *arena, struct str body,
-                              const struct json_limits *limits, struct error *err) {
+enum status json_tree_parse_request(struct json_tree *tree, struct arena *arena, struct str body,
+                                    const struct json_limits *limits, struct error *err) {
     enum status st = json_tree_parse(tree, "the request", arena, body, limits, err);
     if (st == ST_OK) {
-        st = json_tree_refuse_non_finite(tree, NULL, 0, err);
+        st = json_tree_check_finite(tree, NULL, 0, err);
     }
     return st == ST_OK ? json_expect_object(tree, tree->root, err) : st;
 }

@@ -36,7 +36,7 @@ void json_find(yyjson_val *object, const struct str *names, size_t n, yyjson_val
  * may come. A peer chooses how many elements an array has, and items are larger than their JSON:
  * memory follows what has been read and found good. Starts with NULL and 0. Returns: the items,
  * perhaps elsewhere; NULL when out of memory. */
-void *json_grow(struct arena *arena, void *items, size_t n, size_t total, size_t size);
+void *json_array_grow(struct arena *arena, void *items, size_t n, size_t total, size_t size);
 
 /* Each returns ST_BAD_FIELD for another type. */
 enum status json_read_string(const struct json_tree *tree, yyjson_val *val, struct str *out,
@@ -53,8 +53,8 @@ enum status json_expect_array(const struct json_tree *tree, yyjson_val *val, str
 
 /* As json_tree_parse, for a request that has to be an object and may have no number that is not
  * finite. */
-enum status json_read_request(struct json_tree *tree, struct arena *arena, struct str body,
-                              const struct json_limits *limits, struct error *err)
+enum status json_tree_parse_request(struct json_tree *tree, struct arena *arena, struct str body,
+                                    const struct json_limits *limits, struct error *err)
     __attribute__((warn_unused_result));
 
 #endif

@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-#include "core/base/lanes.h"
+#include "core/base/simd.h"
 
-enum { BLOCK = LANES, ALL_LANES = 0xffff };
+enum { BLOCK = SIMD_LANES, ALL_LANES = 0xffff };
 
-typedef lanes_bytes block;
-typedef lanes_halves halves;
+typedef simd_i8x16 block;
+typedef simd_u64x2 halves;
 
 struct scanner {
     struct str text;
@@ -90,16 +90,16 @@ static unsigned walk_brackets(struct scanner *s, unsigned opens, unsigned closes
 /* Any block, inside of a string or not. */
 static void scan_block(struct scanner *s, block bytes) {
     block folded = bytes | 0x20; /* brackets become braces */
-    unsigned quotes = lanes_bits(bytes == '"'), backslashes = lanes_bits(bytes == '\\');
+    unsigned quotes = simd_mask(bytes == '"'), backslashes = simd_mask(bytes == '\\');
     if (backslashes != 0 || s->escaped) {
         quotes = unescaped(s, quotes, backslashes);
     }
     unsigned outside = ALL_LANES & ~in_strings(s, quotes);
-    unsigned opens = lanes_bits(folded == '{') & outside;
-    unsigned closes = lanes_bits(folded == '}') & outside;
-    unsigned separators = lanes_bits((bytes == ',') | (bytes == ':')) & outside;
+    unsigned opens = simd_mask(folded == '{') & outside;
+    unsigned closes = simd_mask(folded == '}') & outside;
+    unsigned separators = simd_mask((bytes == ',') | (bytes == ':')) & outside;
     s->separators += count_lanes(separators | opens);
-    s->suspect |= (lanes_bits((bytes == 'N') | (bytes == 'I')) & outside) != 0;
+    s->suspect |= (simd_mask((bytes == 'N') | (bytes == 'I')) & outside) != 0;
     s->at += walk_brackets(s, opens, closes);
 }
 
@@ -107,11 +107,11 @@ static void scan_block(struct scanner *s, block bytes) {
  * Letters take a second look. */
 static bool is_busy(block bytes) {
     block folded = bytes | 0x20;
-    if (!lanes_any(((bytes > '9') & ~(folded == 'e')) | (bytes == '"'))) {
+    if (!simd_any(((bytes > '9') & ~(folded == 'e')) | (bytes == '"'))) {
         return false;
     }
-    return lanes_any((folded == '{') | (folded == '}') | (bytes == ':') | (bytes == '"') |
-                     (bytes == '\\') | (bytes == 'N') | (bytes == 'I'));
+    return simd_any((folded == '{') | (folded == '}') | (bytes == ':') | (bytes == '"') |
+                    (bytes == '\\') | (bytes == 'N') | (bytes == 'I'));
 }
 
 /* Goes through whole blocks of elements outside of strings as long as there are any. */
@@ -141,7 +141,7 @@ static void scan_inside(struct scanner *s) {
     size_t blocks = (s->text.len - s->at) / BLOCK, i = 0;
     for (block bytes; i < blocks; i++) {
         memcpy(&bytes, data + i * BLOCK, BLOCK);
-        if (lanes_any((bytes == '"') | (bytes == '\\'))) {
+        if (simd_any((bytes == '"') | (bytes == '\\'))) {
             break;
         }
     }
@@ -149,7 +149,7 @@ static void scan_inside(struct scanner *s) {
 }
 
 /* The block at `at`; behind the end of the text there are zeros, which are nothing. */
-static inline block load(struct str text, size_t at) {
+static inline block load_block(struct str text, size_t at) {
     block bytes = {0};
     if (text.len - at >= BLOCK) {
         memcpy(&bytes, text.ptr + at, BLOCK);
@@ -161,9 +161,9 @@ static inline block load(struct str text, size_t at) {
 
 static void scan_blocks(struct scanner *s) {
     while (s->at < s->text.len && !s->closed) {
-        block bytes = load(s->text, s->at);
+        block bytes = load_block(s->text, s->at);
         bool whole = s->text.len - s->at >= BLOCK && !s->escaped;
-        if (whole && s->in_string && !lanes_any((bytes == '"') | (bytes == '\\'))) {
+        if (whole && s->in_string && !simd_any((bytes == '"') | (bytes == '\\'))) {
             scan_inside(s);
         } else if (whole && !s->in_string && !is_busy(bytes)) {
             scan_elements(s);
@@ -195,14 +195,14 @@ static bool is_letter(char c) {
 }
 
 /* A token that is no number, with the sign before it. */
-static void judge_word(struct str word, size_t at, struct json_scan *out) {
+static void check_word(struct str word, size_t at, struct json_scan *out) {
     if (str_is(word, "NaN") || str_is(word, "Infinity") || str_is(word, "-Infinity")) {
         out->non_finite = true;
-    } else if (!out->other_word && !str_is(word, "true") && !str_is(word, "false") &&
+    } else if (!out->has_unknown_word && !str_is(word, "true") && !str_is(word, "false") &&
                !str_is(word, "null")) {
-        out->other_word = true;
-        out->other_offset = at;
-        out->other_bytes = word.len;
+        out->has_unknown_word = true;
+        out->unknown_word_offset = at;
+        out->unknown_word_bytes = word.len;
     }
 }
 
@@ -219,7 +219,7 @@ static void scan_words(struct str text, struct json_scan *out) {
         size_t n_bytes = at - first;
         size_t sign = n_bytes > 1 && text.ptr[first] == '-' ? 1 : 0;
         if (n_bytes > 0 && is_letter(text.ptr[first + sign])) {
-            judge_word(str_make(text.ptr + first, n_bytes), first, out);
+            check_word(str_make(text.ptr + first, n_bytes), first, out);
         }
         at += n_bytes == 0; /* a separator */
     }

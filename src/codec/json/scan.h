@@ -11,15 +11,16 @@
 #include "core/base/str.h"
 
 struct json_scan {
-    uint64_t n_values;   /* no parser will make more values (keys count as values) */
-    uint64_t depth;      /* the deepest nesting of arrays and objects */
-    size_t end;          /* behind the first object or array; the text's length where none closes */
-    bool non_finite;     /* a bare NaN, Infinity or -Infinity stands outside strings */
-    bool other_word;     /* where non_finite: also a bare word that is none of these, nor true,
+    uint64_t n_values; /* no parser will make more values (keys count as values) */
+    uint64_t depth;    /* the deepest nesting of arrays and objects */
+    size_t end;        /* behind the first object or array; the text's length where none closes */
+    bool non_finite;   /* a bare NaN, Infinity or -Infinity stands outside strings */
+    bool has_unknown_word;      /* where non_finite: also a bare word that is none of these, nor
+                                  true,
                             false or null (without non_finite the parser knows all words by
                             itself) */
-    size_t other_offset; /* where the first of those is */
-    size_t other_bytes;  /* how long it is */
+    size_t unknown_word_offset; /* where the first of those is */
+    size_t unknown_word_bytes;  /* how long it is */
 };
 
 /* Scans `text` up to `end`; what is behind is not looked at. */

@@ -62,7 +62,7 @@ static const struct row {
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 /* Each text behind 0 to 40 blanks, in memory that ends with it. */
-static void every_row_at_every_place(void **state) {
+static void json_scan_rows_at_each_offset_match(void **state) {
     (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
         for (size_t shift = 0; shift <= 40; shift++) {
@@ -75,7 +75,7 @@ static void every_row_at_every_place(void **state) {
             json_scan(str_make(text, shift + len), &scan);
             if (scan.n_values < row->n_values || scan.depth != row->depth ||
                 scan.end != shift + len - row->behind || scan.non_finite != row->non_finite ||
-                (scan.non_finite && scan.other_word != (row->other != NULL))) {
+                (scan.non_finite && scan.has_unknown_word != (row->other != NULL))) {
                 fail_msg("row %zu at %zu: %s: %llu values, depth %llu, end %zu", i, shift,
                          row->text, (unsigned long long)scan.n_values,
                          (unsigned long long)scan.depth, scan.end);
@@ -84,8 +84,9 @@ static void every_row_at_every_place(void **state) {
                 assert_int_equal(scan.n_values, row->n_values);
             }
             if (row->other) {
-                assert_int_equal(scan.other_bytes, strlen(row->other));
-                assert_memory_equal(text + scan.other_offset, row->other, scan.other_bytes);
+                assert_int_equal(scan.unknown_word_bytes, strlen(row->other));
+                assert_memory_equal(text + scan.unknown_word_offset, row->other,
+                                    scan.unknown_word_bytes);
             }
             free(text);
         }
@@ -93,7 +94,7 @@ static void every_row_at_every_place(void **state) {
 }
 
 /* A text with long runs of every kind, cut at every byte. */
-static void never_fewer_than_the_parser(void **state) {
+static void json_scan_count_is_never_below_parser(void **state) {
     char text[1024];
     size_t len = 0;
     (void)state;
@@ -119,7 +120,7 @@ static void never_fewer_than_the_parser(void **state) {
     }
 }
 
-static void a_million_brackets(void **state) {
+static void json_scan_deep_nesting_is_measured(void **state) {
     size_t n = 1000000;
     char *text = malloc(n);
     struct json_scan scan;
@@ -136,7 +137,7 @@ static void a_million_brackets(void **state) {
 }
 
 /* More blocks of commas than a lane of the counter holds. */
-static void many_separators(void **state) {
+static void json_scan_many_commas_do_not_overflow_counter(void **state) {
     size_t n = 100003;
     char *text = malloc(n);
     struct json_scan scan;
@@ -149,10 +150,10 @@ static void many_separators(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_at_every_place),
-        cmocka_unit_test(never_fewer_than_the_parser),
-        cmocka_unit_test(a_million_brackets),
-        cmocka_unit_test(many_separators),
+        cmocka_unit_test(json_scan_rows_at_each_offset_match),
+        cmocka_unit_test(json_scan_count_is_never_below_parser),
+        cmocka_unit_test(json_scan_deep_nesting_is_measured),
+        cmocka_unit_test(json_scan_many_commas_do_not_overflow_counter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,14 +23,14 @@ static enum status check_scan(const char *what, const struct json_scan *scan,
                          what, scan->depth, limits->max_json_depth);
     }
     uint64_t max_values;
-    if (__builtin_add_overflow(limits->max_elements, FRAME_VALUES, &max_values)) {
+    if (__builtin_add_overflow(limits->max_tensor_elements, FRAME_VALUES, &max_values)) {
         max_values = UINT64_MAX;
     }
     if (scan->n_values > max_values) {
         return error_set(err, ST_TOO_MANY_ELEMENTS,
                          "%s: the JSON has up to %" PRIu64 " values; the limit is %" PRIu64
                          " (--max-tensor-elements is %" PRIu64 ")",
-                         what, scan->n_values, max_values, limits->max_elements);
+                         what, scan->n_values, max_values, limits->max_tensor_elements);
     }
     return ST_OK;
 }
@@ -51,23 +51,23 @@ static enum status check_tail(const struct json_tree *tree, struct str text, siz
         return ST_OK;
     }
     return error_set(err, ST_BAD_JSON, "%s: the JSON ends at byte %zu and %zu bytes follow it%s",
-                     tree->what, end, text.len - end,
-                     tree->of_body ? "; if they are tensor data, Inference-Header-Content-Length "
+                     tree->root_name, end, text.len - end,
+                     tree->is_body ? "; if they are tensor data, Inference-Header-Content-Length "
                                      "is missing or wrong (it is the length of the JSON)"
                                    : "");
 }
 
 static enum status check_words(const char *what, struct str text, const struct json_scan *scan,
                                struct error *err) {
-    if (!scan->non_finite || !scan->other_word) {
+    if (!scan->non_finite || !scan->has_unknown_word) {
         return ST_OK;
     }
-    struct str word =
-        str_make(text.ptr + scan->other_offset, scan->other_bytes < 32 ? scan->other_bytes : 32);
+    struct str word = str_make(text.ptr + scan->unknown_word_offset,
+                               scan->unknown_word_bytes < 32 ? scan->unknown_word_bytes : 32);
     return error_set(err, ST_BAD_JSON,
                      "%s: malformed JSON at byte %zu: expected a value (of bare words true, false, "
                      "null, NaN, Infinity, -Infinity), got %.*s",
-                     what, scan->other_offset, STR_ARG(word));
+                     what, scan->unknown_word_offset, STR_ARG(word));
 }
 
 /* ---- the tree -------------------------------------------------------------------------------- */
@@ -124,7 +124,7 @@ enum {
 };
 
 /* Is the tree within `max_depth`? Says no to more than SHALLOW, which then the scan decides. */
-static bool is_shallow(const struct json_tree *tree, uint64_t max_depth) {
+static bool depth_is_within(const struct json_tree *tree, uint64_t max_depth) {
     const yyjson_val *ends[SHALLOW];
     size_t depth = 0, max = max_depth < SHALLOW ? (size_t)max_depth : SHALLOW;
     for (yyjson_val *val = tree->root; val < tree->end; val++) {
@@ -149,12 +149,12 @@ static enum status parse_large(struct json_tree *tree, struct str text,
     struct json_scan scan;
     yyjson_read_err why;
     json_scan(text, &scan);
-    enum status status = check_scan(tree->what, &scan, limits, err);
+    enum status status = check_scan(tree->root_name, &scan, limits, err);
     if (status == ST_OK) {
         status = check_tail(tree, text, scan.end, err);
     }
     if (status == ST_OK) {
-        status = check_words(tree->what, text, &scan, err);
+        status = check_words(tree->root_name, text, &scan, err);
     }
     if (status != ST_OK) {
         return status;
@@ -162,18 +162,18 @@ static enum status parse_large(struct json_tree *tree, struct str text,
     tree->non_finite = scan.non_finite;
     return read_text(tree, text, scan.non_finite ? YYJSON_READ_ALLOW_INF_AND_NAN : 0, &why)
                ? ST_OK
-               : parse_error(tree->what, &why, err);
+               : parse_error(tree->root_name, &why, err);
 }
 
-static enum status parse(struct json_tree *tree, struct str text, const struct json_limits *limits,
-                         struct error *err) {
+static enum status parse_text(struct json_tree *tree, struct str text,
+                              const struct json_limits *limits, struct error *err) {
     yyjson_read_err why;
-    const char *what = tree->what;
-    if (text.len > limits->max_json_bytes) {
+    const char *what = tree->root_name;
+    if (text.len > limits->max_json_size) {
         return error_set(err, ST_BODY_TOO_LARGE,
                          "%s: the JSON is %zu bytes long; the limit is %" PRIu64
                          " (--max-json-size)",
-                         what, text.len, limits->max_json_bytes);
+                         what, text.len, limits->max_json_size);
     }
     if (text.len == 0) {
         return error_set(err, ST_BAD_JSON, "%s: expected JSON, got 0 bytes", what);
@@ -181,7 +181,7 @@ static enum status parse(struct json_tree *tree, struct str text, const struct j
     /* Most requests are small and good: what costs little is parsed at once, and scanned only to
      * say what is wrong with it, or when it has a NaN. */
     if (text.len <= SMALL_BYTES && read_text(tree, text, 0, &why) &&
-        is_shallow(tree, limits->max_json_depth)) {
+        depth_is_within(tree, limits->max_json_depth)) {
         return ST_OK;
     }
     return parse_large(tree, text, limits, err);
@@ -189,20 +189,20 @@ static enum status parse(struct json_tree *tree, struct str text, const struct j
 
 enum status json_tree_parse(struct json_tree *tree, const char *what, struct arena *arena,
                             struct str text, const struct json_limits *limits, struct error *err) {
-    *tree = (struct json_tree){.what = what, .arena = arena};
-    return parse(tree, text, limits, err);
+    *tree = (struct json_tree){.root_name = what, .arena = arena};
+    return parse_text(tree, text, limits, err);
 }
 
-enum status json_tree_parse_of_body(struct json_tree *tree, const char *what, struct arena *arena,
-                                    struct str text, const struct json_limits *limits,
-                                    struct error *err) {
-    *tree = (struct json_tree){.what = what, .arena = arena, .of_body = true};
-    return parse(tree, text, limits, err);
+enum status json_tree_parse_body(struct json_tree *tree, const char *what, struct arena *arena,
+                                 struct str text, const struct json_limits *limits,
+                                 struct error *err) {
+    *tree = (struct json_tree){.root_name = what, .arena = arena, .is_body = true};
+    return parse_text(tree, text, limits, err);
 }
 
 enum { WORTH_DROPPING_BYTES = 4096 };
 
-void json_tree_drop(struct json_tree *tree) {
+void json_tree_free_values(struct json_tree *tree) {
     if (tree->block_bytes >= WORTH_DROPPING_BYTES) {
         /* A small one can only fail by leaving things as they are. */
         (void)arena_realloc(tree->arena, tree->block, tree->block_bytes, 1);
@@ -213,13 +213,12 @@ void json_tree_drop(struct json_tree *tree) {
     tree->end = NULL;
 }
 
-struct json_span json_span_of(yyjson_val *value) {
+struct json_span json_value_span(yyjson_val *value) {
     return (struct json_span){value, unsafe_yyjson_get_next(value)};
 }
 
-enum status json_tree_refuse_non_finite(const struct json_tree *tree,
-                                        const struct json_span *allowed, size_t n,
-                                        struct error *err) {
+enum status json_tree_check_finite(const struct json_tree *tree, const struct json_span *allowed,
+                                   size_t n, struct error *err) {
     for (yyjson_val *val = tree->root; val < tree->end; val++) {
         while (n > 0 && val >= allowed->end) {
             allowed++;
@@ -228,9 +227,9 @@ enum status json_tree_refuse_non_finite(const struct json_tree *tree,
         bool inside = n > 0 && val >= allowed->first;
         double number;
         if (!inside && json_non_finite(val, &number)) {
-            return json_refuse(tree, val, ST_BAD_FIELD, err,
-                               "expected a finite number (NaN and infinities only stand in the "
-                               "data of FP16, BF16, FP32 and FP64 tensors)");
+            return json_error_got(tree, val, ST_BAD_FIELD, err,
+                                  "expected a finite number (NaN and infinities only stand in the "
+                                  "data of FP16, BF16, FP32 and FP64 tensors)");
         }
     }
     return ST_OK;

@@ -19,9 +19,9 @@
 #include "core/base/str.h"
 
 struct json_tree {
-    const char *what; /* what messages call the whole: "the request" */
-    bool what_leads;  /* paths begin with `what`: "data[0]" */
-    bool of_body;     /* the JSON part of an HTTP body, which tensor bytes may follow */
+    const char *root_name;   /* what messages call the whole: "the request" */
+    bool path_has_root_name; /* paths begin with `what`: "data[0]" */
+    bool is_body;            /* the JSON part of an HTTP body, which tensor bytes may follow */
     struct arena *arena;
     yyjson_val *root;
     yyjson_val *end; /* behind the last value */
@@ -35,19 +35,19 @@ struct json_tree {
  * Numbers that fit neither 64-bit integers nor doubles become raw values, as do NaN and infinities.
  * Returns: BODY_TOO_LARGE, TOO_DEEP and TOO_MANY_ELEMENTS before anything is allocated; BAD_JSON
  * with the offset. Owns: in `arena`; strings are NUL-terminated. */
-enum status json_tree_parse(struct json_tree *tree, const char *what, struct arena *arena,
+enum status json_tree_parse(struct json_tree *tree, const char *root_name, struct arena *arena,
                             struct str text, const struct json_limits *limits, struct error *err)
     __attribute__((warn_unused_result));
 
 /* The same for the JSON part of an HTTP body: what follows the value may be tensor bytes, and the
  * message says what is wrong then. */
-enum status json_tree_parse_of_body(struct json_tree *tree, const char *what, struct arena *arena,
-                                    struct str text, const struct json_limits *limits,
-                                    struct error *err) __attribute__((warn_unused_result));
+enum status json_tree_parse_body(struct json_tree *tree, const char *root_name, struct arena *arena,
+                                 struct str text, const struct json_limits *limits,
+                                 struct error *err) __attribute__((warn_unused_result));
 
 /* Gives the memory of the values back where that is worth it. The strings that were taken from the
  * tree stay valid, the values do not. */
-void json_tree_drop(struct json_tree *tree);
+void json_tree_free_values(struct json_tree *tree);
 
 /* A part of the tree, `first` to before `end`. */
 struct json_span {
@@ -56,12 +56,11 @@ struct json_span {
 };
 
 /* All of `value`, itself included. */
-struct json_span json_span_of(yyjson_val *value);
+struct json_span json_value_span(yyjson_val *value);
 
 /* Refuses the first NaN or infinity outside of `allowed`, whose `n` spans are in the tree's
  * order. */
-enum status json_tree_refuse_non_finite(const struct json_tree *tree,
-                                        const struct json_span *allowed, size_t n,
-                                        struct error *err) __attribute__((warn_unused_result));
+enum status json_tree_check_finite(const struct json_tree *tree, const struct json_span *allowed,
+                                   size_t n, struct error *err) __attribute__((warn_unused_result));
 
 #endif

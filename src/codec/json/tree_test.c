@@ -21,7 +21,7 @@ static enum status parse(struct json_tree *tree, struct arena *arena, const char
     return json_tree_parse(tree, "the request", arena, str_of(text), &fixture_limits, err);
 }
 
-static void refused(void **state) {
+static void json_tree_parse_invalid_text_is_refused(void **state) {
     static const struct {
         const char *text;
         enum status status;
@@ -77,24 +77,24 @@ static void refused(void **state) {
 }
 
 /* Only in a body are the bytes behind the JSON told apart by a header field. */
-static void what_follows(void **state) {
+static void json_tree_parse_trailing_bytes_are_refused_with_advice(void **state) {
     static const char advice[] = "; if they are tensor data, Inference-Header-Content-Length is "
                                  "missing or wrong";
     (void)state;
-    for (int of_body = 0; of_body <= 1; of_body++) {
+    for (int is_body = 0; is_body <= 1; is_body++) {
         struct arena *arena = arena_new(NULL, 0);
         struct json_tree tree;
         struct error err = {0};
         enum status status =
-            of_body ? json_tree_parse_of_body(&tree, "x", arena, STR("{}{}"), &fixture_limits, &err)
+            is_body ? json_tree_parse_body(&tree, "x", arena, STR("{}{}"), &fixture_limits, &err)
                     : json_tree_parse(&tree, "x", arena, STR("{}{}"), &fixture_limits, &err);
         assert_int_equal(status, ST_BAD_JSON);
-        assert_int_equal(strstr(err.text, advice) != NULL, of_body);
+        assert_int_equal(strstr(err.text, advice) != NULL, is_body);
         arena_free(arena);
     }
 }
 
-static void limits(void **state) {
+static void json_tree_parse_over_limits_is_refused(void **state) {
     static const struct {
         const char *text;
         struct json_limits limits;
@@ -123,7 +123,7 @@ static void limits(void **state) {
 }
 
 /* Too deep or too many: refused although no memory would be left for a tree. */
-static void refused_before_memory_is_taken(void **state) {
+static void json_tree_parse_over_limits_allocates_nothing(void **state) {
     size_t n = 1000000;
     char *text = malloc(n);
     struct arena *arena = arena_new(NULL, 8192);
@@ -143,14 +143,14 @@ static void refused_before_memory_is_taken(void **state) {
     assert_int_equal(json_tree_parse(&tree, "x", arena, str_make(text, n), &wide, &err),
                      ST_TOO_MANY_ELEMENTS);
     assert_non_null(strstr(err.text, "--max-tensor-elements is 1000"));
-    wide.max_elements = n;
+    wide.max_tensor_elements = n;
     assert_int_equal(json_tree_parse(&tree, "x", arena, str_make(text, n), &wide, &err),
                      ST_NO_MEMORY);
     arena_free(arena);
     free(text);
 }
 
-static void the_text_stays_as_it_was(void **state) {
+static void json_tree_parse_leaves_input_unchanged(void **state) {
     static const char before[] = "{\"a\\n\":\"\\u00e9\\\"\",\"b\":[1e400,2]}";
     char text[sizeof(before)];
     struct arena *arena = arena_new(NULL, 0);
@@ -161,7 +161,7 @@ static void the_text_stays_as_it_was(void **state) {
     assert_int_equal(parse(&tree, arena, text, &err), ST_OK);
     assert_memory_equal(text, before, sizeof(before));
     struct str key = json_str(json_first(tree.root));
-    json_tree_drop(&tree);
+    json_tree_free_values(&tree);
     assert_true(str_is(key, "a\n")); /* strings outlive the values */
     arena_free(arena);
 }
@@ -179,7 +179,7 @@ static yyjson_val *find_marked(const struct json_tree *tree) {
     return tree->root;
 }
 
-static void paths(void **state) {
+static void json_path_print_matches_rows(void **state) {
     static const char *const rows[][2] = {
         {"777", "the request"},
         {"{\"a\":777}", "a"},
@@ -207,7 +207,7 @@ static void paths(void **state) {
     }
 }
 
-static void a_deep_path_is_cut(void **state) {
+static void json_path_print_long_path_is_truncated(void **state) {
     char text[256];
     struct arena *arena = arena_new(NULL, 0);
     struct json_tree tree;
@@ -226,7 +226,7 @@ static void a_deep_path_is_cut(void **state) {
     arena_free(arena);
 }
 
-static void descriptions(void **state) {
+static void json_error_got_describes_value(void **state) {
     static const char *const rows[][2] = {
         {"\"4\"", "a string \"4\""},
         {"\"a\\nb\\u0000\"", "a string \"a?b?\""},
@@ -255,7 +255,7 @@ static void descriptions(void **state) {
         char want[256];
         snprintf(want, sizeof(want), "the request: expected 7, got %s", rows[i][1]);
         assert_int_equal(parse(&tree, arena, rows[i][0], &err), ST_OK);
-        assert_int_equal(json_refuse(&tree, tree.root, ST_BAD_FIELD, &err, "expected %d", 7),
+        assert_int_equal(json_error_got(&tree, tree.root, ST_BAD_FIELD, &err, "expected %d", 7),
                          ST_BAD_FIELD);
         assert_string_equal(err.text, want);
         arena_free(arena);
@@ -264,7 +264,7 @@ static void descriptions(void **state) {
 
 /* ---- NaN and infinities ---------------------------------------------------------------------- */
 
-static void where_non_finite_numbers_may_stand(void **state) {
+static void json_tree_check_finite_allows_listed_spans_only(void **state) {
     static const char text[] = "{\"a\":[1,NaN],\"b\":[Infinity],\"c\":[2,[-Infinity]],\"d\":NaN}";
     struct arena *arena = arena_new(NULL, 0);
     struct json_tree tree;
@@ -277,9 +277,9 @@ static void where_non_finite_numbers_may_stand(void **state) {
     json_find(tree.root, names, 4, found);
     struct json_span spans[4];
     for (size_t i = 0; i < 4; i++) {
-        spans[i] = json_span_of(found[i]);
+        spans[i] = json_value_span(found[i]);
     }
-    assert_int_equal(json_tree_refuse_non_finite(&tree, spans, 4, &err), ST_OK);
+    assert_int_equal(json_tree_check_finite(&tree, spans, 4, &err), ST_OK);
     static const struct {
         size_t first, n;
         const char *sentence;
@@ -289,14 +289,14 @@ static void where_non_finite_numbers_may_stand(void **state) {
         {0, 3, "d: expected a finite number"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        assert_int_equal(json_tree_refuse_non_finite(&tree, spans + rows[i].first, rows[i].n, &err),
+        assert_int_equal(json_tree_check_finite(&tree, spans + rows[i].first, rows[i].n, &err),
                          ST_BAD_FIELD);
         assert_memory_equal(err.text, rows[i].sentence, strlen(rows[i].sentence));
     }
     arena_free(arena);
 }
 
-static void of_equal_keys_the_first_counts(void **state) {
+static void json_find_duplicate_key_takes_first(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct json_tree tree;
     struct error err;
@@ -313,13 +313,13 @@ static void of_equal_keys_the_first_counts(void **state) {
     arena_free(arena);
 }
 
-static void growing_by_what_comes(void **state) {
+static void json_array_grow_keeps_items(void **state) {
     (void)state;
     for (size_t total = 1; total < 70; total++) {
         struct arena *arena = arena_new(NULL, 0);
         size_t *items = NULL;
         for (size_t n = 0; n < total; n++) {
-            items = json_grow(arena, items, n, total, sizeof(*items));
+            items = json_array_grow(arena, items, n, total, sizeof(*items));
             assert_non_null(items);
             items[n] = n;
         }
@@ -332,17 +332,17 @@ static void growing_by_what_comes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused),
-        cmocka_unit_test(what_follows),
-        cmocka_unit_test(limits),
-        cmocka_unit_test(refused_before_memory_is_taken),
-        cmocka_unit_test(the_text_stays_as_it_was),
-        cmocka_unit_test(paths),
-        cmocka_unit_test(a_deep_path_is_cut),
-        cmocka_unit_test(descriptions),
-        cmocka_unit_test(where_non_finite_numbers_may_stand),
-        cmocka_unit_test(of_equal_keys_the_first_counts),
-        cmocka_unit_test(growing_by_what_comes),
+        cmocka_unit_test(json_tree_parse_invalid_text_is_refused),
+        cmocka_unit_test(json_tree_parse_trailing_bytes_are_refused_with_advice),
+        cmocka_unit_test(json_tree_parse_over_limits_is_refused),
+        cmocka_unit_test(json_tree_parse_over_limits_allocates_nothing),
+        cmocka_unit_test(json_tree_parse_leaves_input_unchanged),
+        cmocka_unit_test(json_path_print_matches_rows),
+        cmocka_unit_test(json_path_print_long_path_is_truncated),
+        cmocka_unit_test(json_error_got_describes_value),
+        cmocka_unit_test(json_tree_check_finite_allows_listed_spans_only),
+        cmocka_unit_test(json_find_duplicate_key_takes_first),
+        cmocka_unit_test(json_array_grow_keeps_items),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include "codec/json/path.h"
 #include "codec/json/read.h"
-#include "codec/kserve/data_kinds.h"
+#include "codec/kserve/data_elements.h"
 #include "core/base/checked.h"
 #include "core/tensor/bytes.h"
 
@@ -35,15 +35,15 @@ enum status v2_shape_count(const struct json_tree *tree, yyjson_val *val, struct
                            struct error *err) {
     char text[SHAPE_TEXT_BYTES];
     if (!shape_elements(shape, n_elements)) {
-        return json_fail(tree, val, ST_BAD_SHAPE, err,
-                         "expected a shape of at most 9223372036854775807 elements, got %s",
-                         shape_print(shape, text));
+        return json_error(tree, val, ST_BAD_SHAPE, err,
+                          "expected a shape of at most 9223372036854775807 elements, got %s",
+                          shape_print(shape, text));
     }
-    if (*n_elements > limits->max_elements) {
-        return json_fail(tree, val, ST_TOO_MANY_ELEMENTS, err,
-                         "shape %s has %" PRIu64 " elements; the limit is %" PRIu64
-                         " (--max-tensor-elements)",
-                         shape_print(shape, text), *n_elements, limits->max_elements);
+    if (*n_elements > limits->max_tensor_elements) {
+        return json_error(tree, val, ST_TOO_MANY_ELEMENTS, err,
+                          "shape %s has %" PRIu64 " elements; the limit is %" PRIu64
+                          " (--max-tensor-elements)",
+                          shape_print(shape, text), *n_elements, limits->max_tensor_elements);
     }
     return ST_OK;
 }
@@ -74,7 +74,7 @@ static void frame_strings(struct json_span span, char *out) {
     for (yyjson_val *val = span.first; val < span.end; val++) {
         if (!unsafe_yyjson_is_arr(val)) {
             struct str text = json_str(val);
-            bytes_put_length(out, (uint32_t)text.len);
+            bytes_encode_length(out, (uint32_t)text.len);
             memcpy(out + BYTES_LENGTH_BYTES, text.ptr, text.len);
             out += BYTES_LENGTH_BYTES + text.len;
         }
@@ -97,14 +97,14 @@ static enum status wrong_count(const struct json_tree *tree, yyjson_val *array,
                                const struct tensor *tensor, uint64_t n_elements,
                                struct error *err) {
     char shape[SHAPE_TEXT_BYTES];
-    return json_fail(tree, array, ST_BAD_DATA, err,
-                     "expected %" PRIu64 " element%s for shape %s, got %" PRIu64, n_elements,
-                     n_elements == 1 ? "" : "s", shape_print(tensor->shape, shape),
-                     count_elements(json_span_of(array)));
+    return json_error(tree, array, ST_BAD_DATA, err,
+                      "expected %" PRIu64 " element%s for shape %s, got %" PRIu64, n_elements,
+                      n_elements == 1 ? "" : "s", shape_print(tensor->shape, shape),
+                      count_elements(json_value_span(array)));
 }
 
 static enum status no_memory(const struct json_tree *tree, yyjson_val *array, struct error *err) {
-    return json_fail(tree, array, ST_NO_MEMORY, err, "out of memory for the elements");
+    return json_error(tree, array, ST_NO_MEMORY, err, "out of memory for the elements");
 }
 
 /* Reads packed elements, or only measures strings. */
@@ -139,7 +139,7 @@ static struct v2_elements read_elements(struct json_span span, enum datatype dat
 
 enum status v2_data_read_counted(const struct json_tree *tree, yyjson_val *value,
                                  uint64_t n_elements, struct tensor *tensor, struct error *err) {
-    struct json_span span = json_span_of(value);
+    struct json_span span = json_value_span(value);
     size_t n_bytes = (size_t)n_elements * datatype_size(tensor->datatype);
     unsigned char *data = arena_alloc(tree->arena, n_bytes);
     struct piece *piece = arena_alloc(tree->arena, sizeof(*piece));
@@ -148,8 +148,8 @@ enum status v2_data_read_counted(const struct json_tree *tree, yyjson_val *value
     }
     struct v2_elements read = read_elements(span, tensor->datatype, data, n_elements, &n_bytes);
     if (read.bad) {
-        return json_refuse(tree, read.bad, ST_BAD_FIELD, err, "expected %s",
-                           expected_elements[tensor->datatype]);
+        return json_error_got(tree, read.bad, ST_BAD_FIELD, err, "expected %s",
+                              expected_elements[tensor->datatype]);
     }
     if (read.n != n_elements) {
         return wrong_count(tree, value, tensor, n_elements, err);
@@ -174,7 +174,7 @@ enum status v2_data_read(const struct json_tree *tree, yyjson_val *array, uint64
     if (status != ST_OK) {
         return status;
     }
-    struct json_span span = json_span_of(array);
+    struct json_span span = json_value_span(array);
     /* As many elements as values must be there, or more: so the tree is larger than what is
      * taken. */
     if (n_elements >= (uint64_t)(span.end - span.first)) {

@@ -21,7 +21,7 @@ enum status v2_data_read_counted(const struct json_tree *tree, yyjson_val *value
     __attribute__((warn_unused_result));
 
 /* Checks `shape`, read from `val`: the product of its dimensions must be countable and within
- * limits->max_elements. Returns: ST_BAD_SHAPE, ST_TOO_MANY_ELEMENTS. */
+ * limits->max_tensor_elements. Returns: ST_BAD_SHAPE, ST_TOO_MANY_ELEMENTS. */
 enum status v2_shape_count(const struct json_tree *tree, yyjson_val *val, struct shape shape,
                            const struct json_limits *limits, uint64_t *n_elements,
                            struct error *err) __attribute__((warn_unused_result));

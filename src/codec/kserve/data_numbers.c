@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "codec/json/read.h"
-#include "codec/kserve/data_kinds.h"
+#include "codec/kserve/data_elements.h"
 #include "core/base/num.h"
 #include "core/tensor/half.h"
 

@@ -43,7 +43,7 @@ static void check_taken(enum datatype datatype, int64_t n, struct str text, cons
     arena_free(arena);
 }
 
-static void taken(void **state) {
+static void v2_data_text_parse_each_datatype_is_decoded(void **state) {
     static const struct {
         enum datatype datatype;
         int64_t n;
@@ -96,7 +96,7 @@ static void taken(void **state) {
     }
 }
 
-static void refused(void **state) {
+static void v2_data_text_parse_invalid_element_is_refused(void **state) {
     static const struct {
         enum datatype datatype;
         int64_t n;
@@ -178,7 +178,7 @@ static void refused(void **state) {
     }
 }
 
-static void shapes(void **state) {
+static void v2_data_text_parse_element_count_must_fit_shape(void **state) {
     static const struct {
         int64_t dims[4];
         size_t rank;
@@ -217,9 +217,9 @@ static void shapes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(taken),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(shapes),
+        cmocka_unit_test(v2_data_text_parse_each_datatype_is_decoded),
+        cmocka_unit_test(v2_data_text_parse_invalid_element_is_refused),
+        cmocka_unit_test(v2_data_text_parse_element_count_must_fit_shape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

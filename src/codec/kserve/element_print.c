@@ -6,8 +6,8 @@
 #include <assert.h>
 #include <inttypes.h>
 
+#include "codec/kserve/data_print_double.h"
 #include "codec/kserve/json.h"
-#include "codec/kserve/print_double.h"
 #include "core/base/float_print.h"
 #include "core/base/num.h"
 #include "core/base/utf8.h"
@@ -133,7 +133,7 @@ static void print_numbers(struct element_print *print, struct buf *out, uint64_t
     while (n > 0 && !out->failed && (print->n > 0 || next_run(print))) {
         size_t count = n < print->n ? (size_t)n : print->n;
         if (datatype == DT_FP64) {
-            v2_print_doubles(out, print->data, count);
+            v2_data_print_doubles(out, print->data, count);
         } else {
             print_run(out, print->data, count, datatype, print->size);
         }
@@ -188,7 +188,7 @@ static enum status print_strings(struct element_print *print, struct buf *out, u
                              "tensor %s: element %" PRIu64 " is not UTF-8 (byte %zu of %zu), which "
                              "JSON can't carry%s",
                              tensor_name_print(print->tensor->name, name), print->n_strings, good,
-                             element.len, print->advice);
+                             element.len, print->hint);
         }
         buf_add_json_string(out, element);
         buf_add_char(out, ',');
@@ -199,10 +199,9 @@ static enum status print_strings(struct element_print *print, struct buf *out, u
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 enum status element_print_start(struct element_print *print, struct arena *arena,
-                                const struct tensor *tensor, const char *advice,
-                                struct error *err) {
+                                const struct tensor *tensor, const char *hint, struct error *err) {
     *print = (struct element_print){
-        .tensor = tensor, .advice = advice, .size = datatype_size(tensor->datatype)};
+        .tensor = tensor, .hint = hint, .size = datatype_size(tensor->datatype)};
     assert(print->size <= sizeof(print->straddling));
     if (tensor->datatype == DT_BYTES) {
         print->all = element_gather(arena, tensor);
@@ -222,7 +221,7 @@ enum status element_print_next(struct element_print *print, struct buf *out, uin
     return ST_OK;
 }
 
-enum status element_print_end(const struct element_print *print, struct error *err) {
+enum status element_print_finish(const struct element_print *print, struct error *err) {
     /* Of the others element_print_start knows it. */
     return print->rest.len == 0 ? ST_OK : wrong_framing(print, err);
 }

@@ -11,7 +11,7 @@
 
 struct element_print {
     const struct tensor *tensor;
-    const char *advice; /* how a message on BYTES that are not UTF-8 goes on; "" for none */
+    const char *hint; /* how a message on BYTES that are not UTF-8 goes on; "" for none */
     /* all but BYTES */
     size_t size;               /* of an element */
     const unsigned char *data; /* elements that lie one behind the other, at any alignment, */
@@ -28,14 +28,14 @@ struct element_print {
  * tensor's size does not fit its shape; ST_NO_MEMORY. Owns: in `arena`, a copy of BYTES that lie in
  * several pieces. */
 enum status element_print_start(struct element_print *print, struct arena *arena,
-                                const struct tensor *tensor, const char *advice, struct error *err)
+                                const struct tensor *tensor, const char *hint, struct error *err)
     __attribute__((warn_unused_result));
 /* Appends the next `n` elements, each with a comma behind it. Returns: ST_BAD_DATA, naming the
  * element, for one that is not UTF-8; also for one that is not there. */
 enum status element_print_next(struct element_print *print, struct buf *out, uint64_t n,
                                struct error *err) __attribute__((warn_unused_result));
 /* All that the shape has are printed: is nothing left? Returns: ST_BAD_DATA. */
-enum status element_print_end(const struct element_print *print, struct error *err)
+enum status element_print_finish(const struct element_print *print, struct error *err)
     __attribute__((warn_unused_result));
 
 /* All bytes of `tensor` in one place: its only piece, or a copy in `arena`. Returns: ptr NULL when

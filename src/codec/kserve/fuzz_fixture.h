@@ -10,8 +10,8 @@
 #include "codec/kserve/v2_fixture.h"
 
 /* For what we wrote ourselves, which may be larger than what was read. */
-static const struct json_limits wide = {
-    .max_json_bytes = 1 << 26, .max_json_depth = 1000, .max_elements = 1 << 26};
+static const struct json_limits fuzz_limits = {
+    .max_json_size = 1 << 26, .max_json_depth = 1000, .max_tensor_elements = 1 << 26};
 
 static inline void check(bool holds, const struct error *err) {
     if (!holds) {
@@ -22,7 +22,8 @@ static inline void check(bool holds, const struct error *err) {
 
 /* An input is JSON, a NUL, tensor bytes. Returns: a copy without the NUL, so that the sanitizer
  * sees both ends, which the caller frees. */
-static inline char *body_of(const uint8_t *data, size_t size, size_t *json_bytes, size_t *n_bytes) {
+static inline char *fuzz_body(const uint8_t *data, size_t size, size_t *json_bytes,
+                              size_t *n_bytes) {
     const uint8_t *nul = size > 0 ? memchr(data, 0, size) : NULL;
     *json_bytes = nul ? (size_t)(nul - data) : size;
     *n_bytes = size - (nul != NULL);

@@ -28,12 +28,12 @@ struct reader {
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 /* Elements in `val`, which is one or a flat array of them. */
-static enum status count(const struct reader *reader, yyjson_val *val, uint64_t *n,
-                         struct error *err) {
+static enum status count_elements(const struct reader *reader, yyjson_val *val, uint64_t *n,
+                                  struct error *err) {
     *n = 1;
     if (unsafe_yyjson_is_null(val) || unsafe_yyjson_is_obj(val)) {
-        return json_refuse(&reader->tree, val, ST_BAD_FIELD, err,
-                           "expected an element of the input, or an array of elements");
+        return json_error_got(&reader->tree, val, ST_BAD_FIELD, err,
+                              "expected an element of the input, or an array of elements");
     }
     if (!unsafe_yyjson_is_arr(val)) {
         return ST_OK;
@@ -42,8 +42,8 @@ static enum status count(const struct reader *reader, yyjson_val *val, uint64_t 
     yyjson_val *element = *n > 0 ? json_first(val) : NULL;
     for (uint64_t i = 0; i < *n; i++, element = json_next(element)) {
         if (unsafe_yyjson_is_ctn(element)) {
-            return json_refuse(&reader->tree, element, ST_BAD_FIELD, err,
-                               "expected an element: the array must be flat");
+            return json_error_got(&reader->tree, element, ST_BAD_FIELD, err,
+                                  "expected an element: the array must be flat");
         }
     }
     return ST_OK;
@@ -52,20 +52,20 @@ static enum status count(const struct reader *reader, yyjson_val *val, uint64_t 
 static enum status wrong_count(const struct reader *reader, yyjson_val *val,
                                const struct tensor_spec *spec, uint64_t n, struct error *err) {
     char text[SHAPE_TEXT_BYTES];
-    return json_fail(&reader->tree, val, ST_BAD_DATA, err,
-                     "%" PRIu64 " element%s don't make the input's shape %s (-1: any size)", n,
-                     n == 1 ? "" : "s", shape_print(spec->shape, text));
+    return json_error(&reader->tree, val, ST_BAD_DATA, err,
+                      "%" PRIu64 " element%s don't make the input's shape %s (-1: any size)", n,
+                      n == 1 ? "" : "s", shape_print(spec->shape, text));
 }
 
 /* The innermost -1 takes what the fixed dimensions leave. */
-static enum status deduce(const struct reader *reader, yyjson_val *val,
-                          const struct tensor_spec *spec, uint64_t n, struct shape *out,
-                          struct error *err) {
+static enum status deduce_shape(const struct reader *reader, yyjson_val *val,
+                                const struct tensor_spec *spec, uint64_t n, struct shape *out,
+                                struct error *err) {
     size_t rank = spec->shape.rank, variable = SIZE_MAX;
     int64_t *dims = arena_alloc(reader->tree.arena, rank * sizeof(*dims));
     uint64_t fixed;
     if (!dims) {
-        return json_fail(&reader->tree, val, ST_NO_MEMORY, err, "out of memory");
+        return json_error(&reader->tree, val, ST_NO_MEMORY, err, "out of memory");
     }
     for (size_t i = 0; i < rank; i++) {
         bool any = spec->shape.dims[i] < 0;
@@ -87,9 +87,9 @@ static enum status check_bytes(struct reader *reader, yyjson_val *val, size_t n_
                                struct error *err) {
     if (!checked_add(reader->n_bytes, n_bytes, &reader->n_bytes) ||
         reader->n_bytes > reader->max_bytes) {
-        return json_fail(&reader->tree, val, ST_BODY_TOO_LARGE, err,
-                         "the inputs take more than %" PRIu64 " bytes (--max-body-size)",
-                         reader->max_bytes);
+        return json_error(&reader->tree, val, ST_BODY_TOO_LARGE, err,
+                          "the inputs take more than %" PRIu64 " bytes (--max-body-size)",
+                          reader->max_bytes);
     }
     return ST_OK;
 }
@@ -102,18 +102,18 @@ static enum status read_tensor(struct reader *reader, size_t i, yyjson_val *val,
     uint64_t n;
     for (size_t k = 0; k < reader->out->n_inputs; k++) {
         if (str_eq(reader->inputs[k].tensor.name, spec->name)) {
-            return json_fail(&reader->tree, val, ST_BAD_INPUTS, err, "this input is there twice");
+            return json_error(&reader->tree, val, ST_BAD_INPUTS, err, "this input is there twice");
         }
     }
     *input = (struct infer_input){.tensor = {.name = spec->name, .datatype = spec->datatype}};
     if (spec->datatype == DT_FP16 || spec->datatype == DT_BF16) {
-        return json_fail(&reader->tree, val, ST_BAD_FIELD, err,
-                         "the input is %s, which generate cannot take; infer can",
-                         datatype_name(spec->datatype));
+        return json_error(&reader->tree, val, ST_BAD_FIELD, err,
+                          "the input is %s, which generate cannot take; infer can",
+                          datatype_name(spec->datatype));
     }
-    enum status st = count(reader, val, &n, err);
+    enum status st = count_elements(reader, val, &n, err);
     if (st == ST_OK) {
-        st = deduce(reader, val, spec, n, &tensor->shape, err);
+        st = deduce_shape(reader, val, spec, n, &tensor->shape, err);
     }
     if (st == ST_OK) {
         st = v2_shape_count(&reader->tree, val, tensor->shape, reader->limits, &n, err);
@@ -125,7 +125,7 @@ static enum status read_tensor(struct reader *reader, size_t i, yyjson_val *val,
         st = check_bytes(reader, val, tensor->n_bytes, err);
     }
     if (st == ST_OK && datatype_is_float(spec->datatype)) {
-        reader->floats[reader->n_floats++] = json_span_of(val);
+        reader->floats[reader->n_floats++] = json_value_span(val);
     }
     reader->out->n_inputs++;
     return st;
@@ -135,9 +135,9 @@ static enum status read_tensor(struct reader *reader, size_t i, yyjson_val *val,
 
 static enum status read_param(struct reader *reader, struct str name, yyjson_val *val,
                               struct error *err) {
-    if (str_starts(name, STR("triton_"))) {
-        return json_fail(&reader->tree, val, ST_BAD_FIELD, err,
-                         "parameters whose names begin with \"triton_\" are reserved");
+    if (str_starts_with(name, STR("triton_"))) {
+        return json_error(&reader->tree, val, ST_BAD_FIELD, err,
+                          "parameters whose names begin with \"triton_\" are reserved");
     }
     struct param *param = &reader->params[reader->n_params++];
     param->name = name;
@@ -191,7 +191,7 @@ static enum status read_members(struct reader *reader, yyjson_val *object, struc
 }
 
 /* Every member may be a parameter. */
-static bool make_room(struct reader *reader) {
+static bool alloc_arrays(struct reader *reader) {
     struct arena *arena = reader->tree.arena;
     size_t n_inputs = reader->model->n_inputs;
     size_t n_members = 0;
@@ -213,17 +213,17 @@ static enum status no_memory(struct error *err) {
 
 static enum status read_request(struct reader *reader, struct error *err) {
     enum status st = json_expect_object(&reader->tree, reader->tree.root, err);
-    if (st == ST_OK && !make_room(reader)) {
+    if (st == ST_OK && !alloc_arrays(reader)) {
         return no_memory(err);
     }
     if (st == ST_OK) {
         st = read_members(reader, reader->tree.root, err);
     }
     if (st == ST_OK && reader->tree.non_finite) {
-        st = json_tree_refuse_non_finite(&reader->tree, reader->floats, reader->n_floats, err);
+        st = json_tree_check_finite(&reader->tree, reader->floats, reader->n_floats, err);
     }
     if (st == ST_OK && reader->n_params > 1 &&
-        !params_unique(reader->tree.arena, reader->params, &reader->n_params, PARAMS_KEEP_FIRST)) {
+        !params_dedup(reader->tree.arena, reader->params, &reader->n_params, PARAMS_KEEP_FIRST)) {
         return no_memory(err);
     }
     reader->out->inputs = reader->inputs;
@@ -235,11 +235,11 @@ enum status v2_generate_decode(struct arena *arena, struct str body, const struc
                                const struct json_limits *limits, uint64_t max_bytes,
                                struct infer_request *out, struct error *err) {
     struct reader reader = {.model = model, .limits = limits, .max_bytes = max_bytes, .out = out};
-    *out = (struct infer_request){.arena = arena, .batch = 1, .params_are_the_models = true};
+    *out = (struct infer_request){.arena = arena, .batch = 1, .params_are_opaque = true};
     enum status st = json_tree_parse(&reader.tree, "the request", arena, body, limits, err);
     if (st == ST_OK) {
         st = read_request(&reader, err);
-        json_tree_drop(&reader.tree);
+        json_tree_free_values(&reader.tree);
     }
     return st;
 }

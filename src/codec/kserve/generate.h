@@ -12,7 +12,7 @@
  * of them; the fixed dimensions must divide their number, the innermost -1 takes the rest and other
  * -1 become 1, the batch too. The members of "parameters" count as if they stood outside. `id` is
  * the request's, and a parameter too; all others are parameters: strings, numbers, booleans; of
- * equal names the first counts. Nothing has a meaning for the queue (`params_are_the_models`).
+ * equal names the first counts. Nothing has a meaning for the queue (`params_are_opaque`).
  * Returns: ST_BAD_JSON, ST_BAD_FIELD, ST_BAD_DATA by the path; ST_BAD_INPUTS for an input that is
  * there twice; ST_BODY_TOO_LARGE for tensors of more than `max_bytes` together. Owns: in
  * `arena`. */

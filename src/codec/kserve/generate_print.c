@@ -18,7 +18,7 @@ struct member {
     struct str text;
 };
 
-static int compare(const void *left, const void *right) {
+static int compare_members(const void *left, const void *right) {
     const struct member *a = left, *b = right;
     size_t n = a->name.len < b->name.len ? a->name.len : b->name.len;
     int order = n > 0 ? memcmp(a->name.ptr, b->name.ptr, n) : 0;
@@ -28,8 +28,8 @@ static int compare(const void *left, const void *right) {
     return order != 0 ? order : (int)a->kind - (int)b->kind;
 }
 
-static size_t list(struct member *members, const struct model_spec *model, struct str id,
-                   const struct infer_response *response) {
+static size_t list_members(struct member *members, const struct model_spec *model, struct str id,
+                           const struct infer_response *response) {
     size_t n = 0;
     if (id.len > 0) {
         members[n++] = (struct member){.name = STR("id"), .kind = TEXT, .text = id};
@@ -45,7 +45,7 @@ static size_t list(struct member *members, const struct model_spec *model, struc
         const struct tensor *output = &response->outputs[i];
         members[n++] = (struct member){.name = output->name, .kind = OUTPUT, .output = output};
     }
-    qsort(members, n, sizeof(*members), compare);
+    qsort(members, n, sizeof(*members), compare_members);
     return n;
 }
 
@@ -65,7 +65,7 @@ static enum status print_output(struct buf *out, const struct tensor *output, st
     }
     st = element_print_next(&print, out, n, err);
     if (st == ST_OK) {
-        st = element_print_end(&print, err);
+        st = element_print_finish(&print, err);
     }
     if (st == ST_OK && n > 0 && !out->failed) {
         out->len--; /* the last comma */
@@ -98,7 +98,7 @@ enum status v2_generate_print(struct buf *out, const struct model_spec *model, s
         return error_set(err, ST_NO_MEMORY, "out of memory for the answer");
     }
     enum status st = ST_OK;
-    size_t n = list(members, model, id, response);
+    size_t n = list_members(members, model, id, response);
     buf_add_char(out, '{');
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         if (i > 0 && str_eq(members[i].name, members[i - 1].name)) {

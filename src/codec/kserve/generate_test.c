@@ -84,7 +84,7 @@ static const struct good {
     {"{\"parameters\":[1,2],\"id\":3}", "; parameters INT8[2] 0102; id INT8[1] 03", &AWKWARD},
 };
 
-static void requests(void **state) {
+static void v2_generate_decode_rows_match(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(GOOD) / sizeof(GOOD[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -98,7 +98,7 @@ static void requests(void **state) {
         if (strcmp(meaning, GOOD[i].meaning) != 0) {
             fail_msg("%s: expected \"%s\", got \"%s\"", GOOD[i].body, GOOD[i].meaning, meaning);
         }
-        assert_true(request.infer.params_are_the_models);
+        assert_true(request.infer.params_are_opaque);
         arena_free(arena);
     }
 }
@@ -141,7 +141,7 @@ static const struct bad {
     {"{\"triton_x\":1}", ST_BAD_FIELD, {"triton_", "reserved"}},
 };
 
-static void what_is_refused(void **state) {
+static void v2_generate_decode_invalid_is_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(BAD) / sizeof(BAD[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -161,7 +161,7 @@ static void what_is_refused(void **state) {
     }
 }
 
-static void sizes(void **state) {
+static void v2_generate_decode_over_max_bytes_is_refused(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct infer_request request;
     struct error err;
@@ -200,7 +200,7 @@ static void assert_text(struct str text, const char *expected) {
     }
 }
 
-static void answers(void **state) {
+static void v2_generate_print_responses_match(void **state) {
     static const float numbers[] = {1.5f, -2};
     static const int64_t two[] = {1, 2}, none[] = {0};
     static const unsigned char word[] = "\x02\0\0\0hi";
@@ -233,7 +233,7 @@ static void answers(void **state) {
     arena_free(arena);
 }
 
-static void what_json_cannot_carry(void **state) {
+static void v2_generate_print_not_utf8_is_refused(void **state) {
     static const unsigned char broken[] = "\x02\0\0\0\xff\xfe";
     static const struct piece piece = {broken, 6};
     struct arena *arena = arena_new(NULL, 0);
@@ -249,11 +249,11 @@ static void what_json_cannot_carry(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(sizes),
-        cmocka_unit_test(answers),
-        cmocka_unit_test(what_json_cannot_carry),
+        cmocka_unit_test(v2_generate_decode_rows_match),
+        cmocka_unit_test(v2_generate_decode_invalid_is_refused),
+        cmocka_unit_test(v2_generate_decode_over_max_bytes_is_refused),
+        cmocka_unit_test(v2_generate_print_responses_match),
+        cmocka_unit_test(v2_generate_print_not_utf8_is_refused),
     };
     return cmocka_run_group_tests_name("wire/v2_generate", tests, NULL, NULL);
 }

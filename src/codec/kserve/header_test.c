@@ -9,7 +9,7 @@
 
 #include "codec/kserve/request.h"
 
-static void values(void **state) {
+static void v2_header_length_parse_rows_match(void **state) {
     static const struct {
         size_t n_fields;
         const char *value;
@@ -55,6 +55,6 @@ static void values(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(values)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(v2_header_length_parse_rows_match)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

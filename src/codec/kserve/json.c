@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "codec/kserve/print_double.h"
+#include "codec/kserve/data_print_double.h"
 #include "core/base/num.h"
 #include "core/base/utf8.h"
 
@@ -25,7 +25,7 @@ enum status v2_json_param_value(struct buf *out, const struct param *param, stru
             return error_set(err, ST_BAD_DATA, "parameter %s: %g is no number in JSON",
                              tensor_name_print(param->name, name), param->number);
         }
-        v2_print_doubles(out, (const unsigned char *)&param->number, 1);
+        v2_data_print_doubles(out, (const unsigned char *)&param->number, 1);
         out->len -= !out->failed; /* its comma */
         break;
     case PARAM_STRING:

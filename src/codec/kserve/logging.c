@@ -2,7 +2,7 @@
 #include "codec/kserve/logging.h"
 
 #include "codec/json/read.h"
-#include "core/base/json_out.h"
+#include "core/base/json_writer.h"
 
 static const struct str NAMES[V2_LOG_KEYS] = {
     [V2_LOG_FILE] = {"log_file", sizeof("log_file") - 1},
@@ -63,7 +63,7 @@ enum status v2_log_decode(struct arena *arena, struct str body, const struct jso
     if (body.len == 0) {
         return error_set(err, ST_INTERNAL, "expected a JSON object, got an empty body");
     }
-    enum status st = json_read_request(&tree, arena, body, limits, err);
+    enum status st = json_tree_parse_request(&tree, arena, body, limits, err);
     if (st != ST_OK) {
         return st;
     }
@@ -78,13 +78,13 @@ enum status v2_log_decode(struct arena *arena, struct str body, const struct jso
 }
 
 void v2_log_print(struct buf *out, const struct v2_log_settings *settings) {
-    struct json_out json = {.out = out};
-    json_open(&json, '{');
-    json_text(&json, "log_file", STR(""));
-    json_bool(&json, "log_info", settings->info);
-    json_bool(&json, "log_warning", settings->warning);
-    json_bool(&json, "log_error", settings->error);
-    json_u64(&json, "log_verbose_level", settings->verbose_level);
-    json_text(&json, "log_format", STR("ISO8601"));
-    json_close(&json, '}');
+    struct json_writer json = {.out = out};
+    json_write_open(&json, '{');
+    json_write_string(&json, "log_file", STR(""));
+    json_write_bool(&json, "log_info", settings->info);
+    json_write_bool(&json, "log_warning", settings->warning);
+    json_write_bool(&json, "log_error", settings->error);
+    json_write_u64(&json, "log_verbose_level", settings->verbose_level);
+    json_write_string(&json, "log_format", STR("ISO8601"));
+    json_write_close(&json, '}');
 }

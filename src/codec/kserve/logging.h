@@ -39,6 +39,6 @@ enum status v2_grpc_log_decode(struct str message, struct v2_log_settings *out, 
 
 /* All of them: there is no file, and times are ISO 8601. */
 void v2_log_print(struct buf *out, const struct v2_log_settings *settings);
-void v2_grpc_log_print(struct buf *out, const struct v2_log_settings *settings);
+void v2_grpc_log_encode(struct buf *out, const struct v2_log_settings *settings);
 
 #endif

@@ -33,7 +33,7 @@ static void taken_print(const struct v2_log_settings *got, char out[8]) {
     *out = '\0';
 }
 
-static void as_json(void **state) {
+static void v2_log_decode_json_rows_match(void **state) {
     static const struct {
         const char *body;
         enum status status;
@@ -87,7 +87,7 @@ static void add_entry(struct buf *out, const char *key, uint32_t kind, uint64_t 
     pb_end(out, entry);
 }
 
-static void as_protobuf(void **state) {
+static void v2_grpc_log_decode_rows_match(void **state) {
     static const struct {
         const char *key;
         uint32_t kind;
@@ -125,7 +125,7 @@ static void as_protobuf(void **state) {
 }
 
 /* What is torn changes nothing. */
-static void torn_messages(void **state) {
+static void v2_grpc_log_decode_truncated_is_refused(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct v2_log_settings got;
     struct error err;
@@ -148,7 +148,7 @@ static void torn_messages(void **state) {
 }
 
 /* What is said can be sent back. */
-static void said_and_sent_back(void **state) {
+static void v2_log_print_output_decodes_again(void **state) {
     const struct v2_log_settings now = {.info = true, .error = true, .verbose_level = 9};
     struct arena *arena = arena_new(NULL, 0);
     struct v2_log_settings got;
@@ -161,17 +161,17 @@ static void said_and_sent_back(void **state) {
                                       "\"log_error\":true,\"log_verbose_level\":9,"
                                       "\"log_format\":\"ISO8601\"}"));
     buf_init(&out, arena, 64);
-    v2_grpc_log_print(&out, &now);
+    v2_grpc_log_encode(&out, &now);
     assert_int_equal(v2_grpc_log_decode(buf_str(&out), &got, &err), ST_UNSUPPORTED); /* its file */
     arena_free(arena);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_json),
-        cmocka_unit_test(as_protobuf),
-        cmocka_unit_test(torn_messages),
-        cmocka_unit_test(said_and_sent_back),
+        cmocka_unit_test(v2_log_decode_json_rows_match),
+        cmocka_unit_test(v2_grpc_log_decode_rows_match),
+        cmocka_unit_test(v2_grpc_log_decode_truncated_is_refused),
+        cmocka_unit_test(v2_log_print_output_decodes_again),
     };
     return cmocka_run_group_tests_name("wire/v2_logging", tests, NULL, NULL);
 }

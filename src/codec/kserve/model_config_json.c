@@ -8,7 +8,7 @@
 
 #include "core/base/num.h"
 
-enum { MOST_DEEP = 60 }; /* core/base/doc/doc.h takes 64, and maps become one deeper */
+enum { MAX_DEPTH = 60 }; /* core/base/doc/doc.h takes 64, and maps become one deeper */
 
 static bool is_one_of(const char *name, const char *const *names) {
     for (; *names; names++) {
@@ -93,7 +93,7 @@ static yyjson_mut_val *list_of(struct rewriting *to, yyjson_val *val, const char
 
 static yyjson_mut_val *rewrite(struct rewriting *to, yyjson_val *val, const char *name) {
     yyjson_mut_val *out = NULL;
-    if (to->depth++ > MOST_DEEP) {
+    if (to->depth++ > MAX_DEPTH) {
         return NULL;
     }
     if (yyjson_is_obj(val)) {
@@ -118,7 +118,7 @@ static enum status print(struct arena *arena, yyjson_mut_val *root, struct str *
         return error_set(err, ST_BAD_CONFIG,
                          "the configuration given: nested deeper than %d, or more than fits into "
                          "memory",
-                         MOST_DEEP);
+                         MAX_DEPTH);
     }
     *out = arena_dup(arena, str_make(text, len));
     free(text);

@@ -18,11 +18,11 @@ static const struct wire_row {
     {V2_PARAMS_OF_INPUT, {"shared_memory_region", 20}, KEY_REGION},
     {V2_PARAMS_OF_INPUT, {"shared_memory_offset", 20}, KEY_OFFSET},
     {V2_PARAMS_OF_INPUT, {"shared_memory_byte_size", 23}, KEY_BYTES},
-    {V2_PARAMS_OF_WANTED, {"binary_data", 11}, KEY_FORM},
-    {V2_PARAMS_OF_WANTED, {"classification", 14}, KEY_CLASSIFICATION},
-    {V2_PARAMS_OF_WANTED, {"shared_memory_region", 20}, KEY_REGION},
-    {V2_PARAMS_OF_WANTED, {"shared_memory_offset", 20}, KEY_OFFSET},
-    {V2_PARAMS_OF_WANTED, {"shared_memory_byte_size", 23}, KEY_BYTES},
+    {V2_PARAMS_OF_REQUESTED_OUTPUT, {"binary_data", 11}, KEY_FORM},
+    {V2_PARAMS_OF_REQUESTED_OUTPUT, {"classification", 14}, KEY_CLASSIFICATION},
+    {V2_PARAMS_OF_REQUESTED_OUTPUT, {"shared_memory_region", 20}, KEY_REGION},
+    {V2_PARAMS_OF_REQUESTED_OUTPUT, {"shared_memory_offset", 20}, KEY_OFFSET},
+    {V2_PARAMS_OF_REQUESTED_OUTPUT, {"shared_memory_byte_size", 23}, KEY_BYTES},
     {V2_PARAMS_OF_OUTPUT, {"binary_data_size", 16}, KEY_SIZE},
 };
 
@@ -50,7 +50,7 @@ static enum status read_count(const struct json_tree *tree, yyjson_val *val, yyj
 }
 
 static enum status read_form(const struct json_tree *tree, yyjson_val *val,
-                             struct v2_wire_params *wire, struct error *err) {
+                             struct v2_protocol_params *wire, struct error *err) {
     bool binary;
     enum status status = json_read_bool(tree, val, &binary, err);
     if (status == ST_OK && wire->form == V2_FORM_DEFAULT) {
@@ -71,24 +71,24 @@ static enum status read_region(const struct json_tree *tree, yyjson_val *val, st
 
 /* A region has its size with it; a tensor's bytes are in one place, as they are. */
 static enum status check_region(const struct json_tree *tree, yyjson_val *object,
-                                const struct v2_wire_params *wire, struct error *err) {
+                                const struct v2_protocol_params *wire, struct error *err) {
     if (!wire->region.name.ptr && (wire->offset || wire->bytes)) {
-        return json_missing(tree, object, "shared_memory_region", "a string", err);
+        return json_error_missing(tree, object, "shared_memory_region", "a string", err);
     }
     if (wire->region.name.ptr && !wire->bytes) {
-        return json_missing(tree, object, "shared_memory_byte_size", "a whole number", err);
+        return json_error_missing(tree, object, "shared_memory_byte_size", "a whole number", err);
     }
     if (wire->region.name.ptr &&
         (wire->size || wire->form == V2_FORM_BINARY || wire->n_classes > 0)) {
-        return json_fail(tree, object, ST_BAD_FIELD, err,
-                         "shared_memory_region: expected none of binary_data_size, binary_data "
-                         "and classification beside it");
+        return json_error(tree, object, ST_BAD_FIELD, err,
+                          "shared_memory_region: expected none of binary_data_size, binary_data "
+                          "and classification beside it");
     }
     return ST_OK;
 }
 
 static enum status read_wire(const struct json_tree *tree, yyjson_val *val, enum wire_key key,
-                             struct v2_wire_params *wire, struct error *err) {
+                             struct v2_protocol_params *wire, struct error *err) {
     enum status status = ST_OK;
     switch (key) {
     case KEY_SIZE:
@@ -135,14 +135,14 @@ enum status v2_param_value_read(const struct json_tree *tree, yyjson_val *val, s
         out->number = val->uni.f64;
         return ST_OK;
     case YYJSON_TYPE_RAW | YYJSON_SUBTYPE_NONE:
-        return json_refuse(tree, val, ST_BAD_FIELD, err,
-                           "expected a finite number that fits 64 bits");
+        return json_error_got(tree, val, ST_BAD_FIELD, err,
+                              "expected a finite number that fits 64 bits");
     default:
         break;
     }
     if (!unsafe_yyjson_is_str(val)) {
-        return json_refuse(tree, val, ST_BAD_FIELD, err,
-                           "expected a string, a number or a boolean");
+        return json_error_got(tree, val, ST_BAD_FIELD, err,
+                              "expected a string, a number or a boolean");
     }
     out->kind = PARAM_STRING;
     out->string = json_str(val);
@@ -156,8 +156,8 @@ static enum status no_memory(struct error *err) {
 }
 
 enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enum v2_params_of of,
-                           struct v2_wire_params *wire, struct params *out, struct error *err) {
-    *wire = (struct v2_wire_params){0};
+                           struct v2_protocol_params *wire, struct params *out, struct error *err) {
+    *wire = (struct v2_protocol_params){0};
     *out = (struct params){0};
     enum status status = json_expect_object(tree, object, err);
     size_t n = status == ST_OK ? json_count(object) : 0;
@@ -169,9 +169,9 @@ enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enu
         const struct wire_row *row = wire_row_find(of, name);
         if (row) {
             status = read_wire(tree, val, row->key, wire, err);
-        } else if (str_starts(name, STR("triton_"))) {
-            status = json_fail(tree, val, ST_BAD_FIELD, err,
-                               "parameters whose names begin with \"triton_\" are reserved");
+        } else if (str_starts_with(name, STR("triton_"))) {
+            status = json_error(tree, val, ST_BAD_FIELD, err,
+                                "parameters whose names begin with \"triton_\" are reserved");
         } else if (of != V2_PARAMS_OF_OUTPUT) {
             if (!items) { /* most objects only have the wire's */
                 items = arena_calloc(tree->arena, n - i, sizeof(*items));
@@ -187,7 +187,7 @@ enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enu
         status = check_region(tree, object, wire, err);
     }
     if (status == ST_OK && items && out->n > 1 &&
-        !params_unique(tree->arena, items, &out->n, PARAMS_KEEP_FIRST)) {
+        !params_dedup(tree->arena, items, &out->n, PARAMS_KEEP_FIRST)) {
         return no_memory(err);
     }
     out->items = items;

@@ -9,14 +9,14 @@
 
 /* Whose parameters they are; each has other keys of the wire. */
 enum v2_params_of {
-    V2_PARAMS_OF_REQUEST, /* binary_data_output */
-    V2_PARAMS_OF_INPUT,   /* binary_data_size, shared_memory_… */
-    V2_PARAMS_OF_WANTED,  /* binary_data, classification, shared_memory_… */
-    V2_PARAMS_OF_ANSWER,  /* none */
-    V2_PARAMS_OF_OUTPUT,  /* binary_data_size; others are for other clients and left out */
+    V2_PARAMS_OF_REQUEST,          /* binary_data_output */
+    V2_PARAMS_OF_INPUT,            /* binary_data_size, shared_memory_… */
+    V2_PARAMS_OF_REQUESTED_OUTPUT, /* binary_data, classification, shared_memory_… */
+    V2_PARAMS_OF_RESPONSE,         /* none */
+    V2_PARAMS_OF_OUTPUT,           /* binary_data_size; others are for other clients and left out */
 };
 
-struct v2_wire_params {
+struct v2_protocol_params {
     yyjson_val *size;           /* binary_data_size as it stands there; NULL: not given */
     uint64_t n_bytes;           /* its value */
     enum v2_form form;          /* binary_data, or binary_data_output; V2_FORM_DEFAULT: not given */
@@ -33,7 +33,7 @@ struct v2_wire_params {
  * tree.
  * Clause: OIP, parameters; binary-tensor-data "Binary Tensor Request". */
 enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enum v2_params_of of,
-                           struct v2_wire_params *wire, struct params *out, struct error *err)
+                           struct v2_protocol_params *wire, struct params *out, struct error *err)
     __attribute__((warn_unused_result));
 
 /* Reads the value of one parameter. Returns: BAD_FIELD for what is no string, number or boolean. */

@@ -3,7 +3,7 @@
  * system. */
 #include "codec/kserve/path.h"
 
-#include "codec/kserve/memory.h"
+#include "codec/kserve/shared_memory.h"
 #include "core/base/hex.h"
 #include "core/base/utf8.h"
 #include "core/tensor/tensor.h"
@@ -179,16 +179,16 @@ static enum status repository_path(struct arena *arena, struct str path, struct 
 }
 
 /* [/region/NAME]/status, register, unregister. No message repeats the name. */
-static enum status memory_path(struct arena *arena, struct str rest, struct v2_path *out,
-                               struct error *err) {
+static enum status shared_memory_path(struct arena *arena, struct str rest, struct v2_path *out,
+                                      struct error *err) {
     struct str verb = str_cut(&rest, '/'), name = {NULL, 0};
     if (str_is(verb, "region")) {
         name = str_cut(&rest, '/');
         verb = str_cut(&rest, '/');
     }
-    enum v2_resource resource = str_is(verb, "status")       ? V2_MEMORY_STATUS
-                                : str_is(verb, "register")   ? V2_MEMORY_REGISTER
-                                : str_is(verb, "unregister") ? V2_MEMORY_UNREGISTER
+    enum v2_resource resource = str_is(verb, "status")       ? V2_SHARED_MEMORY_STATUS
+                                : str_is(verb, "register")   ? V2_SHARED_MEMORY_REGISTER
+                                : str_is(verb, "unregister") ? V2_SHARED_MEMORY_UNREGISTER
                                                              : V2_OTHER;
     if (resource == V2_OTHER || rest.ptr) {
         return error_set(err, ST_NOT_FOUND,
@@ -215,19 +215,19 @@ enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *
         }
     }
     struct str models = STR("/v2/models/"), repository = STR("/v2/repository/");
-    if (str_starts(path, repository)) {
+    if (str_starts_with(path, repository)) {
         struct str behind = str_make(path.ptr + repository.len, path.len - repository.len);
         return repository_path(arena, path, behind, out, err);
     }
     struct str memory = STR("/v2/systemsharedmemory/");
-    if (str_starts(path, memory)) {
+    if (str_starts_with(path, memory)) {
         struct str behind = str_make(path.ptr + memory.len, path.len - memory.len);
-        return memory_path(arena, behind, out, err);
+        return shared_memory_path(arena, behind, out, err);
     }
-    if (str_starts(path, STR("/v2/cudasharedmemory/"))) {
-        return error_set(err, ST_UNSUPPORTED, V2_NO_CUDA);
+    if (str_starts_with(path, STR("/v2/cudasharedmemory/"))) {
+        return error_set(err, ST_UNSUPPORTED, V2_CUDA_MEMORY_UNSUPPORTED);
     }
-    if (!str_starts(path, models)) {
+    if (!str_starts_with(path, models)) {
         return not_found(path, err);
     }
     /* MODEL [/versions/VERSION] [/VERB]; a part that is not there has no pointer. */

@@ -9,26 +9,26 @@
 #include "core/base/str.h"
 
 enum v2_resource {
-    V2_SERVER,            /* /v2, /v2/ */
-    V2_LIVE,              /* /v2/health/live */
-    V2_READY,             /* /v2/health/ready */
-    V2_MODEL,             /* /v2/models/M[/versions/V] */
-    V2_MODEL_READY,       /* …/ready */
-    V2_MODEL_INFER,       /* …/infer */
-    V2_GENERATE,          /* …/generate */
-    V2_GENERATE_STREAM,   /* …/generate_stream */
-    V2_STATISTICS,        /* /v2/models/stats, /v2/models/M[/versions/V]/stats */
-    V2_LOAD,              /* /v2/load */
-    V2_MODEL_CONFIG,      /* …/config */
-    V2_REPOSITORY_INDEX,  /* /v2/repository[/R]/index */
-    V2_REPOSITORY_LOAD,   /* /v2/repository[/R]/models/M/load */
-    V2_REPOSITORY_UNLOAD, /* …/unload */
-    V2_LOGGING,           /* /v2/logging */
-    V2_TRACE,             /* /v2/trace/setting, /v2/models/M/trace/setting */
-    V2_MEMORY_STATUS,     /* /v2/systemsharedmemory[/region/N]/status */
-    V2_MEMORY_REGISTER,   /* …/register */
-    V2_MEMORY_UNREGISTER, /* …/unregister */
-    V2_OTHER,             /* none of these */
+    V2_SERVER,                   /* /v2, /v2/ */
+    V2_LIVE,                     /* /v2/health/live */
+    V2_READY,                    /* /v2/health/ready */
+    V2_MODEL,                    /* /v2/models/M[/versions/V] */
+    V2_MODEL_READY,              /* …/ready */
+    V2_MODEL_INFER,              /* …/infer */
+    V2_GENERATE,                 /* …/generate */
+    V2_GENERATE_STREAM,          /* …/generate_stream */
+    V2_STATISTICS,               /* /v2/models/stats, /v2/models/M[/versions/V]/stats */
+    V2_LOAD,                     /* /v2/load */
+    V2_MODEL_CONFIG,             /* …/config */
+    V2_REPOSITORY_INDEX,         /* /v2/repository[/R]/index */
+    V2_REPOSITORY_LOAD,          /* /v2/repository[/R]/models/M/load */
+    V2_REPOSITORY_UNLOAD,        /* …/unload */
+    V2_LOGGING,                  /* /v2/logging */
+    V2_TRACE,                    /* /v2/trace/setting, /v2/models/M/trace/setting */
+    V2_SHARED_MEMORY_STATUS,     /* /v2/systemsharedmemory[/region/N]/status */
+    V2_SHARED_MEMORY_REGISTER,   /* …/register */
+    V2_SHARED_MEMORY_UNREGISTER, /* …/unregister */
+    V2_OTHER,                    /* none of these */
 };
 
 struct v2_path {

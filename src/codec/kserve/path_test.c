@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static void found(void **state) {
+static void v2_path_parse_known_paths_match(void **state) {
     static const struct {
         const char *path;
         enum v2_resource resource;
@@ -51,12 +51,12 @@ static void found(void **state) {
         {"/v2/models/...", V2_MODEL, "...", NULL},
         {"/v2/models/+", V2_MODEL, "+", NULL},
         {"/v2/models/m/config", V2_MODEL_CONFIG, "m", NULL},
-        {"/v2/systemsharedmemory/status", V2_MEMORY_STATUS, "", NULL},
-        {"/v2/systemsharedmemory/region/r/status", V2_MEMORY_STATUS, "", NULL},
-        {"/v2/systemsharedmemory/region/r/register", V2_MEMORY_REGISTER, "", NULL},
-        {"/v2/systemsharedmemory/register", V2_MEMORY_REGISTER, "", NULL},
-        {"/v2/systemsharedmemory/unregister", V2_MEMORY_UNREGISTER, "", NULL},
-        {"/v2/systemsharedmemory/region/status/unregister", V2_MEMORY_UNREGISTER, "", NULL},
+        {"/v2/systemsharedmemory/status", V2_SHARED_MEMORY_STATUS, "", NULL},
+        {"/v2/systemsharedmemory/region/r/status", V2_SHARED_MEMORY_STATUS, "", NULL},
+        {"/v2/systemsharedmemory/region/r/register", V2_SHARED_MEMORY_REGISTER, "", NULL},
+        {"/v2/systemsharedmemory/register", V2_SHARED_MEMORY_REGISTER, "", NULL},
+        {"/v2/systemsharedmemory/unregister", V2_SHARED_MEMORY_UNREGISTER, "", NULL},
+        {"/v2/systemsharedmemory/region/status/unregister", V2_SHARED_MEMORY_UNREGISTER, "", NULL},
         {"/v2/models/m/versions/3/config", V2_MODEL_CONFIG, "m", "3"},
         {"/v2/repository/index", V2_REPOSITORY_INDEX, "", NULL},
         {"/v2/repository/r/index", V2_REPOSITORY_INDEX, "", NULL},
@@ -83,7 +83,7 @@ static void found(void **state) {
     }
 }
 
-static void not_found(void **state) {
+static void v2_path_parse_unknown_paths_are_refused(void **state) {
     static const struct {
         const char *path;
         enum status status;
@@ -162,7 +162,7 @@ static void not_found(void **state) {
 }
 
 /* What is escaped is read again, and no more is escaped than has to be. */
-static void escapes(void **state) {
+static void v2_path_escape_roundtrips(void **state) {
     static const char plain[] = "ABCXYZabcxyz0189-._~";
     char all[255];
     struct arena *arena = arena_new(NULL, 0);
@@ -177,7 +177,7 @@ static void escapes(void **state) {
     v2_path_escape(&out, str_of(plain));
     assert_true(str_is(buf_str(&out), plain));
     v2_path_escape(&out, STR("/ %\xc3\xa9@[`{"));
-    assert_true(str_ends(buf_str(&out), STR("%2F%20%25%C3%A9%40%5B%60%7B")));
+    assert_true(str_ends_with(buf_str(&out), STR("%2F%20%25%C3%A9%40%5B%60%7B")));
     buf_init(&out, arena, 0);
     v2_path_escape(&out, str_make(all, sizeof(all)));
     assert_int_equal(v2_path_unescape(arena, buf_str(&out), &back, &err), ST_OK);
@@ -185,7 +185,7 @@ static void escapes(void **state) {
     arena_free(arena);
 }
 
-static void a_long_name(void **state) {
+static void v2_path_parse_long_name_is_accepted(void **state) {
     static const char head[] = "/v2/models/";
     size_t len = 65536;
     char *text = malloc(len);
@@ -206,10 +206,10 @@ static void a_long_name(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(found),
-        cmocka_unit_test(not_found),
-        cmocka_unit_test(escapes),
-        cmocka_unit_test(a_long_name),
+        cmocka_unit_test(v2_path_parse_known_paths_match),
+        cmocka_unit_test(v2_path_parse_unknown_paths_are_refused),
+        cmocka_unit_test(v2_path_escape_roundtrips),
+        cmocka_unit_test(v2_path_parse_long_name_is_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

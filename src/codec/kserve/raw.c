@@ -119,7 +119,7 @@ static enum status frame_body(struct arena *arena, const struct tensor_spec *inp
     if (!pieces || !length) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the request");
     }
-    bytes_put_length(length, (uint32_t)body.len);
+    bytes_encode_length(length, (uint32_t)body.len);
     pieces[0] = (struct piece){length, sizeof(uint32_t)};
     pieces[1] = (struct piece){body.ptr, body.len};
     tensor->pieces = pieces;
@@ -137,11 +137,12 @@ static enum status view_body(struct arena *arena, const struct tensor_spec *inpu
     if (status != ST_OK) {
         return status;
     }
-    if (n_elements > limits->max_elements) {
+    if (n_elements > limits->max_tensor_elements) {
         return error_set(err, ST_TOO_MANY_ELEMENTS,
                          "raw request: input %s gets %" PRIu64 " elements; the limit is %" PRIu64
                          " (--max-tensor-elements)",
-                         tensor_name_print(input->name, name), n_elements, limits->max_elements);
+                         tensor_name_print(input->name, name), n_elements,
+                         limits->max_tensor_elements);
     }
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
     if (!piece) {

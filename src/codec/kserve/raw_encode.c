@@ -35,7 +35,7 @@ static enum status check_element(const struct tensor *tensor, struct error *err)
         return wrong_size(tensor, err);
     }
     copy_front(tensor, front, BYTES_LENGTH_BYTES);
-    bytes_put_length(want, (uint32_t)(tensor->n_bytes - BYTES_LENGTH_BYTES));
+    bytes_encode_length(want, (uint32_t)(tensor->n_bytes - BYTES_LENGTH_BYTES));
     return memcmp(front, want, BYTES_LENGTH_BYTES) == 0 ? ST_OK : wrong_size(tensor, err);
 }
 

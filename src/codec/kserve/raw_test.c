@@ -98,7 +98,7 @@ static const struct row {
 };
 
 static const struct json_limits limits = {
-    .max_json_bytes = 0, .max_json_depth = 0, .max_elements = 32};
+    .max_json_size = 0, .max_json_depth = 0, .max_tensor_elements = 32};
 
 static enum status decode(struct arena *arena, const struct row *row, size_t n_inputs,
                           struct v2_request *request, struct error *err) {
@@ -113,7 +113,7 @@ static enum status decode(struct arena *arena, const struct row *row, size_t n_i
     return v2_raw_decode(arena, row->body, &model, &limits, request, err);
 }
 
-static void bodies(void **state) {
+static void v2_raw_decode_shape_follows_body_size(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -136,7 +136,7 @@ static void bodies(void **state) {
 }
 
 /* The bytes of the tensor are the body, not a copy; a client's encoder gives it back. */
-static void there_and_back(void **state) {
+static void v2_raw_encode_reverses_decode(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -164,7 +164,7 @@ static void there_and_back(void **state) {
     }
 }
 
-static void more_or_fewer_inputs(void **state) {
+static void v2_raw_decode_not_one_input_is_refused(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct v2_request request;
     struct error err = {0};
@@ -177,7 +177,7 @@ static void more_or_fewer_inputs(void **state) {
 }
 
 /* BYTES in pieces cut anywhere, framed well or not. */
-static void encoding_an_element(void **state) {
+static void v2_raw_encode_bytes_element_is_unframed(void **state) {
     static const struct {
         const char *bytes;
         size_t n;
@@ -218,7 +218,7 @@ static void encoding_an_element(void **state) {
     }
 }
 
-static void encoding_a_wrong_size(void **state) {
+static void v2_raw_encode_wrong_size_is_refused(void **state) {
     static const int64_t dims[] = {2};
     struct arena *arena = arena_new(NULL, 0);
     struct piece piece = {"abc", 3};
@@ -238,11 +238,11 @@ static void encoding_a_wrong_size(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bodies),
-        cmocka_unit_test(there_and_back),
-        cmocka_unit_test(more_or_fewer_inputs),
-        cmocka_unit_test(encoding_an_element),
-        cmocka_unit_test(encoding_a_wrong_size),
+        cmocka_unit_test(v2_raw_decode_shape_follows_body_size),
+        cmocka_unit_test(v2_raw_encode_reverses_decode),
+        cmocka_unit_test(v2_raw_decode_not_one_input_is_refused),
+        cmocka_unit_test(v2_raw_encode_bytes_element_is_unframed),
+        cmocka_unit_test(v2_raw_encode_wrong_size_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,17 +5,17 @@
 #include "codec/protobuf/grpc_text.h"
 
 /* The body as a tree; `root` NULL for an empty one. */
-static enum status parse(struct json_tree *tree, struct arena *arena, struct str body,
-                         const struct json_limits *limits, struct error *err) {
+static enum status parse_body(struct json_tree *tree, struct arena *arena, struct str body,
+                              const struct json_limits *limits, struct error *err) {
     *tree = (struct json_tree){.arena = arena};
     if (str_trim(body).len == 0) {
         return ST_OK;
     }
-    return json_read_request(tree, arena, body, limits, err);
+    return json_tree_parse_request(tree, arena, body, limits, err);
 }
 
 /* The value of the member; NULL where there is none. */
-static yyjson_val *member(yyjson_val *object, struct str name) {
+static yyjson_val *find_member(yyjson_val *object, struct str name) {
     yyjson_val *found = NULL;
     if (object) {
         json_find(object, &name, 1, &found);
@@ -26,7 +26,7 @@ static yyjson_val *member(yyjson_val *object, struct str name) {
 /* "parameters", checked to be an object; NULL where there are none. */
 static enum status find_parameters(const struct json_tree *tree, yyjson_val **out,
                                    struct error *err) {
-    *out = member(tree->root, STR("parameters"));
+    *out = find_member(tree->root, STR("parameters"));
     return *out ? json_expect_object(tree, *out, err) : ST_OK;
 }
 
@@ -35,8 +35,8 @@ enum status v2_repository_index_decode(struct arena *arena, struct str body,
                                        struct v2_repository_request *out, struct error *err) {
     struct json_tree tree;
     *out = (struct v2_repository_request){.ready = false};
-    enum status st = parse(&tree, arena, body, limits, err);
-    yyjson_val *ready = st == ST_OK ? member(tree.root, STR("ready")) : NULL;
+    enum status st = parse_body(&tree, arena, body, limits, err);
+    yyjson_val *ready = st == ST_OK ? find_member(tree.root, STR("ready")) : NULL;
     return ready ? json_read_bool(&tree, ready, &out->ready, err) : st;
 }
 
@@ -45,14 +45,14 @@ enum status v2_repository_index_decode(struct arena *arena, struct str body,
 static enum status add_file(const struct json_tree *tree, struct str name, struct str text,
                             size_t total, struct v2_repository_request *out, struct error *err) {
     struct v2_repository_file *files =
-        json_grow(tree->arena, (void *)out->files, out->n_files, total, sizeof(*files));
+        json_array_grow(tree->arena, (void *)out->files, out->n_files, total, sizeof(*files));
     if (!files) {
         return error_set(err, ST_NO_MEMORY, "no memory for the parameters");
     }
     struct v2_repository_file *file = &files[out->n_files++];
     out->files = files;
     file->path = str_make(name.ptr + 5, name.len - 5);
-    enum status st = grpc_binary_read(tree->arena, text, &file->data, err);
+    enum status st = grpc_binary_metadata_parse(tree->arena, text, &file->data, err);
     return st == ST_BAD_REQUEST
                ? error_set(err, ST_BAD_FIELD, "parameters: \"%.*s\" is not base64", STR_ARG(name))
                : st;
@@ -61,7 +61,7 @@ static enum status add_file(const struct json_tree *tree, struct str name, struc
 static enum status read_parameter(const struct json_tree *tree, struct str name, yyjson_val *value,
                                   size_t total, struct v2_repository_request *out,
                                   struct error *err) {
-    bool is_config = str_is(name, "config"), is_file = str_starts(name, STR("file:"));
+    bool is_config = str_is(name, "config"), is_file = str_starts_with(name, STR("file:"));
     if (!is_config && !is_file) {
         return error_set(err, ST_INTERNAL,
                          "parameters: expected config and file:VERSION/NAME, got \"%.*s\"",
@@ -84,7 +84,7 @@ enum status v2_repository_load_decode(struct arena *arena, struct str body,
     struct json_tree tree;
     yyjson_val *parameters = NULL;
     *out = (struct v2_repository_request){.ready = false};
-    enum status st = parse(&tree, arena, body, limits, err);
+    enum status st = parse_body(&tree, arena, body, limits, err);
     if (st == ST_OK) {
         st = find_parameters(&tree, &parameters, err);
     }
@@ -103,10 +103,10 @@ enum status v2_repository_unload_decode(struct arena *arena, struct str body,
     struct json_tree tree;
     yyjson_val *parameters = NULL;
     bool dependents;
-    enum status st = parse(&tree, arena, body, limits, err);
+    enum status st = parse_body(&tree, arena, body, limits, err);
     if (st == ST_OK) {
         st = find_parameters(&tree, &parameters, err);
     }
-    yyjson_val *value = st == ST_OK ? member(parameters, STR("unload_dependents")) : NULL;
+    yyjson_val *value = st == ST_OK ? find_member(parameters, STR("unload_dependents")) : NULL;
     return value ? json_read_bool(&tree, value, &dependents, err) : st;
 }

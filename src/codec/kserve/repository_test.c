@@ -15,7 +15,7 @@
 #include "codec/kserve/v2_fixture.h"
 #include "codec/protobuf/pb.h"
 
-static void a_load_as_json(void **state) {
+static void v2_repository_load_decode_json_rows_match(void **state) {
     static const struct {
         const char *body;
         enum status status;
@@ -74,7 +74,7 @@ static void add_entry(struct buf *out, const char *key, uint32_t kind, const cha
     pb_end(out, entry);
 }
 
-static void a_load_as_protobuf(void **state) {
+static void v2_grpc_repository_load_decode_rows_match(void **state) {
     static const struct {
         const char *key;
         uint32_t kind;
@@ -107,7 +107,7 @@ static void a_load_as_protobuf(void **state) {
     }
 }
 
-static void too_many_files(void **state) {
+static void v2_grpc_repository_load_too_many_files_is_refused(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct v2_repository_request request;
     struct error err;
@@ -122,7 +122,7 @@ static void too_many_files(void **state) {
     arena_free(arena);
 }
 
-static void torn_messages(void **state) {
+static void v2_grpc_repository_load_truncated_is_refused(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct v2_repository_request request;
     struct error err;
@@ -144,7 +144,7 @@ static void torn_messages(void **state) {
     arena_free(arena);
 }
 
-static void a_configuration_as_json(void **state) {
+static void model_config_json_rewrite_rows_match(void **state) {
     static const struct {
         const char *json;
         const char *becomes; /* NULL: refused */
@@ -184,9 +184,11 @@ static void a_configuration_as_json(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_load_as_json),          cmocka_unit_test(a_load_as_protobuf),
-        cmocka_unit_test(too_many_files),          cmocka_unit_test(torn_messages),
-        cmocka_unit_test(a_configuration_as_json),
+        cmocka_unit_test(v2_repository_load_decode_json_rows_match),
+        cmocka_unit_test(v2_grpc_repository_load_decode_rows_match),
+        cmocka_unit_test(v2_grpc_repository_load_too_many_files_is_refused),
+        cmocka_unit_test(v2_grpc_repository_load_truncated_is_refused),
+        cmocka_unit_test(model_config_json_rewrite_rows_match),
     };
     return cmocka_run_group_tests_name("wire/v2_repository", tests, NULL, NULL);
 }

@@ -46,12 +46,12 @@ static enum status allow_non_finite(struct reader *reader, const struct v2_tenso
     if (tensor->form != V2_FORM_JSON || !datatype_is_float(tensor->tensor.datatype)) {
         return ST_OK;
     }
-    struct json_span *spans = json_grow(reader->tree.arena, reader->floats, reader->n_floats, total,
-                                        sizeof(*reader->floats));
+    struct json_span *spans = json_array_grow(reader->tree.arena, reader->floats, reader->n_floats,
+                                              total, sizeof(*reader->floats));
     if (!spans) {
         return no_memory(err);
     }
-    spans[reader->n_floats++] = json_span_of(tensor->data);
+    spans[reader->n_floats++] = json_value_span(tensor->data);
     reader->floats = spans;
     return ST_OK;
 }
@@ -71,8 +71,8 @@ static enum status read_inputs(struct reader *reader, yyjson_val *array,
         if (status != ST_OK) {
             return status;
         }
-        struct infer_input *inputs = json_grow(reader->tree.arena, infer->inputs, infer->n_inputs,
-                                               total, sizeof(*infer->inputs));
+        struct infer_input *inputs = json_array_grow(
+            reader->tree.arena, infer->inputs, infer->n_inputs, total, sizeof(*infer->inputs));
         if (!inputs) {
             return no_memory(err);
         }
@@ -86,21 +86,22 @@ static enum status read_inputs(struct reader *reader, yyjson_val *array,
 /* ---- outputs --------------------------------------------------------------------------------- */
 
 static enum status read_wanted(struct reader *reader, yyjson_val *object,
-                               struct infer_wanted *wanted, enum v2_form *form, struct error *err) {
+                               struct infer_requested_output *wanted, enum v2_form *form,
+                               struct error *err) {
     const struct json_tree *tree = &reader->tree;
     yyjson_val *found[N_WANTED_MEMBERS];
-    struct v2_wire_params wire = {0};
-    *wanted = (struct infer_wanted){0};
+    struct v2_protocol_params wire = {0};
+    *wanted = (struct infer_requested_output){0};
     enum status status = json_expect_object(tree, object, err);
     if (status != ST_OK) {
         return status;
     }
     json_find(object, wanted_names, N_WANTED_MEMBERS, found);
     status = found[WANTED_NAME] ? json_read_string(tree, found[WANTED_NAME], &wanted->name, err)
-                                : json_missing(tree, object, "name", "a string", err);
+                                : json_error_missing(tree, object, "name", "a string", err);
     if (status == ST_OK && found[WANTED_PARAMETERS]) {
-        status = v2_params_read(tree, found[WANTED_PARAMETERS], V2_PARAMS_OF_WANTED, &wire,
-                                &wanted->params, err);
+        status = v2_params_read(tree, found[WANTED_PARAMETERS], V2_PARAMS_OF_REQUESTED_OUTPUT,
+                                &wire, &wanted->params, err);
     }
     *form = wire.form;
     wanted->n_classes = wire.n_classes;
@@ -117,9 +118,9 @@ static enum status read_outputs(struct reader *reader, yyjson_val *array, struct
     yyjson_val *val = total > 0 ? json_first(array) : NULL;
     for (; status == ST_OK && infer->n_wanted < total; val = json_next(val)) {
         size_t n = infer->n_wanted;
-        struct infer_wanted *wanted =
-            json_grow(reader->tree.arena, infer->wanted, n, total, sizeof(*infer->wanted));
-        forms = json_grow(reader->tree.arena, forms, n, total, sizeof(*forms));
+        struct infer_requested_output *wanted =
+            json_array_grow(reader->tree.arena, infer->wanted, n, total, sizeof(*infer->wanted));
+        forms = json_array_grow(reader->tree.arena, forms, n, total, sizeof(*forms));
         if (!wanted || !forms) {
             return no_memory(err);
         }
@@ -136,7 +137,7 @@ static enum status read_outputs(struct reader *reader, yyjson_val *array, struct
 static enum status read_request(struct reader *reader, struct v2_request *out, struct error *err) {
     const struct json_tree *tree = &reader->tree;
     yyjson_val *found[N_MEMBERS] = {NULL};
-    struct v2_wire_params wire = {0};
+    struct v2_protocol_params wire = {0};
     enum status status = json_expect_object(tree, tree->root, err);
     if (status == ST_OK) {
         json_find(tree->root, member_names, N_MEMBERS, found);
@@ -152,16 +153,16 @@ static enum status read_request(struct reader *reader, struct v2_request *out, s
     if (status == ST_OK) {
         status = found[INPUTS]
                      ? read_inputs(reader, found[INPUTS], &out->infer, err)
-                     : json_missing(tree, tree->root, "inputs", "an array of tensors", err);
+                     : json_error_missing(tree, tree->root, "inputs", "an array of tensors", err);
     }
     if (status == ST_OK && found[OUTPUTS]) {
         status = read_outputs(reader, found[OUTPUTS], out, err);
     }
     if (status == ST_OK) {
-        status = v2_binary_end(&reader->binary, tree, err);
+        status = v2_binary_check_consumed(&reader->binary, tree, err);
     }
     if (status == ST_OK && tree->non_finite) {
-        status = json_tree_refuse_non_finite(tree, reader->floats, reader->n_floats, err);
+        status = json_tree_check_finite(tree, reader->floats, reader->n_floats, err);
     }
     return status;
 }
@@ -177,11 +178,11 @@ enum status v2_request_decode(struct arena *arena, struct str body, size_t json_
                          json_bytes, body.len);
     }
     reader.binary = v2_binary_start(body, json_bytes);
-    enum status status = json_tree_parse_of_body(&reader.tree, "the request", arena,
-                                                 str_make(body.ptr, json_bytes), limits, err);
+    enum status status = json_tree_parse_body(&reader.tree, "the request", arena,
+                                              str_make(body.ptr, json_bytes), limits, err);
     if (status == ST_OK) {
         status = read_request(&reader, out, err);
-        json_tree_drop(&reader.tree);
+        json_tree_free_values(&reader.tree);
     }
     return status;
 }

@@ -25,7 +25,7 @@ struct v2_request {
 
 /* Does output i of the answer go to the client's shared memory instead of leaving with the
  * others? */
-static inline bool v2_request_is_elsewhere(const struct v2_request *request, size_t i) {
+static inline bool v2_request_output_in_shared_memory(const struct v2_request *request, size_t i) {
     return i < request->infer.n_wanted && request->infer.wanted[i].region.name.ptr;
 }
 

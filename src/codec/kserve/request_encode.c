@@ -2,8 +2,8 @@
  * that don't fit shapes. */
 #include "codec/kserve/request_encode.h"
 
+#include "codec/kserve/data_print.h"
 #include "codec/kserve/json.h"
-#include "codec/kserve/print.h"
 #include "core/base/buf.h"
 #include "core/base/utf8.h"
 #include "core/tensor/bytes.h"
@@ -66,7 +66,7 @@ static enum status print_input(struct buf *json, const struct infer_input *input
     }
     if (status == ST_OK && as_json) {
         v2_json_add(json, ",\"data\":");
-        status = v2_print_data(json, tensor, err);
+        status = v2_data_print(json, tensor, err);
     }
     buf_add_char(json, '}');
     return status;
@@ -92,7 +92,7 @@ static enum status print_wanted(struct buf *json, const struct v2_request *reque
     enum status status = ST_OK;
     v2_json_add(json, ",\"outputs\":[");
     for (size_t i = 0; status == ST_OK && i < request->infer.n_wanted; i++) {
-        const struct infer_wanted *wanted = &request->infer.wanted[i];
+        const struct infer_requested_output *wanted = &request->infer.wanted[i];
         enum v2_form form = request->forms ? request->forms[i] : V2_FORM_DEFAULT;
         bool binary = form == V2_FORM_DEFAULT ? request->binary_default : form == V2_FORM_BINARY;
         buf_add_str(json, i > 0 ? STR(",{\"name\":") : STR("{\"name\":"));

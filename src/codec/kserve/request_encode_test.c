@@ -33,10 +33,10 @@ static struct infer_input inputs[] = {
                 .n_bytes = 9},
      .params = {&one_param, 1}},
 };
-static struct infer_wanted wanted[] = {{.name = {"y", 1}},
-                                       {.name = {"z", 1}, .params = {&one_param, 1}}};
+static struct infer_requested_output wanted[] = {{.name = {"y", 1}},
+                                                 {.name = {"z", 1}, .params = {&one_param, 1}}};
 
-static void requests(void **state) {
+static void v2_request_encode_rows_match(void **state) {
     static const enum v2_form json_json[] = {V2_FORM_JSON, V2_FORM_JSON};
     static const enum v2_form json_binary[] = {V2_FORM_JSON, V2_FORM_BINARY};
     static const enum v2_form binary_default[] = {V2_FORM_BINARY, V2_FORM_DEFAULT};
@@ -128,7 +128,7 @@ static void requests(void **state) {
     }
 }
 
-static void refused(void **state) {
+static void v2_request_encode_invalid_is_refused(void **state) {
     static const int64_t negative[] = {-1}, huge[] = {INT64_MAX, 2};
     static const struct piece bad_text = {"\1\0\0\0\xff", 5};
     static const struct {
@@ -199,6 +199,7 @@ static void refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(requests), cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(v2_request_encode_rows_match),
+                                       cmocka_unit_test(v2_request_encode_invalid_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,7 +122,7 @@ static const struct {
      "; NaN FP16[1] 007c; b UINT8[1] 01; c FP64[1] 000000000000f87f"},
 };
 
-static void what_requests_mean(void **state) {
+static void v2_request_decode_rows_match(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -339,7 +339,7 @@ static const struct {
     {INPUT("\"shape\":[1],\"datatype\":\"FP32\",\"data\":[nan]"), {"", 0}, ST_BAD_JSON, "at byte"},
 };
 
-static void what_is_refused(void **state) {
+static void v2_request_decode_invalid_is_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -355,7 +355,7 @@ static void what_is_refused(void **state) {
 }
 
 /* Every member with every type that it can't have: %s is where the value goes. */
-static void wrong_types(void **state) {
+static void v2_request_decode_wrong_json_type_is_refused(void **state) {
     static const struct {
         const char *format;
         const char *path;
@@ -423,7 +423,7 @@ static void wrong_types(void **state) {
 }
 
 /* Binary data cut at every byte: each cut says how many bytes are there. */
-static void every_prefix_of_a_body(void **state) {
+static void v2_request_decode_truncated_body_is_refused(void **state) {
     static const char json[] = "{\"inputs\":["
                                "{\"name\":\"a\",\"shape\":[3],\"datatype\":\"INT16\","
                                "\"parameters\":{\"binary_data_size\":6}},"
@@ -465,7 +465,7 @@ static void every_prefix_of_a_body(void **state) {
     arena_free(arena);
 }
 
-static void many_of_everything(void **state) {
+static void v2_request_decode_many_members_are_decoded(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf json;
     struct v2_request request;
@@ -501,7 +501,7 @@ static void many_of_everything(void **state) {
 }
 
 /* With less and less memory: it fails in words, never otherwise. */
-static void out_of_memory(void **state) {
+static void v2_request_decode_out_of_memory_is_reported(void **state) {
     static const char json[] =
         WITH("\"id\":\"a\",\"parameters\":{\"a\":1,\"b\":2},\"outputs\":[{\"name\":\"y\"}]");
     bool failed = false, succeeded = false;
@@ -524,9 +524,12 @@ static void out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_requests_mean), cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(wrong_types),        cmocka_unit_test(every_prefix_of_a_body),
-        cmocka_unit_test(many_of_everything), cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(v2_request_decode_rows_match),
+        cmocka_unit_test(v2_request_decode_invalid_is_refused),
+        cmocka_unit_test(v2_request_decode_wrong_json_type_is_refused),
+        cmocka_unit_test(v2_request_decode_truncated_body_is_refused),
+        cmocka_unit_test(v2_request_decode_many_members_are_decoded),
+        cmocka_unit_test(v2_request_decode_out_of_memory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

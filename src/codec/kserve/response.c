@@ -4,8 +4,8 @@
 
 #include <assert.h>
 
+#include "codec/kserve/data_print.h"
 #include "codec/kserve/json.h"
-#include "codec/kserve/print.h"
 #include "core/base/buf.h"
 
 enum { FIRST_BYTES = 448 }; /* most answers whose outputs leave as binary fit */
@@ -13,7 +13,7 @@ enum { FIRST_BYTES = 448 }; /* most answers whose outputs leave as binary fit */
 /* Clause: binary-tensor-data: binary_data_output goes for all outputs, listed or not; "If
  * binary_data is specified on an output it overrides this setting". */
 static bool is_binary(const struct v2_request *request, size_t i) {
-    if (v2_request_is_elsewhere(request, i)) {
+    if (v2_request_output_in_shared_memory(request, i)) {
         return false;
     }
     enum v2_form form = i < request->infer.n_wanted ? request->forms[i] : V2_FORM_DEFAULT;
@@ -34,7 +34,7 @@ static enum status print_output(struct buf *json, const struct tensor *output, b
         v2_pieces_add(pieces, output);
     } else {
         v2_json_add(json, ",\"data\":");
-        status = v2_print_data(json, output, err);
+        status = v2_data_print(json, output, err);
         buf_add_char(json, '}');
     }
     return status;
@@ -80,9 +80,9 @@ enum status v2_response_encode(struct arena *arena, const struct model_spec *mod
     enum status status = print_head(&json, model, request, response, err);
     v2_json_add(&json, ",\"outputs\":[");
     for (size_t i = 0; status == ST_OK && i < response->n_outputs; i++) {
-        enum v2_form form = v2_request_is_elsewhere(request, i) ? V2_FORM_DEFAULT
-                            : is_binary(request, i)             ? V2_FORM_BINARY
-                                                                : V2_FORM_JSON;
+        enum v2_form form = v2_request_output_in_shared_memory(request, i) ? V2_FORM_DEFAULT
+                            : is_binary(request, i)                        ? V2_FORM_BINARY
+                                                                           : V2_FORM_JSON;
         status = print_output(&json, &response->outputs[i], i == 0, form, &pieces, err);
     }
     v2_json_add(&json, "]}");

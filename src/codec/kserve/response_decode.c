@@ -23,7 +23,7 @@ struct reader {
     struct json_tree tree;
     const struct json_limits *limits;
     struct v2_binary binary;
-    struct v2_answer *answer;
+    struct v2_client_response *answer;
     struct tensor *outputs;
     enum v2_form *forms;
     size_t n_outputs;
@@ -42,7 +42,7 @@ static enum status check_bytes(const struct json_tree *tree, yyjson_val *val,
     if (tensor->datatype == DT_BYTES) {
         struct str data = str_make(tensor->pieces[0].data, tensor->n_bytes);
         if (!shape_elements(tensor->shape, &expected)) {
-            return json_fail(tree, val, ST_BAD_SHAPE, err, "too many elements");
+            return json_error(tree, val, ST_BAD_SHAPE, err, "too many elements");
         }
         return bytes_check(data, expected, tensor->name, err);
     }
@@ -50,10 +50,10 @@ static enum status check_bytes(const struct json_tree *tree, yyjson_val *val,
         return ST_OK;
     }
     char shape[SHAPE_TEXT_BYTES];
-    return json_fail(tree, val, ST_BAD_DATA, err,
-                     "expected %" PRIu64 " bytes for %s of shape %s, got %zu", expected,
-                     datatype_name(tensor->datatype), shape_print(tensor->shape, shape),
-                     tensor->n_bytes);
+    return json_error(tree, val, ST_BAD_DATA, err,
+                      "expected %" PRIu64 " bytes for %s of shape %s, got %zu", expected,
+                      datatype_name(tensor->datatype), shape_print(tensor->shape, shape),
+                      tensor->n_bytes);
 }
 
 static enum status read_output(struct reader *reader, yyjson_val *val, struct error *err) {
@@ -65,7 +65,7 @@ static enum status read_output(struct reader *reader, yyjson_val *val, struct er
     }
     if (status == ST_OK && tensor.form == V2_FORM_JSON &&
         datatype_is_float(tensor.tensor.datatype)) {
-        reader->floats[reader->n_floats++] = json_span_of(tensor.data);
+        reader->floats[reader->n_floats++] = json_value_span(tensor.data);
     }
     reader->outputs[reader->n_outputs] = tensor.tensor;
     reader->forms[reader->n_outputs++] = tensor.form;
@@ -73,12 +73,13 @@ static enum status read_output(struct reader *reader, yyjson_val *val, struct er
 }
 
 /* Room for one more output, of `total`. */
-static enum status grow(struct reader *reader, size_t total, struct error *err) {
+static enum status grow_outputs(struct reader *reader, size_t total, struct error *err) {
     struct arena *arena = reader->tree.arena;
     size_t n = reader->n_outputs, n_floats = reader->n_floats;
-    struct tensor *outputs = json_grow(arena, reader->outputs, n, total, sizeof(*outputs));
-    enum v2_form *forms = json_grow(arena, reader->forms, n, total, sizeof(*forms));
-    struct json_span *floats = json_grow(arena, reader->floats, n_floats, total, sizeof(*floats));
+    struct tensor *outputs = json_array_grow(arena, reader->outputs, n, total, sizeof(*outputs));
+    enum v2_form *forms = json_array_grow(arena, reader->forms, n, total, sizeof(*forms));
+    struct json_span *floats =
+        json_array_grow(arena, reader->floats, n_floats, total, sizeof(*floats));
     if (!outputs || !forms || !floats) {
         return no_memory(err);
     }
@@ -93,7 +94,7 @@ static enum status read_outputs(struct reader *reader, yyjson_val *array, struct
     size_t total = status == ST_OK ? json_count(array) : 0;
     yyjson_val *val = total > 0 ? json_first(array) : NULL;
     for (; status == ST_OK && reader->n_outputs < total; val = json_next(val)) {
-        status = grow(reader, total, err);
+        status = grow_outputs(reader, total, err);
         if (status == ST_OK) {
             status = read_output(reader, val, err);
         }
@@ -110,11 +111,11 @@ static enum status read_text(const struct json_tree *tree, yyjson_val *val, stru
     return val ? json_read_string(tree, val, out, err) : ST_OK;
 }
 
-static enum status read_answer(struct reader *reader, struct error *err) {
+static enum status read_response(struct reader *reader, struct error *err) {
     const struct json_tree *tree = &reader->tree;
-    struct v2_answer *out = reader->answer;
+    struct v2_client_response *out = reader->answer;
     yyjson_val *found[N_MEMBERS] = {NULL};
-    struct v2_wire_params wire;
+    struct v2_protocol_params wire;
     enum status status = json_expect_object(tree, tree->root, err);
     if (status != ST_OK) {
         return status;
@@ -128,39 +129,39 @@ static enum status read_answer(struct reader *reader, struct error *err) {
         status = read_text(tree, found[MODEL_VERSION], &out->model_version, err);
     }
     if (status == ST_OK && found[PARAMETERS]) {
-        status = v2_params_read(tree, found[PARAMETERS], V2_PARAMS_OF_ANSWER, &wire,
+        status = v2_params_read(tree, found[PARAMETERS], V2_PARAMS_OF_RESPONSE, &wire,
                                 &out->infer.params, err);
     }
     if (status == ST_OK) {
         status = found[OUTPUTS]
                      ? read_outputs(reader, found[OUTPUTS], err)
-                     : json_missing(tree, tree->root, "outputs", "an array of tensors", err);
+                     : json_error_missing(tree, tree->root, "outputs", "an array of tensors", err);
     }
     if (status == ST_OK) {
-        status = v2_binary_end(&reader->binary, tree, err);
+        status = v2_binary_check_consumed(&reader->binary, tree, err);
     }
     if (status == ST_OK && tree->non_finite) {
-        status = json_tree_refuse_non_finite(tree, reader->floats, reader->n_floats, err);
+        status = json_tree_check_finite(tree, reader->floats, reader->n_floats, err);
     }
     return status;
 }
 
 enum status v2_response_decode(struct arena *arena, struct str body, size_t json_bytes,
-                               const struct json_limits *limits, struct v2_answer *out,
+                               const struct json_limits *limits, struct v2_client_response *out,
                                struct error *err) {
     struct reader reader = {.limits = limits, .answer = out};
-    *out = (struct v2_answer){.infer.error.status = ST_OK};
+    *out = (struct v2_client_response){.infer.error.status = ST_OK};
     if (json_bytes > body.len) {
         return error_set(err, ST_BAD_FRAMING,
                          "Inference-Header-Content-Length is %zu, the body has only %zu bytes",
                          json_bytes, body.len);
     }
     reader.binary = v2_binary_start(body, json_bytes);
-    enum status status = json_tree_parse_of_body(&reader.tree, "the answer", arena,
-                                                 str_make(body.ptr, json_bytes), limits, err);
+    enum status status = json_tree_parse_body(&reader.tree, "the answer", arena,
+                                              str_make(body.ptr, json_bytes), limits, err);
     if (status == ST_OK) {
-        status = read_answer(&reader, err);
-        json_tree_drop(&reader.tree);
+        status = read_response(&reader, err);
+        json_tree_free_values(&reader.tree);
     }
     return status;
 }

@@ -5,7 +5,7 @@
 
 #include "codec/kserve/request.h"
 
-struct v2_answer {
+struct v2_client_response {
     struct str id; /* empty: none */
     struct str model_name;
     struct str model_version;    /* empty: none */
@@ -21,7 +21,7 @@ struct v2_answer {
  * or `body`.
  * Clause: binary-tensor-data, "Binary Tensor Request" (its response part). */
 enum status v2_response_decode(struct arena *arena, struct str body, size_t json_bytes,
-                               const struct json_limits *limits, struct v2_answer *out,
+                               const struct json_limits *limits, struct v2_client_response *out,
                                struct error *err) __attribute__((warn_unused_result));
 
 /* The sentence of {"error":"…"}. Returns: ptr NULL when the body is not that. Owns: in `arena`. */

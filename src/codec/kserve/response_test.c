@@ -51,7 +51,7 @@ static const struct param params[] = {
 #define A_HEAD "{\"name\":\"a\",\"datatype\":\"UINT8\",\"shape\":[2,1],"
 #define B_HEAD "{\"name\":\"b\",\"datatype\":\"FP32\",\"shape\":[0],"
 
-static void forms(void **state) {
+static void v2_response_encode_output_forms_match_rows(void **state) {
     static const struct {
         enum v2_form forms[2];
         size_t n_wanted, n_outputs, first;
@@ -111,7 +111,7 @@ static void forms(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
-        struct infer_wanted wanted[4] = {{.n_classes = 0}};
+        struct infer_requested_output wanted[4] = {{.n_classes = 0}};
         assert_true(rows[i].n_wanted <= 4);
         struct v2_request request = {.infer.wanted = wanted,
                                      .infer.n_wanted = rows[i].n_wanted,
@@ -137,7 +137,7 @@ static void forms(void **state) {
     }
 }
 
-static void id_and_parameters(void **state) {
+static void v2_response_encode_id_and_parameters_match(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct v2_request request = {.infer.id = STR("a\"\0b")};
     struct infer_response response = {.params = {params, 6}};
@@ -152,7 +152,7 @@ static void id_and_parameters(void **state) {
     if (!str_is(out.json, want)) {
         fail_msg("expected %s\ngot %.*s", want, STR_ARG(out.json));
     }
-    struct v2_answer answer;
+    struct v2_client_response answer;
     assert_int_equal(
         v2_response_decode(arena, out.json, out.json.len, &fixture_limits, &answer, &err), ST_OK);
     assert_int_equal(answer.id.len, 4);
@@ -165,7 +165,7 @@ static void id_and_parameters(void **state) {
     arena_free(arena);
 }
 
-static void what_cannot_be_expressed(void **state) {
+static void v2_response_encode_invalid_output_is_refused(void **state) {
     static const int64_t one[] = {1};
     static const struct piece bad_text = {"\2\0\0\0\xc3(", 6}, three = {"abc", 3};
     static struct tensor text = {.name = {"t", 1},
@@ -248,7 +248,7 @@ static struct tensor make_tensor(struct arena *arena, enum datatype datatype, si
                            .n_bytes = n_bytes};
 }
 
-static void every_datatype_in_both_forms(void **state) {
+static void v2_response_each_datatype_roundtrips(void **state) {
     static const size_t counts[] = {0, 1, 2, 100, 3000};
     (void)state;
     for (int datatype = DT_BOOL; datatype < DT_COUNT_; datatype++) {
@@ -260,7 +260,7 @@ static void every_datatype_in_both_forms(void **state) {
                 struct infer_response response = {.outputs = &tensor, .n_outputs = 1};
                 struct v2_request request = {.binary_default = binary};
                 struct v2_response out;
-                struct v2_answer answer;
+                struct v2_client_response answer;
                 struct error err = {0};
                 assert_int_equal(v2_response_encode(arena, &model, &request, &response, &out, &err),
                                  ST_OK);
@@ -282,7 +282,7 @@ static void every_datatype_in_both_forms(void **state) {
     }
 }
 
-static void every_prefix_of_an_answer(void **state) {
+static void v2_response_decode_truncated_body_is_refused(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct tensor tensors[2];
     int64_t dims[2][1];
@@ -292,7 +292,7 @@ static void every_prefix_of_an_answer(void **state) {
     struct infer_response response = {.outputs = tensors, .n_outputs = 2};
     struct v2_request request = {.binary_default = true};
     struct v2_response out;
-    struct v2_answer answer;
+    struct v2_client_response answer;
     struct error err = {0};
     assert_int_equal(v2_response_encode(arena, &model, &request, &response, &out, &err), ST_OK);
     struct str body = fixture_gather(arena, out.pieces, out.n_pieces);
@@ -309,7 +309,7 @@ static void every_prefix_of_an_answer(void **state) {
     arena_free(arena);
 }
 
-static void answers_of_others(void **state) {
+static void v2_response_decode_foreign_rows_match(void **state) {
     static const struct {
         const char *json;
         struct str binary;
@@ -378,7 +378,7 @@ static void answers_of_others(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
-        struct v2_answer answer;
+        struct v2_client_response answer;
         struct error err = {0};
         struct buf body;
         buf_init(&body, arena, 0);
@@ -386,7 +386,7 @@ static void answers_of_others(void **state) {
         buf_add_str(&body, rows[i].binary);
         enum status status = v2_response_decode(arena, buf_str(&body), strlen(rows[i].json),
                                                 &fixture_limits, &answer, &err);
-        const char *says = status == ST_OK ? fixture_answer(arena, &answer) : err.text;
+        const char *says = status == ST_OK ? fixture_response(arena, &answer) : err.text;
         if (status != rows[i].status || !strstr(says, rows[i].says)) {
             fail_msg("%s: expected %s %s, got %s %s", rows[i].json, status_name(rows[i].status),
                      rows[i].says, status_name(status), says);
@@ -395,7 +395,7 @@ static void answers_of_others(void **state) {
     }
 }
 
-static void out_of_memory(void **state) {
+static void v2_response_out_of_memory_is_reported(void **state) {
     bool failed = false, succeeded = false;
     (void)state;
     for (size_t limit = 4096; limit < 40000; limit += 16) {
@@ -417,13 +417,13 @@ static void out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forms),
-        cmocka_unit_test(id_and_parameters),
-        cmocka_unit_test(what_cannot_be_expressed),
-        cmocka_unit_test(every_datatype_in_both_forms),
-        cmocka_unit_test(every_prefix_of_an_answer),
-        cmocka_unit_test(answers_of_others),
-        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(v2_response_encode_output_forms_match_rows),
+        cmocka_unit_test(v2_response_encode_id_and_parameters_match),
+        cmocka_unit_test(v2_response_encode_invalid_output_is_refused),
+        cmocka_unit_test(v2_response_each_datatype_roundtrips),
+        cmocka_unit_test(v2_response_decode_truncated_body_is_refused),
+        cmocka_unit_test(v2_response_decode_foreign_rows_match),
+        cmocka_unit_test(v2_response_out_of_memory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,15 +29,15 @@ static enum status read_name(const struct members *members, struct tensor *tenso
                              struct error *err) {
     return members->val[NAME]
                ? json_read_string(members->tree, members->val[NAME], &tensor->name, err)
-               : json_missing(members->tree, members->object, "name", "a string", err);
+               : json_error_missing(members->tree, members->object, "name", "a string", err);
 }
 
 static enum status read_datatype(const struct members *members, struct tensor *tensor,
                                  struct error *err) {
     struct str name;
     if (!members->val[DATATYPE]) {
-        return json_missing(members->tree, members->object, "datatype",
-                            "the name of a datatype, as \"FP32\"", err);
+        return json_error_missing(members->tree, members->object, "datatype",
+                                  "the name of a datatype, as \"FP32\"", err);
     }
     enum status status = json_read_string(members->tree, members->val[DATATYPE], &name, err);
     if (status != ST_OK) {
@@ -45,9 +45,9 @@ static enum status read_datatype(const struct members *members, struct tensor *t
     }
     tensor->datatype = datatype_parse(name);
     if (tensor->datatype == DT_INVALID) {
-        return json_refuse(members->tree, members->val[DATATYPE], ST_BAD_DATATYPE, err,
-                           "expected BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, "
-                           "INT64, FP16, FP32, FP64, BF16 or BYTES");
+        return json_error_got(members->tree, members->val[DATATYPE], ST_BAD_DATATYPE, err,
+                              "expected BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, "
+                              "INT64, FP16, FP32, FP64, BF16 or BYTES");
     }
     return ST_OK;
 }
@@ -55,8 +55,8 @@ static enum status read_datatype(const struct members *members, struct tensor *t
 static enum status read_shape(const struct members *members, struct tensor *tensor,
                               struct error *err) {
     if (!members->val[SHAPE]) {
-        return json_missing(members->tree, members->object, "shape", "an array of whole numbers",
-                            err);
+        return json_error_missing(members->tree, members->object, "shape",
+                                  "an array of whole numbers", err);
     }
     enum status status = json_expect_array(members->tree, members->val[SHAPE], err);
     if (status != ST_OK) {
@@ -64,12 +64,12 @@ static enum status read_shape(const struct members *members, struct tensor *tens
     }
     size_t rank = json_count(members->val[SHAPE]);
     if (rank > SHAPE_MAX_RANK) {
-        return json_fail(members->tree, members->val[SHAPE], ST_BAD_SHAPE, err,
-                         "expected at most %d dimensions, got %zu", SHAPE_MAX_RANK, rank);
+        return json_error(members->tree, members->val[SHAPE], ST_BAD_SHAPE, err,
+                          "expected at most %d dimensions, got %zu", SHAPE_MAX_RANK, rank);
     }
     int64_t *dims = arena_alloc(members->tree->arena, rank * sizeof(*dims));
     if (!dims) {
-        return json_fail(members->tree, members->val[SHAPE], ST_NO_MEMORY, err, "out of memory");
+        return json_error(members->tree, members->val[SHAPE], ST_NO_MEMORY, err, "out of memory");
     }
     yyjson_val *dim = json_first(members->val[SHAPE]);
     for (size_t i = 0; status == ST_OK && i < rank; i++, dim = json_next(dim)) {
@@ -87,29 +87,29 @@ struct v2_binary v2_binary_start(struct str body, size_t json_bytes) {
         /* An empty body may have no pointer. */
         .rest = str_make(json_bytes > 0 ? body.ptr + json_bytes : body.ptr, n_bytes),
         .n_bytes = n_bytes,
-        .untold = n_bytes == 0,
+        .is_all_json = n_bytes == 0,
     };
 }
 
 static enum status too_few_bytes(const struct v2_binary *binary, const struct json_tree *tree,
-                                 const struct v2_wire_params *wire, struct error *err) {
-    if (binary->untold) {
-        return json_fail(tree, wire->size, ST_BAD_FRAMING, err,
-                         "%" PRIu64 " bytes of tensor data are announced, but none follow the "
-                         "JSON: Inference-Header-Content-Length is missing or is the length of "
-                         "the whole body (it is the length of the JSON)",
-                         wire->n_bytes);
+                                 const struct v2_protocol_params *wire, struct error *err) {
+    if (binary->is_all_json) {
+        return json_error(tree, wire->size, ST_BAD_FRAMING, err,
+                          "%" PRIu64 " bytes of tensor data are announced, but none follow the "
+                          "JSON: Inference-Header-Content-Length is missing or is the length of "
+                          "the whole body (it is the length of the JSON)",
+                          wire->n_bytes);
     }
-    return json_fail(tree, wire->size, ST_BAD_FRAMING, err,
-                     "expected %" PRIu64 " bytes of tensor data here, got %zu (%zu follow the "
-                     "JSON, the tensors before this one take %zu)",
-                     wire->n_bytes, binary->rest.len, binary->n_bytes,
-                     binary->n_bytes - binary->rest.len);
+    return json_error(tree, wire->size, ST_BAD_FRAMING, err,
+                      "expected %" PRIu64 " bytes of tensor data here, got %zu (%zu follow the "
+                      "JSON, the tensors before this one take %zu)",
+                      wire->n_bytes, binary->rest.len, binary->n_bytes,
+                      binary->n_bytes - binary->rest.len);
 }
 
 /* Takes the tensor's bytes: a view, no copy. */
 static enum status take_binary(struct v2_binary *binary, const struct json_tree *tree,
-                               const struct v2_wire_params *wire, struct tensor *tensor,
+                               const struct v2_protocol_params *wire, struct tensor *tensor,
                                struct error *err) {
     if (wire->n_bytes > binary->rest.len) {
         return too_few_bytes(binary, tree, wire, err);
@@ -117,7 +117,7 @@ static enum status take_binary(struct v2_binary *binary, const struct json_tree 
     size_t n_bytes = (size_t)wire->n_bytes;
     struct piece *piece = arena_alloc(tree->arena, sizeof(*piece));
     if (!piece) {
-        return json_fail(tree, wire->size, ST_NO_MEMORY, err, "out of memory");
+        return json_error(tree, wire->size, ST_NO_MEMORY, err, "out of memory");
     }
     *piece = (struct piece){binary->rest.ptr, n_bytes};
     binary->rest = str_make(binary->rest.ptr + n_bytes, binary->rest.len - n_bytes);
@@ -127,32 +127,32 @@ static enum status take_binary(struct v2_binary *binary, const struct json_tree 
     return ST_OK;
 }
 
-enum status v2_binary_end(const struct v2_binary *binary, const struct json_tree *tree,
-                          struct error *err) {
+enum status v2_binary_check_consumed(const struct v2_binary *binary, const struct json_tree *tree,
+                                     struct error *err) {
     if (binary->rest.len == 0) {
         return ST_OK;
     }
     return error_set(err, ST_BAD_FRAMING,
                      "%s: expected %zu bytes behind the JSON, as binary_data_size of all tensors "
                      "says, got %zu (%zu too many)",
-                     tree->what, binary->n_bytes - binary->rest.len, binary->n_bytes,
+                     tree->root_name, binary->n_bytes - binary->rest.len, binary->n_bytes,
                      binary->rest.len);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static enum status read_bytes(const struct members *members, const struct v2_wire_params *wire,
+static enum status read_bytes(const struct members *members, const struct v2_protocol_params *wire,
                               uint64_t n_elements, struct v2_binary *binary, struct v2_tensor *out,
                               struct error *err) {
     if (members->val[DATA] && wire->size) {
-        return json_fail(members->tree, members->object, ST_BAD_FIELD, err,
-                         "expected one of \"data\" and the parameter \"binary_data_size\", got "
-                         "both");
+        return json_error(members->tree, members->object, ST_BAD_FIELD, err,
+                          "expected one of \"data\" and the parameter \"binary_data_size\", got "
+                          "both");
     }
     if (members->val[DATA] && wire->region.name.ptr) {
-        return json_fail(members->tree, members->object, ST_BAD_FIELD, err,
-                         "expected one of \"data\" and the parameter \"shared_memory_region\", "
-                         "got both");
+        return json_error(members->tree, members->object, ST_BAD_FIELD, err,
+                          "expected one of \"data\" and the parameter \"shared_memory_region\", "
+                          "got both");
     }
     if (wire->region.name.ptr) {
         out->region = wire->region;
@@ -163,10 +163,11 @@ static enum status read_bytes(const struct members *members, const struct v2_wir
         return take_binary(binary, members->tree, wire, &out->tensor, err);
     }
     if (!members->val[DATA]) {
-        return json_missing(members->tree, members->object, "data",
-                            "an array of the elements here, or their bytes behind the JSON and "
-                            "the parameter \"binary_data_size\"",
-                            err);
+        return json_error_missing(
+            members->tree, members->object, "data",
+            "an array of the elements here, or their bytes behind the JSON and "
+            "the parameter \"binary_data_size\"",
+            err);
     }
     out->form = V2_FORM_JSON;
     out->data = members->val[DATA];
@@ -177,7 +178,7 @@ enum status v2_tensor_read(const struct json_tree *tree, yyjson_val *val, enum v
                            const struct json_limits *limits, struct v2_binary *binary,
                            struct v2_tensor *out, struct error *err) {
     struct members members = {.tree = tree, .object = val};
-    struct v2_wire_params wire = {0};
+    struct v2_protocol_params wire = {0};
     uint64_t n_elements = 0;
     *out = (struct v2_tensor){0};
     enum status status = json_expect_object(tree, val, err);

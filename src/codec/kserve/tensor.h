@@ -9,9 +9,9 @@
 
 /* The bytes behind the JSON, which tensors take in turn. */
 struct v2_binary {
-    struct str rest; /* not yet taken */
-    size_t n_bytes;  /* all of them */
-    bool untold;     /* the whole body was JSON: nobody said that there is more */
+    struct str rest;  /* not yet taken */
+    size_t n_bytes;   /* all of them */
+    bool is_all_json; /* the whole body was JSON: nobody said that there is more */
 };
 
 /* What follows the first `json_bytes` of `body`. */
@@ -35,7 +35,7 @@ enum status v2_tensor_read(const struct json_tree *tree, yyjson_val *val, enum v
     __attribute__((warn_unused_result));
 
 /* After the last tensor: nothing may be left. */
-enum status v2_binary_end(const struct v2_binary *binary, const struct json_tree *tree,
-                          struct error *err) __attribute__((warn_unused_result));
+enum status v2_binary_check_consumed(const struct v2_binary *binary, const struct json_tree *tree,
+                                     struct error *err) __attribute__((warn_unused_result));
 
 #endif

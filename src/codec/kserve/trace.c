@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "codec/json/read.h"
-#include "core/base/json_out.h"
+#include "core/base/json_writer.h"
 #include "core/base/num.h"
 
 static const struct str NAMES[V2_TRACE_KEYS] = {
@@ -17,18 +17,18 @@ static const struct str NAMES[V2_TRACE_KEYS] = {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-const char *v2_trace_name(enum v2_trace_key key) {
+const char *v2_trace_key_name(enum v2_trace_key key) {
     return NAMES[key].ptr;
 }
 
-enum status v2_trace_refuse_file(struct error *err) {
+enum status v2_trace_file_error(struct error *err) {
     return error_set(err, ST_UNSUPPORTED,
                      "trace_file: only the server's own settings say where traces go "
                      "(--trace-config triton,file=FILE)");
 }
 
-enum status v2_trace_take_word(struct str word, size_t n, struct v2_trace_wanted *out,
-                               struct error *err) {
+enum status v2_trace_parse_level(struct str word, size_t n, struct v2_trace_update *out,
+                                 struct error *err) {
     if (str_is(word, "OFF") && n > 1) {
         return error_set(err, ST_BAD_FIELD, "trace_level: expected OFF alone, got %zu levels", n);
     }
@@ -43,14 +43,14 @@ enum status v2_trace_take_word(struct str word, size_t n, struct v2_trace_wanted
     return ST_OK;
 }
 
-enum status v2_trace_take_number(enum v2_trace_key key, struct str text,
-                                 struct v2_trace_wanted *out, struct error *err) {
+enum status v2_trace_parse_number(enum v2_trace_key key, struct str text,
+                                  struct v2_trace_update *out, struct error *err) {
     int64_t number, least = key == V2_TRACE_COUNT ? -1 : 0;
     if (!num_parse_i64(text, &number) || number < least || number > INT32_MAX) {
         return error_set(err, ST_BAD_FIELD,
                          "%s: expected a whole number from %" PRId64 " to %d, got \"%.*s\"",
-                         v2_trace_name(key), least, INT32_MAX, (int)(text.len < 32 ? text.len : 32),
-                         text.ptr ? text.ptr : "");
+                         v2_trace_key_name(key), least, INT32_MAX,
+                         (int)(text.len < 32 ? text.len : 32), text.ptr ? text.ptr : "");
     }
     out->change[key] = V2_TRACE_SET;
     if (key == V2_TRACE_COUNT) {
@@ -74,7 +74,7 @@ static enum status read_text(const struct json_tree *tree, yyjson_val *value, st
 }
 
 static enum status read_level(const struct json_tree *tree, yyjson_val *value,
-                              struct v2_trace_wanted *out, struct error *err) {
+                              struct v2_trace_update *out, struct error *err) {
     enum status st = wrong_type(json_expect_array(tree, value, err), err);
     size_t n = st == ST_OK ? json_count(value) : 0;
     yyjson_val *element = n > 0 ? json_first(value) : NULL;
@@ -82,17 +82,17 @@ static enum status read_level(const struct json_tree *tree, yyjson_val *value,
         struct str word;
         st = read_text(tree, element, &word, err);
         if (st == ST_OK) {
-            st = v2_trace_take_word(word, n, out, err);
+            st = v2_trace_parse_level(word, n, out, err);
         }
     }
     return st;
 }
 
 static enum status read_setting(const struct json_tree *tree, enum v2_trace_key key,
-                                yyjson_val *value, struct v2_trace_wanted *out, struct error *err) {
+                                yyjson_val *value, struct v2_trace_update *out, struct error *err) {
     struct str text;
     if (key == V2_TRACE_FILE) {
-        return v2_trace_refuse_file(err);
+        return v2_trace_file_error(err);
     }
     if (yyjson_is_null(value)) {
         out->change[key] = V2_TRACE_CLEAR;
@@ -102,18 +102,18 @@ static enum status read_setting(const struct json_tree *tree, enum v2_trace_key 
         return read_level(tree, value, out, err);
     }
     enum status st = read_text(tree, value, &text, err);
-    return st == ST_OK ? v2_trace_take_number(key, text, out, err) : st;
+    return st == ST_OK ? v2_trace_parse_number(key, text, out, err) : st;
 }
 
 enum status v2_trace_decode(struct arena *arena, struct str body, const struct json_limits *limits,
-                            struct v2_trace_wanted *out, struct error *err) {
+                            struct v2_trace_update *out, struct error *err) {
     struct json_tree tree;
     yyjson_val *values[V2_TRACE_KEYS];
-    *out = (struct v2_trace_wanted){.model = STR("")};
+    *out = (struct v2_trace_update){.model = STR("")};
     if (body.len == 0) {
         return error_set(err, ST_INTERNAL, "expected a JSON object, got an empty body");
     }
-    enum status st = json_read_request(&tree, arena, body, limits, err);
+    enum status st = json_tree_parse_request(&tree, arena, body, limits, err);
     if (st == ST_OK) {
         json_find(tree.root, NAMES, V2_TRACE_KEYS, values);
     }
@@ -127,41 +127,42 @@ enum status v2_trace_decode(struct arena *arena, struct str body, const struct j
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void print_levels(struct json_out *json, uint32_t level) {
-    json_open_member(json, v2_trace_name(V2_TRACE_LEVEL), '[');
+static void print_levels(struct json_writer *json, uint32_t level) {
+    json_write_open_member(json, v2_trace_key_name(V2_TRACE_LEVEL), '[');
     if (level == 0) {
-        json_separate(json);
+        json_write_separator(json);
         buf_add_json_string(json->out, STR("OFF"));
     }
     if (level & V2_TRACE_TIMESTAMPS) {
-        json_separate(json);
+        json_write_separator(json);
         buf_add_json_string(json->out, STR("TIMESTAMPS"));
     }
     if (level & V2_TRACE_TENSORS) {
-        json_separate(json);
+        json_write_separator(json);
         buf_add_json_string(json->out, STR("TENSORS"));
     }
-    json_close(json, ']');
+    json_write_close(json, ']');
 }
 
-static void print_number(struct json_out *json, enum v2_trace_key key, int64_t number) {
+static void print_number(struct json_writer *json, enum v2_trace_key key, int64_t number) {
     char text[20];
-    json_text(json, v2_trace_name(key), str_make(text, num_print_i64(text, number)));
+    json_write_string(json, v2_trace_key_name(key), str_make(text, num_print_i64(text, number)));
 }
 
-void v2_trace_print(struct buf *out, const struct v2_trace_shown *shown) {
-    struct json_out json = {.out = out};
-    json_open(&json, '{');
-    print_levels(&json, shown->values.level);
-    print_number(&json, V2_TRACE_RATE, shown->values.rate);
-    print_number(&json, V2_TRACE_COUNT, shown->values.count);
-    if (!shown->opentelemetry) {
-        print_number(&json, V2_TRACE_FREQUENCY, shown->values.log_frequency);
-        json_text(&json, v2_trace_name(V2_TRACE_FILE), str_of(shown->file));
+void v2_trace_print(struct buf *out, const struct v2_trace_settings *settings) {
+    struct json_writer json = {.out = out};
+    json_write_open(&json, '{');
+    print_levels(&json, settings->values.level);
+    print_number(&json, V2_TRACE_RATE, settings->values.rate);
+    print_number(&json, V2_TRACE_COUNT, settings->values.count);
+    if (!settings->opentelemetry) {
+        print_number(&json, V2_TRACE_FREQUENCY, settings->values.log_frequency);
+        json_write_string(&json, v2_trace_key_name(V2_TRACE_FILE), str_of(settings->file));
     }
-    json_text(&json, "trace_mode", shown->opentelemetry ? STR("opentelemetry") : STR("triton"));
-    for (size_t i = 0; i < shown->n_options; i++) {
-        json_text(&json, shown->options[i].name, str_of(shown->options[i].value));
+    json_write_string(&json, "trace_mode",
+                      settings->opentelemetry ? STR("opentelemetry") : STR("triton"));
+    for (size_t i = 0; i < settings->n_options; i++) {
+        json_write_string(&json, settings->options[i].name, str_of(settings->options[i].value));
     }
-    json_close(&json, '}');
+    json_write_close(&json, '}');
 }

@@ -32,7 +32,7 @@ struct v2_trace_values {
     uint32_t log_frequency; /* traces in a file; 0: all of them */
 };
 
-struct v2_trace_wanted {
+struct v2_trace_update {
     enum v2_trace_change change[V2_TRACE_KEYS]; /* of the file always V2_TRACE_KEEP */
     struct v2_trace_values values;              /* of what is V2_TRACE_SET */
     struct str model;                           /* of protobuf's; empty: the server */
@@ -45,7 +45,7 @@ struct v2_trace_option {
 };
 
 /* What is said of the state. */
-struct v2_trace_shown {
+struct v2_trace_settings {
     struct v2_trace_values values;
     bool opentelemetry;
     const char *file;                      /* unless opentelemetry */
@@ -59,27 +59,27 @@ struct v2_trace_shown {
  * as the reference server has it.
  * Clause: trace extension. */
 enum status v2_trace_decode(struct arena *arena, struct str body, const struct json_limits *limits,
-                            struct v2_trace_wanted *out, struct error *err)
+                            struct v2_trace_update *out, struct error *err)
     __attribute__((warn_unused_result));
 /* TraceSettingRequest, the same; no value clears. Returns: ST_BAD_REQUEST, ST_BAD_FIELD,
  * ST_UNSUPPORTED. Owns: the name of the model is a view of `message`. */
-enum status v2_grpc_trace_decode(struct str message, struct v2_trace_wanted *out, struct error *err)
+enum status v2_grpc_trace_decode(struct str message, struct v2_trace_update *out, struct error *err)
     __attribute__((warn_unused_result));
 
-void v2_trace_print(struct buf *out, const struct v2_trace_shown *shown);
-void v2_grpc_trace_print(struct buf *out, const struct v2_trace_shown *shown);
+void v2_trace_print(struct buf *out, const struct v2_trace_settings *settings);
+void v2_grpc_trace_encode(struct buf *out, const struct v2_trace_settings *settings);
 
 /* ---- between the two codecs, and for who reads settings elsewhere ---------------------------- */
 
-const char *v2_trace_name(enum v2_trace_key key);
+const char *v2_trace_key_name(enum v2_trace_key key);
 /* One of the `n` words of a level. Returns: ST_BAD_FIELD for OFF among others. */
-enum status v2_trace_take_word(struct str word, size_t n, struct v2_trace_wanted *out,
-                               struct error *err) __attribute__((warn_unused_result));
+enum status v2_trace_parse_level(struct str word, size_t n, struct v2_trace_update *out,
+                                 struct error *err) __attribute__((warn_unused_result));
 /* The value of V2_TRACE_RATE, _COUNT or _FREQUENCY. Returns: ST_BAD_FIELD. */
-enum status v2_trace_take_number(enum v2_trace_key key, struct str text,
-                                 struct v2_trace_wanted *out, struct error *err)
+enum status v2_trace_parse_number(enum v2_trace_key key, struct str text,
+                                  struct v2_trace_update *out, struct error *err)
     __attribute__((warn_unused_result));
 /* The file is not a client's to choose. Returns: ST_UNSUPPORTED. */
-enum status v2_trace_refuse_file(struct error *err);
+enum status v2_trace_file_error(struct error *err);
 
 #endif

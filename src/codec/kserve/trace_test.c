@@ -17,7 +17,7 @@
 enum { TEXT_BYTES = 128 };
 
 /* "level=3 rate=5 count- frequency=7": what is set, and '-' for what is cleared. */
-static void wanted_print(const struct v2_trace_wanted *wanted, char out[TEXT_BYTES]) {
+static void wanted_print(const struct v2_trace_update *wanted, char out[TEXT_BYTES]) {
     const struct {
         const char *name;
         enum v2_trace_key key;
@@ -41,7 +41,7 @@ static void wanted_print(const struct v2_trace_wanted *wanted, char out[TEXT_BYT
     }
 }
 
-static void as_json(void **state) {
+static void v2_trace_decode_json_rows_match(void **state) {
     static const struct {
         const char *body;
         enum status status;
@@ -79,7 +79,7 @@ static void as_json(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
-        struct v2_trace_wanted got;
+        struct v2_trace_update got;
         struct error err = {.text = ""};
         char wanted[TEXT_BYTES];
         enum status st = v2_trace_decode(arena, str_of(rows[i].body), &fixture_limits, &got, &err);
@@ -105,7 +105,7 @@ static void add_entry(struct buf *out, const char *key, const char *values) {
     pb_end(out, entry);
 }
 
-static void as_protobuf(void **state) {
+static void v2_grpc_trace_decode_rows_match(void **state) {
     static const struct {
         const char *key, *values;
         enum status status;
@@ -130,7 +130,7 @@ static void as_protobuf(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
-        struct v2_trace_wanted got;
+        struct v2_trace_update got;
         struct error err;
         struct buf message;
         char wanted[TEXT_BYTES];
@@ -148,9 +148,9 @@ static void as_protobuf(void **state) {
     }
 }
 
-static void torn_messages(void **state) {
+static void v2_grpc_trace_decode_truncated_is_refused(void **state) {
     struct arena *arena = arena_new(NULL, 0);
-    struct v2_trace_wanted got;
+    struct v2_trace_update got;
     struct error err;
     struct buf message;
     (void)state;
@@ -169,16 +169,16 @@ static void torn_messages(void **state) {
 }
 
 /* What is said of numbers and levels can be sent back. */
-static void said_and_sent_back(void **state) {
+static void v2_trace_print_output_decodes_again(void **state) {
     const struct v2_trace_option options[] = {{"url", "http://h/"}};
-    const struct v2_trace_shown to_url = {.values = {.level = 0, .rate = 1, .count = 0},
-                                          .opentelemetry = true,
-                                          .options = options,
-                                          .n_options = 1};
-    const struct v2_trace_shown to_file = {
+    const struct v2_trace_settings to_url = {.values = {.level = 0, .rate = 1, .count = 0},
+                                             .opentelemetry = true,
+                                             .options = options,
+                                             .n_options = 1};
+    const struct v2_trace_settings to_file = {
         .values = {.level = 3, .rate = 1000, .count = -1, .log_frequency = 5}, .file = "/t"};
     struct arena *arena = arena_new(NULL, 0);
-    struct v2_trace_wanted got;
+    struct v2_trace_update got;
     struct error err;
     struct buf out;
     char wanted[TEXT_BYTES];
@@ -198,22 +198,22 @@ static void said_and_sent_back(void **state) {
     wanted_print(&got, wanted);
     assert_string_equal(wanted, "level=0 rate=1 count=0");
     buf_init(&out, arena, 64);
-    v2_grpc_trace_print(&out, &to_url);
+    v2_grpc_trace_encode(&out, &to_url);
     assert_int_equal(v2_grpc_trace_decode(buf_str(&out), &got, &err), ST_OK);
     wanted_print(&got, wanted);
     assert_string_equal(wanted, "level=0 rate=1 count=0");
     buf_init(&out, arena, 64);
-    v2_grpc_trace_print(&out, &to_file);
+    v2_grpc_trace_encode(&out, &to_file);
     assert_int_equal(v2_grpc_trace_decode(buf_str(&out), &got, &err), ST_UNSUPPORTED);
     arena_free(arena);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_json),
-        cmocka_unit_test(as_protobuf),
-        cmocka_unit_test(torn_messages),
-        cmocka_unit_test(said_and_sent_back),
+        cmocka_unit_test(v2_trace_decode_json_rows_match),
+        cmocka_unit_test(v2_grpc_trace_decode_rows_match),
+        cmocka_unit_test(v2_grpc_trace_decode_truncated_is_refused),
+        cmocka_unit_test(v2_trace_print_output_decodes_again),
     };
     return cmocka_run_group_tests_name("wire/v2_trace", tests, NULL, NULL);
 }

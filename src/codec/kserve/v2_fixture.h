@@ -8,7 +8,7 @@
 #include "core/base/buf.h"
 
 static const struct json_limits fixture_limits = {
-    .max_json_bytes = 1 << 20, .max_json_depth = 100, .max_elements = 100000};
+    .max_json_size = 1 << 20, .max_json_depth = 100, .max_tensor_elements = 100000};
 
 static inline void fixture_params(struct buf *out, struct params params) {
     for (size_t i = 0; i < params.n; i++) {
@@ -77,7 +77,8 @@ static inline const char *fixture_request(struct arena *arena, const struct v2_r
 }
 
 /* "id=I MODEL/VERSION p=…; NAME FP32[1] json 0000803f", NUL-terminated. */
-static inline const char *fixture_answer(struct arena *arena, const struct v2_answer *answer) {
+static inline const char *fixture_response(struct arena *arena,
+                                           const struct v2_client_response *answer) {
     struct buf out;
     buf_init(&out, arena, 256);
     if (answer->id.len > 0) {

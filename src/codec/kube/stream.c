@@ -6,24 +6,24 @@
 
 #include "codec/json/scan.h"
 
-enum { MOST_DEEP = 200, FIRST_BYTES = 16 << 10 };
+enum { MAX_DEPTH = 200, FIRST_BYTES = 16 << 10 };
 
 static const char SERVER[] = "the API server's answer";
 
 /* ---- one object ------------------------------------------------------------------------------ */
 
-static enum status check(struct str text, struct error *err) {
+static enum status check_depth(struct str text, struct error *err) {
     struct json_scan scan;
     json_scan(text, &scan);
-    return scan.depth > MOST_DEEP
+    return scan.depth > MAX_DEPTH
                ? error_set(err, ST_BAD_ANSWER,
-                           "answered with JSON that is nested deeper than %d levels", MOST_DEEP)
+                           "answered with JSON that is nested deeper than %d levels", MAX_DEPTH)
                : ST_OK;
 }
 
 enum status kube_object_parse(struct str text, struct doc **out, struct error *err) {
     yyjson_read_err why = {0};
-    enum status status = check(text, err);
+    enum status status = check_depth(text, err);
     if (status != ST_OK) {
         return status;
     }
@@ -41,54 +41,54 @@ enum status kube_object_parse(struct str text, struct doc **out, struct error *e
         yyjson_doc_free(tree);
         return error_set(err, ST_BAD_ANSWER, "answered with JSON that is no object");
     }
-    return doc_of_tree(SERVER, tree, out, err);
+    return doc_from_tree(SERVER, tree, out, err);
 }
 
-struct str kube_text(const struct doc_node *object, const char *key) {
+struct str kube_member_text(const struct doc_node *object, const char *key) {
     yyjson_val *value = yyjson_obj_get(object->val, key);
     return yyjson_is_str(value) ? str_make(yyjson_get_str(value), yyjson_get_len(value)) : STR("");
 }
 
-struct str kube_metadata(const struct doc_node *object, const char *key) {
+struct str kube_metadata_text(const struct doc_node *object, const char *key) {
     struct doc_node metadata = doc_get(object, "metadata");
-    return kube_text(&metadata, key);
+    return kube_member_text(&metadata, key);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static const char *const SAID_TEXTS[] = {
-    [KUBE_SAID_ADDED] = "ADDED",     [KUBE_SAID_MODIFIED] = "MODIFIED",
-    [KUBE_SAID_DELETED] = "DELETED", [KUBE_SAID_BOOKMARK] = "BOOKMARK",
-    [KUBE_SAID_ERROR] = "ERROR",
+static const char *const EVENT_TYPE_NAMES[] = {
+    [KUBE_WATCH_ADDED] = "ADDED",     [KUBE_WATCH_MODIFIED] = "MODIFIED",
+    [KUBE_WATCH_DELETED] = "DELETED", [KUBE_WATCH_BOOKMARK] = "BOOKMARK",
+    [KUBE_WATCH_ERROR] = "ERROR",
 };
 
 static enum status check_event(struct kube_stream_event *event, struct error *err) {
-    struct str type = kube_text(&event->root, "type");
-    size_t i = 0, n = sizeof(SAID_TEXTS) / sizeof(SAID_TEXTS[0]);
-    while (i < n && !str_is(type, SAID_TEXTS[i])) {
+    struct str type = kube_member_text(&event->root, "type");
+    size_t i = 0, n = sizeof(EVENT_TYPE_NAMES) / sizeof(EVENT_TYPE_NAMES[0]);
+    while (i < n && !str_is(type, EVENT_TYPE_NAMES[i])) {
         i++;
     }
     if (i == n) {
         return error_set(err, ST_BAD_ANSWER, "told of an event of the unknown type \"%.*s\"",
                          STR_ARG(type));
     }
-    event->said = (enum kube_said)i;
+    event->type = (enum kube_watch_event_type)i;
     event->object = doc_get(&event->root, "object");
     if (!yyjson_is_obj(event->object.val)) {
         return error_set(err, ST_BAD_ANSWER, "told of an event (%s) without an object",
-                         SAID_TEXTS[i]);
+                         EVENT_TYPE_NAMES[i]);
     }
-    event->version = kube_metadata(&event->object, "resourceVersion");
-    if (event->version.len == 0 && event->said != KUBE_SAID_ERROR) {
+    event->version = kube_metadata_text(&event->object, "resourceVersion");
+    if (event->version.len == 0 && event->type != KUBE_WATCH_ERROR) {
         return error_set(err, ST_BAD_ANSWER, "told of an event (%s) without a resourceVersion",
-                         SAID_TEXTS[i]);
+                         EVENT_TYPE_NAMES[i]);
     }
     event->complete = true;
     return ST_OK;
 }
 
-static enum status finish(struct kube_stream *stream, struct str text,
-                          struct kube_stream_event *out, struct error *err) {
+static enum status parse_event(struct kube_stream *stream, struct str text,
+                               struct kube_stream_event *out, struct error *err) {
     enum status status = kube_object_parse(text, &stream->doc, err);
     if (status == ST_OK) {
         out->root = doc_root(stream->doc);
@@ -99,7 +99,7 @@ static enum status finish(struct kube_stream *stream, struct str text,
 }
 
 /* Keeps bytes of an event. */
-static enum status keep(struct kube_stream *stream, struct str bytes, struct error *err) {
+static enum status buffer_bytes(struct kube_stream *stream, struct str bytes, struct error *err) {
     size_t cap = stream->cap > 0 ? stream->cap : FIRST_BYTES;
     while (cap < stream->len + bytes.len) {
         cap *= 2;
@@ -118,24 +118,24 @@ static enum status keep(struct kube_stream *stream, struct str bytes, struct err
 }
 
 /* `*at` is where an event begins, or goes on. `*text`: all of it, if it ends here. */
-static enum status gather(struct kube_stream *stream, const char **at, const char *end,
-                          struct str *text, struct error *err) {
+static enum status gather_event(struct kube_stream *stream, const char **at, const char *end,
+                                struct str *text, struct error *err) {
     const char *begin = *at, *from = begin;
     if (stream->len == 0) {
-        json_jump_begin(&stream->jump, *from++);
+        json_skip_init(&stream->skip, *from++);
     }
-    const char *stop = json_jump_over(&stream->jump, from, end);
+    const char *stop = json_skip_feed(&stream->skip, from, end);
     struct str part = str_make(begin, (size_t)((stop ? stop : end) - begin));
     *at = part.ptr + part.len;
-    if (part.len > stream->most_bytes - stream->len) {
+    if (part.len > stream->max_event_bytes - stream->len) {
         return error_set(err, ST_BODY_TOO_LARGE, "told of an event of more than %zu bytes",
-                         stream->most_bytes);
+                         stream->max_event_bytes);
     }
     if (stop && stream->len == 0) {
         *text = part;
         return ST_OK;
     }
-    enum status status = keep(stream, part, err);
+    enum status status = buffer_bytes(stream, part, err);
     if (status == ST_OK && stop) {
         *text = str_make(stream->data, stream->len);
     }
@@ -143,7 +143,7 @@ static enum status gather(struct kube_stream *stream, const char **at, const cha
 }
 
 /* What an event needed once is not kept for all that are smaller. */
-static void forget(struct kube_stream *stream) {
+static void release_last_event(struct kube_stream *stream) {
     doc_free(stream->doc);
     stream->doc = NULL;
     if (stream->len == 0 && stream->cap > FIRST_BYTES) {
@@ -159,7 +159,7 @@ enum status kube_stream_step(struct kube_stream *stream, struct str *chunk,
     struct str text = {NULL, 0};
     enum status status = ST_OK;
     *out = (struct kube_stream_event){.complete = false};
-    forget(stream);
+    release_last_event(stream);
     while (stream->len == 0 && at < end && json_is_blank(*at)) {
         at++;
     }
@@ -169,14 +169,14 @@ enum status kube_stream_step(struct kube_stream *stream, struct str *chunk,
                            "the byte 0x%02x",
                            (unsigned char)*at);
     } else if (at < end) {
-        status = gather(stream, &at, end, &text, err);
+        status = gather_event(stream, &at, end, &text, err);
     }
     *chunk = str_make(at, (size_t)(end - at));
-    return status == ST_OK && text.ptr ? finish(stream, text, out, err) : status;
+    return status == ST_OK && text.ptr ? parse_event(stream, text, out, err) : status;
 }
 
 void kube_stream_fini(struct kube_stream *stream) {
     doc_free(stream->doc);
     free(stream->data);
-    *stream = (struct kube_stream){.most_bytes = stream->most_bytes};
+    *stream = (struct kube_stream){.max_event_bytes = stream->max_event_bytes};
 }

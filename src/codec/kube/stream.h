@@ -11,28 +11,28 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "codec/json/jump.h"
+#include "codec/json/skip.h"
 #include "core/base/doc/doc.h"
 
 /* As "type" says. A bookmark's object is nothing but a resourceVersion, an error's is a Status. */
-enum kube_said {
-    KUBE_SAID_ADDED,
-    KUBE_SAID_MODIFIED,
-    KUBE_SAID_DELETED,
-    KUBE_SAID_BOOKMARK,
-    KUBE_SAID_ERROR,
+enum kube_watch_event_type {
+    KUBE_WATCH_ADDED,
+    KUBE_WATCH_MODIFIED,
+    KUBE_WATCH_DELETED,
+    KUBE_WATCH_BOOKMARK,
+    KUBE_WATCH_ERROR,
 };
 
 struct kube_stream {
-    size_t most_bytes; /* of one event; the caller's */
-    char *data;        /* of an event that is not complete */
+    size_t max_event_bytes; /* of one event; the caller's */
+    char *data;             /* of an event that is not complete */
     size_t len, cap;
-    struct json_jump jump;
+    struct json_skip skip;
     struct doc *doc; /* of the last event */
 };
 
 struct kube_stream_event {
-    enum kube_said said;
+    enum kube_watch_event_type type;
     struct doc_node root;   /* the whole of it */
     struct doc_node object; /* its parent is `root` */
     struct str version;     /* metadata.resourceVersion; empty: it has none */
@@ -54,8 +54,8 @@ enum status kube_object_parse(struct str text, struct doc **out, struct error *e
     __attribute__((warn_unused_result));
 
 /* The member as text. Returns: empty when it is not there, or no text. */
-struct str kube_text(const struct doc_node *object, const char *key);
+struct str kube_member_text(const struct doc_node *object, const char *key);
 /* metadata.KEY, the same way. */
-struct str kube_metadata(const struct doc_node *object, const char *key);
+struct str kube_metadata_text(const struct doc_node *object, const char *key);
 
 #endif

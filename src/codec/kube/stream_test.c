@@ -13,14 +13,14 @@
 static const char *const NAMES[] = {"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"};
 
 static void say(struct buf *out, const struct kube_stream_event *event) {
-    buf_printf(out, "%s %.*s@%.*s;", NAMES[event->said],
-               STR_ARG(kube_metadata(&event->object, "name")), STR_ARG(event->version));
+    buf_printf(out, "%s %.*s@%.*s;", NAMES[event->type],
+               STR_ARG(kube_metadata_text(&event->object, "name")), STR_ARG(event->version));
 }
 
 /* What is told of `text`, fed in pieces of `step` bytes, each in memory of its own. */
 static enum status read_text(struct str text, size_t step, size_t most_bytes, struct buf *out,
                              struct error *err) {
-    struct kube_stream stream = {.most_bytes = most_bytes};
+    struct kube_stream stream = {.max_event_bytes = most_bytes};
     struct kube_stream_event event;
     enum status status = ST_OK;
     buf_init(out, arena, 256);
@@ -51,7 +51,7 @@ static const char EVENTS[] =
     "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410}}\n";
 static const char TOLD[] = "ADDED a@10;MODIFIED \u00e9@11;DELETED a@12;BOOKMARK @20;ERROR @;";
 
-static void events_cut_anywhere(void **state) {
+static void kube_stream_events_at_each_split_are_decoded(void **state) {
     (void)state;
     struct str text = STR(EVENTS);
     struct buf out;
@@ -64,7 +64,7 @@ static void events_cut_anywhere(void **state) {
 }
 
 /* An end at any byte: what was told before is what is complete. */
-static void every_prefix(void **state) {
+static void kube_stream_prefix_yields_complete_events_only(void **state) {
     (void)state;
     struct buf out;
     struct error err;
@@ -75,7 +75,7 @@ static void every_prefix(void **state) {
     }
 }
 
-static void what_is_no_event(void **state) {
+static void kube_stream_invalid_event_is_refused(void **state) {
     static const struct {
         const char *text;
         enum status status;
@@ -113,7 +113,7 @@ static void what_is_no_event(void **state) {
 }
 
 /* Exactly as many bytes as are allowed; blanks around it don't count. */
-static void the_largest_event(void **state) {
+static void kube_stream_event_over_max_bytes_is_refused(void **state) {
     static const char text[] =
         "  {\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"20\"}}}  ";
     (void)state;
@@ -144,15 +144,15 @@ static enum status parse_nested(size_t depth) {
     return status;
 }
 
-static void one_object(void **state) {
+static void kube_object_parse_accepts_one_object_only(void **state) {
     (void)state;
     struct doc *doc;
     struct error err;
     assert_int_equal(kube_object_parse(STR("{\"message\":\"no\",\"code\":5}"), &doc, &err), ST_OK);
     struct doc_node root = doc_root(doc);
-    assert_true(str_is(kube_text(&root, "message"), "no"));
-    assert_int_equal(kube_text(&root, "code").len, 0);
-    assert_int_equal(kube_metadata(&root, "name").len, 0);
+    assert_true(str_is(kube_member_text(&root, "message"), "no"));
+    assert_int_equal(kube_member_text(&root, "code").len, 0);
+    assert_int_equal(kube_metadata_text(&root, "name").len, 0);
     doc_free(doc);
     assert_int_equal(kube_object_parse(STR(""), &doc, &err), ST_BAD_ANSWER);
     assert_int_equal(kube_object_parse(STR("[1]"), &doc, &err), ST_BAD_ANSWER);
@@ -163,9 +163,11 @@ static void one_object(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_cut_anywhere), cmocka_unit_test(every_prefix),
-        cmocka_unit_test(what_is_no_event),    cmocka_unit_test(the_largest_event),
-        cmocka_unit_test(one_object),
+        cmocka_unit_test(kube_stream_events_at_each_split_are_decoded),
+        cmocka_unit_test(kube_stream_prefix_yields_complete_events_only),
+        cmocka_unit_test(kube_stream_invalid_event_is_refused),
+        cmocka_unit_test(kube_stream_event_over_max_bytes_is_refused),
+        cmocka_unit_test(kube_object_parse_accepts_one_object_only),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -25,7 +25,7 @@
  * in the v2 JSON: out of range, fractions for integers, NaN for integers are refused, nothing is
  * narrowed silently.
  * Returns: ST_BAD_JSON, ST_BAD_FIELD with the path, ST_BAD_SHAPE (nesting and counts) with the
- * path, ST_BODY_TOO_LARGE (limits->max_json_bytes), ST_TOO_DEEP, ST_TOO_MANY_ELEMENTS,
+ * path, ST_BODY_TOO_LARGE (limits->max_json_size), ST_TOO_DEEP, ST_TOO_MANY_ELEMENTS,
  * ST_NO_MEMORY.
  * Owns: in `arena`, aligned to 16 bytes; out->shape's dimensions too. */
 enum status mip_item_read_json(struct arena *arena, struct str text, const char *what,

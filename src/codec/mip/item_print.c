@@ -79,7 +79,7 @@ static enum status print_all(struct buf *out, const struct tensor *tensor, struc
     if (status == ST_OK && out->failed) {
         status = error_set(err, ST_NO_MEMORY, "out of memory for an output as JSON");
     }
-    return status == ST_OK ? element_print_end(&print, err) : status;
+    return status == ST_OK ? element_print_finish(&print, err) : status;
 }
 
 enum status mip_item_print_json(struct buf *out, const struct tensor *tensor, struct error *err) {
@@ -93,7 +93,7 @@ enum status mip_item_print_json(struct buf *out, const struct tensor *tensor, st
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-static enum status take_text(struct arena *arena, const struct tensor *tensor, struct str *out,
+static enum status view_text(struct arena *arena, const struct tensor *tensor, struct str *out,
                              struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES];
     struct str rest = element_gather(arena, tensor);
@@ -120,7 +120,7 @@ enum status mip_item_of_tensor(struct arena *arena, const struct tensor *tensor,
     if (tensor->datatype == DT_BYTES && shape_elements(tensor->shape, &n_elements) &&
         n_elements == 1) {
         out->type = MIP_TEXT;
-        return take_text(arena, tensor, &out->data, err);
+        return view_text(arena, tensor, &out->data, err);
     }
     struct buf json;
     buf_init(&json, arena, FIRST_BYTES);

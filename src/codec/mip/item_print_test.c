@@ -66,7 +66,7 @@ static struct tensor tensor_of(const struct row *row, const struct piece *pieces
 }
 
 /* In two pieces, cut anywhere, each in memory of its own at an odd address. */
-static void every_cut(void **state) {
+static void mip_item_print_at_each_piece_boundary_matches_rows(void **state) {
     (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
         for (size_t cut = 0; cut <= rows[i].bytes.len; cut++) {
@@ -96,7 +96,7 @@ static void every_cut(void **state) {
 }
 
 /* What is printed reads back to the same bytes, also where the shape is known only in part. */
-static void there_and_back(void **state) {
+static void mip_item_print_output_reads_back(void **state) {
     (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
         for (size_t any = 0; any <= rows[i].rank; any++) { /* the dimension that is not known */
@@ -126,7 +126,7 @@ static void there_and_back(void **state) {
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-static void items(void **state) {
+static void mip_item_of_tensor_returns_json_item(void **state) {
     (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -142,7 +142,7 @@ static void items(void **state) {
 }
 
 /* One BYTES element leaves as it is. */
-static void texts(void **state) {
+static void mip_item_of_tensor_single_bytes_element_returns_text_view(void **state) {
     static const struct row good[] = {
         {DT_BYTES, 0, {0}, {"\6\0\0\0KUBEMO", 10}, "KUBEMO"},
         {DT_BYTES, 1, {1}, {"\0\0\0\0", 4}, ""},
@@ -171,7 +171,7 @@ static void texts(void **state) {
 
 /* ---- what can't be expressed ----------------------------------------------------------------- */
 
-static void refused(void **state) {
+static void mip_item_print_invalid_tensor_is_refused(void **state) {
     static const struct row bad[] = {
         {DT_BYTES,
          0,
@@ -216,7 +216,7 @@ static void refused(void **state) {
     }
 }
 
-static void many_rows(void **state) {
+static void mip_item_print_empty_rows_within_limit_are_printed(void **state) {
     static const struct row none = {DT_INT8, 3, {256, 256, 0}, {"", 0}, NULL};
     struct arena *arena = arena_new(NULL, 0);
     struct tensor tensor = tensor_of(&none, NULL, 0);
@@ -228,7 +228,7 @@ static void many_rows(void **state) {
     arena_free(arena);
 }
 
-static void out_of_memory(void **state) {
+static void mip_item_of_tensor_out_of_memory_is_reported(void **state) {
     static const char zeros[32000];
     static const int64_t dims[] = {2000, 2};
     (void)state;
@@ -252,10 +252,13 @@ static void out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_cut),     cmocka_unit_test(there_and_back),
-        cmocka_unit_test(items),         cmocka_unit_test(texts),
-        cmocka_unit_test(refused),       cmocka_unit_test(many_rows),
-        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(mip_item_print_at_each_piece_boundary_matches_rows),
+        cmocka_unit_test(mip_item_print_output_reads_back),
+        cmocka_unit_test(mip_item_of_tensor_returns_json_item),
+        cmocka_unit_test(mip_item_of_tensor_single_bytes_element_returns_text_view),
+        cmocka_unit_test(mip_item_print_invalid_tensor_is_refused),
+        cmocka_unit_test(mip_item_print_empty_rows_within_limit_are_printed),
+        cmocka_unit_test(mip_item_of_tensor_out_of_memory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

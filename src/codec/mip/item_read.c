@@ -7,7 +7,7 @@
 
 #include "codec/json/read.h"
 #include "codec/kserve/data.h"
-#include "codec/mip/nesting.h"
+#include "codec/mip/item_shape.h"
 #include "core/base/utf8.h"
 #include "core/tensor/bytes.h"
 
@@ -16,8 +16,8 @@ static enum status no_memory(const char *what, struct error *err) {
 }
 
 /* Fills the bytes of `out` with one BYTES element. */
-static enum status frame(struct arena *arena, struct str text, const char *what, struct tensor *out,
-                         struct error *err) {
+static enum status frame_text(struct arena *arena, struct str text, const char *what,
+                              struct tensor *out, struct error *err) {
     assert(text.len <= UINT32_MAX); /* no item is longer */
     size_t n_bytes = BYTES_LENGTH_BYTES + text.len;
     char *data = arena_alloc(arena, n_bytes);
@@ -25,7 +25,7 @@ static enum status frame(struct arena *arena, struct str text, const char *what,
     if (!data || !piece) {
         return no_memory(what, err);
     }
-    bytes_put_length(data, (uint32_t)text.len);
+    bytes_encode_length(data, (uint32_t)text.len);
     if (text.len > 0) {
         memcpy(data + BYTES_LENGTH_BYTES, text.ptr, text.len);
     }
@@ -63,9 +63,9 @@ static enum status read_tree(const struct json_tree *tree, struct str text, stru
     uint64_t n_elements;
     int64_t *resolved = arena_calloc(tree->arena, dims.rank, sizeof(*resolved));
     if (!resolved) {
-        return no_memory(tree->what, err);
+        return no_memory(tree->root_name, err);
     }
-    enum status status = mip_nesting_fit(tree, dims, resolved, err);
+    enum status status = mip_item_shape_fit(tree, dims, resolved, err);
     if (status != ST_OK) {
         return status;
     }
@@ -74,9 +74,9 @@ static enum status read_tree(const struct json_tree *tree, struct str text, stru
     if (status != ST_OK) {
         return status;
     }
-    if (out->datatype == DT_BYTES && mip_nesting_is_single(dims) && n_elements == 1 &&
+    if (out->datatype == DT_BYTES && mip_item_shape_is_single(dims) && n_elements == 1 &&
         is_object(tree->root)) {
-        return frame(tree->arena, object_text(text), tree->what, out, err);
+        return frame_text(tree->arena, object_text(text), tree->root_name, out, err);
     }
     return v2_data_read_counted(tree, tree->root, n_elements, out, err);
 }
@@ -88,10 +88,10 @@ enum status mip_item_read_json(struct arena *arena, struct str text, const char 
     struct json_tree tree;
     enum status status = json_tree_parse(&tree, what, arena, text, limits, err);
     if (status == ST_OK) {
-        tree.what_leads = true;
+        tree.path_has_root_name = true;
         out->datatype = datatype;
         status = read_tree(&tree, text, dims, limits, out, err);
-        json_tree_drop(&tree);
+        json_tree_free_values(&tree);
     }
     return status;
 }
@@ -102,7 +102,7 @@ enum status mip_item_read_text(struct arena *arena, struct str text, const char 
                                enum datatype datatype, struct shape dims,
                                const struct json_limits *limits, struct tensor *out,
                                struct error *err) {
-    if (datatype != DT_BYTES || !mip_nesting_is_single(dims)) {
+    if (datatype != DT_BYTES || !mip_item_shape_is_single(dims)) {
         return mip_item_read_json(arena, text, what, datatype, dims, limits, out, err);
     }
     size_t good = utf8_valid_prefix(text.ptr, text.len);
@@ -119,5 +119,5 @@ enum status mip_item_read_text(struct arena *arena, struct str text, const char 
     }
     out->datatype = datatype;
     out->shape = (struct shape){ones, dims.rank};
-    return frame(arena, text, what, out, err);
+    return frame_text(arena, text, what, out, err);
 }

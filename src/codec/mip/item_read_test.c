@@ -89,7 +89,7 @@ static void check_refused(enum mip_item_type type, struct str text, enum datatyp
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-static void every_datatype(void **state) {
+static void mip_item_read_json_each_datatype_is_decoded(void **state) {
     static const struct {
         enum datatype datatype;
         const char *text; /* for a shape of [-1] */
@@ -120,7 +120,7 @@ static void every_datatype(void **state) {
     }
 }
 
-static void elements_refused(void **state) {
+static void mip_item_read_json_invalid_element_is_refused(void **state) {
     static const struct {
         enum datatype datatype;
         const char *text;
@@ -169,7 +169,7 @@ static void elements_refused(void **state) {
 
 /* ---- nesting --------------------------------------------------------------------------------- */
 
-static void nestings(void **state) {
+static void mip_item_read_json_nesting_matches_dims(void **state) {
     static const struct {
         struct dims dims;
         const char *text;
@@ -228,7 +228,7 @@ static void nestings(void **state) {
     }
 }
 
-static void nestings_refused(void **state) {
+static void mip_item_read_json_wrong_nesting_is_refused(void **state) {
     static const struct {
         struct dims dims;
         const char *text;
@@ -284,7 +284,7 @@ static void nestings_refused(void **state) {
 }
 
 /* Nested as deep as a shape can be, and deeper. */
-static void deep(void **state) {
+static void mip_item_read_json_over_max_rank_is_refused(void **state) {
     (void)state;
     for (size_t depth = SHAPE_MAX_RANK - 1; depth <= SHAPE_MAX_RANK + 1; depth++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -315,7 +315,7 @@ static void deep(void **state) {
 
 /* ---- texts and objects ----------------------------------------------------------------------- */
 
-static void bytes_from_json(void **state) {
+static void mip_item_read_json_strings_and_objects_become_bytes(void **state) {
     static const struct {
         struct dims dims;
         const char *text;
@@ -346,7 +346,7 @@ static void bytes_from_json(void **state) {
     check_refused(MIP_JSON, STR("{\"a\":\"\xff\"}"), DT_BYTES, &any, ST_BAD_JSON, "UTF-8");
 }
 
-static void texts(void **state) {
+static void mip_item_read_text_single_element_is_framed(void **state) {
     static const struct {
         struct dims dims;
         struct str text;
@@ -366,7 +366,7 @@ static void texts(void **state) {
     }
 }
 
-static void texts_refused(void **state) {
+static void mip_item_read_text_not_utf8_is_refused(void **state) {
     static const struct {
         struct str text;
         const char *sentence;
@@ -386,7 +386,7 @@ static void texts_refused(void **state) {
 }
 
 /* The document's own readers take a text for JSON where no text is wanted. */
-static void texts_that_are_json(void **state) {
+static void mip_item_read_text_other_datatype_is_read_as_json(void **state) {
     static const struct dims one = DIMS(1), two = DIMS(2), any = DIMS(-1), none = DIMS(0);
     (void)state;
     check_taken(MIP_TEXT, STR("[1, 2.5]"), DT_FP32, &any, "[2] 0000803f00002040");
@@ -402,7 +402,7 @@ static void texts_that_are_json(void **state) {
 
 /* ---- limits ---------------------------------------------------------------------------------- */
 
-static void not_json(void **state) {
+static void mip_item_read_json_malformed_is_refused(void **state) {
     static const struct dims any = DIMS(-1);
     static const struct {
         const char *text;
@@ -426,7 +426,7 @@ static void not_json(void **state) {
     arena_free(arena);
 }
 
-static void limits(void **state) {
+static void mip_item_read_json_over_limits_is_refused(void **state) {
     static const struct {
         struct json_limits limits;
         struct dims dims;
@@ -467,7 +467,7 @@ static void limits(void **state) {
 
 /* Too deep and too many are refused although there is no memory for a tree; a tree and its elements
  * stop where memory ends. */
-static void out_of_memory(void **state) {
+static void mip_item_read_json_out_of_memory_is_reported(void **state) {
     enum { N = 200000 };
     static const struct dims any = DIMS(-1), one = DIMS(1);
     struct arena *arena = arena_new(NULL, 8192);
@@ -490,7 +490,7 @@ static void out_of_memory(void **state) {
     assert_int_equal(
         read_item(arena, MIP_JSON, str_make(text, N), DT_UINT8, &any, &limits, &tensor, &err),
         ST_TOO_MANY_ELEMENTS);
-    limits.max_elements = N;
+    limits.max_tensor_elements = N;
     assert_int_equal(
         read_item(arena, MIP_JSON, str_make(text, N), DT_UINT8, &any, &limits, &tensor, &err),
         ST_NO_MEMORY);
@@ -504,18 +504,18 @@ static void out_of_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_datatype),
-        cmocka_unit_test(elements_refused),
-        cmocka_unit_test(nestings),
-        cmocka_unit_test(nestings_refused),
-        cmocka_unit_test(deep),
-        cmocka_unit_test(bytes_from_json),
-        cmocka_unit_test(texts),
-        cmocka_unit_test(texts_refused),
-        cmocka_unit_test(texts_that_are_json),
-        cmocka_unit_test(not_json),
-        cmocka_unit_test(limits),
-        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(mip_item_read_json_each_datatype_is_decoded),
+        cmocka_unit_test(mip_item_read_json_invalid_element_is_refused),
+        cmocka_unit_test(mip_item_read_json_nesting_matches_dims),
+        cmocka_unit_test(mip_item_read_json_wrong_nesting_is_refused),
+        cmocka_unit_test(mip_item_read_json_over_max_rank_is_refused),
+        cmocka_unit_test(mip_item_read_json_strings_and_objects_become_bytes),
+        cmocka_unit_test(mip_item_read_text_single_element_is_framed),
+        cmocka_unit_test(mip_item_read_text_not_utf8_is_refused),
+        cmocka_unit_test(mip_item_read_text_other_datatype_is_read_as_json),
+        cmocka_unit_test(mip_item_read_json_malformed_is_refused),
+        cmocka_unit_test(mip_item_read_json_over_limits_is_refused),
+        cmocka_unit_test(mip_item_read_json_out_of_memory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 
 #include "core/base/buf.h"
 
-static void names(void **state) {
+static void mip_error_name_unknown_code_is_unknown(void **state) {
     static const char *const names[] = {"PROTOCOL", "SUBTYPE", "METHOD",
                                         "MEMORY",   "SHAPE",   "INTERNAL"};
     (void)state;
@@ -28,7 +28,7 @@ static void names(void **state) {
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
-static void header_bytes(void **state) {
+static void mip_header_roundtrips(void **state) {
     static const char bytes[MIP_HEADER_BYTES] = "\xff\x80\x01\x7f\x80\x02\xfe\x04";
     struct mip_header header;
     char back[MIP_HEADER_BYTES];
@@ -44,7 +44,7 @@ static void header_bytes(void **state) {
 }
 
 /* Version, subtype, kind: the first that is wrong is the answer. */
-static void header_checks(void **state) {
+static void mip_header_check_request_reports_first_error(void **state) {
     static const struct {
         struct mip_header header;
         enum status status;
@@ -105,7 +105,7 @@ static enum status decode(struct arena *arena, struct str payload, bool response
 #define ROW(response, payload, sentence)                                                           \
     { response, {payload, sizeof(payload) - 1}, sentence }
 
-static void disagreements(void **state) {
+static void mip_infer_decode_inconsistent_payload_is_refused(void **state) {
     static const struct {
         bool response;
         struct str payload;
@@ -161,7 +161,7 @@ static void disagreements(void **state) {
 }
 
 /* What the counts say is larger than what is there: no memory is even asked for. */
-static void nothing_is_allocated_for_what_is_not_there(void **state) {
+static void mip_infer_decode_missing_items_allocate_nothing(void **state) {
     enum { ITEMS = 255 * 65535, PAYLOAD = 1000 };
     char *payload = calloc(1, PAYLOAD);
     (void)state;
@@ -183,7 +183,7 @@ static void nothing_is_allocated_for_what_is_not_there(void **state) {
 }
 
 /* All heads fit, but not into the memory there is. */
-static void out_of_memory(void **state) {
+static void mip_infer_decode_out_of_memory_is_reported(void **state) {
     enum { N = 65535 };
     size_t n_bytes = MIP_COUNTS_BYTES + N * MIP_ITEM_HEAD_BYTES;
     char *payload = calloc(1, n_bytes);
@@ -200,7 +200,7 @@ static void out_of_memory(void **state) {
 }
 
 /* Unknown types are whoever's reads the item; empty items are items. */
-static void every_type_is_kept(void **state) {
+static void mip_infer_decode_unknown_item_types_are_kept(void **state) {
     static const char payload[] = "\4\0\0\1"
                                   "\0\0\0\0\0\0\0\1a"
                                   "\0\0\0\3\0\0\0\0"
@@ -228,7 +228,7 @@ static void every_type_is_kept(void **state) {
 }
 
 /* Counts that a peer may say though we never do. */
-static void unusual_counts(void **state) {
+static void mip_infer_decode_unusual_counts_are_accepted(void **state) {
     static const char request[] = "\1\7\0\1\0\0\0\1\0\0\0\0"; /* outputs, in a request */
     static const char response[] = "\0\0\0\5";                /* of a model without outputs */
     struct arena *arena = arena_new(NULL, 0);
@@ -265,7 +265,7 @@ static struct str encode(struct arena *arena, const struct mip_infer *infer, boo
 }
 
 /* The largest batch, with one and with more items each, there and back. */
-static void many_small_items(void **state) {
+static void mip_infer_max_batch_roundtrips(void **state) {
     static const struct {
         uint8_t n_inputs, n_outputs;
         uint16_t batch;
@@ -312,7 +312,7 @@ static void many_small_items(void **state) {
     }
 }
 
-static void what_has_no_size(void **state) {
+static void mip_infer_size_inconsistent_counts_are_refused(void **state) {
     static char byte; /* its neighbours are never looked at */
     struct mip_item items[2] = {{MIP_TEXT, {&byte, 0x7fffffff}}, {MIP_TEXT, {&byte, 0}}};
     const struct {
@@ -349,16 +349,16 @@ static void what_has_no_size(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),
-        cmocka_unit_test(header_bytes),
-        cmocka_unit_test(header_checks),
-        cmocka_unit_test(disagreements),
-        cmocka_unit_test(nothing_is_allocated_for_what_is_not_there),
-        cmocka_unit_test(out_of_memory),
-        cmocka_unit_test(every_type_is_kept),
-        cmocka_unit_test(unusual_counts),
-        cmocka_unit_test(many_small_items),
-        cmocka_unit_test(what_has_no_size),
+        cmocka_unit_test(mip_error_name_unknown_code_is_unknown),
+        cmocka_unit_test(mip_header_roundtrips),
+        cmocka_unit_test(mip_header_check_request_reports_first_error),
+        cmocka_unit_test(mip_infer_decode_inconsistent_payload_is_refused),
+        cmocka_unit_test(mip_infer_decode_missing_items_allocate_nothing),
+        cmocka_unit_test(mip_infer_decode_out_of_memory_is_reported),
+        cmocka_unit_test(mip_infer_decode_unknown_item_types_are_kept),
+        cmocka_unit_test(mip_infer_decode_unusual_counts_are_accepted),
+        cmocka_unit_test(mip_infer_max_batch_roundtrips),
+        cmocka_unit_test(mip_infer_size_inconsistent_counts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

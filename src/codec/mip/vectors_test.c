@@ -130,10 +130,10 @@ static void print(struct buf *out, const struct packet *packet) {
 }
 
 static bool is_request(const struct vector *vector) {
-    return str_ends(str_of(vector->name), STR("-request"));
+    return str_ends_with(str_of(vector->name), STR("-request"));
 }
 
-static void meanings(void **state) {
+static void mip_vectors_decode_to_meaning(void **state) {
     (void)state;
     for (size_t i = 0; i < N_VECTORS; i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -157,7 +157,7 @@ static void meanings(void **state) {
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 /* Of a packet that is good: less of it is not enough, or it is wrong. */
-static void every_prefix(void **state) {
+static void mip_vectors_each_prefix_is_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < N_VECTORS; i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -178,7 +178,7 @@ static void every_prefix(void **state) {
 }
 
 /* A header that tells less than its payload has. */
-static void every_prefix_of_a_payload(void **state) {
+static void mip_vectors_each_payload_prefix_is_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < N_VECTORS; i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -226,7 +226,7 @@ static void encode(struct buf *out, const struct packet *packet) {
     }
 }
 
-static void to_the_same_bytes(void **state) {
+static void mip_vectors_encode_to_same_bytes(void **state) {
     (void)state;
     for (size_t i = 0; i < N_VECTORS; i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -243,7 +243,7 @@ static void to_the_same_bytes(void **state) {
 }
 
 /* What is wrong with a request leaves as the error packet of its folder. */
-static void answers(void **state) {
+static void mip_vectors_bad_request_maps_to_error_packet(void **state) {
     (void)state;
     for (size_t i = 0; i < N_VECTORS; i++) {
         if (!vectors[i].answer) {
@@ -259,7 +259,7 @@ static void answers(void **state) {
     }
 }
 
-static void each_file_has_a_row(void **state) {
+static void mip_vectors_each_file_has_a_row(void **state) {
     DIR *folder = opendir(FOLDER);
     size_t n = 0;
     (void)state;
@@ -267,7 +267,7 @@ static void each_file_has_a_row(void **state) {
     for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
         struct str name = str_of(entry->d_name);
         size_t i = 0;
-        if (!str_ends(name, STR(".hex"))) {
+        if (!str_ends_with(name, STR(".hex"))) {
             continue;
         }
         while (i < N_VECTORS &&
@@ -285,12 +285,12 @@ static void each_file_has_a_row(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(meanings),
-        cmocka_unit_test(every_prefix),
-        cmocka_unit_test(every_prefix_of_a_payload),
-        cmocka_unit_test(to_the_same_bytes),
-        cmocka_unit_test(answers),
-        cmocka_unit_test(each_file_has_a_row),
+        cmocka_unit_test(mip_vectors_decode_to_meaning),
+        cmocka_unit_test(mip_vectors_each_prefix_is_refused),
+        cmocka_unit_test(mip_vectors_each_payload_prefix_is_refused),
+        cmocka_unit_test(mip_vectors_encode_to_same_bytes),
+        cmocka_unit_test(mip_vectors_bad_request_maps_to_error_packet),
+        cmocka_unit_test(mip_vectors_each_file_has_a_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,8 +195,8 @@ static bool is_wanted(const struct series_reader *reader, struct str name) {
 }
 
 /* The names that a line may begin with, a bit each: of all lines of a page hardly any is left. */
-static uint32_t may_be(const struct series_reader *reader, struct str line) {
-    size_t at = reader->differ_at;
+static uint32_t candidate_names(const struct series_reader *reader, struct str line) {
+    size_t at = reader->differ_offset;
     if (line.len < at + 2) {
         return UINT32_MAX;
     }
@@ -205,8 +205,8 @@ static uint32_t may_be(const struct series_reader *reader, struct str line) {
 }
 
 /* Takes a wanted name from the front of a line. */
-static bool take_wanted(const struct series_reader *reader, struct str *line, struct str *out) {
-    uint32_t left = may_be(reader, *line);
+static bool cut_wanted_name(const struct series_reader *reader, struct str *line, struct str *out) {
+    uint32_t left = candidate_names(reader, *line);
     for (size_t i = 0; left != 0 && i < reader->n_names; i++, left >>= 1) {
         struct str name = reader->names[i];
         if (!(left & 1) || name.len == 0 || line->len < name.len) {
@@ -222,18 +222,18 @@ static bool take_wanted(const struct series_reader *reader, struct str *line, st
     return false;
 }
 
-static void take_line(struct series_reader *reader, struct str line) {
+static void parse_line(struct series_reader *reader, struct str line) {
     struct series series = {0};
     reader->n_lines++;
     if (line.len > 0 && line.ptr[line.len - 1] == '\r') {
         line.len--;
     }
     skip_blanks(&line);
-    if (!take_wanted(reader, &line, &series.name)) {
+    if (!cut_wanted_name(reader, &line, &series.name)) {
         return;
     }
     if (parse_rest(line, &series)) {
-        reader->found(reader->user, &series);
+        reader->on_series(reader->user, &series);
     } else {
         reader->n_malformed++;
     }
@@ -257,7 +257,7 @@ static size_t find_difference(const struct series_reader *reader) {
 }
 
 /* A name that ends before `at` says nothing about what is there. */
-static void allow(uint32_t table[UINT8_MAX + 1], struct str name, size_t at, uint32_t bit) {
+static void table_add(uint32_t table[UINT8_MAX + 1], struct str name, size_t at, uint32_t bit) {
     if (at < name.len) {
         table[(unsigned char)name.ptr[at]] |= bit;
         return;
@@ -267,21 +267,21 @@ static void allow(uint32_t table[UINT8_MAX + 1], struct str name, size_t at, uin
     }
 }
 
-static void make_tables(struct series_reader *reader) {
+static void build_tables(struct series_reader *reader) {
     size_t at = find_difference(reader);
-    reader->differ_at = at;
+    reader->differ_offset = at;
     memset(reader->first, 0, sizeof(reader->first));
     memset(reader->second, 0, sizeof(reader->second));
     for (size_t i = 0; i < reader->n_names; i++) {
         uint32_t bit = UINT32_C(1) << i;
-        allow(reader->first, reader->names[i], at, bit);
-        allow(reader->second, reader->names[i], at + 1, bit);
+        table_add(reader->first, reader->names[i], at, bit);
+        table_add(reader->second, reader->names[i], at + 1, bit);
     }
 }
 
-void series_read_begin(struct series_reader *reader) {
-    assert(reader->n_names <= SERIES_MOST_NAMES);
-    make_tables(reader);
+void series_reader_init(struct series_reader *reader) {
+    assert(reader->n_names <= SERIES_MAX_NAMES);
+    build_tables(reader);
     reader->n_bytes = reader->n_lines = reader->n_malformed = reader->n_too_long = 0;
     reader->n_line = 0;
     reader->skipping = false;
@@ -295,9 +295,9 @@ static bool is_unwanted(const struct series_reader *reader, struct str beginning
 }
 
 /* Keeps what has come of a line, if it can become one that is wanted. */
-static void keep(struct series_reader *reader, struct str part) {
-    size_t room = sizeof(reader->line) - reader->n_line;
-    size_t n = part.len < room ? part.len : room;
+static void buffer_line(struct series_reader *reader, struct str part) {
+    size_t capacity = sizeof(reader->line) - reader->n_line;
+    size_t n = part.len < capacity ? part.len : capacity;
     if (reader->skipping) {
         return;
     }
@@ -312,14 +312,14 @@ static void keep(struct series_reader *reader, struct str part) {
 
 static void end_line(struct series_reader *reader, struct str part) {
     if (reader->n_line == 0 && !reader->skipping) { /* all of it is here */
-        take_line(reader, part);
+        parse_line(reader, part);
         return;
     }
-    keep(reader, part);
+    buffer_line(reader, part);
     if (reader->skipping) {
         reader->n_lines++;
     } else {
-        take_line(reader, str_make(reader->line, reader->n_line));
+        parse_line(reader, str_make(reader->line, reader->n_line));
     }
     reader->n_line = 0;
     reader->skipping = false;
@@ -327,9 +327,9 @@ static void end_line(struct series_reader *reader, struct str part) {
 
 /* Passes over lines that begin as no wanted one does: nearly all of a page. Returns: the rest. No
  * wanted name is so short that what is looked at is behind its line's end. */
-static struct str pass_over(struct series_reader *reader, struct str chunk) {
+static struct str skip_unwanted_lines(struct series_reader *reader, struct str chunk) {
     const char *line = chunk.ptr, *end = chunk.ptr + chunk.len;
-    size_t at = reader->differ_at;
+    size_t at = reader->differ_offset;
     uint64_t n_lines = 0;
     while (
         (size_t)(end - line) >= at + 2 && !is_blank(*line) &&
@@ -345,18 +345,18 @@ static struct str pass_over(struct series_reader *reader, struct str chunk) {
     return str_make(line, (size_t)(end - line));
 }
 
-void series_read_feed(struct series_reader *reader, struct str chunk) {
+void series_reader_feed(struct series_reader *reader, struct str chunk) {
     reader->n_bytes += chunk.len;
     while (chunk.len > 0) {
         if (reader->n_line == 0 && !reader->skipping) {
-            chunk = pass_over(reader, chunk);
+            chunk = skip_unwanted_lines(reader, chunk);
         }
         if (chunk.len == 0) {
             return;
         }
         const char *end = memchr(chunk.ptr, '\n', chunk.len);
         if (!end) {
-            keep(reader, chunk);
+            buffer_line(reader, chunk);
             return;
         }
         size_t n = (size_t)(end - chunk.ptr);
@@ -365,7 +365,7 @@ void series_read_feed(struct series_reader *reader, struct str chunk) {
     }
 }
 
-void series_read_end(struct series_reader *reader) {
+void series_reader_finish(struct series_reader *reader) {
     if (reader->n_line > 0 || reader->skipping) {
         end_line(reader, str_make(NULL, 0));
     }

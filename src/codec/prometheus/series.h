@@ -36,13 +36,13 @@ bool series_label_print(const struct series *series, struct str name, struct buf
 /* Is a label there with this value (given unescaped)? */
 bool series_label_is(const struct series *series, struct str name, struct str value);
 
-enum { SERIES_LINE_BYTES = 16384, SERIES_MOST_NAMES = 32 };
+enum { SERIES_LINE_BYTES = 16384, SERIES_MAX_NAMES = 32 };
 
 struct series_reader {
     /* The caller's: */
     const struct str *names; /* of wanted series */
-    size_t n_names;          /* at most SERIES_MOST_NAMES */
-    void (*found)(void *user, const struct series *series);
+    size_t n_names;          /* at most SERIES_MAX_NAMES */
+    void (*on_series)(void *user, const struct series *series);
     void *user;
     /* What came of it: */
     uint64_t n_bytes, n_lines;
@@ -50,7 +50,7 @@ struct series_reader {
     uint64_t n_too_long;  /* the same, lines that did not fit */
     /* Which names have this character, a bit each, where the first of them differ, and behind that;
      * a name that is shorter has every character there. */
-    size_t differ_at;
+    size_t differ_offset;
     uint32_t first[UINT8_MAX + 1], second[UINT8_MAX + 1];
     /* How far it is: */
     size_t n_line;
@@ -59,9 +59,9 @@ struct series_reader {
 };
 
 /* Starts; the caller's fields are set. */
-void series_read_begin(struct series_reader *reader);
-void series_read_feed(struct series_reader *reader, struct str chunk);
+void series_reader_init(struct series_reader *reader);
+void series_reader_feed(struct series_reader *reader, struct str chunk);
 /* No more comes: a last line may be without its end. */
-void series_read_end(struct series_reader *reader);
+void series_reader_finish(struct series_reader *reader);
 
 #endif

@@ -29,16 +29,16 @@ static struct series_reader *begin(void) {
     struct series_reader *reader = arena_calloc(arena, 1, sizeof(*reader));
     assert_non_null(reader);
     *reader = (struct series_reader){
-        .names = NAMES, .n_names = sizeof(NAMES) / sizeof(NAMES[0]), .found = found};
+        .names = NAMES, .n_names = sizeof(NAMES) / sizeof(NAMES[0]), .on_series = found};
     buf_init(&found_text, arena, 256);
-    series_read_begin(reader);
+    series_reader_init(reader);
     return reader;
 }
 
 static struct series_reader *read_page(struct str page) {
     struct series_reader *reader = begin();
-    series_read_feed(reader, page);
-    series_read_end(reader);
+    series_reader_feed(reader, page);
+    series_reader_finish(reader);
     return reader;
 }
 
@@ -68,7 +68,7 @@ static const char FOUND[] = "a{} 1;a{x=\"1\",y=\"two \\\"2\\\"\"} 2500@170000000
                             "vllm:num_requests_waiting{model_name=\"m\",} 12;a{le=\"1\"} 4;"
                             "a{} inf;a{} -inf;a{} 9;";
 
-static void test_page(void **state) {
+static void series_reader_page_yields_wanted_series(void **state) {
     (void)state;
     struct series_reader *reader = read_page(STR(PAGE));
     check_found(FOUND);
@@ -77,27 +77,27 @@ static void test_page(void **state) {
     assert_int_equal(reader->n_bytes, sizeof(PAGE) - 1);
 }
 
-static void test_cut_anywhere(void **state) {
+static void series_reader_page_at_each_split_matches(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(PAGE); i++) {
         struct series_reader *reader = begin();
-        series_read_feed(reader, str_make(PAGE, i));
-        series_read_feed(reader, str_make(PAGE + i, sizeof(PAGE) - 1 - i));
-        series_read_end(reader);
+        series_reader_feed(reader, str_make(PAGE, i));
+        series_reader_feed(reader, str_make(PAGE + i, sizeof(PAGE) - 1 - i));
+        series_reader_finish(reader);
         check_found(FOUND);
         assert_int_equal(reader->n_lines, 16);
     }
     struct series_reader *reader = begin();
     for (size_t i = 0; i + 1 < sizeof(PAGE); i++) {
-        series_read_feed(reader, str_make(PAGE + i, 1));
+        series_reader_feed(reader, str_make(PAGE + i, 1));
     }
-    series_read_end(reader);
+    series_reader_finish(reader);
     check_found(FOUND);
 }
 
 /* Where names differ far behind their beginnings, lines that end before that place stand in front
  * of wanted ones. */
-static void test_short_lines(void **state) {
+static void series_reader_short_lines_are_skipped(void **state) {
     static const struct str names[] = {STR("vllm:num_requests_waiting"),
                                        STR("vllm:num_requests_running")};
     static const char page[] = "\n\nx\ny 1\n#\nvllm:num_requests_waiting 1\n\n"
@@ -108,10 +108,10 @@ static void test_short_lines(void **state) {
     for (size_t i = 0; i < sizeof(page); i++) {
         struct series_reader *reader = begin();
         reader->names = names;
-        series_read_begin(reader);
-        series_read_feed(reader, str_make(page, i));
-        series_read_feed(reader, str_make(page + i, sizeof(page) - 1 - i));
-        series_read_end(reader);
+        series_reader_init(reader);
+        series_reader_feed(reader, str_make(page, i));
+        series_reader_feed(reader, str_make(page + i, sizeof(page) - 1 - i));
+        series_reader_finish(reader);
         check_found("vllm:num_requests_waiting{} 1;vllm:num_requests_running{} 2;"
                     "vllm:num_requests_running{} 3;vllm:num_requests_waiting{} 4;");
         assert_int_equal(reader->n_lines, 14);
@@ -119,14 +119,14 @@ static void test_short_lines(void **state) {
     }
 }
 
-static void test_nan(void **state) {
+static void series_reader_nan_is_passed_on(void **state) {
     (void)state;
     read_page(STR("a NaN\n"));
     buf_add_char(&found_text, '\0');
     assert_non_null(strstr(found_text.data, "nan"));
 }
 
-static void test_malformed(void **state) {
+static void series_reader_malformed_line_is_counted(void **state) {
     (void)state;
     static const char *const lines[] = {
         "a",           "a ",
@@ -141,15 +141,15 @@ static void test_malformed(void **state) {
     };
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         struct series_reader *reader = begin();
-        series_read_feed(reader, str_of(lines[i]));
-        series_read_feed(reader, STR("\na 1\n"));
-        series_read_end(reader);
+        series_reader_feed(reader, str_of(lines[i]));
+        series_reader_feed(reader, STR("\na 1\n"));
+        series_reader_finish(reader);
         check_found("a{} 1;");
         assert_int_equal(reader->n_malformed, 1);
     }
 }
 
-static void test_long_lines(void **state) {
+static void series_reader_wanted_line_over_capacity_is_counted(void **state) {
     (void)state;
     enum { N_BYTES = 3 * SERIES_LINE_BYTES };
     char *blanks = arena_alloc(arena, N_BYTES);
@@ -158,10 +158,10 @@ static void test_long_lines(void **state) {
     static const char *const names[] = {"a", "other"};
     for (size_t i = 0; i < 2; i++) { /* one that is wanted is missed; of others nothing is */
         struct series_reader *reader = begin();
-        series_read_feed(reader, str_of(names[i]));
-        series_read_feed(reader, str_make(blanks, N_BYTES));
-        series_read_feed(reader, STR("5\na 1\n"));
-        series_read_end(reader);
+        series_reader_feed(reader, str_of(names[i]));
+        series_reader_feed(reader, str_make(blanks, N_BYTES));
+        series_reader_feed(reader, STR("5\na 1\n"));
+        series_reader_finish(reader);
         check_found("a{} 1;");
         assert_int_equal(reader->n_too_long, i == 0);
         assert_int_equal(reader->n_lines, 2);
@@ -169,11 +169,11 @@ static void test_long_lines(void **state) {
     struct series_reader *reader = begin(); /* all of it at once needs no room */
     memcpy(blanks, "a 1", 3);
     blanks[N_BYTES - 1] = '\n';
-    series_read_feed(reader, str_make(blanks, N_BYTES));
+    series_reader_feed(reader, str_make(blanks, N_BYTES));
     check_found("a{} 1;");
 }
 
-static void test_labels(void **state) {
+static void series_label_next_and_is_unescape_values(void **state) {
     (void)state;
     static const struct series series = {
         .labels = STR("model=\"a\\\\b\\nc\\\"\\x\", lora = \"\",z=\"1,2\""),
@@ -204,7 +204,7 @@ static void count_found(void *user, const struct series *series) {
 }
 
 /* Names with everything, little or nothing in common, and lines that are nearly one of them. */
-static void test_names(void **state) {
+static void series_reader_similar_names_are_distinguished(void **state) {
     static const struct {
         struct str names[4];
         const char *page;
@@ -226,11 +226,11 @@ static void test_names(void **state) {
         while (reader->n_names < 4 && cases[i].names[reader->n_names].ptr) {
             reader->n_names++;
         }
-        reader->found = count_found;
+        reader->on_series = count_found;
         reader->user = &n;
-        series_read_begin(reader);
-        series_read_feed(reader, str_of(cases[i].page));
-        series_read_end(reader);
+        series_reader_init(reader);
+        series_reader_feed(reader, str_of(cases[i].page));
+        series_reader_finish(reader);
         assert_int_equal(n, cases[i].n_found);
         free(reader);
     }
@@ -238,10 +238,14 @@ static void test_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_page),        cmocka_unit_test(test_cut_anywhere),
-        cmocka_unit_test(test_short_lines), cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_malformed),   cmocka_unit_test(test_long_lines),
-        cmocka_unit_test(test_labels),      cmocka_unit_test(test_names),
+        cmocka_unit_test(series_reader_page_yields_wanted_series),
+        cmocka_unit_test(series_reader_page_at_each_split_matches),
+        cmocka_unit_test(series_reader_short_lines_are_skipped),
+        cmocka_unit_test(series_reader_nan_is_passed_on),
+        cmocka_unit_test(series_reader_malformed_line_is_counted),
+        cmocka_unit_test(series_reader_wanted_line_over_capacity_is_counted),
+        cmocka_unit_test(series_label_next_and_is_unescape_values),
+        cmocka_unit_test(series_reader_similar_names_are_distinguished),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -19,7 +19,7 @@ enum state {
     IN_STRING, /* another one */
     IN_WORD,   /* a number, true, false, null */
     IN_NESTED, /* an object or array */
-    BEHIND_VALUE,
+    AFTER_VALUE,
 };
 
 void model_scan_init(struct model_scan *scan, struct arena *arena) {
@@ -27,8 +27,8 @@ void model_scan_init(struct model_scan *scan, struct arena *arena) {
     buf_init(&scan->name, arena, 0);
 }
 
-static void refuse(struct model_scan *scan, const char *why) {
-    scan->broken = why;
+static void fail_scan(struct model_scan *scan, const char *why) {
+    scan->error_text = why;
     scan->result = MODEL_SCAN_MALFORMED;
 }
 
@@ -40,7 +40,7 @@ static void match_key(struct model_scan *scan, struct str bytes) {
         if (scan->n_matched == KEY.len || KEY.ptr[scan->n_matched] != bytes.ptr[i]) {
             scan->is_model = false;
             scan->state = IN_OTHER_KEY;
-            json_jump_begin(&scan->jump, '"');
+            json_skip_init(&scan->skip, '"');
             return;
         }
         scan->n_matched++;
@@ -48,7 +48,7 @@ static void match_key(struct model_scan *scan, struct str bytes) {
 }
 
 static void add_to_name(struct model_scan *scan, struct str bytes) {
-    if (scan->name.len + bytes.len > MODEL_SCAN_MOST_BYTES) {
+    if (scan->name.len + bytes.len > MODEL_SCAN_MAX_BYTES) {
         scan->result = MODEL_SCAN_TOO_LONG;
         return;
     }
@@ -62,23 +62,23 @@ static void end_name(struct model_scan *scan) {
     scan->value_bytes = scan->at - scan->value_at;
     scan->result = MODEL_SCAN_FOUND;
     if (!utf8_is_valid(scan->name.data, scan->name.len)) {
-        refuse(scan, "a string that is not UTF-8");
+        fail_scan(scan, "a string that is not UTF-8");
     }
 }
 
 /* A byte of the key that may be "model", or of the name. */
-static void take_of_string(struct model_scan *scan, char c) {
+static void scan_string_byte(struct model_scan *scan, char c) {
     bool is_key = scan->state == IN_KEY;
-    struct model_scan_text *text = &scan->text;
-    switch (model_scan_text_take(text, c)) {
-    case MODEL_SCAN_TEXT_BYTES:
+    struct json_string_decoder *text = &scan->text;
+    switch (json_string_decoder_feed(text, c)) {
+    case JSON_STRING_BYTES:
         if (is_key) {
             match_key(scan, str_make(text->out, text->n_out));
         } else {
             add_to_name(scan, str_make(text->out, text->n_out));
         }
         break;
-    case MODEL_SCAN_TEXT_END:
+    case JSON_STRING_END:
         if (is_key) {
             scan->is_model = scan->n_matched == KEY.len;
             scan->state = BEFORE_COLON;
@@ -86,8 +86,8 @@ static void take_of_string(struct model_scan *scan, char c) {
             end_name(scan);
         }
         break;
-    case MODEL_SCAN_TEXT_WRONG:
-        refuse(scan, text->broken);
+    case JSON_STRING_INVALID:
+        fail_scan(scan, text->error_text);
         break;
     }
 }
@@ -95,7 +95,7 @@ static void take_of_string(struct model_scan *scan, char c) {
 /* ---- the object ------------------------------------------------------------------------------ */
 
 static void begin_text(struct model_scan *scan, enum state state) {
-    scan->text = (struct model_scan_text){.code = 0};
+    scan->text = (struct json_string_decoder){.code = 0};
     scan->n_matched = 0;
     scan->state = (uint8_t)state;
 }
@@ -103,8 +103,8 @@ static void begin_text(struct model_scan *scan, enum state state) {
 /* The first byte of a value. */
 static void begin_value(struct model_scan *scan, char c) {
     bool nested = c == '{' || c == '[';
-    if (c != '"' && !nested && !json_is_of_word(c)) {
-        refuse(scan, "a value is missing");
+    if (c != '"' && !nested && !json_is_literal_char(c)) {
+        fail_scan(scan, "a value is missing");
     } else if (scan->is_model && c != '"') {
         scan->result = MODEL_SCAN_OTHER_TYPE;
     } else if (c == '"') {
@@ -113,100 +113,100 @@ static void begin_value(struct model_scan *scan, char c) {
     } else {
         scan->state = nested ? IN_NESTED : IN_WORD;
     }
-    json_jump_begin(&scan->jump, c);
+    json_skip_init(&scan->skip, c);
 }
 
-static void take_key(struct model_scan *scan, char c) {
+static void scan_key_start(struct model_scan *scan, char c) {
     if (c == '"') {
         begin_text(scan, IN_KEY);
     } else if (c == '}' && scan->state == FIRST_KEY) {
         scan->result = MODEL_SCAN_ABSENT;
     } else {
-        refuse(scan, "a key is missing");
+        fail_scan(scan, "a key is missing");
     }
 }
 
-static void take_behind_value(struct model_scan *scan, char c) {
+static void scan_after_value(struct model_scan *scan, char c) {
     scan->state = NEXT_KEY;
     if (c == '}') {
         scan->result = MODEL_SCAN_ABSENT;
     } else if (c != ',') {
-        refuse(scan, "a comma is missing");
+        fail_scan(scan, "a comma is missing");
     }
 }
 
 /* A byte between the parts of the object that is no blank. */
-static void take_between(struct model_scan *scan, char c) {
+static void scan_between_tokens(struct model_scan *scan, char c) {
     if (scan->state == BEFORE_OBJECT) {
         scan->state = FIRST_KEY;
         scan->result = c == '{' ? MODEL_SCAN_MORE : MODEL_SCAN_NOT_OBJECT;
     } else if (scan->state == FIRST_KEY || scan->state == NEXT_KEY) {
-        take_key(scan, c);
+        scan_key_start(scan, c);
     } else if (scan->state == BEFORE_COLON) {
         scan->state = BEFORE_VALUE;
         if (c != ':') {
-            refuse(scan, "a colon is missing");
+            fail_scan(scan, "a colon is missing");
         }
     } else if (scan->state == BEFORE_VALUE) {
         begin_value(scan, c);
     } else {
-        take_behind_value(scan, c);
+        scan_after_value(scan, c);
     }
 }
 
-static void take_of_word(struct model_scan *scan, char c) {
+static void scan_word_byte(struct model_scan *scan, char c) {
     if (json_is_blank(c)) {
-        scan->state = BEHIND_VALUE;
-    } else if (!json_is_of_word(c)) {
-        take_behind_value(scan, c);
+        scan->state = AFTER_VALUE;
+    } else if (!json_is_literal_char(c)) {
+        scan_after_value(scan, c);
     }
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* One byte. */
-static void take(struct model_scan *scan, char c) {
+static void scan_byte(struct model_scan *scan, char c) {
     scan->at++;
     if (scan->state == IN_KEY || scan->state == IN_MODEL) {
-        take_of_string(scan, c);
+        scan_string_byte(scan, c);
     } else if (scan->state == IN_WORD) {
-        take_of_word(scan, c);
+        scan_word_byte(scan, c);
     } else if (!json_is_blank(c)) {
-        take_between(scan, c);
+        scan_between_tokens(scan, c);
     }
 }
 
 /* Jumps over the bytes that make no difference. Returns: the next that does, or `end`. */
-static const char *jump(struct model_scan *scan, const char *at, const char *end) {
+static const char *skip(struct model_scan *scan, const char *at, const char *end) {
     if (scan->state != IN_OTHER_KEY && scan->state != IN_STRING && scan->state != IN_NESTED) {
         return at;
     }
-    const char *behind = json_jump_over(&scan->jump, at, end);
+    const char *behind = json_skip_feed(&scan->skip, at, end);
     if (!behind) {
         return end;
     }
-    scan->state = scan->state == IN_OTHER_KEY ? BEFORE_COLON : BEHIND_VALUE;
+    scan->state = scan->state == IN_OTHER_KEY ? BEFORE_COLON : AFTER_VALUE;
     return behind;
 }
 
 enum model_scan_result model_scan_feed(struct model_scan *scan, struct str chunk) {
     const char *at = chunk.ptr, *end = chunk.len > 0 ? at + chunk.len : at;
     while (scan->result == MODEL_SCAN_MORE && at < end) {
-        const char *next = jump(scan, at, end);
+        const char *next = skip(scan, at, end);
         scan->at += (uint64_t)(next - at);
         at = next;
         if (at < end) {
-            take(scan, *at++);
+            scan_byte(scan, *at++);
         }
     }
     return scan->result;
 }
 
-enum model_scan_result model_scan_end(struct model_scan *scan) {
+enum model_scan_result model_scan_finish(struct model_scan *scan) {
     if (scan->result == MODEL_SCAN_MORE && scan->state == BEFORE_OBJECT) {
         scan->result = MODEL_SCAN_NOT_OBJECT;
     } else if (scan->result == MODEL_SCAN_MORE) {
-        refuse(scan, "it ends too early");
+        fail_scan(scan, "it ends too early");
     }
     return scan->result;
 }
@@ -225,14 +225,14 @@ enum status model_scan_check(const struct model_scan *scan, struct error *err) {
                          scan->at - 1);
     case MODEL_SCAN_TOO_LONG:
         return error_set(err, ST_BAD_FIELD, "model: expected a name of at most %d bytes, got more",
-                         (int)MODEL_SCAN_MOST_BYTES);
+                         (int)MODEL_SCAN_MAX_BYTES);
     case MODEL_SCAN_NOT_OBJECT:
         return scan->at == 0
                    ? error_set(err, ST_BAD_JSON, "expected a JSON object, got an empty body")
                    : error_set(err, ST_BAD_JSON, "expected a JSON object, got something else");
     case MODEL_SCAN_MALFORMED:
-        return error_set(err, ST_BAD_JSON, "expected JSON, but %s, at byte %" PRIu64, scan->broken,
-                         scan->at);
+        return error_set(err, ST_BAD_JSON, "expected JSON, but %s, at byte %" PRIu64,
+                         scan->error_text, scan->at);
     case MODEL_SCAN_COMPRESSED: /* not of JSON */
     case MODEL_SCAN_NO_MEMORY:
         break;

@@ -12,8 +12,8 @@
 
 #include <stdint.h>
 
-#include "codec/json/jump.h"
-#include "codec/prompt/model_scan_text.h"
+#include "codec/json/skip.h"
+#include "codec/prompt/json_string_decoder.h"
 #include "core/base/buf.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
@@ -30,17 +30,17 @@ enum model_scan_result {
     MODEL_SCAN_NO_MEMORY,
 };
 
-enum { MODEL_SCAN_MOST_BYTES = 4096 }; /* of a name */
+enum { MODEL_SCAN_MAX_BYTES = 4096 }; /* of a name */
 
 struct model_scan {
     enum model_scan_result result;
     struct buf name;                /* MODEL_SCAN_FOUND: decoded, valid UTF-8 */
     uint64_t value_at, value_bytes; /* where it is in the text, its quotes included */
     uint64_t at;                    /* bytes looked at, the one that was wrong included */
-    const char *broken;             /* MODEL_SCAN_MALFORMED: what is wrong */
+    const char *error_text;         /* MODEL_SCAN_MALFORMED: what is wrong */
     /* how far it is */
-    struct json_jump jump;
-    struct model_scan_text text;
+    struct json_skip skip;
+    struct json_string_decoder text;
     uint8_t state;     /* enum state of model_scan.c */
     uint8_t n_matched; /* bytes of the key that are those of "model" */
     bool is_model;     /* the value that comes is the one */
@@ -52,7 +52,7 @@ void model_scan_init(struct model_scan *scan, struct arena *arena);
  * MODEL_SCAN_MORE, bytes make no difference. */
 enum model_scan_result model_scan_feed(struct model_scan *scan, struct str chunk);
 /* No more bytes come. Returns: scan->result, never MODEL_SCAN_MORE. */
-enum model_scan_result model_scan_end(struct model_scan *scan);
+enum model_scan_result model_scan_finish(struct model_scan *scan);
 /* What a client is told where no name was found. Returns: ST_OK for MODEL_SCAN_FOUND, else
  * ST_BAD_JSON, ST_BAD_FIELD, ST_NO_MEMORY with a sentence. */
 enum status model_scan_check(const struct model_scan *scan, struct error *err)

@@ -23,8 +23,8 @@ void model_scan_grpc_init(struct model_scan_grpc *scan, struct arena *arena, boo
     buf_init(&scan->name, arena, 0);
 }
 
-static void refuse(struct model_scan_grpc *scan, const char *why) {
-    scan->broken = why;
+static void fail_scan(struct model_scan_grpc *scan, const char *why) {
+    scan->error_text = why;
     scan->result = MODEL_SCAN_MALFORMED;
 }
 
@@ -40,7 +40,7 @@ static void end_name(struct model_scan_grpc *scan) {
     scan->field_bytes = scan->at - scan->field_at;
     scan->result = MODEL_SCAN_FOUND;
     if (!utf8_is_valid(scan->name.data, scan->name.len)) {
-        refuse(scan, "model_name is not UTF-8");
+        fail_scan(scan, "model_name is not UTF-8");
     }
 }
 
@@ -50,8 +50,8 @@ static void begin_bytes(struct model_scan_grpc *scan, uint64_t n_bytes) {
     scan->left = n_bytes;
     if (scan->message_bytes != UINT64_MAX &&
         n_bytes > scan->message_bytes - (scan->at - scan->message_at)) {
-        refuse(scan, "a field runs past the end of its message");
-    } else if (is_name && n_bytes > MODEL_SCAN_MOST_BYTES) {
+        fail_scan(scan, "a field runs past the end of its message");
+    } else if (is_name && n_bytes > MODEL_SCAN_MAX_BYTES) {
         scan->result = MODEL_SCAN_TOO_LONG;
     } else if (n_bytes > 0) {
         scan->state = is_name ? IN_NAME : IN_SKIPPED;
@@ -66,7 +66,7 @@ static void end_tag(struct model_scan_grpc *scan) {
     uint64_t tag = scan->value;
     uint64_t number = tag >> TYPE_BITS;
     if (number == 0 || number > MAX_NUMBER) {
-        refuse(scan, "a field's number is out of range");
+        fail_scan(scan, "a field's number is out of range");
         return;
     }
     scan->number = (uint32_t)number;
@@ -91,15 +91,15 @@ static void end_tag(struct model_scan_grpc *scan) {
         begin_bytes(scan, sizeof(uint32_t));
         break;
     default:
-        refuse(scan, "a field has a type that does not exist");
+        fail_scan(scan, "a field has a type that does not exist");
         break;
     }
 }
 
 /* Encoding, "Base 128 Varints": at most ten bytes, of the tenth one bit. */
-static void take_of_number(struct model_scan_grpc *scan, unsigned char byte) {
-    if (scan->n_value == PB_MOST_VARINT_BYTES - 1 && byte > 1) {
-        refuse(scan, "a number has more than 64 bits");
+static void scan_number_byte(struct model_scan_grpc *scan, unsigned char byte) {
+    if (scan->n_value == PB_MAX_VARINT_BYTES - 1 && byte > 1) {
+        fail_scan(scan, "a number has more than 64 bits");
         return;
     }
     scan->value |= (uint64_t)(byte & 0x7f) << (7 * scan->n_value++);
@@ -117,12 +117,12 @@ static void take_of_number(struct model_scan_grpc *scan, unsigned char byte) {
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static void take_of_prefix(struct model_scan_grpc *scan, unsigned char byte) {
+static void scan_prefix_byte(struct model_scan_grpc *scan, unsigned char byte) {
     if (scan->n_value++ == 0) {
         if (byte == 1) {
             scan->result = MODEL_SCAN_COMPRESSED;
         } else if (byte != 0) {
-            refuse(scan, "the prefix of a message begins with neither 0 nor 1");
+            fail_scan(scan, "the prefix of a message begins with neither 0 nor 1");
         }
         return;
     }
@@ -135,7 +135,7 @@ static void take_of_prefix(struct model_scan_grpc *scan, unsigned char byte) {
 }
 
 /* Bytes of a field. Returns: how many of them. */
-static size_t take_bytes(struct model_scan_grpc *scan, struct str bytes) {
+static size_t consume_bytes(struct model_scan_grpc *scan, struct str bytes) {
     size_t n = bytes.len < scan->left ? bytes.len : (size_t)scan->left;
     scan->at += n;
     scan->left -= n;
@@ -152,27 +152,27 @@ static size_t take_bytes(struct model_scan_grpc *scan, struct str bytes) {
     return n;
 }
 
-static void take(struct model_scan_grpc *scan, unsigned char byte) {
+static void scan_byte(struct model_scan_grpc *scan, unsigned char byte) {
     scan->at++;
     if (scan->state == IN_PREFIX) {
-        take_of_prefix(scan, byte);
+        scan_prefix_byte(scan, byte);
         return;
     }
     if (scan->state == IN_TAG && scan->n_value == 0) {
         scan->field_at = scan->at - 1;
     }
-    take_of_number(scan, byte);
+    scan_number_byte(scan, byte);
 }
 
 /* The message ends where its prefix says; no field may be open there. */
-static void look_for_end(struct model_scan_grpc *scan) {
+static void check_message_end(struct model_scan_grpc *scan) {
     if (scan->state == IN_PREFIX || scan->at - scan->message_at < scan->message_bytes) {
         return;
     }
     if (scan->state == IN_TAG && scan->n_value == 0) {
         scan->result = MODEL_SCAN_ABSENT;
     } else {
-        refuse(scan, "a field is cut off");
+        fail_scan(scan, "a field is cut off");
     }
 }
 
@@ -180,25 +180,25 @@ enum model_scan_result model_scan_grpc_feed(struct model_scan_grpc *scan, struct
     size_t at = 0;
     while (scan->result == MODEL_SCAN_MORE && at < chunk.len) {
         if (scan->state == IN_NAME || scan->state == IN_SKIPPED) {
-            at += take_bytes(scan, str_make(chunk.ptr + at, chunk.len - at));
+            at += consume_bytes(scan, str_make(chunk.ptr + at, chunk.len - at));
         } else {
-            take(scan, (unsigned char)chunk.ptr[at++]);
+            scan_byte(scan, (unsigned char)chunk.ptr[at++]);
         }
         if (scan->result == MODEL_SCAN_MORE) {
-            look_for_end(scan);
+            check_message_end(scan);
         }
     }
     return scan->result;
 }
 
-enum model_scan_result model_scan_grpc_end(struct model_scan_grpc *scan) {
+enum model_scan_result model_scan_grpc_finish(struct model_scan_grpc *scan) {
     if (scan->result != MODEL_SCAN_MORE) {
         return scan->result;
     }
     if (scan->state == IN_TAG && scan->n_value == 0 && scan->message_bytes == UINT64_MAX) {
         scan->result = MODEL_SCAN_ABSENT;
     } else {
-        refuse(scan, "it ends too early");
+        fail_scan(scan, "it ends too early");
     }
     return scan->result;
 }
@@ -215,11 +215,11 @@ enum status model_scan_grpc_check(const struct model_scan_grpc *scan, struct err
         return error_set(err, ST_BAD_FIELD, "model_name: expected a string, got a number");
     case MODEL_SCAN_TOO_LONG:
         return error_set(err, ST_BAD_FIELD, "model_name: expected at most %d bytes, got %" PRIu64,
-                         (int)MODEL_SCAN_MOST_BYTES, scan->left);
+                         (int)MODEL_SCAN_MAX_BYTES, scan->left);
     case MODEL_SCAN_NOT_OBJECT: /* not of gRPC */
     case MODEL_SCAN_MALFORMED:
         return error_set(err, ST_BAD_REQUEST,
-                         "this is not a ModelInferRequest: %s, at byte %" PRIu64, scan->broken,
+                         "this is not a ModelInferRequest: %s, at byte %" PRIu64, scan->error_text,
                          scan->at);
     case MODEL_SCAN_COMPRESSED:
         return error_set(err, ST_UNKNOWN_ENCODING,

@@ -15,7 +15,7 @@ struct model_scan_grpc {
     uint64_t message_at;            /* behind the prefix, if there is one */
     uint64_t message_bytes;         /* as the prefix says; UINT64_MAX: there is none */
     uint64_t at;                    /* bytes looked at */
-    const char *broken;             /* MODEL_SCAN_MALFORMED: what is wrong */
+    const char *error_text;         /* MODEL_SCAN_MALFORMED: what is wrong */
     /* how far it is */
     uint64_t value;  /* of the number that comes */
     uint64_t left;   /* bytes of the field that comes */
@@ -28,10 +28,10 @@ struct model_scan_grpc {
 /* Starts. The name grows in `arena`, which must outlive the scan. `prefixed` is false for a message
  * as it is (ext-proc's mode GRPC). */
 void model_scan_grpc_init(struct model_scan_grpc *scan, struct arena *arena, bool prefixed);
-/* As model_scan_feed, model_scan_end and model_scan_check; the latter returns ST_BAD_REQUEST where
- * it is no such message, ST_UNKNOWN_ENCODING where it is compressed. */
+/* As model_scan_feed, model_scan_finish and model_scan_check; the latter returns ST_BAD_REQUEST
+ * where it is no such message, ST_UNKNOWN_ENCODING where it is compressed. */
 enum model_scan_result model_scan_grpc_feed(struct model_scan_grpc *scan, struct str chunk);
-enum model_scan_result model_scan_grpc_end(struct model_scan_grpc *scan);
+enum model_scan_result model_scan_grpc_finish(struct model_scan_grpc *scan);
 enum status model_scan_grpc_check(const struct model_scan_grpc *scan, struct error *err)
     __attribute__((warn_unused_result));
 

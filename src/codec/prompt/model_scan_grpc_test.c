@@ -24,7 +24,7 @@ static void scan_parts(struct str body, bool prefixed, const size_t *cuts, size_
         free(part);
         at = end;
     }
-    model_scan_grpc_end(scan);
+    model_scan_grpc_finish(scan);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -114,7 +114,7 @@ static void check_row(const struct row *row, size_t i, const struct model_scan_g
     }
 }
 
-static void test_rows_cut_anywhere(void **state) {
+static void model_scan_grpc_rows_at_each_split_match(void **state) {
     (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
         size_t n = strlen(rows[i].text), all[MOST_BYTES];
@@ -136,22 +136,22 @@ static void test_rows_cut_anywhere(void **state) {
 }
 
 /* A name over the limit is refused by its length, before its bytes come. */
-static void test_the_length_of_a_name(void **state) {
+static void model_scan_grpc_name_over_max_is_refused_early(void **state) {
     struct model_scan_grpc scan;
     struct error err;
     struct buf head;
     (void)state;
     buf_init(&head, arena, 0);
-    pb_add_head(&head, 1, MODEL_SCAN_MOST_BYTES + 1);
+    pb_add_head(&head, 1, MODEL_SCAN_MAX_BYTES + 1);
     model_scan_grpc_init(&scan, arena, false);
     assert_int_equal(model_scan_grpc_feed(&scan, buf_str(&head)), MODEL_SCAN_TOO_LONG);
     assert_int_equal(model_scan_grpc_check(&scan, &err), ST_BAD_FIELD);
     assert_non_null(strstr(err.text, "4096"));
     head.len = 0;
-    pb_add_head(&head, 1, MODEL_SCAN_MOST_BYTES);
+    pb_add_head(&head, 1, MODEL_SCAN_MAX_BYTES);
     model_scan_grpc_init(&scan, arena, false);
     model_scan_grpc_feed(&scan, buf_str(&head));
-    for (size_t i = 0; i < MODEL_SCAN_MOST_BYTES; i++) {
+    for (size_t i = 0; i < MODEL_SCAN_MAX_BYTES; i++) {
         assert_int_equal(scan.result, MODEL_SCAN_MORE);
         model_scan_grpc_feed(&scan, STR("x"));
     }
@@ -196,7 +196,7 @@ static enum model_scan_result read_whole(struct str message, struct str *name) {
             return field.type == PB_BYTES ? MODEL_SCAN_FOUND : MODEL_SCAN_OTHER_TYPE;
         }
     }
-    return reader.broken ? MODEL_SCAN_MALFORMED : MODEL_SCAN_ABSENT;
+    return reader.error_text ? MODEL_SCAN_MALFORMED : MODEL_SCAN_ABSENT;
 }
 
 static void damage(struct buf *body) {
@@ -238,7 +238,7 @@ static void check_random(bool damaged) {
     }
 }
 
-static void test_random_messages_cut_at_random(void **state) {
+static void model_scan_grpc_random_messages_match_full_reader(void **state) {
     (void)state;
     for (size_t round = 0; round < 20000; round++) {
         struct arena *outer = arena;
@@ -251,9 +251,10 @@ static void test_random_messages_cut_at_random(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_rows_cut_anywhere, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_the_length_of_a_name, setup, teardown),
-        cmocka_unit_test(test_random_messages_cut_at_random),
+        cmocka_unit_test_setup_teardown(model_scan_grpc_rows_at_each_split_match, setup, teardown),
+        cmocka_unit_test_setup_teardown(model_scan_grpc_name_over_max_is_refused_early, setup,
+                                        teardown),
+        cmocka_unit_test(model_scan_grpc_random_messages_match_full_reader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,7 +99,7 @@ static void scan_parts(struct str text, const size_t *cuts, size_t n_cuts,
         free(part);
         at = end;
     }
-    model_scan_end(scan);
+    model_scan_finish(scan);
 }
 
 static void check_row(const struct row *row, const struct model_scan *scan) {
@@ -119,7 +119,7 @@ static void check_row(const struct row *row, const struct model_scan *scan) {
     }
 }
 
-static void test_rows_cut_anywhere(void **state) {
+static void model_scan_rows_at_each_split_match(void **state) {
     (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
         size_t n = rows[i].text.len, all[128];
@@ -138,7 +138,7 @@ static void test_rows_cut_anywhere(void **state) {
 }
 
 /* It is known with the quote behind the name, and what comes then makes no difference. */
-static void test_known_as_early_as_it_is_said(void **state) {
+static void model_scan_name_is_found_at_closing_quote(void **state) {
     struct str text = STR("{\"a\":[1,{\"b\":\"c\"}],\"model\":\"m\",\"z\":2}");
     struct model_scan scan;
     (void)state;
@@ -173,18 +173,18 @@ static enum model_scan_result scan_name(size_t n, const char *unit) {
     return scan.result;
 }
 
-static void test_the_length_of_a_name(void **state) {
+static void model_scan_name_over_max_is_refused(void **state) {
     (void)state;
-    assert_int_equal(scan_name(MODEL_SCAN_MOST_BYTES, "x"), MODEL_SCAN_FOUND);
-    assert_int_equal(scan_name(MODEL_SCAN_MOST_BYTES + 1, "x"), MODEL_SCAN_TOO_LONG);
-    assert_int_equal(scan_name(MODEL_SCAN_MOST_BYTES, "\\u0078"), MODEL_SCAN_FOUND);
-    assert_int_equal(scan_name(MODEL_SCAN_MOST_BYTES + 1, "\\u0078"), MODEL_SCAN_TOO_LONG);
-    assert_int_equal(scan_name(MODEL_SCAN_MOST_BYTES / 2, "\\u00e9"), MODEL_SCAN_FOUND);
-    assert_int_equal(scan_name(MODEL_SCAN_MOST_BYTES / 2 + 1, "\\u00e9"), MODEL_SCAN_TOO_LONG);
+    assert_int_equal(scan_name(MODEL_SCAN_MAX_BYTES, "x"), MODEL_SCAN_FOUND);
+    assert_int_equal(scan_name(MODEL_SCAN_MAX_BYTES + 1, "x"), MODEL_SCAN_TOO_LONG);
+    assert_int_equal(scan_name(MODEL_SCAN_MAX_BYTES, "\\u0078"), MODEL_SCAN_FOUND);
+    assert_int_equal(scan_name(MODEL_SCAN_MAX_BYTES + 1, "\\u0078"), MODEL_SCAN_TOO_LONG);
+    assert_int_equal(scan_name(MODEL_SCAN_MAX_BYTES / 2, "\\u00e9"), MODEL_SCAN_FOUND);
+    assert_int_equal(scan_name(MODEL_SCAN_MAX_BYTES / 2 + 1, "\\u00e9"), MODEL_SCAN_TOO_LONG);
 }
 
 /* Depth, long keys, strings and runs of backslashes cost no memory. */
-static void test_what_is_jumped_over_costs_nothing(void **state) {
+static void model_scan_skipped_values_allocate_nothing(void **state) {
     static const char *const units[] = {"[",         "{\"a\":", "\"", "\\\\",
                                         "\"\\u0041", "[\"\\\"", "\"k"};
     (void)state;
@@ -196,13 +196,13 @@ static void test_what_is_jumped_over_costs_nothing(void **state) {
         for (size_t k = 0; k < 300000; k++) {
             model_scan_feed(&scan, str_of(units[i]));
         }
-        model_scan_end(&scan);
+        model_scan_finish(&scan);
         assert_int_equal(scan.result, MODEL_SCAN_MALFORMED);
         assert_int_equal(arena_bytes(arena), before);
     }
 }
 
-static void test_out_of_memory(void **state) {
+static void model_scan_out_of_memory_is_reported(void **state) {
     struct arena *small = arena_new(NULL, 1);
     struct model_scan scan;
     struct error err;
@@ -372,7 +372,7 @@ static void check_parsed(struct str text, yyjson_val *root, const struct model_s
     }
 }
 
-static void test_random_texts_cut_at_random(void **state) {
+static void model_scan_random_texts_match_full_parser(void **state) {
     size_t n_found = 0, n_refused = 0;
     (void)state;
     for (size_t round = 0; round < 40000; round++) {
@@ -410,12 +410,13 @@ static void test_random_texts_cut_at_random(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_rows_cut_anywhere, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_known_as_early_as_it_is_said, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_the_length_of_a_name, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_what_is_jumped_over_costs_nothing, setup, teardown),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test_setup_teardown(test_random_texts_cut_at_random, setup, teardown),
+        cmocka_unit_test_setup_teardown(model_scan_rows_at_each_split_match, setup, teardown),
+        cmocka_unit_test_setup_teardown(model_scan_name_is_found_at_closing_quote, setup, teardown),
+        cmocka_unit_test_setup_teardown(model_scan_name_over_max_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(model_scan_skipped_values_allocate_nothing, setup,
+                                        teardown),
+        cmocka_unit_test(model_scan_out_of_memory_is_reported),
+        cmocka_unit_test_setup_teardown(model_scan_random_texts_match_full_parser, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

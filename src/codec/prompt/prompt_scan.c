@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/base/lanes.h"
+#include "core/base/simd.h"
 
 /* In front of a message, and behind a role or a text of a list. */
 static const char MESSAGE_MARK = '\x02', TEXT_MARK = '\x03';
@@ -20,35 +20,35 @@ enum state {
     IN_TEXT,
     IN_WORD,
     IN_OTHER, /* it is jumped over */
-    BEHIND_VALUE,
+    AFTER_VALUE,
 };
 
 /* What a value is, by where it is; of an object or a list, what its values are. */
 enum meaning { OTHER, BODY, PROMPT, MESSAGES, MESSAGE, CONTENT, PART, ROLE, TEXT, WANTED };
 
-void prompt_scan_init(struct prompt_scan *scan, struct arena *arena, size_t most_bytes) {
-    *scan = (struct prompt_scan){.result = PROMPT_SCAN_MORE, .most_bytes = most_bytes};
+void prompt_scan_init(struct prompt_scan *scan, struct arena *arena, size_t max_bytes) {
+    *scan = (struct prompt_scan){.result = PROMPT_SCAN_MORE, .max_bytes = max_bytes};
     buf_init(&scan->system, arena, 0);
     buf_init(&scan->text, arena, 0);
 }
 
-static void give_up(struct prompt_scan *scan) {
+static void fail_scan(struct prompt_scan *scan) {
     scan->result = PROMPT_SCAN_NONE;
 }
 
 /* ---- what is kept ---------------------------------------------------------------------------- */
 
-static void keep(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {
+static void append_bounded(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {
     struct buf *to = scan->in_system ? &scan->system : &scan->text;
-    size_t room = scan->most_bytes - to->len;
-    buf_add(to, bytes, n_bytes < room ? n_bytes : room);
+    size_t capacity = scan->max_bytes - to->len;
+    buf_add(to, bytes, n_bytes < capacity ? n_bytes : capacity);
     if (to->failed) {
-        give_up(scan);
+        fail_scan(scan);
     }
 }
 
-static void keep_text(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {
-    keep(scan, bytes, n_bytes);
+static void append_text(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {
+    append_bounded(scan, bytes, n_bytes);
     scan->n_bytes += n_bytes;
 }
 
@@ -88,24 +88,24 @@ static bool is_list(uint8_t frame) {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static void push(struct prompt_scan *scan, uint8_t frame) {
+static void push_frame(struct prompt_scan *scan, uint8_t frame) {
     scan->frames[scan->depth++] = frame;
     scan->state = is_list(frame) ? FIRST_ITEM : FIRST_KEY;
     if (frame == MESSAGE) {
-        keep(scan, &MESSAGE_MARK, 1);
+        append_bounded(scan, &MESSAGE_MARK, 1);
     }
 }
 
-static void pop(struct prompt_scan *scan) {
+static void pop_frame(struct prompt_scan *scan) {
     scan->depth--;
-    scan->state = BEHIND_VALUE;
+    scan->state = AFTER_VALUE;
     if (scan->depth == 0) {
         scan->result = PROMPT_SCAN_END;
     }
 }
 
 static void begin_text(struct prompt_scan *scan, enum state state) {
-    scan->inside = (struct model_scan_text){.code = 0};
+    scan->string = (struct json_string_decoder){.code = 0};
     scan->n_key = 0;
     scan->state = (uint8_t)state;
 }
@@ -115,9 +115,9 @@ static bool is_text(uint8_t meaning) {
            meaning == TEXT;
 }
 
-static bool is_looked_into(const struct prompt_scan *scan, char c) {
+static bool is_scanned_container(const struct prompt_scan *scan, char c) {
     bool wanted = c == '[' ? is_list(scan->value) : scan->value == MESSAGE || scan->value == PART;
-    return wanted && scan->depth < PROMPT_SCAN_MOST_DEPTH;
+    return wanted && scan->depth < PROMPT_SCAN_MAX_DEPTH;
 }
 
 /* A word in a list of tokens. */
@@ -129,7 +129,7 @@ static void begin_word(struct prompt_scan *scan, char c) {
     scan->state = IN_WORD;
     scan->number = c >= '0' && c <= '9' ? (uint64_t)(c - '0') : UINT64_MAX;
     if (is_token(scan)) {
-        keep(scan, &c, 1);
+        append_bounded(scan, &c, 1);
     }
 }
 
@@ -140,22 +140,22 @@ static void begin_value(struct prompt_scan *scan, char c) {
     }
     if (c == '"' && is_text(scan->value)) {
         begin_text(scan, IN_TEXT);
-    } else if ((c == '{' || c == '[') && is_looked_into(scan, c)) {
-        push(scan, scan->value);
+    } else if ((c == '{' || c == '[') && is_scanned_container(scan, c)) {
+        push_frame(scan, scan->value);
     } else if (c == '"' || c == '{' || c == '[') {
-        json_jump_begin(&scan->jump, c);
+        json_skip_init(&scan->skip, c);
         scan->state = IN_OTHER;
-    } else if (json_is_of_word(c)) {
+    } else if (json_is_literal_char(c)) {
         begin_word(scan, c);
     } else {
-        give_up(scan);
+        fail_scan(scan);
     }
 }
 
 static void end_text(struct prompt_scan *scan) {
-    scan->state = BEHIND_VALUE;
+    scan->state = AFTER_VALUE;
     if (scan->value == ROLE || frame_of(scan) == PROMPT) {
-        keep(scan, &TEXT_MARK, 1);
+        append_bounded(scan, &TEXT_MARK, 1);
     }
 }
 
@@ -170,17 +170,17 @@ static void add_to_key(struct prompt_scan *scan, const char *bytes, size_t n_byt
     }
 }
 
-static void take_of_string(struct prompt_scan *scan, char c) {
+static void scan_string_byte(struct prompt_scan *scan, char c) {
     bool is_key = scan->state == IN_KEY;
-    switch (model_scan_text_take(&scan->inside, c)) {
-    case MODEL_SCAN_TEXT_BYTES:
+    switch (json_string_decoder_feed(&scan->string, c)) {
+    case JSON_STRING_BYTES:
         if (is_key) {
-            add_to_key(scan, scan->inside.out, scan->inside.n_out);
+            add_to_key(scan, scan->string.out, scan->string.n_out);
         } else {
-            keep_text(scan, scan->inside.out, scan->inside.n_out);
+            append_text(scan, scan->string.out, scan->string.n_out);
         }
         break;
-    case MODEL_SCAN_TEXT_END:
+    case JSON_STRING_END:
         if (is_key) {
             scan->value = (uint8_t)meaning_of_key(scan);
             scan->state = BEFORE_COLON;
@@ -188,8 +188,8 @@ static void take_of_string(struct prompt_scan *scan, char c) {
             end_text(scan);
         }
         break;
-    case MODEL_SCAN_TEXT_WRONG:
-        give_up(scan);
+    case JSON_STRING_INVALID:
+        fail_scan(scan);
         break;
     }
 }
@@ -197,11 +197,11 @@ static void take_of_string(struct prompt_scan *scan, char c) {
 /* The bytes of a string that are themselves: up to the next quote, backslash or control
  * character. */
 static const char *find_special(const char *at, const char *end) {
-    for (; end - at >= LANES; at += LANES) {
-        lanes_bytes bytes;
-        memcpy(&bytes, at, LANES);
+    for (; end - at >= SIMD_LANES; at += SIMD_LANES) {
+        simd_i8x16 bytes;
+        memcpy(&bytes, at, SIMD_LANES);
         unsigned found =
-            lanes_bits((bytes == '"') | (bytes == '\\') | ((bytes >= 0) & (bytes < 0x20)));
+            simd_mask((bytes == '"') | (bytes == '\\') | ((bytes >= 0) & (bytes < 0x20)));
         if (found != 0) {
             return at + __builtin_ctz(found);
         }
@@ -214,52 +214,52 @@ static const char *find_special(const char *at, const char *end) {
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static void take_behind_value(struct prompt_scan *scan, char c);
+static void scan_after_value(struct prompt_scan *scan, char c);
 
 /* A number of tokens, or a token's. */
 static void end_word(struct prompt_scan *scan) {
-    scan->state = BEHIND_VALUE;
+    scan->state = AFTER_VALUE;
     if (is_token(scan)) {
-        keep(scan, &TEXT_MARK, 1);
+        append_bounded(scan, &TEXT_MARK, 1);
         scan->n_tokens++;
     } else if (scan->value == WANTED && scan->number != UINT64_MAX) {
-        scan->n_wanted = scan->number;
+        scan->max_tokens = scan->number;
     }
 }
 
-static void take_of_word(struct prompt_scan *scan, char c) {
-    if (!json_is_of_word(c)) {
+static void scan_word_byte(struct prompt_scan *scan, char c) {
+    if (!json_is_literal_char(c)) {
         end_word(scan);
         if (!json_is_blank(c)) {
-            take_behind_value(scan, c);
+            scan_after_value(scan, c);
         }
         return;
     }
     bool counts = c >= '0' && c <= '9' && scan->number < UINT32_MAX;
     scan->number = counts ? scan->number * 10 + (uint64_t)(c - '0') : UINT64_MAX;
     if (is_token(scan)) {
-        keep(scan, &c, 1);
+        append_bounded(scan, &c, 1);
     }
 }
 
 /* ---- between values -------------------------------------------------------------------------- */
 
-static void take_key(struct prompt_scan *scan, char c) {
+static void scan_key_start(struct prompt_scan *scan, char c) {
     if (c == '"') {
         begin_text(scan, IN_KEY);
     } else if (c == '}' && scan->state == FIRST_KEY) {
-        pop(scan);
+        pop_frame(scan);
     } else {
-        give_up(scan);
+        fail_scan(scan);
     }
 }
 
-static void take_behind_value(struct prompt_scan *scan, char c) {
+static void scan_after_value(struct prompt_scan *scan, char c) {
     bool in_list = is_list(frame_of(scan));
     if (c == (in_list ? ']' : '}')) {
-        pop(scan);
+        pop_frame(scan);
     } else if (c != ',') {
-        give_up(scan);
+        fail_scan(scan);
     } else if (in_list) {
         scan->value = (uint8_t)meaning_of_item(scan);
         scan->state = BEFORE_VALUE;
@@ -268,9 +268,9 @@ static void take_behind_value(struct prompt_scan *scan, char c) {
     }
 }
 
-static void take_first_item(struct prompt_scan *scan, char c) {
+static void scan_first_item(struct prompt_scan *scan, char c) {
     if (c == ']') {
-        pop(scan);
+        pop_frame(scan);
     } else {
         scan->value = (uint8_t)meaning_of_item(scan);
         begin_value(scan, c);
@@ -278,47 +278,47 @@ static void take_first_item(struct prompt_scan *scan, char c) {
 }
 
 /* A byte between the parts of the text that is no blank. */
-static void take_between(struct prompt_scan *scan, char c) {
+static void scan_between_tokens(struct prompt_scan *scan, char c) {
     if (scan->state == BEFORE_OBJECT && c == '{') {
-        push(scan, BODY);
+        push_frame(scan, BODY);
     } else if (scan->state == FIRST_KEY || scan->state == NEXT_KEY) {
-        take_key(scan, c);
+        scan_key_start(scan, c);
     } else if (scan->state == BEFORE_COLON && c == ':') {
         scan->state = BEFORE_VALUE;
     } else if (scan->state == BEFORE_VALUE) {
         begin_value(scan, c);
     } else if (scan->state == FIRST_ITEM) {
-        take_first_item(scan, c);
-    } else if (scan->state == BEHIND_VALUE) {
-        take_behind_value(scan, c);
+        scan_first_item(scan, c);
+    } else if (scan->state == AFTER_VALUE) {
+        scan_after_value(scan, c);
     } else {
-        give_up(scan);
+        fail_scan(scan);
     }
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* One byte. */
-static void take(struct prompt_scan *scan, char c) {
+static void scan_byte(struct prompt_scan *scan, char c) {
     if (scan->state == IN_KEY || scan->state == IN_TEXT) {
-        take_of_string(scan, c);
+        scan_string_byte(scan, c);
     } else if (scan->state == IN_WORD) {
-        take_of_word(scan, c);
+        scan_word_byte(scan, c);
     } else if (!json_is_blank(c)) {
-        take_between(scan, c);
+        scan_between_tokens(scan, c);
     }
 }
 
 /* Many bytes that are alike. Returns: the next that isn't, or `end`. */
 static const char *run(struct prompt_scan *scan, const char *at, const char *end) {
     if (scan->state == IN_OTHER) {
-        const char *behind = json_jump_over(&scan->jump, at, end);
-        scan->state = behind ? BEHIND_VALUE : IN_OTHER;
+        const char *behind = json_skip_feed(&scan->skip, at, end);
+        scan->state = behind ? AFTER_VALUE : IN_OTHER;
         return behind ? behind : end;
     }
-    if (scan->state == IN_TEXT && scan->inside.escape == 0 && scan->inside.high == 0) {
+    if (scan->state == IN_TEXT && scan->string.escape == 0 && scan->string.high == 0) {
         const char *special = find_special(at, end);
-        keep_text(scan, at, (size_t)(special - at));
+        append_text(scan, at, (size_t)(special - at));
         return special;
     }
     return at;
@@ -329,7 +329,7 @@ enum prompt_scan_result prompt_scan_feed(struct prompt_scan *scan, struct str ch
     while (scan->result == PROMPT_SCAN_MORE && at < end) {
         at = run(scan, at, end);
         if (at < end && scan->result == PROMPT_SCAN_MORE) {
-            take(scan, *at++);
+            scan_byte(scan, *at++);
         }
     }
     return scan->result;

@@ -16,8 +16,8 @@
 #ifndef SLUICE_CODEC_PROMPT_PROMPT_SCAN_H
 #define SLUICE_CODEC_PROMPT_PROMPT_SCAN_H
 
-#include "codec/json/jump.h"
-#include "codec/prompt/model_scan_text.h"
+#include "codec/json/skip.h"
+#include "codec/prompt/json_string_decoder.h"
 #include "core/base/buf.h"
 
 enum prompt_scan_result {
@@ -27,37 +27,37 @@ enum prompt_scan_result {
 };
 
 /* A list of lists of tokens in a list is the deepest that is looked into. */
-enum { PROMPT_SCAN_MOST_DEPTH = 6 };
+enum { PROMPT_SCAN_MAX_DEPTH = 6 };
 
 struct prompt_scan {
     enum prompt_scan_result result;
-    size_t most_bytes; /* of each text that is kept */
-    struct buf system; /* the first bytes */
-    struct buf text;   /* of all that is not `system` */
-    uint64_t n_bytes;  /* of both, kept or not, as far as they were looked at, without tokens */
-    uint64_t n_tokens; /* token ids in lists, whose digits are in `text` */
-    uint64_t n_wanted; /* "max_tokens", "max_completion_tokens": tokens to make; 0: not said */
+    size_t max_bytes;    /* of each text that is kept */
+    struct buf system;   /* the first bytes */
+    struct buf text;     /* of all that is not `system` */
+    uint64_t n_bytes;    /* of both, kept or not, as far as they were looked at, without tokens */
+    uint64_t n_tokens;   /* token ids in lists, whose digits are in `text` */
+    uint64_t max_tokens; /* "max_tokens", "max_completion_tokens": tokens to make; 0: not said */
     /* how far it is */
-    struct json_jump jump;
-    struct model_scan_text inside; /* of a string that is read */
-    uint64_t number;               /* of the digits so far; UINT64_MAX: it is no count */
+    struct json_skip skip;
+    struct json_string_decoder string; /* of a string that is read */
+    uint64_t number;                   /* of the digits so far; UINT64_MAX: it is no count */
     char key[24];
     uint8_t n_key; /* bytes of the key; more than `key` has: it is none of ours */
     uint8_t state; /* enum state of prompt_scan.c */
     uint8_t value; /* enum meaning: of the value that comes, or is being read */
     uint8_t depth; /* of the objects and lists that are looked into */
-    uint8_t frames[PROMPT_SCAN_MOST_DEPTH]; /* enum meaning */
+    uint8_t frames[PROMPT_SCAN_MAX_DEPTH]; /* enum meaning */
     bool in_system;
 };
 
 /* Starts. The texts grow in `arena`, which must outlive the scan. */
-void prompt_scan_init(struct prompt_scan *scan, struct arena *arena, size_t most_bytes);
+void prompt_scan_init(struct prompt_scan *scan, struct arena *arena, size_t max_bytes);
 /* Looks at the next bytes. Returns: scan->result; once that is not PROMPT_SCAN_MORE, bytes make no
  * difference. */
 enum prompt_scan_result prompt_scan_feed(struct prompt_scan *scan, struct str chunk);
 /* As much of the text is kept as there is room for: more bytes only change the numbers. */
 static inline bool prompt_scan_is_full(const struct prompt_scan *scan) {
-    return scan->text.len == scan->most_bytes;
+    return scan->text.len == scan->max_bytes;
 }
 
 #endif

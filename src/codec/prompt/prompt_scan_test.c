@@ -8,7 +8,7 @@
 
 #include "codec/prompt/prompt_scan.h"
 #include "core/base/arena_fixture.h"
-#include "core/base/dice.h"
+#include "core/base/prng.h"
 
 enum { ROOM = 4096 };
 
@@ -46,7 +46,7 @@ static void assert_text(const struct buf *got, const char *wanted, const char *o
 static const struct row {
     struct str body;
     const char *text, *system;
-    uint64_t n_bytes, n_tokens, n_wanted;
+    uint64_t n_bytes, n_tokens, max_tokens;
 } rows[] = {
     {STR("{\"model\":\"m\",\"prompt\":\"Say hi\"}"), "Say hi", "", 6, 0, 0},
     {STR(" {\n\"prompt\" :\t\"a\\u0062\\n\\\"\\ud83d\\ude00\" , \"max_tokens\" : 16 } "),
@@ -86,7 +86,7 @@ static const struct row {
     {STR("{}"), "", "", 0, 0, 0},
 };
 
-static void what_is_kept(void **state) {
+static void prompt_scan_rows_at_each_split_match(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         for (size_t cut = 0; cut <= rows[i].body.len; cut++) {
@@ -97,12 +97,12 @@ static void what_is_kept(void **state) {
             assert_text(&got.system, rows[i].system, rows[i].body.ptr);
             assert_int_equal(got.n_bytes, rows[i].n_bytes);
             assert_int_equal(got.n_tokens, rows[i].n_tokens);
-            assert_int_equal(got.n_wanted, rows[i].n_wanted);
+            assert_int_equal(got.max_tokens, rows[i].max_tokens);
         }
     }
 }
 
-static void what_is_none(void **state) {
+static void prompt_scan_not_a_json_object_is_none(void **state) {
     static const struct str bodies[] = {
         STR("[\"prompt\"]"),
         STR("prompt=hi"),
@@ -129,7 +129,7 @@ static void what_is_none(void **state) {
 }
 
 /* As long as nothing is wrong the rest may come. */
-static void every_beginning_waits(void **state) {
+static void prompt_scan_prefix_needs_more(void **state) {
     struct str body = rows[13].body;
     (void)state;
     for (size_t n = 0; n < body.len; n++) {
@@ -139,7 +139,7 @@ static void every_beginning_waits(void **state) {
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-static void only_the_first_bytes_are_kept(void **state) {
+static void prompt_scan_text_is_bounded(void **state) {
     enum { N = 1000000 };
     struct buf body;
     struct prompt_scan got;
@@ -159,10 +159,10 @@ static void only_the_first_bytes_are_kept(void **state) {
     assert_int_equal(got.result, PROMPT_SCAN_END);
     assert_int_equal(got.text.len, 100);
     assert_int_equal(got.n_bytes, N);
-    assert_int_equal(got.n_wanted, 3);
+    assert_int_equal(got.max_tokens, 3);
 }
 
-static void nesting_without_an_end(void **state) {
+static void prompt_scan_endless_nesting_is_bounded(void **state) {
     static const char *const begins[] = {
         "{\"prompt\":", "{\"messages\":", "{\"system\":", "{\"x\":"};
     (void)state;
@@ -177,7 +177,7 @@ static void nesting_without_an_end(void **state) {
 }
 
 /* A text of any bytes says the same however it is cut. */
-static void cut_at_random(void **state) {
+static void prompt_scan_random_splits_match(void **state) {
     static const char pieces[][20] = {"\"messages\":[",
                                       "{\"role\":\"user\",",
                                       "\"content\":\"",
@@ -195,18 +195,18 @@ static void cut_at_random(void **state) {
                                       "\\",
                                       " ",
                                       "\"text\":"};
-    struct dice dice = {1};
+    struct prng prng = {1};
     (void)state;
     for (int i = 0; i < 20000; i++) {
         struct prompt_scan one, two;
         char text[400] = "{";
-        uint32_t n = dice_below(&dice, 18);
+        uint32_t n = prng_below(&prng, 18);
         for (uint32_t k = 0; k < n; k++) {
-            strcat(text, pieces[dice_below(&dice, sizeof(pieces) / sizeof(*pieces))]);
+            strcat(text, pieces[prng_below(&prng, sizeof(pieces) / sizeof(*pieces))]);
         }
         size_t len = strlen(text);
         one = scan(str_of(text));
-        scan_cut(str_of(text), dice_below(&dice, (uint32_t)len + 1), ROOM, &two);
+        scan_cut(str_of(text), prng_below(&prng, (uint32_t)len + 1), ROOM, &two);
         assert_int_equal(one.result, two.result);
         assert_true(str_eq(buf_str(&one.text), buf_str(&two.text)));
         assert_true(str_eq(buf_str(&one.system), buf_str(&two.system)));
@@ -216,9 +216,12 @@ static void cut_at_random(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_kept),           cmocka_unit_test(what_is_none),
-        cmocka_unit_test(every_beginning_waits),  cmocka_unit_test(only_the_first_bytes_are_kept),
-        cmocka_unit_test(nesting_without_an_end), cmocka_unit_test(cut_at_random),
+        cmocka_unit_test(prompt_scan_rows_at_each_split_match),
+        cmocka_unit_test(prompt_scan_not_a_json_object_is_none),
+        cmocka_unit_test(prompt_scan_prefix_needs_more),
+        cmocka_unit_test(prompt_scan_text_is_bounded),
+        cmocka_unit_test(prompt_scan_endless_nesting_is_bounded),
+        cmocka_unit_test(prompt_scan_random_splits_match),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

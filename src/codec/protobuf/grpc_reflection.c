@@ -36,7 +36,7 @@ enum {
 };
 
 /* The value of a string or message field; the first one. */
-static struct str get(struct str message, uint32_t number) {
+static struct str get_field(struct str message, uint32_t number) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
     while (pb_next(&reader, &field)) {
@@ -47,11 +47,11 @@ static struct str get(struct str message, uint32_t number) {
     return str_make(NULL, 0);
 }
 
-static struct str file_named(struct str descriptors, struct str name) {
+static struct str find_file_by_name(struct str descriptors, struct str name) {
     struct pb_reader reader = pb_read(descriptors);
     struct pb_field file;
     while (pb_next(&reader, &file)) {
-        if (file.number == SET_FILE && str_eq(get(file.bytes, FILE_NAME), name)) {
+        if (file.number == SET_FILE && str_eq(get_field(file.bytes, FILE_NAME), name)) {
             return file.bytes;
         }
     }
@@ -61,8 +61,8 @@ static struct str file_named(struct str descriptors, struct str name) {
 /* ---- symbols --------------------------------------------------------------------------------- */
 
 /* Cuts "NAME" or "NAME." off the front of `symbol`. */
-static bool cut_name(struct str *symbol, struct str name) {
-    if (!str_starts(*symbol, name)) {
+static bool strip_name_prefix(struct str *symbol, struct str name) {
+    if (!str_starts_with(*symbol, name)) {
         return false;
     }
     struct str rest = str_make(symbol->ptr + name.len, symbol->len - name.len);
@@ -75,13 +75,13 @@ static bool cut_name(struct str *symbol, struct str name) {
 
 /* Is the symbol (what is left of it) this element, or in it? Elements are services, messages and
  * enums; what they hold is in their fields 2 (methods), 3 and 4 (messages, enums), 2 (fields). */
-static bool holds(struct str element, uint32_t kind, struct str symbol) {
+static bool element_contains_symbol(struct str element, uint32_t kind, struct str symbol) {
     struct str path[MOST_DEPTH];
     size_t depth = 0;
     path[depth++] = element;
     while (depth > 0) {
         struct str at = path[--depth];
-        if (!cut_name(&symbol, get(at, NAME))) {
+        if (!strip_name_prefix(&symbol, get_field(at, NAME))) {
             continue;
         }
         if (symbol.len == 0) {
@@ -94,7 +94,8 @@ static bool holds(struct str element, uint32_t kind, struct str symbol) {
                               ? field.number == SERVICE_METHOD
                               : field.number == MESSAGE_NESTED || field.number == MESSAGE_ENUM;
             struct str rest = symbol;
-            if (inside && field.type == PB_BYTES && cut_name(&rest, get(field.bytes, NAME))) {
+            if (inside && field.type == PB_BYTES &&
+                strip_name_prefix(&rest, get_field(field.bytes, NAME))) {
                 path[depth++] = field.bytes;
                 break; /* names are unique */
             }
@@ -103,9 +104,9 @@ static bool holds(struct str element, uint32_t kind, struct str symbol) {
     return false;
 }
 
-static bool file_holds(struct str file, struct str symbol) {
-    struct str package = get(file, FILE_PACKAGE);
-    if (package.len > 0 && !cut_name(&symbol, package)) {
+static bool file_contains_symbol(struct str file, struct str symbol) {
+    struct str package = get_field(file, FILE_PACKAGE);
+    if (package.len > 0 && !strip_name_prefix(&symbol, package)) {
         return false;
     }
     struct pb_reader reader = pb_read(file);
@@ -113,18 +114,18 @@ static bool file_holds(struct str file, struct str symbol) {
     while (pb_next(&reader, &field)) {
         bool element = field.number == FILE_MESSAGE || field.number == FILE_ENUM ||
                        field.number == FILE_SERVICE;
-        if (element && holds(field.bytes, field.number, symbol)) {
+        if (element && element_contains_symbol(field.bytes, field.number, symbol)) {
             return true;
         }
     }
     return false;
 }
 
-static struct str file_with(struct str descriptors, struct str symbol) {
+static struct str find_file_with_symbol(struct str descriptors, struct str symbol) {
     struct pb_reader reader = pb_read(descriptors);
     struct pb_field file;
     while (pb_next(&reader, &file)) {
-        if (file.number == SET_FILE && file_holds(file.bytes, symbol)) {
+        if (file.number == SET_FILE && file_contains_symbol(file.bytes, symbol)) {
             return file.bytes;
         }
     }
@@ -158,7 +159,7 @@ static void add_file(struct buf *out, struct str descriptors, struct str file, s
         struct pb_field field;
         while (pb_next(&reader, &field)) {
             struct str needed = field.number == FILE_DEPENDENCY
-                                    ? file_named(descriptors, field.bytes)
+                                    ? find_file_by_name(descriptors, field.bytes)
                                     : str_make(NULL, 0);
             bool known = !needed.ptr || n == MOST_FILES;
             for (size_t j = 0; !known && j < n; j++) {
@@ -177,7 +178,7 @@ static void add_services(struct buf *out, struct str descriptors) {
     struct pb_reader files = pb_read(descriptors);
     struct pb_field file, field;
     while (pb_next(&files, &file)) {
-        struct str package = get(file.bytes, FILE_PACKAGE);
+        struct str package = get_field(file.bytes, FILE_PACKAGE);
         struct pb_reader reader = pb_read(file.bytes);
         while (pb_next(&reader, &field)) {
             if (field.number == FILE_SERVICE) {
@@ -185,7 +186,7 @@ static void add_services(struct buf *out, struct str descriptors) {
                 size_t name = pb_begin(out, 1);
                 buf_add_str(out, package);
                 buf_add_char(out, '.');
-                buf_add_str(out, get(field.bytes, NAME));
+                buf_add_str(out, get_field(field.bytes, NAME));
                 pb_end(out, name);
                 pb_end(out, service);
             }
@@ -197,10 +198,10 @@ static void add_services(struct buf *out, struct str descriptors) {
 static void answer(struct buf *out, struct str descriptors, uint32_t question, struct str what) {
     switch (question) {
     case FILE_BY_FILENAME:
-        add_file(out, descriptors, file_named(descriptors, what), what);
+        add_file(out, descriptors, find_file_by_name(descriptors, what), what);
         break;
     case FILE_CONTAINING_SYMBOL:
-        add_file(out, descriptors, file_with(descriptors, what), what);
+        add_file(out, descriptors, find_file_with_symbol(descriptors, what), what);
         break;
     case LIST_SERVICES:
         add_services(out, descriptors);
@@ -217,8 +218,8 @@ static void answer(struct buf *out, struct str descriptors, uint32_t question, s
     }
 }
 
-enum status grpc_reflection_answer(struct str descriptors, struct str request, struct buf *out,
-                                   struct error *err) {
+enum status grpc_reflection_respond(struct str descriptors, struct str request, struct buf *out,
+                                    struct error *err) {
     struct pb_reader reader = pb_read(request);
     struct pb_field field;
     uint32_t question = 0;
@@ -229,19 +230,19 @@ enum status grpc_reflection_answer(struct str descriptors, struct str request, s
             continue;
         }
         if (field.number == HOST) {
-            st = pb_take_string(&field, "host", &host, err);
+            st = pb_get_string(&field, "host", &host, err);
         } else if (field.number >= FILE_BY_FILENAME && field.number <= LIST_SERVICES) {
             question = field.number;
             st = question == FILE_CONTAINING_EXTENSION /* a message, of no interest */
                      ? ST_OK
-                     : pb_take_string(&field, "the question", &what, err);
+                     : pb_get_string(&field, "the question", &what, err);
         }
     }
     if (st != ST_OK) {
         return st;
     }
-    if (reader.broken) {
-        return pb_broken(&reader, "ServerReflectionRequest", err);
+    if (reader.error_text) {
+        return pb_reader_error(&reader, "ServerReflectionRequest", err);
     }
     pb_add_string(out, VALID_HOST, host);
     pb_add_bytes(out, ORIGINAL_REQUEST, request);

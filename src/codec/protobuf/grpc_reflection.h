@@ -12,7 +12,7 @@
 /* Appends the ServerReflectionResponse to a ServerReflectionRequest; what is not known is an
  * ErrorResponse in it. `descriptors` is our own and well formed. Returns: ST_BAD_REQUEST when
  * `request` is not such a message. */
-enum status grpc_reflection_answer(struct str descriptors, struct str request, struct buf *out,
-                                   struct error *err) __attribute__((warn_unused_result));
+enum status grpc_reflection_respond(struct str descriptors, struct str request, struct buf *out,
+                                    struct error *err) __attribute__((warn_unused_result));
 
 #endif

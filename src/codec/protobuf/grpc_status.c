@@ -36,7 +36,7 @@ bool grpc_code_parse(struct str text, int *out) {
     return true;
 }
 
-int grpc_code_of_http(int http_status) {
+int grpc_code_from_http(int http_status) {
     switch (http_status) {
     case 400:
         return GRPC_CODE_INTERNAL;
@@ -56,7 +56,7 @@ int grpc_code_of_http(int http_status) {
     }
 }
 
-int grpc_code_of_reset(uint32_t error_code) {
+int grpc_code_from_reset(uint32_t error_code) {
     enum { REFUSED_STREAM = 7, CANCEL = 8, ENHANCE_YOUR_CALM = 11, INADEQUATE_SECURITY = 12 };
     switch (error_code) {
     case REFUSED_STREAM:

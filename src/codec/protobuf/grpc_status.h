@@ -38,8 +38,8 @@ const char *grpc_code_name(int code);
 /* grpc-status. Returns: false when it is no number; one that means nothing is UNKNOWN. */
 bool grpc_code_parse(struct str text, int *out);
 /* Of an answer that is not 200 and has no grpc-status. */
-int grpc_code_of_http(int http_status);
+int grpc_code_from_http(int http_status);
 /* Of a stream that was reset (RFC 9113, 7) before it had a status. */
-int grpc_code_of_reset(uint32_t error_code);
+int grpc_code_from_reset(uint32_t error_code);
 
 #endif

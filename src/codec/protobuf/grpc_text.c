@@ -66,7 +66,7 @@ static bool is_plain(char c) {
     return c >= ' ' && c <= '~' && c != '%';
 }
 
-void grpc_message_print(struct buf *out, struct str text) {
+void grpc_status_message_print(struct buf *out, struct str text) {
     static const char digits[] = "0123456789ABCDEF";
     for (size_t i = 0; i < text.len; i++) {
         unsigned char c = (unsigned char)text.ptr[i];
@@ -80,7 +80,7 @@ void grpc_message_print(struct buf *out, struct str text) {
     }
 }
 
-struct str grpc_message_read(struct arena *arena, struct str text) {
+struct str grpc_status_message_parse(struct arena *arena, struct str text) {
     if (text.len == 0 || !memchr(text.ptr, '%', text.len)) {
         return text;
     }
@@ -100,7 +100,7 @@ struct str grpc_message_read(struct arena *arena, struct str text) {
 
 static const char LETTERS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-void grpc_binary_print(struct buf *out, struct str bytes) {
+void grpc_binary_metadata_print(struct buf *out, struct str bytes) {
     for (size_t i = 0; i < bytes.len; i += 3) {
         uint32_t group = 0;
         size_t n = bytes.len - i < 3 ? bytes.len - i : 3;
@@ -119,8 +119,8 @@ static int letter_value(char c) {
     return at ? (int)(at - LETTERS) : -1;
 }
 
-enum status grpc_binary_read(struct arena *arena, struct str text, struct str *out,
-                             struct error *err) {
+enum status grpc_binary_metadata_parse(struct arena *arena, struct str text, struct str *out,
+                                       struct error *err) {
     if (text.len > 0 && text.len % 4 == 0 && text.ptr[text.len - 1] == '=') {
         text.len -= text.ptr[text.len - 2] == '=' ? 2 : 1;
     }

@@ -27,16 +27,16 @@ size_t grpc_timeout_print(uint64_t ns, char out[GRPC_TIMEOUT_BYTES]);
 bool grpc_content_type_ok(struct str value);
 
 /* grpc-message: percent-encoding of everything but printable ASCII without '%'. */
-void grpc_message_print(struct buf *out, struct str text);
+void grpc_status_message_print(struct buf *out, struct str text);
 /* Undoes that; a '%' that is not followed by two hexadecimal digits stays as it is. Owns: in
  * `arena`, or `text` itself. Returns: ptr NULL when out of memory. */
-struct str grpc_message_read(struct arena *arena, struct str text);
+struct str grpc_status_message_parse(struct arena *arena, struct str text);
 
 /* Binary metadata ("…-bin"): base64, written without padding, read with or without. */
-void grpc_binary_print(struct buf *out, struct str bytes);
+void grpc_binary_metadata_print(struct buf *out, struct str bytes);
 /* Returns: ST_BAD_REQUEST for what is no base64, ST_NO_MEMORY. */
-enum status grpc_binary_read(struct arena *arena, struct str text, struct str *out,
-                             struct error *err) __attribute__((warn_unused_result));
+enum status grpc_binary_metadata_parse(struct arena *arena, struct str text, struct str *out,
+                                       struct error *err) __attribute__((warn_unused_result));
 
 /* grpc-encoding: identity, gzip, deflate. Returns: false for others. */
 bool grpc_coding_parse(struct str name, enum http_coding *out);

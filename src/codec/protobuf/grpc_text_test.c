@@ -9,7 +9,7 @@
 
 #include "core/base/arena_fixture.h"
 
-static void test_timeouts(void **state) {
+static void grpc_timeout_parse_accepts_specified_forms(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -37,7 +37,7 @@ static void test_timeouts(void **state) {
     }
 }
 
-static void test_printed_timeouts_are_no_shorter(void **state) {
+static void grpc_timeout_print_rounds_up(void **state) {
     (void)state;
     for (uint64_t ns = 1; ns < UINT64_MAX / 7; ns = ns * 3 + 1) {
         char text[GRPC_TIMEOUT_BYTES];
@@ -51,7 +51,7 @@ static void test_printed_timeouts_are_no_shorter(void **state) {
     assert_true(str_is(str_make(text, grpc_timeout_print(0, text)), "0n"));
 }
 
-static void test_content_types(void **state) {
+static void grpc_content_type_ok_accepts_proto_only(void **state) {
     (void)state;
     static const char *const good[] = {"application/grpc", "application/grpc+proto",
                                        "Application/GRPC", "application/grpc; charset=utf-8"};
@@ -65,7 +65,7 @@ static void test_content_types(void **state) {
     }
 }
 
-static void test_messages(void **state) {
+static void grpc_status_message_percent_encoding_roundtrips(void **state) {
     (void)state;
     static const struct {
         const char *text, *wire;
@@ -80,15 +80,16 @@ static void test_messages(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct buf out;
         buf_init(&out, arena, 8);
-        grpc_message_print(&out, str_of(rows[i].text));
+        grpc_status_message_print(&out, str_of(rows[i].text));
         assert_true(str_is(buf_str(&out), rows[i].wire));
-        assert_true(str_is(grpc_message_read(arena, buf_str(&out)), rows[i].text));
+        assert_true(str_is(grpc_status_message_parse(arena, buf_str(&out)), rows[i].text));
     }
-    assert_true(str_is(grpc_message_read(arena, STR("50% off %4 %zz %")), "50% off %4 %zz %"));
-    assert_true(str_is(grpc_message_read(arena, STR("%c3%a9")), "\xc3\xa9"));
+    assert_true(
+        str_is(grpc_status_message_parse(arena, STR("50% off %4 %zz %")), "50% off %4 %zz %"));
+    assert_true(str_is(grpc_status_message_parse(arena, STR("%c3%a9")), "\xc3\xa9"));
 }
 
-static void test_binary_metadata(void **state) {
+static void grpc_binary_metadata_base64_roundtrips(void **state) {
     (void)state;
     static const struct {
         struct str bytes;
@@ -104,22 +105,25 @@ static void test_binary_metadata(void **state) {
         struct buf out;
         struct str back;
         buf_init(&out, arena, 8);
-        grpc_binary_print(&out, rows[i].bytes);
+        grpc_binary_metadata_print(&out, rows[i].bytes);
         assert_true(str_is(buf_str(&out), rows[i].bare));
-        assert_int_equal(grpc_binary_read(arena, str_of(rows[i].bare), &back, NULL), ST_OK);
+        assert_int_equal(grpc_binary_metadata_parse(arena, str_of(rows[i].bare), &back, NULL),
+                         ST_OK);
         assert_true(str_eq(back, rows[i].bytes));
-        assert_int_equal(grpc_binary_read(arena, str_of(rows[i].padded), &back, NULL), ST_OK);
+        assert_int_equal(grpc_binary_metadata_parse(arena, str_of(rows[i].padded), &back, NULL),
+                         ST_OK);
         assert_true(str_eq(back, rows[i].bytes));
     }
     static const char *const bad[] = {"Z", "Zg=", "Zm9vZ", "====", "Zm 9", "Zm9-", "Zg=a"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct str back;
         struct error err;
-        assert_int_equal(grpc_binary_read(arena, str_of(bad[i]), &back, &err), ST_BAD_REQUEST);
+        assert_int_equal(grpc_binary_metadata_parse(arena, str_of(bad[i]), &back, &err),
+                         ST_BAD_REQUEST);
     }
 }
 
-static void test_codings(void **state) {
+static void grpc_coding_choose_prefers_cheapest_accepted(void **state) {
     (void)state;
     static const struct {
         const char *accepted;
@@ -143,7 +147,7 @@ static void test_codings(void **state) {
     }
 }
 
-static void test_prefixes(void **state) {
+static void grpc_prefix_roundtrips_and_refuses_bad_flag(void **state) {
     (void)state;
     static const uint32_t sizes[] = {0, 1, 255, 65536, UINT32_C(1) << 31, UINT32_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -163,10 +167,13 @@ static void test_prefixes(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_timeouts),        TEST(test_printed_timeouts_are_no_shorter),
-        TEST(test_content_types),   TEST(test_messages),
-        TEST(test_binary_metadata), TEST(test_codings),
-        TEST(test_prefixes),
+        TEST(grpc_timeout_parse_accepts_specified_forms),
+        TEST(grpc_timeout_print_rounds_up),
+        TEST(grpc_content_type_ok_accepts_proto_only),
+        TEST(grpc_status_message_percent_encoding_roundtrips),
+        TEST(grpc_binary_metadata_base64_roundtrips),
+        TEST(grpc_coding_choose_prefers_cheapest_accepted),
+        TEST(grpc_prefix_roundtrips_and_refuses_bad_flag),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,8 @@
 
 enum { TYPE_BITS = 3, GROUP_START = 3, GROUP_END = 4, MAX_NUMBER = 536870911, LAST_BYTE = 9 };
 
-static bool fail(struct pb_reader *reader, const char *why) {
-    reader->broken = why;
+static bool reader_fail(struct pb_reader *reader, const char *why) {
+    reader->error_text = why;
     reader->at = reader->end;
     return false;
 }
@@ -15,9 +15,9 @@ static bool fail(struct pb_reader *reader, const char *why) {
 /* Encoding, "Base 128 Varints": at most ten bytes, of the tenth one bit. */
 static bool read_varint(struct pb_reader *reader, uint64_t *out) {
     uint64_t value = 0;
-    for (unsigned i = 0; i < PB_MOST_VARINT_BYTES; i++) {
+    for (unsigned i = 0; i < PB_MAX_VARINT_BYTES; i++) {
         if (reader->at == reader->end) {
-            return fail(reader, "a number is cut off");
+            return reader_fail(reader, "a number is cut off");
         }
         unsigned char byte = (unsigned char)*reader->at++;
         if (i == LAST_BYTE && byte > 1) {
@@ -29,7 +29,7 @@ static bool read_varint(struct pb_reader *reader, uint64_t *out) {
             return true;
         }
     }
-    return fail(reader, "a number has more than 64 bits");
+    return reader_fail(reader, "a number has more than 64 bits");
 }
 
 bool pb_next_varint(struct pb_reader *reader, uint64_t *value) {
@@ -38,7 +38,7 @@ bool pb_next_varint(struct pb_reader *reader, uint64_t *value) {
 
 static bool read_fixed(struct pb_reader *reader, size_t n_bytes, uint64_t *out) {
     if ((size_t)(reader->end - reader->at) < n_bytes) {
-        return fail(reader, "a number of fixed size is cut off");
+        return reader_fail(reader, "a number of fixed size is cut off");
     }
     uint64_t value = 0;
     for (size_t i = 0; i < n_bytes; i++) {
@@ -55,7 +55,7 @@ static bool read_bytes(struct pb_reader *reader, struct str *out) {
         return false;
     }
     if (n_bytes > (uint64_t)(reader->end - reader->at)) {
-        return fail(reader, "a field runs past the end of its message");
+        return reader_fail(reader, "a field runs past the end of its message");
     }
     *out = str_make(reader->at, (size_t)n_bytes);
     reader->at += n_bytes;
@@ -71,7 +71,7 @@ static bool read_tag(struct pb_reader *reader, uint32_t *number, unsigned *type)
     *type = (unsigned)(tag & ((1U << TYPE_BITS) - 1));
     tag >>= TYPE_BITS;
     if (tag == 0 || tag > MAX_NUMBER) {
-        return fail(reader, "a field's number is out of range");
+        return reader_fail(reader, "a field's number is out of range");
     }
     *number = (uint32_t)tag;
     return true;
@@ -91,32 +91,32 @@ static bool read_value(struct pb_reader *reader, unsigned type, struct pb_field 
     case PB_BYTES:
         return read_bytes(reader, &field->bytes);
     default:
-        return fail(reader, "a field has a type that does not exist");
+        return reader_fail(reader, "a field has a type that does not exist");
     }
 }
 
 /* Passes over a group whose start was read. */
 static bool skip_group(struct pb_reader *reader, uint32_t number) {
-    uint32_t open[PB_MOST_GROUPS];
+    uint32_t open[PB_MAX_GROUPS];
     size_t depth = 0;
     open[depth++] = number;
     while (depth > 0) {
         unsigned type;
         struct pb_field field;
         if (reader->at == reader->end) {
-            return fail(reader, "a group does not end");
+            return reader_fail(reader, "a group does not end");
         }
         if (!read_tag(reader, &number, &type)) {
             return false;
         }
         if (type == GROUP_START) {
-            if (depth == PB_MOST_GROUPS) {
-                return fail(reader, "groups are nested too deep");
+            if (depth == PB_MAX_GROUPS) {
+                return reader_fail(reader, "groups are nested too deep");
             }
             open[depth++] = number;
         } else if (type == GROUP_END) {
             if (open[--depth] != number) {
-                return fail(reader, "a group ends that did not begin");
+                return reader_fail(reader, "a group ends that did not begin");
             }
         } else if (!read_value(reader, type, &field)) {
             return false;
@@ -126,7 +126,7 @@ static bool skip_group(struct pb_reader *reader, uint32_t number) {
 }
 
 /* Bytes, of which the tag has one byte and the length two. */
-static bool take_longer(struct pb_reader *reader, struct pb_field *field) {
+static bool next_bytes_of_two_byte_length(struct pb_reader *reader, struct pb_field *field) {
     const unsigned char *at = (const unsigned char *)reader->at;
     size_t left = (size_t)(reader->end - reader->at);
     bool fits = left >= 3 && (at[0] & 0x87) == PB_BYTES && at[0] > PB_BYTES && at[1] >= 0x80 &&
@@ -140,7 +140,7 @@ static bool take_longer(struct pb_reader *reader, struct pb_field *field) {
     return true;
 }
 
-static bool next_slowly(struct pb_reader *reader, struct pb_field *field) {
+static bool next_generic(struct pb_reader *reader, struct pb_field *field) {
     while (reader->at < reader->end) {
         unsigned type;
         if (!read_tag(reader, &field->number, &type)) {
@@ -157,11 +157,11 @@ static bool next_slowly(struct pb_reader *reader, struct pb_field *field) {
 }
 
 bool pb_next_any(struct pb_reader *reader, struct pb_field *field) {
-    return take_longer(reader, field) || next_slowly(reader, field);
+    return next_bytes_of_two_byte_length(reader, field) || next_generic(reader, field);
 }
 
-enum status pb_broken(const struct pb_reader *reader, const char *what, struct error *err) {
-    return error_set(err, ST_BAD_REQUEST, "this is not a %s: %s", what, reader->broken);
+enum status pb_reader_error(const struct pb_reader *reader, const char *what, struct error *err) {
+    return error_set(err, ST_BAD_REQUEST, "this is not a %s: %s", what, reader->error_text);
 }
 
 enum status pb_check(struct str message, const char *what, struct error *err) {
@@ -169,11 +169,11 @@ enum status pb_check(struct str message, const char *what, struct error *err) {
     struct pb_field field;
     while (pb_next(&reader, &field)) {
     }
-    return reader.broken ? pb_broken(&reader, what, err) : ST_OK;
+    return reader.error_text ? pb_reader_error(&reader, what, err) : ST_OK;
 }
 
-enum status pb_take_string(const struct pb_field *field, const char *path, struct str *out,
-                           struct error *err) {
+enum status pb_get_string(const struct pb_field *field, const char *path, struct str *out,
+                          struct error *err) {
     if (field->type != PB_BYTES) {
         return error_set(err, ST_BAD_FIELD, "%s: expected a string, got a number", path);
     }
@@ -187,7 +187,7 @@ enum status pb_take_string(const struct pb_field *field, const char *path, struc
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-enum { MOST_HEAD_BYTES = 2 * PB_MOST_VARINT_BYTES }; /* a tag, and a number or a length */
+enum { MOST_HEAD_BYTES = 2 * PB_MAX_VARINT_BYTES }; /* a tag, and a number or a length */
 
 static size_t put_varint(char *out, uint64_t value) {
     size_t n = 0;
@@ -209,14 +209,14 @@ static size_t put_head(char *out, uint32_t number, enum pb_type type, uint64_t v
 }
 
 static void add_varint(struct buf *out, uint64_t value) {
-    char *to = buf_reserve(out, PB_MOST_VARINT_BYTES);
+    char *to = buf_reserve(out, PB_MAX_VARINT_BYTES);
     if (to) {
         buf_advance(out, put_varint(to, value));
     }
 }
 
 static void add_tag(struct buf *out, uint32_t number, enum pb_type type) {
-    char *to = buf_reserve(out, PB_MOST_VARINT_BYTES);
+    char *to = buf_reserve(out, PB_MAX_VARINT_BYTES);
     if (to) {
         buf_advance(out, put_tag(to, number, type));
     }
@@ -284,12 +284,12 @@ size_t pb_begin(struct buf *out, uint32_t number) {
     return out->len;
 }
 
-void pb_end_around(struct buf *out, size_t begun, size_t *cut, uint64_t n_elsewhere) {
+void pb_end_scattered(struct buf *out, size_t begun, size_t *cut, uint64_t n_elsewhere) {
     if (out->failed) {
         return;
     }
     size_t n_bytes = out->len - begun;
-    char length[PB_MOST_VARINT_BYTES];
+    char length[PB_MAX_VARINT_BYTES];
     size_t more = put_varint(length, n_bytes + n_elsewhere) - 1;
     if (more > 0) {
         if (!buf_reserve(out, more)) {
@@ -304,7 +304,7 @@ void pb_end_around(struct buf *out, size_t begun, size_t *cut, uint64_t n_elsewh
 
 void pb_end(struct buf *out, size_t begun) {
     size_t cut = 0;
-    pb_end_around(out, begun, &cut, 0);
+    pb_end_scattered(out, begun, &cut, 0);
 }
 
 void pb_add_packed_i64(struct buf *out, uint32_t number, const int64_t *values, size_t n) {

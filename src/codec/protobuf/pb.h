@@ -18,8 +18,8 @@
 enum pb_type { PB_VARINT = 0, PB_FIXED64 = 1, PB_BYTES = 2, PB_FIXED32 = 5 };
 
 enum {
-    PB_MOST_GROUPS = 100, /* one within the other, when they are skipped */
-    PB_MOST_VARINT_BYTES = 10,
+    PB_MAX_GROUPS = 100, /* one within the other, when they are skipped */
+    PB_MAX_VARINT_BYTES = 10,
 };
 
 struct pb_field {
@@ -31,7 +31,7 @@ struct pb_field {
 
 struct pb_reader {
     const char *at, *end;
-    const char *broken; /* what is wrong with the bytes; NULL: nothing so far */
+    const char *error_text; /* what is wrong with the bytes; NULL: nothing so far */
 };
 
 static inline struct pb_reader pb_read(struct str message) {
@@ -68,11 +68,11 @@ bool pb_next_varint(struct pb_reader *reader, uint64_t *value);
 enum status pb_check(struct str message, const char *what, struct error *err)
     __attribute__((warn_unused_result));
 /* The error for a reader that broke. Returns: ST_BAD_REQUEST. */
-enum status pb_broken(const struct pb_reader *reader, const char *what, struct error *err);
+enum status pb_reader_error(const struct pb_reader *reader, const char *what, struct error *err);
 /* Takes a string field. Returns: ST_BAD_FIELD where it has another type or is not UTF-8; `path`
  * names it. */
-enum status pb_take_string(const struct pb_field *field, const char *path, struct str *out,
-                           struct error *err) __attribute__((warn_unused_result));
+enum status pb_get_string(const struct pb_field *field, const char *path, struct str *out,
+                          struct error *err) __attribute__((warn_unused_result));
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -95,7 +95,7 @@ size_t pb_begin(struct buf *out, uint32_t number);
 void pb_end(struct buf *out, size_t begun);
 /* The same where another `n_elsewhere` bytes of the content are not in `out` but sent from where
  * they lie, at its offset *cut, behind `begun`; *cut moves with the content. */
-void pb_end_around(struct buf *out, size_t begun, size_t *cut, uint64_t n_elsewhere);
+void pb_end_scattered(struct buf *out, size_t begun, size_t *cut, uint64_t n_elsewhere);
 /* A packed list of int64 (field left out when there are none). */
 void pb_add_packed_i64(struct buf *out, uint32_t number, const int64_t *values, size_t n);
 

@@ -27,7 +27,7 @@ static struct str write_all(void) {
     return buf_str(&out);
 }
 
-static void test_fields_both_ways(void **state) {
+static void pb_fields_roundtrip(void **state) {
     (void)state;
     struct str message = write_all();
     /* Encoding, "A Simple Message": field 1, varint, 150 there and 300 here. */
@@ -44,7 +44,7 @@ static void test_fields_both_ways(void **state) {
     assert_true(field.value == UINT64_C(0x0102030405060708));
     assert_true(pb_next(&reader, &field));
     struct str text;
-    assert_int_equal(pb_take_string(&field, "text", &text, NULL), ST_OK);
+    assert_int_equal(pb_get_string(&field, "text", &text, NULL), ST_OK);
     assert_true(str_is(text, "na\xc3\xafve"));
     assert_true(pb_next(&reader, &field)); /* the empty string was left out */
     assert_int_equal(field.number, 536870911);
@@ -65,13 +65,13 @@ static void test_fields_both_ways(void **state) {
         assert_true((int64_t)value == want[i]);
     }
     assert_false(pb_next(&inner, &field));
-    assert_null(inner.broken);
+    assert_null(inner.error_text);
     assert_false(pb_next(&reader, &field));
-    assert_null(reader.broken);
+    assert_null(reader.error_text);
 }
 
 /* Each prefix in memory of its exact size: it ends well only between two fields. */
-static void test_prefixes(void **state) {
+static void pb_check_prefix_is_valid_between_fields_only(void **state) {
     (void)state;
     struct str message = write_all();
     static const size_t ends[] = {0, 3, 12, 20};
@@ -89,7 +89,7 @@ static void test_prefixes(void **state) {
     }
 }
 
-static void test_long_nested_message(void **state) {
+static void pb_end_long_nested_message_roundtrips(void **state) {
     (void)state;
     for (size_t n = 120; n < 20000; n += 1241) {
         char *data = malloc(n);
@@ -116,7 +116,7 @@ static void test_long_nested_message(void **state) {
     }
 }
 
-static void test_broken_messages(void **state) {
+static void pb_check_malformed_message_is_refused(void **state) {
     (void)state;
     static const struct {
         struct str bytes;
@@ -145,7 +145,7 @@ static void test_broken_messages(void **state) {
     }
 }
 
-static void test_groups_are_skipped(void **state) {
+static void pb_next_groups_are_skipped(void **state) {
     (void)state;
     struct pb_reader reader = pb_read(STR("\x0b\x08\x01\x13\x12\x01x\x14\x0c\x10\x07"));
     struct pb_field field;
@@ -153,10 +153,10 @@ static void test_groups_are_skipped(void **state) {
     assert_int_equal(field.number, 2);
     assert_int_equal(field.value, 7);
     assert_false(pb_next(&reader, &field));
-    assert_null(reader.broken);
+    assert_null(reader.error_text);
 }
 
-static void test_deep_groups_are_refused(void **state) {
+static void pb_check_deep_groups_are_refused(void **state) {
     (void)state;
     enum { DEPTH = 100000 };
     char *bytes = malloc(DEPTH);
@@ -167,30 +167,31 @@ static void test_deep_groups_are_refused(void **state) {
     free(bytes);
 }
 
-static void test_strings(void **state) {
+static void pb_get_string_invalid_is_refused(void **state) {
     (void)state;
     struct str text;
     struct error err;
     struct pb_field number = {.number = 1, .type = PB_VARINT, .value = 1};
-    assert_int_equal(pb_take_string(&number, "inputs[0].name", &text, &err), ST_BAD_FIELD);
+    assert_int_equal(pb_get_string(&number, "inputs[0].name", &text, &err), ST_BAD_FIELD);
     assert_non_null(strstr(err.text, "inputs[0].name"));
     struct pb_field bad = {.number = 1, .type = PB_BYTES, .bytes = {"ab\xff", 3}};
-    assert_int_equal(pb_take_string(&bad, "id", &text, &err), ST_BAD_FIELD);
+    assert_int_equal(pb_get_string(&bad, "id", &text, &err), ST_BAD_FIELD);
     assert_non_null(strstr(err.text, "byte 2"));
     struct pb_field nul = {.number = 1, .type = PB_BYTES, .bytes = {"a\0b", 3}};
-    assert_int_equal(pb_take_string(&nul, "id", &text, &err), ST_OK);
+    assert_int_equal(pb_get_string(&nul, "id", &text, &err), ST_OK);
     assert_int_equal(text.len, 3);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_fields_both_ways, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_prefixes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_long_nested_message, setup, teardown),
-        cmocka_unit_test(test_broken_messages),
-        cmocka_unit_test(test_groups_are_skipped),
-        cmocka_unit_test(test_deep_groups_are_refused),
-        cmocka_unit_test(test_strings),
+        cmocka_unit_test_setup_teardown(pb_fields_roundtrip, setup, teardown),
+        cmocka_unit_test_setup_teardown(pb_check_prefix_is_valid_between_fields_only, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(pb_end_long_nested_message_roundtrips, setup, teardown),
+        cmocka_unit_test(pb_check_malformed_message_is_refused),
+        cmocka_unit_test(pb_next_groups_are_skipped),
+        cmocka_unit_test(pb_check_deep_groups_are_refused),
+        cmocka_unit_test(pb_get_string_invalid_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

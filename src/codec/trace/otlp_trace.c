@@ -3,7 +3,7 @@
 #include "codec/trace/otlp_trace.h"
 
 #include "codec/json/read.h"
-#include "core/base/json_out.h"
+#include "core/base/json_writer.h"
 #include "core/base/num.h"
 #include "core/base/utf8.h"
 
@@ -11,10 +11,10 @@ enum { KIND_SERVER = 2, STATUS_ERROR = 2 };
 
 /* One of the spans, and the times that are events of it. */
 static const struct layer {
-    enum trace_mark start, end; /* a trace that has not both has no such span */
-    unsigned long long events;  /* bits by trace_mark */
+    enum trace_timestamp start, end; /* a trace that has not both has no such span */
+    unsigned long long events;       /* bits by trace_mark */
 } LAYERS[OTLP_SPANS] = {
-    {TRACE_MARKS, TRACE_MARKS, /* from the first to the last */
+    {TRACE_TIMESTAMPS, TRACE_TIMESTAMPS, /* from the first to the last */
      1U << TRACE_HTTP_RECV_START | 1U << TRACE_HTTP_RECV_END | 1U << TRACE_GRPC_WAITREAD_START |
          1U << TRACE_GRPC_WAITREAD_END | 1U << TRACE_HTTP_SEND_START | 1U << TRACE_HTTP_SEND_END |
          1U << TRACE_GRPC_SEND_START | 1U << TRACE_GRPC_SEND_END},
@@ -26,39 +26,39 @@ static const struct layer {
          1U << TRACE_COMPUTE_END},
 };
 
-static void add_hex(struct json_out *json, const char *name, const unsigned char *id, size_t n) {
+static void add_hex(struct json_writer *json, const char *name, const unsigned char *id, size_t n) {
     static const char digits[] = "0123456789abcdef";
     char text[2 * TRACE_ID_BYTES];
     for (size_t i = 0; i < n; i++) {
         text[2 * i] = digits[id[i] >> 4];
         text[2 * i + 1] = digits[id[i] & 15];
     }
-    json_text(json, name, str_make(text, 2 * n));
+    json_write_string(json, name, str_make(text, 2 * n));
 }
 
-static void add_number(struct json_out *json, const char *name, uint64_t number) {
+static void add_number(struct json_writer *json, const char *name, uint64_t number) {
     char text[20];
-    json_text(json, name, str_make(text, num_print_u64(text, number)));
+    json_write_string(json, name, str_make(text, num_print_u64(text, number)));
 }
 
-static void open_attribute(struct json_out *json, struct str key) {
-    json_open_element(json, '{');
-    json_text(json, "key", key);
-    json_open_member(json, "value", '{');
+static void open_attribute(struct json_writer *json, struct str key) {
+    json_write_open_element(json, '{');
+    json_write_string(json, "key", key);
+    json_write_open_member(json, "value", '{');
 }
 
-static void close_attribute(struct json_out *json) {
-    json_close(json, '}');
-    json_close(json, '}');
+static void close_attribute(struct json_writer *json) {
+    json_write_close(json, '}');
+    json_write_close(json, '}');
 }
 
-static void text_attribute(struct json_out *json, struct str key, struct str value) {
+static void text_attribute(struct json_writer *json, struct str key, struct str value) {
     open_attribute(json, key);
-    json_text(json, "stringValue", utf8_is_valid(value.ptr, value.len) ? value : STR(""));
+    json_write_string(json, "stringValue", utf8_is_valid(value.ptr, value.len) ? value : STR(""));
     close_attribute(json);
 }
 
-static void number_attribute(struct json_out *json, struct str key, uint64_t value) {
+static void number_attribute(struct json_writer *json, struct str key, uint64_t value) {
     open_attribute(json, key);
     add_number(json, "intValue", value);
     close_attribute(json);
@@ -66,7 +66,7 @@ static void number_attribute(struct json_out *json, struct str key, uint64_t val
 
 void otlp_trace_begin(struct buf *out, const struct otlp_attribute *resource, size_t n,
                       struct str version) {
-    struct json_out json = {.out = out};
+    struct json_writer json = {.out = out};
     buf_add_str(out, STR("{\"resourceSpans\":[{\"resource\":{\"attributes\":["));
     for (size_t i = 0; i < n; i++) {
         text_attribute(&json, resource[i].key, resource[i].value);
@@ -82,22 +82,22 @@ void otlp_trace_end(struct buf *out) {
 
 /* ---- spans ----------------------------------------------------------------------------------- */
 
-static void add_events(struct json_out *json, const struct trace_record *record,
+static void add_events(struct json_writer *json, const struct trace_record *record,
                        const struct layer *layer, uint64_t unix_ns) {
-    json_open_member(json, "events", '[');
-    for (unsigned i = 0; i < TRACE_MARKS; i++) {
+    json_write_open_member(json, "events", '[');
+    for (unsigned i = 0; i < TRACE_TIMESTAMPS; i++) {
         if (record->ns[i] > 0 && (layer->events >> i & 1)) {
-            json_open_element(json, '{');
+            json_write_open_element(json, '{');
             add_number(json, "timeUnixNano", record->ns[i] + unix_ns);
-            json_text(json, "name", str_of(trace_mark_name((enum trace_mark)i)));
-            json_close(json, '}');
+            json_write_string(json, "name", str_of(trace_timestamp_name((enum trace_timestamp)i)));
+            json_write_close(json, '}');
         }
     }
-    json_close(json, ']');
+    json_write_close(json, ']');
 }
 
-static void add_attributes(struct json_out *json, const struct trace_record *record) {
-    json_open_member(json, "attributes", '[');
+static void add_attributes(struct json_writer *json, const struct trace_record *record) {
+    json_write_open_member(json, "attributes", '[');
     text_attribute(json, STR("triton.model_name"), record->model);
     number_attribute(json, STR("triton.model_version"), record->version);
     number_attribute(json, STR("triton.trace_id"), record->id);
@@ -105,27 +105,27 @@ static void add_attributes(struct json_out *json, const struct trace_record *rec
     if (record->request_id.len > 0) {
         text_attribute(json, STR("triton.request_id"), record->request_id);
     }
-    json_close(json, ']');
+    json_write_close(json, ']');
 }
 
 /* Clause: OpenTelemetry, span status: unset unless it failed. */
-static void add_status(struct json_out *json, const struct trace_record *record) {
+static void add_status(struct json_writer *json, const struct trace_record *record) {
     if (record->ns[TRACE_INFER_RESPONSE_COMPLETE] > 0) {
         return;
     }
-    json_open_member(json, "status", '{');
+    json_write_open_member(json, "status", '{');
     if (record->failure.len > 0 && utf8_is_valid(record->failure.ptr, record->failure.len)) {
-        json_text(json, "message", record->failure);
+        json_write_string(json, "message", record->failure);
     }
-    json_u64(json, "code", STATUS_ERROR);
-    json_close(json, '}');
+    json_write_u64(json, "code", STATUS_ERROR);
+    json_write_close(json, '}');
 }
 
 /* From the first time to the last. Returns: false when there is none. */
-static bool whole_of(const struct trace_record *record, uint64_t *start, uint64_t *end) {
+static bool request_times(const struct trace_record *record, uint64_t *start, uint64_t *end) {
     *start = UINT64_MAX;
     *end = 0;
-    for (size_t i = 0; i < TRACE_MARKS; i++) {
+    for (size_t i = 0; i < TRACE_TIMESTAMPS; i++) {
         uint64_t ns = record->ns[i];
         if (ns > 0) {
             *start = ns < *start ? ns : *start;
@@ -135,37 +135,38 @@ static bool whole_of(const struct trace_record *record, uint64_t *start, uint64_
     return *end > 0;
 }
 
-static bool times_of(const struct trace_record *record, size_t i, uint64_t *start, uint64_t *end) {
+static bool span_times(const struct trace_record *record, size_t i, uint64_t *start,
+                       uint64_t *end) {
     if (i == 0) {
-        return whole_of(record, start, end);
+        return request_times(record, start, end);
     }
     *start = record->ns[LAYERS[i].start];
     *end = record->ns[LAYERS[i].end];
     return *start > 0 && *end > 0;
 }
 
-static struct str name_of(const struct trace_record *record, size_t i) {
+static struct str span_name(const struct trace_record *record, size_t i) {
     return i == 0 ? STR("InferRequest") : i == 1 ? record->model : STR("compute");
 }
 
 size_t otlp_trace_add(struct buf *out, const struct trace_record *record,
                       const struct otlp_ids *ids, uint64_t unix_ns, bool first) {
-    struct json_out json = {.out = out, .begun = !first};
+    struct json_writer json = {.out = out, .has_items = !first};
     const unsigned char *parent = ids->parent;
     uint64_t start, end;
     size_t n = 0;
-    for (size_t i = 0; i < OTLP_SPANS && times_of(record, i, &start, &end); i++, n++) {
-        json_open_element(&json, '{');
+    for (size_t i = 0; i < OTLP_SPANS && span_times(record, i, &start, &end); i++, n++) {
+        json_write_open_element(&json, '{');
         add_hex(&json, "traceId", ids->trace, TRACE_ID_BYTES);
         add_hex(&json, "spanId", ids->spans[i], SPAN_ID_BYTES);
         if (ids->state.len > 0) {
-            json_text(&json, "traceState", ids->state);
+            json_write_string(&json, "traceState", ids->state);
         }
         if (parent) {
             add_hex(&json, "parentSpanId", parent, SPAN_ID_BYTES);
         }
-        json_text(&json, "name", name_of(record, i));
-        json_u64(&json, "kind", KIND_SERVER);
+        json_write_string(&json, "name", span_name(record, i));
+        json_write_u64(&json, "kind", KIND_SERVER);
         add_number(&json, "startTimeUnixNano", start + unix_ns);
         add_number(&json, "endTimeUnixNano", end + unix_ns);
         if (i <= 1) {
@@ -175,7 +176,7 @@ size_t otlp_trace_add(struct buf *out, const struct trace_record *record,
         if (i == 0) {
             add_status(&json, record);
         }
-        json_close(&json, '}');
+        json_write_close(&json, '}');
         parent = ids->spans[i];
     }
     return n;
@@ -184,7 +185,7 @@ size_t otlp_trace_add(struct buf *out, const struct trace_record *record,
 /* ---- the answer ------------------------------------------------------------------------------ */
 
 /* 64-bit numbers are text, but numbers are taken, too. */
-static uint64_t count_of(const struct json_tree *tree, yyjson_val *val) {
+static uint64_t parse_count(const struct json_tree *tree, yyjson_val *val) {
     uint64_t count = 0;
     int64_t number;
     struct error err;
@@ -194,9 +195,9 @@ static uint64_t count_of(const struct json_tree *tree, yyjson_val *val) {
     return val && json_read_i64(tree, val, 0, &number, &err) == ST_OK ? (uint64_t)number : 0;
 }
 
-uint64_t otlp_trace_refused(struct arena *arena, struct str answer, struct str *why) {
+uint64_t otlp_trace_rejected_spans(struct arena *arena, struct str answer, struct str *why) {
     static const struct json_limits limits = {
-        .max_json_bytes = UINT16_MAX, .max_json_depth = 16, .max_elements = 1024};
+        .max_json_size = UINT16_MAX, .max_json_depth = 16, .max_tensor_elements = 1024};
     const struct str partial = STR("partialSuccess");
     const struct str names[] = {STR("rejectedSpans"), STR("errorMessage")};
     yyjson_val *success, *members[2];
@@ -213,5 +214,5 @@ uint64_t otlp_trace_refused(struct arena *arena, struct str answer, struct str *
     }
     json_find(success, names, 2, members);
     *why = members[1] && yyjson_is_str(members[1]) ? json_str(members[1]) : *why;
-    return count_of(&tree, members[0]);
+    return parse_count(&tree, members[0]);
 }

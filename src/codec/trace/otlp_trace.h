@@ -34,6 +34,6 @@ void otlp_trace_end(struct buf *out);
 /* What a collector says that it took a request with. Returns: how many spans it refused; *why says
  * why, in `arena`, if it does. An answer that says nothing of the kind has refused none.
  * Clause: OTLP, partial success. */
-uint64_t otlp_trace_refused(struct arena *arena, struct str answer, struct str *why);
+uint64_t otlp_trace_rejected_spans(struct arena *arena, struct str answer, struct str *why);
 
 #endif

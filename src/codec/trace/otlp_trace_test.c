@@ -22,7 +22,7 @@ static void expect(const struct buf *out, const char *text) {
     }
 }
 
-static void frame(void **state) {
+static void otlp_trace_empty_request_is_printed(void **state) {
     const struct otlp_attribute resource[] = {{STR("a"), STR("b")},
                                               {STR("c\""), {"\xff", 1}}}; /* no text: left empty */
     struct arena *arena = arena_new(NULL, 0);
@@ -40,7 +40,7 @@ static void frame(void **state) {
 }
 
 /* Of a request that was refused: one span, which failed. */
-static void one_span(void **state) {
+static void otlp_trace_failed_request_has_one_span(void **state) {
     const unsigned char parent[SPAN_ID_BYTES] = {0xab};
     struct otlp_ids ids = IDS;
     struct trace_record record = {.id = 7, .model = STR("m"), .version = 3, .failure = STR("no")};
@@ -68,7 +68,7 @@ static void one_span(void **state) {
 }
 
 /* How many spans a trace has, by the times that it has. */
-static void how_many(void **state) {
+static void otlp_trace_span_count_follows_timestamps(void **state) {
     struct trace_record record = {.model = STR("m")};
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
@@ -92,7 +92,7 @@ static void how_many(void **state) {
     arena_free(arena);
 }
 
-static void what_was_refused(void **state) {
+static void otlp_trace_rejected_spans_are_read(void **state) {
     static const struct {
         const char *answer;
         uint64_t n;
@@ -115,7 +115,7 @@ static void what_was_refused(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct arena *arena = arena_new(NULL, 0);
         struct str why;
-        assert_int_equal(otlp_trace_refused(arena, str_of(rows[i].answer), &why), rows[i].n);
+        assert_int_equal(otlp_trace_rejected_spans(arena, str_of(rows[i].answer), &why), rows[i].n);
         assert_true(str_is(why, rows[i].why));
         arena_free(arena);
     }
@@ -123,10 +123,10 @@ static void what_was_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frame),
-        cmocka_unit_test(one_span),
-        cmocka_unit_test(how_many),
-        cmocka_unit_test(what_was_refused),
+        cmocka_unit_test(otlp_trace_empty_request_is_printed),
+        cmocka_unit_test(otlp_trace_failed_request_has_one_span),
+        cmocka_unit_test(otlp_trace_span_count_follows_timestamps),
+        cmocka_unit_test(otlp_trace_rejected_spans_are_read),
     };
     return cmocka_run_group_tests_name("wire/otlp_trace", tests, NULL, NULL);
 }

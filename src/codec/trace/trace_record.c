@@ -3,40 +3,40 @@
 #include "codec/trace/trace_record.h"
 
 #include "codec/kserve/element_print.h"
-#include "core/base/json_out.h"
+#include "core/base/json_writer.h"
 #include "core/base/utf8.h"
 
-const char *trace_mark_name(enum trace_mark mark) {
-#define MARK(name) [TRACE_##name] = #name,
-    static const char *const names[TRACE_MARKS] = {
-#include "codec/trace/trace_mark.def"
+const char *trace_timestamp_name(enum trace_timestamp mark) {
+#define TIMESTAMP(name) [TRACE_##name] = #name,
+    static const char *const names[TRACE_TIMESTAMPS] = {
+#include "codec/trace/timestamp.def"
     };
-#undef MARK
+#undef TIMESTAMP
     return names[mark];
 }
 
 /* What a client has chosen may be no text. */
-static void add_text(struct json_out *json, const char *name, struct str text) {
-    json_text(json, name, utf8_is_valid(text.ptr, text.len) ? text : STR(""));
+static void add_text(struct json_writer *json, const char *name, struct str text) {
+    json_write_string(json, name, utf8_is_valid(text.ptr, text.len) ? text : STR(""));
 }
 
 static void print_request(struct buf *out, const struct trace_record *record) {
-    struct json_out json = {.out = out};
-    json_open(&json, '{');
-    json_u64(&json, "id", record->id);
+    struct json_writer json = {.out = out};
+    json_write_open(&json, '{');
+    json_write_u64(&json, "id", record->id);
     add_text(&json, "model_name", record->model);
-    json_u64(&json, "model_version", record->version);
+    json_write_u64(&json, "model_version", record->version);
     if (record->request_id.len > 0) {
         add_text(&json, "request_id", record->request_id);
     }
-    json_close(&json, '}');
+    json_write_close(&json, '}');
 }
 
-static void print_time(struct buf *out, uint64_t id, enum trace_mark mark, uint64_t ns) {
+static void print_time(struct buf *out, uint64_t id, enum trace_timestamp mark, uint64_t ns) {
     buf_add_str(out, STR(",{\"id\":"));
     buf_add_u64(out, id);
     buf_add_str(out, STR(",\"timestamps\":[{\"name\":\""));
-    buf_add_str(out, str_of(trace_mark_name(mark)));
+    buf_add_str(out, str_of(trace_timestamp_name(mark)));
     buf_add_str(out, STR("\",\"ns\":"));
     buf_add_u64(out, ns);
     buf_add_str(out, STR("}]}"));
@@ -44,7 +44,7 @@ static void print_time(struct buf *out, uint64_t id, enum trace_mark mark, uint6
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static uint64_t count_of(const struct tensor *tensor) {
+static uint64_t element_count(const struct tensor *tensor) {
     uint64_t n = 1;
     for (size_t i = 0; i < tensor->shape.rank; i++) {
         n *= (uint64_t)tensor->shape.dims[i]; /* has been checked when it came */
@@ -53,7 +53,7 @@ static uint64_t count_of(const struct tensor *tensor) {
 }
 
 /* The elements with commas between them; nothing where they can't be text. */
-static struct str elements_of(struct arena *arena, const struct tensor *tensor) {
+static struct str print_elements(struct arena *arena, const struct tensor *tensor) {
     struct tensor shown = *tensor;
     struct element_print print;
     struct error err;
@@ -63,14 +63,14 @@ static struct str elements_of(struct arena *arena, const struct tensor *tensor) 
     }
     buf_init(&text, arena, 256);
     if (element_print_start(&print, arena, &shown, "", &err) != ST_OK ||
-        element_print_next(&print, &text, count_of(&shown), &err) != ST_OK || text.failed ||
+        element_print_next(&print, &text, element_count(&shown), &err) != ST_OK || text.failed ||
         text.len == 0) {
         return STR("");
     }
     return str_make(text.data, text.len - 1);
 }
 
-static struct str shape_of(struct arena *arena, const struct tensor *tensor) {
+static struct str print_shape(struct arena *arena, const struct tensor *tensor) {
     struct buf text;
     buf_init(&text, arena, 64);
     for (size_t i = 0; i < tensor->shape.rank; i++) {
@@ -81,26 +81,26 @@ static struct str shape_of(struct arena *arena, const struct tensor *tensor) {
 
 static void print_tensor(struct buf *out, uint64_t id, const struct trace_tensor *of) {
     const struct tensor *tensor = &of->tensor;
-    struct json_out json = {.out = out};
+    struct json_writer json = {.out = out};
     buf_add_char(out, ',');
-    json_open(&json, '{');
-    json_u64(&json, "id", id);
-    json_text(&json, "activity",
-              of->is_output ? STR("TENSOR_BACKEND_OUTPUT") : STR("TENSOR_QUEUE_INPUT"));
-    json_open_member(&json, "tensor", '{');
+    json_write_open(&json, '{');
+    json_write_u64(&json, "id", id);
+    json_write_string(&json, "activity",
+                      of->is_output ? STR("TENSOR_BACKEND_OUTPUT") : STR("TENSOR_QUEUE_INPUT"));
+    json_write_open_member(&json, "tensor", '{');
     add_text(&json, "name", tensor->name);
-    json_text(&json, "data", elements_of(out->arena, tensor));
-    json_text(&json, "shape", shape_of(out->arena, tensor));
-    json_text(&json, "dtype", str_of(datatype_name(tensor->datatype)));
-    json_close(&json, '}');
-    json_close(&json, '}');
+    json_write_string(&json, "data", print_elements(out->arena, tensor));
+    json_write_string(&json, "shape", print_shape(out->arena, tensor));
+    json_write_string(&json, "dtype", str_of(datatype_name(tensor->datatype)));
+    json_write_close(&json, '}');
+    json_write_close(&json, '}');
 }
 
 void trace_record_print(struct buf *out, const struct trace_record *record, bool times) {
     print_request(out, record);
-    for (size_t i = 0; times && i < TRACE_MARKS; i++) {
+    for (size_t i = 0; times && i < TRACE_TIMESTAMPS; i++) {
         if (record->ns[i] > 0) {
-            print_time(out, record->id, (enum trace_mark)i, record->ns[i]);
+            print_time(out, record->id, (enum trace_timestamp)i, record->ns[i]);
         }
     }
     for (size_t i = 0; i < record->n_tensors; i++) {

@@ -9,12 +9,12 @@
 #include "core/base/buf.h"
 #include "core/tensor/tensor.h"
 
-#define MARK(name) TRACE_##name,
-enum trace_mark {
-#include "codec/trace/trace_mark.def"
-    TRACE_MARKS
+#define TIMESTAMP(name) TRACE_##name,
+enum trace_timestamp {
+#include "codec/trace/timestamp.def"
+    TRACE_TIMESTAMPS
 };
-#undef MARK
+#undef TIMESTAMP
 
 /* A tensor as it came into the queue, or as the backend gave it. */
 struct trace_tensor {
@@ -26,14 +26,14 @@ struct trace_record {
     uint64_t id; /* of this process */
     struct str model;
     uint64_t version;
-    struct str request_id;    /* empty: none */
-    struct str failure;       /* why the model gave no answer; empty: it did, or was not asked */
-    uint64_t ns[TRACE_MARKS]; /* on the monotonic clock; 0: that has not been */
+    struct str request_id; /* empty: none */
+    struct str failure;    /* why the model gave no answer; empty: it did, or was not asked */
+    uint64_t ns[TRACE_TIMESTAMPS]; /* on the monotonic clock; 0: that has not been */
     const struct trace_tensor *tensors;
     size_t n_tensors;
 };
 
-const char *trace_mark_name(enum trace_mark mark);
+const char *trace_timestamp_name(enum trace_timestamp mark);
 
 /* Appends the objects of a trace file's array, with commas between them: of the request, of each
  * time when `times`, of each tensor. BYTES that are not UTF-8 have no data.

@@ -21,7 +21,7 @@ static void expect(const struct trace_record *record, bool times, const char *te
     arena_free(arena);
 }
 
-static void times(void **state) {
+static void trace_record_print_timestamps_match(void **state) {
     struct trace_record record = {
         .id = 3, .model = STR("m"), .version = 10, .request_id = STR("a\"b")};
     (void)state;
@@ -61,7 +61,7 @@ static void expect_tensor(enum datatype datatype, const void *bytes, size_t n_by
     expect(&record, true, text);
 }
 
-static void tensors(void **state) {
+static void trace_record_print_tensors_match(void **state) {
     const int32_t numbers[] = {1, -2, 3};
     const float floats[] = {0.5F};
     const unsigned char flags[] = {1, 0};
@@ -83,8 +83,8 @@ static void tensors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(times),
-        cmocka_unit_test(tensors),
+        cmocka_unit_test(trace_record_print_timestamps_match),
+        cmocka_unit_test(trace_record_print_tensors_match),
     };
     return cmocka_run_group_tests_name("wire/trace_record", tests, NULL, NULL);
 }

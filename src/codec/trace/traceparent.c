@@ -23,14 +23,14 @@ static bool is_zero(const unsigned char *bytes, size_t n) {
 bool traceparent_parse(struct str text, struct traceparent *out) {
     unsigned char version, flags;
     const char *at = text.ptr;
-    if (text.len < LENGTH || !hex_read_lower(at, &version, 1) || version == 0xff ||
+    if (text.len < LENGTH || !hex_decode_lower(at, &version, 1) || version == 0xff ||
         (text.len > LENGTH && (version == 0 || at[LENGTH] != '-'))) {
         return false;
     }
     bool read = at[TRACE_AT - 1] == '-' && at[SPAN_AT - 1] == '-' && at[FLAGS_AT - 1] == '-' &&
-                hex_read_lower(at + TRACE_AT, out->trace, TRACE_ID_BYTES) &&
-                hex_read_lower(at + SPAN_AT, out->span, SPAN_ID_BYTES) &&
-                hex_read_lower(at + FLAGS_AT, &flags, 1);
+                hex_decode_lower(at + TRACE_AT, out->trace, TRACE_ID_BYTES) &&
+                hex_decode_lower(at + SPAN_AT, out->span, SPAN_ID_BYTES) &&
+                hex_decode_lower(at + FLAGS_AT, &flags, 1);
     if (!read || is_zero(out->trace, TRACE_ID_BYTES) || is_zero(out->span, SPAN_ID_BYTES)) {
         return false;
     }
@@ -38,8 +38,8 @@ bool traceparent_parse(struct str text, struct traceparent *out) {
     return true;
 }
 
-bool tracestate_is_sound(struct str text) {
-    if (text.len == 0 || text.len > TRACESTATE_MOST_BYTES) {
+bool tracestate_is_valid(struct str text) {
+    if (text.len == 0 || text.len > TRACESTATE_MAX_BYTES) {
         return false;
     }
     for (size_t i = 0; i < text.len; i++) {

@@ -8,7 +8,7 @@
 
 #include "core/base/str.h"
 
-enum { TRACE_ID_BYTES = 16, SPAN_ID_BYTES = 8, TRACESTATE_MOST_BYTES = 512 };
+enum { TRACE_ID_BYTES = 16, SPAN_ID_BYTES = 8, TRACESTATE_MAX_BYTES = 512 };
 
 struct traceparent {
     unsigned char trace[TRACE_ID_BYTES];
@@ -21,6 +21,6 @@ struct traceparent {
 bool traceparent_parse(struct str text, struct traceparent *out);
 /* Can it be passed on? Its members are not looked at.
  * Clause: W3C Trace Context, 3.3. */
-bool tracestate_is_sound(struct str text);
+bool tracestate_is_valid(struct str text);
 
 #endif

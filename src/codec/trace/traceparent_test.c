@@ -12,7 +12,7 @@
 
 #define IDS "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"
 
-static void parse(void **state) {
+static void traceparent_parse_rows_match(void **state) {
     static const struct {
         const char *text;
         bool is_one, sampled;
@@ -53,7 +53,7 @@ static void parse(void **state) {
     }
 }
 
-static void every_prefix(void **state) {
+static void traceparent_parse_prefix_is_refused(void **state) {
     const char text[] = "00-" IDS "-01";
     struct traceparent got;
     (void)state;
@@ -65,23 +65,23 @@ static void every_prefix(void **state) {
     }
 }
 
-static void states(void **state) {
-    char long_one[TRACESTATE_MOST_BYTES + 1];
+static void tracestate_is_valid_checks_length_and_characters(void **state) {
+    char long_one[TRACESTATE_MAX_BYTES + 1];
     (void)state;
     memset(long_one, 'a', sizeof long_one);
-    assert_true(tracestate_is_sound(STR("rojo=00f067aa0ba902b7,congo=t61rcWkgMzE")));
-    assert_true(tracestate_is_sound(str_make(long_one, TRACESTATE_MOST_BYTES)));
-    assert_false(tracestate_is_sound(str_make(long_one, sizeof long_one)));
-    assert_false(tracestate_is_sound(STR("")));
-    assert_false(tracestate_is_sound(STR("a=\x01")));
-    assert_false(tracestate_is_sound(STR("a=\xc3\xa9")));
+    assert_true(tracestate_is_valid(STR("rojo=00f067aa0ba902b7,congo=t61rcWkgMzE")));
+    assert_true(tracestate_is_valid(str_make(long_one, TRACESTATE_MAX_BYTES)));
+    assert_false(tracestate_is_valid(str_make(long_one, sizeof long_one)));
+    assert_false(tracestate_is_valid(STR("")));
+    assert_false(tracestate_is_valid(STR("a=\x01")));
+    assert_false(tracestate_is_valid(STR("a=\xc3\xa9")));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parse),
-        cmocka_unit_test(every_prefix),
-        cmocka_unit_test(states),
+        cmocka_unit_test(traceparent_parse_rows_match),
+        cmocka_unit_test(traceparent_parse_prefix_is_refused),
+        cmocka_unit_test(tracestate_is_valid_checks_length_and_characters),
     };
     return cmocka_run_group_tests_name("wire/traceparent", tests, NULL, NULL);
 }

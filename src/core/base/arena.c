@@ -32,8 +32,8 @@ struct arena_cache {
     struct chunk *free;
     size_t n_free;
     size_t max;
-    bool keeps; /* large blocks too */
-    struct large *kept;
+    bool keep_large; /* large blocks too */
+    struct large *free_large;
 };
 
 /* Stands right before a large block's bytes. */
@@ -61,7 +61,7 @@ static_assert(alignof(max_align_t) <= ARENA_ALIGN, "the arena's alignment suits 
 static_assert(sizeof(struct large) % ARENA_ALIGN == 0, "a large block's bytes are aligned");
 
 /* The next block starts aligned; a chunk's end is, so this stays inside. */
-static size_t rounded(size_t n_bytes) {
+static size_t round_up(size_t n_bytes) {
     return (n_bytes + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
 }
 
@@ -84,9 +84,9 @@ void arena_cache_free(struct arena_cache *cache) {
         cache->free = chunk->next;
         free(chunk);
     }
-    while (cache->kept) {
-        struct large *large = cache->kept;
-        cache->kept = large->next;
+    while (cache->free_large) {
+        struct large *large = cache->free_large;
+        cache->free_large = large->next;
         free(large);
     }
     free(cache);
@@ -94,13 +94,13 @@ void arena_cache_free(struct arena_cache *cache) {
 
 void arena_cache_keep_large(struct arena_cache *cache) {
 #ifndef SLUICE_ARENA_EMULATE
-    cache->keeps = true;
+    cache->keep_large = true;
 #else
     (void)cache; /* a block that is used again is larger than what is asked for */
 #endif
 }
 
-static struct chunk *chunk_take(struct arena_cache *cache) {
+static struct chunk *chunk_new(struct arena_cache *cache) {
     if (cache && cache->free) {
         struct chunk *chunk = cache->free;
         cache->free = chunk->next;
@@ -110,7 +110,7 @@ static struct chunk *chunk_take(struct arena_cache *cache) {
     return malloc(ARENA_CHUNK_BYTES);
 }
 
-static void chunk_give(struct arena_cache *cache, struct chunk *chunk) {
+static void chunk_free(struct arena_cache *cache, struct chunk *chunk) {
     if (cache && cache->n_free < cache->max) {
         chunk->next = cache->free;
         cache->free = chunk;
@@ -124,9 +124,9 @@ static void chunk_give(struct arena_cache *cache, struct chunk *chunk) {
 
 /* The smallest kept block of at least `n_bytes`. Returns: its bytes, with a struct large in front;
  * NULL when there is none. */
-static struct large *large_take(struct arena_cache *cache, size_t n_bytes) {
+static struct large *large_cache_pop(struct arena_cache *cache, size_t n_bytes) {
     struct large **best = NULL;
-    for (struct large **at = cache ? &cache->kept : NULL; at && *at; at = &(*at)->next) {
+    for (struct large **at = cache ? &cache->free_large : NULL; at && *at; at = &(*at)->next) {
         if ((*at)->n_bytes >= n_bytes && (!best || (*at)->n_bytes < (*best)->n_bytes)) {
             best = at;
         }
@@ -138,27 +138,27 @@ static struct large *large_take(struct arena_cache *cache, size_t n_bytes) {
     return large;
 }
 
-static void large_give(struct arena_cache *cache, struct large *large) {
-    if (!cache || !cache->keeps) {
+static void large_free(struct arena_cache *cache, struct large *large) {
+    if (!cache || !cache->keep_large) {
         free(large->raw);
         return;
     }
     size_t n_bytes = large->n_bytes;
-    struct large *kept = large->raw;
-    *kept = (struct large){.next = cache->kept, .raw = kept, .n_bytes = n_bytes};
-    cache->kept = kept;
+    struct large *free_large = large->raw;
+    *free_large = (struct large){.next = cache->free_large, .raw = free_large, .n_bytes = n_bytes};
+    cache->free_large = free_large;
 }
 
 /* ---- the arena ------------------------------------------------------------------------------- */
 
 struct arena *arena_new(struct arena_cache *cache, size_t limit_bytes) {
-    struct chunk *chunk = chunk_take(cache);
+    struct chunk *chunk = chunk_new(cache);
     if (!chunk) {
         return NULL;
     }
     chunk->next = NULL;
     struct arena *arena = (struct arena *)(void *)((char *)chunk + ARENA_CHUNK_HEAD);
-    size_t used = ARENA_CHUNK_HEAD + rounded(sizeof(*arena));
+    size_t used = ARENA_CHUNK_HEAD + round_up(sizeof(*arena));
     *arena = (struct arena){
         .at = (char *)chunk + used,
         .end = (char *)chunk + ARENA_CHUNK_BYTES,
@@ -178,7 +178,7 @@ void arena_free(struct arena *arena) {
     struct large *large = arena->larges;
     while (large) {
         struct large *next = large->next;
-        large_give(arena->cache, large);
+        large_free(arena->cache, large);
         large = next;
     }
     /* The arena lives in the oldest chunk, the last of the list. */
@@ -186,7 +186,7 @@ void arena_free(struct arena *arena) {
     struct chunk *chunk = arena->chunks;
     while (chunk) {
         struct chunk *next = chunk->next;
-        chunk_give(cache, chunk);
+        chunk_free(cache, chunk);
         chunk = next;
     }
     metric_add(METRIC_ARENAS, -1);
@@ -202,7 +202,7 @@ static bool within_limit(const struct arena *arena, size_t n_bytes) {
 }
 
 static bool chunk_add(struct arena *arena) {
-    struct chunk *chunk = within_limit(arena, ARENA_CHUNK_BYTES) ? chunk_take(arena->cache) : NULL;
+    struct chunk *chunk = within_limit(arena, ARENA_CHUNK_BYTES) ? chunk_new(arena->cache) : NULL;
     if (!chunk) {
         return false;
     }
@@ -249,9 +249,9 @@ static void *large_alloc(struct arena *arena, size_t n_bytes, size_t alignment) 
         !within_limit(arena, total)) {
         return NULL;
     }
-    struct large *kept = large_take(arena->cache, total);
-    total = kept ? kept->n_bytes : total;
-    char *raw = kept ? (char *)kept : malloc(total);
+    struct large *free_large = large_cache_pop(arena->cache, total);
+    total = free_large ? free_large->n_bytes : total;
+    char *raw = free_large ? (char *)free_large : malloc(total);
     if (!raw) {
         return NULL;
     }
@@ -266,14 +266,14 @@ static void *large_alloc(struct arena *arena, size_t n_bytes, size_t alignment) 
 
 /* A kept block that is large enough, with the bytes of `large`, whose place becomes a kept one. */
 static void *large_move(struct arena *arena, struct large *large, size_t total) {
-    struct large *moved = large_take(arena->cache, total);
+    struct large *moved = large_cache_pop(arena->cache, total);
     if (!moved) {
         return NULL;
     }
     moved->raw = moved;
     memcpy(moved + 1, large + 1, large->n_bytes - sizeof(*large));
     large_unlink(arena, large);
-    large_give(arena->cache, large);
+    large_free(arena->cache, large);
     large_link(arena, moved);
     return moved + 1;
 }
@@ -285,7 +285,7 @@ static void *large_realloc(struct arena *arena, void *ptr, size_t new_bytes) {
         (total > large->n_bytes && !within_limit(arena, total - large->n_bytes))) {
         return NULL;
     }
-    if (arena->cache && arena->cache->keeps) {
+    if (arena->cache && arena->cache->keep_large) {
         void *moved = total <= large->n_bytes ? ptr : large_move(arena, large, total);
         if (moved) {
             return moved;
@@ -317,7 +317,7 @@ void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment)
         size_t padding = (0 - (uintptr_t)arena->at) & (alignment - 1);
         if (padding + n_bytes <= (size_t)(arena->end - arena->at)) {
             arena->last = arena->at + padding;
-            arena->at = arena->last + rounded(n_bytes);
+            arena->at = arena->last + round_up(n_bytes);
             return arena->last;
         }
         if (!chunk_add(arena)) {
@@ -330,7 +330,7 @@ void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment)
 void *arena_alloc(struct arena *arena, size_t n_bytes) {
     if (n_bytes <= ARENA_LARGE_BYTES && n_bytes <= (size_t)(arena->end - arena->at)) {
         arena->last = arena->at;
-        arena->at += rounded(n_bytes);
+        arena->at += round_up(n_bytes);
         return arena->last;
     }
     return arena_alloc_aligned(arena, n_bytes, ARENA_ALIGN);
@@ -363,13 +363,13 @@ void *arena_realloc(struct arena *arena, void *ptr, size_t old_bytes, size_t new
         if (fresh) {
             struct large *large = large_of(ptr);
             large_unlink(arena, large);
-            large_give(arena->cache, large);
+            large_free(arena->cache, large);
         }
         return fresh;
     }
     if (ptr == arena->last && new_bytes <= ARENA_LARGE_BYTES &&
         new_bytes <= (size_t)(arena->end - arena->last)) {
-        arena->at = arena->last + rounded(new_bytes);
+        arena->at = arena->last + round_up(new_bytes);
         return ptr;
     }
     return new_bytes <= old_bytes ? ptr : realloc_copy(arena, ptr, old_bytes, new_bytes);

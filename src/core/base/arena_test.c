@@ -15,7 +15,7 @@ static size_t misalignment(const void *ptr, size_t alignment) {
     return (uintptr_t)ptr % alignment;
 }
 
-static void blocks_are_aligned_and_apart(void **state) {
+static void arena_alloc_blocks_are_aligned_and_disjoint(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     unsigned char *blocks[400];
     size_t sizes[400];
@@ -35,7 +35,7 @@ static void blocks_are_aligned_and_apart(void **state) {
     arena_free(arena);
 }
 
-static void wider_alignment(void **state) {
+static void arena_alloc_aligned_honours_alignment(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     (void)state;
     for (size_t alignment = 1; alignment <= 65536; alignment *= 2) {
@@ -52,7 +52,7 @@ static void wider_alignment(void **state) {
     arena_free(arena);
 }
 
-static void the_limit_holds(void **state) {
+static void arena_alloc_past_limit_returns_null(void **state) {
     (void)state;
     volatile size_t huge = SIZE_MAX; /* volatile: the compiler knows that no such block can be */
     struct arena *arena = arena_new(NULL, 65536);
@@ -80,7 +80,7 @@ static void the_limit_holds(void **state) {
     arena_free(arena);
 }
 
-static void a_limit_below_a_chunk_is_one_chunk(void **state) {
+static void arena_limit_below_chunk_grants_one_chunk(void **state) {
     struct arena *arena = arena_new(NULL, 1);
     (void)state;
     assert_non_null(arena);
@@ -88,7 +88,7 @@ static void a_limit_below_a_chunk_is_one_chunk(void **state) {
     arena_free(arena);
 }
 
-static void growing_keeps_the_bytes(void **state) {
+static void arena_realloc_keeps_bytes(void **state) {
     static const size_t steps[] = {1,    15,   16,      17,   100,  2047, 2048,
                                    2049, 9000, 1 << 20, 3000, 2048, 5};
     struct arena *arena = arena_new(NULL, 0);
@@ -116,7 +116,7 @@ static void growing_keeps_the_bytes(void **state) {
 }
 
 #ifndef SLUICE_ARENA_EMULATE
-static void the_newest_grows_in_place(void **state) {
+static void arena_realloc_newest_block_grows_in_place(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     (void)state;
     char *block = arena_alloc(arena, 10);
@@ -128,7 +128,7 @@ static void the_newest_grows_in_place(void **state) {
     arena_free(arena);
 }
 
-static void chunks_go_back_to_the_cache(void **state) {
+static void arena_free_returns_chunks_to_cache(void **state) {
     struct arena_cache *cache = arena_cache_new(2);
     (void)state;
     struct arena *first = arena_new(cache, 0);
@@ -142,7 +142,7 @@ static void chunks_go_back_to_the_cache(void **state) {
     arena_cache_free(cache);
 }
 
-static void a_small_request_is_one_chunk(void **state) {
+static void arena_small_request_fits_one_chunk(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     (void)state;
     for (int i = 0; i < 30; i++) {
@@ -153,7 +153,7 @@ static void a_small_request_is_one_chunk(void **state) {
 }
 
 /* The same sizes again, in whatever way they are reached, are the same blocks again. */
-static void large_blocks_may_be_kept(void **state) {
+static void arena_cache_keep_large_reuses_blocks(void **state) {
     (void)state;
     struct arena_cache *cache = arena_cache_new(4);
     void *seen[3] = {NULL};
@@ -182,7 +182,7 @@ static void large_blocks_may_be_kept(void **state) {
 }
 #endif
 
-static void a_cache_may_be_missing_or_empty(void **state) {
+static void arena_cache_null_or_empty_is_accepted(void **state) {
     struct arena_cache *cache = arena_cache_new(0);
     (void)state;
     struct arena *arena = arena_new(cache, 0);
@@ -193,7 +193,7 @@ static void a_cache_may_be_missing_or_empty(void **state) {
     arena_free(NULL);
 }
 
-static void arenas_are_counted(void **state) {
+static void arena_new_and_free_update_gauge(void **state) {
     int64_t before = metric_read(METRIC_ARENAS);
     (void)state;
     struct arena *a = arena_new(NULL, 0), *b = arena_new(NULL, 0);
@@ -203,7 +203,7 @@ static void arenas_are_counted(void **state) {
     assert_int_equal(metric_read(METRIC_ARENAS), before);
 }
 
-static void texts(void **state) {
+static void arena_dup_and_printf_copy_text(void **state) {
     struct arena *arena = arena_new(NULL, 100000);
     (void)state;
     struct str copy = arena_dup(arena, STR("a\0b"));
@@ -227,20 +227,20 @@ static void texts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_aligned_and_apart),
-        cmocka_unit_test(wider_alignment),
-        cmocka_unit_test(the_limit_holds),
-        cmocka_unit_test(a_limit_below_a_chunk_is_one_chunk),
-        cmocka_unit_test(growing_keeps_the_bytes),
+        cmocka_unit_test(arena_alloc_blocks_are_aligned_and_disjoint),
+        cmocka_unit_test(arena_alloc_aligned_honours_alignment),
+        cmocka_unit_test(arena_alloc_past_limit_returns_null),
+        cmocka_unit_test(arena_limit_below_chunk_grants_one_chunk),
+        cmocka_unit_test(arena_realloc_keeps_bytes),
 #ifndef SLUICE_ARENA_EMULATE
-        cmocka_unit_test(the_newest_grows_in_place),
-        cmocka_unit_test(chunks_go_back_to_the_cache),
-        cmocka_unit_test(a_small_request_is_one_chunk),
-        cmocka_unit_test(large_blocks_may_be_kept),
+        cmocka_unit_test(arena_realloc_newest_block_grows_in_place),
+        cmocka_unit_test(arena_free_returns_chunks_to_cache),
+        cmocka_unit_test(arena_small_request_fits_one_chunk),
+        cmocka_unit_test(arena_cache_keep_large_reuses_blocks),
 #endif
-        cmocka_unit_test(a_cache_may_be_missing_or_empty),
-        cmocka_unit_test(arenas_are_counted),
-        cmocka_unit_test(texts),
+        cmocka_unit_test(arena_cache_null_or_empty_is_accepted),
+        cmocka_unit_test(arena_new_and_free_update_gauge),
+        cmocka_unit_test(arena_dup_and_printf_copy_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

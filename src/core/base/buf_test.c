@@ -16,7 +16,7 @@ static void assert_text(const struct buf *buf, const char *want) {
     assert_memory_equal(buf->data, want, buf->len);
 }
 
-static void every_kind_of_append(void **state) {
+static void buf_add_appends_each_type(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf buf;
     (void)state;
@@ -35,7 +35,7 @@ static void every_kind_of_append(void **state) {
     arena_free(arena);
 }
 
-static void growth_keeps_what_was_written(void **state) {
+static void buf_growth_keeps_content(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf buf;
     (void)state;
@@ -54,7 +54,7 @@ static void growth_keeps_what_was_written(void **state) {
     arena_free(arena);
 }
 
-static void printf_at_every_room(void **state) {
+static void buf_printf_at_every_capacity_appends(void **state) {
     (void)state;
     for (size_t room = 1; room < 12; room++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -68,7 +68,7 @@ static void printf_at_every_room(void **state) {
     }
 }
 
-static void reserving(void **state) {
+static void buf_reserve_then_advance_appends(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf buf;
     (void)state;
@@ -80,7 +80,7 @@ static void reserving(void **state) {
     arena_free(arena);
 }
 
-static void a_failure_is_remembered(void **state) {
+static void buf_out_of_memory_sets_failed(void **state) {
     struct arena *arena = arena_new(NULL, 20000);
     struct buf buf;
     (void)state;
@@ -101,7 +101,7 @@ static void a_failure_is_remembered(void **state) {
     arena_free(arena);
 }
 
-static void what_fits_exactly_fits(void **state) {
+static void buf_growth_near_limit_takes_exact_size(void **state) {
     struct arena *arena = arena_new(NULL, 40000);
     struct buf buf;
     (void)state;
@@ -112,7 +112,7 @@ static void what_fits_exactly_fits(void **state) {
     arena_free(arena);
 }
 
-static void json_strings(void **state) {
+static void buf_add_json_string_escapes(void **state) {
     static const struct {
         struct str text;
         const char *json;
@@ -138,13 +138,13 @@ static void json_strings(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_of_append),
-        cmocka_unit_test(growth_keeps_what_was_written),
-        cmocka_unit_test(printf_at_every_room),
-        cmocka_unit_test(reserving),
-        cmocka_unit_test(a_failure_is_remembered),
-        cmocka_unit_test(what_fits_exactly_fits),
-        cmocka_unit_test(json_strings),
+        cmocka_unit_test(buf_add_appends_each_type),
+        cmocka_unit_test(buf_growth_keeps_content),
+        cmocka_unit_test(buf_printf_at_every_capacity_appends),
+        cmocka_unit_test(buf_reserve_then_advance_appends),
+        cmocka_unit_test(buf_out_of_memory_sets_failed),
+        cmocka_unit_test(buf_growth_near_limit_takes_exact_size),
+        cmocka_unit_test(buf_add_json_string_escapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

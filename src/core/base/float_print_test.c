@@ -25,7 +25,7 @@ static struct str print(char out[FLOAT_PRINT_BYTES], float value) {
     return str_make(out, n);
 }
 
-static void forms(void **state) {
+static void float_print_known_values_have_expected_text(void **state) {
     static const struct {
         uint32_t bits;
         const char *text;
@@ -99,7 +99,7 @@ static void check(uint32_t bits) {
     }
 }
 
-static void a_sample_of_all(void **state) {
+static void float_print_sampled_values_are_shortest_roundtrip(void **state) {
     (void)state;
     for (uint64_t bits = 1; bits < 0x7f800000; bits += 21157) {
         check((uint32_t)bits);
@@ -107,7 +107,7 @@ static void a_sample_of_all(void **state) {
 }
 
 /* Around every power of two, where neighbours are not equally far, and of ten. */
-static void around_powers(void **state) {
+static void float_print_values_near_powers_are_shortest_roundtrip(void **state) {
     (void)state;
     for (uint32_t exponent = 0; exponent < 255; exponent++) {
         for (uint32_t k = 0; k < 9; k++) {
@@ -135,9 +135,9 @@ static void around_powers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forms),
-        cmocka_unit_test(a_sample_of_all),
-        cmocka_unit_test(around_powers),
+        cmocka_unit_test(float_print_known_values_have_expected_text),
+        cmocka_unit_test(float_print_sampled_values_are_shortest_roundtrip),
+        cmocka_unit_test(float_print_values_near_powers_are_shortest_roundtrip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

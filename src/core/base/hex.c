@@ -5,7 +5,7 @@ static int lower_value(char c) {
     return c >= 'A' && c <= 'F' ? -1 : hex_value(c);
 }
 
-bool hex_read_lower(const char *text, unsigned char *out, size_t n_bytes) {
+bool hex_decode_lower(const char *text, unsigned char *out, size_t n_bytes) {
     for (size_t i = 0; i < n_bytes; i++) {
         int high = lower_value(text[2 * i]), low = lower_value(text[2 * i + 1]);
         if (high < 0 || low < 0) {

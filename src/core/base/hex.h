@@ -15,6 +15,6 @@ static inline int hex_value(char c) {
 }
 
 /* `n_bytes` from twice as many digits, in lower case. Returns: false: they are not. */
-bool hex_read_lower(const char *text, unsigned char *out, size_t n_bytes);
+bool hex_decode_lower(const char *text, unsigned char *out, size_t n_bytes);
 
 #endif

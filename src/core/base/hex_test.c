@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void every_character(void **state) {
+static void hex_value_of_every_character(void **state) {
     static const char lower[] = "0123456789abcdef", upper[] = "0123456789ABCDEF";
     (void)state;
     for (int c = -128; c < 256; c++) {
@@ -19,24 +19,24 @@ static void every_character(void **state) {
         int value = low ? (int)(low - lower) : up ? (int)(up - upper) : -1;
         unsigned char byte = 0;
         assert_int_equal(hex_value((char)c), value);
-        assert_int_equal(hex_read_lower(digits, &byte, 1), low != NULL);
+        assert_int_equal(hex_decode_lower(digits, &byte, 1), low != NULL);
         assert_int_equal(byte, low ? 0x50 + value : 0);
     }
 }
 
-static void several(void **state) {
+static void hex_decode_lower_decodes_or_rejects(void **state) {
     unsigned char bytes[4];
     (void)state;
-    assert_true(hex_read_lower("00ff7fa1", bytes, 4));
+    assert_true(hex_decode_lower("00ff7fa1", bytes, 4));
     assert_memory_equal(bytes, "\x00\xff\x7f\xa1", 4);
-    assert_false(hex_read_lower("00ff7fag", bytes, 4));
-    assert_true(hex_read_lower("", bytes, 0));
+    assert_false(hex_decode_lower("00ff7fag", bytes, 4));
+    assert_true(hex_decode_lower("", bytes, 0));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_character),
-        cmocka_unit_test(several),
+        cmocka_unit_test(hex_value_of_every_character),
+        cmocka_unit_test(hex_decode_lower_decodes_or_rejects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ void hash_key_init(struct hash_key *key);
 /* Thread: any. */
 struct keyed_hash keyed_hash_of(const struct hash_key *key, struct str text);
 
-static inline bool keyed_hash_equal(struct keyed_hash a, struct keyed_hash b) {
+static inline bool keyed_hash_eq(struct keyed_hash a, struct keyed_hash b) {
     return a.low == b.low && a.high == b.high;
 }
 

@@ -11,42 +11,42 @@
 static const char *const TEXTS[] = {"", "a", "b", "aa", "0123456789abcdef0", "0123456789abcdef1"};
 enum { N_TEXTS = sizeof(TEXTS) / sizeof(TEXTS[0]), LONG = 5000 };
 
-static void texts(void **state) {
+static void keyed_hash_differs_by_key_and_text(void **state) {
     static struct hash_key key, other;
     (void)state;
     hash_key_init(&key);
     hash_key_init(&other);
     for (size_t i = 0; i < N_TEXTS; i++) {
         struct keyed_hash hash = keyed_hash_of(&key, str_of(TEXTS[i]));
-        assert_true(keyed_hash_equal(hash, keyed_hash_of(&key, str_of(TEXTS[i]))));
-        assert_false(keyed_hash_equal(hash, keyed_hash_of(&other, str_of(TEXTS[i]))));
+        assert_true(keyed_hash_eq(hash, keyed_hash_of(&key, str_of(TEXTS[i]))));
+        assert_false(keyed_hash_eq(hash, keyed_hash_of(&other, str_of(TEXTS[i]))));
         for (size_t k = 0; k < i; k++) {
-            assert_false(keyed_hash_equal(hash, keyed_hash_of(&key, str_of(TEXTS[k]))));
+            assert_false(keyed_hash_eq(hash, keyed_hash_of(&key, str_of(TEXTS[k]))));
         }
     }
     assert_true(
-        keyed_hash_equal(keyed_hash_of(&key, str_make(NULL, 0)), keyed_hash_of(&key, STR(""))));
+        keyed_hash_eq(keyed_hash_of(&key, str_make(NULL, 0)), keyed_hash_of(&key, STR(""))));
 }
 
 /* Each byte of a long text, and its length, counts. */
-static void long_texts(void **state) {
+static void keyed_hash_long_text_every_byte_counts(void **state) {
     static char text[LONG];
     static struct hash_key key;
     (void)state;
     hash_key_init(&key);
     struct keyed_hash whole = keyed_hash_of(&key, str_make(text, LONG));
     for (size_t i = 0; i < LONG; i++) {
-        assert_false(keyed_hash_equal(whole, keyed_hash_of(&key, str_make(text, i))));
+        assert_false(keyed_hash_eq(whole, keyed_hash_of(&key, str_make(text, i))));
         text[i] = 1;
-        assert_false(keyed_hash_equal(whole, keyed_hash_of(&key, str_make(text, LONG))));
+        assert_false(keyed_hash_eq(whole, keyed_hash_of(&key, str_make(text, LONG))));
         text[i] = 0;
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts),
-        cmocka_unit_test(long_texts),
+        cmocka_unit_test(keyed_hash_differs_by_key_and_text),
+        cmocka_unit_test(keyed_hash_long_text_every_byte_counts),
     };
     return cmocka_run_group_tests_name("base/keyed_hash", tests, NULL, NULL);
 }

@@ -137,7 +137,7 @@ static void line_add_string(struct line *line, struct str text) {
         return;
     }
     for (size_t at = 0; at < text.len;) {
-        size_t n = utf8_next(text.ptr + at, text.len - at);
+        size_t n = utf8_char_len(text.ptr + at, text.len - at);
         if (!line_add_quoted(line, text.ptr + at, n)) {
             line_end(line, "…");
             break;
@@ -151,7 +151,7 @@ static void line_add_string(struct line *line, struct str text) {
 static bool is_plain(struct str text) {
     for (size_t at = 0; at < text.len;) {
         const char *c = text.ptr + at;
-        size_t n = utf8_next(c, text.len - at);
+        size_t n = utf8_char_len(c, text.len - at);
         if (n == 0 || is_control(c, n) || *c == ' ' || *c == '"' || *c == '\\' || *c == '=') {
             return false;
         }
@@ -164,7 +164,7 @@ static bool is_plain(struct str text) {
 static void line_add_words(struct line *line, struct str text) {
     for (size_t at = 0; at < text.len;) {
         const char *c = text.ptr + at;
-        size_t n = utf8_next(c, text.len - at);
+        size_t n = utf8_char_len(c, text.len - at);
         bool ok = n == 0 || is_control(c, n) ? line_add_quoted(line, c, n) : line_add(line, c, n);
         if (!ok) {
             line_end(line, "…");
@@ -289,6 +289,6 @@ void log_write(enum log_level level, const char *event, const struct log_field *
     errno = saved;
 }
 
-void log_plain(enum log_level level, const char *event) {
+void log_message(enum log_level level, const char *event) {
     log_write(level, event, NULL, 0);
 }

@@ -35,7 +35,7 @@ struct log_field {
 };
 #define LOG_STR(field_name, value)                                                                 \
     ((struct log_field){.name = (field_name), .kind = LOG_FIELD_STR, .str = (value)})
-#define LOG_TEXT_OF(field_name, value) LOG_STR(field_name, str_of(value))
+#define LOG_CSTR(field_name, value) LOG_STR(field_name, str_of(value))
 #define LOG_U64(field_name, value)                                                                 \
     ((struct log_field){.name = (field_name), .kind = LOG_FIELD_U64, .u64 = (value)})
 #define LOG_I64(field_name, value)                                                                 \
@@ -50,6 +50,6 @@ void log_write(enum log_level level, const char *event, const struct log_field *
     log_write(                                                                                     \
         (level), (event), (const struct log_field[]){__VA_ARGS__},                                 \
         (unsigned)(sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field)))
-void log_plain(enum log_level level, const char *event);
+void log_message(enum log_level level, const char *event);
 
 #endif

@@ -61,11 +61,11 @@ static const char *without_time(const char *line) {
     return line + 25;
 }
 
-static void a_line_of_text(void **state) {
+static void log_text_format_writes_fields(void **state) {
     (void)state;
     log_configure(LOG_INFO, LOG_TEXT);
     struct catcher catcher = catch_start();
-    log_event(LOG_INFO, "model loaded", LOG_TEXT_OF("model", "digits"), LOG_U64("version", 1),
+    log_event(LOG_INFO, "model loaded", LOG_CSTR("model", "digits"), LOG_U64("version", 1),
               LOG_I64("delta", -5), LOG_F64("seconds", 0.25));
     char *text = catch_end(catcher);
     assert_string_equal(without_time(text),
@@ -73,7 +73,7 @@ static void a_line_of_text(void **state) {
     free(text);
 }
 
-static void quotes_only_where_needed(void **state) {
+static void log_text_format_quotes_where_needed(void **state) {
     static const struct {
         const char *value;
         size_t n;
@@ -116,7 +116,7 @@ static const char *member(yyjson_doc *doc, const char *name) {
     return yyjson_get_str(yyjson_obj_get(yyjson_doc_get_root(doc), name));
 }
 
-static void a_line_of_json(void **state) {
+static void log_json_format_escapes_values(void **state) {
     (void)state;
     log_configure(LOG_DEBUG, LOG_JSON);
     struct catcher catcher = catch_start();
@@ -138,15 +138,15 @@ static void a_line_of_json(void **state) {
     free(text);
 }
 
-static void levels(void **state) {
+static void log_configure_filters_levels(void **state) {
     (void)state;
     for (int level = LOG_ERROR; level <= LOG_DEBUG; level++) {
         log_configure((enum log_level)level, LOG_TEXT);
         struct catcher catcher = catch_start();
-        log_plain(LOG_ERROR, "one");
-        log_plain(LOG_WARNING, "two");
-        log_plain(LOG_INFO, "three");
-        log_plain(LOG_DEBUG, "four");
+        log_message(LOG_ERROR, "one");
+        log_message(LOG_WARNING, "two");
+        log_message(LOG_INFO, "three");
+        log_message(LOG_DEBUG, "four");
         char *text = catch_end(catcher);
         assert_int_equal(strstr(text, "ERROR one\n") != NULL, 1);
         assert_int_equal(strstr(text, "WARNING two\n") != NULL, level >= LOG_WARNING);
@@ -160,21 +160,21 @@ static void levels(void **state) {
 /* At each length around the buffer's end the line is whole: short enough for one write to a pipe,
  * one newline, and in JSON still JSON. */
 /* As the server's clients turn them: each for itself, while lines may be written. */
-static void single_levels(void **state) {
+static void log_level_set_is_independent(void **state) {
     (void)state;
     log_configure(LOG_INFO, LOG_TEXT);
     log_level_set(LOG_ERROR, false);
     log_verbose_set(3);
     struct catcher catcher = catch_start();
-    log_plain(LOG_ERROR, "one");
-    log_plain(LOG_INFO, "three");
-    log_plain(LOG_DEBUG, "four");
+    log_message(LOG_ERROR, "one");
+    log_message(LOG_INFO, "three");
+    log_message(LOG_DEBUG, "four");
     log_level_set(LOG_INFO, false);
     log_level_set(LOG_ERROR, true);
     log_verbose_set(0);
-    log_plain(LOG_ERROR, "five");
-    log_plain(LOG_INFO, "six");
-    log_plain(LOG_DEBUG, "seven");
+    log_message(LOG_ERROR, "five");
+    log_message(LOG_INFO, "six");
+    log_message(LOG_DEBUG, "seven");
     char *text = catch_end(catcher);
     assert_null(strstr(text, "one"));
     assert_non_null(strstr(text, "INFO three\n"));
@@ -187,7 +187,7 @@ static void single_levels(void **state) {
     assert_int_equal(log_verbose(), 1);
 }
 
-static void long_lines_are_cut_whole(void **state) {
+static void log_long_value_is_truncated_at_character(void **state) {
     static const char *const fillers[] = {"x", "\n", "\xff", "\xc3\xa9", " "};
     (void)state;
     for (size_t f = 0; f < sizeof(fillers) / sizeof(fillers[0]); f++) {
@@ -216,7 +216,7 @@ static void long_lines_are_cut_whole(void **state) {
     }
 }
 
-static void many_fields_stop_where_the_line_is_full(void **state) {
+static void log_many_fields_stop_at_line_limit(void **state) {
     struct log_field fields[500];
     (void)state;
     for (size_t i = 0; i < 500; i++) {
@@ -233,12 +233,12 @@ static void many_fields_stop_where_the_line_is_full(void **state) {
 
 static void *write_lines(void *argument) {
     for (int i = 0; i < 200; i++) {
-        log_event(LOG_INFO, "thread", LOG_TEXT_OF("name", argument), LOG_I64("i", i));
+        log_event(LOG_INFO, "thread", LOG_CSTR("name", argument), LOG_I64("i", i));
     }
     return NULL;
 }
 
-static void threads_do_not_tear_lines(void **state) {
+static void log_concurrent_writers_keep_lines_whole(void **state) {
     pthread_t threads[4];
     char names[4][600];
     (void)state;
@@ -270,14 +270,14 @@ static void threads_do_not_tear_lines(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_of_text),
-        cmocka_unit_test(quotes_only_where_needed),
-        cmocka_unit_test(a_line_of_json),
-        cmocka_unit_test(levels),
-        cmocka_unit_test(single_levels),
-        cmocka_unit_test(long_lines_are_cut_whole),
-        cmocka_unit_test(many_fields_stop_where_the_line_is_full),
-        cmocka_unit_test(threads_do_not_tear_lines),
+        cmocka_unit_test(log_text_format_writes_fields),
+        cmocka_unit_test(log_text_format_quotes_where_needed),
+        cmocka_unit_test(log_json_format_escapes_values),
+        cmocka_unit_test(log_configure_filters_levels),
+        cmocka_unit_test(log_level_set_is_independent),
+        cmocka_unit_test(log_long_value_is_truncated_at_character),
+        cmocka_unit_test(log_many_fields_stop_at_line_limit),
+        cmocka_unit_test(log_concurrent_writers_keep_lines_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

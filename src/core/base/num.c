@@ -221,7 +221,7 @@ static size_t duration_part(struct str text) {
     return digits > 0 && n > digits ? n : 0;
 }
 
-bool num_parse_durations_ns(struct str text, uint64_t *out) {
+bool num_parse_go_duration_ns(struct str text, uint64_t *out) {
     uint64_t sum = 0, part;
     if (str_is(text, "0")) {
         *out = 0;

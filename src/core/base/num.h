@@ -25,7 +25,7 @@ bool num_parse_bytes(struct str text, uint64_t *out);
 /* A span of time in nanoseconds: "250us", "20ms", "1.5s", "2m", "1h"; a bare number is seconds. */
 bool num_parse_duration_ns(struct str text, uint64_t *out);
 /* The same as Go writes it: each part with its unit, "1m30s", or a bare "0". */
-bool num_parse_durations_ns(struct str text, uint64_t *out);
+bool num_parse_go_duration_ns(struct str text, uint64_t *out);
 
 /* Prints `value` in decimal at `out` (room for 20 characters). Returns: characters written. */
 unsigned num_print_u64(char *out, uint64_t value);

@@ -27,7 +27,7 @@ static void check_u64(bool (*parse)(struct str, uint64_t *), const struct row_u6
     }
 }
 
-static void unsigned_numbers(void **state) {
+static void num_parse_u64_accepts_digits_only(void **state) {
     static const struct row_u64 rows[] = {
         {"0", 0, true},
         {"007", 7, true},
@@ -54,7 +54,7 @@ static void unsigned_numbers(void **state) {
     assert_false(num_parse_u64(str_make(NULL, 0), &value));
 }
 
-static void signed_numbers(void **state) {
+static void num_parse_i64_checks_range(void **state) {
     static const struct {
         const char *text;
         int64_t value;
@@ -81,7 +81,7 @@ static void signed_numbers(void **state) {
     }
 }
 
-static void real_numbers(void **state) {
+static void num_parse_f64_follows_json_grammar(void **state) {
     static const struct {
         const char *text;
         double value;
@@ -136,7 +136,7 @@ static void real_numbers(void **state) {
     assert_false(num_parse_f64(STR("1\0"), &value));
 }
 
-static void decimals(void **state) {
+static void num_parse_decimal_accepts_configuration_forms(void **state) {
     static const struct {
         const char *text;
         double value;
@@ -169,7 +169,7 @@ static void decimals(void **state) {
     }
 }
 
-static void sizes(void **state) {
+static void num_parse_bytes_applies_unit(void **state) {
     static const struct row_u64 rows[] = {
         {"0", 0, true},
         {"512", 512, true},
@@ -196,7 +196,7 @@ static void sizes(void **state) {
     check_u64(num_parse_bytes, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-static void durations(void **state) {
+static void num_parse_duration_applies_unit(void **state) {
     static const struct row_u64 rows[] = {
         {"0", 0, true},
         {"2", 2000000000, true},
@@ -233,7 +233,7 @@ static void durations(void **state) {
     check_u64(num_parse_duration_ns, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-static void durations_as_go_writes_them(void **state) {
+static void num_parse_go_duration_sums_units(void **state) {
     static const struct row_u64 rows[] = {
         {"0", 0, true},
         {"0s", 0, true},
@@ -250,10 +250,10 @@ static void durations_as_go_writes_them(void **state) {
         {"5000000h500000h", 0, false},
     };
     (void)state;
-    check_u64(num_parse_durations_ns, rows, sizeof(rows) / sizeof(rows[0]));
+    check_u64(num_parse_go_duration_ns, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-static void printing(void **state) {
+static void num_print_round_trips(void **state) {
     static const uint64_t values[] = {0, 9, 10, 99, 100, 12345678901u, INT64_MAX, UINT64_MAX};
     char text[20];
     (void)state;
@@ -272,14 +272,14 @@ static void printing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unsigned_numbers),
-        cmocka_unit_test(signed_numbers),
-        cmocka_unit_test(real_numbers),
-        cmocka_unit_test(decimals),
-        cmocka_unit_test(sizes),
-        cmocka_unit_test(durations),
-        cmocka_unit_test(durations_as_go_writes_them),
-        cmocka_unit_test(printing),
+        cmocka_unit_test(num_parse_u64_accepts_digits_only),
+        cmocka_unit_test(num_parse_i64_checks_range),
+        cmocka_unit_test(num_parse_f64_follows_json_grammar),
+        cmocka_unit_test(num_parse_decimal_accepts_configuration_forms),
+        cmocka_unit_test(num_parse_bytes_applies_unit),
+        cmocka_unit_test(num_parse_duration_applies_unit),
+        cmocka_unit_test(num_parse_go_duration_sums_units),
+        cmocka_unit_test(num_print_round_trips),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

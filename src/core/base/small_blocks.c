@@ -9,15 +9,15 @@
 
 /* The address sanitizer sees who comes back to a block that is free only where none is kept. */
 #ifdef SLUICE_ARENA_EMULATE
-enum { KEEPS = 0 };
+enum { CACHE_BLOCKS = 0 };
 #else
-enum { KEEPS = 1 };
+enum { CACHE_BLOCKS = 1 };
 #endif
 
 /* Its size aligns what is behind it. */
 struct small_block {
     _Alignas(max_align_t) size_t size; /* SMALL_BLOCKS_SIZES: larger than all of them */
-    size_t room;                       /* bytes behind this */
+    size_t capacity;                   /* bytes behind this */
 };
 
 /* A kept block's content. */
@@ -31,9 +31,9 @@ static struct small_block *block_of(void *ptr) {
 
 void small_blocks_fini(struct small_blocks *blocks) {
     for (size_t i = 0; i < SMALL_BLOCKS_SIZES; i++) {
-        while (blocks->kept[i]) {
-            struct small_block *block = blocks->kept[i];
-            blocks->kept[i] = *next_of(block);
+        while (blocks->free_lists[i]) {
+            struct small_block *block = blocks->free_lists[i];
+            blocks->free_lists[i] = *next_of(block);
             free(block);
         }
     }
@@ -42,20 +42,20 @@ void small_blocks_fini(struct small_blocks *blocks) {
 
 void *small_blocks_malloc(struct small_blocks *blocks, size_t n_bytes) {
     size_t size = n_bytes > 0 ? (n_bytes - 1) / SMALL_BLOCKS_STEP : 0;
-    if (size < SMALL_BLOCKS_SIZES && blocks->kept[size]) {
-        struct small_block *block = blocks->kept[size];
-        blocks->kept[size] = *next_of(block);
-        blocks->n_bytes -= block->room;
+    if (size < SMALL_BLOCKS_SIZES && blocks->free_lists[size]) {
+        struct small_block *block = blocks->free_lists[size];
+        blocks->free_lists[size] = *next_of(block);
+        blocks->n_bytes -= block->capacity;
         return block + 1;
     }
     bool small = size < SMALL_BLOCKS_SIZES;
-    size_t room = small ? (size + 1) * SMALL_BLOCKS_STEP : n_bytes;
+    size_t capacity = small ? (size + 1) * SMALL_BLOCKS_STEP : n_bytes;
     struct small_block *block =
-        room <= SIZE_MAX - sizeof(*block) ? malloc(sizeof(*block) + room) : NULL;
+        capacity <= SIZE_MAX - sizeof(*block) ? malloc(sizeof(*block) + capacity) : NULL;
     if (!block) {
         return NULL;
     }
-    *block = (struct small_block){.size = small ? size : SMALL_BLOCKS_SIZES, .room = room};
+    *block = (struct small_block){.size = small ? size : SMALL_BLOCKS_SIZES, .capacity = capacity};
     return block + 1;
 }
 
@@ -64,14 +64,14 @@ void small_blocks_free(struct small_blocks *blocks, void *ptr) {
         return;
     }
     struct small_block *block = block_of(ptr);
-    if (!KEEPS || block->size >= SMALL_BLOCKS_SIZES ||
-        blocks->n_bytes + block->room > blocks->most_bytes) {
+    if (!CACHE_BLOCKS || block->size >= SMALL_BLOCKS_SIZES ||
+        blocks->n_bytes + block->capacity > blocks->max_cached_bytes) {
         free(block);
         return;
     }
-    *next_of(block) = blocks->kept[block->size];
-    blocks->kept[block->size] = block;
-    blocks->n_bytes += block->room;
+    *next_of(block) = blocks->free_lists[block->size];
+    blocks->free_lists[block->size] = block;
+    blocks->n_bytes += block->capacity;
 }
 
 void *small_blocks_calloc(struct small_blocks *blocks, size_t n, size_t size) {
@@ -81,12 +81,12 @@ void *small_blocks_calloc(struct small_blocks *blocks, size_t n, size_t size) {
 }
 
 void *small_blocks_realloc(struct small_blocks *blocks, void *ptr, size_t n_bytes) {
-    if (ptr && n_bytes <= block_of(ptr)->room) {
+    if (ptr && n_bytes <= block_of(ptr)->capacity) {
         return ptr;
     }
     void *larger = small_blocks_malloc(blocks, n_bytes);
     if (ptr && larger) {
-        memcpy(larger, ptr, block_of(ptr)->room);
+        memcpy(larger, ptr, block_of(ptr)->capacity);
         small_blocks_free(blocks, ptr);
     }
     return larger;

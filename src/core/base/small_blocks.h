@@ -18,9 +18,9 @@ struct small_block;
 
 /* Zeroed but for `most_bytes`, the bound of what it keeps, it is an empty one. */
 struct small_blocks {
-    size_t most_bytes;
+    size_t max_cached_bytes;
     size_t n_bytes; /* kept now */
-    struct small_block *kept[SMALL_BLOCKS_SIZES];
+    struct small_block *free_lists[SMALL_BLOCKS_SIZES];
 };
 
 /* Gives what is kept back to the heap. Blocks that are out must have come back before. */

@@ -18,8 +18,8 @@ static void assert_filled(const unsigned char *block, size_t n_bytes, unsigned c
 }
 
 /* Two of each size from 0 to behind the largest that is kept, in rounds. */
-static void blocks_are_apart(void **state) {
-    struct small_blocks blocks = {.most_bytes = 1 << 20};
+static void small_blocks_are_aligned_and_disjoint(void **state) {
+    struct small_blocks blocks = {.max_cached_bytes = 1 << 20};
     unsigned char *taken[N];
     (void)state;
     for (int round = 0; round < 3; round++) {
@@ -38,8 +38,8 @@ static void blocks_are_apart(void **state) {
     assert_int_equal(blocks.n_bytes, 0);
 }
 
-static void zeroed(void **state) {
-    struct small_blocks blocks = {.most_bytes = 1 << 20};
+static void small_blocks_calloc_zeroes_reused_block(void **state) {
+    struct small_blocks blocks = {.max_cached_bytes = 1 << 20};
     (void)state;
     for (size_t n = 1; n < N; n += 100) {
         unsigned char *before = small_blocks_malloc(&blocks, n);
@@ -56,8 +56,8 @@ static void zeroed(void **state) {
     small_blocks_fini(&blocks);
 }
 
-static void growing(void **state) {
-    struct small_blocks blocks = {.most_bytes = 1 << 20};
+static void small_blocks_realloc_keeps_bytes(void **state) {
+    struct small_blocks blocks = {.max_cached_bytes = 1 << 20};
     unsigned char *block = small_blocks_realloc(&blocks, NULL, 1);
     (void)state;
     assert_non_null(block);
@@ -78,8 +78,8 @@ static void growing(void **state) {
 }
 
 #ifndef SLUICE_ARENA_EMULATE
-static void what_is_kept(void **state) {
-    struct small_blocks blocks = {.most_bytes = 3 * SMALL_BLOCKS_STEP};
+static void small_blocks_free_caches_up_to_limit(void **state) {
+    struct small_blocks blocks = {.max_cached_bytes = 3 * SMALL_BLOCKS_STEP};
     void *taken[5];
     (void)state;
     for (size_t i = 0; i < 5; i++) {
@@ -103,11 +103,11 @@ static void what_is_kept(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_apart),
-        cmocka_unit_test(zeroed),
-        cmocka_unit_test(growing),
+        cmocka_unit_test(small_blocks_are_aligned_and_disjoint),
+        cmocka_unit_test(small_blocks_calloc_zeroes_reused_block),
+        cmocka_unit_test(small_blocks_realloc_keeps_bytes),
 #ifndef SLUICE_ARENA_EMULATE
-        cmocka_unit_test(what_is_kept),
+        cmocka_unit_test(small_blocks_free_caches_up_to_limit),
 #endif
     };
     return cmocka_run_group_tests_name("base/small_blocks", tests, NULL, NULL);

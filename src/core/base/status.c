@@ -87,7 +87,7 @@ static bool is_plain(const char *text) {
 
 /* Makes `text` fit for any protocol, in place. `cut` says that it was longer and its last character
  * may be torn. */
-static void clean(char *text, bool cut) {
+static void sanitize_text(char *text, bool cut) {
     size_t len = strlen(text);
     if (cut) {
         len -= unfinished_tail(text, len);
@@ -102,7 +102,7 @@ static void clean(char *text, bool cut) {
             at++;
             continue;
         }
-        size_t n = utf8_next(text + at, len - at);
+        size_t n = utf8_char_len(text + at, len - at);
         if (n == 0) {
             text[at] = '?';
             n = 1;
@@ -113,27 +113,27 @@ static void clean(char *text, bool cut) {
     }
 }
 
-static void format_clean(char text[ERROR_TEXT_BYTES], const char *format, va_list args)
+static void format_sanitized(char text[ERROR_TEXT_BYTES], const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
-static void format_clean(char text[ERROR_TEXT_BYTES], const char *format, va_list args) {
+static void format_sanitized(char text[ERROR_TEXT_BYTES], const char *format, va_list args) {
     size_t len = strlen(format);
     if (len < ERROR_TEXT_BYTES && !memchr(format, '%', len)) { /* nothing to be formatted */
         memcpy(text, format, len + 1);
-        clean(text, false);
+        sanitize_text(text, false);
         return;
     }
     int n = vsnprintf(text, ERROR_TEXT_BYTES, format, args);
     if (n < 0) {
         text[0] = '\0';
     }
-    clean(text, n >= ERROR_TEXT_BYTES);
+    sanitize_text(text, n >= ERROR_TEXT_BYTES);
 }
 
 enum status error_setv(struct error *err, enum status status, const char *format, va_list args) {
     if (err) {
         /* Not straight into err->text: the arguments may point there. */
         char text[ERROR_TEXT_BYTES];
-        format_clean(text, format, args);
+        format_sanitized(text, format, args);
         memcpy(err->text, text, strlen(text) + 1);
         err->status = status;
     }
@@ -152,7 +152,7 @@ enum status error_prefix(struct error *err, const char *format, ...) {
     char prefix[ERROR_TEXT_BYTES];
     va_list args;
     va_start(args, format);
-    format_clean(prefix, format, args);
+    format_sanitized(prefix, format, args);
     va_end(args);
     return error_set(err, err->status, "%s: %s", prefix, err->text);
 }

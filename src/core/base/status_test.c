@@ -11,7 +11,7 @@
 
 #include "core/base/utf8.h"
 
-static void rows_have_names_texts_and_codes(void **state) {
+static void status_rows_are_complete(void **state) {
     (void)state;
     for (int i = 0; i < ST_COUNT_; i++) {
         enum status status = (enum status)i;
@@ -29,7 +29,7 @@ static void rows_have_names_texts_and_codes(void **state) {
     assert_int_equal(status_mip(ST_BODY_TOO_LARGE), 3);
 }
 
-static void sentences_are_cleaned(void **state) {
+static void error_set_replaces_invalid_bytes(void **state) {
     static const struct {
         const char *sent;
         const char *written;
@@ -54,7 +54,7 @@ static void sentences_are_cleaned(void **state) {
 }
 
 /* Each byte of ASCII beside each other, wherever in eight of them. */
-static void control_characters_are_found(void **state) {
+static void error_set_replaces_every_control_character(void **state) {
     (void)state;
     for (unsigned i = 0; i < 127 * 127; i++) {
         char sent[] = "plain: what else is plain", written[sizeof sent];
@@ -70,7 +70,7 @@ static void control_characters_are_found(void **state) {
     }
 }
 
-static void long_sentences_are_cut_at_a_character(void **state) {
+static void error_set_long_text_is_cut_at_character(void **state) {
     static const char *const characters[] = {"x", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
     (void)state;
     for (size_t c = 0; c < 4; c++) {
@@ -92,7 +92,7 @@ static void long_sentences_are_cut_at_a_character(void **state) {
     }
 }
 
-static void a_sentence_can_quote_itself(void **state) {
+static void error_set_may_quote_its_own_text(void **state) {
     struct error err;
     (void)state;
     error_set(&err, ST_BAD_SHAPE, "first %d", 1);
@@ -101,7 +101,7 @@ static void a_sentence_can_quote_itself(void **state) {
     assert_int_equal(err.status, ST_BAD_DATA);
 }
 
-static void a_prefix_goes_in_front(void **state) {
+static void error_prefix_is_prepended(void **state) {
     struct error err;
     (void)state;
     error_set(&err, ST_BAD_CONFIG, "no such field");
@@ -114,20 +114,20 @@ static void a_prefix_goes_in_front(void **state) {
     assert_int_equal(strlen(err.text), ERROR_TEXT_BYTES - 1);
 }
 
-static void no_error_is_wanted(void **state) {
+static void error_set_null_returns_status(void **state) {
     (void)state;
     assert_int_equal(error_set(NULL, ST_INTERNAL, "%s", "nobody reads this"), ST_INTERNAL);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_have_names_texts_and_codes),
-        cmocka_unit_test(sentences_are_cleaned),
-        cmocka_unit_test(control_characters_are_found),
-        cmocka_unit_test(long_sentences_are_cut_at_a_character),
-        cmocka_unit_test(a_sentence_can_quote_itself),
-        cmocka_unit_test(a_prefix_goes_in_front),
-        cmocka_unit_test(no_error_is_wanted),
+        cmocka_unit_test(status_rows_are_complete),
+        cmocka_unit_test(error_set_replaces_invalid_bytes),
+        cmocka_unit_test(error_set_replaces_every_control_character),
+        cmocka_unit_test(error_set_long_text_is_cut_at_character),
+        cmocka_unit_test(error_set_may_quote_its_own_text),
+        cmocka_unit_test(error_prefix_is_prepended),
+        cmocka_unit_test(error_set_null_returns_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static unsigned char lower(char c) {
+static unsigned char ascii_lower(char c) {
     unsigned char u = (unsigned char)c;
     return u >= 'A' && u <= 'Z' ? (unsigned char)(u + ('a' - 'A')) : u;
 }
@@ -19,19 +19,19 @@ int str_compare(struct str a, struct str b) {
     return order ? order : a.len < b.len ? -1 : a.len > b.len;
 }
 
-bool str_same_letters(const char *a, const char *b, size_t n) {
+bool str_eq_nocase_n(const char *a, const char *b, size_t n) {
     if (n == 0 || memcmp(a, b, n) == 0) {
         return true;
     }
     for (size_t i = 0; i < n; i++) {
-        if (lower(a[i]) != lower(b[i])) {
+        if (ascii_lower(a[i]) != ascii_lower(b[i])) {
             return false;
         }
     }
     return true;
 }
 
-bool str_starts(struct str s, struct str prefix) {
+bool str_starts_with(struct str s, struct str prefix) {
     return s.len >= prefix.len && str_eq(str_make(s.ptr, prefix.len), prefix);
 }
 

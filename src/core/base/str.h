@@ -33,13 +33,13 @@ static inline bool str_is(struct str a, const char *text) {
 /* Below, at or above 0, as `a` is to `b`: by bytes, a prefix before what is longer. */
 int str_compare(struct str a, struct str b);
 /* The next one, of `n` bytes each. */
-bool str_same_letters(const char *a, const char *b, size_t n);
+bool str_eq_nocase_n(const char *a, const char *b, size_t n);
 /* ASCII case only, as HTTP field names and tokens want it. */
 static inline bool str_eq_nocase(struct str a, struct str b) {
-    return a.len == b.len && str_same_letters(a.ptr, b.ptr, a.len);
+    return a.len == b.len && str_eq_nocase_n(a.ptr, b.ptr, a.len);
 }
-bool str_starts(struct str s, struct str prefix);
-static inline bool str_ends(struct str s, struct str suffix) {
+bool str_starts_with(struct str s, struct str prefix);
+static inline bool str_ends_with(struct str s, struct str suffix) {
     return s.len >= suffix.len &&
            (suffix.len == 0 || memcmp(s.ptr + (s.len - suffix.len), suffix.ptr, suffix.len) == 0);
 }

@@ -18,7 +18,7 @@ static void assert_str(struct str got, const char *want) {
     }
 }
 
-static void equality(void **state) {
+static void str_eq_compares_bytes(void **state) {
     (void)state;
     assert_true(str_eq(null_str, STR("")));
     assert_true(str_is(STR("abc"), "abc"));
@@ -28,7 +28,7 @@ static void equality(void **state) {
     assert_false(str_eq(STR("a\0b"), STR("a\0c")));
 }
 
-static void equality_without_case(void **state) {
+static void str_eq_nocase_folds_ascii(void **state) {
     (void)state;
     assert_true(str_eq_nocase(STR("Content-Length"), STR("content-LENGTH")));
     assert_true(str_eq_nocase(null_str, STR("")));
@@ -38,19 +38,19 @@ static void equality_without_case(void **state) {
     assert_false(str_eq_nocase(STR("\xc3\x89"), STR("\xc3\xa9"))); /* ASCII only */
 }
 
-static void starts_and_ends(void **state) {
+static void str_starts_with_and_ends_with_match(void **state) {
     (void)state;
-    assert_true(str_starts(STR("/v2/models"), STR("/v2")));
-    assert_true(str_starts(STR("/v2"), STR("/v2")));
-    assert_false(str_starts(STR("/v"), STR("/v2")));
-    assert_true(str_starts(null_str, null_str));
-    assert_true(str_ends(STR("model.onnx"), STR(".onnx")));
-    assert_false(str_ends(STR("onnx"), STR(".onnx")));
-    assert_false(str_ends(STR("model.onny"), STR(".onnx")));
-    assert_true(str_ends(null_str, STR("")));
+    assert_true(str_starts_with(STR("/v2/models"), STR("/v2")));
+    assert_true(str_starts_with(STR("/v2"), STR("/v2")));
+    assert_false(str_starts_with(STR("/v"), STR("/v2")));
+    assert_true(str_starts_with(null_str, null_str));
+    assert_true(str_ends_with(STR("model.onnx"), STR(".onnx")));
+    assert_false(str_ends_with(STR("onnx"), STR(".onnx")));
+    assert_false(str_ends_with(STR("model.onny"), STR(".onnx")));
+    assert_true(str_ends_with(null_str, STR("")));
 }
 
-static void trimming(void **state) {
+static void str_trim_strips_spaces_and_tabs(void **state) {
     (void)state;
     assert_str(str_trim(STR(" \t a b\t ")), "a b");
     assert_str(str_trim(STR(" \t ")), "");
@@ -58,7 +58,7 @@ static void trimming(void **state) {
     assert_str(str_trim(STR("\ra\n")), "\ra\n"); /* OWS is space and tab only */
 }
 
-static void cutting(void **state) {
+static void str_cut_splits_at_separator(void **state) {
     struct str rest = STR("a,,b");
     (void)state;
     assert_str(str_cut(&rest, ','), "a");
@@ -73,7 +73,7 @@ static void cutting(void **state) {
     assert_str(str_cut(&rest, ','), "");
 }
 
-static void copying(void **state) {
+static void str_dup_terminates_copy(void **state) {
     const char text[] = {'a', 'b', 'c'};
     (void)state;
     char *all = str_dup(str_make(text, 3)), *nothing = str_dup(str_make(NULL, 0));
@@ -85,9 +85,12 @@ static void copying(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equality),        cmocka_unit_test(equality_without_case),
-        cmocka_unit_test(starts_and_ends), cmocka_unit_test(trimming),
-        cmocka_unit_test(cutting),         cmocka_unit_test(copying),
+        cmocka_unit_test(str_eq_compares_bytes),
+        cmocka_unit_test(str_eq_nocase_folds_ascii),
+        cmocka_unit_test(str_starts_with_and_ends_with_match),
+        cmocka_unit_test(str_trim_strips_spaces_and_tabs),
+        cmocka_unit_test(str_cut_splits_at_separator),
+        cmocka_unit_test(str_dup_terminates_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

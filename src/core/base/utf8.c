@@ -5,25 +5,25 @@
 #include <stdint.h>
 #include <string.h>
 
-static bool is_tail(unsigned char c) {
+static bool is_continuation(unsigned char c) {
     return (c & 0xc0) == 0x80;
 }
 
 /* Three bytes: E0 must not be overlong, ED must not be a surrogate. */
-static bool is_three(const unsigned char *p) {
+static bool is_three_byte_sequence(const unsigned char *p) {
     unsigned char low = p[0] == 0xe0 ? 0xa0 : 0x80;
     unsigned char high = p[0] == 0xed ? 0x9f : 0xbf;
-    return p[1] >= low && p[1] <= high && is_tail(p[2]);
+    return p[1] >= low && p[1] <= high && is_continuation(p[2]);
 }
 
 /* Four bytes: F0 must not be overlong, F4 must not pass U+10FFFF. */
-static bool is_four(const unsigned char *p) {
+static bool is_four_byte_sequence(const unsigned char *p) {
     unsigned char low = p[0] == 0xf0 ? 0x90 : 0x80;
     unsigned char high = p[0] == 0xf4 ? 0x8f : 0xbf;
-    return p[1] >= low && p[1] <= high && is_tail(p[2]) && is_tail(p[3]);
+    return p[1] >= low && p[1] <= high && is_continuation(p[2]) && is_continuation(p[3]);
 }
 
-size_t utf8_next(const void *data, size_t n_bytes) {
+size_t utf8_char_len(const void *data, size_t n_bytes) {
     const unsigned char *p = data;
     if (n_bytes == 0) {
         return 0;
@@ -35,12 +35,12 @@ size_t utf8_next(const void *data, size_t n_bytes) {
         return 0;
     }
     if (p[0] < 0xe0) {
-        return n_bytes >= 2 && is_tail(p[1]) ? 2 : 0;
+        return n_bytes >= 2 && is_continuation(p[1]) ? 2 : 0;
     }
     if (p[0] < 0xf0) {
-        return n_bytes >= 3 && is_three(p) ? 3 : 0;
+        return n_bytes >= 3 && is_three_byte_sequence(p) ? 3 : 0;
     }
-    return n_bytes >= 4 && is_four(p) ? 4 : 0;
+    return n_bytes >= 4 && is_four_byte_sequence(p) ? 4 : 0;
 }
 
 size_t utf8_valid_prefix(const void *data, size_t n_bytes) {
@@ -55,7 +55,7 @@ size_t utf8_valid_prefix(const void *data, size_t n_bytes) {
                 continue;
             }
         }
-        size_t n = utf8_next(p + at, n_bytes - at);
+        size_t n = utf8_char_len(p + at, n_bytes - at);
         if (n == 0) {
             return at;
         }

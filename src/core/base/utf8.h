@@ -9,7 +9,7 @@
 
 /* Returns: the bytes (1 to 4) of the character that `data` begins with; 0 when there is none or it
  * is not well formed within `n_bytes`. */
-size_t utf8_next(const void *data, size_t n_bytes);
+size_t utf8_char_len(const void *data, size_t n_bytes);
 /* Returns: `n_bytes` when all of it is valid, else the offset of the first byte that is not. */
 size_t utf8_valid_prefix(const void *data, size_t n_bytes);
 /* All of it is below 128: what most names are. The last words overlap. */

@@ -53,7 +53,7 @@ static const struct row rows[] = {
     {"a\xc3\xa9\xff", 4, 3},
 };
 
-static void boundaries_at_every_position(void **state) {
+static void utf8_valid_prefix_at_every_offset(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         for (size_t before = 0; before <= 17; before++) {
@@ -90,7 +90,7 @@ static size_t slow_next(const unsigned char *p, size_t n) {
     return bad ? 0 : len;
 }
 
-static void all_starts_agree_with_the_definition(void **state) {
+static void utf8_char_len_agrees_with_definition(void **state) {
     static const unsigned char thirds[] = {0x00, 0x7f, 0x80, 0xbf, 0xc0, 0xff};
     (void)state;
     for (unsigned pair = 0; pair < 0x10000; pair++) {
@@ -98,7 +98,7 @@ static void all_starts_agree_with_the_definition(void **state) {
             unsigned char text[4] = {(unsigned char)(pair >> 8), (unsigned char)pair, thirds[k / 6],
                                      thirds[k % 6]};
             for (size_t n = 1; n <= 4; n++) {
-                if (utf8_next(text, n) != slow_next(text, n)) {
+                if (utf8_char_len(text, n) != slow_next(text, n)) {
                     fail_msg("%02x %02x %02x %02x of %zu", text[0], text[1], text[2], text[3], n);
                 }
             }
@@ -107,7 +107,7 @@ static void all_starts_agree_with_the_definition(void **state) {
 }
 
 /* One byte that is not ASCII, at each place of a text of each length. */
-static void ascii_is_seen(void **state) {
+static void utf8_is_ascii_finds_any_high_byte(void **state) {
     (void)state;
     for (size_t n = 0; n < 40; n++) {
         char text[40];
@@ -122,20 +122,20 @@ static void ascii_is_seen(void **state) {
     }
 }
 
-static void nothing_is_text(void **state) {
+static void utf8_empty_text_is_valid(void **state) {
     (void)state;
     assert_int_equal(utf8_valid_prefix(NULL, 0), 0);
     assert_true(utf8_is_valid(NULL, 0));
     assert_true(utf8_is_ascii(NULL, 0));
-    assert_int_equal(utf8_next(NULL, 0), 0);
+    assert_int_equal(utf8_char_len(NULL, 0), 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(boundaries_at_every_position),
-        cmocka_unit_test(all_starts_agree_with_the_definition),
-        cmocka_unit_test(ascii_is_seen),
-        cmocka_unit_test(nothing_is_text),
+        cmocka_unit_test(utf8_valid_prefix_at_every_offset),
+        cmocka_unit_test(utf8_char_len_agrees_with_definition),
+        cmocka_unit_test(utf8_is_ascii_finds_any_high_byte),
+        cmocka_unit_test(utf8_empty_text_is_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

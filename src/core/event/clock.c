@@ -8,30 +8,30 @@
 
 #include "core/base/thread_local.h"
 
-static _Atomic uint64_t driven_ns;
-static THREAD_LOCAL uint64_t held_ns; /* 0: it goes on */
+static _Atomic uint64_t fake_ns;
+static THREAD_LOCAL uint64_t frozen_ns; /* 0: it goes on */
 
 uint64_t clock_now_ns(void) {
-    if (held_ns != 0) {
-        return held_ns;
+    if (frozen_ns != 0) {
+        return frozen_ns;
     }
-    uint64_t driven = atomic_load_explicit(&driven_ns, memory_order_relaxed);
-    if (driven != 0) {
-        return driven;
+    uint64_t fake = atomic_load_explicit(&fake_ns, memory_order_relaxed);
+    if (fake != 0) {
+        return fake;
     }
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void clock_hold_ns(uint64_t now_ns) {
-    held_ns = now_ns;
+void clock_freeze_ns(uint64_t now_ns) {
+    frozen_ns = now_ns;
 }
 
-void clock_let_go(void) {
-    held_ns = 0;
+void clock_unfreeze(void) {
+    frozen_ns = 0;
 }
 
-void clock_drive_ns(uint64_t now_ns) {
-    atomic_store_explicit(&driven_ns, now_ns, memory_order_relaxed);
+void clock_set_fake_ns(uint64_t now_ns) {
+    atomic_store_explicit(&fake_ns, now_ns, memory_order_relaxed);
 }

@@ -9,34 +9,34 @@
 
 #include <cmocka.h>
 
-enum { HELD_NS = 1234 };
+enum { FROZEN_NS = 1234 };
 
-static void *look(void *out) {
+static void *read_clock(void *out) {
     *(uint64_t *)out = clock_now_ns();
     return NULL;
 }
 
 /* On other threads it goes on. */
-static void held(void **state) {
+static void clock_freeze_affects_calling_thread_only(void **state) {
     uint64_t before_ns = clock_now_ns(), elsewhere_ns = 0;
     pthread_t thread;
     (void)state;
-    clock_hold_ns(HELD_NS);
-    assert_int_equal(clock_now_ns(), HELD_NS);
-    assert_int_equal(pthread_create(&thread, NULL, look, &elsewhere_ns), 0);
+    clock_freeze_ns(FROZEN_NS);
+    assert_int_equal(clock_now_ns(), FROZEN_NS);
+    assert_int_equal(pthread_create(&thread, NULL, read_clock, &elsewhere_ns), 0);
     pthread_join(thread, NULL);
     assert_true(elsewhere_ns >= before_ns);
-    clock_drive_ns(5);
-    assert_int_equal(clock_now_ns(), HELD_NS);
-    clock_let_go();
+    clock_set_fake_ns(5);
+    assert_int_equal(clock_now_ns(), FROZEN_NS);
+    clock_unfreeze();
     assert_int_equal(clock_now_ns(), 5);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
     assert_true(clock_now_ns() >= elsewhere_ns);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(held),
+        cmocka_unit_test(clock_freeze_affects_calling_thread_only),
     };
     return cmocka_run_group_tests_name("loop/clock", tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include "core/event/clock.h"
 
-THREAD_LOCAL char lock_place;
+THREAD_LOCAL char lock_thread_marker;
 
 void lock_init(struct lock *lock) {
     atomic_init(&lock->holder, 0);
@@ -22,13 +22,13 @@ void lock_fini(struct lock *lock) {
     uv_mutex_destroy(&lock->mutex);
 }
 
-void lock_take(struct lock *lock) {
-    lock_assert_free(lock);
+void lock_acquire(struct lock *lock) {
+    lock_assert_not_held(lock);
     uv_mutex_lock(&lock->mutex);
-    atomic_store_explicit(&lock->holder, (uintptr_t)&lock_place, memory_order_relaxed);
+    atomic_store_explicit(&lock->holder, (uintptr_t)&lock_thread_marker, memory_order_relaxed);
 }
 
-void lock_drop(struct lock *lock) {
+void lock_release(struct lock *lock) {
     lock_assert_held(lock);
     atomic_store_explicit(&lock->holder, 0, memory_order_relaxed);
     uv_mutex_unlock(&lock->mutex);
@@ -44,14 +44,14 @@ void lock_cond_fini(struct lock_cond *cond) {
     uv_cond_destroy(&cond->cond);
 }
 
-void lock_wait(struct lock *lock, struct lock_cond *cond) {
+void lock_cond_wait(struct lock *lock, struct lock_cond *cond) {
     lock_assert_held(lock);
     atomic_store_explicit(&lock->holder, 0, memory_order_relaxed);
     uv_cond_wait(&cond->cond, &lock->mutex);
-    atomic_store_explicit(&lock->holder, (uintptr_t)&lock_place, memory_order_relaxed);
+    atomic_store_explicit(&lock->holder, (uintptr_t)&lock_thread_marker, memory_order_relaxed);
 }
 
-bool lock_wait_until_ns(struct lock *lock, struct lock_cond *cond, uint64_t until_ns) {
+bool lock_cond_wait_until_ns(struct lock *lock, struct lock_cond *cond, uint64_t until_ns) {
     lock_assert_held(lock);
     uint64_t now_ns = clock_now_ns();
     if (until_ns <= now_ns) {
@@ -59,14 +59,14 @@ bool lock_wait_until_ns(struct lock *lock, struct lock_cond *cond, uint64_t unti
     }
     atomic_store_explicit(&lock->holder, 0, memory_order_relaxed);
     int rc = uv_cond_timedwait(&cond->cond, &lock->mutex, until_ns - now_ns);
-    atomic_store_explicit(&lock->holder, (uintptr_t)&lock_place, memory_order_relaxed);
+    atomic_store_explicit(&lock->holder, (uintptr_t)&lock_thread_marker, memory_order_relaxed);
     return rc == 0;
 }
 
-void lock_wake_one(struct lock_cond *cond) {
+void lock_cond_signal(struct lock_cond *cond) {
     uv_cond_signal(&cond->cond);
 }
 
-void lock_wake_all(struct lock_cond *cond) {
+void lock_cond_broadcast(struct lock_cond *cond) {
     uv_cond_broadcast(&cond->cond);
 }

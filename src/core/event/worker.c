@@ -20,12 +20,12 @@ struct worker {
     uv_async_t async;
     _Atomic(struct worker_msg *) posted; /* newest first */
     atomic_bool stopping;
-    _Atomic uint64_t runner; /* the thread that runs the loop; 0: none */
+    _Atomic uint64_t loop_thread; /* the thread that runs the loop; 0: none */
     uv_thread_t thread;
     bool started;
     struct arena_cache *arenas;
-    struct alarms alarms;
-    struct turn turn;
+    struct loop_timers timers;
+    struct loop_iteration iteration;
     char name[WORKER_NAME_BYTES];
 };
 
@@ -77,13 +77,13 @@ enum status worker_new(const char *name, struct worker **out, struct error *err)
         rc = uv_async_init(&worker->loop, &worker->async, on_async);
     }
     if (rc == 0) {
-        rc = alarms_init(&worker->alarms, &worker->loop);
+        rc = loop_timers_init(&worker->timers, &worker->loop);
     }
     if (rc != 0) {
         st = error_set(err, ST_IO, "no event loop for the worker %s: %s", name, uv_strerror(rc));
         goto out;
     }
-    turn_init(&worker->turn, &worker->loop);
+    loop_iteration_init(&worker->iteration, &worker->loop);
     worker->loop.data = worker;
     worker->async.data = worker;
     *out = worker;
@@ -122,13 +122,14 @@ void worker_run(struct worker *worker) {
     pthread_sigmask(SIG_BLOCK, &pipes, NULL);
 
     uint64_t self = (uint64_t)uv_thread_self();
-    uint64_t before = atomic_exchange_explicit(&worker->runner, self, memory_order_relaxed);
+    uint64_t before = atomic_exchange_explicit(&worker->loop_thread, self, memory_order_relaxed);
     assert(before == 0);
     (void)before;
     uv_run(&worker->loop, UV_RUN_DEFAULT);
-    while (turn_run(&worker->turn)) { /* nothing that was put off is left behind */
+    while (loop_iteration_run_deferred(&worker->iteration)) { /* nothing that was put off is left
+                                                                 behind */
     }
-    atomic_store_explicit(&worker->runner, 0, memory_order_relaxed);
+    atomic_store_explicit(&worker->loop_thread, 0, memory_order_relaxed);
 }
 
 void worker_stop(struct worker *worker) {
@@ -149,13 +150,13 @@ void worker_free(struct worker *worker) {
     }
     assert(!worker->started);
     uv_close((uv_handle_t *)&worker->async, NULL);
-    alarms_close(&worker->alarms);
-    turn_close(&worker->turn);
+    loop_timers_close(&worker->timers);
+    loop_iteration_close(&worker->iteration);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
     int rc = uv_loop_close(&worker->loop);
     assert(rc == 0); /* a handle was left open */
     (void)rc;
-    alarms_fini(&worker->alarms);
+    loop_timers_fini(&worker->timers);
     arena_cache_free(worker->arenas);
     free(worker);
 }
@@ -179,16 +180,16 @@ struct arena_cache *worker_arenas(struct worker *worker) {
     return worker->arenas;
 }
 
-struct alarms *worker_alarms(struct worker *worker) {
-    return &worker->alarms;
+struct loop_timers *worker_timers(struct worker *worker) {
+    return &worker->timers;
 }
 
-struct turn *worker_turn(struct worker *worker) {
-    return &worker->turn;
+struct loop_iteration *worker_loop_iteration(struct worker *worker) {
+    return &worker->iteration;
 }
 
 bool worker_is_current(const struct worker *worker) {
-    return atomic_load_explicit(&worker->runner, memory_order_relaxed) ==
+    return atomic_load_explicit(&worker->loop_thread, memory_order_relaxed) ==
            (uint64_t)uv_thread_self();
 }
 

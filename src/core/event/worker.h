@@ -11,8 +11,8 @@
 
 #include "core/base/arena.h"
 #include "core/base/status.h"
-#include "core/event/alarm.h"
-#include "core/event/turn.h"
+#include "core/event/loop_iteration.h"
+#include "core/event/timer.h"
 
 struct worker;
 
@@ -42,8 +42,8 @@ void worker_post(struct worker *worker, struct worker_msg *msg);
 /* Thread: the worker's (uv_loop, arena cache, alarms, turn), any (name, is_current). */
 uv_loop_t *worker_loop(struct worker *worker);
 struct arena_cache *worker_arenas(struct worker *worker);
-struct alarms *worker_alarms(struct worker *worker);
-struct turn *worker_turn(struct worker *worker);
+struct loop_timers *worker_timers(struct worker *worker);
+struct loop_iteration *worker_loop_iteration(struct worker *worker);
 bool worker_is_current(const struct worker *worker);
 const char *worker_name(const struct worker *worker);
 

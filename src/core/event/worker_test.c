@@ -54,7 +54,7 @@ static void poster_main(void *arg) {
     }
 }
 
-static void posts_from_many_threads(void **state) {
+static void worker_post_from_threads_keeps_order(void **state) {
     (void)state;
     struct error err;
     struct worker *worker = NULL;
@@ -94,7 +94,7 @@ static void run_again(struct worker_msg *msg) {
     }
 }
 
-static void a_message_posts_itself_again_on_the_calling_thread(void **state) {
+static void worker_message_may_repost_itself(void **state) {
     (void)state;
     struct error err;
     struct again again = {.msg.run = run_again, .left = 1000};
@@ -105,7 +105,7 @@ static void a_message_posts_itself_again_on_the_calling_thread(void **state) {
     worker_free(again.worker);
 }
 
-static void a_worker_that_never_started_is_freed(void **state) {
+static void worker_never_started_is_freed(void **state) {
     (void)state;
     struct error err;
     struct worker *worker = NULL;
@@ -116,7 +116,7 @@ static void a_worker_that_never_started_is_freed(void **state) {
     worker_free(NULL);
 }
 
-static void a_worker_stopped_before_it_starts_runs_what_was_posted(void **state) {
+static void worker_stopped_before_start_runs_posted_messages(void **state) {
     (void)state;
     struct error err;
     struct tally tally = {0};
@@ -135,10 +135,10 @@ static void a_worker_stopped_before_it_starts_runs_what_was_posted(void **state)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(posts_from_many_threads),
-        cmocka_unit_test(a_message_posts_itself_again_on_the_calling_thread),
-        cmocka_unit_test(a_worker_that_never_started_is_freed),
-        cmocka_unit_test(a_worker_stopped_before_it_starts_runs_what_was_posted),
+        cmocka_unit_test(worker_post_from_threads_keeps_order),
+        cmocka_unit_test(worker_message_may_repost_itself),
+        cmocka_unit_test(worker_never_started_is_freed),
+        cmocka_unit_test(worker_stopped_before_start_runs_posted_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,36 +11,36 @@
 
 #include "core/event/clock.h"
 
-enum { READ_BYTES = 4096, COMPLAINT_BYTES = 2048, PIPES = 2, HANDLES = PIPES + 1 };
+enum { READ_BYTES = 4096, STDERR_TAIL_BYTES = 2048, N_PIPES = 2, N_HANDLES = N_PIPES + 1 };
 
 /* What is read of a pipe. */
-struct stream {
+struct child_stream {
     struct child *child;
     uv_pipe_t pipe;
     bool open;
     char *data;
-    size_t len, cap, most;
-    bool keeps_last; /* of what is too much, the end; else that is an error */
+    size_t len, cap, max_bytes;
+    bool keep_tail; /* of what is too much, the end; else that is an error */
 };
 
 struct child {
     struct worker *worker;
     uv_process_t process;
-    struct stream output, complaint;
-    struct alarm alarm;
+    struct child_stream output, stderr_tail;
+    struct timer timer;
     void (*done)(void *user, const struct child_result *result);
     void *user;
     struct error error; /* why it was ended; ST_OK: it was not */
     int64_t code;
     int signal;
     unsigned n_handles; /* that are not closed */
-    char room[READ_BYTES];
+    char read_buffer[READ_BYTES];
 };
 
 /* ---- its end --------------------------------------------------------------------------------- */
 
 /* It is the first of its own group. */
-static void end(struct child *child, enum status status, const char *why) {
+static void child_kill(struct child *child, enum status status, const char *why) {
     if (child->error.status == ST_OK) {
         error_set(&child->error, status, "%s", why);
         kill(-child->process.pid, SIGKILL);
@@ -55,11 +55,11 @@ static struct str last_line(struct str text) {
     return line ? str_make(line + 1, (size_t)(text.ptr + text.len - line - 1)) : text;
 }
 
-static void tell(struct child *child) {
+static void child_report(struct child *child) {
     struct child_result result = {
         .error = child->error,
         .output = str_make(child->output.data, child->output.len),
-        .complaint = last_line(str_make(child->complaint.data, child->complaint.len))};
+        .stderr_tail = last_line(str_make(child->stderr_tail.data, child->stderr_tail.len))};
     if (result.error.status == ST_OK && child->signal != 0) {
         error_set(&result.error, ST_IO, "was ended by signal %d", child->signal);
     } else if (result.error.status == ST_OK && child->code != 0) {
@@ -69,7 +69,7 @@ static void tell(struct child *child) {
 }
 
 /* What it printed may be secret. */
-static void stream_free(struct stream *stream) {
+static void stream_free(struct child_stream *stream) {
     if (stream->data) {
         explicit_bzero(stream->data, stream->cap);
     }
@@ -81,16 +81,16 @@ static void on_closed(uv_handle_t *handle) {
     if (--child->n_handles > 0) {
         return;
     }
-    explicit_bzero(child->room, sizeof(child->room));
-    tell(child);
+    explicit_bzero(child->read_buffer, sizeof(child->read_buffer));
+    child_report(child);
     stream_free(&child->output);
-    stream_free(&child->complaint);
+    stream_free(&child->stderr_tail);
     free(child);
 }
 
 /* ---- what it says ---------------------------------------------------------------------------- */
 
-static bool grow(struct stream *stream, size_t n_bytes) {
+static bool stream_grow(struct child_stream *stream, size_t n_bytes) {
     size_t cap = stream->cap > 0 ? 2 * stream->cap : READ_BYTES;
     while (cap - stream->len < n_bytes) {
         cap *= 2;
@@ -109,26 +109,26 @@ static bool grow(struct stream *stream, size_t n_bytes) {
 }
 
 /* Leaves room for `n` bytes behind the last of what is there. */
-static void drop_first(struct stream *stream, size_t n) {
-    size_t n_kept = stream->most - n < stream->len ? stream->most - n : stream->len;
+static void stream_drop_oldest(struct child_stream *stream, size_t n) {
+    size_t n_kept = stream->max_bytes - n < stream->len ? stream->max_bytes - n : stream->len;
     if (n_kept < stream->len) {
         memmove(stream->data, stream->data + stream->len - n_kept, n_kept);
         stream->len = n_kept;
     }
 }
 
-static void take(struct stream *stream, const char *data, size_t n) {
+static void stream_append(struct child_stream *stream, const char *data, size_t n) {
     struct child *child = stream->child;
-    if (stream->keeps_last) {
-        size_t n_over = n > stream->most ? n - stream->most : 0;
+    if (stream->keep_tail) {
+        size_t n_over = n > stream->max_bytes ? n - stream->max_bytes : 0;
         data += n_over;
         n -= n_over;
-        drop_first(stream, n);
+        stream_drop_oldest(stream, n);
     }
-    if (n > stream->most - stream->len) {
-        end(child, ST_BODY_TOO_LARGE, "printed more than is read");
-    } else if (stream->cap - stream->len < n && !grow(stream, n)) {
-        end(child, ST_NO_MEMORY, "printed what there is no memory for");
+    if (n > stream->max_bytes - stream->len) {
+        child_kill(child, ST_BODY_TOO_LARGE, "printed more than is read");
+    } else if (stream->cap - stream->len < n && !stream_grow(stream, n)) {
+        child_kill(child, ST_NO_MEMORY, "printed what there is no memory for");
     } else if (n > 0) {
         memcpy(stream->data + stream->len, data, n);
         stream->len += n;
@@ -138,15 +138,15 @@ static void take(struct stream *stream, const char *data, size_t n) {
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
     struct child *child = handle->data;
     (void)suggested;
-    *out = uv_buf_init(child->room, sizeof(child->room));
+    *out = uv_buf_init(child->read_buffer, sizeof(child->read_buffer));
 }
 
 static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf) {
     struct child *child = handle->data;
-    struct stream *stream =
-        handle == (uv_stream_t *)&child->output.pipe ? &child->output : &child->complaint;
+    struct child_stream *stream =
+        handle == (uv_stream_t *)&child->output.pipe ? &child->output : &child->stderr_tail;
     if (n > 0) {
-        take(stream, buf->base, (size_t)n);
+        stream_append(stream, buf->base, (size_t)n);
     } else if (n < 0) {
         uv_read_stop(handle);
         stream->open = false;
@@ -154,16 +154,16 @@ static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf) {
 }
 
 /* What is in the pipe yet. */
-static void drain(struct stream *stream) {
+static void stream_drain(struct child_stream *stream) {
     uv_os_fd_t fd;
     if (!stream->open || uv_fileno((uv_handle_t *)&stream->pipe, &fd) != 0) {
         return;
     }
     for (;;) {
-        char *room = stream->child->room;
-        ssize_t n = read(fd, room, READ_BYTES);
+        char *read_buffer = stream->child->read_buffer;
+        ssize_t n = read(fd, read_buffer, READ_BYTES);
         if (n > 0) {
-            take(stream, room, (size_t)n);
+            stream_append(stream, read_buffer, (size_t)n);
         } else if (n == 0 || errno != EINTR) {
             return;
         }
@@ -172,29 +172,29 @@ static void drain(struct stream *stream) {
 
 /* ---- its life -------------------------------------------------------------------------------- */
 
-static void close_all(struct child *child) {
-    alarm_clear(worker_alarms(child->worker), &child->alarm);
+static void child_close_handles(struct child *child) {
+    timer_stop(worker_timers(child->worker), &child->timer);
     uv_close((uv_handle_t *)&child->output.pipe, on_closed);
-    uv_close((uv_handle_t *)&child->complaint.pipe, on_closed);
+    uv_close((uv_handle_t *)&child->stderr_tail.pipe, on_closed);
     uv_close((uv_handle_t *)&child->process, on_closed);
 }
 
-static void on_exit_of(uv_process_t *process, int64_t code, int signal) {
+static void on_process_exit(uv_process_t *process, int64_t code, int signal) {
     struct child *child = process->data;
     child->code = code;
     child->signal = signal;
-    drain(&child->output);
-    drain(&child->complaint);
-    close_all(child);
+    stream_drain(&child->output);
+    stream_drain(&child->stderr_tail);
+    child_close_handles(child);
 }
 
-static void ring(struct alarm *alarm) {
-    struct child *child = (struct child *)(void *)((char *)alarm - offsetof(struct child, alarm));
-    end(child, ST_DEADLINE_EXCEEDED, "took too long");
+static void on_timeout(struct timer *timer) {
+    struct child *child = (struct child *)(void *)((char *)timer - offsetof(struct child, timer));
+    child_kill(child, ST_DEADLINE_EXCEEDED, "took too long");
 }
 
 void child_cancel(struct child *child) {
-    end(child, ST_CANCELLED, "was given up");
+    child_kill(child, ST_CANCELLED, "was given up");
 }
 
 static bool is_replaced(const char *variable, const char *const *env) {
@@ -206,7 +206,7 @@ static bool is_replaced(const char *variable, const char *const *env) {
 }
 
 /* Returns: NULL when out of memory. Owns: the caller, the array alone. */
-static char **environment(const char *const *env) {
+static char **child_environment(const char *const *env) {
     size_t n = 0, n_here = 0, n_more = 0;
     while (environ[n_here]) {
         n_here++;
@@ -226,31 +226,33 @@ static char **environment(const char *const *env) {
     return out;
 }
 
-static int init_stream(struct child *child, struct stream *stream, size_t most, bool keeps_last) {
-    *stream = (struct stream){.child = child, .open = true, .most = most, .keeps_last = keeps_last};
+static int stream_init(struct child *child, struct child_stream *stream, size_t max_bytes,
+                       bool keep_tail) {
+    *stream = (struct child_stream){
+        .child = child, .open = true, .max_bytes = max_bytes, .keep_tail = keep_tail};
     int rc = uv_pipe_init(worker_loop(child->worker), &stream->pipe, 0);
     stream->pipe.data = child;
     return rc;
 }
 
-static int spawn(struct child *child, const struct child_ask *ask, char **env) {
-    uv_stdio_container_t stdio[HANDLES] = {
+static int child_spawn(struct child *child, const struct child_spec *spec, char **env) {
+    uv_stdio_container_t stdio[N_HANDLES] = {
         {.flags = UV_IGNORE},
         {.flags = (uv_stdio_flags)(UV_CREATE_PIPE | UV_WRITABLE_PIPE),
          .data.stream = (uv_stream_t *)&child->output.pipe},
         {.flags = (uv_stdio_flags)(UV_CREATE_PIPE | UV_WRITABLE_PIPE),
-         .data.stream = (uv_stream_t *)&child->complaint.pipe}};
-    uv_process_options_t options = {.exit_cb = on_exit_of,
-                                    .file = ask->argv[0],
-                                    .args = (char **)(uintptr_t)ask->argv,
+         .data.stream = (uv_stream_t *)&child->stderr_tail.pipe}};
+    uv_process_options_t options = {.exit_cb = on_process_exit,
+                                    .file = spec->argv[0],
+                                    .args = (char **)(uintptr_t)spec->argv,
                                     .env = env,
                                     .flags = UV_PROCESS_DETACHED,
                                     .stdio = stdio,
-                                    .stdio_count = HANDLES};
+                                    .stdio_count = N_HANDLES};
     return uv_spawn(worker_loop(child->worker), &child->process, &options);
 }
 
-static void on_never_ran(uv_handle_t *handle) {
+static void on_unstarted_closed(uv_handle_t *handle) {
     struct child *child = handle->data;
     if (--child->n_handles == 0) {
         free(child);
@@ -258,39 +260,39 @@ static void on_never_ran(uv_handle_t *handle) {
 }
 
 /* It did not begin. Its handles are on the loop for a moment. */
-static void abandon(struct child *child) {
-    uv_close((uv_handle_t *)&child->output.pipe, on_never_ran);
-    uv_close((uv_handle_t *)&child->complaint.pipe, on_never_ran);
-    uv_close((uv_handle_t *)&child->process, on_never_ran);
+static void child_close_unstarted(struct child *child) {
+    uv_close((uv_handle_t *)&child->output.pipe, on_unstarted_closed);
+    uv_close((uv_handle_t *)&child->stderr_tail.pipe, on_unstarted_closed);
+    uv_close((uv_handle_t *)&child->process, on_unstarted_closed);
 }
 
-enum status child_start(struct worker *worker, const struct child_ask *ask, struct child **out,
+enum status child_start(struct worker *worker, const struct child_spec *spec, struct child **out,
                         struct error *err) {
     struct child *child = calloc(1, sizeof(*child));
-    char **env = environment(ask->env);
+    char **env = child_environment(spec->env);
     if (!child || !env) {
         free(child);
         free(env);
-        return error_set(err, ST_NO_MEMORY, "no memory for running %s", ask->argv[0]);
+        return error_set(err, ST_NO_MEMORY, "no memory for running %s", spec->argv[0]);
     }
     *child = (struct child){.worker = worker,
-                            .alarm.ring = ring,
-                            .done = ask->done,
-                            .user = ask->user,
-                            .n_handles = HANDLES};
+                            .timer.on_expire = on_timeout,
+                            .done = spec->done,
+                            .user = spec->user,
+                            .n_handles = N_HANDLES};
     child->process.data = child;
-    int rc = init_stream(child, &child->output, ask->most_bytes, false);
-    rc = rc == 0 ? init_stream(child, &child->complaint, COMPLAINT_BYTES, true) : rc;
-    rc = rc == 0 ? spawn(child, ask, env) : rc;
+    int rc = stream_init(child, &child->output, spec->max_output_bytes, false);
+    rc = rc == 0 ? stream_init(child, &child->stderr_tail, STDERR_TAIL_BYTES, true) : rc;
+    rc = rc == 0 ? child_spawn(child, spec, env) : rc;
     free(env);
     if (rc != 0) {
-        abandon(child);
-        return error_set(err, ST_IO, "%s can't be run: %s", ask->argv[0], uv_strerror(rc));
+        child_close_unstarted(child);
+        return error_set(err, ST_IO, "%s can't be run: %s", spec->argv[0], uv_strerror(rc));
     }
     uv_read_start((uv_stream_t *)&child->output.pipe, on_alloc, on_read);
-    uv_read_start((uv_stream_t *)&child->complaint.pipe, on_alloc, on_read);
-    if (!alarm_set(worker_alarms(worker), &child->alarm, clock_now_ns() + ask->timeout_ns)) {
-        end(child, ST_NO_MEMORY, "there is no memory for its time");
+    uv_read_start((uv_stream_t *)&child->stderr_tail.pipe, on_alloc, on_read);
+    if (!timer_start(worker_timers(worker), &child->timer, clock_now_ns() + spec->timeout_ns)) {
+        child_kill(child, ST_NO_MEMORY, "there is no memory for its time");
     }
     *out = child;
     return ST_OK;

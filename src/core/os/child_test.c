@@ -15,12 +15,12 @@ static const uint64_t SECOND = 1000000000;
 
 static struct {
     struct worker *worker;
-    struct child_ask ask;
+    struct child_spec spec;
     struct worker_msg msg;
     struct child *child;
     struct error not_started;
     struct error error;
-    char output[1000], complaint[1000];
+    char output[1000], stderr_tail[1000];
     size_t n_output;
     bool cancels;
     int n_done;
@@ -31,14 +31,14 @@ static void on_done(void *user, const struct child_result *result) {
     run.error = result->error;
     run.n_output = result->output.len;
     snprintf(run.output, sizeof(run.output), "%.*s", STR_ARG(result->output));
-    snprintf(run.complaint, sizeof(run.complaint), "%.*s", STR_ARG(result->complaint));
+    snprintf(run.stderr_tail, sizeof(run.stderr_tail), "%.*s", STR_ARG(result->stderr_tail));
     run.n_done++;
     worker_stop(run.worker);
 }
 
 static void on_start(struct worker_msg *msg) {
     (void)msg;
-    if (child_start(run.worker, &run.ask, &run.child, &run.not_started) != ST_OK) {
+    if (child_start(run.worker, &run.spec, &run.child, &run.not_started) != ST_OK) {
         worker_stop(run.worker);
         return;
     }
@@ -53,12 +53,12 @@ static void on_start(struct worker_msg *msg) {
 static enum status run_program(const char *const *argv) {
     static const char *const env[] = {"SLUICE_CHILD=given", "HOME=/nowhere", NULL};
     struct error err;
-    run.ask.argv = argv;
-    run.ask.env = env;
-    run.ask.most_bytes = run.ask.most_bytes > 0 ? run.ask.most_bytes : 900;
-    run.ask.timeout_ns = run.ask.timeout_ns > 0 ? run.ask.timeout_ns : 60 * SECOND;
-    run.ask.done = on_done;
-    run.ask.user = &run;
+    run.spec.argv = argv;
+    run.spec.env = env;
+    run.spec.max_output_bytes = run.spec.max_output_bytes > 0 ? run.spec.max_output_bytes : 900;
+    run.spec.timeout_ns = run.spec.timeout_ns > 0 ? run.spec.timeout_ns : 60 * SECOND;
+    run.spec.done = on_done;
+    run.spec.user = &run;
     run.msg.run = on_start;
     assert_int_equal(worker_new("child", &run.worker, &err), ST_OK);
     worker_post(run.worker, &run.msg);
@@ -78,7 +78,7 @@ static int clear(void **state) {
     return 0;
 }
 
-static void what_is_printed(void **state) {
+static void child_output_and_environment_are_passed(void **state) {
     (void)state;
     setenv("SLUICE_CHILD", "inherited", 1);
     setenv("SLUICE_OTHER", "kept", 1);
@@ -86,21 +86,21 @@ static void what_is_printed(void **state) {
                                "echo one >&2; echo two >&2; echo >&2"),
                      ST_OK);
     assert_string_equal(run.output, "given kept /nowhere an argument\n");
-    assert_string_equal(run.complaint, "two");
+    assert_string_equal(run.stderr_tail, "two");
 }
 
-static void how_it_ends(void **state) {
+static void child_exit_code_and_signal_are_reported(void **state) {
     (void)state;
     assert_int_equal(run_shell("echo out; echo why >&2; exit 3"), ST_IO);
     assert_string_equal(run.error.text, "ended with code 3");
     assert_string_equal(run.output, "out\n");
-    assert_string_equal(run.complaint, "why");
+    assert_string_equal(run.stderr_tail, "why");
     clear(NULL);
     assert_int_equal(run_shell("kill -9 $$"), ST_IO);
     assert_string_equal(run.error.text, "was ended by signal 9");
 }
 
-static void no_such_program(void **state) {
+static void child_start_missing_program_fails(void **state) {
     static const char *const argv[] = {"/nonexistent/program", NULL};
     (void)state;
     assert_int_equal(run_program(argv), ST_IO);
@@ -109,27 +109,27 @@ static void no_such_program(void **state) {
                         "/nonexistent/program can't be run: no such file or directory");
 }
 
-static void too_much(void **state) {
+static void child_output_over_limit_kills_child(void **state) {
     (void)state;
-    run.ask.most_bytes = 10;
+    run.spec.max_output_bytes = 10;
     assert_int_equal(run_shell("printf 0123456789"), ST_OK);
     assert_int_equal(run.n_output, 10);
     clear(NULL);
-    run.ask.most_bytes = 10;
+    run.spec.max_output_bytes = 10;
     assert_int_equal(run_shell("printf 0123456789x; sleep 1000"), ST_BODY_TOO_LARGE);
     clear(NULL);
     assert_int_equal(run_shell("i=0; while [ $i -lt 9000 ]; do echo line $i >&2; i=$((i+1)); done"),
                      ST_OK);
-    assert_string_equal(run.complaint, "line 8999");
+    assert_string_equal(run.stderr_tail, "line 8999");
     clear(NULL);
     assert_int_equal(run_shell("printf '%9000d\\nlast\\n' 0 >&2"), ST_OK);
-    assert_string_equal(run.complaint, "last");
+    assert_string_equal(run.stderr_tail, "last");
 }
 
 /* With all that it has started. */
-static void too_long(void **state) {
+static void child_timeout_or_cancel_kills_group(void **state) {
     (void)state;
-    run.ask.timeout_ns = SECOND / 10;
+    run.spec.timeout_ns = SECOND / 10;
     assert_int_equal(run_shell("sleep 1000 & sleep 1000"), ST_DEADLINE_EXCEEDED);
     assert_string_equal(run.error.text, "took too long");
     clear(NULL);
@@ -139,7 +139,7 @@ static void too_long(void **state) {
 }
 
 /* Its end counts, not that of the pipe, which somebody else may hold for long. */
-static void somebody_else_holds_the_pipe(void **state) {
+static void child_exit_with_pipe_held_open_completes(void **state) {
     (void)state;
     assert_int_equal(run_shell("echo said; sleep 3 & exit 0"), ST_OK);
     assert_string_equal(run.output, "said\n");
@@ -147,12 +147,12 @@ static void somebody_else_holds_the_pipe(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(what_is_printed, clear),
-        cmocka_unit_test_setup(how_it_ends, clear),
-        cmocka_unit_test_setup(no_such_program, clear),
-        cmocka_unit_test_setup(too_much, clear),
-        cmocka_unit_test_setup(too_long, clear),
-        cmocka_unit_test_setup(somebody_else_holds_the_pipe, clear),
+        cmocka_unit_test_setup(child_output_and_environment_are_passed, clear),
+        cmocka_unit_test_setup(child_exit_code_and_signal_are_reported, clear),
+        cmocka_unit_test_setup(child_start_missing_program_fails, clear),
+        cmocka_unit_test_setup(child_output_over_limit_kills_child, clear),
+        cmocka_unit_test_setup(child_timeout_or_cancel_kills_group, clear),
+        cmocka_unit_test_setup(child_exit_with_pipe_held_open_completes, clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,11 +12,11 @@
 #include "core/base/num.h"
 #include "core/base/str.h"
 
-enum { CPUS_FILE_BYTES = 8192, CPUS_PATH_BYTES = 4096, CPUS_MOST = 1 << 16 };
+enum { CPUS_FILE_BYTES = 8192, CPUS_PATH_BYTES = 4096, CPUS_MAX = 1 << 16 };
 
 static unsigned affinity_count(void) {
     /* The kernel refuses a mask smaller than its own. */
-    for (size_t n = 1024; n <= CPUS_MOST; n *= 2) {
+    for (size_t n = 1024; n <= CPUS_MAX; n *= 2) {
         cpu_set_t *set = CPU_ALLOC(n);
         if (!set) {
             break;
@@ -47,7 +47,7 @@ static struct str file_read(const char *path, char *out) {
     return n < CPUS_FILE_BYTES ? str_make(out, n) : str_make(NULL, 0);
 }
 
-static double ratio(struct str quota, struct str period) {
+static double quota_ratio(struct str quota, struct str period) {
     int64_t q;
     uint64_t p;
     if (!num_parse_i64(quota, &q) || !num_parse_u64(period, &p) || q <= 0 || p == 0) {
@@ -69,7 +69,7 @@ static double group_quota_v2(const char *folder) {
         return 0;
     }
     struct str quota = str_cut(&rest, ' ');
-    return ratio(quota, rest);
+    return quota_ratio(quota, rest);
 }
 
 /* v1: a file each. */
@@ -79,7 +79,7 @@ static double group_quota_v1(const char *folder) {
     struct str q = first_line(file_read(path, quota));
     snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", folder);
     struct str p = first_line(file_read(path, period));
-    return q.ptr && p.ptr ? ratio(q, p) : 0;
+    return q.ptr && p.ptr ? quota_ratio(q, p) : 0;
 }
 
 static double smaller_quota(double a, double b) {
@@ -109,7 +109,7 @@ static double path_quota(const char *mount, struct str path, double (*read)(cons
     }
 }
 
-static bool has_cpu(struct str controllers) {
+static bool has_cpu_controller(struct str controllers) {
     while (controllers.ptr) {
         if (str_is(str_cut(&controllers, ','), "cpu")) {
             return true;
@@ -129,7 +129,7 @@ static double line_quota(const char *mount, struct str line) {
     if (str_is(id, "0") && controllers.len == 0) {
         return path_quota(mount, rest, group_quota_v2);
     }
-    if (!has_cpu(controllers)) {
+    if (!has_cpu_controller(controllers)) {
         return 0;
     }
     char folder[CPUS_PATH_BYTES];

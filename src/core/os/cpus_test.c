@@ -86,7 +86,7 @@ static void remove_file(const char *root, const char *path) {
     }
 }
 
-static void quotas(void **state) {
+static void cpus_quota_read_takes_smallest_limit(void **state) {
     (void)state;
     char root[] = "/tmp/sluice-cpus-XXXXXX";
     assert_non_null(mkdtemp(root));
@@ -111,7 +111,7 @@ static void quotas(void **state) {
     assert_true(cpus_quota_read("/nonexistent", "/nonexistent") <= 0);
 }
 
-static void this_machine(void **state) {
+static void cpus_read_of_this_machine_is_consistent(void **state) {
     (void)state;
     struct cpus cpus;
     cpus_read(&cpus);
@@ -122,8 +122,8 @@ static void this_machine(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quotas),
-        cmocka_unit_test(this_machine),
+        cmocka_unit_test(cpus_quota_read_takes_smallest_limit),
+        cmocka_unit_test(cpus_read_of_this_machine_is_consistent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

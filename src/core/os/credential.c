@@ -5,7 +5,7 @@
 
 #include "core/base/log.h"
 
-static void forget(struct credential *credential) {
+static void credential_clear_text(struct credential *credential) {
     if (credential->text) {
         secret_wipe(credential->text, credential->len);
         free(credential->text);
@@ -19,13 +19,13 @@ enum status credential_set(struct credential *credential, struct str text, struc
     if (!copy) {
         return error_set(err, ST_NO_MEMORY, "no memory for a token, or a certificate");
     }
-    forget(credential);
+    credential_clear_text(credential);
     credential->text = copy;
     credential->len = text.len;
     return ST_OK;
 }
 
-bool credential_follow(struct credential *credential, struct str path) {
+bool credential_set_file(struct credential *credential, struct str path) {
     if (path.len > 0 && credential->path && str_is(path, credential->path)) {
         return true;
     }
@@ -34,7 +34,7 @@ bool credential_follow(struct credential *credential, struct str path) {
     return path.len == 0 || credential->path;
 }
 
-static struct str trimmed(struct str text) {
+static struct str trim_spaces(struct str text) {
     while (text.len > 0 && (unsigned char)text.ptr[text.len - 1] <= ' ') {
         text.len--;
     }
@@ -44,16 +44,17 @@ static struct str trimmed(struct str text) {
     return text;
 }
 
-static enum status take(struct credential *credential, bool word, struct error *err) {
+static enum status credential_read_file(struct credential *credential, bool trim,
+                                        struct error *err) {
     struct str text = watched_file_text(&credential->file);
-    text = word ? trimmed(text) : text;
+    text = trim ? trim_spaces(text) : text;
     if (text.len == 0) {
         return error_set(err, ST_IO, "there is nothing in it");
     }
     return credential_set(credential, text, err);
 }
 
-enum status credential_look(struct credential *credential, bool word, struct error *err) {
+enum status credential_refresh(struct credential *credential, bool trim, struct error *err) {
     bool changed = false;
     if (!credential->path) {
         return ST_OK;
@@ -61,9 +62,9 @@ enum status credential_look(struct credential *credential, bool word, struct err
     credential->file.path = credential->path;
     enum status status = watched_file_read(&credential->file, &changed, err);
     if (status == ST_OK && (changed || !credential->text)) {
-        status = take(credential, word, err);
+        status = credential_read_file(credential, trim, err);
     }
-    watched_file_drop(&credential->file);
+    watched_file_clear(&credential->file);
     if (status == ST_OK) {
         return ST_OK;
     }
@@ -71,15 +72,15 @@ enum status credential_look(struct credential *credential, bool word, struct err
         log_event(LOG_WARNING,
                   credential->text ? "the file of a credential can't be read: what it held is used"
                                    : "the file of a credential can't be read",
-                  LOG_TEXT_OF("file", credential->path), LOG_TEXT_OF("reason", err->text));
+                  LOG_CSTR("file", credential->path), LOG_CSTR("reason", err->text));
     }
     error_prefix(err, "%s", credential->path);
     return credential->text ? ST_OK : status;
 }
 
 void credential_fini(struct credential *credential) {
-    forget(credential);
-    watched_file_drop(&credential->file);
+    credential_clear_text(credential);
+    watched_file_clear(&credential->file);
     free(credential->path);
     *credential = (struct credential){.path = NULL};
 }

@@ -20,11 +20,11 @@ enum status credential_set(struct credential *credential, struct str text, struc
     __attribute__((warn_unused_result));
 /* From now on it is in that file (`path`, len 0: in none); of another one nothing stays. Returns:
  * false when out of memory: there is none then. */
-bool credential_follow(struct credential *credential, struct str path);
+bool credential_set_file(struct credential *credential, struct str path);
 /* Reads the file again, if there is one. One that can't be read leaves what is known, and is logged
  * when that begins. `word`: blanks around it are no part of it. Returns: ST_IO where nothing is
  * known, ST_NO_MEMORY. */
-enum status credential_look(struct credential *credential, bool word, struct error *err)
+enum status credential_refresh(struct credential *credential, bool trim, struct error *err)
     __attribute__((warn_unused_result));
 static inline struct str credential_text(const struct credential *credential) {
     return str_make(credential->text, credential->len);

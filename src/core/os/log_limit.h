@@ -14,10 +14,10 @@ enum { LOG_LIMIT_LINES = 10 }; /* in a second */
 struct log_limit {
     uint64_t second;
     unsigned n_lines;
-    uint64_t n_left_out; /* since the last line; who writes one sets it to 0 */
+    uint64_t n_suppressed; /* since the last line; who writes one sets it to 0 */
 };
 
 /* May another line be written now? */
-bool log_limit_take(struct log_limit *limit);
+bool log_limit_allow(struct log_limit *limit);
 
 #endif

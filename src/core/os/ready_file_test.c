@@ -36,7 +36,7 @@ static void place_free(const struct place *place) {
 static const char *const urls[] = {"http://127.0.0.1:80", "http+unix:/s", "unix:///m=digits:2"};
 enum { N_URLS = sizeof(urls) / sizeof(urls[0]) };
 
-static void one_url_a_line(void **state) {
+static void ready_file_has_one_url_per_line(void **state) {
     (void)state;
     struct place place = place_new();
     struct error err;
@@ -54,7 +54,7 @@ static void one_url_a_line(void **state) {
 }
 
 /* A pipe stands for /dev/null here. */
-static void what_is_no_file_stays(void **state) {
+static void ready_file_keeps_non_regular_file(void **state) {
     (void)state;
     struct place place = place_new();
     struct error err;
@@ -69,7 +69,7 @@ static void what_is_no_file_stays(void **state) {
     place_free(&place);
 }
 
-static void what_cannot_be_written_is_said(void **state) {
+static void ready_file_write_error_is_returned(void **state) {
     (void)state;
     struct error err;
     assert_int_equal(ready_file_write("/nowhere/ready", urls, N_URLS, &err), ST_IO);
@@ -80,9 +80,9 @@ static void what_cannot_be_written_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_url_a_line),
-        cmocka_unit_test(what_is_no_file_stays),
-        cmocka_unit_test(what_cannot_be_written_is_said),
+        cmocka_unit_test(ready_file_has_one_url_per_line),
+        cmocka_unit_test(ready_file_keeps_non_regular_file),
+        cmocka_unit_test(ready_file_write_error_is_returned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

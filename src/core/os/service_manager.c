@@ -89,12 +89,12 @@ enum status service_manager_open(struct service_manager *self, const char *socke
     return st;
 }
 
-void service_manager_find(struct service_manager *self) {
+void service_manager_open_from_env(struct service_manager *self) {
     struct error err;
     if (service_manager_open(self, getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"),
                              getenv("WATCHDOG_PID"), &err) != ST_OK) {
         log_event(LOG_WARNING, "the service manager can't be told anything",
-                  LOG_TEXT_OF("reason", err.text));
+                  LOG_CSTR("reason", err.text));
     }
     unsetenv("NOTIFY_SOCKET");
     unsetenv("WATCHDOG_USEC");
@@ -110,7 +110,7 @@ void service_manager_close(struct service_manager *self) {
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-bool service_manager_tell(struct service_manager *self, const char *text) {
+bool service_manager_notify(struct service_manager *self, const char *text) {
     if (self->len == 0) {
         return false;
     }
@@ -119,30 +119,30 @@ bool service_manager_tell(struct service_manager *self, const char *text) {
         sent = sendto(self->fd, text, strlen(text), MSG_NOSIGNAL,
                       (const struct sockaddr *)&self->address, self->len);
     } while (sent < 0 && errno == EINTR);
-    if (sent < 0 && !self->deaf) {
+    if (sent < 0 && !self->send_failed) {
         log_event(LOG_WARNING, "the service manager does not take messages",
-                  LOG_TEXT_OF("reason", strerror(errno)));
+                  LOG_CSTR("reason", strerror(errno)));
     }
-    self->deaf = sent < 0;
+    self->send_failed = sent < 0;
     return sent >= 0;
 }
 
 void service_manager_ready(struct service_manager *self, const char *status) {
     char text[TEXT_BYTES];
     snprintf(text, sizeof(text), "READY=1\nSTATUS=%s", status);
-    service_manager_tell(self, text);
+    service_manager_notify(self, text);
 }
 
 void service_manager_reloading(struct service_manager *self) {
     char text[TEXT_BYTES];
     snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%llu\nSTATUS=reading its files again",
              (unsigned long long)(clock_now_ns() / NS_PER_US));
-    service_manager_tell(self, text);
+    service_manager_notify(self, text);
 }
 
 void service_manager_stopping(struct service_manager *self, uint64_t most_ns) {
     char text[TEXT_BYTES];
     snprintf(text, sizeof(text), "STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu\nSTATUS=ending",
              (unsigned long long)(most_ns / NS_PER_US + END_US));
-    service_manager_tell(self, text);
+    service_manager_notify(self, text);
 }

@@ -18,7 +18,7 @@ struct service_manager {
     socklen_t len;        /* of the address; 0: there is no manager */
     int fd;               /* while `len` is not 0 */
     uint64_t watchdog_ns; /* a sign of life is expected so often; 0: never */
-    bool deaf;            /* the last message did not arrive; the log has said so */
+    bool send_failed;     /* the last message did not arrive; the log has said so */
 };
 
 /* The texts are those of the environment variables NOTIFY_SOCKET ("/path", or "@name" of the
@@ -30,13 +30,13 @@ enum status service_manager_open(struct service_manager *self, const char *socke
                                  struct error *err) __attribute__((warn_unused_result));
 /* The same with the environment's own, which are taken out of it: processes that we start have
  * nothing to say. What can't be used is in the log. Call it before other threads are started. */
-void service_manager_find(struct service_manager *self);
+void service_manager_open_from_env(struct service_manager *self);
 /* Without a manager, too; more than once. */
 void service_manager_close(struct service_manager *self);
 
 /* Sends a message, waiting for a second at most. What does not arrive is in the log, once until one
  * does. Returns: was it sent? */
-bool service_manager_tell(struct service_manager *self, const char *text);
+bool service_manager_notify(struct service_manager *self, const char *text);
 /* READY=1: it serves, as `status` says in words; also when it has read its files again. */
 void service_manager_ready(struct service_manager *self, const char *status);
 /* RELOADING=1: it reads its files again, and says when it is ready. */

@@ -46,7 +46,7 @@ static const char *heard(const struct listener *listener, char out[256]) {
     return out;
 }
 
-static void both_kinds_of_address(void **state) {
+static void service_manager_path_and_abstract_socket(void **state) {
     (void)state;
     char folder[] = "/tmp/sluice-manager-XXXXXX", path[64], text[256];
     assert_non_null(mkdtemp(folder));
@@ -67,14 +67,14 @@ static void both_kinds_of_address(void **state) {
                             "STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000\nSTATUS=ending");
         service_manager_close(&manager);
         service_manager_close(&manager);
-        assert_false(service_manager_tell(&manager, "READY=1"));
+        assert_false(service_manager_notify(&manager, "READY=1"));
         close(listeners[i].fd);
     }
     unlink(path);
     assert_int_equal(rmdir(folder), 0);
 }
 
-static void without_a_manager(void **state) {
+static void service_manager_unset_sends_nothing(void **state) {
     (void)state;
     static const char *const none[] = {NULL, ""};
     for (size_t i = 0; i < 2; i++) {
@@ -82,12 +82,12 @@ static void without_a_manager(void **state) {
         struct error err;
         assert_int_equal(service_manager_open(&manager, none[i], "30000000", NULL, &err), ST_OK);
         assert_int_equal(manager.watchdog_ns, 0);
-        assert_false(service_manager_tell(&manager, "READY=1"));
+        assert_false(service_manager_notify(&manager, "READY=1"));
         service_manager_close(&manager);
     }
 }
 
-static void a_watchdog_is_of_one_process(void **state) {
+static void service_manager_watchdog_pid_must_match(void **state) {
     (void)state;
     struct listener listener = listen_abstractly();
     struct service_manager manager;
@@ -106,7 +106,7 @@ static void a_watchdog_is_of_one_process(void **state) {
     close(listener.fd);
 }
 
-static void what_is_refused(void **state) {
+static void service_manager_invalid_variables_refused(void **state) {
     (void)state;
     static const struct {
         const char *socket, *us, *pid, *why;
@@ -126,7 +126,7 @@ static void what_is_refused(void **state) {
             service_manager_open(&manager, rows[i].socket, rows[i].us, rows[i].pid, &err),
             ST_BAD_CONFIG);
         assert_non_null(strstr(err.text, rows[i].why));
-        assert_false(service_manager_tell(&manager, "READY=1"));
+        assert_false(service_manager_notify(&manager, "READY=1"));
     }
     char longer[200] = {0};
     memset(longer, '/', 108);
@@ -134,7 +134,7 @@ static void what_is_refused(void **state) {
     assert_non_null(strstr(err.text, "at most 107 bytes, not 108"));
 }
 
-static void the_environment_is_read_once(void **state) {
+static void service_manager_unsets_environment(void **state) {
     (void)state;
     struct listener listener = listen_abstractly();
     struct service_manager manager;
@@ -142,18 +142,18 @@ static void the_environment_is_read_once(void **state) {
     setenv("NOTIFY_SOCKET", listener.text, 1);
     setenv("WATCHDOG_USEC", "1000", 1);
     unsetenv("WATCHDOG_PID");
-    service_manager_find(&manager);
+    service_manager_open_from_env(&manager);
     assert_null(getenv("NOTIFY_SOCKET"));
     assert_null(getenv("WATCHDOG_USEC"));
     assert_int_equal(manager.watchdog_ns, 1000000);
-    assert_true(service_manager_tell(&manager, "WATCHDOG=1"));
+    assert_true(service_manager_notify(&manager, "WATCHDOG=1"));
     assert_string_equal(heard(&listener, text), "WATCHDOG=1");
     service_manager_close(&manager);
     close(listener.fd);
 }
 
 /* A manager that starts again is heard of again. */
-static void a_manager_that_goes_and_comes(void **state) {
+static void service_manager_lost_socket_recovers(void **state) {
     (void)state;
     struct listener listener = listen_abstractly();
     struct service_manager manager;
@@ -162,11 +162,11 @@ static void a_manager_that_goes_and_comes(void **state) {
     log_configure(LOG_ERROR, LOG_TEXT);
     assert_int_equal(service_manager_open(&manager, listener.text, NULL, NULL, &err), ST_OK);
     close(listener.fd);
-    assert_false(service_manager_tell(&manager, "WATCHDOG=1"));
-    assert_true(manager.deaf);
+    assert_false(service_manager_notify(&manager, "WATCHDOG=1"));
+    assert_true(manager.send_failed);
     listener = listen_abstractly();
-    assert_true(service_manager_tell(&manager, "WATCHDOG=1"));
-    assert_false(manager.deaf);
+    assert_true(service_manager_notify(&manager, "WATCHDOG=1"));
+    assert_false(manager.send_failed);
     assert_string_equal(heard(&listener, text), "WATCHDOG=1");
     service_manager_close(&manager);
     close(listener.fd);
@@ -174,12 +174,12 @@ static void a_manager_that_goes_and_comes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_kinds_of_address),
-        cmocka_unit_test(without_a_manager),
-        cmocka_unit_test(a_watchdog_is_of_one_process),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(the_environment_is_read_once),
-        cmocka_unit_test(a_manager_that_goes_and_comes),
+        cmocka_unit_test(service_manager_path_and_abstract_socket),
+        cmocka_unit_test(service_manager_unset_sends_nothing),
+        cmocka_unit_test(service_manager_watchdog_pid_must_match),
+        cmocka_unit_test(service_manager_invalid_variables_refused),
+        cmocka_unit_test(service_manager_unsets_environment),
+        cmocka_unit_test(service_manager_lost_socket_recovers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

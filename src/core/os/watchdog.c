@@ -11,57 +11,57 @@ enum { SIGNS_IN_SPAN = 3, NS_PER_MS = 1000000 };
     ((struct type *)(void *)((char *)(pointer)-offsetof(struct type, member)))
 
 /* On the loop that was asked. */
-static void run_question(struct worker_msg *msg) {
-    struct watchdog_loop *loop = OF_MEMBER(watchdog_loop, msg, question);
+static void run_ping(struct worker_msg *msg) {
+    struct watchdog_loop *loop = OF_MEMBER(watchdog_loop, msg, ping_msg);
     struct watchdog *self = loop->watchdog;
-    atomic_store_explicit(&loop->silent, false, memory_order_relaxed);
-    if (atomic_fetch_sub_explicit(&self->n_silent, 1, memory_order_acq_rel) == 1) {
-        worker_post(self->main, &self->answered);
+    atomic_store_explicit(&loop->pending, false, memory_order_relaxed);
+    if (atomic_fetch_sub_explicit(&self->n_pending, 1, memory_order_acq_rel) == 1) {
+        worker_post(self->main, &self->all_answered_msg);
     }
 }
 
-static void sign(struct watchdog *self) {
-    self->asking = false;
-    service_manager_tell(self->manager, "WATCHDOG=1");
+static void send_keep_alive(struct watchdog *self) {
+    self->check_running = false;
+    service_manager_notify(self->manager, "WATCHDOG=1");
     if (self->warned) {
         self->warned = false;
-        log_plain(LOG_INFO, "all event loops answer again");
+        log_message(LOG_INFO, "all event loops answer again");
     }
 }
 
-static void run_answered(struct worker_msg *msg) {
-    struct watchdog *self = OF_MEMBER(watchdog, msg, answered);
+static void run_all_answered(struct worker_msg *msg) {
+    struct watchdog *self = OF_MEMBER(watchdog, msg, all_answered_msg);
     if (self->running) {
-        sign(self);
+        send_keep_alive(self);
     }
 }
 
-static void ask(struct watchdog *self) {
-    self->asking = true;
-    atomic_store_explicit(&self->n_silent, self->n_loops, memory_order_release);
+static void ping_loops(struct watchdog *self) {
+    self->check_running = true;
+    atomic_store_explicit(&self->n_pending, self->n_loops, memory_order_release);
     for (size_t i = 0; i < self->n_loops; i++) {
-        atomic_store_explicit(&self->loops[i].silent, true, memory_order_relaxed);
-        worker_post(self->loops[i].worker, &self->loops[i].question);
+        atomic_store_explicit(&self->loops[i].pending, true, memory_order_relaxed);
+        worker_post(self->loops[i].worker, &self->loops[i].ping_msg);
     }
 }
 
-static void warn(struct watchdog *self) {
+static void log_hang(struct watchdog *self) {
     self->warned = true;
     for (size_t i = 0; i < self->n_loops; i++) {
         struct watchdog_loop *loop = &self->loops[i];
-        if (atomic_load_explicit(&loop->silent, memory_order_relaxed)) {
+        if (atomic_load_explicit(&loop->pending, memory_order_relaxed)) {
             log_event(LOG_WARNING, "an event loop does not answer: no sign for the watchdog",
-                      LOG_TEXT_OF("thread", worker_name(loop->worker)), LOG_U64("number", i));
+                      LOG_CSTR("thread", worker_name(loop->worker)), LOG_U64("number", i));
         }
     }
 }
 
 static void on_timer(uv_timer_t *timer) {
     struct watchdog *self = timer->data;
-    if (!self->asking) {
-        ask(self);
+    if (!self->check_running) {
+        ping_loops(self);
     } else if (!self->warned) {
-        warn(self);
+        log_hang(self);
     }
 }
 
@@ -75,7 +75,7 @@ enum status watchdog_open(struct watchdog *self, struct service_manager *manager
     }
     self->manager = manager;
     self->main = main;
-    self->answered.run = run_answered;
+    self->all_answered_msg.run = run_all_answered;
     self->timer.data = self;
     uv_timer_init(worker_loop(main), &self->timer); /* cannot fail */
     return ST_OK;
@@ -85,7 +85,7 @@ void watchdog_add(struct watchdog *self, struct worker *worker) {
     struct watchdog_loop *loop = &self->loops[self->n_loops++];
     loop->watchdog = self;
     loop->worker = worker;
-    loop->question.run = run_question;
+    loop->ping_msg.run = run_ping;
 }
 
 void watchdog_start(struct watchdog *self) {

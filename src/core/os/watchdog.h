@@ -22,8 +22,8 @@ struct watchdog;
 struct watchdog_loop {
     struct watchdog *watchdog;
     struct worker *worker;
-    struct worker_msg question;
-    atomic_bool silent; /* has not answered yet */
+    struct worker_msg ping_msg;
+    atomic_bool pending; /* has not answered yet */
 };
 
 struct watchdog {
@@ -31,10 +31,10 @@ struct watchdog {
     struct worker *main;
     struct watchdog_loop *loops;
     size_t n_loops;
-    atomic_size_t n_silent;
-    struct worker_msg answered; /* to main */
-    bool asking;                /* not all have answered yet */
-    bool warned;                /* the log has said that */
+    atomic_size_t n_pending;
+    struct worker_msg all_answered_msg; /* to main */
+    bool check_running;                 /* not all have answered yet */
+    bool warned;                        /* the log has said that */
     bool running;
     uv_timer_t timer;
 };

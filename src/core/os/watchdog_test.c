@@ -75,7 +75,7 @@ static void rig_close(struct rig *rig) {
     close(rig->ears);
 }
 
-static void while_all_loops_turn(void **state) {
+static void watchdog_all_loops_running_sends_keep_alive(void **state) {
     (void)state;
     struct rig rig;
     rig_open(&rig, SPAN_NS);
@@ -100,7 +100,7 @@ static void run_plug(struct worker_msg *msg) {
     uv_sem_wait(&plug->go);
 }
 
-static void a_loop_that_hangs(void **state) {
+static void watchdog_hanging_loop_stops_keep_alive(void **state) {
     (void)state;
     log_configure(LOG_ERROR, LOG_TEXT);
     for (size_t i = 0; i < LOOPS; i++) {
@@ -117,9 +117,9 @@ static void a_loop_that_hangs(void **state) {
             signs_in(&rig, 1);
         }
         assert_int_equal(signs_in(&rig, LONG_TICKS), 0);
-        assert_true(atomic_load(&rig.watchdog.loops[i].silent));
+        assert_true(atomic_load(&rig.watchdog.loops[i].pending));
         for (size_t j = 0; j < LOOPS; j++) { /* the others may have been slow */
-            while (j != i && atomic_load(&rig.watchdog.loops[j].silent)) {
+            while (j != i && atomic_load(&rig.watchdog.loops[j].pending)) {
                 signs_in(&rig, 1);
             }
         }
@@ -133,7 +133,7 @@ static void a_loop_that_hangs(void **state) {
     }
 }
 
-static void nobody_watches(void **state) {
+static void watchdog_without_manager_does_nothing(void **state) {
     (void)state;
     struct rig rig;
     rig_open(&rig, 0);
@@ -142,12 +142,12 @@ static void nobody_watches(void **state) {
 }
 
 /* A question that a loop has not come to, and an answer that main has not, stay behind. */
-static void an_end_between(void **state) {
+static void watchdog_stop_during_check_is_clean(void **state) {
     (void)state;
     for (int i = 0; i < 20; i++) {
         struct rig rig;
         rig_open(&rig, SPAN_NS);
-        while (!rig.watchdog.asking) {
+        while (!rig.watchdog.check_running) {
             uv_run(worker_loop(rig.main), UV_RUN_ONCE);
         }
         rig_close(&rig);
@@ -156,10 +156,10 @@ static void an_end_between(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(while_all_loops_turn),
-        cmocka_unit_test(a_loop_that_hangs),
-        cmocka_unit_test(nobody_watches),
-        cmocka_unit_test(an_end_between),
+        cmocka_unit_test(watchdog_all_loops_running_sends_keep_alive),
+        cmocka_unit_test(watchdog_hanging_loop_stops_keep_alive),
+        cmocka_unit_test(watchdog_without_manager_does_nothing),
+        cmocka_unit_test(watchdog_stop_during_check_is_clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

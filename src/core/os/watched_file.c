@@ -13,7 +13,7 @@ enum { FIRST_BYTES = 4096 };
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* Room for more. Returns: 0, or an errno. */
-static int grow(struct watched_file *file, size_t *cap) {
+static int grow_buffer(struct watched_file *file, size_t *cap) {
     size_t larger = *cap == 0 ? FIRST_BYTES : 2 * *cap;
     char *data = malloc(larger);
     if (!data) {
@@ -33,7 +33,7 @@ static int grow(struct watched_file *file, size_t *cap) {
 static int read_all(struct watched_file *file, int fd) {
     size_t cap = 0;
     for (;;) {
-        int error = file->len == cap ? grow(file, &cap) : 0;
+        int error = file->len == cap ? grow_buffer(file, &cap) : 0;
         if (error != 0) {
             return error;
         }
@@ -45,7 +45,7 @@ static int read_all(struct watched_file *file, int fd) {
             return errno;
         }
         file->len += n > 0 ? (size_t)n : 0;
-        if (file->len > WATCHED_FILE_MOST_BYTES) {
+        if (file->len > WATCHED_FILE_MAX_BYTES) {
             return EFBIG;
         }
     }
@@ -69,7 +69,7 @@ static int open_and_read(struct watched_file *file) {
 
 /* ---- what is said of it ---------------------------------------------------------------------- */
 
-static enum status say_why_not(const struct watched_file *file, struct error *err) {
+static enum status read_error(const struct watched_file *file, struct error *err) {
     switch (file->error) {
     case EACCES:
         return error_set(err, ST_IO, "this process (user %ld) may not read it", (long)geteuid());
@@ -78,21 +78,20 @@ static enum status say_why_not(const struct watched_file *file, struct error *er
     case ENXIO:
         return error_set(err, ST_IO, "expected a file that can be read again, this is none");
     case EFBIG:
-        return error_set(err, ST_IO, "expected a file of at most %d bytes",
-                         WATCHED_FILE_MOST_BYTES);
+        return error_set(err, ST_IO, "expected a file of at most %d bytes", WATCHED_FILE_MAX_BYTES);
     default:
         return error_set(err, ST_IO, "%s", strerror(file->error));
     }
 }
 
 enum status watched_file_read(struct watched_file *file, bool *changed, struct error *err) {
-    watched_file_drop(file);
+    watched_file_clear(file);
     int error = open_and_read(file);
     struct secret_digest digest = {{0}};
     if (error == 0) {
         digest = secret_digest_of(watched_file_text(file));
     } else {
-        watched_file_drop(file);
+        watched_file_clear(file);
     }
     if (!file->read || error != file->error || !secret_digest_equal(&digest, &file->digest)) {
         *changed = true;
@@ -100,10 +99,10 @@ enum status watched_file_read(struct watched_file *file, bool *changed, struct e
     file->read = true;
     file->error = error;
     file->digest = digest;
-    return error == 0 ? ST_OK : say_why_not(file, err);
+    return error == 0 ? ST_OK : read_error(file, err);
 }
 
-void watched_file_drop(struct watched_file *file) {
+void watched_file_clear(struct watched_file *file) {
     if (file->data) {
         secret_wipe(file->data, file->len);
     }

@@ -14,7 +14,7 @@
 #include "core/base/str.h"
 #include "core/os/secret.h"
 
-enum { WATCHED_FILE_MOST_BYTES = 4 << 20 };
+enum { WATCHED_FILE_MAX_BYTES = 4 << 20 };
 
 /* Zeroed, with a path that lives as long; it was then never read. */
 struct watched_file {
@@ -32,11 +32,11 @@ static inline struct str watched_file_text(const struct watched_file *file) {
 
 /* Reads all of it. `*changed` is set, and else left alone, when the file holds something else than
  * the last time, or can't be read for another reason than then; the first read is a change.
- * Returns: ST_IO with the reason, without the path. Owns: watched_file_drop, also after an
+ * Returns: ST_IO with the reason, without the path. Owns: watched_file_clear, also after an
  * error. */
 enum status watched_file_read(struct watched_file *file, bool *changed, struct error *err)
     __attribute__((warn_unused_result));
 /* Overwrites and frees what was read. */
-void watched_file_drop(struct watched_file *file);
+void watched_file_clear(struct watched_file *file);
 
 #endif

@@ -11,7 +11,7 @@ static uint32_t read_length(const char *ptr) {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-void bytes_put_length(void *out, uint32_t length) {
+void bytes_encode_length(void *out, uint32_t length) {
     unsigned char *p = out;
     p[0] = (unsigned char)length;
     p[1] = (unsigned char)(length >> 8);

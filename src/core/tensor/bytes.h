@@ -20,6 +20,6 @@ bool bytes_next(struct str *rest, struct str *element);
  * it in messages. Returns: ST_BAD_DATA saying which element is broken and how. */
 enum status bytes_check(struct str data, uint64_t expected, struct str tensor, struct error *err);
 /* Writes the 4-byte length at `out`. */
-void bytes_put_length(void *out, uint32_t length);
+void bytes_encode_length(void *out, uint32_t length);
 
 #endif

@@ -14,7 +14,7 @@
 static const char three[] = "\x02\0\0\0ab\0\0\0\0\x03\0\0\0c\0d";
 enum { THREE_BYTES = sizeof(three) - 1 };
 
-static void walking(void **state) {
+static void bytes_next_walks_elements(void **state) {
     struct str rest = str_make(three, THREE_BYTES), element;
     (void)state;
     assert_true(bytes_next(&rest, &element) && str_eq(element, STR("ab")));
@@ -26,7 +26,7 @@ static void walking(void **state) {
     assert_false(bytes_next(&rest, &element));
 }
 
-static void every_prefix(void **state) {
+static void bytes_check_every_prefix_is_judged(void **state) {
     static const size_t ends[] = {0, 6, 10, THREE_BYTES};
     (void)state;
     for (size_t n = 0; n <= THREE_BYTES; n++) {
@@ -42,7 +42,7 @@ static void every_prefix(void **state) {
     }
 }
 
-static void messages(void **state) {
+static void bytes_check_error_names_element(void **state) {
     static const struct {
         struct str data;
         uint64_t expected;
@@ -74,21 +74,21 @@ static void messages(void **state) {
     assert_int_equal(bytes_check(str_make(NULL, 0), 0, STR("t"), NULL), ST_OK);
 }
 
-static void lengths(void **state) {
+static void bytes_encode_length_is_little_endian(void **state) {
     unsigned char out[4];
     (void)state;
-    bytes_put_length(out, 0x04030201);
+    bytes_encode_length(out, 0x04030201);
     assert_memory_equal(out, "\x01\x02\x03\x04", 4);
-    bytes_put_length(out, UINT32_MAX);
+    bytes_encode_length(out, UINT32_MAX);
     assert_memory_equal(out, "\xff\xff\xff\xff", 4);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(walking),
-        cmocka_unit_test(every_prefix),
-        cmocka_unit_test(messages),
-        cmocka_unit_test(lengths),
+        cmocka_unit_test(bytes_next_walks_elements),
+        cmocka_unit_test(bytes_check_every_prefix_is_judged),
+        cmocka_unit_test(bytes_check_error_names_element),
+        cmocka_unit_test(bytes_encode_length_is_little_endian),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static const struct {
     {"BYTES", "TYPE_STRING", 13, 0, false}, {"BF16", "TYPE_BF16", 14, 2, true},
 };
 
-static void every_row_both_ways(void **state) {
+static void datatype_names_round_trip(void **state) {
     (void)state;
     assert_int_equal(sizeof(rows) / sizeof(rows[0]), DT_COUNT_ - 1);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -38,7 +38,7 @@ static void every_row_both_ways(void **state) {
     }
 }
 
-static void nothing_else_is_one(void **state) {
+static void datatype_parse_unknown_is_invalid(void **state) {
     static const char *const names[] = {"",        "fp32",   "FP3",       "FP32 ",   " FP32",
                                         "FLOAT32", "STRING", "TYPE_FP32", "INVALID", "FP32x"};
     (void)state;
@@ -55,8 +55,8 @@ static void nothing_else_is_one(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_both_ways),
-        cmocka_unit_test(nothing_else_is_one),
+        cmocka_unit_test(datatype_names_round_trip),
+        cmocka_unit_test(datatype_parse_unknown_is_invalid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static float float_of(uint32_t bits) {
+static float float_from_bits(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof(value));
     return value;
@@ -27,7 +27,7 @@ static uint64_t shift_rounded(uint64_t value, unsigned shift) {
     return whole + (rest > half || (rest == half && (whole & 1) != 0) ? 1 : 0);
 }
 
-static uint16_t narrow(double value, struct format format) {
+static uint16_t double_to_float16(double value, struct format format) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof(bits));
     uint64_t sign = bits >> 63 << 15;
@@ -65,17 +65,17 @@ float half_to_float(uint16_t bits) {
         return sign ? -magnitude : magnitude;
     }
     uint32_t wide = exponent == 0x1f ? 0xff : exponent + (127 - 15);
-    return float_of(sign | wide << 23 | mantissa << 13);
+    return float_from_bits(sign | wide << 23 | mantissa << 13);
 }
 
 uint16_t half_from_double(double value) {
-    return narrow(value, half_format);
+    return double_to_float16(value, half_format);
 }
 
 float bfloat_to_float(uint16_t bits) {
-    return float_of((uint32_t)bits << 16);
+    return float_from_bits((uint32_t)bits << 16);
 }
 
 uint16_t bfloat_from_double(double value) {
-    return narrow(value, bfloat_format);
+    return double_to_float16(value, bfloat_format);
 }

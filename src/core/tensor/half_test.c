@@ -47,7 +47,7 @@ static const struct format formats[] = {
     {bfloat_to_float, bfloat_from_double, 0x7f80, 0x0040, 0x1p128},
 };
 
-static void every_pattern_there_and_back(void **state) {
+static void half_every_pattern_round_trips(void **state) {
     (void)state;
     for (size_t f = 0; f < 2; f++) {
         const struct format *format = &formats[f];
@@ -65,7 +65,7 @@ static void every_pattern_there_and_back(void **state) {
 }
 
 /* Values by their definition: mantissa x 2^exponent. */
-static void values_are_what_the_format_says(void **state) {
+static void half_to_float_matches_definition(void **state) {
     (void)state;
     for (uint32_t i = 0; i < 0x7c00; i++) {
         int exponent = (int)(i >> 10), mantissa = (int)(i & 0x3ff);
@@ -82,7 +82,7 @@ static void values_are_what_the_format_says(void **state) {
     }
 }
 
-static void every_midpoint_rounds_to_even(void **state) {
+static void half_midpoint_rounds_to_even(void **state) {
     (void)state;
     for (size_t f = 0; f < 2; f++) {
         const struct format *format = &formats[f];
@@ -103,7 +103,7 @@ static void every_midpoint_rounds_to_even(void **state) {
     }
 }
 
-static void known_values(void **state) {
+static void half_from_double_known_values(void **state) {
     static const struct {
         double value;
         uint16_t half;
@@ -151,7 +151,7 @@ static void known_values(void **state) {
     }
 }
 
-static void a_nan_stays_one(void **state) {
+static void half_from_double_nan_stays_nan(void **state) {
     uint64_t patterns[] = {0x7ff0000000000001, 0xfff0000000000001, 0x7fffffffffffffff,
                            0x7ff8000000000000};
     (void)state;
@@ -168,11 +168,11 @@ static void a_nan_stays_one(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_pattern_there_and_back),
-        cmocka_unit_test(values_are_what_the_format_says),
-        cmocka_unit_test(every_midpoint_rounds_to_even),
-        cmocka_unit_test(known_values),
-        cmocka_unit_test(a_nan_stays_one),
+        cmocka_unit_test(half_every_pattern_round_trips),
+        cmocka_unit_test(half_to_float_matches_definition),
+        cmocka_unit_test(half_midpoint_rounds_to_even),
+        cmocka_unit_test(half_from_double_known_values),
+        cmocka_unit_test(half_from_double_nan_stays_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ struct infer_input {
     size_t spec;                /* index among the model's inputs; set by infer_check */
 };
 
-struct infer_wanted { /* an output that was asked for by name */
+struct infer_requested_output { /* an output that was asked for by name */
     struct str name;
     struct params params;
     struct infer_region region;
@@ -39,11 +39,11 @@ struct infer_request {
     struct params params;
     struct infer_input *inputs;
     size_t n_inputs;
-    struct infer_wanted *wanted; /* none: all outputs, in the model's order */
+    struct infer_requested_output *wanted; /* none: all outputs, in the model's order */
     size_t n_wanted;
     uint64_t batch; /* the first dimension where the model batches, else 1; set by infer_check */
-    bool params_are_the_models; /* priority and timeout among them mean nothing here */
-    uint64_t deadline_ns;       /* on the monotonic clock; 0: none */
+    bool params_are_opaque; /* priority and timeout among them mean nothing here */
+    uint64_t deadline_ns;   /* on the monotonic clock; 0: none */
 };
 
 /* Does the request fit the model? Names, counts, duplicates, datatypes, ranks and dimensions, one

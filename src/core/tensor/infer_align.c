@@ -22,14 +22,14 @@ static struct run run_at(const struct tensor *tensor, size_t first, size_t eleme
     return run;
 }
 
-static bool run_lies_well(const struct tensor *tensor, struct run run, size_t element) {
+static bool run_is_aligned(const struct tensor *tensor, struct run run, size_t element) {
     return run.n == 1 && (uintptr_t)tensor->pieces[run.first].data % element == 0;
 }
 
-static bool lies_well(const struct tensor *tensor, size_t element) {
+static bool tensor_is_aligned(const struct tensor *tensor, size_t element) {
     for (size_t i = 0; i < tensor->n_pieces; i++) {
         struct run run = run_at(tensor, i, element);
-        if (run.n_bytes > 0 && !run_lies_well(tensor, run, element)) {
+        if (run.n_bytes > 0 && !run_is_aligned(tensor, run, element)) {
             return false;
         }
         i += run.n - 1;
@@ -47,7 +47,7 @@ static void *run_copy(struct arena *arena, const struct tensor *tensor, struct r
     return data;
 }
 
-static bool align_copy(struct arena *arena, struct tensor *tensor, size_t element) {
+static bool tensor_align_copy(struct arena *arena, struct tensor *tensor, size_t element) {
     struct piece *pieces = arena_calloc(arena, tensor->n_pieces, sizeof(*pieces));
     size_t n = 0;
     if (!pieces) {
@@ -57,7 +57,7 @@ static bool align_copy(struct arena *arena, struct tensor *tensor, size_t elemen
         struct run run = run_at(tensor, i, element);
         if (run.n_bytes > 0) {
             const void *data = tensor->pieces[i].data;
-            if (!run_lies_well(tensor, run, element)) {
+            if (!run_is_aligned(tensor, run, element)) {
                 data = run_copy(arena, tensor, run);
             }
             if (!data) {
@@ -77,10 +77,10 @@ enum status infer_align_copy(struct infer_request *request, struct error *err) {
     for (size_t i = 0; i < request->n_inputs; i++) {
         struct tensor *tensor = &request->inputs[i].tensor;
         size_t element = datatype_size(tensor->datatype);
-        if (element <= 1 || lies_well(tensor, element)) {
+        if (element <= 1 || tensor_is_aligned(tensor, element)) {
             continue;
         }
-        if (!align_copy(request->arena, tensor, element)) {
+        if (!tensor_align_copy(request->arena, tensor, element)) {
             char name[TENSOR_NAME_TEXT_BYTES];
             return error_set(err, ST_NO_MEMORY,
                              "out of memory while aligning input %s of %zu bytes",

@@ -44,7 +44,7 @@ static void assert_same_bytes(const struct tensor *tensor, const unsigned char *
 }
 
 /* Every datatype at every offset from a boundary, in one piece. */
-static void one_piece_at_every_offset(void **state) {
+static void infer_align_misaligned_piece_is_copied(void **state) {
     _Alignas(64) unsigned char bytes[128];
     (void)state;
     for (size_t i = 0; i < sizeof(bytes); i++) {
@@ -72,7 +72,7 @@ static void one_piece_at_every_offset(void **state) {
 }
 
 /* 24 bytes of FP64 and FP16, split in three at every pair of places, at every offset. */
-static void three_pieces_split_anywhere(void **state) {
+static void infer_align_split_pieces_keep_bytes(void **state) {
     _Alignas(64) unsigned char bytes[64];
     static const enum datatype datatypes[] = {DT_FP64, DT_INT32, DT_BF16};
     (void)state;
@@ -107,7 +107,7 @@ static void three_pieces_split_anywhere(void **state) {
     }
 }
 
-static void only_what_must_be_is_copied(void **state) {
+static void infer_align_aligned_pieces_are_not_copied(void **state) {
     _Alignas(64) unsigned char bytes[64] = {0};
     struct piece pieces[] = {
         {bytes, 16}, {bytes + 17, 8}, {bytes + 32, 6}, {bytes + 38, 2}, {bytes + 40, 8}};
@@ -124,7 +124,7 @@ static void only_what_must_be_is_copied(void **state) {
     arena_free(arena);
 }
 
-static void nothing_to_align(void **state) {
+static void infer_align_empty_tensor_is_unchanged(void **state) {
     struct tensor tensor = {.datatype = DT_FP64};
     struct piece piece = {(const void *)(uintptr_t)1, 0}; /* no bytes: no matter where */
     struct arena *arena = arena_new(NULL, 0);
@@ -136,7 +136,7 @@ static void nothing_to_align(void **state) {
     arena_free(arena);
 }
 
-static void out_of_memory_is_said(void **state) {
+static void infer_align_out_of_memory_is_reported(void **state) {
     static const unsigned char bytes[100001];
     struct piece piece = {bytes + ((uintptr_t)bytes % 2 == 0), 100000};
     struct infer_input input = {.tensor = {.name = STR("x"),
@@ -155,11 +155,11 @@ static void out_of_memory_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_piece_at_every_offset),
-        cmocka_unit_test(three_pieces_split_anywhere),
-        cmocka_unit_test(only_what_must_be_is_copied),
-        cmocka_unit_test(nothing_to_align),
-        cmocka_unit_test(out_of_memory_is_said),
+        cmocka_unit_test(infer_align_misaligned_piece_is_copied),
+        cmocka_unit_test(infer_align_split_pieces_keep_bytes),
+        cmocka_unit_test(infer_align_aligned_pieces_are_not_copied),
+        cmocka_unit_test(infer_align_empty_tensor_is_unchanged),
+        cmocka_unit_test(infer_align_out_of_memory_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 #include "core/base/metric/metric.h"
 #include "core/tensor/bytes.h"
 #include "core/tensor/infer.h"
-#include "core/tensor/infer_name.h"
+#include "core/tensor/infer_check_names.h"
 #include "core/tensor/pieces.h"
 
 /* ---- datatype and shape ---------------------------------------------------------------------- */
@@ -25,8 +25,8 @@ static enum status check_datatype(const struct tensor *tensor, const struct tens
                      datatype_name(tensor->datatype));
 }
 
-static enum status bad_shape(const struct tensor *tensor, const struct tensor_spec *spec,
-                             struct error *err) {
+static enum status shape_mismatch_error(const struct tensor *tensor, const struct tensor_spec *spec,
+                                        struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES], want[SHAPE_TEXT_BYTES], got[SHAPE_TEXT_BYTES];
     return error_set(err, ST_BAD_SHAPE, "input %s: expected shape %s (-1: any size), got %s",
                      tensor_name_print(tensor->name, name), shape_print(spec->shape, want),
@@ -34,7 +34,7 @@ static enum status bad_shape(const struct tensor *tensor, const struct tensor_sp
 }
 
 /* A shape whose elements can't be counted: a negative dimension, or too many. */
-static enum status uncountable_shape(const struct tensor *tensor, struct error *err) {
+static enum status invalid_shape_error(const struct tensor *tensor, struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES], got[SHAPE_TEXT_BYTES];
     tensor_name_print(tensor->name, name);
     shape_print(tensor->shape, got);
@@ -87,10 +87,10 @@ static enum status check_shape(struct infer_request *request, size_t index,
                          input->tensor.shape.rank);
     }
     if (!shape_elements(input->tensor.shape, &elements)) {
-        return uncountable_shape(&input->tensor, err);
+        return invalid_shape_error(&input->tensor, err);
     }
     if (!shape_matches(input->tensor.shape, spec->shape)) {
-        return bad_shape(&input->tensor, spec, err);
+        return shape_mismatch_error(&input->tensor, spec, err);
     }
     return model->max_batch_size > 0 ? check_batch(request, index, model, err) : ST_OK;
 }
@@ -158,7 +158,7 @@ static enum status check_bytes_elements(struct infer_request *request, struct te
         }
     }
     if (!shape_elements(tensor->shape, &elements)) {
-        return uncountable_shape(tensor, err);
+        return invalid_shape_error(tensor, err);
     }
     struct str data = {0};
     if (tensor->n_pieces == 1) {
@@ -174,7 +174,7 @@ static enum status check_data(struct infer_request *request, struct tensor *tens
         return check_bytes_elements(request, tensor, err);
     }
     if (!shape_bytes(tensor->shape, tensor->datatype, &expected)) {
-        return uncountable_shape(tensor, err);
+        return invalid_shape_error(tensor, err);
     }
     if (expected != tensor->n_bytes) {
         char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
@@ -192,9 +192,9 @@ static enum status check_data(struct infer_request *request, struct tensor *tens
 enum status infer_check(struct infer_request *request, const struct model_spec *model,
                         struct error *err) {
     request->batch = 1;
-    enum status status = infer_name_inputs(request, model, err);
+    enum status status = infer_check_input_names(request, model, err);
     if (status == ST_OK) {
-        status = infer_name_outputs(request, model, err);
+        status = infer_check_output_names(request, model, err);
     }
     for (size_t i = 0; status == ST_OK && i < request->n_inputs; i++) {
         struct infer_input *input = &request->inputs[i];

@@ -282,10 +282,10 @@ struct made {
     struct infer_request request;
     struct infer_input inputs[4];
     struct piece pieces[4];
-    struct infer_wanted wanted[4];
+    struct infer_requested_output wanted[4];
 };
 
-static void make(struct made *made, const struct given *inputs, const char *const *wanted) {
+static void make_request(struct made *made, const struct given *inputs, const char *const *wanted) {
     static const unsigned char zeros[1024];
     memset(made, 0, sizeof(*made));
     made->request.arena = arena_new(NULL, 0);
@@ -307,12 +307,12 @@ static void make(struct made *made, const struct given *inputs, const char *cons
     }
 }
 
-static void every_row(void **state) {
+static void infer_check_rows_match_expected_status(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct made made;
         struct error err = {.text = "it fits"};
-        make(&made, rows[i].inputs, rows[i].wanted);
+        make_request(&made, rows[i].inputs, rows[i].wanted);
         enum status status = infer_check(&made.request, rows[i].model, &err);
         assert_string_equal(err.text, rows[i].message ? rows[i].message : "it fits");
         assert_int_equal(status, rows[i].status);
@@ -343,7 +343,7 @@ static enum status check_one(struct arena *arena, struct tensor *tensor, struct 
 }
 
 /* One wrong byte at each place of each length, in one piece and in two. */
-static void bools_are_0_or_1(void **state) {
+static void infer_check_bool_above_1_is_rejected(void **state) {
     (void)state;
     for (size_t n = 1; n <= 40; n++) {
         for (size_t wrong = 0; wrong <= n; wrong++) {
@@ -381,7 +381,7 @@ static void bools_are_0_or_1(void **state) {
 }
 
 /* "ab", "", "c\0d", split in three at every pair of places; short of bytes at every length. */
-static void bytes_in_pieces(void **state) {
+static void infer_check_bytes_split_anywhere_are_checked(void **state) {
     static const char data[] = "\x02\0\0\0ab\0\0\0\0\x03\0\0\0c\0d";
     const size_t n = sizeof(data) - 1;
     int64_t dims[] = {3};
@@ -423,13 +423,13 @@ static void bytes_in_pieces(void **state) {
     arena_free(arena);
 }
 
-static void bytes_without_memory_to_gather(void **state) {
+static void infer_check_bytes_out_of_memory_is_reported(void **state) {
     size_t n = 100004;
     unsigned char *data = calloc(1, n);
     int64_t dims[] = {1};
     (void)state;
     assert_non_null(data);
-    bytes_put_length(data, 100000);
+    bytes_encode_length(data, 100000);
     struct piece pieces[] = {{data, 7}, {data + 7, n - 7}};
     struct tensor tensor = {.name = STR("t"),
                             .datatype = DT_BYTES,
@@ -444,7 +444,7 @@ static void bytes_without_memory_to_gather(void **state) {
     free(data);
 }
 
-static void rank_is_limited(void **state) {
+static void infer_check_rank_over_limit_is_rejected(void **state) {
     static const unsigned char byte[1];
     int64_t dims[SHAPE_MAX_RANK + 1], wild[SHAPE_MAX_RANK + 1];
     struct piece piece = {byte, 1};
@@ -474,13 +474,13 @@ static void rank_is_limited(void **state) {
 
 /* More inputs and outputs than fit a word: in reverse order, then with one missing, then one
  * twice. */
-static void hundreds_of_tensors(void **state) {
+static void infer_check_many_tensors_are_matched(void **state) {
     enum { N = 200 };
     static const unsigned char byte[1];
     static char names[N][8];
     struct tensor_spec specs[N];
     struct infer_input inputs[N];
-    struct infer_wanted wanted[N];
+    struct infer_requested_output wanted[N];
     struct piece piece = {byte, 1};
     struct error err;
     (void)state;
@@ -528,7 +528,7 @@ static void hundreds_of_tensors(void **state) {
 }
 
 /* A peer's name must not push out what the message is about. */
-static void long_and_hostile_names(void **state) {
+static void infer_check_hostile_name_is_cut_in_error(void **state) {
     char *name = malloc(65536);
     struct error err;
     (void)state;
@@ -544,10 +544,10 @@ static void long_and_hostile_names(void **state) {
     free(name);
 }
 
-static void models_without_inputs_or_outputs(void **state) {
+static void infer_check_model_without_tensors(void **state) {
     struct model_spec model = {.name = STR("none")};
     struct infer_input input = {.tensor = {.name = STR("x"), .datatype = DT_FP32}};
-    struct infer_wanted wanted = {.name = STR("y")};
+    struct infer_requested_output wanted = {.name = STR("y")};
     struct infer_request request = {.inputs = &input, .wanted = &wanted};
     struct error err;
     (void)state;
@@ -563,14 +563,14 @@ static void models_without_inputs_or_outputs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row),
-        cmocka_unit_test(bools_are_0_or_1),
-        cmocka_unit_test(bytes_in_pieces),
-        cmocka_unit_test(bytes_without_memory_to_gather),
-        cmocka_unit_test(rank_is_limited),
-        cmocka_unit_test(hundreds_of_tensors),
-        cmocka_unit_test(long_and_hostile_names),
-        cmocka_unit_test(models_without_inputs_or_outputs),
+        cmocka_unit_test(infer_check_rows_match_expected_status),
+        cmocka_unit_test(infer_check_bool_above_1_is_rejected),
+        cmocka_unit_test(infer_check_bytes_split_anywhere_are_checked),
+        cmocka_unit_test(infer_check_bytes_out_of_memory_is_reported),
+        cmocka_unit_test(infer_check_rank_over_limit_is_rejected),
+        cmocka_unit_test(infer_check_many_tensors_are_matched),
+        cmocka_unit_test(infer_check_hostile_name_is_cut_in_error),
+        cmocka_unit_test(infer_check_model_without_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

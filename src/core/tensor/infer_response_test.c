@@ -12,7 +12,7 @@ static void count(void *cookie) {
     ++*(int *)cookie;
 }
 
-static void released_once(void **state) {
+static void infer_response_release_is_idempotent(void **state) {
     int n = 0;
     struct infer_response response = {.release = count, .cookie = &n}, none = {.cookie = &n};
     (void)state;
@@ -24,6 +24,6 @@ static void released_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(released_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(infer_response_release_is_idempotent)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

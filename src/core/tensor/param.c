@@ -23,7 +23,7 @@ bool param_is_reserved(struct str name) {
             return true;
         }
     }
-    return str_starts(name, STR("triton_"));
+    return str_starts_with(name, STR("triton_"));
 }
 
 /* ---- of equal names one counts --------------------------------------------------------------- */
@@ -36,14 +36,14 @@ static int compare_names(const struct param *a, const struct param *b) {
 }
 
 /* By name, then by place: both point into one array. */
-static int compare_places(const void *a, const void *b) {
+static int compare_names_and_positions(const void *a, const void *b) {
     const struct param *const *left = a, *const *right = b;
     int order = compare_names(*left, *right);
     return order != 0 ? order : (*left > *right) - (*left < *right);
 }
 
 /* Marks all but one of each run of equal names. */
-static void mark(struct param **sorted, size_t n, enum params_keep keep) {
+static void mark_duplicates(struct param **sorted, size_t n, enum params_keep keep) {
     for (size_t i = n; i-- > 1;) {
         if (keep == PARAMS_KEEP_FIRST && compare_names(sorted[i - 1], sorted[i]) == 0) {
             sorted[i]->name.ptr = NULL;
@@ -56,7 +56,7 @@ static void mark(struct param **sorted, size_t n, enum params_keep keep) {
     }
 }
 
-bool params_unique(struct arena *arena, struct param *items, size_t *n, enum params_keep keep) {
+bool params_dedup(struct arena *arena, struct param *items, size_t *n, enum params_keep keep) {
     struct param **sorted = arena_calloc(arena, *n, sizeof(struct param *));
     size_t kept = 0;
     if (!sorted) {
@@ -65,8 +65,8 @@ bool params_unique(struct arena *arena, struct param *items, size_t *n, enum par
     for (size_t i = 0; i < *n; i++) {
         sorted[i] = &items[i];
     }
-    qsort(sorted, *n, sizeof(struct param *), compare_places);
-    mark(sorted, *n, keep);
+    qsort(sorted, *n, sizeof(struct param *), compare_names_and_positions);
+    mark_duplicates(sorted, *n, keep);
     for (size_t i = 0; i < *n; i++) {
         if (items[i].name.ptr) {
             items[kept++] = items[i];

@@ -37,6 +37,6 @@ bool param_is_reserved(struct str name);
 enum params_keep { PARAMS_KEEP_FIRST, PARAMS_KEEP_LAST };
 /* Takes all but one of equal names out; the others stay in their order. A peer may choose how many
  * there are: it sorts. Names are never NULL. Returns: false when out of memory. */
-bool params_unique(struct arena *arena, struct param *items, size_t *n, enum params_keep keep);
+bool params_dedup(struct arena *arena, struct param *items, size_t *n, enum params_keep keep);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static void finding(void **state) {
+static void params_find_returns_first(void **state) {
     const struct param items[] = {
         {.name = STR("priority"), .kind = PARAM_INT64, .int64 = 3},
         {.name = STR("binary_data"), .kind = PARAM_BOOL, .boolean = true},
@@ -23,7 +23,7 @@ static void finding(void **state) {
     assert_null(params_find((struct params){NULL, 0}, "priority"));
 }
 
-static void of_equal_names_one(void **state) {
+static void params_dedup_keeps_first_or_last(void **state) {
     (void)state;
     for (int keep = PARAMS_KEEP_FIRST; keep <= PARAMS_KEEP_LAST; keep++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -34,7 +34,7 @@ static void of_equal_names_one(void **state) {
         };
         static const int64_t want[2][3] = {{0, 1, 3}, {1, 4, 5}};
         size_t n = 6;
-        assert_true(params_unique(arena, items, &n, (enum params_keep)keep));
+        assert_true(params_dedup(arena, items, &n, (enum params_keep)keep));
         assert_int_equal(n, 3);
         for (size_t i = 0; i < n; i++) {
             assert_int_equal(items[i].int64, want[keep][i]);
@@ -43,7 +43,7 @@ static void of_equal_names_one(void **state) {
     }
 }
 
-static void reserved_names(void **state) {
+static void param_is_reserved_knows_names(void **state) {
     (void)state;
     assert_true(param_is_reserved(STR("priority")));
     assert_true(param_is_reserved(STR("binary_data_output")));
@@ -54,7 +54,8 @@ static void reserved_names(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reserved_names), cmocka_unit_test(finding),
-                                       cmocka_unit_test(of_equal_names_one)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(param_is_reserved_knows_names),
+                                       cmocka_unit_test(params_find_returns_first),
+                                       cmocka_unit_test(params_dedup_keeps_first_or_last)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

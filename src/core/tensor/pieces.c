@@ -4,11 +4,11 @@
 #include <assert.h>
 #include <string.h>
 
-size_t pieces_copy(const struct piece *pieces, size_t n, void *out, size_t room) {
+size_t pieces_copy(const struct piece *pieces, size_t n, void *out, size_t capacity) {
     char *to = out;
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
-        assert(pieces[i].n_bytes <= room - at);
+        assert(pieces[i].n_bytes <= capacity - at);
         if (pieces[i].n_bytes > 0) {
             memcpy(to + at, pieces[i].data, pieces[i].n_bytes);
             at += pieces[i].n_bytes;

@@ -6,6 +6,6 @@
 
 /* `out` has `room` bytes, which they don't exceed. Returns: how many there were. What is a
  * request's payload the caller counts (METRIC_COPIED_BYTES_TOTAL). */
-size_t pieces_copy(const struct piece *pieces, size_t n, void *out, size_t room);
+size_t pieces_copy(const struct piece *pieces, size_t n, void *out, size_t capacity);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void in_order(void **state) {
+static void pieces_copy_concatenates(void **state) {
     static const struct piece pieces[] = {{NULL, 0}, {"ab", 2}, {"", 0}, {"c", 1}, {"def", 3}};
     char out[7] = "......";
     (void)state;
@@ -23,7 +23,7 @@ static void in_order(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_order),
+        cmocka_unit_test(pieces_copy_concatenates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

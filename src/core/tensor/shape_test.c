@@ -65,7 +65,7 @@ static void elements(void **state) {
     assert_true(shape_elements((struct shape){ones, SHAPE_MAX_RANK}, &n) && n == (uint64_t)P62);
 }
 
-static void bytes(void **state) {
+static void shape_bytes_checks_overflow(void **state) {
     int64_t dims[] = {3, 5}, big[] = {P62 / 2}, bigger[] = {P62 / 2 + 1};
     uint64_t n = 0;
     (void)state;
@@ -78,7 +78,7 @@ static void bytes(void **state) {
     assert_false(shape_bytes((struct shape){bigger, 1}, DT_FP64, &n));
 }
 
-static void matching(void **state) {
+static void shape_matches_compares_with_wildcards(void **state) {
     int64_t spec[] = {-1, 16, 0}, a[] = {4, 16, 0}, b[] = {0, 16, 0}, c[] = {4, 17, 0},
             d[] = {4, 16, 1};
     (void)state;
@@ -95,7 +95,7 @@ static void matching(void **state) {
     assert_true(shape_eq((struct shape){NULL, 0}, (struct shape){a, 0}));
 }
 
-static void printing(void **state) {
+static void shape_print_long_shape_is_cut(void **state) {
     int64_t dims[] = {1, -1, 16}, wide[SHAPE_MAX_RANK];
     char text[SHAPE_TEXT_BYTES];
     (void)state;
@@ -130,9 +130,9 @@ static void printing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elements),
-        cmocka_unit_test(bytes),
-        cmocka_unit_test(matching),
-        cmocka_unit_test(printing),
+        cmocka_unit_test(shape_bytes_checks_overflow),
+        cmocka_unit_test(shape_matches_compares_with_wildcards),
+        cmocka_unit_test(shape_print_long_shape_is_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

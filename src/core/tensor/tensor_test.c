@@ -11,7 +11,7 @@
 
 #include "core/base/utf8.h"
 
-static void finding(void **state) {
+static void tensor_spec_find_compares_whole_name(void **state) {
     const struct tensor_spec specs[] = {
         {.name = STR("a")}, {.name = STR("b\0c")}, {.name = STR("")}};
     (void)state;
@@ -23,7 +23,7 @@ static void finding(void **state) {
     assert_true(tensor_spec_find(NULL, 0, STR("a")) == SIZE_MAX);
 }
 
-static void short_names(void **state) {
+static void tensor_name_print_quotes_name(void **state) {
     char out[TENSOR_NAME_TEXT_BYTES];
     (void)state;
     assert_string_equal(tensor_name_print(STR("input_0"), out), "\"input_0\"");
@@ -31,7 +31,7 @@ static void short_names(void **state) {
     assert_string_equal(tensor_name_print(STR("a\0b"), out), "\"a?b\"");
 }
 
-static void long_names_are_cut_between_characters(void **state) {
+static void tensor_name_print_long_name_is_cut_at_character(void **state) {
     static const char *const characters[] = {"x", "é", "€", "😀"};
     (void)state;
     for (size_t c = 0; c < 4; c++) {
@@ -59,9 +59,9 @@ static void long_names_are_cut_between_characters(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finding),
-        cmocka_unit_test(short_names),
-        cmocka_unit_test(long_names_are_cut_between_characters),
+        cmocka_unit_test(tensor_spec_find_compares_whole_name),
+        cmocka_unit_test(tensor_name_print_quotes_name),
+        cmocka_unit_test(tensor_name_print_long_name_is_cut_at_character),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

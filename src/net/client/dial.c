@@ -10,9 +10,9 @@
 struct dial {
     uv_tcp_t tcp; /* first: a handle is cast to its dial */
     uv_connect_t connect;
-    struct alarm alarm;
+    struct timer timer;
     struct worker *worker;
-    void (*done)(void *user, const struct dialed *dialed);
+    void (*done)(void *user, const struct dial_result *result);
     void *user;
 };
 
@@ -21,51 +21,51 @@ static void on_closed(uv_handle_t *handle) {
 }
 
 void dial_cancel(struct dial *dial) {
-    alarm_clear(worker_alarms(dial->worker), &dial->alarm);
+    timer_stop(worker_timers(dial->worker), &dial->timer);
     dial->done = NULL;
     uv_close((uv_handle_t *)&dial->tcp, on_closed);
 }
 
-static void tell(struct dial *dial, const struct dialed *dialed) {
-    void (*done)(void *user, const struct dialed *dialed) = dial->done;
+static void finish_dial(struct dial *dial, const struct dial_result *result) {
+    void (*done)(void *user, const struct dial_result *result) = dial->done;
     void *user = dial->user;
     dial_cancel(dial);
-    done(user, dialed);
+    done(user, result);
 }
 
 static void on_connected(uv_connect_t *connect, int status) {
     struct dial *dial = (struct dial *)(void *)connect->handle;
-    struct dialed dialed = {.error.status = ST_OK, .refused = status == UV_ECONNREFUSED};
+    struct dial_result result = {.error.status = ST_OK, .refused = status == UV_ECONNREFUSED};
     if (!dial->done) {
         return; /* it was told, or given up: this is the close */
     }
-    if (dialed.refused) {
-        error_set(&dialed.error, ST_IO, "refused the connection");
+    if (result.refused) {
+        error_set(&result.error, ST_IO, "refused the connection");
     } else if (status != 0) {
-        error_set(&dialed.error, ST_IO, "could not be connected to: %s", uv_strerror(status));
+        error_set(&result.error, ST_IO, "could not be connected to: %s", uv_strerror(status));
     }
-    tell(dial, &dialed);
+    finish_dial(dial, &result);
 }
 
-static void ring(struct alarm *alarm) {
-    struct dial *dial = (struct dial *)(void *)((char *)alarm - offsetof(struct dial, alarm));
-    struct dialed dialed = {.refused = false};
-    error_set(&dialed.error, ST_DEADLINE_EXCEEDED, "timed out");
-    tell(dial, &dialed);
+static void on_timeout(struct timer *timer) {
+    struct dial *dial = (struct dial *)(void *)((char *)timer - offsetof(struct dial, timer));
+    struct dial_result result = {.refused = false};
+    error_set(&result.error, ST_DEADLINE_EXCEEDED, "timed out");
+    finish_dial(dial, &result);
 }
 
 /* The handle is open. Returns: an error of libuv, or 0. */
-static int start(struct dial *dial, const struct address *address, uint64_t timeout_ns) {
-    dial->alarm.ring = ring;
-    if (!alarm_set(worker_alarms(dial->worker), &dial->alarm, clock_now_ns() + timeout_ns)) {
+static int start_connect(struct dial *dial, const struct address *address, uint64_t timeout_ns) {
+    dial->timer.on_expire = on_timeout;
+    if (!timer_start(worker_timers(dial->worker), &dial->timer, clock_now_ns() + timeout_ns)) {
         return UV_ENOMEM;
     }
     return uv_tcp_connect(&dial->connect, &dial->tcp, (const struct sockaddr *)&address->storage,
                           on_connected);
 }
 
-enum status dial_begin(struct worker *worker, struct str address, uint64_t timeout_ns,
-                       void (*done)(void *user, const struct dialed *dialed), void *user,
+enum status dial_start(struct worker *worker, struct str address, uint64_t timeout_ns,
+                       void (*done)(void *user, const struct dial_result *result), void *user,
                        struct dial **out, struct error *err) {
     struct address where;
     enum status st = address_parse(address, &where, err);
@@ -80,7 +80,7 @@ enum status dial_begin(struct worker *worker, struct str address, uint64_t timeo
     dial->done = done;
     dial->user = user;
     uv_tcp_init(worker_loop(worker), &dial->tcp); /* cannot fail: no socket yet */
-    int rc = start(dial, &where, timeout_ns);
+    int rc = start_connect(dial, &where, timeout_ns);
     if (rc != 0) {
         dial_cancel(dial);
         return error_set(err, ST_IO, "no connection to %.*s: %s", STR_ARG(address),

@@ -13,7 +13,7 @@
 
 struct dial;
 
-struct dialed {
+struct dial_result {
     struct error error; /* ST_OK; ST_IO, ST_DEADLINE_EXCEEDED with a sentence without the address */
     bool refused;       /* ST_IO: nothing listens there */
 };
@@ -21,8 +21,8 @@ struct dialed {
 /* `address` is "IP:PORT". `done` comes once, never from within; by then the dial is over, though
  * its handle may close a little later. Returns: ST_BAD_CONFIG, ST_IO (no socket), ST_NO_MEMORY.
  * Owns: *out until `done` or dial_cancel. */
-enum status dial_begin(struct worker *worker, struct str address, uint64_t timeout_ns,
-                       void (*done)(void *user, const struct dialed *dialed), void *user,
+enum status dial_start(struct worker *worker, struct str address, uint64_t timeout_ns,
+                       void (*done)(void *user, const struct dial_result *result), void *user,
                        struct dial **out, struct error *err) __attribute__((warn_unused_result));
 /* Gives it up; `done` does not come. Its handle closes in the next round of the loop. */
 void dial_cancel(struct dial *dial);

@@ -21,10 +21,10 @@ struct rig {
     struct dial *dial;
     bool cancels;
     int n_done;
-    struct dialed dialed;
+    struct dial_result dialed;
 };
 
-static void on_done(void *user, const struct dialed *dialed) {
+static void on_done(void *user, const struct dial_result *dialed) {
     struct rig *rig = user;
     rig->n_done++;
     rig->dialed = *dialed;
@@ -35,7 +35,7 @@ static void begin(struct worker_msg *msg) {
     struct rig *rig = (struct rig *)(void *)((char *)msg - offsetof(struct rig, msg));
     struct error err;
     assert_int_equal(
-        dial_begin(rig->worker, rig->address, rig->timeout_ns, on_done, rig, &rig->dial, &err),
+        dial_start(rig->worker, rig->address, rig->timeout_ns, on_done, rig, &rig->dial, &err),
         ST_OK);
     assert_int_equal(rig->n_done, 0);
     if (rig->cancels) {
@@ -68,7 +68,7 @@ static int listen_at(const char *where, int backlog, struct address *out) {
     return fd;
 }
 
-static void somebody_listens(void **state) {
+static void dial_listening_port_connects(void **state) {
     (void)state;
     static const char *const wheres[] = {"127.0.0.1:0", "[::1]:0"};
     for (size_t i = 0; i < sizeof(wheres) / sizeof(wheres[0]); i++) {
@@ -84,7 +84,7 @@ static void somebody_listens(void **state) {
     }
 }
 
-static void nobody_listens(void **state) {
+static void dial_closed_port_is_refused(void **state) {
     (void)state;
     struct address address;
     struct rig rig;
@@ -96,7 +96,7 @@ static void nobody_listens(void **state) {
 }
 
 /* A queue of connections that is full: what comes then is neither taken nor refused. */
-static void nobody_takes_it(void **state) {
+static void dial_full_backlog_times_out(void **state) {
     (void)state;
     struct address address;
     struct rig rig;
@@ -109,7 +109,7 @@ static void nobody_takes_it(void **state) {
     close(fd);
 }
 
-static void one_that_is_given_up(void **state) {
+static void dial_cancel_prevents_callback(void **state) {
     (void)state;
     struct address address;
     struct rig rig;
@@ -118,22 +118,24 @@ static void one_that_is_given_up(void **state) {
     close(fd);
 }
 
-static void no_address(void **state) {
+static void dial_address_without_port_is_bad_config(void **state) {
     (void)state;
     struct worker *worker;
     struct dial *dial = NULL;
     struct error err;
     assert_int_equal(worker_new("dial", &worker, &err), ST_OK);
-    assert_int_equal(dial_begin(worker, STR("10.0.0.1"), SECOND, on_done, NULL, &dial, &err),
+    assert_int_equal(dial_start(worker, STR("10.0.0.1"), SECOND, on_done, NULL, &dial, &err),
                      ST_BAD_CONFIG);
     worker_free(worker);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(somebody_listens), cmocka_unit_test(nobody_listens),
-        cmocka_unit_test(nobody_takes_it),  cmocka_unit_test(one_that_is_given_up),
-        cmocka_unit_test(no_address),
+        cmocka_unit_test(dial_listening_port_connects),
+        cmocka_unit_test(dial_closed_port_is_refused),
+        cmocka_unit_test(dial_full_backlog_times_out),
+        cmocka_unit_test(dial_cancel_prevents_callback),
+        cmocka_unit_test(dial_address_without_port_is_bad_config),
     };
     return cmocka_run_group_tests_name("net/dial", tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "core/event/clock.h"
-#include "net/client/polled.h"
+#include "net/client/socket_watcher.h"
 
 enum {
     TIMEOUT_MS = 1000,
@@ -27,10 +27,10 @@ enum {
 struct dns_resolver {
     struct worker *worker;
     ares_channel channel;
-    struct alarm alarm;
-    struct polled_set sockets;
-    void (*done)(void *cookie);
-    void *cookie;
+    struct timer timer;
+    struct socket_watcher_set sockets;
+    void (*done)(void *user);
+    void *user;
 };
 
 struct dns_lookup {
@@ -40,7 +40,7 @@ struct dns_lookup {
 
 /* ---- what came of it ------------------------------------------------------------------------- */
 
-static void explain(int code, struct error *err) {
+static void set_ares_error(int code, struct error *err) {
     switch (code) {
     case ARES_ENOTFOUND:
         error_set(err, ST_NOT_FOUND, "there is no such name");
@@ -83,17 +83,17 @@ static void explain(int code, struct error *err) {
     }
 }
 
-static void finish(struct dns_lookup *lookup, const struct dns_answer *answer) {
+static void finish_lookup(struct dns_lookup *lookup, const struct dns_answer *answer) {
     if (lookup->done) {
         lookup->done(lookup->user, answer);
     }
     free(lookup);
 }
 
-static void fail(struct dns_lookup *lookup, int code) {
+static void fail_lookup(struct dns_lookup *lookup, int code) {
     struct dns_answer answer = {.error.status = ST_OK};
-    explain(code, &answer.error);
-    finish(lookup, &answer);
+    set_ares_error(code, &answer.error);
+    finish_lookup(lookup, &answer);
 }
 
 static struct dns_address address_of(const struct ares_addrinfo_node *node) {
@@ -109,13 +109,13 @@ static struct dns_address address_of(const struct ares_addrinfo_node *node) {
 }
 
 /* A time with its highest bit set is none: RFC 2181, 8. */
-static uint32_t shorter(uint32_t ttl_s, int other) {
+static uint32_t min_ttl(uint32_t ttl_s, int other) {
     uint32_t other_s = other > 0 ? (uint32_t)other : 0;
     return other_s < ttl_s ? other_s : ttl_s;
 }
 
 /* The names on the way to the addresses live no longer than these. */
-static void take_addresses(struct dns_lookup *lookup, const struct ares_addrinfo *info) {
+static void finish_addresses(struct dns_lookup *lookup, const struct ares_addrinfo *info) {
     struct dns_answer answer = {.error.status = ST_OK, .ttl_s = UINT32_MAX};
     size_t n = 0;
     for (const struct ares_addrinfo_node *node = info->nodes; node; node = node->ai_next) {
@@ -123,28 +123,28 @@ static void take_addresses(struct dns_lookup *lookup, const struct ares_addrinfo
     }
     struct dns_address *addresses = calloc(n + 1, sizeof(*addresses));
     if (n == 0 || !addresses) {
-        fail(lookup, n == 0 ? ARES_ENODATA : ARES_ENOMEM);
+        fail_lookup(lookup, n == 0 ? ARES_ENODATA : ARES_ENOMEM);
         free(addresses);
         return;
     }
     for (const struct ares_addrinfo_node *node = info->nodes; node; node = node->ai_next) {
         addresses[answer.n_addresses++] = address_of(node);
-        answer.ttl_s = shorter(answer.ttl_s, node->ai_ttl);
+        answer.ttl_s = min_ttl(answer.ttl_s, node->ai_ttl);
     }
     for (const struct ares_addrinfo_cname *name = info->cnames; name; name = name->next) {
-        answer.ttl_s = shorter(answer.ttl_s, name->ttl);
+        answer.ttl_s = min_ttl(answer.ttl_s, name->ttl);
     }
     answer.addresses = addresses;
-    finish(lookup, &answer);
+    finish_lookup(lookup, &answer);
     free(addresses);
 }
 
 static void on_addresses(void *user, int code, int n_timeouts, struct ares_addrinfo *info) {
     (void)n_timeouts;
     if (code == ARES_SUCCESS) {
-        take_addresses(user, info);
+        finish_addresses(user, info);
     } else {
-        fail(user, code);
+        fail_lookup(user, code);
     }
     ares_freeaddrinfo(info);
 }
@@ -154,34 +154,35 @@ static void on_message(void *user, int code, int n_timeouts, unsigned char *mess
     if (code == ARES_SUCCESS) {
         struct dns_answer answer = {.error.status = ST_OK,
                                     .message = str_make((const char *)message, (size_t)len)};
-        finish(user, &answer);
+        finish_lookup(user, &answer);
     } else {
-        fail(user, code);
+        fail_lookup(user, code);
     }
 }
 
 /* ---- sockets and time ------------------------------------------------------------------------ */
 
-static struct dns_resolver *of_sockets(struct polled_set *sockets) {
+static struct dns_resolver *resolver_of_sockets(struct socket_watcher_set *sockets) {
     return (struct dns_resolver *)(void *)((char *)sockets -
                                            offsetof(struct dns_resolver, sockets));
 }
 
 /* The next time that c-ares wants to look. */
-static void arm(struct dns_resolver *resolver) {
-    struct alarms *alarms = worker_alarms(resolver->worker);
+static void update_timer(struct dns_resolver *resolver) {
+    struct loop_timers *timers = worker_timers(resolver->worker);
     struct timeval room, *wait = ares_timeout(resolver->channel, NULL, &room);
     if (!wait) {
-        alarm_clear(alarms, &resolver->alarm);
+        timer_stop(timers, &resolver->timer);
         return;
     }
     uint64_t us = (uint64_t)wait->tv_sec * US_PER_S + (uint64_t)wait->tv_usec;
     uint64_t due_ns = clock_now_ns() + us * NS_PER_US + NS_PER_MS; /* never a little too soon */
     /* Out of memory: looked at again when the next one is asked. */
-    (void)!alarm_set(alarms, &resolver->alarm, due_ns);
+    (void)!timer_start(timers, &resolver->timer, due_ns);
 }
 
-static void act(struct dns_resolver *resolver, ares_socket_t readable, ares_socket_t writable) {
+static void run_ares(struct dns_resolver *resolver, ares_socket_t readable,
+                     ares_socket_t writable) {
     struct timeval room;
     ares_process_fd(resolver->channel, readable, writable);
     if (!ares_timeout(resolver->channel, NULL, &room)) {
@@ -189,30 +190,30 @@ static void act(struct dns_resolver *resolver, ares_socket_t readable, ares_sock
          * looks for those before it looks at the time, and would ask the next question there. */
         ares_process_fd(resolver->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
     }
-    arm(resolver);
+    update_timer(resolver);
 }
 
-static void ring(struct alarm *alarm) {
-    act((struct dns_resolver *)(void *)((char *)alarm - offsetof(struct dns_resolver, alarm)),
-        ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+static void on_timeout(struct timer *timer) {
+    run_ares((struct dns_resolver *)(void *)((char *)timer - offsetof(struct dns_resolver, timer)),
+             ARES_SOCKET_BAD, ARES_SOCKET_BAD);
 }
 
 /* A broken socket is readable: reading says what is wrong. */
-static void on_ready(struct polled_set *sockets, int fd, bool readable, bool writable,
+static void on_ready(struct socket_watcher_set *sockets, int fd, bool readable, bool writable,
                      bool broken) {
-    act(of_sockets(sockets), readable || broken ? fd : ARES_SOCKET_BAD,
-        writable ? fd : ARES_SOCKET_BAD);
+    run_ares(resolver_of_sockets(sockets), readable || broken ? fd : ARES_SOCKET_BAD,
+             writable ? fd : ARES_SOCKET_BAD);
 }
 
 /* c-ares: watch this socket for that; for nothing: it is about to be closed. One that can't be
  * watched is one that never answers. */
 static void on_socket(void *user, ares_socket_t fd, int readable, int writable) {
     struct dns_resolver *resolver = user;
-    struct polled *polled = polled_find(&resolver->sockets, fd);
+    struct socket_watcher *polled = socket_watcher_find(&resolver->sockets, fd);
     if (readable || writable) {
-        polled_watch(&resolver->sockets, polled, fd, readable, writable);
+        socket_watcher_update(&resolver->sockets, polled, fd, readable, writable);
     } else if (polled) {
-        polled_end(polled);
+        socket_watcher_close(polled);
     }
 }
 
@@ -257,8 +258,9 @@ enum status dns_resolver_new(const struct dns_resolver_options *options, struct 
     int code = ares_library_init(ARES_LIB_INIT_ALL);
     if (code == ARES_SUCCESS) {
         resolver->worker = options->worker;
-        resolver->alarm.ring = ring;
-        resolver->sockets = (struct polled_set){.worker = options->worker, .ready = on_ready};
+        resolver->timer.on_expire = on_timeout;
+        resolver->sockets =
+            (struct socket_watcher_set){.worker = options->worker, .on_ready = on_ready};
         code = make_channel(resolver, options);
         if (code != ARES_SUCCESS) {
             if (resolver->channel) {
@@ -276,18 +278,18 @@ enum status dns_resolver_new(const struct dns_resolver_options *options, struct 
     return ST_OK;
 }
 
-static void on_gone(struct polled_set *sockets) {
-    struct dns_resolver *resolver = of_sockets(sockets);
-    resolver->done(resolver->cookie);
+static void on_sockets_closed(struct socket_watcher_set *sockets) {
+    struct dns_resolver *resolver = resolver_of_sockets(sockets);
+    resolver->done(resolver->user);
 }
 
-void dns_resolver_stop(struct dns_resolver *resolver, void (*done)(void *cookie), void *cookie) {
+void dns_resolver_stop(struct dns_resolver *resolver, void (*done)(void *user), void *user) {
     resolver->done = done;
-    resolver->cookie = cookie;
+    resolver->user = user;
     ares_destroy(resolver->channel);
     resolver->channel = NULL;
-    alarm_clear(worker_alarms(resolver->worker), &resolver->alarm);
-    polled_set_close(&resolver->sockets, on_gone);
+    timer_stop(worker_timers(resolver->worker), &resolver->timer);
+    socket_watcher_set_close(&resolver->sockets, on_sockets_closed);
 }
 
 void dns_resolver_free(struct dns_resolver *resolver) {
@@ -299,7 +301,7 @@ void dns_resolver_free(struct dns_resolver *resolver) {
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-enum status dns_lookup_begin(struct dns_resolver *resolver, const char *name, enum dns_kind kind,
+enum status dns_lookup_start(struct dns_resolver *resolver, const char *name, enum dns_kind kind,
                              void (*done)(void *user, const struct dns_answer *answer), void *user,
                              struct dns_lookup **out, struct error *err) {
     struct dns_lookup *lookup = calloc(1, sizeof(*lookup));
@@ -316,7 +318,7 @@ enum status dns_lookup_begin(struct dns_resolver *resolver, const char *name, en
                                             .ai_socktype = SOCK_STREAM};
         ares_getaddrinfo(resolver->channel, name, NULL, &hints, on_addresses, lookup);
     }
-    arm(resolver);
+    update_timer(resolver);
     return ST_OK;
 }
 

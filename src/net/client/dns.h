@@ -51,13 +51,13 @@ enum status dns_resolver_new(const struct dns_resolver_options *options, struct 
                              struct error *err) __attribute__((warn_unused_result));
 /* Ends what is under way with ST_CANCELLED; `done` when nothing is left on the loop, perhaps from
  * within. Nothing is asked afterwards. Not from within a callback. */
-void dns_resolver_stop(struct dns_resolver *resolver, void (*done)(void *cookie), void *cookie);
+void dns_resolver_stop(struct dns_resolver *resolver, void (*done)(void *user), void *user);
 /* After `done`. NULL is allowed. */
 void dns_resolver_free(struct dns_resolver *resolver);
 
 /* `name` is NUL-terminated. `done` comes once, perhaps from within (a name in the table of hosts).
  * Returns: ST_NO_MEMORY; `done` does not come then. */
-enum status dns_lookup_begin(struct dns_resolver *resolver, const char *name, enum dns_kind kind,
+enum status dns_lookup_start(struct dns_resolver *resolver, const char *name, enum dns_kind kind,
                              void (*done)(void *user, const struct dns_answer *answer), void *user,
                              struct dns_lookup **out, struct error *err)
     __attribute__((warn_unused_result));

@@ -94,7 +94,7 @@ static inline size_t test_dns_answer(struct test_dns *dns, unsigned char *messag
     size_t end = 12 + test_dns_name(message + 12, n - 12, name);
     unsigned type = (unsigned)message[end] << 8 | message[end + 1];
     end += 4;
-    lock_take(&dns->lock);
+    lock_acquire(&dns->lock);
     for (size_t i = 0; i < dns->n_records; i++) {
         const struct test_dns_record *record = &dns->records[i];
         bool same = record->name && strcmp(record->name, name) == 0;
@@ -109,7 +109,7 @@ static inline size_t test_dns_answer(struct test_dns *dns, unsigned char *messag
             n_answers++;
         }
     }
-    lock_drop(&dns->lock);
+    lock_release(&dns->lock);
     test_dns_put16(message + 2, known ? 0x8180 : 0x8183);
     test_dns_put16(message + 6, n_answers);
     test_dns_put16(message + 8, 0);
@@ -156,13 +156,13 @@ static inline void test_dns_init(struct test_dns *dns) {
 /* From now on these are all. The texts must stay. */
 static inline void test_dns_set(struct test_dns *dns, const struct test_dns_record *records,
                                 size_t n) {
-    lock_take(&dns->lock);
+    lock_acquire(&dns->lock);
     assert_true(n <= TEST_DNS_RECORDS);
     if (n > 0) {
         memcpy(dns->records, records, n * sizeof(*records));
     }
     dns->n_records = n;
-    lock_drop(&dns->lock);
+    lock_release(&dns->lock);
 }
 
 static inline void test_dns_fini(struct test_dns *dns) {

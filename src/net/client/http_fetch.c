@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "core/event/clock.h"
-#include "net/client/http_ask.h"
-#include "net/client/polled.h"
+#include "net/client/http_curl.h"
+#include "net/client/socket_watcher.h"
 
 enum { NS_PER_MS = 1000000, FIRST_BODY_BYTES = 4 << 10 };
 
@@ -19,26 +19,26 @@ struct http_fetcher {
     struct worker *worker;
     struct http_fetch_tls tls;
     CURLM *multi;
-    struct alarm alarm;
+    struct timer timer;
     struct http_fetch *running;
     struct http_fetch *idle;
-    struct polled_set sockets;
-    void (*done)(void *cookie);
-    void *cookie;
+    struct socket_watcher_set sockets;
+    void (*done)(void *user);
+    void *user;
 };
 
 struct http_fetch {
     struct http_fetcher *fetcher;
     struct http_fetch *next, *prev; /* among those that run; idle ones have a next only */
     CURL *easy;
-    http_fetch_done *done;
+    http_fetch_done_cb *done;
     void (*piece)(void *user, struct str bytes);
     void *user;
     char *body;
     size_t len, cap, max_bytes;
     bool too_large, no_memory;
-    struct http_ask_lists lists;
-    bool special; /* the handle is set up for what was asked for with it */
+    struct http_curl_lists lists;
+    bool non_default; /* the handle is set up for what was asked for with it */
 };
 
 /* ---- fetches --------------------------------------------------------------------------------- */
@@ -54,14 +54,14 @@ static void link_running(struct http_fetch *fetch) {
 }
 
 /* Takes it out of curl's hands, and keeps it for the next one. */
-static void retire(struct http_fetch *fetch) {
+static void recycle(struct http_fetch *fetch) {
     struct http_fetcher *fetcher = fetch->fetcher;
     curl_multi_remove_handle(fetcher->multi, fetch->easy);
     *(fetch->prev ? &fetch->prev->next : &fetcher->running) = fetch->next;
     if (fetch->next) {
         fetch->next->prev = fetch->prev;
     }
-    http_ask_lists_free(&fetch->lists);
+    http_curl_lists_fini(&fetch->lists);
     free(fetch->body);
     fetch->body = NULL;
     fetch->next = fetcher->idle;
@@ -100,7 +100,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *user) {
 
 /* ---- what came of it ------------------------------------------------------------------------- */
 
-static void explain_io(struct http_fetch *fetch, CURLcode code, struct http_fetched *out) {
+static void set_io_error(struct http_fetch *fetch, CURLcode code, struct http_fetch_result *out) {
     long number = 0;
     curl_easy_getinfo(fetch->easy, CURLINFO_OS_ERRNO, &number);
     out->refused = code == CURLE_COULDNT_CONNECT && number == ECONNREFUSED;
@@ -115,7 +115,7 @@ static void explain_io(struct http_fetch *fetch, CURLcode code, struct http_fetc
     }
 }
 
-static void explain(struct http_fetch *fetch, CURLcode code, struct http_fetched *out) {
+static void set_curl_error(struct http_fetch *fetch, CURLcode code, struct http_fetch_result *out) {
     struct error *err = &out->error;
     if (fetch->no_memory || code == CURLE_OUT_OF_MEMORY) {
         error_set(err, ST_NO_MEMORY, "no memory for the answer");
@@ -130,13 +130,13 @@ static void explain(struct http_fetch *fetch, CURLcode code, struct http_fetched
     } else if (code == CURLE_WEIRD_SERVER_REPLY || code == CURLE_UNSUPPORTED_PROTOCOL) {
         error_set(err, ST_BAD_ANSWER, "answered with something that is not HTTP");
     } else {
-        explain_io(fetch, code, out);
+        set_io_error(fetch, code, out);
     }
 }
 
-static void finish(struct http_fetch *fetch, CURLcode code) {
-    struct http_fetched out = {.error.status = ST_OK,
-                               .body = str_make(fetch->body, fetch->body ? fetch->len : 0)};
+static void finish_fetch(struct http_fetch *fetch, CURLcode code) {
+    struct http_fetch_result out = {.error.status = ST_OK,
+                                    .body = str_make(fetch->body, fetch->body ? fetch->len : 0)};
     const char *type = NULL;
     curl_off_t retry_after = 0;
     curl_easy_getinfo(fetch->easy, CURLINFO_CONTENT_TYPE, &type);
@@ -145,13 +145,13 @@ static void finish(struct http_fetch *fetch, CURLcode code) {
     out.retry_after_s = retry_after > 0 ? (uint64_t)retry_after : 0;
     out.content_type = str_of(type ? type : "");
     if (code != CURLE_OK) {
-        explain(fetch, code, &out);
+        set_curl_error(fetch, code, &out);
     }
     fetch->done(fetch->user, &out);
-    retire(fetch);
+    recycle(fetch);
 }
 
-static void look_for_ended(struct http_fetcher *fetcher) {
+static void process_completed(struct http_fetcher *fetcher) {
     int n_left;
     CURLMsg *message;
     while ((message = curl_multi_info_read(fetcher->multi, &n_left))) {
@@ -159,74 +159,75 @@ static void look_for_ended(struct http_fetcher *fetcher) {
         if (message->msg == CURLMSG_DONE) {
             CURLcode code = message->data.result;
             curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &user);
-            finish((struct http_fetch *)(void *)user, code);
+            finish_fetch((struct http_fetch *)(void *)user, code);
         }
     }
 }
 
-static void act(struct http_fetcher *fetcher, curl_socket_t fd, int events) {
+static void run_curl(struct http_fetcher *fetcher, curl_socket_t fd, int events) {
     int n_running;
     curl_multi_socket_action(fetcher->multi, fd, events, &n_running);
-    look_for_ended(fetcher);
+    process_completed(fetcher);
 }
 
 /* ---- sockets and time ------------------------------------------------------------------------ */
 
-static struct http_fetcher *of_sockets(struct polled_set *sockets) {
+static struct http_fetcher *fetcher_of_sockets(struct socket_watcher_set *sockets) {
     return (struct http_fetcher *)(void *)((char *)sockets -
                                            offsetof(struct http_fetcher, sockets));
 }
 
-static void on_ready(struct polled_set *sockets, int fd, bool readable, bool writable,
+static void on_ready(struct socket_watcher_set *sockets, int fd, bool readable, bool writable,
                      bool broken) {
     int seen = broken ? CURL_CSELECT_ERR : 0;
     seen |= readable ? CURL_CSELECT_IN : 0;
     seen |= writable ? CURL_CSELECT_OUT : 0;
-    act(of_sockets(sockets), fd, seen);
+    run_curl(fetcher_of_sockets(sockets), fd, seen);
 }
 
 /* curl: watch this socket for that. Returns: 0; -1 ends all that is under way. */
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *assigned) {
-    struct polled *polled = assigned;
+    struct socket_watcher *polled = assigned;
     struct http_fetcher *fetcher = user;
     (void)easy;
     if (what == CURL_POLL_REMOVE) {
         if (polled) {
             curl_multi_assign(fetcher->multi, fd, NULL);
-            polled_end(polled);
+            socket_watcher_close(polled);
         }
         return 0;
     }
-    polled = polled_watch(&fetcher->sockets, polled, fd, what & CURL_POLL_IN, what & CURL_POLL_OUT);
+    polled = socket_watcher_update(&fetcher->sockets, polled, fd, what & CURL_POLL_IN,
+                                   what & CURL_POLL_OUT);
     if (polled && !assigned) {
         curl_multi_assign(fetcher->multi, fd, polled);
     }
     return polled ? 0 : -1;
 }
 
-static void ring(struct alarm *alarm) {
+static void on_timeout(struct timer *timer) {
     struct http_fetcher *fetcher =
-        (struct http_fetcher *)(void *)((char *)alarm - offsetof(struct http_fetcher, alarm));
-    act(fetcher, CURL_SOCKET_TIMEOUT, 0);
+        (struct http_fetcher *)(void *)((char *)timer - offsetof(struct http_fetcher, timer));
+    run_curl(fetcher, CURL_SOCKET_TIMEOUT, 0);
 }
 
 /* curl: look at the time then; -1: no need. */
 static int on_timer(CURLM *multi, long timeout_ms, void *user) {
     struct http_fetcher *fetcher = user;
-    struct alarms *alarms = worker_alarms(fetcher->worker);
+    struct loop_timers *timers = worker_timers(fetcher->worker);
     (void)multi;
     if (timeout_ms < 0) {
-        alarm_clear(alarms, &fetcher->alarm);
+        timer_stop(timers, &fetcher->timer);
         return 0;
     }
     uint64_t due_ns = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
-    return alarm_set(alarms, &fetcher->alarm, due_ns) ? 0 : -1;
+    return timer_start(timers, &fetcher->timer, due_ns) ? 0 : -1;
 }
 
 /* ---- the fetcher ----------------------------------------------------------------------------- */
 
 enum status http_fetcher_new(struct worker *worker, const struct http_fetch_tls *tls,
-                             unsigned most_kept, struct http_fetcher **out, struct error *err) {
+                             unsigned max_idle, struct http_fetcher **out, struct error *err) {
     struct http_fetcher *fetcher = calloc(1, sizeof(*fetcher));
     bool global = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
     CURLM *multi = global ? curl_multi_init() : NULL;
@@ -240,33 +241,33 @@ enum status http_fetcher_new(struct worker *worker, const struct http_fetch_tls 
     fetcher->worker = worker;
     fetcher->tls = tls ? *tls : (struct http_fetch_tls){0};
     fetcher->multi = multi;
-    fetcher->alarm.ring = ring;
-    fetcher->sockets = (struct polled_set){.worker = worker, .ready = on_ready};
+    fetcher->timer.on_expire = on_timeout;
+    fetcher->sockets = (struct socket_watcher_set){.worker = worker, .on_ready = on_ready};
     curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, fetcher);
     curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
     curl_multi_setopt(multi, CURLMOPT_TIMERDATA, fetcher);
-    http_fetcher_keep(fetcher, most_kept);
+    http_fetcher_set_max_idle(fetcher, max_idle);
     *out = fetcher;
     return ST_OK;
 }
 
-void http_fetcher_keep(struct http_fetcher *fetcher, unsigned most_kept) {
-    curl_multi_setopt(fetcher->multi, CURLMOPT_MAXCONNECTS, (long)most_kept);
+void http_fetcher_set_max_idle(struct http_fetcher *fetcher, unsigned max_idle) {
+    curl_multi_setopt(fetcher->multi, CURLMOPT_MAXCONNECTS, (long)max_idle);
 }
 
-static void on_gone(struct polled_set *sockets) {
-    struct http_fetcher *fetcher = of_sockets(sockets);
-    fetcher->done(fetcher->cookie);
+static void on_sockets_closed(struct socket_watcher_set *sockets) {
+    struct http_fetcher *fetcher = fetcher_of_sockets(sockets);
+    fetcher->done(fetcher->user);
 }
 
-void http_fetcher_stop(struct http_fetcher *fetcher, void (*done)(void *cookie), void *cookie) {
-    struct http_fetched cancelled = {.error.status = ST_OK};
+void http_fetcher_stop(struct http_fetcher *fetcher, void (*done)(void *user), void *user) {
+    struct http_fetch_result cancelled = {.error.status = ST_OK};
     error_set(&cancelled.error, ST_CANCELLED, "given up");
     while (fetcher->running) {
         struct http_fetch *fetch = fetcher->running;
         fetch->done(fetch->user, &cancelled);
-        retire(fetch);
+        recycle(fetch);
     }
     while (fetcher->idle) {
         struct http_fetch *fetch = fetcher->idle;
@@ -276,10 +277,10 @@ void http_fetcher_stop(struct http_fetcher *fetcher, void (*done)(void *cookie),
     }
     curl_multi_cleanup(fetcher->multi);
     fetcher->multi = NULL;
-    alarm_clear(worker_alarms(fetcher->worker), &fetcher->alarm);
+    timer_stop(worker_timers(fetcher->worker), &fetcher->timer);
     fetcher->done = done;
-    fetcher->cookie = cookie;
-    polled_set_close(&fetcher->sockets, on_gone);
+    fetcher->user = user;
+    socket_watcher_set_close(&fetcher->sockets, on_sockets_closed);
 }
 
 void http_fetcher_free(struct http_fetcher *fetcher) {
@@ -292,26 +293,27 @@ void http_fetcher_free(struct http_fetcher *fetcher) {
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 /* What is the same for every fetch with this TLS. */
-static void set_up(struct http_fetch *fetch, const struct http_fetch_tls *tls) {
+static void init_handle(struct http_fetch *fetch, const struct http_fetch_tls *tls) {
     curl_easy_setopt(fetch->easy, CURLOPT_PRIVATE, fetch);
     curl_easy_setopt(fetch->easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(fetch->easy, CURLOPT_WRITEDATA, fetch);
-    http_ask_set_up(fetch->easy, tls);
+    http_curl_set_common(fetch->easy, tls);
 }
 
 /* One that was used before, or a new one. */
 static struct http_fetch *fetch_new(struct http_fetcher *fetcher,
-                                    const struct http_fetch_ask *ask) {
-    const struct http_fetch_tls *tls = ask->tls ? ask->tls : &fetcher->tls;
-    bool special = ask->tls || http_ask_is_special(ask);
+                                    const struct http_fetch_request *request) {
+    const struct http_fetch_tls *tls = request->tls ? request->tls : &fetcher->tls;
+    bool non_default = request->tls || http_curl_needs_reset(request);
     struct http_fetch *fetch = fetcher->idle;
     if (fetch) {
-        bool other = fetch->special || special;
+        bool other = fetch->non_default || non_default;
         fetcher->idle = fetch->next;
-        *fetch = (struct http_fetch){.fetcher = fetcher, .easy = fetch->easy, .special = special};
+        *fetch = (struct http_fetch){
+            .fetcher = fetcher, .easy = fetch->easy, .non_default = non_default};
         if (other) {
             curl_easy_reset(fetch->easy);
-            set_up(fetch, tls);
+            init_handle(fetch, tls);
         }
         return fetch;
     }
@@ -321,36 +323,36 @@ static struct http_fetch *fetch_new(struct http_fetcher *fetcher,
         free(fetch);
         return NULL;
     }
-    *fetch = (struct http_fetch){.fetcher = fetcher, .easy = easy, .special = special};
-    set_up(fetch, tls);
+    *fetch = (struct http_fetch){.fetcher = fetcher, .easy = easy, .non_default = non_default};
+    init_handle(fetch, tls);
     return fetch;
 }
 
 /* Returns: why not; it is idle then. */
-static enum status start(struct http_fetch *fetch, const struct http_fetch_ask *ask,
-                         struct error *err) {
+static enum status start_transfer(struct http_fetch *fetch,
+                                  const struct http_fetch_request *request, struct error *err) {
     link_running(fetch);
-    fetch->done = ask->done;
-    fetch->piece = ask->piece;
-    fetch->user = ask->user;
-    fetch->max_bytes = ask->max_body_bytes;
-    const struct http_fetch_tls *tls = ask->tls ? ask->tls : &fetch->fetcher->tls;
-    enum status status = http_ask_set(fetch->easy, ask, tls, &fetch->lists, err);
+    fetch->done = request->done;
+    fetch->piece = request->piece;
+    fetch->user = request->user;
+    fetch->max_bytes = request->max_body_size;
+    const struct http_fetch_tls *tls = request->tls ? request->tls : &fetch->fetcher->tls;
+    enum status status = http_curl_set_request(fetch->easy, request, tls, &fetch->lists, err);
     if (status == ST_OK && curl_multi_add_handle(fetch->fetcher->multi, fetch->easy) != CURLM_OK) {
-        status = error_set(err, ST_NO_MEMORY, "no memory for fetching %s", ask->url);
+        status = error_set(err, ST_NO_MEMORY, "no memory for fetching %s", request->url);
     }
     if (status != ST_OK) {
-        retire(fetch);
+        recycle(fetch);
     }
     return status;
 }
 
-enum status http_fetch_begin(struct http_fetcher *fetcher, const struct http_fetch_ask *ask,
+enum status http_fetch_start(struct http_fetcher *fetcher, const struct http_fetch_request *request,
                              struct http_fetch **out, struct error *err) {
-    struct http_fetch *fetch = fetch_new(fetcher, ask);
-    enum status status = fetch
-                             ? start(fetch, ask, err)
-                             : error_set(err, ST_NO_MEMORY, "no memory for fetching %s", ask->url);
+    struct http_fetch *fetch = fetch_new(fetcher, request);
+    enum status status =
+        fetch ? start_transfer(fetch, request, err)
+              : error_set(err, ST_NO_MEMORY, "no memory for fetching %s", request->url);
     if (status == ST_OK && out) {
         *out = fetch;
     }
@@ -364,5 +366,5 @@ int http_fetch_status(const struct http_fetch *fetch) {
 }
 
 void http_fetch_cancel(struct http_fetch *fetch) {
-    retire(fetch);
+    recycle(fetch);
 }

@@ -29,7 +29,7 @@ struct http_fetch_tls {
 };
 
 /* What came of it. The texts are valid until the callback returns. */
-struct http_fetched {
+struct http_fetch_result {
     /* ST_OK: an answer, whatever its status. Else a sentence without the URL: ST_IO (no connection,
      * or lost), ST_DEADLINE_EXCEEDED, ST_BODY_TOO_LARGE, ST_BAD_ANSWER, ST_CANCELLED, ST_BAD_CONFIG
      * (no URL), ST_NO_MEMORY. */
@@ -42,10 +42,10 @@ struct http_fetched {
     struct str body;
 };
 
-typedef void http_fetch_done(void *user, const struct http_fetched *fetched);
+typedef void http_fetch_done_cb(void *user, const struct http_fetch_result *fetched);
 
-/* Read during http_fetch_begin only. */
-struct http_fetch_ask {
+/* Read during http_fetch_start only. */
+struct http_fetch_request {
     const char *url;             /* "http://10.0.0.1:8000/metrics" */
     const char *method;          /* GET, POST, PUT, PATCH or DELETE; NULL: GET */
     uint64_t timeout_ns;         /* from now to the last byte; at least 1 ms */
@@ -56,36 +56,37 @@ struct http_fetch_ask {
     const char *content_type;
     const char *const *fields; /* besides: "Accept: application/json" */
     size_t n_fields;
-    size_t max_body_bytes;            /* 0: no body is wanted, and one of any size is no error */
+    size_t max_body_size;             /* 0: no body is wanted, and one of any size is no error */
     const char *bearer;               /* the token that is shown; NULL: none */
     const struct http_fetch_tls *tls; /* for https; NULL: the fetcher's */
-    bool once;                        /* on a connection of its own, which is closed afterwards */
+    bool own_connection;              /* on a connection of its own, which is closed
+                                                   afterwards */
     /* A new connection is asked, while it is silent, whether the other side is still there; one
      * that has gone without a word is an ST_IO about so many seconds later. 0: nobody asks. */
-    unsigned alive_s;
+    unsigned keepalive_s;
     /* Gets the body as it comes, which is then not kept, and of which there may be an end too
      * early; must not cancel. NULL: it is in what `done` gets. */
     void (*piece)(void *user, struct str bytes);
-    http_fetch_done *done; /* once, never from within http_fetch_begin */
+    http_fetch_done_cb *done; /* once, never from within http_fetch_start */
     void *user;
 };
 
 /* The texts of `tls` (NULL: the defaults) must outlive the fetcher. `most_kept`: idle connections.
  * Returns: ST_NO_MEMORY. Owns: *out until http_fetcher_free. */
 enum status http_fetcher_new(struct worker *worker, const struct http_fetch_tls *tls,
-                             unsigned most_kept, struct http_fetcher **out, struct error *err)
+                             unsigned max_idle, struct http_fetcher **out, struct error *err)
     __attribute__((warn_unused_result));
 /* From now on so many idle connections are kept. */
-void http_fetcher_keep(struct http_fetcher *fetcher, unsigned most_kept);
+void http_fetcher_set_max_idle(struct http_fetcher *fetcher, unsigned max_idle);
 /* Ends what is under way with ST_CANCELLED, then closes the connections; `done` when nothing is
  * left, perhaps from within. Nothing is begun afterwards. Not from within a callback. */
-void http_fetcher_stop(struct http_fetcher *fetcher, void (*done)(void *cookie), void *cookie);
+void http_fetcher_stop(struct http_fetcher *fetcher, void (*done)(void *user), void *user);
 /* After `done`. NULL is allowed. */
 void http_fetcher_free(struct http_fetcher *fetcher);
 
 /* Returns: ST_NO_MEMORY, ST_BAD_CONFIG (a control character in what would be a header). Owns: *out
  * (may be NULL) until the callback or http_fetch_cancel. */
-enum status http_fetch_begin(struct http_fetcher *fetcher, const struct http_fetch_ask *ask,
+enum status http_fetch_start(struct http_fetcher *fetcher, const struct http_fetch_request *request,
                              struct http_fetch **out, struct error *err)
     __attribute__((warn_unused_result));
 /* Until `done` has come: the status of the answer; 0: nothing of one has come. */

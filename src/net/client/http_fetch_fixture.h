@@ -30,8 +30,8 @@ struct rig {
     struct worker_msg msg;
     void (*step)(struct rig *rig);
     struct got got[MOST];
-    char url[URL_BYTES];       /* of the next steps */
-    struct http_fetch_ask ask; /* of the next steps */
+    char url[URL_BYTES];           /* of the next steps */
+    struct http_fetch_request ask; /* of the next steps */
     int n_asked, n_done, n_expected;
     bool ended; /* what the test waits for */
     struct lock lock;
@@ -43,22 +43,22 @@ struct rig {
 
 /* On the worker. */
 static inline void end(struct rig *rig) {
-    lock_take(&rig->lock);
+    lock_acquire(&rig->lock);
     rig->ended = true;
-    lock_wake_all(&rig->cond);
-    lock_drop(&rig->lock);
+    lock_cond_broadcast(&rig->cond);
+    lock_release(&rig->lock);
 }
 
 static inline void wait_for_end(struct rig *rig) {
-    lock_take(&rig->lock);
+    lock_acquire(&rig->lock);
     while (!rig->ended) {
-        lock_wait(&rig->lock, &rig->cond);
+        lock_cond_wait(&rig->lock, &rig->cond);
     }
     rig->ended = false;
-    lock_drop(&rig->lock);
+    lock_release(&rig->lock);
 }
 
-static inline void on_done(void *user, const struct http_fetched *fetched) {
+static inline void on_done(void *user, const struct http_fetch_result *fetched) {
     struct got *got = user;
     struct rig *rig = got->rig;
     assert_true(worker_is_current(rig->worker));
@@ -81,13 +81,13 @@ static inline void on_done(void *user, const struct http_fetched *fetched) {
 
 static inline struct got *begin(struct rig *rig, const char *url) {
     struct got *got = &rig->got[rig->n_asked++];
-    struct http_fetch_ask ask = rig->ask;
+    struct http_fetch_request ask = rig->ask;
     struct error err;
     *got = (struct got){.rig = rig};
     ask.url = url;
     ask.done = on_done;
     ask.user = ask.piece ? (void *)rig : (void *)got;
-    assert_int_equal(http_fetch_begin(rig->fetcher, &ask, &got->fetch, &err), ST_OK);
+    assert_int_equal(http_fetch_start(rig->fetcher, &ask, &got->fetch, &err), ST_OK);
     assert_false(got->done);
     return got;
 }
@@ -114,7 +114,7 @@ static inline void run(struct rig *rig, void (*step)(struct rig *rig), int n) {
 
 static inline void rig_init(struct rig *rig, const struct http_fetch_tls *tls) {
     struct error err;
-    *rig = (struct rig){.ask = {.timeout_ns = UINT64_C(60) * SECOND, .max_body_bytes = 100}};
+    *rig = (struct rig){.ask = {.timeout_ns = UINT64_C(60) * SECOND, .max_body_size = 100}};
     lock_init(&rig->lock);
     lock_cond_init(&rig->cond);
     assert_int_equal(worker_new("fetch", &rig->worker, &err), ST_OK);
@@ -122,8 +122,8 @@ static inline void rig_init(struct rig *rig, const struct http_fetch_tls *tls) {
     assert_int_equal(worker_start(rig->worker, &err), ST_OK);
 }
 
-static inline void on_stopped(void *cookie) {
-    end(cookie);
+static inline void on_stopped(void *user) {
+    end(user);
 }
 
 static inline void step_stop(struct rig *rig) {

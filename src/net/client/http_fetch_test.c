@@ -21,7 +21,7 @@
 
 /* ---- a server -------------------------------------------------------------------------------- */
 
-static void what_is_answered(void **state) {
+static void fetch_returns_status_type_and_body(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -42,7 +42,7 @@ static void what_is_answered(void **state) {
     test_server_stop(&server);
 }
 
-static void a_connection_is_kept(void **state) {
+static void fetch_reuses_idle_connection(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -54,7 +54,7 @@ static void a_connection_is_kept(void **state) {
         assert_int_equal(fetch(&rig, &server.host.bound, "/hello")->http, 200);
     }
     assert_int_equal(metric_read(METRIC_CONNECTIONS_TOTAL), before + 1);
-    rig.ask.once = true;
+    rig.ask.own_connection = true;
     for (int i = 0; i < 5; i++) {
         assert_int_equal(fetch(&rig, &server.host.bound, "/hello")->http, 200);
     }
@@ -63,7 +63,7 @@ static void a_connection_is_kept(void **state) {
     test_server_stop(&server);
 }
 
-static void a_body_over_the_limit(void **state) {
+static void fetch_body_over_limit_is_body_too_large(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -73,16 +73,16 @@ static void a_body_over_the_limit(void **state) {
     const struct got *got = fetch(&rig, &server.host.bound, "/big");
     assert_int_equal(got->status, ST_BODY_TOO_LARGE);
     assert_string_equal(got->why, "answered with more than 100 bytes");
-    rig.ask.max_body_bytes = 5;
+    rig.ask.max_body_size = 5;
     assert_string_equal(fetch(&rig, &server.host.bound, "/hello")->body, "hello");
-    rig.ask.max_body_bytes = 4;
+    rig.ask.max_body_size = 4;
     assert_int_equal(fetch(&rig, &server.host.bound, "/hello")->status, ST_BODY_TOO_LARGE);
-    rig.ask.max_body_bytes = 0; /* none is wanted */
+    rig.ask.max_body_size = 0; /* none is wanted */
     got = fetch(&rig, &server.host.bound, "/big");
     assert_int_equal(got->status, ST_OK);
     assert_int_equal(got->http, 200);
     assert_int_equal(got->n_body, 0);
-    rig.ask.max_body_bytes = TEST_BIG_BYTES;
+    rig.ask.max_body_size = TEST_BIG_BYTES;
     got = fetch(&rig, &server.host.bound, "/big");
     assert_int_equal(got->status, ST_OK);
     assert_int_equal(got->n_body, TEST_BIG_BYTES);
@@ -96,13 +96,13 @@ static void on_piece(void *user, struct str bytes) {
     rig->n_piece_bytes += bytes.len;
 }
 
-static void on_pieces_done(void *user, const struct http_fetched *fetched) {
+static void on_pieces_done(void *user, const struct http_fetch_result *fetched) {
     struct rig *rig = user;
     on_done(&rig->got[0], fetched);
 }
 
 static void step_pieces(struct rig *rig) {
-    struct http_fetch_ask ask = rig->ask;
+    struct http_fetch_request ask = rig->ask;
     struct error err;
     rig->got[0] = (struct got){.rig = rig};
     rig->n_pieces = rig->n_piece_bytes = 0;
@@ -110,17 +110,17 @@ static void step_pieces(struct rig *rig) {
     ask.piece = on_piece;
     ask.done = on_pieces_done;
     ask.user = rig;
-    assert_int_equal(http_fetch_begin(rig->fetcher, &ask, NULL, &err), ST_OK);
+    assert_int_equal(http_fetch_start(rig->fetcher, &ask, NULL, &err), ST_OK);
 }
 
-static void a_body_in_pieces(void **state) {
+static void fetch_body_in_pieces_is_not_buffered(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
     struct rig rig;
     test_server_start(&server, &limits, "127.0.0.1:0");
     rig_init(&rig, NULL);
-    rig.ask.max_body_bytes = TEST_BIG_BYTES;
+    rig.ask.max_body_size = TEST_BIG_BYTES;
     set_url(&rig, &server.host.bound, "http", "/big");
     run(&rig, step_pieces, 1);
     assert_int_equal(rig.got[0].status, ST_OK);
@@ -149,7 +149,7 @@ static void *lose(void *arg) {
     return (void *)(intptr_t)fd;
 }
 
-static void a_server_that_is_lost(void **state) {
+static void fetch_keepalive_detects_lost_server(void **state) {
     (void)state;
     struct address address;
     struct rig rig;
@@ -157,7 +157,7 @@ static void a_server_that_is_lost(void **state) {
     void *lost;
     int listener = listen_at(&address);
     rig_init(&rig, NULL);
-    rig.ask.alive_s = 2;
+    rig.ask.keepalive_s = 2;
     assert_int_equal(pthread_create(&thread, NULL, lose, &listener), 0);
     const struct got *got = fetch(&rig, &address, "/");
     assert_int_equal(got->status, ST_IO);
@@ -182,7 +182,7 @@ static void step_many_cancelled(struct rig *rig) {
     }
 }
 
-static void many_at_once(void **state) {
+static void fetch_many_at_once_some_cancelled(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -208,7 +208,7 @@ static void step_stop_under_way(struct rig *rig) {
     http_fetcher_stop(rig->fetcher, on_stopped, rig);
 }
 
-static void the_end_of_a_fetcher(void **state) {
+static void fetcher_stop_cancels_running_fetches(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -224,7 +224,7 @@ static void the_end_of_a_fetcher(void **state) {
 
 /* ---- those that do not answer ---------------------------------------------------------------- */
 
-static void nobody_listens(void **state) {
+static void fetch_closed_port_is_refused(void **state) {
     (void)state;
     struct rig rig;
     struct address address;
@@ -238,7 +238,7 @@ static void nobody_listens(void **state) {
     rig_fini(&rig);
 }
 
-static void nobody_answers(void **state) {
+static void fetch_without_answer_times_out(void **state) {
     (void)state;
     struct rig rig;
     struct address address;
@@ -291,7 +291,7 @@ static const struct rude_row {
     {"HTTP/1.1 200 OK\r\n\r\nup to the end", ST_OK, 200, ""},
 };
 
-static void those_who_misbehave(void **state) {
+static void fetch_invalid_responses_match_table(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(RUDE) / sizeof(RUDE[0]); i++) {
         struct rude rude = {.says = RUDE[i].says};
@@ -311,7 +311,7 @@ static void those_who_misbehave(void **state) {
 }
 
 /* A proxy of the environment is not used: it would be asked about addresses it cannot reach. */
-static void no_proxy(void **state) {
+static void fetch_ignores_proxy_environment(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -339,7 +339,7 @@ static const char *write_pem(const char *dir, const char *name, const char *text
     return path;
 }
 
-static void over_tls(void **state) {
+static void fetch_over_tls_verifies_server(void **state) {
     (void)state;
     char dir[] = "/tmp/http_fetch_test.XXXXXX";
     struct test_identity identity, other;
@@ -391,18 +391,18 @@ static void over_tls(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_answered),
-        cmocka_unit_test(a_connection_is_kept),
-        cmocka_unit_test(a_body_over_the_limit),
-        cmocka_unit_test(a_body_in_pieces),
-        cmocka_unit_test(many_at_once),
-        cmocka_unit_test(the_end_of_a_fetcher),
-        cmocka_unit_test(nobody_listens),
-        cmocka_unit_test(nobody_answers),
-        cmocka_unit_test(a_server_that_is_lost),
-        cmocka_unit_test(those_who_misbehave),
-        cmocka_unit_test(no_proxy),
-        cmocka_unit_test(over_tls),
+        cmocka_unit_test(fetch_returns_status_type_and_body),
+        cmocka_unit_test(fetch_reuses_idle_connection),
+        cmocka_unit_test(fetch_body_over_limit_is_body_too_large),
+        cmocka_unit_test(fetch_body_in_pieces_is_not_buffered),
+        cmocka_unit_test(fetch_many_at_once_some_cancelled),
+        cmocka_unit_test(fetcher_stop_cancels_running_fetches),
+        cmocka_unit_test(fetch_closed_port_is_refused),
+        cmocka_unit_test(fetch_without_answer_times_out),
+        cmocka_unit_test(fetch_keepalive_detects_lost_server),
+        cmocka_unit_test(fetch_invalid_responses_match_table),
+        cmocka_unit_test(fetch_ignores_proxy_environment),
+        cmocka_unit_test(fetch_over_tls_verifies_server),
     };
     return cmocka_run_group_tests_name("net/http_fetch", tests, NULL, NULL);
 }

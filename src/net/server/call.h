@@ -12,20 +12,20 @@
 struct net_call {
     struct arena *arena;
     struct net_conn *conn; /* NULL: the peer is gone */
-    struct net_shard *shard;
-    struct arena *spare; /* for the answer of a request that filled its own arena, or NULL */
+    struct server_worker *server_worker;
+    struct arena *reply_arena; /* for the answer of a request that filled its own arena, or NULL */
     struct body body;
-    uint64_t body_begun_ns;
+    uint64_t body_started_ns;
     uint64_t received; /* bytes of the body, as sent */
     struct net_call *ended_next;
-    void (*release)(void *cookie);
-    void *cookie;
+    void (*release)(void *user);
+    void *user;
     uv_write_t write;
     size_t writing_bytes; /* what `write` has */
     bool counted;         /* among those in flight */
-    bool begun;           /* the handler has seen it: its end is owed */
+    bool handler_started; /* the handler has seen it: its end is owed */
     bool replied;
-    bool streams; /* its answer goes out in pieces; `replied` once the last was handed over */
+    bool is_streaming; /* its answer goes out in pieces; `replied` once the last was handed over */
     bool writing;
 };
 
@@ -33,29 +33,29 @@ struct net_call {
  * Returns: NULL when out of memory. */
 struct net_call *net_call_new(struct net_conn *conn, size_t n_bytes);
 /* One that nobody has seen. */
-void net_call_discard(struct net_call *call);
+void net_call_free(struct net_call *call);
 /* Memory for the answer when the call's own is used up. Returns: NULL when out of memory. */
-struct arena *net_call_spare(struct net_call *call);
+struct arena *net_call_reply_arena(struct net_call *call);
 /* The handler may have it now, or it is an error that is answered: it counts. */
-void net_call_count(struct net_call *call);
+void net_call_count_in_flight(struct net_call *call);
 /* Is its body so slow that holding its memory is not worth it? */
-bool net_call_is_too_slow(const struct net_call *call);
+bool net_call_body_is_too_slow(const struct net_call *call);
 /* Its answer's bytes are not needed any more. */
-static inline void net_call_release(struct net_call *call) {
+static inline void net_call_release_reply(struct net_call *call) {
     if (call->release) {
-        call->release(call->cookie);
+        call->release(call->user);
         call->release = NULL;
     }
 }
 /* Over, in whatever way: releases the answer, tells the handler. The memory stays until the end of
  * the turn. */
-void net_call_end(struct net_call *call);
+void net_call_finish(struct net_call *call);
 /* What was being written when the peer went away is given up: the end, unless the handler has more
  * of the answer. */
-void net_call_written_in_vain(struct net_call *call);
+void net_call_write_aborted(struct net_call *call);
 /* The connection is closed. Ends the call, or lets the handler end it; `whole`: the handler has the
  * whole request, and will reply. */
-void net_call_detach(struct net_call *call, bool whole);
+void net_call_on_conn_closed(struct net_call *call, bool whole);
 /* Sends an answer from where its bytes lie, after what is gathered. Returns: true when all of it is
  * sent; else on_written will see the call, or the connection is closed. */
 bool net_call_send(struct net_call *call, struct net_outgoing *out);

@@ -17,27 +17,27 @@ static const uint64_t LINGER_MOST_NS = 30000000000u;
 /* ---- opening and closing --------------------------------------------------------------------- */
 
 static void conn_free(struct net_conn *conn) {
-    struct net_shard *shard = conn->shard;
-    atomic_fetch_sub_explicit(&shard->load, 1, memory_order_relaxed);
-    net_budget_disconnect(shard->server->budget);
+    struct server_worker *server_worker = conn->server_worker;
+    atomic_fetch_sub_explicit(&server_worker->n_assigned_conns, 1, memory_order_relaxed);
+    net_budget_remove_conn(server_worker->server->budget);
     net_tls_free(conn);
-    free(conn->stash);
+    free(conn->pending_input);
     free(conn);
 }
 
 static void on_closed(uv_handle_t *handle) {
     struct net_conn *conn = handle->data;
-    struct net_shard *shard = conn->shard;
+    struct server_worker *server_worker = conn->server_worker;
     net_tls_cancel_writes(conn);
-    net_shard_remove(shard, conn);
+    server_worker_remove_conn(server_worker, conn);
     metric_add(METRIC_CONNECTIONS, -1);
     conn_free(conn);
-    net_shard_ask_turn(shard);
+    server_worker_schedule_deferred(server_worker);
 }
 
 /* Returns: 0, or libuv's error; the descriptor is the handle's then. */
 static int handle_open(struct net_conn *conn) {
-    uv_loop_t *loop = worker_loop(conn->shard->worker);
+    uv_loop_t *loop = worker_loop(conn->server_worker->worker);
     int rc;
     if (conn->is_unix) {
         uv_pipe_init(loop, &conn->uv.pipe, 0); /* the inits cannot fail */
@@ -50,17 +50,17 @@ static int handle_open(struct net_conn *conn) {
     return rc;
 }
 
-void net_conn_refuse(struct net_conn *conn) {
+void net_conn_reject(struct net_conn *conn) {
     struct error err;
     error_set(&err, ST_TOO_MANY_CONNECTIONS,
               "this server takes at most %llu connections (--max-connections)",
-              (unsigned long long)conn->shard->server->budget->max_connections);
+              (unsigned long long)conn->server_worker->server->budget->max_connections);
     conn->protocol->on_refused(conn, &err);
 }
 
 void net_conn_open(struct net_conn *conn) {
-    struct net_shard *shard = conn->shard;
-    if (shard->stopping || !net_shard_begin(shard)) {
+    struct server_worker *server_worker = conn->server_worker;
+    if (server_worker->stopping || !server_worker_start(server_worker)) {
         close(conn->fd);
         conn_free(conn);
         return;
@@ -70,30 +70,30 @@ void net_conn_open(struct net_conn *conn) {
         close(conn->fd);
     }
     conn->fd = -1;
-    net_shard_add(shard, conn);
+    server_worker_add_conn(server_worker, conn);
     metric_add(METRIC_CONNECTIONS, 1);
     metric_add(METRIC_CONNECTIONS_TOTAL, 1);
     if (rc != 0 || (conn->tls && !net_tls_open(conn))) {
         net_conn_close(conn);
-    } else if (conn->refused && !conn->tls) {
-        net_conn_refuse(conn);
+    } else if (conn->over_limit && !conn->tls) {
+        net_conn_reject(conn);
     } /* over TLS: once it can be told */
-    net_conn_settle(conn);
+    net_conn_update_io(conn);
 }
 
 void net_conn_close(struct net_conn *conn) {
-    struct net_shard *shard = conn->shard;
+    struct server_worker *server_worker = conn->server_worker;
     if (conn->phase == NET_CLOSED) {
         return;
     }
     if (conn->tls) {
-        net_tls_say_end(conn);
+        net_tls_send_close_notify(conn);
     }
     conn->phase = NET_CLOSED;
-    timeouts_disarm(&shard->timeouts, &conn->timeout);
-    if (shard->out_conn == conn) {
-        shard->out_len = 0;
-        shard->out_conn = NULL;
+    timer_list_stop(&server_worker->conn_timers, &conn->timeout);
+    if (server_worker->out_conn == conn) {
+        server_worker->out_len = 0;
+        server_worker->out_conn = NULL;
     }
     conn->protocol->on_close(conn);
     uv_close(&conn->uv.handle, on_closed);
@@ -105,26 +105,26 @@ void net_conn_half_close(struct net_conn *conn) {
     uv_os_fd_t fd;
     assert(conn->phase == NET_LINGER && !net_conn_is_sending(conn));
     if (conn->tls) {
-        net_tls_say_end(conn);
+        net_tls_send_close_notify(conn);
     }
-    if (conn->eof || conn->clean_end) {
+    if (conn->eof || conn->skip_linger) {
         net_conn_close(conn);
     } else if (uv_fileno(&conn->uv.handle, &fd) == 0) {
         shutdown(fd, SHUT_WR);
     }
 }
 
-void net_conn_end(struct net_conn *conn, bool clean) {
+void net_conn_close_gracefully(struct net_conn *conn, bool clean) {
     net_conn_flush(conn);
     if (conn->phase == NET_CLOSED) {
         return;
     }
     assert(conn->phase == NET_OPEN);
     conn->phase = NET_LINGER;
-    conn->clean_end = clean;
+    conn->skip_linger = clean;
     conn->linger_end_ns = clock_now_ns() + LINGER_MOST_NS;
-    free(conn->stash);
-    conn->stash = NULL;
+    free(conn->pending_input);
+    conn->pending_input = NULL;
     if (!net_conn_is_sending(conn)) {
         net_conn_half_close(conn);
     }
@@ -133,37 +133,38 @@ void net_conn_end(struct net_conn *conn, bool clean) {
 /* ---- after an event -------------------------------------------------------------------------- */
 
 static bool wants_to_read(const struct net_conn *conn) {
-    if (conn->eof || conn->n_flushing > 0 || conn->stash || conn->ready) {
+    if (conn->eof || conn->n_flushing > 0 || conn->pending_input || conn->ready) {
         return false;
     }
     return conn->phase == NET_LINGER || conn->protocol->wants_to_read(conn);
 }
 
-static enum net_timeout timeout_of(const struct net_conn *conn, bool *keeps) {
-    *keeps = true;
-    if (net_tls_is_shaking(conn) && conn->phase == NET_OPEN) {
+static enum net_timeout timeout_of(const struct net_conn *conn, bool *keep_running) {
+    *keep_running = true;
+    if (net_tls_in_handshake(conn) && conn->phase == NET_OPEN) {
         return NET_TIMEOUT_HEAD; /* the whole of a handshake has as long as a head */
     }
     if (net_conn_is_sending(conn)) {
         return NET_TIMEOUT_WRITE;
     }
-    *keeps = false;
-    return conn->phase == NET_LINGER ? NET_TIMEOUT_LINGER : conn->protocol->timeout_of(conn, keeps);
+    *keep_running = false;
+    return conn->phase == NET_LINGER ? NET_TIMEOUT_LINGER
+                                     : conn->protocol->timeout_of(conn, keep_running);
 }
 
-static void arm(struct net_conn *conn) {
-    bool keeps;
-    enum net_timeout timeout = timeout_of(conn, &keeps);
-    if (keeps && conn->timeout.armed && conn->timeout.klass == timeout) {
+static void update_timer(struct net_conn *conn) {
+    bool keep_running;
+    enum net_timeout timeout = timeout_of(conn, &keep_running);
+    if (keep_running && conn->timeout.armed && conn->timeout.timer_class == timeout) {
         return;
     }
     if (timeout == NET_TIMEOUT_WRITE) {
-        conn->write_left = net_conn_unsent_bytes(conn);
+        conn->unsent_at_arm = net_conn_unsent_bytes(conn);
     }
-    net_shard_arm(conn->shard, conn, timeout);
+    server_worker_set_conn_timer(conn->server_worker, conn, timeout);
 }
 
-void net_conn_settle(struct net_conn *conn) {
+void net_conn_update_io(struct net_conn *conn) {
     if (conn->phase != NET_CLOSED) {
         net_conn_flush(conn);
     }
@@ -178,13 +179,13 @@ void net_conn_settle(struct net_conn *conn) {
     } else {
         net_conn_read_stop(conn);
     }
-    arm(conn);
+    update_timer(conn);
 }
 
 /* ---- when nothing happens -------------------------------------------------------------------- */
 
 static void write_timed_out(struct net_conn *conn) {
-    if (net_conn_unsent_bytes(conn) == conn->write_left) {
+    if (net_conn_unsent_bytes(conn) == conn->unsent_at_arm) {
         net_conn_close(conn);
     } /* else something was taken: settle arms it again */
 }
@@ -193,9 +194,9 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
     switch (timeout) {
     case NET_TIMEOUT_HEAD:
     case NET_TIMEOUT_BODY:
-        if (net_tls_is_shaking(conn)) {
-            net_tls_shake_failed(conn, TLS_FAILURE_TIMEOUT,
-                                 "the handshake was not over in time (--header-timeout)");
+        if (net_tls_in_handshake(conn)) {
+            net_tls_handshake_failed(conn, TLS_FAILURE_TIMEOUT,
+                                     "the handshake was not over in time (--header-timeout)");
             net_conn_close(conn);
         } else {
             conn->protocol->on_timeout(conn, timeout);
@@ -216,7 +217,7 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
         net_conn_close(conn);
         break;
     }
-    net_conn_settle(conn);
+    net_conn_update_io(conn);
 }
 
 /* ---- for the log ----------------------------------------------------------------------------- */

@@ -14,13 +14,14 @@
 void net_conn_discard(struct net_conn *conn, struct str *data) {
     conn->discarded += data->len;
     *data = str_make(data->ptr + data->len, 0);
-    if (conn->phase == NET_LINGER && conn->discarded > conn->shard->server->limits.discard_bytes) {
+    if (conn->phase == NET_LINGER &&
+        conn->discarded > conn->server_worker->server->limits.discard_size) {
         net_conn_close(conn);
     }
 }
 
 /* Returns: false when the bytes have to wait. */
-static bool step(struct net_conn *conn, struct str *data) {
+static bool consume_step(struct net_conn *conn, struct str *data) {
     if (conn->phase == NET_OPEN) {
         return conn->protocol->on_bytes(conn, data);
     }
@@ -29,51 +30,51 @@ static bool step(struct net_conn *conn, struct str *data) {
 }
 
 /* Returns: the bytes that have to wait. */
-static struct str consume(struct net_conn *conn, struct str data) {
+static struct str consume_input(struct net_conn *conn, struct str data) {
     assert(!conn->consuming);
     conn->consuming = true;
-    while (data.len > 0 && step(conn, &data)) {
-        if (conn->shard->ended) {
-            net_shard_sweep(conn->shard);
+    while (data.len > 0 && consume_step(conn, &data)) {
+        if (conn->server_worker->ended) {
+            server_worker_free_ended_calls(conn->server_worker);
         }
     }
     conn->consuming = false;
-    conn->ahead = 0;
+    conn->n_pipelined_bytes = 0;
     return data;
 }
 
 /* ---- the stash ------------------------------------------------------------------------------- */
 
-static void stash_copy(struct net_conn *conn, struct str data) {
-    assert(!conn->stash && data.len <= NET_OPENED_BYTES);
-    conn->stash = malloc(data.len);
-    if (!conn->stash) {
+static void pending_input_copy(struct net_conn *conn, struct str data) {
+    assert(!conn->pending_input && data.len <= NET_DECRYPTED_BYTES);
+    conn->pending_input = malloc(data.len);
+    if (!conn->pending_input) {
         net_conn_close(conn);
         return;
     }
-    memcpy(conn->stash, data.ptr, data.len);
-    conn->stash_at = 0;
-    conn->stash_len = data.len;
+    memcpy(conn->pending_input, data.ptr, data.len);
+    conn->pending_at = 0;
+    conn->pending_len = data.len;
 }
 
-void net_conn_take(struct net_conn *conn, struct str data) {
-    struct str rest = consume(conn, data);
+void net_conn_process_input(struct net_conn *conn, struct str data) {
+    struct str rest = consume_input(conn, data);
     if (rest.len > 0 && conn->phase != NET_CLOSED) {
-        stash_copy(conn, rest);
+        pending_input_copy(conn, rest);
     }
 }
 
-void net_conn_run_stash(struct net_conn *conn) {
-    char *stash = conn->stash;
+void net_conn_process_pending(struct net_conn *conn) {
+    char *stash = conn->pending_input;
     if (!stash || conn->phase == NET_CLOSED) {
         return;
     }
-    struct str data = str_make(stash + conn->stash_at, conn->stash_len - conn->stash_at);
-    conn->stash = NULL;
-    data = consume(conn, data);
+    struct str data = str_make(stash + conn->pending_at, conn->pending_len - conn->pending_at);
+    conn->pending_input = NULL;
+    data = consume_input(conn, data);
     if (data.len > 0) {
-        conn->stash = stash;
-        conn->stash_at = conn->stash_len - data.len;
+        conn->pending_input = stash;
+        conn->pending_at = conn->pending_len - data.len;
     } else {
         free(stash);
     }
@@ -85,7 +86,7 @@ void net_conn_run_stash(struct net_conn *conn) {
  * first. */
 static char *room(struct net_conn *conn, size_t *n_bytes) {
     bool plain = conn->phase == NET_OPEN && !conn->tls;
-    return plain ? conn->protocol->room(conn, n_bytes) : NULL;
+    return plain ? conn->protocol->read_buffer(conn, n_bytes) : NULL;
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
@@ -93,15 +94,16 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
     size_t n_bytes = NET_READ_BYTES;
     char *place = room(conn, &n_bytes);
     (void)suggested;
-    buf->base = place ? place : conn->shard->in;
+    buf->base = place ? place : conn->server_worker->in;
     buf->len = n_bytes;
 }
 
-void net_conn_input_ended(struct net_conn *conn, bool half_closed) {
+void net_conn_handle_eof(struct net_conn *conn, bool half_closed) {
     conn->eof = true;
     conn->reading = false; /* libuv has stopped by itself */
-    if (net_tls_is_shaking(conn) && conn->phase == NET_OPEN) {
-        net_tls_shake_failed(conn, TLS_FAILURE_GONE, "the client went away within the handshake");
+    if (net_tls_in_handshake(conn) && conn->phase == NET_OPEN) {
+        net_tls_handshake_failed(conn, TLS_FAILURE_DISCONNECTED,
+                                 "the client went away within the handshake");
         half_closed = false;
     }
     if (conn->phase != NET_OPEN || !half_closed || !conn->protocol->on_eof(conn)) {
@@ -111,7 +113,7 @@ void net_conn_input_ended(struct net_conn *conn, bool half_closed) {
 
 /* Is what looks like the end of the input the end of the connection? libuv reports a reset as an
  * end when bytes arrived before it; only the kernel knows that nobody can be answered any more. */
-static bool is_gone(const struct net_conn *conn) {
+static bool is_reset(const struct net_conn *conn) {
     uv_os_fd_t fd;
     if (uv_fileno(&conn->uv.handle, &fd) != 0) {
         return true;
@@ -122,41 +124,41 @@ static bool is_gone(const struct net_conn *conn) {
 
 /* A full buffer that is no plain body is work (many requests, or a text to decompress), and libuv
  * would read on at once: others have their turn first. */
-static void take_turns(struct net_conn *conn, ssize_t n_read) {
+static void yield_to_other_conns(struct net_conn *conn, ssize_t n_read) {
     const struct net_protocol *protocol = conn->protocol;
     size_t n_bytes;
     if (n_read == NET_READ_BYTES && conn->phase == NET_OPEN && !room(conn, &n_bytes) &&
-        !(protocol->is_in_bulk && protocol->is_in_bulk(conn))) {
-        net_shard_make_ready(conn->shard, conn);
+        !(protocol->is_receiving_bulk && protocol->is_receiving_bulk(conn))) {
+        server_worker_schedule_resume(conn->server_worker, conn);
     }
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
     struct net_conn *conn = stream->data;
-    struct net_shard *shard = conn->shard;
+    struct server_worker *server_worker = conn->server_worker;
     if (n_read == 0) {
         return; /* nothing there after all */
     }
     if (n_read < 0) {
-        net_conn_input_ended(conn, n_read == UV_EOF && !is_gone(conn));
+        net_conn_handle_eof(conn, n_read == UV_EOF && !is_reset(conn));
     } else {
         metric_add(METRIC_RECEIVED_BYTES_TOTAL, n_read);
-        if (buf->base != shard->in) {
-            conn->protocol->on_room_filled(conn, (size_t)n_read);
-            net_shard_sweep(shard);
+        if (buf->base != server_worker->in) {
+            conn->protocol->on_read_buffer_filled(conn, (size_t)n_read);
+            server_worker_free_ended_calls(server_worker);
         } else {
             struct str data = str_make(buf->base, (size_t)n_read);
             if (conn->tls) {
-                net_tls_received(conn, data);
+                net_tls_receive(conn, data);
             } else {
-                net_conn_take(conn, data);
+                net_conn_process_input(conn, data);
             }
-            take_turns(conn, n_read);
+            yield_to_other_conns(conn, n_read);
         }
     }
-    net_conn_settle(conn);
-    if (turn_end_full(worker_turn(shard->worker))) {
-        net_shard_end_turn(shard);
+    net_conn_update_io(conn);
+    if (loop_iteration_run_if_full(worker_loop_iteration(server_worker->worker))) {
+        server_worker_run_deferred(server_worker);
     }
 }
 

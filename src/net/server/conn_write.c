@@ -83,13 +83,13 @@ static void on_flushed(uv_write_t *write, int status) {
     if (!net_conn_is_sending(conn) && conn->phase == NET_LINGER) {
         net_conn_half_close(conn);
     }
-    if (conn->stash) {
-        net_shard_make_ready(conn->shard, conn);
+    if (conn->pending_input) {
+        server_worker_schedule_resume(conn->server_worker, conn);
     }
-    net_conn_settle(conn);
+    net_conn_update_io(conn);
 }
 
-static void flush_later(struct net_conn *conn, const char *data, size_t n_bytes) {
+static void queue_flush(struct net_conn *conn, const char *data, size_t n_bytes) {
     struct flush *flush = malloc(sizeof(*flush) + n_bytes);
     if (!flush) {
         net_conn_close(conn);
@@ -115,34 +115,34 @@ static void write_small(struct net_conn *conn, const char *data, size_t n_bytes)
     if (n < 0) {
         net_conn_close(conn);
     } else if ((size_t)n < n_bytes) {
-        flush_later(conn, data + n, n_bytes - (size_t)n);
+        queue_flush(conn, data + n, n_bytes - (size_t)n);
     }
 }
 
-void net_shard_flush(struct net_shard *shard) {
-    struct net_conn *conn = shard->out_conn;
-    size_t len = shard->out_len;
-    shard->out_len = 0;
-    shard->out_conn = NULL;
-    write_small(conn, shard->out, len);
+void server_worker_flush(struct server_worker *server_worker) {
+    struct net_conn *conn = server_worker->out_conn;
+    size_t len = server_worker->out_len;
+    server_worker->out_len = 0;
+    server_worker->out_conn = NULL;
+    write_small(conn, server_worker->out, len);
 }
 
-bool net_conn_gather(struct net_conn *conn, const struct net_outgoing *out) {
-    struct net_shard *shard = conn->shard;
-    if (out->n_bytes > NET_GATHERED_BYTES) {
+bool net_conn_coalesce(struct net_conn *conn, const struct net_outgoing *out) {
+    struct server_worker *server_worker = conn->server_worker;
+    if (out->n_bytes > NET_COALESCE_MAX_BYTES) {
         return false;
     }
-    if (shard->out_len + out->n_bytes > NET_OUT_BYTES) {
+    if (server_worker->out_len + out->n_bytes > NET_COALESCE_BUFFER_BYTES) {
         net_conn_flush(conn);
     }
     if (conn->phase == NET_CLOSED || conn->n_flushing > 0) {
         return false;
     }
-    assert(!shard->out_conn || shard->out_conn == conn);
-    shard->out_conn = conn;
+    assert(!server_worker->out_conn || server_worker->out_conn == conn);
+    server_worker->out_conn = conn;
     for (unsigned i = 0; i < out->n; i++) {
-        memcpy(shard->out + shard->out_len, out->bufs[i].base, out->bufs[i].len);
-        shard->out_len += out->bufs[i].len;
+        memcpy(server_worker->out + server_worker->out_len, out->bufs[i].base, out->bufs[i].len);
+        server_worker->out_len += out->bufs[i].len;
     }
     metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)out->n_body);
     return true;
@@ -152,7 +152,7 @@ void net_conn_send_small(struct net_conn *conn, struct str data) {
     uv_buf_t buf;
     struct net_outgoing out = {.bufs = &buf};
     net_outgoing_add(&out, data.ptr, data.len);
-    if (net_conn_may_gather(conn) && net_conn_gather(conn, &out)) {
+    if (net_conn_may_coalesce(conn) && net_conn_coalesce(conn, &out)) {
         return;
     }
     if (conn->phase != NET_CLOSED) {
@@ -188,7 +188,7 @@ static void on_sent(uv_write_t *uv, int status) {
     if (status < 0) {
         net_conn_close(conn);
     }
-    net_conn_settle(conn);
+    net_conn_update_io(conn);
 }
 
 bool net_conn_send(struct net_conn *conn, struct net_outgoing *out, struct net_write *write) {
@@ -216,7 +216,7 @@ static void on_written(uv_write_t *write, int status) {
     struct net_conn *conn = call->conn;
     call->writing = false;
     if (!conn) {
-        net_call_written_in_vain(call);
+        net_call_write_aborted(call);
         return;
     }
     if (status < 0) {
@@ -225,7 +225,7 @@ static void on_written(uv_write_t *write, int status) {
     }
     count_sent(conn, call->writing_bytes);
     conn->protocol->on_written(call);
-    net_conn_settle(conn);
+    net_conn_update_io(conn);
 }
 
 bool net_call_send(struct net_call *call, struct net_outgoing *out) {

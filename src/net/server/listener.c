@@ -15,14 +15,14 @@
 #include "core/base/log.h"
 
 enum {
-    BACKLOG = 4096,        /* the kernel caps it (net.core.somaxconn) */
-    ACCEPTS_PER_TURN = 64, /* then others have their turn on the loop */
-    REST_MS = 100,
+    BACKLOG = 4096,             /* the kernel caps it (net.core.somaxconn) */
+    ACCEPTS_PER_ITERATION = 64, /* then others have their turn on the loop */
+    ACCEPT_PAUSE_MS = 100,
 };
 
 struct listener {
     uv_poll_t poll;
-    uv_timer_t rest;
+    uv_timer_t accept_pause;
     int fd;
     int family;
     unsigned n_handles; /* not yet closed */
@@ -37,8 +37,8 @@ static const char *unix_path(const struct address *address) {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static enum status failed(const struct address *address, const char *what, int error,
-                          struct error *err) {
+static enum status listen_error(const struct address *address, const char *what, int error,
+                                struct error *err) {
     char text[ADDRESS_TEXT_BYTES];
     return error_set(err, ST_IO, "cannot listen on %s: %s: %s", address_print(address, text), what,
                      strerror(error));
@@ -51,20 +51,20 @@ static enum status stale_remove(const struct address *address, struct error *err
         return ST_OK; /* there is none, or bind says what is wrong */
     }
     if (!S_ISSOCK(info.st_mode)) {
-        return failed(address, "the file is there and is no socket", EEXIST, err);
+        return listen_error(address, "the file is there and is no socket", EEXIST, err);
     }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
-        return failed(address, "socket", errno, err);
+        return listen_error(address, "socket", errno, err);
     }
     int rc = connect(fd, (const struct sockaddr *)&address->storage, address->len);
     int error = errno;
     close(fd);
     if (rc == 0 || error == EAGAIN) {
-        return failed(address, "somebody listens there already", EADDRINUSE, err);
+        return listen_error(address, "somebody listens there already", EADDRINUSE, err);
     }
     if (error == ECONNREFUSED && unlink(unix_path(address)) != 0) {
-        return failed(address, "the stale socket cannot be removed", errno, err);
+        return listen_error(address, "the stale socket cannot be removed", errno, err);
     }
     return ST_OK;
 }
@@ -105,15 +105,15 @@ static enum status socket_listen(struct listener *listener, const struct address
     }
     listener->fd = socket_open(&address);
     if (listener->fd < 0) {
-        return failed(&address, "socket", errno, err);
+        return listen_error(&address, "socket", errno, err);
     }
     listener->family = address.storage.ss_family;
     socket_prepare(listener->fd, listener->family);
     if (bind(listener->fd, (const struct sockaddr *)&address.storage, address.len) != 0) {
-        return failed(&address, "bind", errno, err);
+        return listen_error(&address, "bind", errno, err);
     }
     if (listen(listener->fd, BACKLOG) != 0) {
-        return failed(&address, "listen", errno, err);
+        return listen_error(&address, "listen", errno, err);
     }
     listener->bound = address;
     if (!address_is_unix(&address)) {
@@ -128,31 +128,31 @@ static enum status socket_listen(struct listener *listener, const struct address
 
 static void on_readable(uv_poll_t *poll, int status, int events);
 
-static void on_rested(uv_timer_t *timer) {
+static void on_accept_pause_over(uv_timer_t *timer) {
     struct listener *listener = timer->data;
     uv_poll_start(&listener->poll, UV_READABLE, on_readable);
 }
 
 /* No descriptor, or no memory for one: whoever connects waits in the backlog. */
-static void rest(struct listener *listener, int error) {
+static void accept_pause(struct listener *listener, int error) {
     log_event(LOG_WARNING, "cannot accept connections for now",
-              LOG_TEXT_OF("reason", strerror(error)));
+              LOG_CSTR("reason", strerror(error)));
     uv_poll_stop(&listener->poll);
-    uv_timer_start(&listener->rest, on_rested, REST_MS, 0);
+    uv_timer_start(&listener->accept_pause, on_accept_pause_over, ACCEPT_PAUSE_MS, 0);
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events) {
     struct listener *listener = poll->data;
     (void)status;
     (void)events;
-    for (int i = 0; i < ACCEPTS_PER_TURN && !listener->closing; i++) {
+    for (int i = 0; i < ACCEPTS_PER_ITERATION && !listener->closing; i++) {
         int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            listener->events.on_accept(listener->events.cookie, fd, listener->family);
+            listener->events.on_accept(listener->events.user, fd, listener->family);
         } else if (errno == EAGAIN) {
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
-            rest(listener, errno);
+            accept_pause(listener, errno);
             return;
         }
     }
@@ -171,7 +171,7 @@ static void on_handle_closed(uv_handle_t *handle) {
     }
     free(listener);
     if (events.on_closed) {
-        events.on_closed(events.cookie);
+        events.on_closed(events.user);
     }
 }
 
@@ -182,7 +182,7 @@ void listener_close(struct listener *listener) {
     listener->closing = true;
     address_unlink(&listener->bound);
     uv_close((uv_handle_t *)&listener->poll, on_handle_closed);
-    uv_close((uv_handle_t *)&listener->rest, on_handle_closed);
+    uv_close((uv_handle_t *)&listener->accept_pause, on_handle_closed);
 }
 
 enum status listener_open(uv_loop_t *loop, const struct address *address,
@@ -197,7 +197,7 @@ enum status listener_open(uv_loop_t *loop, const struct address *address,
     if (st == ST_OK) {
         int rc = uv_poll_init(loop, &listener->poll, listener->fd);
         if (rc != 0) {
-            st = failed(address, "poll", -rc, err);
+            st = listen_error(address, "poll", -rc, err);
         }
     }
     if (st != ST_OK) {
@@ -207,9 +207,9 @@ enum status listener_open(uv_loop_t *loop, const struct address *address,
         free(listener);
         return st;
     }
-    uv_timer_init(loop, &listener->rest); /* cannot fail */
+    uv_timer_init(loop, &listener->accept_pause); /* cannot fail */
     listener->poll.data = listener;
-    listener->rest.data = listener;
+    listener->accept_pause.data = listener;
     uv_poll_start(&listener->poll, UV_READABLE, on_readable);
     *bound = listener->bound;
     *out = listener;

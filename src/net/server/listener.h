@@ -15,9 +15,9 @@ struct listener;
 /* Who gets the accepted sockets: non-blocking, closed on exec, without Nagle's delay. Owns: the
  * descriptor passes over. */
 struct listener_events {
-    void (*on_accept)(void *cookie, int fd, int family);
-    void (*on_closed)(void *cookie); /* after listener_close; the listener is gone */
-    void *cookie;
+    void (*on_accept)(void *user, int fd, int family);
+    void (*on_closed)(void *user); /* after listener_close; the listener is gone */
+    void *user;
 };
 
 /* Binds `address` and starts to accept. `bound` gets the real address (port 0 resolved). A Unix

@@ -7,27 +7,27 @@
 #include "core/event/clock.h"
 #include "net/server/server.h"
 
-enum { PART_BYTES = 65536 /* of one worker and server, at most */ };
+enum { WORKER_REPORT_MAX_BYTES = 65536 /* of one worker and server, at most */ };
 
 /* What one worker is asked about one server. */
-struct part {
+struct worker_report {
     struct worker_msg msg;
     struct net_report *report;
-    struct net_shard *shard;
+    struct server_worker *server_worker;
     struct arena *arena; /* of this part only: it is written on one thread and read on another */
     struct buf text;
 };
 
 struct net_report {
     struct net_report_server servers[NET_REPORT_SERVERS];
-    size_t n_servers, n_parts;
-    struct part *parts; /* server by server, shard by shard */
+    size_t n_servers, n_worker_reports;
+    struct worker_report *worker_reports; /* server by server, shard by shard */
     atomic_size_t n_left;
-    struct worker *back;
+    struct worker *reply_worker;
     struct worker_msg msg;
     struct buf *out;
-    void (*done)(void *cookie);
-    void *cookie;
+    void (*done)(void *user);
+    void *user;
 };
 
 /* ---- on each worker -------------------------------------------------------------------------- */
@@ -36,9 +36,9 @@ static void print_conn(struct buf *out, const struct net_conn *conn) {
     static const char *const phases[] = {
         [NET_OPEN] = "", [NET_LINGER] = "ends: ", [NET_CLOSED] = "is closed: "};
     char peer[ADDRESS_TEXT_BYTES];
-    buf_printf(out, "    %s to %s%s: %s", net_conn_peer(conn, peer), conn->entrance->text,
+    buf_printf(out, "    %s to %s%s: %s", net_conn_peer(conn, peer), conn->listen_endpoint->text,
                conn->tls ? " over TLS" : "", phases[conn->phase]);
-    if (conn->refused) {
+    if (conn->over_limit) {
         buf_add_str(out, STR("is refused, one too many"));
     } else if (conn->protocol->describe && conn->phase == NET_OPEN) {
         conn->protocol->describe(conn, out);
@@ -51,113 +51,118 @@ static void print_conn(struct buf *out, const struct net_conn *conn) {
     buf_add_char(out, '\n');
 }
 
-static void print_shard(struct part *part) {
+static void print_server_worker(struct worker_report *worker_report) {
     size_t n = 0;
-    for (const struct net_conn *conn = part->shard->conns;
-         conn && n < NET_REPORT_CONNECTIONS && part->text.len < PART_BYTES; conn = conn->next) {
-        print_conn(&part->text, conn);
+    for (const struct net_conn *conn = worker_report->server_worker->conns;
+         conn && n < NET_REPORT_CONNECTIONS && worker_report->text.len < WORKER_REPORT_MAX_BYTES;
+         conn = conn->next) {
+        print_conn(&worker_report->text, conn);
         n++;
     }
-    if (n < part->shard->n_conns) {
-        buf_printf(&part->text, "    and %zu more\n", part->shard->n_conns - n);
+    if (n < worker_report->server_worker->n_conns) {
+        buf_printf(&worker_report->text, "    and %zu more\n",
+                   worker_report->server_worker->n_conns - n);
     }
 }
 
-static void run_part(struct worker_msg *msg) {
-    struct part *part = (struct part *)(void *)((char *)msg - offsetof(struct part, msg));
-    struct net_report *report = part->report;
-    print_shard(part);
+static void run_worker_report(struct worker_msg *msg) {
+    struct worker_report *worker_report =
+        (struct worker_report *)(void *)((char *)msg - offsetof(struct worker_report, msg));
+    struct net_report *report = worker_report->report;
+    print_server_worker(worker_report);
     if (atomic_fetch_sub(&report->n_left, 1) == 1) {
-        worker_post(report->back, &report->msg);
+        worker_post(report->reply_worker, &report->msg);
     }
 }
 
 /* ---- where it was asked ---------------------------------------------------------------------- */
 
 static void report_free(struct net_report *report) {
-    for (size_t i = 0; i < report->n_parts; i++) {
-        arena_free(report->parts[i].arena);
+    for (size_t i = 0; i < report->n_worker_reports; i++) {
+        arena_free(report->worker_reports[i].arena);
     }
-    free(report->parts);
+    free(report->worker_reports);
     free(report);
 }
 
 static void print_server(struct net_report *report, const struct net_report_server *server,
-                         const struct part *part) {
+                         const struct worker_report *worker_report) {
     const struct net_server *net = server->server;
     buf_printf(report->out, "%s: %llu requests in flight\n", server->name,
                (unsigned long long)net_server_in_flight(net));
-    for (size_t i = 0; i < net->n_shards; i++, part++) {
+    for (size_t i = 0; i < net->n_workers; i++, worker_report++) {
         /* How many there are now is the worker's to know; how many were given to it is for all. */
-        uint64_t n = atomic_load_explicit(&part->shard->load, memory_order_relaxed);
+        uint64_t n = atomic_load_explicit(&worker_report->server_worker->n_assigned_conns,
+                                          memory_order_relaxed);
         buf_printf(report->out, "  worker %zu: %llu connections\n", i, (unsigned long long)n);
-        buf_add_str(report->out,
-                    part->text.failed ? STR("    out of memory\n") : buf_str(&part->text));
+        buf_add_str(report->out, worker_report->text.failed ? STR("    out of memory\n")
+                                                            : buf_str(&worker_report->text));
     }
 }
 
 static void run_done(struct worker_msg *msg) {
     struct net_report *report =
         (struct net_report *)(void *)((char *)msg - offsetof(struct net_report, msg));
-    const struct part *part = report->parts;
+    const struct worker_report *worker_report = report->worker_reports;
     void (*done)(void *) = report->done;
-    void *cookie = report->cookie;
+    void *user = report->user;
     for (size_t i = 0; i < report->n_servers; i++) {
-        print_server(report, &report->servers[i], part);
-        part += report->servers[i].server->n_shards;
+        print_server(report, &report->servers[i], worker_report);
+        worker_report += report->servers[i].server->n_workers;
     }
     report_free(report);
-    done(cookie);
+    done(user);
 }
 
-static bool make_parts(struct net_report *report) {
+static bool make_worker_reports(struct net_report *report) {
     size_t total = 0, n = 0;
     for (size_t i = 0; i < report->n_servers; i++) {
-        total += report->servers[i].server->n_shards;
+        total += report->servers[i].server->n_workers;
     }
-    report->parts = calloc(total, sizeof(*report->parts));
-    report->n_parts = report->parts ? total : 0;
-    bool room = report->parts != NULL;
+    report->worker_reports = calloc(total, sizeof(*report->worker_reports));
+    report->n_worker_reports = report->worker_reports ? total : 0;
+    bool room = report->worker_reports != NULL;
     for (size_t i = 0; room && i < report->n_servers; i++) {
         struct net_server *server = report->servers[i].server;
-        for (size_t j = 0; room && j < server->n_shards; j++, n++) {
-            struct part *part = &report->parts[n];
-            *part = (struct part){.msg = {.run = run_part},
-                                  .report = report,
-                                  .shard = &server->shards[j],
-                                  .arena = arena_new(NULL, 0)};
-            room = part->arena != NULL;
+        for (size_t j = 0; room && j < server->n_workers; j++, n++) {
+            struct worker_report *worker_report = &report->worker_reports[n];
+            *worker_report = (struct worker_report){.msg = {.run = run_worker_report},
+                                                    .report = report,
+                                                    .server_worker = &server->workers[j],
+                                                    .arena = arena_new(NULL, 0)};
+            room = worker_report->arena != NULL;
             if (room) {
-                buf_init(&part->text, part->arena, 0);
+                buf_init(&worker_report->text, worker_report->arena, 0);
             }
         }
     }
     return room;
 }
 
-enum status net_report_start(const struct net_report_server *servers, size_t n, struct worker *back,
-                             struct buf *out, void (*done)(void *cookie), void *cookie,
-                             struct error *err) {
+enum status net_report_start(const struct net_report_server *servers, size_t n,
+                             struct worker *reply_worker, struct buf *out, void (*done)(void *user),
+                             void *user, struct error *err) {
     struct net_report *report = calloc(1, sizeof(*report));
     assert(n >= 1 && n <= NET_REPORT_SERVERS);
     if (report) {
         report->n_servers = n;
         memcpy(report->servers, servers, n * sizeof(*servers));
     }
-    if (!report || !make_parts(report)) {
+    if (!report || !make_worker_reports(report)) {
         if (report) {
             report_free(report);
         }
         return error_set(err, ST_NO_MEMORY, "out of memory for a report");
     }
-    report->back = back;
+    report->reply_worker = reply_worker;
     report->msg = (struct worker_msg){.run = run_done};
     report->out = out;
     report->done = done;
-    report->cookie = cookie;
-    atomic_init(&report->n_left, report->n_parts);
-    for (size_t i = 0, n_parts = report->n_parts; i < n_parts; i++) {
-        worker_post(report->parts[i].shard->worker, &report->parts[i].msg);
+    report->user = user;
+    atomic_init(&report->n_left, report->n_worker_reports);
+    for (size_t i = 0, n_worker_reports = report->n_worker_reports; i < n_worker_reports; i++) {
+        worker_post(report->worker_reports[i].server_worker->worker,
+                    &report->worker_reports[i].msg);
     }
     return ST_OK;
 }

@@ -24,8 +24,8 @@ struct net_report_server {
 /* Asks all workers. `done` is called on `back`, exactly once, with the text appended to `out`,
  * whose arena is back's; `out` must stay until then, and the workers' loops must run.
  * Returns: ST_NO_MEMORY; `done` is not called then. Thread: back's. */
-enum status net_report_start(const struct net_report_server *servers, size_t n, struct worker *back,
-                             struct buf *out, void (*done)(void *cookie), void *cookie,
-                             struct error *err) __attribute__((warn_unused_result));
+enum status net_report_start(const struct net_report_server *servers, size_t n,
+                             struct worker *reply_worker, struct buf *out, void (*done)(void *user),
+                             void *user, struct error *err) __attribute__((warn_unused_result));
 
 #endif

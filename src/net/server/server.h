@@ -25,7 +25,7 @@
 #include "core/base/str.h"
 #include "core/event/worker.h"
 #include "core/tensor/tensor.h"
-#include "net/server/timeouts.h"
+#include "net/server/timer_list.h"
 #include "net/transport/address.h"
 #include "net/transport/body_pool.h"
 #include "net/transport/budget.h"
@@ -49,17 +49,18 @@ enum net_timeout {
 
 enum {
     NET_READ_BYTES = 65536, /* the worker's buffer for what is not read straight into a body */
-    NET_OPENED_BYTES = NET_READ_BYTES + 32768, /* over TLS: and the record that it completes */
-    NET_OUT_BYTES = 16384,                     /* small answers of pipelined requests gather here */
-    NET_GATHERED_BYTES = 4096,                 /* of one answer that is gathered, at most */
+    NET_DECRYPTED_BYTES = NET_READ_BYTES + 32768, /* over TLS: and the record that it completes */
+    NET_COALESCE_BUFFER_BYTES = 16384,            /* small answers of pipelined requests
+                                                              gather here */
+    NET_COALESCE_MAX_BYTES = 4096,                /* of one answer that is gathered, at most */
 };
 
 struct net_call;
 struct net_conn;
 struct net_server;
-struct net_shard;
+struct server_worker;
 struct net_tls;
-struct net_tls_shard;
+struct server_worker_tls;
 struct tls_server;
 
 /* What makes a server one of a protocol. All on the connection's worker; a function that is given a
@@ -71,11 +72,11 @@ struct net_protocol {
     void (*on_refused)(struct net_conn *conn, const struct error *err);
     /* Takes bytes off the front of `data`, or goes on to where they are taken; called again while
      * there are any. Returns: false when they have to wait for an answer; whoever sends that lets
-     * the connection go on (net_shard_make_ready). */
+     * the connection go on (server_worker_schedule_resume). */
     bool (*on_bytes)(struct net_conn *conn, struct str *data);
     /* Where the next bytes are read to. Returns: NULL for the worker's buffer. */
-    char *(*room)(struct net_conn *conn, size_t *n_bytes);
-    void (*on_room_filled)(struct net_conn *conn, size_t n_bytes);
+    char *(*read_buffer)(struct net_conn *conn, size_t *n_bytes);
+    void (*on_read_buffer_filled)(struct net_conn *conn, size_t n_bytes);
     /* The peer sends nothing more. Returns: false when there is nobody to answer, to close. */
     bool (*on_eof)(struct net_conn *conn);
     /* NET_TIMEOUT_HEAD or _BODY. */
@@ -84,12 +85,12 @@ struct net_protocol {
     void (*on_close)(struct net_conn *conn);
     bool (*wants_to_read)(const struct net_conn *conn);
     /* How long may this last? `*keeps`: one that runs already goes on. */
-    enum net_timeout (*timeout_of)(const struct net_conn *conn, bool *keeps);
+    enum net_timeout (*timeout_of)(const struct net_conn *conn, bool *keep_running);
     /* Nothing is under way: a drain may close it. */
     bool (*is_idle)(const struct net_conn *conn);
-    void (*on_written)(struct net_call *call);   /* what net_call_send could not send at once */
-    void (*on_call_gone)(struct net_call *call); /* of a handler that has not replied */
-    void (*on_call_end)(struct net_call *call);  /* of one that has begun */
+    void (*on_written)(struct net_call *call); /* what net_call_send could not send at once */
+    void (*on_call_disconnected)(struct net_call *call); /* of a handler that has not replied */
+    void (*on_call_end)(struct net_call *call);          /* of one that has begun */
     /* These may be NULL. */
     /* The server drains, or the connection was idle for too long: it shall end as soon as nothing
      * is under way. NULL: it is closed if it is idle. */
@@ -99,11 +100,11 @@ struct net_protocol {
     /* What it is doing, in words (net/server/report.h). */
     void (*describe)(const struct net_conn *conn, struct buf *out);
     /* The next bytes are of a large body, which is no work: reading on holds nobody up. */
-    bool (*is_in_bulk)(const struct net_conn *conn);
+    bool (*is_receiving_bulk)(const struct net_conn *conn);
     /* A turn ends. Returns: whether another one is wanted. */
-    bool (*on_turn)(struct net_shard *shard);
-    /* The shard's timer; net_shard_wake_at asks for it. */
-    void (*on_tick)(struct net_shard *shard, uint64_t now_ns);
+    bool (*run_deferred)(struct server_worker *server_worker);
+    /* The shard's timer; server_worker_schedule_timer asks for it. */
+    void (*on_timer)(struct server_worker *server_worker, uint64_t now_ns);
 };
 
 struct net_conn {
@@ -114,35 +115,36 @@ struct net_conn {
         uv_pipe_t pipe;
     } uv;
     const struct net_protocol *protocol;
-    struct net_shard *shard;
+    struct server_worker *server_worker;
     struct net_conn *prev, *next; /* all of the shard's */
-    struct net_conn *ready_next;
-    struct timeout timeout;
+    struct net_conn *next_ready;
+    struct list_timer timeout;
     uint64_t discarded; /* bytes that were read and dropped */
     uint64_t linger_end_ns;
-    size_t write_left; /* when the write timeout was armed */
-    size_t ahead;      /* bytes read that lie behind the request at hand, while consuming */
-    char *stash;       /* bytes read while the request before was not answered yet */
-    size_t stash_at, stash_len;
+    size_t unsent_at_arm;     /* when the write timeout was armed */
+    size_t n_pipelined_bytes; /* bytes read that lie behind the request at hand, while
+                                      consuming */
+    char *pending_input;      /* bytes read while the request before was not answered yet */
+    size_t pending_at, pending_len;
     struct worker_msg msg; /* brings it from the acceptor to its worker */
-    const struct net_entrance *entrance;
+    const struct listen_endpoint *listen_endpoint;
     struct net_tls *tls; /* NULL: bytes travel as they are */
     int fd;              /* until it is opened there */
     unsigned n_flushing; /* gathered answers that did not fit the socket and are on their way */
-    unsigned n_sealed;   /* pieces of TLS that are */
-    uint8_t phase;       /* enum net_phase */
+    unsigned n_encrypted_writes; /* pieces of TLS that are */
+    uint8_t phase;               /* enum net_phase */
     bool is_unix;
-    bool refused;   /* one connection too many: gets an error and no more */
-    bool last;      /* ends after the answer at hand */
-    bool clean_end; /* then nothing can come that would have to be dropped */
-    bool eof;       /* the peer has half-closed */
-    bool reading;   /* uv_read_start is on */
-    bool consuming; /* its bytes are being handed to the protocol: that is on the stack */
-    bool ready;     /* in the shard's list of those that go on at the end of the turn */
+    bool over_limit;        /* one connection too many: gets an error and no more */
+    bool close_after_reply; /* ends after the answer at hand */
+    bool skip_linger;       /* then nothing can come that would have to be dropped */
+    bool eof;               /* the peer has half-closed */
+    bool reading;           /* uv_read_start is on */
+    bool consuming;         /* its bytes are being handed to the protocol: that is on the stack */
+    bool ready;             /* in the shard's list of those that go on at the end of the turn */
 };
 
 /* What a worker has of a server. */
-struct net_shard {
+struct server_worker {
     struct net_server *server;
     struct worker *worker;
     struct net_conn *conns;
@@ -153,37 +155,37 @@ struct net_shard {
     uint64_t timer_due_ns;
     uv_check_t check; /* ends a turn */
     uv_idle_t idle;   /* makes sure that it ends at once */
-    bool idling;
+    bool idle_active;
     unsigned n_handles;
-    struct timeouts timeouts;
+    struct timer_list conn_timers;
     struct body_pool pool;
-    struct net_tls_shard *tls; /* NULL: nobody came over TLS yet */
-    char *in;                  /* NET_READ_BYTES */
-    char *out;                 /* NET_OUT_BYTES */
+    struct server_worker_tls *tls; /* NULL: nobody came over TLS yet */
+    char *in;                      /* NET_READ_BYTES */
+    char *out;                     /* NET_COALESCE_BUFFER_BYTES */
     size_t out_len;
     struct net_conn *out_conn; /* whose answers those are */
-    bool begun, stopping, done;
+    bool started, stopping, done;
     struct worker_msg drain_msg, stop_msg, done_msg;
-    _Atomic uint64_t load;      /* connections given to it */
-    _Atomic uint64_t in_flight; /* calls */
+    _Atomic uint64_t n_assigned_conns; /* connections given to it */
+    _Atomic uint64_t in_flight;        /* calls */
 };
 
 /* Each is a setting (program/model_server/settings.def). */
 struct net_limits {
-    uint64_t request_memory_bytes; /* of one call's arena; 0: no limit */
+    uint64_t request_memory; /* of one call's arena; 0: no limit */
     uint64_t idle_timeout_ns;
     uint64_t header_timeout_ns;
     uint64_t body_timeout_ns;
     uint64_t min_body_rate;
     uint64_t write_timeout_ns;
-    uint64_t discard_bytes;
+    uint64_t discard_size;
 };
 
 /* One of the addresses that a server listens on. */
-struct net_entrance {
+struct listen_endpoint {
     struct net_server *server;
     struct listener *listener;
-    const void *cookie;           /* whose connections those are, for the protocol above */
+    const void *user;             /* whose connections those are, for the protocol above */
     const struct tls_server *tls; /* NULL: without */
     char text[ADDRESS_TEXT_BYTES];
 };
@@ -203,25 +205,25 @@ struct net_server {
     struct net_limits limits;
     struct net_budget *budget;
     struct worker *acceptor;
-    struct net_shard *shards;
-    size_t n_shards;
-    size_t next_shard; /* where the search for the least loaded one begins */
-    struct net_entrance **entrances;
-    size_t n_entrances;
+    struct server_worker *workers;
+    size_t n_workers;
+    size_t next_worker; /* where the search for the least loaded one begins */
+    struct listen_endpoint **listen_endpoints;
+    size_t n_listen_endpoints;
     size_t n_open;        /* listeners and shards that are not yet stopped */
     atomic_bool draining; /* seen by all workers at once, before any of them closes what is idle */
     bool stopping;
-    void (*done)(void *cookie);
-    void *cookie;
+    void (*done)(void *user);
+    void *user;
 };
 
-static inline bool net_shard_is_draining(const struct net_shard *shard) {
-    return atomic_load_explicit(&shard->server->draining, memory_order_relaxed);
+static inline bool server_worker_is_draining(const struct server_worker *server_worker) {
+    return atomic_load_explicit(&server_worker->server->draining, memory_order_relaxed);
 }
 
 /* The number of a shard among its server's. */
-static inline size_t net_shard_index(const struct net_shard *shard) {
-    return (size_t)(shard - shard->server->shards);
+static inline size_t server_worker_index(const struct server_worker *server_worker) {
+    return (size_t)(server_worker - server_worker->server->workers);
 }
 
 /* ---- server.c: the server as a whole --------------------------------------------------------- */
@@ -234,47 +236,48 @@ void net_server_fini(struct net_server *server);
 /* As http_server_listen; connections accepted there have an entrance with `cookie`. `tls` may be
  * NULL, and outlives the server's stop. */
 enum status net_server_listen(struct net_server *server, const struct address *address,
-                              const struct tls_server *tls, const void *cookie,
-                              struct address *bound, struct error *err)
-    __attribute__((warn_unused_result));
+                              const struct tls_server *tls, const void *user, struct address *bound,
+                              struct error *err) __attribute__((warn_unused_result));
 void net_server_drain(struct net_server *server);
-void net_server_stop(struct net_server *server, void (*done)(void *cookie), void *cookie);
+void net_server_stop(struct net_server *server, void (*done)(void *user), void *user);
 /* Thread: any. */
 uint64_t net_server_in_flight(const struct net_server *server);
 /* A shard has closed its last handle. */
-void net_server_shard_done(struct net_server *server);
+void net_server_on_worker_stopped(struct net_server *server);
 
-/* ---- shard.c --------------------------------------------------------------------------------- */
+/* ---- worker.c -------------------------------------------------------------------------------- */
 
-void net_shard_init(struct net_shard *shard, struct net_server *server, struct worker *worker);
-void net_shard_fini(struct net_shard *shard);
+void server_worker_init(struct server_worker *server_worker, struct net_server *server,
+                        struct worker *worker);
+void server_worker_fini(struct server_worker *server_worker);
 /* Makes its handles, on its worker. Returns: false when out of memory. */
-bool net_shard_begin(struct net_shard *shard);
-void net_shard_add(struct net_shard *shard, struct net_conn *conn);
-void net_shard_remove(struct net_shard *shard, struct net_conn *conn);
-void net_shard_arm(struct net_shard *shard, struct net_conn *conn, enum net_timeout timeout);
+bool server_worker_start(struct server_worker *server_worker);
+void server_worker_add_conn(struct server_worker *server_worker, struct net_conn *conn);
+void server_worker_remove_conn(struct server_worker *server_worker, struct net_conn *conn);
+void server_worker_set_conn_timer(struct server_worker *server_worker, struct net_conn *conn,
+                                  enum net_timeout timeout);
 /* Wakes the shard at that time at the latest. */
-void net_shard_wake_at(struct net_shard *shard, uint64_t due_ns);
+void server_worker_schedule_timer(struct server_worker *server_worker, uint64_t due_ns);
 /* Frees ended calls; no callback that knows one may be on the stack. */
-void net_shard_sweep(struct net_shard *shard);
+void server_worker_free_ended_calls(struct server_worker *server_worker);
 /* At the end of this turn the shard looks at what was left for then. */
-void net_shard_ask_turn(struct net_shard *shard);
+void server_worker_schedule_deferred(struct server_worker *server_worker);
 /* What is done then; nothing where nothing was left for it. */
-void net_shard_end_turn(struct net_shard *shard);
+void server_worker_run_deferred(struct server_worker *server_worker);
 /* At the end of this turn the connection goes on with the bytes that waited. */
-void net_shard_make_ready(struct net_shard *shard, struct net_conn *conn);
+void server_worker_schedule_resume(struct server_worker *server_worker, struct net_conn *conn);
 
 /* ---- conn.c: a connection's life ------------------------------------------------------------- */
 
 /* Takes over conn->fd on the connection's worker. */
 void net_conn_open(struct net_conn *conn);
 /* One connection too many: is told so. */
-void net_conn_refuse(struct net_conn *conn);
+void net_conn_reject(struct net_conn *conn);
 /* After any event: sends what is gathered, reads or rests, arms the timeout that it has now. */
-void net_conn_settle(struct net_conn *conn);
+void net_conn_update_io(struct net_conn *conn);
 /* Ends it in order: what was sent leaves, then the server half-closes and drops what still comes,
  * within a bound. `clean`: nothing can come, so it closes at once. */
-void net_conn_end(struct net_conn *conn, bool clean);
+void net_conn_close_gracefully(struct net_conn *conn, bool clean);
 /* What was sent has left, of a connection that lingers. */
 void net_conn_half_close(struct net_conn *conn);
 /* Ends it now. Idempotent. */
@@ -285,7 +288,7 @@ const char *net_conn_peer(const struct net_conn *conn, char out[ADDRESS_TEXT_BYT
 
 /* Something that was written is still on its way. */
 static inline bool net_conn_is_sending(const struct net_conn *conn) {
-    return conn->n_flushing + conn->n_sealed > 0;
+    return conn->n_flushing + conn->n_encrypted_writes > 0;
 }
 
 /* ---- conn_read.c: bytes in ------------------------------------------------------------------- */
@@ -293,11 +296,11 @@ static inline bool net_conn_is_sending(const struct net_conn *conn) {
 void net_conn_read_start(struct net_conn *conn);
 void net_conn_read_stop(struct net_conn *conn);
 /* Goes on with the bytes that waited. */
-void net_conn_run_stash(struct net_conn *conn);
+void net_conn_process_pending(struct net_conn *conn);
 /* Plain bytes for the protocol; those that have to wait are kept. */
-void net_conn_take(struct net_conn *conn, struct str data);
+void net_conn_process_input(struct net_conn *conn, struct str data);
 /* The peer sends nothing more (`half_closed`), or is gone. Nothing is read any more. */
-void net_conn_input_ended(struct net_conn *conn, bool half_closed);
+void net_conn_handle_eof(struct net_conn *conn, bool half_closed);
 /* Drops all of `data`, and counts it. */
 void net_conn_discard(struct net_conn *conn, struct str *data);
 
@@ -320,21 +323,21 @@ static inline void net_outgoing_add(struct net_outgoing *out, const void *data, 
 }
 
 /* Sends what is gathered. */
-void net_shard_flush(struct net_shard *shard);
+void server_worker_flush(struct server_worker *server_worker);
 /* Sends what is gathered, if it is this connection's. */
 static inline void net_conn_flush(struct net_conn *conn) {
-    if (conn->shard->out_conn == conn) {
-        net_shard_flush(conn->shard);
+    if (conn->server_worker->out_conn == conn) {
+        server_worker_flush(conn->server_worker);
     }
 }
 /* Worth gathering: another answer follows, or came before. */
-static inline bool net_conn_may_gather(const struct net_conn *conn) {
-    bool others = conn->ahead > 0 || conn->shard->out_conn == conn;
-    return conn->consuming && others && !conn->last;
+static inline bool net_conn_may_coalesce(const struct net_conn *conn) {
+    bool others = conn->n_pipelined_bytes > 0 || conn->server_worker->out_conn == conn;
+    return conn->consuming && others && !conn->close_after_reply;
 }
 /* Gathers it with the answers of the requests around it, if it is small. Returns: false when it was
  * not taken and has to be written by itself, unless the connection is closed. */
-bool net_conn_gather(struct net_conn *conn, const struct net_outgoing *out);
+bool net_conn_coalesce(struct net_conn *conn, const struct net_outgoing *out);
 /* Writes what the socket takes now. Returns: bytes, or a negative error that ends the
  * connection. */
 ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n);

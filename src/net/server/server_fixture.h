@@ -37,7 +37,7 @@ struct test_host {
 
 /* A generous one. */
 static inline struct net_budget test_budget(void) {
-    return (struct net_budget){.body_memory_bytes = 64 << 20, .max_connections = 1000};
+    return (struct net_budget){.body_memory = 64 << 20, .max_connections = 1000};
 }
 
 static inline void test_host_init(struct test_host *host, struct net_budget budget) {
@@ -71,20 +71,20 @@ static inline void test_host_ask_stop(struct test_host *host, void (*run)(struct
 }
 
 /* What a server's stop calls when it is done. */
-static inline void test_host_stopped(void *cookie) {
-    struct test_host *host = cookie;
-    lock_take(&host->lock);
+static inline void test_host_stopped(void *user) {
+    struct test_host *host = user;
+    lock_acquire(&host->lock);
     host->stopped = true;
-    lock_wake_all(&host->cond);
-    lock_drop(&host->lock);
+    lock_cond_broadcast(&host->cond);
+    lock_release(&host->lock);
 }
 
 static inline void test_host_wait(struct test_host *host) {
-    lock_take(&host->lock);
+    lock_acquire(&host->lock);
     while (!host->stopped) {
-        lock_wait(&host->lock, &host->cond);
+        lock_cond_wait(&host->lock, &host->cond);
     }
-    lock_drop(&host->lock);
+    lock_release(&host->lock);
 }
 
 /* After the server is freed: nothing is left over. */

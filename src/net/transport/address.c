@@ -11,7 +11,7 @@
 
 #include "core/base/num.h"
 
-static enum status expected(struct str text, struct error *err, const char *why) {
+static enum status address_error(struct str text, struct error *err, const char *why) {
     return error_set(err, ST_BAD_CONFIG,
                      "\"%.*s\" is no address: %s. Expected HOST:PORT (127.0.0.1:8000), "
                      "[IPV6]:PORT, :PORT for all addresses of this machine, or unix:/PATH",
@@ -22,7 +22,7 @@ static enum status unix_parse(struct str text, struct address *out, struct error
     struct sockaddr_un *sun = (struct sockaddr_un *)&out->storage;
     struct str path = str_make(text.ptr + 5, text.len - 5);
     if (path.len == 0) {
-        return expected(text, err, "the path of the socket is missing");
+        return address_error(text, err, "the path of the socket is missing");
     }
     if (path.len >= sizeof(sun->sun_path) || memchr(path.ptr, '\0', path.len)) {
         return error_set(err, ST_BAD_CONFIG,
@@ -66,7 +66,7 @@ static bool host6_parse(struct str host, uint16_t port, struct address *out) {
 
 enum status address_parse(struct str text, struct address *out, struct error *err) {
     *out = (struct address){0};
-    if (str_starts(text, STR("unix:"))) {
+    if (str_starts_with(text, STR("unix:"))) {
         return unix_parse(text, out, err);
     }
     size_t colon = text.len;
@@ -74,12 +74,12 @@ enum status address_parse(struct str text, struct address *out, struct error *er
         colon--;
     }
     if (colon == 0) {
-        return expected(text, err, "the port is missing");
+        return address_error(text, err, "the port is missing");
     }
     struct str host = str_make(text.ptr, colon - 1);
     uint64_t port;
     if (!num_parse_u64(str_make(text.ptr + colon, text.len - colon), &port) || port > UINT16_MAX) {
-        return expected(text, err, "the port is a number from 0 to 65535");
+        return address_error(text, err, "the port is a number from 0 to 65535");
     }
     bool bracketed = host.len >= 2 && host.ptr[0] == '[' && host.ptr[host.len - 1] == ']';
     if (bracketed) {
@@ -88,9 +88,9 @@ enum status address_parse(struct str text, struct address *out, struct error *er
     bool v6 = bracketed || host.len == 0;
     if ((bracketed && host.len == 0) ||
         !(v6 ? host6_parse(host, (uint16_t)port, out) : host4_parse(host, (uint16_t)port, out))) {
-        return expected(text, err,
-                        v6 ? "in brackets belongs a numeric IPv6 address"
-                           : "the host is not a numeric address or localhost");
+        return address_error(text, err,
+                             v6 ? "in brackets belongs a numeric IPv6 address"
+                                : "the host is not a numeric address or localhost");
     }
     return ST_OK;
 }

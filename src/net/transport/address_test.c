@@ -56,7 +56,7 @@ static void check_refused(const char *text, const char *why, enum status st,
     }
 }
 
-static void addresses(void **state) {
+static void address_parse_and_print_match_table(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         struct address address;
@@ -72,7 +72,7 @@ static void addresses(void **state) {
     }
 }
 
-static void an_unknown_family_prints(void **state) {
+static void address_print_unknown_family_is_question_mark(void **state) {
     (void)state;
     char printed[ADDRESS_TEXT_BYTES];
     assert_string_equal(address_print(&(struct address){0}, printed), "?");
@@ -80,8 +80,8 @@ static void an_unknown_family_prints(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses),
-        cmocka_unit_test(an_unknown_family_prints),
+        cmocka_unit_test(address_parse_and_print_match_table),
+        cmocka_unit_test(address_print_unknown_family_is_question_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,26 +12,28 @@
 #include "core/base/metric/metric.h"
 
 enum {
-    FREE_BYTES = 2048,   /* of each body, not accounted */
-    ARENA_BYTES = 16384, /* up to here in the arena */
+    UNACCOUNTED_BYTES = 2048, /* of each body, not accounted */
+    ARENA_MAX_BYTES = 16384,  /* up to here in the arena */
     ALIGNMENT = 64,
-    FIRST_CAP = 1024,       /* of a body that does not say its length */
-    FIRST_STEP = 65536,     /* of the budget, when little has come */
-    STEP_RATIO = 4,         /* times what has come, */
-    LARGEST_STEP = 1 << 22, /* up to here */
+    INITIAL_CAPACITY = 1024,     /* of a body that does not say its length */
+    MIN_RESERVE_BYTES = 65536,   /* of the budget, when little has come */
+    RESERVE_RATIO = 4,           /* times what has come, */
+    MAX_RESERVE_BYTES = 1 << 22, /* up to here */
 };
 
 /* ---- the budget ------------------------------------------------------------------------------ */
 
-static enum status no_budget(const struct net_budget *budget, struct error *err) {
+static enum status budget_error(const struct net_budget *budget, struct error *err) {
     return error_set(err, ST_OVERLOADED,
                      "the bodies in flight fill the %llu bytes that they may take (--body-memory)",
-                     (unsigned long long)budget->body_memory_bytes);
+                     (unsigned long long)budget->body_memory);
 }
 
-enum status body_fits(const struct net_budget *budget, uint64_t n_bytes, struct error *err) {
-    bool fits = n_bytes <= FREE_BYTES || net_budget_has(budget, n_bytes - FREE_BYTES);
-    return fits ? ST_OK : no_budget(budget, err);
+enum status body_check_budget(const struct net_budget *budget, uint64_t n_bytes,
+                              struct error *err) {
+    bool fits =
+        n_bytes <= UNACCOUNTED_BYTES || net_budget_fits(budget, n_bytes - UNACCOUNTED_BYTES);
+    return fits ? ST_OK : budget_error(budget, err);
 }
 
 /* The most bytes that this body can be. */
@@ -42,28 +44,28 @@ static size_t most_bytes(const struct body *body) {
 
 /* Makes sure that `wanted` bytes may be used, at most most_bytes. The more has come, the further
  * ahead of it the budget is asked. */
-static enum status grant(struct body *body, size_t wanted, struct error *err) {
-    if (wanted <= body->granted) {
+static enum status reserve_budget(struct body *body, size_t wanted, struct error *err) {
+    if (wanted <= body->n_reserved) {
         return ST_OK;
     }
-    size_t need = wanted - body->granted, most = most_bytes(body) - body->granted;
-    size_t step = body->len < FIRST_STEP / STEP_RATIO     ? FIRST_STEP
-                  : body->len < LARGEST_STEP / STEP_RATIO ? body->len * STEP_RATIO
-                                                          : LARGEST_STEP;
+    size_t need = wanted - body->n_reserved, most = most_bytes(body) - body->n_reserved;
+    size_t step = body->len < MIN_RESERVE_BYTES / RESERVE_RATIO   ? MIN_RESERVE_BYTES
+                  : body->len < MAX_RESERVE_BYTES / RESERVE_RATIO ? body->len * RESERVE_RATIO
+                                                                  : MAX_RESERVE_BYTES;
     step = step < need ? need : step < most ? step : most;
-    if (!net_budget_take(body->means.budget, step)) {
+    if (!net_budget_reserve(body->allocator.budget, step)) {
         step = need;
-        if (!net_budget_take(body->means.budget, step)) {
-            return no_budget(body->means.budget, err);
+        if (!net_budget_reserve(body->allocator.budget, step)) {
+            return budget_error(body->allocator.budget, err);
         }
     }
-    body->granted += step;
+    body->n_reserved += step;
     return ST_OK;
 }
 
 /* ---- room ------------------------------------------------------------------------------------ */
 
-static enum status too_large(const struct body *body, struct error *err) {
+static enum status size_error(const struct body *body, struct error *err) {
     return error_set(err, ST_BODY_TOO_LARGE,
                      "expected a body of at most %zu bytes%s "
                      "(--max-body-size)",
@@ -75,13 +77,13 @@ static enum status no_memory(size_t cap, struct error *err) {
 }
 
 /* What goes in front of the first byte so that the byte at align_at is aligned. */
-static size_t padding(const struct body *body) {
+static size_t alignment_padding(const struct body *body) {
     return (0 - body->align_at) % ALIGNMENT;
 }
 
-static enum status arena_move(struct body *body, size_t cap, struct error *err) {
-    size_t pad = padding(body);
-    char *fresh = arena_alloc_aligned(body->means.arena, pad + cap, ALIGNMENT);
+static enum status grow_in_arena(struct body *body, size_t cap, struct error *err) {
+    size_t pad = alignment_padding(body);
+    char *fresh = arena_alloc_aligned(body->allocator.arena, pad + cap, ALIGNMENT);
     if (!fresh) {
         return no_memory(cap, err);
     }
@@ -94,11 +96,11 @@ static enum status arena_move(struct body *body, size_t cap, struct error *err) 
     return ST_OK;
 }
 
-static enum status pool_move(struct body *body, size_t cap, struct error *err) {
-    size_t pad = padding(body), got;
-    char *fresh = body->block ? body_pool_grow(body->means.pool, body->block, body->block_bytes,
+static enum status grow_in_pool(struct body *body, size_t cap, struct error *err) {
+    size_t pad = alignment_padding(body), got;
+    char *fresh = body->block ? body_pool_grow(body->allocator.pool, body->block, body->block_bytes,
                                                pad + cap, &got)
-                              : body_pool_take(body->means.pool, pad + cap, &got);
+                              : body_pool_alloc(body->allocator.pool, pad + cap, &got);
     if (!fresh) {
         return no_memory(cap, err);
     }
@@ -114,42 +116,42 @@ static enum status pool_move(struct body *body, size_t cap, struct error *err) {
 }
 
 /* Room for `cap` bytes. */
-static enum status make_room(struct body *body, size_t cap, struct error *err) {
+static enum status grow_buffer(struct body *body, size_t cap, struct error *err) {
     if (cap > SIZE_MAX / 2) {
         return no_memory(cap, err);
     }
-    return cap <= ARENA_BYTES ? arena_move(body, cap, err) : pool_move(body, cap, err);
+    return cap <= ARENA_MAX_BYTES ? grow_in_arena(body, cap, err) : grow_in_pool(body, cap, err);
 }
 
 /* Room for `n_bytes` more, doubling where the length is unknown. */
-static enum status ensure(struct body *body, size_t n_bytes, struct error *err) {
+static enum status ensure_capacity(struct body *body, size_t n_bytes, struct error *err) {
     if (n_bytes > body->max_bytes - body->len) {
-        return too_large(body, err);
+        return size_error(body, err);
     }
     size_t wanted = body->len + n_bytes;
-    enum status st = grant(body, wanted, err);
+    enum status st = reserve_budget(body, wanted, err);
     if (st == ST_OK && wanted > body->cap) {
-        size_t cap = body->cap < FIRST_CAP ? FIRST_CAP : body->cap;
+        size_t cap = body->cap < INITIAL_CAPACITY ? INITIAL_CAPACITY : body->cap;
         while (cap < wanted) {
             cap = cap <= SIZE_MAX / 2 ? 2 * cap : wanted;
         }
-        st = make_room(body, cap < body->max_bytes ? cap : body->max_bytes, err);
+        st = grow_buffer(body, cap < body->max_bytes ? cap : body->max_bytes, err);
     }
     return st;
 }
 
-static void count(struct body *body, size_t n_bytes) {
+static void count_in_flight(struct body *body, size_t n_bytes) {
     body->len += n_bytes;
     metric_add(METRIC_BODY_BYTES_IN_FLIGHT, (int64_t)n_bytes);
 }
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-enum status body_begin(struct body *body, const struct body_means *means,
-                       const struct body_plan *plan, struct error *err) {
+enum status body_init(struct body *body, const struct body_allocator *means,
+                      const struct body_plan *plan, struct error *err) {
     *body = (struct body){
-        .means = *means,
-        .granted = FREE_BYTES,
+        .allocator = *means,
+        .n_reserved = UNACCOUNTED_BYTES,
         .max_bytes = plan->max_bytes < SIZE_MAX ? (size_t)plan->max_bytes : SIZE_MAX,
         .align_at = plan->align_at,
         .length = plan->length,
@@ -169,7 +171,7 @@ enum status body_begin(struct body *body, const struct body_means *means,
         return ST_OK;
     }
     body->in_place = true;
-    return make_room(body, (size_t)plan->length, err);
+    return grow_buffer(body, (size_t)plan->length, err);
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
@@ -180,7 +182,7 @@ static enum status inflate_nothing(struct body *body, struct str *data, size_t *
     char scratch;
     enum status st = inflate_step(body->inflate, data, &scratch, 1, n_out, err);
     if (st == ST_OK && *n_out > 0) {
-        st = too_large(body, err);
+        st = size_error(body, err);
     }
     return st;
 }
@@ -194,20 +196,20 @@ static enum status inflate_add(struct body *body, struct str data, struct error 
             st = inflate_nothing(body, &data, &n_out, err);
             continue;
         }
-        st = ensure(body, 1, err);
+        st = ensure_capacity(body, 1, err);
         if (st != ST_OK) {
             return st;
         }
-        size_t end = body->cap < body->granted ? body->cap : body->granted;
+        size_t end = body->cap < body->n_reserved ? body->cap : body->n_reserved;
         end = end < body->max_bytes ? end : body->max_bytes;
         room = end - body->len;
         st = inflate_step(body->inflate, &data, body->data + body->len, room, &n_out, err);
-        count(body, n_out);
+        count_in_flight(body, n_out);
     } while (st == ST_OK && (data.len > 0 || n_out == room));
     return st;
 }
 
-static void came(struct body *body, size_t n_bytes) {
+static void count_received(struct body *body, size_t n_bytes) {
     metric_add(METRIC_BODY_BYTES_TOTAL, (int64_t)n_bytes);
     if (body->left != UINT64_MAX) {
         assert(n_bytes <= body->left);
@@ -216,63 +218,63 @@ static void came(struct body *body, size_t n_bytes) {
 }
 
 enum status body_add(struct body *body, struct str data, struct error *err) {
-    came(body, data.len);
+    count_received(body, data.len);
     if (body->inflate) {
         return inflate_add(body, data, err);
     }
     while (data.len > 0) {
         /* Not more than the budget has given: it is asked for what follows what has come. */
-        enum status st = ensure(body, 1, err);
-        size_t n = body->granted - body->len;
+        enum status st = ensure_capacity(body, 1, err);
+        size_t n = body->n_reserved - body->len;
         n = n < data.len ? n : data.len;
         if (st == ST_OK) {
-            st = ensure(body, n, err);
+            st = ensure_capacity(body, n, err);
         }
         if (st != ST_OK) {
             return st;
         }
         memcpy(body->data + body->len, data.ptr, n);
         metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)n);
-        count(body, n);
+        count_in_flight(body, n);
         data = str_make(data.ptr + n, data.len - n);
     }
     return ST_OK;
 }
 
-char *body_room(struct body *body, size_t *n_bytes) {
+char *body_read_buffer(struct body *body, size_t *n_bytes) {
     assert(body->in_place);
     /* Room for a good piece, if the budget has it; something there is room for in any case. */
-    size_t good = body->left < FIRST_STEP ? (size_t)body->left : FIRST_STEP;
-    (void)grant(body, body->len + good, NULL);
-    size_t granted = body->granted - body->len;
+    size_t good = body->left < MIN_RESERVE_BYTES ? (size_t)body->left : MIN_RESERVE_BYTES;
+    (void)reserve_budget(body, body->len + good, NULL);
+    size_t granted = body->n_reserved - body->len;
     *n_bytes = body->left < granted ? (size_t)body->left : granted;
     return body->data + body->len;
 }
 
 enum status body_advance(struct body *body, size_t n_bytes, struct error *err) {
-    came(body, n_bytes);
-    count(body, n_bytes);
-    return body->left > 0 ? grant(body, body->len + 1, err) : ST_OK;
+    count_received(body, n_bytes);
+    count_in_flight(body, n_bytes);
+    return body->left > 0 ? reserve_budget(body, body->len + 1, err) : ST_OK;
 }
 
-enum status body_expect(const struct body *body, uint64_t n_bytes, struct error *err) {
+enum status body_check_size(const struct body *body, uint64_t n_bytes, struct error *err) {
     if (!body->inflate && n_bytes > body->max_bytes - body->len) {
-        return too_large(body, err);
+        return size_error(body, err);
     }
     return ST_OK;
 }
 
-enum status body_end(struct body *body, struct error *err) {
-    return body->inflate ? inflate_end(body->inflate, err) : ST_OK;
+enum status body_finish(struct body *body, struct error *err) {
+    return body->inflate ? inflate_finish(body->inflate, err) : ST_OK;
 }
 
-void body_release(struct body *body, uint64_t now_ns) {
+void body_fini(struct body *body, uint64_t now_ns) {
     inflate_free(body->inflate);
     if (body->block) {
-        body_pool_give(body->means.pool, body->block, body->block_bytes, now_ns);
+        body_pool_free(body->allocator.pool, body->block, body->block_bytes, now_ns);
     }
-    if (body->granted > FREE_BYTES) {
-        net_budget_give(body->means.budget, body->granted - FREE_BYTES);
+    if (body->n_reserved > UNACCOUNTED_BYTES) {
+        net_budget_release(body->allocator.budget, body->n_reserved - UNACCOUNTED_BYTES);
     }
     if (body->len > 0) {
         metric_add(METRIC_BODY_BYTES_IN_FLIGHT, -(int64_t)body->len);

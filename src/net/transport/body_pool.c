@@ -102,7 +102,7 @@ void body_pool_fini(struct body_pool *pool) {
     }
 }
 
-void *body_pool_take(struct body_pool *pool, size_t n_bytes, size_t *got) {
+void *body_pool_alloc(struct body_pool *pool, size_t n_bytes, size_t *got) {
     size_t best = SIZE_MAX;
     for (size_t i = pool->n; i-- > 0;) { /* the newest of equals is the warmest */
         size_t size = pool->blocks[i].n_bytes;
@@ -130,7 +130,7 @@ void *body_pool_grow(struct body_pool *pool, void *ptr, size_t n_bytes, size_t w
     return fresh;
 }
 
-void body_pool_give(struct body_pool *pool, void *ptr, size_t n_bytes, uint64_t now_ns) {
+void body_pool_free(struct body_pool *pool, void *ptr, size_t n_bytes, uint64_t now_ns) {
     if (n_bytes > pool->max_bytes) {
         pages_free(ptr, n_bytes);
         return;

@@ -11,57 +11,57 @@
 
 static const size_t MIB = 1 << 20;
 
-static void a_block_is_reused(void **state) {
+static void body_pool_alloc_after_free_reuses_block(void **state) {
     (void)state;
     struct body_pool pool;
     size_t got, again;
     body_pool_init(&pool, 64 * MIB);
-    char *block = body_pool_take(&pool, 3 * MIB, &got);
+    char *block = body_pool_alloc(&pool, 3 * MIB, &got);
     assert_non_null(block);
     assert_true(got >= 3 * MIB && got <= 4 * MIB);
     assert_int_equal((uintptr_t)block % 64, 0);
     memset(block, 7, 3 * MIB);
-    body_pool_give(&pool, block, got, 100);
+    body_pool_free(&pool, block, got, 100);
     assert_int_equal(pool.n_bytes, got);
-    assert_ptr_equal(body_pool_take(&pool, 3 * MIB - 5, &again), block);
+    assert_ptr_equal(body_pool_alloc(&pool, 3 * MIB - 5, &again), block);
     assert_int_equal(again, got);
     assert_int_equal(pool.n_bytes, 0);
-    body_pool_give(&pool, block, got, 100);
-    char *small = body_pool_take(&pool, MIB / 2, &again); /* a far smaller one gets its own */
+    body_pool_free(&pool, block, got, 100);
+    char *small = body_pool_alloc(&pool, MIB / 2, &again); /* a far smaller one gets its own */
     assert_ptr_not_equal(small, block);
-    body_pool_give(&pool, small, again, 100);
+    body_pool_free(&pool, small, again, 100);
     body_pool_fini(&pool);
     assert_int_equal(pool.n_bytes, 0);
 }
 
-static void what_is_kept_is_bounded(void **state) {
+static void body_pool_free_keeps_at_most_max_bytes(void **state) {
     (void)state;
     struct body_pool pool;
     void *blocks[100];
     size_t got[100];
     body_pool_init(&pool, 8 * MIB);
     for (size_t i = 0; i < 100; i++) {
-        blocks[i] = body_pool_take(&pool, MIB, &got[i]);
+        blocks[i] = body_pool_alloc(&pool, MIB, &got[i]);
         assert_non_null(blocks[i]);
     }
     for (size_t i = 0; i < 100; i++) {
-        body_pool_give(&pool, blocks[i], got[i], 100);
+        body_pool_free(&pool, blocks[i], got[i], 100);
         assert_true(pool.n_bytes <= pool.max_bytes);
     }
     assert_true(pool.n >= 4);
-    void *huge = body_pool_take(&pool, 9 * MIB, &got[0]);
+    void *huge = body_pool_alloc(&pool, 9 * MIB, &got[0]);
     size_t before = pool.n;
-    body_pool_give(&pool, huge, got[0], 100);
+    body_pool_free(&pool, huge, got[0], 100);
     assert_int_equal(pool.n, before);
     body_pool_fini(&pool);
 }
 
-static void a_block_grows_and_keeps_its_bytes(void **state) {
+static void body_pool_grow_keeps_bytes(void **state) {
     (void)state;
     struct body_pool pool;
     size_t got;
     body_pool_init(&pool, 8 * MIB);
-    char *block = body_pool_take(&pool, 100000, &got);
+    char *block = body_pool_alloc(&pool, 100000, &got);
     size_t filled = got;
     memset(block, 7, filled);
     block = body_pool_grow(&pool, block, got, 5 * MIB, &got);
@@ -72,21 +72,21 @@ static void a_block_grows_and_keeps_its_bytes(void **state) {
     assert_int_equal(block[filled - 1], 7);
     assert_null(body_pool_grow(&pool, block, got, SIZE_MAX - 10, &got));
     assert_true(got >= 5 * MIB);
-    body_pool_give(&pool, block, got, 100);
-    assert_null(body_pool_take(&pool, SIZE_MAX - 10, &got));
+    body_pool_free(&pool, block, got, 100);
+    assert_null(body_pool_alloc(&pool, SIZE_MAX - 10, &got));
     body_pool_fini(&pool);
 }
 
-static void what_waits_too_long_goes(void **state) {
+static void body_pool_trim_frees_old_blocks(void **state) {
     (void)state;
     struct body_pool pool;
     size_t got[2];
     body_pool_init(&pool, 8 * MIB);
     assert_true(body_pool_trim(&pool, 0) == UINT64_MAX);
-    void *first = body_pool_take(&pool, MIB, &got[0]);
-    void *second = body_pool_take(&pool, MIB, &got[1]);
-    body_pool_give(&pool, first, got[0], 1000);
-    body_pool_give(&pool, second, got[1], 2000);
+    void *first = body_pool_alloc(&pool, MIB, &got[0]);
+    void *second = body_pool_alloc(&pool, MIB, &got[1]);
+    body_pool_free(&pool, first, got[0], 1000);
+    body_pool_free(&pool, second, got[1], 2000);
     uint64_t next = body_pool_trim(&pool, 3000);
     assert_int_equal(pool.n, 2);
     assert_true(body_pool_trim(&pool, next) == next + 1000);
@@ -98,10 +98,10 @@ static void what_waits_too_long_goes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_block_is_reused),
-        cmocka_unit_test(what_is_kept_is_bounded),
-        cmocka_unit_test(a_block_grows_and_keeps_its_bytes),
-        cmocka_unit_test(what_waits_too_long_goes),
+        cmocka_unit_test(body_pool_alloc_after_free_reuses_block),
+        cmocka_unit_test(body_pool_free_keeps_at_most_max_bytes),
+        cmocka_unit_test(body_pool_grow_keeps_bytes),
+        cmocka_unit_test(body_pool_trim_frees_old_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,19 +19,19 @@ struct bench {
     struct arena *arena;
     struct body_pool pool;
     struct net_budget budget;
-    struct body_means means;
+    struct body_allocator means;
     struct body body;
     struct error err;
 };
 
 static void bench_init(struct bench *bench, uint64_t budget) {
-    *bench = (struct bench){.arena = arena_new(NULL, 0), .budget = {.body_memory_bytes = budget}};
+    *bench = (struct bench){.arena = arena_new(NULL, 0), .budget = {.body_memory = budget}};
     body_pool_init(&bench->pool, 64 << 20);
-    bench->means = (struct body_means){bench->arena, &bench->pool, &bench->budget};
+    bench->means = (struct body_allocator){bench->arena, &bench->pool, &bench->budget};
 }
 
 static void bench_fini(struct bench *bench) {
-    body_release(&bench->body, 0);
+    body_fini(&bench->body, 0);
     assert_true(bench->budget.n_body_bytes == 0);
     assert_int_equal(metric_read(METRIC_BODY_BYTES_IN_FLIGHT), 0);
     body_pool_fini(&bench->pool);
@@ -64,7 +64,7 @@ static enum status add(struct bench *bench, const char *text, size_t n, size_t p
         size_t len = n - at < piece ? n - at : piece;
         st = body_add(&bench->body, str_make(text + at, len), &bench->err);
     }
-    return st == ST_OK ? body_end(&bench->body, &bench->err) : st;
+    return st == ST_OK ? body_finish(&bench->body, &bench->err) : st;
 }
 
 static const size_t SIZES[] = {1, 100, 2047, 2048, 2049, 16384, 16385, 100000, TEXT_BYTES};
@@ -72,7 +72,7 @@ static const size_t ALIGNS[] = {0, 1, 63, 64, 157, 100000};
 enum { N_SIZES = sizeof(SIZES) / sizeof(SIZES[0]), N_ALIGNS = sizeof(ALIGNS) / sizeof(ALIGNS[0]) };
 static const size_t N_BOTH = (size_t)N_SIZES * N_ALIGNS;
 
-static void copied_bodies(void **state) {
+static void body_add_copies_all_sizes(void **state) {
     (void)state;
     char *text = text_new(TEXT_BYTES);
     for (size_t i = 0; i < 2 * N_BOTH; i++) {
@@ -82,7 +82,7 @@ static void copied_bodies(void **state) {
         struct body_plan plan = {.length = i % 2 ? size : UINT64_MAX,
                                  .max_bytes = size,
                                  .align_at = ALIGNS[i / 2 / N_SIZES]};
-        assert_int_equal(body_begin(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
+        assert_int_equal(body_init(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
         assert_int_equal(add(&bench, text, size, size < 3000 ? 1 : 9973), ST_OK);
         check_text(&bench.body, text, size);
         bench_fini(&bench);
@@ -90,7 +90,7 @@ static void copied_bodies(void **state) {
     free(text);
 }
 
-static void bodies_read_into_place(void **state) {
+static void body_advance_in_place_all_sizes(void **state) {
     (void)state;
     char *text = text_new(TEXT_BYTES);
     for (size_t i = 0; i < N_BOTH; i++) {
@@ -99,14 +99,14 @@ static void bodies_read_into_place(void **state) {
         bench_init(&bench, 16 << 20);
         struct body_plan plan = {
             .length = size, .max_bytes = TEXT_BYTES, .align_at = ALIGNS[i / N_SIZES]};
-        assert_int_equal(body_begin(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
+        assert_int_equal(body_init(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
         assert_true(bench.body.in_place);
         const char *data = bench.body.data;
         assert_int_equal(body_add(&bench.body, str_make(text, first), &bench.err), ST_OK);
         int64_t copied = metric_read(METRIC_COPIED_BYTES_TOTAL);
         while (bench.body.left > 0) {
             size_t room;
-            char *at = body_room(&bench.body, &room);
+            char *at = body_read_buffer(&bench.body, &room);
             assert_true(room > 0 && room <= bench.body.left);
             memcpy(at, text + bench.body.len, room); /* as read() would */
             assert_int_equal(body_advance(&bench.body, room, &bench.err), ST_OK);
@@ -119,21 +119,21 @@ static void bodies_read_into_place(void **state) {
     free(text);
 }
 
-static void one_byte_too_many(void **state) {
+static void body_over_limit_by_one_byte_is_too_large(void **state) {
     (void)state;
     char *text = text_new(TEXT_BYTES);
     for (size_t i = 0; i < N_SIZES; i++) {
         struct bench bench;
         bench_init(&bench, 16 << 20);
         struct body_plan plan = {.length = SIZES[i], .max_bytes = SIZES[i] - 1};
-        assert_int_equal(body_begin(&bench.body, &bench.means, &plan, &bench.err),
+        assert_int_equal(body_init(&bench.body, &bench.means, &plan, &bench.err),
                          ST_BODY_TOO_LARGE);
-        body_release(&bench.body, 0);
+        body_fini(&bench.body, 0);
         plan.length = UINT64_MAX;
-        assert_int_equal(body_begin(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
-        assert_int_equal(body_expect(&bench.body, SIZES[i] - 1, &bench.err), ST_OK);
-        assert_int_equal(body_expect(&bench.body, SIZES[i], &bench.err), ST_BODY_TOO_LARGE);
-        assert_int_equal(body_expect(&bench.body, UINT64_MAX, &bench.err), ST_BODY_TOO_LARGE);
+        assert_int_equal(body_init(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
+        assert_int_equal(body_check_size(&bench.body, SIZES[i] - 1, &bench.err), ST_OK);
+        assert_int_equal(body_check_size(&bench.body, SIZES[i], &bench.err), ST_BODY_TOO_LARGE);
+        assert_int_equal(body_check_size(&bench.body, UINT64_MAX, &bench.err), ST_BODY_TOO_LARGE);
         assert_int_equal(add(&bench, text, SIZES[i], 4096), ST_BODY_TOO_LARGE);
         assert_int_equal(bench.err.status, ST_BODY_TOO_LARGE);
         bench_fini(&bench);
@@ -153,7 +153,7 @@ static size_t compress_zeros(enum http_coding coding, size_t n, char *out, size_
     return n_out;
 }
 
-static void compressed_bodies(void **state) {
+static void body_compressed_is_inflated_up_to_limit(void **state) {
     (void)state;
     char packed[16384];
     char *zeros = calloc(1, TEXT_BYTES);
@@ -169,7 +169,7 @@ static void compressed_bodies(void **state) {
                                      .max_bytes = size - over,
                                      .align_at = 157,
                                      .coding = coding};
-            assert_int_equal(body_begin(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
+            assert_int_equal(body_init(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
             assert_false(bench.body.in_place);
             enum status st = add(&bench, packed, n, 7);
             assert_int_equal(st, over ? ST_BODY_TOO_LARGE : ST_OK);
@@ -182,43 +182,43 @@ static void compressed_bodies(void **state) {
     free(zeros);
 }
 
-static void a_bomb_takes_no_more_than_its_limit(void **state) {
+static void body_zip_bomb_stops_at_limit(void **state) {
     (void)state;
     static char packed[1 << 17];
     size_t n = compress_zeros(HTTP_GZIP, 100 << 20, packed, sizeof(packed));
     struct bench bench;
     bench_init(&bench, 16 << 20);
     struct body_plan plan = {.length = n, .max_bytes = 1 << 20, .coding = HTTP_GZIP};
-    assert_int_equal(body_begin(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
+    assert_int_equal(body_init(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
     assert_int_equal(add(&bench, packed, n, n), ST_BODY_TOO_LARGE);
     assert_true(bench.budget.n_body_bytes <= 1 << 20);
     assert_true(bench.body.cap <= 2 << 20);
     bench_fini(&bench);
 }
 
-static void a_text_that_is_cut_off(void **state) {
+static void body_truncated_compression_is_bad_encoding(void **state) {
     (void)state;
     char packed[64];
     size_t n = compress_zeros(HTTP_DEFLATE, 0, packed, sizeof(packed));
     struct bench bench;
     bench_init(&bench, 16 << 20);
     struct body_plan plan = {.length = n, .max_bytes = 100, .coding = HTTP_DEFLATE};
-    assert_int_equal(body_begin(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
+    assert_int_equal(body_init(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
     assert_int_equal(add(&bench, packed, n - 1, 1), ST_BAD_ENCODING);
-    body_release(&bench.body, 0);
-    assert_int_equal(body_begin(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
+    body_fini(&bench.body, 0);
+    assert_int_equal(body_init(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
     assert_int_equal(add(&bench, packed, n, 1), ST_OK);
     assert_int_equal(bench.body.len, 0);
     bench_fini(&bench);
 }
 
-static void the_budget_is_asked_for_what_comes(void **state) {
+static void body_reserves_budget_as_bytes_arrive(void **state) {
     (void)state;
     char *text = text_new(TEXT_BYTES);
     struct bench bench;
     bench_init(&bench, 1 << 20);
     struct body_plan plan = {.length = TEXT_BYTES, .max_bytes = TEXT_BYTES};
-    assert_int_equal(body_begin(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
+    assert_int_equal(body_init(&bench.body, &bench.means, &plan, &bench.err), ST_OK);
     assert_true(bench.budget.n_body_bytes == 0);
     assert_int_equal(body_add(&bench.body, str_make(text, 1000), &bench.err), ST_OK);
     assert_true(bench.budget.n_body_bytes == 0);
@@ -231,32 +231,32 @@ static void the_budget_is_asked_for_what_comes(void **state) {
 
     struct body second; /* a small one is free */
     plan = (struct body_plan){.length = 2000, .max_bytes = TEXT_BYTES};
-    assert_int_equal(body_begin(&second, &bench.means, &plan, &bench.err), ST_OK);
+    assert_int_equal(body_init(&second, &bench.means, &plan, &bench.err), ST_OK);
     assert_int_equal(body_add(&second, str_make(text, 2000), &bench.err), ST_OK);
-    body_release(&second, 0);
+    body_fini(&second, 0);
     bench_fini(&bench);
     free(text);
 }
 
-static void no_memory_is_a_status(void **state) {
+static void body_init_huge_length_returns_no_memory(void **state) {
     (void)state;
     struct bench bench;
     bench_init(&bench, UINT64_MAX);
     struct body_plan plan = {.length = UINT64_MAX - 1, .max_bytes = UINT64_MAX};
-    assert_int_equal(body_begin(&bench.body, &bench.means, &plan, &bench.err), ST_NO_MEMORY);
+    assert_int_equal(body_init(&bench.body, &bench.means, &plan, &bench.err), ST_NO_MEMORY);
     bench_fini(&bench);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copied_bodies),
-        cmocka_unit_test(bodies_read_into_place),
-        cmocka_unit_test(one_byte_too_many),
-        cmocka_unit_test(compressed_bodies),
-        cmocka_unit_test(a_bomb_takes_no_more_than_its_limit),
-        cmocka_unit_test(a_text_that_is_cut_off),
-        cmocka_unit_test(the_budget_is_asked_for_what_comes),
-        cmocka_unit_test(no_memory_is_a_status),
+        cmocka_unit_test(body_add_copies_all_sizes),
+        cmocka_unit_test(body_advance_in_place_all_sizes),
+        cmocka_unit_test(body_over_limit_by_one_byte_is_too_large),
+        cmocka_unit_test(body_compressed_is_inflated_up_to_limit),
+        cmocka_unit_test(body_zip_bomb_stops_at_limit),
+        cmocka_unit_test(body_truncated_compression_is_bad_encoding),
+        cmocka_unit_test(body_reserves_budget_as_bytes_arrive),
+        cmocka_unit_test(body_init_huge_length_returns_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

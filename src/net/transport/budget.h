@@ -11,40 +11,40 @@
 #include <stdint.h>
 
 struct net_budget {
-    uint64_t body_memory_bytes; /* most bytes of bodies (--body-memory) */
-    uint64_t max_connections;   /* (--max-connections) */
+    uint64_t body_memory;     /* most bytes of bodies (--body-memory) */
+    uint64_t max_connections; /* (--max-connections) */
     _Atomic uint64_t n_body_bytes;
     _Atomic uint64_t n_conns;
 };
 
 /* Would so many bytes fit now? */
-static inline bool net_budget_has(const struct net_budget *budget, uint64_t n_bytes) {
+static inline bool net_budget_fits(const struct net_budget *budget, uint64_t n_bytes) {
     uint64_t used = atomic_load_explicit(&budget->n_body_bytes, memory_order_relaxed);
-    return used <= budget->body_memory_bytes && n_bytes <= budget->body_memory_bytes - used;
+    return used <= budget->body_memory && n_bytes <= budget->body_memory - used;
 }
 
 /* Returns: false when they don't fit; nothing is taken then. */
-static inline bool net_budget_take(struct net_budget *budget, uint64_t n_bytes) {
+static inline bool net_budget_reserve(struct net_budget *budget, uint64_t n_bytes) {
     uint64_t used = atomic_fetch_add_explicit(&budget->n_body_bytes, n_bytes, memory_order_relaxed);
-    if (used <= budget->body_memory_bytes && n_bytes <= budget->body_memory_bytes - used) {
+    if (used <= budget->body_memory && n_bytes <= budget->body_memory - used) {
         return true;
     }
     atomic_fetch_sub_explicit(&budget->n_body_bytes, n_bytes, memory_order_relaxed);
     return false;
 }
 
-static inline void net_budget_give(struct net_budget *budget, uint64_t n_bytes) {
+static inline void net_budget_release(struct net_budget *budget, uint64_t n_bytes) {
     atomic_fetch_sub_explicit(&budget->n_body_bytes, n_bytes, memory_order_relaxed);
 }
 
 /* One more connection; it counts even when it is too many, until it is closed. Returns: by how many
  * there are now more than may be. */
-static inline uint64_t net_budget_connect(struct net_budget *budget) {
+static inline uint64_t net_budget_add_conn(struct net_budget *budget) {
     uint64_t n = atomic_fetch_add_explicit(&budget->n_conns, 1, memory_order_relaxed) + 1;
     return n > budget->max_connections ? n - budget->max_connections : 0;
 }
 
-static inline void net_budget_disconnect(struct net_budget *budget) {
+static inline void net_budget_remove_conn(struct net_budget *budget) {
     atomic_fetch_sub_explicit(&budget->n_conns, 1, memory_order_relaxed);
 }
 

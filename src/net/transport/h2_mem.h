@@ -8,9 +8,9 @@
 #include "core/base/small_blocks.h"
 
 /* What all connections of a worker may keep for the next streams. */
-enum { H2_MEM_MOST_BYTES = 1 << 20 };
+enum { H2_MEM_MAX_BYTES = 1 << 20 };
 
 /* `blocks` outlives the sessions that are made with it. */
-nghttp2_mem h2_mem_of(struct small_blocks *blocks);
+nghttp2_mem h2_mem_from_blocks(struct small_blocks *blocks);
 
 #endif

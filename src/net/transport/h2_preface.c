@@ -9,7 +9,7 @@ static const char PREFACE[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 static_assert(sizeof(PREFACE) - 1 == H2_PREFACE_BYTES, "the preface has 24 bytes");
 
 /* A method, a space, and how a target can begin (RFC 9112, 3.2). */
-static enum h2_preface_result look_for_http1(const struct h2_preface *preface) {
+static enum h2_preface_result match_http1(const struct h2_preface *preface) {
     unsigned n = 0;
     while (n < preface->n && preface->bytes[n] >= 'A' && preface->bytes[n] <= 'Z') {
         n++;
@@ -28,11 +28,11 @@ static enum h2_preface_result look_for_http1(const struct h2_preface *preface) {
     return is_target ? H2_PREFACE_HTTP1 : H2_PREFACE_OTHER;
 }
 
-static enum h2_preface_result look(const struct h2_preface *preface) {
+static enum h2_preface_result match_preface(const struct h2_preface *preface) {
     if (memcmp(preface->bytes, PREFACE, preface->n) == 0) {
         return preface->n == H2_PREFACE_BYTES ? H2_PREFACE_OK : H2_PREFACE_MORE;
     }
-    return look_for_http1(preface);
+    return match_http1(preface);
 }
 
 enum h2_preface_result h2_preface_add(struct h2_preface *preface, struct str *data) {
@@ -40,7 +40,7 @@ enum h2_preface_result h2_preface_add(struct h2_preface *preface, struct str *da
     while (result == H2_PREFACE_MORE && data->len > 0) {
         preface->bytes[preface->n++] = *data->ptr;
         *data = str_make(data->ptr + 1, data->len - 1);
-        result = look(preface);
+        result = match_preface(preface);
     }
     preface->result = (unsigned char)result;
     return result;

@@ -32,7 +32,7 @@ static const struct row {
     {"AAAAAAAAAAAAAAAAAAAAAAA /", H2_PREFACE_OTHER, 1},
 };
 
-static void test_rows(void **state) {
+static void h2_preface_table_at_every_split_matches(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         struct h2_preface whole = {0}, pieces = {0};
@@ -51,6 +51,6 @@ static void test_rows(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(h2_preface_table_at_every_split_matches)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,15 +10,15 @@ static int32_t id_of(const unsigned char *head) {
 }
 
 /* Returns: false when it comes behind the end. */
-static bool note(struct h2_ended *ended, unsigned char type, int32_t id) {
+static bool note_frame(struct h2_closed_streams *ended, unsigned char type, int32_t id) {
     bool speaks = type == NGHTTP2_HEADERS || type == NGHTTP2_DATA;
-    if (speaks && h2_ended_has(ended, id)) {
+    if (speaks && h2_closed_streams_has(ended, id)) {
         return false;
     }
     if (type == NGHTTP2_HEADERS && id % 2 == 1 && id > ended->newest) {
-        h2_ended_begin(ended, id);
+        h2_closed_streams_begin(ended, id);
     } else if (type == NGHTTP2_RST_STREAM) {
-        h2_ended_add(ended, id);
+        h2_closed_streams_add(ended, id);
     }
     return true;
 }
@@ -47,7 +47,7 @@ bool h2_scan_add(struct h2_scan *scan, struct str data) {
             scan->skip = (size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2];
             scan->in_fields = head[3] == NGHTTP2_HEADERS || head[3] == NGHTTP2_CONTINUATION;
             scan->ends_fields = head[4] & NGHTTP2_FLAG_END_HEADERS;
-            good = note(&scan->ended, head[3], id_of(head)) && good;
+            good = note_frame(&scan->ended, head[3], id_of(head)) && good;
         }
     }
     scan->skip -= data.len;

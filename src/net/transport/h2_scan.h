@@ -8,14 +8,14 @@
 #include <stddef.h>
 
 #include "core/base/str.h"
-#include "net/transport/h2_ended.h"
+#include "net/transport/h2_closed_streams.h"
 
 enum { H2_FRAME_HEAD_BYTES = 9 };
 
 /* Zeroed memory is in front of the first frame. Who sees a stream close that the peer has ended
  * adds it to `ended`. */
 struct h2_scan {
-    struct h2_ended ended;
+    struct h2_closed_streams ended;
     size_t skip; /* of the frame at hand, still to come */
     unsigned char head[H2_FRAME_HEAD_BYTES];
     unsigned char n_head;

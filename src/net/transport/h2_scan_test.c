@@ -99,9 +99,9 @@ static void check(const struct row *row, size_t piece) {
     struct h2_scan scan = {0};
     bool good = true;
     size_t n = print(row, bytes);
-    h2_ended_begin(&scan.ended, CLOSED - 2);
-    h2_ended_begin(&scan.ended, CLOSED);
-    h2_ended_add(&scan.ended, CLOSED);
+    h2_closed_streams_begin(&scan.ended, CLOSED - 2);
+    h2_closed_streams_begin(&scan.ended, CLOSED);
+    h2_closed_streams_add(&scan.ended, CLOSED);
     for (size_t at = 0; at < n; at += piece) {
         bool fields = row->frames[0].type == NGHTTP2_HEADERS && at > H2_FRAME_HEAD_BYTES &&
                       at < H2_FRAME_HEAD_BYTES + row->frames[0].n_bytes;
@@ -115,7 +115,7 @@ static void check(const struct row *row, size_t piece) {
     assert_int_equal(scan.n_head, 0);
 }
 
-static void test_rows(void **state) {
+static void h2_scan_table_at_every_piece_size_matches(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         for (size_t piece = 1; piece <= 32; piece++) {
@@ -126,6 +126,6 @@ static void test_rows(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(h2_scan_table_at_every_piece_size_matches)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,30 +9,29 @@ enum { TIMEOUT_S = 1, SHORTEST_S = 1, LONGEST_S = 300, KEEP_S = 30, FIRST_CAP = 
 const char *const DNS_RECORDS_TEXTS[] = {"A and AAAA", "A", "AAAA", "SRV"};
 const char *const DNS_RECORDS_WORDS[] = {"any", "A", "AAAA", "SRV", NULL};
 
-struct dns_plan *dns_plan_of(struct pool_spec *spec) {
+struct dns_plan *dns_plan_get(struct pool_spec *spec) {
     if (!spec->dns) {
         spec->dns = arena_calloc(spec->arena, 1, sizeof(*spec->dns));
         if (spec->dns) {
             *spec->dns = (struct dns_plan){.servers = STR(""),
                                            .timeout_ns = TIMEOUT_S * NS_PER_S,
-                                           .shortest_ns = SHORTEST_S * NS_PER_S,
-                                           .longest_ns = LONGEST_S * NS_PER_S,
+                                           .min_ttl_ns = SHORTEST_S * NS_PER_S,
+                                           .max_ttl_ns = LONGEST_S * NS_PER_S,
                                            .keep_ns = KEEP_S * NS_PER_S};
         }
     }
     return spec->dns;
 }
 
-enum status dns_plan_add(struct pool_spec *spec, const struct dns_wanted *wanted,
+enum status dns_plan_add(struct pool_spec *spec, const struct dns_plan_name *wanted,
                          struct error *err) {
-    struct dns_plan *plan = dns_plan_of(spec);
-    if (plan && plan->n_names == DNS_MOST_NAMES) {
-        return error_set(err, ST_BAD_CONFIG, "expected at most %d names to resolve",
-                         DNS_MOST_NAMES);
+    struct dns_plan *plan = dns_plan_get(spec);
+    if (plan && plan->n_names == DNS_MAX_NAMES) {
+        return error_set(err, ST_BAD_CONFIG, "expected at most %d names to resolve", DNS_MAX_NAMES);
     }
     if (plan && plan->n_names == plan->names_cap) {
         size_t cap = 2 * plan->names_cap + FIRST_CAP, size = sizeof(*plan->names);
-        struct dns_wanted *names =
+        struct dns_plan_name *names =
             arena_realloc(spec->arena, plan->names, plan->names_cap * size, cap * size);
         plan->names = names ? names : plan->names;
         plan->names_cap = names ? cap : plan->names_cap;
@@ -69,14 +68,14 @@ struct str dns_name_copy(struct pool_spec *spec, struct str name) {
         char c = name.ptr[i];
         text[i] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
     }
-    return pool_spec_text(spec, str_make(text, n));
+    return pool_spec_dup_text(spec, str_make(text, n));
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static void print_name(const struct pool_spec *spec, const struct dns_wanted *wanted,
+static void print_name(const struct pool_spec *spec, const struct dns_plan_name *wanted,
                        struct buf *out) {
-    enum { NAME_COLUMNS = 28 }; /* as those of pool_print.c */
+    enum { NAME_COLUMNS = 28 }; /* as those of spec_print.c */
     buf_printf(out, "  %-*.*s  %s", NAME_COLUMNS, STR_ARG(wanted->name),
                DNS_RECORDS_TEXTS[wanted->records]);
     for (size_t i = 0; i < wanted->n_ports; i++) {
@@ -106,6 +105,6 @@ void dns_plan_print(const struct pool_spec *spec, struct buf *out) {
         "dns         asks %.*s, once more after %g s; an answer counts %g s to %g s; what is "
         "gone stays %g s\n",
         STR_ARG(plan->servers.len > 0 ? plan->servers : STR("the system's servers")),
-        (double)plan->timeout_ns / 1e9, (double)plan->shortest_ns / 1e9,
-        (double)plan->longest_ns / 1e9, (double)plan->keep_ns / 1e9);
+        (double)plan->timeout_ns / 1e9, (double)plan->min_ttl_ns / 1e9,
+        (double)plan->max_ttl_ns / 1e9, (double)plan->keep_ns / 1e9);
 }

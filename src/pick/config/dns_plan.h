@@ -17,7 +17,7 @@ extern const char *const DNS_RECORDS_TEXTS[];
 extern const char *const DNS_RECORDS_WORDS[];
 
 /* Each address of the name is an endpoint at each of the ports. */
-struct dns_wanted {
+struct dns_plan_name {
     struct str name; /* in lower case, NUL-terminated */
     enum dns_records records;
     const uint16_t *ports; /* at least one; DNS_RECORDS_SRV: none, its records have them */
@@ -26,25 +26,25 @@ struct dns_wanted {
 };
 
 struct dns_plan {
-    struct dns_wanted *names;
+    struct dns_plan_name *names;
     size_t n_names, names_cap;
-    struct str servers;   /* "127.0.0.1:5353,[::1]:53", NUL-terminated; empty: the system's */
-    uint64_t timeout_ns;  /* until a server is asked once more */
-    uint64_t shortest_ns; /* an answer counts so long at least, whatever it says */
-    uint64_t longest_ns;  /* and so long at most */
-    uint64_t keep_ns;     /* a name that has no addresses any more keeps its last ones so long */
+    struct str servers;  /* "127.0.0.1:5353,[::1]:53", NUL-terminated; empty: the system's */
+    uint64_t timeout_ns; /* until a server is asked once more */
+    uint64_t min_ttl_ns; /* an answer counts so long at least, whatever it says */
+    uint64_t max_ttl_ns; /* and so long at most */
+    uint64_t keep_ns;    /* a name that has no addresses any more keeps its last ones so long */
 };
 
-enum { DNS_MOST_NAMES = 1000, DNS_MOST_SERVERS = 8 };
+enum { DNS_MAX_NAMES = 1000, DNS_MAX_SERVERS = 8 };
 /* The text of so many servers, with its NUL. */
-enum { DNS_SERVERS_BYTES = DNS_MOST_SERVERS * ENDPOINT_TEXT_BYTES };
+enum { DNS_SERVERS_BYTES = DNS_MAX_SERVERS * ENDPOINT_TEXT_BYTES };
 
 /* The spec's plan, made with the defaults if it has none. Returns: NULL when out of memory. */
-struct dns_plan *dns_plan_of(struct pool_spec *spec);
+struct dns_plan *dns_plan_get(struct pool_spec *spec);
 /* Appends what is given, whose texts and arrays must be the spec's already. Returns: ST_BAD_CONFIG
  * (too many), ST_NO_MEMORY. */
-enum status dns_plan_add(struct pool_spec *spec, const struct dns_wanted *wanted, struct error *err)
-    __attribute__((warn_unused_result));
+enum status dns_plan_add(struct pool_spec *spec, const struct dns_plan_name *wanted,
+                         struct error *err) __attribute__((warn_unused_result));
 
 /* "models.example:8000". Returns: false: this is no name and a port. */
 bool dns_target_parse(struct str text, struct str *name, uint16_t *port);

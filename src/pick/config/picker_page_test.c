@@ -53,7 +53,7 @@ static struct pool_spec *parse(struct str text) {
     return spec;
 }
 
-static void the_full_example(void **state) {
+static void page_full_example_is_accepted(void **state) {
     (void)state;
     struct pool_spec *spec = parse(example(0)), *defaults = parse(STR(""));
     assert_int_equal(spec->n_endpoints, 5);
@@ -78,7 +78,7 @@ static void the_full_example(void **state) {
     pool_spec_free(spec);
 }
 
-static void the_objects(void **state) {
+static void page_kube_objects_are_accepted(void **state) {
     (void)state;
     struct pool_spec *spec = parse(example(1));
     assert_true(str_is(spec->name, "llama-pool"));
@@ -91,7 +91,7 @@ static void the_objects(void **state) {
     pool_spec_free(spec);
 }
 
-static void several_pools(void **state) {
+static void page_pool_list_is_accepted(void **state) {
     (void)state;
     struct pool_specs specs;
     struct error err;
@@ -106,7 +106,7 @@ static void several_pools(void **state) {
 }
 
 /* Each name of the protocol stands in the table, with each header of its default. */
-static void the_names(void **state) {
+static void page_dns_names_are_accepted(void **state) {
     static const struct {
         const char *field, *preset;
     } rows[] = {
@@ -130,7 +130,7 @@ static void the_names(void **state) {
 }
 
 /* The defaults are those of a plan of one line. */
-static void the_loads(void **state) {
+static void page_metrics_are_accepted(void **state) {
     (void)state;
     const char *loads = strstr(page, "## Loads of endpoints");
     assert_non_null(loads);
@@ -150,9 +150,11 @@ static void the_loads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_full_example), cmocka_unit_test(the_objects),
-        cmocka_unit_test(several_pools),    cmocka_unit_test(the_names),
-        cmocka_unit_test(the_loads),
+        cmocka_unit_test(page_full_example_is_accepted),
+        cmocka_unit_test(page_kube_objects_are_accepted),
+        cmocka_unit_test(page_pool_list_is_accepted),
+        cmocka_unit_test(page_dns_names_are_accepted),
+        cmocka_unit_test(page_metrics_are_accepted),
     };
     return cmocka_run_group_tests_name("discover/picker_page", tests, read_page, NULL);
 }

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "pick/config/pool_print.h"
+#include "pick/config/spec_print.h"
 #include "pick/discovery/file/pool_file_fixture.h"
 
 #define GROUP "apiVersion: inference.networking.k8s.io/v1\n"
@@ -33,7 +33,7 @@ static void expect_printed(const char *text, const char *const *printed, size_t 
     }
     assert_true(specs.is_list);
     buf_init(&out, arena, 0);
-    pool_print_all(&specs, &out);
+    pool_specs_print(&specs, &out);
     buf_add_char(&out, '\0');
     for (size_t i = 0; i < n; i++) {
         if (!strstr(out.data, printed[i])) {
@@ -45,7 +45,7 @@ static void expect_printed(const char *text, const char *const *printed, size_t 
     assert_int_equal(metric_read(METRIC_ARENAS), 0);
 }
 
-static void each_has_what_a_file_of_one_has(void **state) {
+static void pool_list_item_equals_file_of_one_pool(void **state) {
     static const char text[] = "pools:\n"
                                "- name: chat\n"
                                "  match: {authority: [Chat.example.com, \"*.chat.example.com\"]}\n"
@@ -75,7 +75,7 @@ static void each_has_what_a_file_of_one_has(void **state) {
     expect_printed(text, printed, sizeof(printed) / sizeof(printed[0]));
 }
 
-static void objects_are_of_the_pool_of_their_name(void **state) {
+static void pool_list_objects_go_to_named_pool(void **state) {
     static const char text[] =
         "pools:\n"
         "- name: a\n  match: {authority: a.b}\n  " ENDPOINTS
@@ -174,19 +174,19 @@ static const struct {
      "10: expected one InferencePool of this name in the file, got a second"},
 };
 
-static void what_is_refused(void **state) {
+static void pool_list_invalid_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         assert_file_refused(refused[i].text, refused[i].message);
     }
 }
 
-static void more_headers_than_are_looked_at(void **state) {
+static void pool_list_too_many_match_headers_refused(void **state) {
     char text[4096] = "pools:\n";
     struct pool_specs specs;
     struct error err;
     (void)state;
-    for (int i = 0; i <= POOL_MATCH_MOST_NAMES; i++) {
+    for (int i = 0; i <= POOL_MATCH_MAX_NAMES; i++) {
         size_t len = strlen(text);
         snprintf(text + len, sizeof(text) - len,
                  "- {name: p%d, match: {header: {name: h%d, value: x}}}\n", i, i);
@@ -197,7 +197,7 @@ static void more_headers_than_are_looked_at(void **state) {
                         "all matches of pools");
 }
 
-static void every_prefix(void **state) {
+static void pool_list_every_prefix_does_not_crash(void **state) {
     static const char text[] =
         "pools:\n- {name: a, match: {authority: [x, \"*.y\"], path_prefix: /v1}}\n"
         "- {name: b, match: {header: {name: h, value: v}, metadata: {namespace: n, key: k, value: "
@@ -214,7 +214,7 @@ static void every_prefix(void **state) {
     assert_int_equal(metric_read(METRIC_ARENAS), 0);
 }
 
-static void ten_thousand_pools(void **state) {
+static void pool_list_ten_thousand_pools_are_read(void **state) {
     enum { N = 10000, LINE_BYTES = 120 };
     char *text = malloc((size_t)N * LINE_BYTES);
     size_t len = (size_t)sprintf(text, "pools:\n");
@@ -236,12 +236,12 @@ static void ten_thousand_pools(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_has_what_a_file_of_one_has),
-        cmocka_unit_test(objects_are_of_the_pool_of_their_name),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(more_headers_than_are_looked_at),
-        cmocka_unit_test(every_prefix),
-        cmocka_unit_test(ten_thousand_pools),
+        cmocka_unit_test(pool_list_item_equals_file_of_one_pool),
+        cmocka_unit_test(pool_list_objects_go_to_named_pool),
+        cmocka_unit_test(pool_list_invalid_refused),
+        cmocka_unit_test(pool_list_too_many_match_headers_refused),
+        cmocka_unit_test(pool_list_every_prefix_does_not_crash),
+        cmocka_unit_test(pool_list_ten_thousand_pools_are_read),
     };
     return cmocka_run_group_tests_name("discover/pool_list", tests, NULL, NULL);
 }

@@ -101,7 +101,7 @@ const struct scrape_preset SCRAPE_PRESETS[N_SCRAPE_PRESETS] = {
 
 const char *const SCRAPE_PRESET_NAMES[N_SCRAPE_PRESETS + 1] = {
     "sluice", "triton", "vllm", "sglang", "tensorrt-llm", "trtllm-serve", NULL};
-const char *const SCRAPE_INTO_NAMES[N_SCRAPE_INTO + 1] = {
+const char *const SCRAPE_METRIC_NAMES[N_SCRAPE_METRICS + 1] = {
     "waiting", "running", "kv_cache", "kv_block_tokens", "kv_blocks", "adapters", NULL};
 const char *const SCRAPE_COMBINE_NAMES[] = {"sum", "max", "newest", NULL};
 
@@ -117,7 +117,7 @@ static void add_series(struct scrape_rules *rules, struct str name) {
 }
 
 static bool add_rule(struct scrape_rules *rules, const struct scrape_rule *rule) {
-    if (rules->n == SCRAPE_MOST_RULES) {
+    if (rules->n == SCRAPE_MAX_RULES) {
         return false;
     }
     rules->items[rules->n++] = *rule;
@@ -168,7 +168,7 @@ bool scrape_plan_make_presets(struct scrape_plan *plan, struct arena *arena) {
 /* ---- endpoints ------------------------------------------------------------------------------- */
 
 /* Returns: ptr NULL when the endpoint has no such label, or none is asked for. */
-static struct str label_of(const struct pool_wanted *endpoint, struct str key) {
+static struct str label_of(const struct pool_spec_endpoint *endpoint, struct str key) {
     for (size_t i = 0; key.len > 0 && i < endpoint->labels.n; i++) {
         if (str_eq(endpoint->labels.items[i].key, key)) {
             return endpoint->labels.items[i].value;
@@ -203,7 +203,7 @@ bool scrape_engine_is_known(struct pool_labels labels) {
 
 /* Returns: NULL when its label names no preset. */
 static const struct scrape_source *source_of(const struct scrape_plan *plan,
-                                             const struct pool_wanted *endpoint) {
+                                             const struct pool_spec_endpoint *endpoint) {
     struct str preset = label_of(endpoint, plan->preset_label);
     size_t i = preset.ptr        ? preset_number(preset)
                : plan->by_engine ? engine_of(endpoint->labels)
@@ -214,8 +214,8 @@ static const struct scrape_source *source_of(const struct scrape_plan *plan,
     return preset.ptr ? NULL : &plan->source;
 }
 
-bool scrape_plan_place(const struct scrape_plan *plan, const struct pool_wanted *endpoint,
-                       struct scrape_target_place *out) {
+bool scrape_plan_resolve(const struct scrape_plan *plan, const struct pool_spec_endpoint *endpoint,
+                         struct scrape_request *out) {
     struct str port_text = label_of(endpoint, plan->port_label);
     uint64_t port;
     out->source = source_of(plan, endpoint);
@@ -234,7 +234,7 @@ bool scrape_plan_place(const struct scrape_plan *plan, const struct pool_wanted 
 /* ---- printing -------------------------------------------------------------------------------- */
 
 static void print_rule(const struct scrape_rule *rule, struct buf *out) {
-    buf_printf(out, "  %-16s  %.*s", SCRAPE_INTO_NAMES[rule->into], STR_ARG(rule->series));
+    buf_printf(out, "  %-16s  %.*s", SCRAPE_METRIC_NAMES[rule->into], STR_ARG(rule->series));
     for (size_t i = 0; i < rule->labels.n; i++) {
         const struct pool_label *label = &rule->labels.items[i];
         buf_printf(out, "%s%.*s=\"%.*s\"%s", i == 0 ? "{" : ",", STR_ARG(label->key),
@@ -267,7 +267,7 @@ static void print_labels(const struct scrape_plan *plan, struct buf *out) {
         buf_printf(out, "  of an endpoint with the label %.*s: at that port\n",
                    STR_ARG(plan->port_label));
     }
-    if (plan->trusts_anybody) {
+    if (plan->insecure_skip_verify) {
         buf_printf(out, "  certificates are not verified\n");
     } else if (plan->ca_file.len > 0) {
         buf_printf(out, "  certificates are verified by %.*s\n", STR_ARG(plan->ca_file));

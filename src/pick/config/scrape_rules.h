@@ -18,14 +18,14 @@
 #include "pick/pool/spec.h"
 
 /* Where a value goes (pick/pool/endpoint/load.h). */
-enum scrape_into {
+enum scrape_metric {
     SCRAPE_WAITING,
     SCRAPE_RUNNING,
     SCRAPE_KV_CACHE,
     SCRAPE_KV_BLOCK_TOKENS,
     SCRAPE_KV_BLOCKS,
     SCRAPE_ADAPTERS, /* by its labels: max_lora, running_lora_adapters, waiting_lora_adapters */
-    N_SCRAPE_INTO,
+    N_SCRAPE_METRICS,
 };
 
 /* What several series of one rule come to. */
@@ -36,7 +36,7 @@ enum scrape_combine {
 };
 
 struct scrape_rule {
-    enum scrape_into into;
+    enum scrape_metric into;
     enum scrape_combine combine;
     struct str series;
     struct pool_labels labels; /* only series that have all of these */
@@ -45,13 +45,13 @@ struct scrape_rule {
     double factor;             /* the value is multiplied by this; 0: it is not */
 };
 
-enum { SCRAPE_MOST_RULES = 16 };
+enum { SCRAPE_MAX_RULES = 16 };
 
 /* Of several rules into one place the first counts that the page has a series for. */
 struct scrape_rules {
-    struct scrape_rule items[SCRAPE_MOST_RULES];
+    struct scrape_rule items[SCRAPE_MAX_RULES];
     size_t n;
-    struct str series[SCRAPE_MOST_RULES]; /* the names, each once */
+    struct str series[SCRAPE_MAX_RULES]; /* the names, each once */
     size_t n_series;
 };
 
@@ -67,7 +67,7 @@ enum { N_SCRAPE_PRESETS = 6 };
 extern const struct scrape_preset SCRAPE_PRESETS[N_SCRAPE_PRESETS];
 /* The names of presets and of places, ending with NULL. */
 extern const char *const SCRAPE_PRESET_NAMES[N_SCRAPE_PRESETS + 1];
-extern const char *const SCRAPE_INTO_NAMES[N_SCRAPE_INTO + 1];
+extern const char *const SCRAPE_METRIC_NAMES[N_SCRAPE_METRICS + 1];
 extern const char *const SCRAPE_COMBINE_NAMES[];
 
 /* Rules, and where they are asked for. */
@@ -86,9 +86,9 @@ struct scrape_plan {
     struct str token_file_label;   /* an endpoint's label with its token's file; empty: none has */
     struct str port_label;         /* an endpoint's label with its port; empty: none has */
     bool https;
-    struct str ca_file;  /* with https: whom to trust, NUL-terminated; empty: whom the system
+    struct str ca_file;        /* with https: whom to trust, NUL-terminated; empty: whom the system
                             does */
-    bool trusts_anybody; /* with https: certificates are not verified */
+    bool insecure_skip_verify; /* with https: certificates are not verified */
     uint64_t interval_ns, timeout_ns;
     uint64_t max_age_ns; /* at least; longer where endpoints are asked less often */
     uint32_t most_per_second;
@@ -109,14 +109,14 @@ bool scrape_engine_is_known(struct pool_labels labels);
 bool scrape_rules_replace(struct scrape_rules *rules, const struct scrape_rule *rule);
 
 /* What is asked of an endpoint with these labels. */
-struct scrape_target_place {
+struct scrape_request {
     const struct scrape_source *source;
     uint16_t port;
     struct str token_file; /* its own; empty: the plan's */
 };
 /* Returns: false when a label says something that can't be: no preset, no port. */
-bool scrape_plan_place(const struct scrape_plan *plan, const struct pool_wanted *endpoint,
-                       struct scrape_target_place *out);
+bool scrape_plan_resolve(const struct scrape_plan *plan, const struct pool_spec_endpoint *endpoint,
+                         struct scrape_request *out);
 
 /* What `sluice pick --check` says of it. NULL: that nothing is asked for. */
 void scrape_plan_print(const struct scrape_plan *plan, struct buf *out);

@@ -9,6 +9,7 @@ static void step(struct grpc_call *call, enum grpc_event event) {
 }
 
 void pick_reflection_methods(struct grpc_method methods[PICK_REFLECTION_METHODS]) {
-    methods[0] = (struct grpc_method){.path = GRPC_REFLECT_V1, .step = step, .streams = true};
-    methods[1] = (struct grpc_method){.path = GRPC_REFLECT_V1ALPHA, .step = step, .streams = true};
+    methods[0] = (struct grpc_method){.path = GRPC_REFLECT_V1, .on_event = step, .streams = true};
+    methods[1] =
+        (struct grpc_method){.path = GRPC_REFLECT_V1ALPHA, .on_event = step, .streams = true};
 }

@@ -3,7 +3,7 @@
  * them. When the proxy may be waiting a clock runs, since a proxy in full-duplex mode has none.
  *
  * A call ends with the proxy's reset as a matter of course: that is no error and no abuse
- * (net/transport/h2_abuse.h). */
+ * (net/transport/h2_rate_limit.h). */
 #include "pick/ext_proc/service.h"
 
 #include <assert.h>
@@ -16,46 +16,46 @@
 #include "pick/session/pick_log.h"
 
 /* Answers that the proxy has not taken, before the next of its messages is looked at. */
-enum { QUEUED_BYTES = 1 << 20 };
+enum { MAX_QUEUED_BYTES = 1 << 20 };
 
 /* How often a pool that requests wait for is looked at, when nothing else happens. */
 static const uint64_t TICK_NS = 100000000;
 
 /* What a worker has of the service. */
-struct desk {
+struct worker_state {
     struct worker *worker;
-    struct pick_means means;
-    struct pick_ledger ledger;
+    struct pick_context context;
+    struct pick_stats stats;
     struct log_limit log;
     uint64_t now_ns;       /* when the clock was last looked at for a pick */
     struct worker_msg msg; /* look at the pools, and who was called */
     atomic_bool posted;    /* msg is on its way */
-    struct pool_bell bell;
-    struct pick_path_last last_path;
+    struct pool_wakeup wakeup;
+    struct model_location_cache last_path;
     struct stream *waiting; /* those that wait for room, in any order */
-    struct alarm tick;      /* set while there are any */
+    struct timer tick;      /* set while there are any */
 };
 
 struct pick_service {
-    struct desk *desks;
-    size_t n_desks;
+    struct worker_state *worker_states;
+    size_t n_worker_states;
 };
 
 /* A call's own. What its end looks at stands in front. */
 struct stream {
     struct grpc_call *call;
     struct pick_session *session;
-    struct desk *desk;
-    struct pick_row *row;       /* where it is counted; NULL: it has no endpoint yet */
-    uint64_t began_ns;          /* its headers came */
-    uint64_t turn_ns;           /* what is being taken came */
+    struct worker_state *worker_state;
+    struct pick_stats_row *row; /* where it is counted; NULL: it has no endpoint yet */
+    uint64_t headers_ns;        /* its headers came */
+    uint64_t message_ns;        /* what is being taken came */
     enum pick_phase_time phase; /* with `row`: of its pick */
-    bool asked;                 /* for a message that has not come yet */
+    bool read_pending;          /* for a message that has not come yet */
     bool finished;              /* the session has ended the call */
-    bool ticking;               /* the alarm is set */
+    bool timer_set;             /* the alarm is set */
     bool waiting;               /* for room: in the desk's list, and the alarm is its wait's */
-    struct alarm alarm;
-    struct stream *before, *after;
+    struct timer timer;
+    struct stream *prev, *next;
 };
 
 /* ---- what a session says --------------------------------------------------------------------- */
@@ -78,203 +78,210 @@ static void on_finish(void *user, const struct error *err) {
 
 /* Names that clients make up are one. Without a name from the configuration it is sent on as what
  * it was. */
-static struct pick_row *row_of(struct desk *desk, const struct pick_note *note) {
-    struct str model = !note->model.ptr ? PICK_MODEL_NONE
-                       : note->known    ? note->model
-                                        : PICK_MODEL_OTHER;
-    struct str target = note->pick && note->pick->target.ptr ? note->pick->target : model;
-    return pick_ledger_row(&desk->ledger, note->pool, model, target);
+static struct pick_stats_row *stats_row_of(struct worker_state *worker_state,
+                                           const struct pick_outcome *outcome) {
+    struct str model = !outcome->model.ptr ? PICK_MODEL_NONE
+                       : outcome->known    ? outcome->model
+                                           : PICK_MODEL_OTHER;
+    struct str target = outcome->pick && outcome->pick->target.ptr ? outcome->pick->target : model;
+    return pick_stats_get_row(&worker_state->stats, outcome->pool, model, target);
 }
 
-static void count(struct stream *stream, const struct pick_note *note) {
-    struct pick_row *row = row_of(stream->desk, note);
-    if (row && note->why) {
-        metric_cell_add(&row->n_refused[note->why->status], 1);
+static void count_outcome(struct stream *stream, const struct pick_outcome *outcome) {
+    struct pick_stats_row *row = stats_row_of(stream->worker_state, outcome);
+    if (row && outcome->why) {
+        metric_cell_add(&row->n_refused[outcome->why->status], 1);
     } else if (row) {
         metric_cell_add(&row->n_picked, 1);
         stream->row = row;
-        stream->phase = note->at_body ? PICK_TIME_BODY : PICK_TIME_HEADERS;
+        stream->phase = outcome->at_body ? PICK_TIME_BODY : PICK_TIME_HEADERS;
     }
 }
 
-static void on_note(void *user, const struct pick_note *note) {
+static void on_outcome(void *user, const struct pick_outcome *outcome) {
     struct stream *stream = user;
-    count(stream, note);
-    if (note->why && log_enabled(LOG_INFO)) {
-        pick_log_refusal(note, &stream->desk->log);
-    } else if (!note->why && log_enabled(LOG_DEBUG)) {
-        pick_log(note);
+    count_outcome(stream, outcome);
+    if (outcome->why && log_enabled(LOG_INFO)) {
+        pick_log_refusal(outcome, &stream->worker_state->log);
+    } else if (!outcome->why && log_enabled(LOG_DEBUG)) {
+        pick_log(outcome);
     }
 }
 
 /* When what is being looked at came, or when the one before it had been dealt with: the time from
  * there to a pick's end, which is when the clock is looked at, is what the pick took. */
-static uint64_t now_of(const struct stream *stream) {
-    uint64_t came_ns = grpc_now_ns(stream->call), before_ns = stream->desk->now_ns;
+static uint64_t processing_start_ns(const struct stream *stream) {
+    uint64_t came_ns = grpc_now_ns(stream->call), before_ns = stream->worker_state->now_ns;
     return came_ns > before_ns ? came_ns : before_ns;
 }
 
-static void begin_turn(struct stream *stream) {
-    uint64_t now_ns = now_of(stream);
+static void begin_timing(struct stream *stream) {
+    uint64_t now_ns = processing_start_ns(stream);
     if (!stream->row) {
-        stream->turn_ns = now_ns;
-        stream->began_ns = stream->began_ns ? stream->began_ns : now_ns;
+        stream->message_ns = now_ns;
+        stream->headers_ns = stream->headers_ns ? stream->headers_ns : now_ns;
     }
-    clock_hold_ns(now_ns);
+    clock_freeze_ns(now_ns);
 }
 
-static void end_turn(struct stream *stream) {
-    struct metric_histogram *times = stream->desk->ledger.times;
-    clock_let_go();
-    if (stream->row && stream->turn_ns > 0) {
-        uint64_t now_ns = stream->desk->now_ns = clock_now_ns();
-        metric_histogram_add_ns(&times[stream->phase], now_ns - stream->turn_ns);
+static void end_timing(struct stream *stream) {
+    struct metric_histogram *times = stream->worker_state->stats.times;
+    clock_unfreeze();
+    if (stream->row && stream->message_ns > 0) {
+        uint64_t now_ns = stream->worker_state->now_ns = clock_now_ns();
+        metric_histogram_add_ns(&times[stream->phase], now_ns - stream->message_ns);
         if (stream->phase == PICK_TIME_BODY) {
-            metric_histogram_add_ns(&times[PICK_TIME_WAIT], stream->turn_ns - stream->began_ns);
+            metric_histogram_add_ns(&times[PICK_TIME_WAIT],
+                                    stream->message_ns - stream->headers_ns);
         }
-        stream->turn_ns = 0;
+        stream->message_ns = 0;
     }
 }
 
 static void count_end(struct stream *stream) {
     if (stream->row) {
-        metric_histogram_add_ns(&stream->row->times, now_of(stream) - stream->began_ns);
+        metric_histogram_add_ns(&stream->row->times,
+                                processing_start_ns(stream) - stream->headers_ns);
         metric_cell_add(&stream->row->n_ended, 1);
     }
 }
 
 /* ---- going on -------------------------------------------------------------------------------- */
 
-static void stop_clock(struct stream *stream) {
-    if (stream->ticking) {
-        alarm_clear(worker_alarms(stream->call->worker), &stream->alarm);
-        stream->ticking = false;
+static void stop_timer(struct stream *stream) {
+    if (stream->timer_set) {
+        timer_stop(worker_timers(stream->call->worker), &stream->timer);
+        stream->timer_set = false;
     }
 }
 
-static void go_on(struct stream *stream);
+static void continue_stream(struct stream *stream);
 
-static void on_alarm(struct alarm *alarm) {
+static void on_timer(struct timer *timer) {
     struct stream *stream =
-        (struct stream *)(void *)((char *)alarm - offsetof(struct stream, alarm));
-    stream->ticking = false;
-    pick_session_time_out(stream->session);
-    go_on(stream);
+        (struct stream *)(void *)((char *)timer - offsetof(struct stream, timer));
+    stream->timer_set = false;
+    pick_session_on_timeout(stream->session);
+    continue_stream(stream);
 }
 
 /* ---- waiting for room ------------------------------------------------------------------------ */
 
 /* Without memory for it they wait until something happens. */
-static void tick_later(struct desk *desk) {
-    if (!alarm_set(worker_alarms(desk->worker), &desk->tick, clock_now_ns() + TICK_NS)) {
-        log_plain(LOG_WARNING,
-                  "no memory for a timer: requests that wait are looked at less often");
+static void start_tick_timer(struct worker_state *worker_state) {
+    if (!timer_start(worker_timers(worker_state->worker), &worker_state->tick,
+                     clock_now_ns() + TICK_NS)) {
+        log_message(LOG_WARNING,
+                    "no memory for a timer: requests that wait are looked at less often");
     }
 }
 
-static void on_tick(struct alarm *alarm) {
-    struct desk *desk = (struct desk *)(void *)((char *)alarm - offsetof(struct desk, tick));
-    for (struct stream *stream = desk->waiting; stream; stream = stream->after) {
+static void on_tick(struct timer *timer) {
+    struct worker_state *worker_state =
+        (struct worker_state *)(void *)((char *)timer - offsetof(struct worker_state, tick));
+    for (struct stream *stream = worker_state->waiting; stream; stream = stream->next) {
         pick_session_tick(stream->session, TICK_NS / 2);
     }
-    if (desk->waiting) {
-        tick_later(desk);
+    if (worker_state->waiting) {
+        start_tick_timer(worker_state);
     }
 }
 
-static void begin_wait(struct stream *stream, uint64_t until_ns) {
-    struct desk *desk = stream->desk;
-    if (!desk->waiting) {
-        tick_later(desk);
+static void add_waiting(struct stream *stream, uint64_t until_ns) {
+    struct worker_state *worker_state = stream->worker_state;
+    if (!worker_state->waiting) {
+        start_tick_timer(worker_state);
     }
-    stream->before = NULL;
-    stream->after = desk->waiting;
-    if (desk->waiting) {
-        desk->waiting->before = stream;
+    stream->prev = NULL;
+    stream->next = worker_state->waiting;
+    if (worker_state->waiting) {
+        worker_state->waiting->prev = stream;
     }
-    desk->waiting = stream;
+    worker_state->waiting = stream;
     stream->waiting = true;
-    stream->ticking = alarm_set(worker_alarms(desk->worker), &stream->alarm, until_ns);
+    stream->timer_set = timer_start(worker_timers(worker_state->worker), &stream->timer, until_ns);
 }
 
-static void end_wait(struct stream *stream) {
-    struct desk *desk = stream->desk;
+static void remove_waiting(struct stream *stream) {
+    struct worker_state *worker_state = stream->worker_state;
     if (!stream->waiting) {
         return;
     }
-    *(stream->before ? &stream->before->after : &desk->waiting) = stream->after;
-    if (stream->after) {
-        stream->after->before = stream->before;
+    *(stream->prev ? &stream->prev->next : &worker_state->waiting) = stream->next;
+    if (stream->next) {
+        stream->next->prev = stream->prev;
     }
     stream->waiting = false;
-    stop_clock(stream);
-    if (!desk->waiting) {
-        alarm_clear(worker_alarms(desk->worker), &desk->tick);
+    stop_timer(stream);
+    if (!worker_state->waiting) {
+        timer_stop(worker_timers(worker_state->worker), &worker_state->tick);
     }
 }
 
 /* The time that is left counts from when the proxy began to wait; that of a wait for room is its
  * own. */
-static void mind_clock(struct stream *stream) {
-    bool owes = !stream->finished && pick_session_owes(stream->session);
-    uint64_t until_ns = stream->finished ? 0 : pick_session_waits_until(stream->session);
+static void update_timer(struct stream *stream) {
+    bool is_pending = !stream->finished && pick_session_is_response_pending(stream->session);
+    uint64_t until_ns = stream->finished ? 0 : pick_session_queue_deadline_ns(stream->session);
     if (until_ns > 0 && !stream->waiting) {
-        begin_wait(stream, until_ns);
+        add_waiting(stream, until_ns);
     } else if (until_ns == 0) {
-        end_wait(stream);
+        remove_waiting(stream);
     }
     if (until_ns > 0) {
         return;
     }
-    if (!owes) {
-        stop_clock(stream);
-    } else if (!stream->ticking) {
-        uint64_t due_ns = clock_now_ns() + stream->desk->means.limits.answer_timeout_ns;
-        stream->ticking = alarm_set(worker_alarms(stream->call->worker), &stream->alarm, due_ns);
+    if (!is_pending) {
+        stop_timer(stream);
+    } else if (!stream->timer_set) {
+        uint64_t due_ns = clock_now_ns() + stream->worker_state->context.limits.answer_timeout_ns;
+        stream->timer_set =
+            timer_start(worker_timers(stream->call->worker), &stream->timer, due_ns);
     }
 }
 
 /* After each event that was not the last one. */
-static void go_on(struct stream *stream) {
-    mind_clock(stream);
-    if (!stream->finished && !stream->asked && !stream->call->gone &&
-        grpc_queued_bytes(stream->call) < QUEUED_BYTES &&
-        !pick_session_is_stuffed(stream->session)) {
-        stream->asked = true;
+static void continue_stream(struct stream *stream) {
+    update_timer(stream);
+    if (!stream->finished && !stream->read_pending && !stream->call->is_cancelled &&
+        grpc_queued_bytes(stream->call) < MAX_QUEUED_BYTES &&
+        !pick_session_is_buffer_full(stream->session)) {
+        stream->read_pending = true;
         grpc_read(stream->call);
     }
 }
 
 /* How long it waited is counted with the queue, and is no time of the pick. */
-static void on_went_on(void *user) {
+static void on_resumed(void *user) {
     struct stream *stream = user;
-    stream->turn_ns = 0;
-    go_on(stream);
+    stream->message_ns = 0;
+    continue_stream(stream);
 }
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
-static struct desk *desk_of(const struct grpc_call *call) {
+static struct worker_state *find_worker_state(const struct grpc_call *call) {
     struct pick_service *service = call->method->context;
     size_t i = 0;
-    while (service->desks[i].worker != call->worker) {
+    while (service->worker_states[i].worker != call->worker) {
         i++;
-        assert(i < service->n_desks);
+        assert(i < service->n_worker_states);
     }
-    return &service->desks[i];
+    return &service->worker_states[i];
 }
 
-static void begin(struct grpc_call *call) {
-    struct desk *desk = desk_of(call);
+static void open_stream(struct grpc_call *call) {
+    struct worker_state *worker_state = find_worker_state(call);
     struct stream *stream = arena_alloc(call->arena, sizeof *stream);
     if (stream) {
-        *stream = (struct stream){.call = call, .desk = desk, .alarm = {.ring = on_alarm}};
-        struct pick_out out = {.send = on_send,
-                               .finish = on_finish,
-                               .went_on = on_went_on,
-                               .note = on_note,
-                               .user = stream};
-        stream->session = pick_session_new(call->arena, &desk->means, &out);
+        *stream = (struct stream){
+            .call = call, .worker_state = worker_state, .timer = {.on_expire = on_timer}};
+        struct pick_callbacks out = {.send = on_send,
+                                     .finish = on_finish,
+                                     .resumed = on_resumed,
+                                     .outcome = on_outcome,
+                                     .user = stream};
+        stream->session = pick_session_new(call->arena, &worker_state->context, &out);
     }
     if (!stream || !stream->session) {
         struct error err;
@@ -283,42 +290,42 @@ static void begin(struct grpc_call *call) {
         return;
     }
     call->user = stream;
-    go_on(stream);
+    continue_stream(stream);
 }
 
 static void free_message(void *cookie) {
     grpc_message_free(cookie);
 }
 
-static void take(struct stream *stream) {
+static void take_message(struct stream *stream) {
     struct grpc_message *message = stream->call->message;
-    stream->asked = false;
+    stream->read_pending = false;
     if (stream->finished) { /* since it was asked for */
         grpc_message_free(message);
         return;
     }
-    begin_turn(stream);
-    pick_session_take(stream->session,
-                      &(struct pick_message){message->data, free_message, message});
-    end_turn(stream);
-    go_on(stream);
+    begin_timing(stream);
+    pick_session_on_message(stream->session,
+                            &(struct pick_message){message->data, free_message, message});
+    end_timing(stream);
+    continue_stream(stream);
 }
 
 /* Nobody waits any more. What the session has sent may still be on its way into the socket, so it
  * lives until the call's end. */
 static void cancelled(struct stream *stream) {
-    end_wait(stream);
-    stop_clock(stream);
+    remove_waiting(stream);
+    stop_timer(stream);
     if (!stream->finished) {
-        pick_session_abandon(stream->session);
+        pick_session_cancel_wait(stream->session);
         stream->finished = true;
-        grpc_finish(stream->call, &stream->call->cancelled);
+        grpc_finish(stream->call, &stream->call->cancel_error);
     }
 }
 
 static void end(struct stream *stream) {
-    end_wait(stream);
-    stop_clock(stream);
+    remove_waiting(stream);
+    stop_timer(stream);
     count_end(stream);
     pick_session_free(stream->session);
     stream->call->user = NULL;
@@ -327,7 +334,7 @@ static void end(struct stream *stream) {
 static void step(struct grpc_call *call, enum grpc_event event) {
     struct stream *stream = call->user;
     if (event == GRPC_BEGIN) {
-        begin(call);
+        open_stream(call);
         return;
     }
     if (!stream) { /* there was no memory for it */
@@ -337,16 +344,16 @@ static void step(struct grpc_call *call, enum grpc_event event) {
     case GRPC_BEGIN:
         break;
     case GRPC_MESSAGE:
-        take(stream);
+        take_message(stream);
         break;
     case GRPC_HALF_CLOSE:
         if (!stream->finished) {
             pick_session_half_close(stream->session);
-            mind_clock(stream);
+            update_timer(stream);
         }
         break;
     case GRPC_WRITABLE:
-        go_on(stream);
+        continue_stream(stream);
         break;
     case GRPC_CANCELLED:
         cancelled(stream);
@@ -359,14 +366,14 @@ static void step(struct grpc_call *call, enum grpc_event event) {
 
 /* Clause: "Constraints": the client is told by the proxy, which would otherwise take the end of the
  * stream for a failure of ours, and may let the request pass. */
-static bool untaken(struct grpc_call *call, const struct error *why) {
+static bool on_message_rejected(struct grpc_call *call, const struct error *why) {
     struct stream *stream = call->user;
     if (!stream || stream->finished) {
         return false;
     }
-    pick_session_untaken(stream->session, why);
-    end_wait(stream);
-    stop_clock(stream);
+    pick_session_on_message_rejected(stream->session, why);
+    remove_waiting(stream);
+    stop_timer(stream);
     return true;
 }
 
@@ -379,49 +386,51 @@ static void describe(const struct grpc_call *call, struct buf *out) {
 
 /* ---- the service ----------------------------------------------------------------------------- */
 
-static void on_look(struct worker_msg *msg) {
-    struct desk *desk = (struct desk *)(void *)((char *)msg - offsetof(struct desk, msg));
+static void on_wakeup(struct worker_msg *msg) {
+    struct worker_state *worker_state =
+        (struct worker_state *)(void *)((char *)msg - offsetof(struct worker_state, msg));
     struct pool_waiter *waiter;
-    atomic_store(&desk->posted, false);
-    pool_set_look_all(desk->means.pools);
-    while ((waiter = pool_bell_next(&desk->bell))) {
+    atomic_store(&worker_state->posted, false);
+    pool_set_reader_refresh_all(worker_state->context.pools);
+    while ((waiter = pool_wakeup_pop(&worker_state->wakeup))) {
         pick_session_resume(waiter);
     }
 }
 
-static void post(void *user) {
-    struct desk *desk = user;
-    if (!atomic_exchange(&desk->posted, true)) {
-        worker_post(desk->worker, &desk->msg);
+static void post_wakeup(void *user) {
+    struct worker_state *worker_state = user;
+    if (!atomic_exchange(&worker_state->posted, true)) {
+        worker_post(worker_state->worker, &worker_state->msg);
     }
 }
 
-static enum status open_desk(struct desk *desk, const struct pick_service_options *options,
-                             struct worker *worker, struct error *err) {
-    desk->worker = worker;
-    desk->msg.run = on_look;
-    desk->tick.ring = on_tick;
-    pool_bell_init(&desk->bell, post, desk);
-    desk->means.bell = &desk->bell;
-    desk->means.last_path = &desk->last_path;
-    desk->means.limits = options->limits;
-    return pool_set_reader_new(options->pools, &desk->means.pools, err);
+static enum status worker_state_init(struct worker_state *worker_state,
+                                     const struct pick_service_options *options,
+                                     struct worker *worker, struct error *err) {
+    worker_state->worker = worker;
+    worker_state->msg.run = on_wakeup;
+    worker_state->tick.on_expire = on_tick;
+    pool_wakeup_init(&worker_state->wakeup, post_wakeup, worker_state);
+    worker_state->context.wakeup = &worker_state->wakeup;
+    worker_state->context.last_path = &worker_state->last_path;
+    worker_state->context.limits = options->limits;
+    return pool_set_reader_new(options->pools, &worker_state->context.pools, err);
 }
 
 enum status pick_service_new(const struct pick_service_options *options, struct pick_service **out,
                              struct error *err) {
     struct pick_service *service = calloc(1, sizeof *service);
-    struct desk *desks = calloc(options->n_workers + 1, sizeof *desks);
+    struct worker_state *worker_states = calloc(options->n_workers + 1, sizeof *worker_states);
     enum status st = ST_OK;
-    if (!service || !desks) {
+    if (!service || !worker_states) {
         free(service);
-        free(desks);
+        free(worker_states);
         return error_set(err, ST_NO_MEMORY, "no memory for the ext-proc service");
     }
-    service->desks = desks;
+    service->worker_states = worker_states;
     for (size_t i = 0; i < options->n_workers && st == ST_OK; i++) {
-        st = open_desk(&desks[i], options, options->workers[i], err);
-        service->n_desks++;
+        st = worker_state_init(&worker_states[i], options, options->workers[i], err);
+        service->n_worker_states++;
     }
     if (st != ST_OK) {
         pick_service_free(service);
@@ -433,37 +442,37 @@ enum status pick_service_new(const struct pick_service_options *options, struct 
 
 void pick_service_free(struct pick_service *service) {
     if (service) {
-        for (size_t i = 0; i < service->n_desks; i++) {
-            pool_set_reader_free(service->desks[i].means.pools);
-            pick_ledger_fini(&service->desks[i].ledger);
-            pool_bell_fini(&service->desks[i].bell);
+        for (size_t i = 0; i < service->n_worker_states; i++) {
+            pool_set_reader_free(service->worker_states[i].context.pools);
+            pick_stats_fini(&service->worker_states[i].stats);
+            pool_wakeup_fini(&service->worker_states[i].wakeup);
         }
-        free(service->desks);
+        free(service->worker_states);
         free(service);
     }
 }
 
 struct grpc_method pick_service_method(struct pick_service *service) {
     return (struct grpc_method){.path = "/" PICK_SERVICE_NAME "/Process",
-                                .step = step,
+                                .on_event = step,
                                 .streams = true,
                                 .context = service,
-                                .untaken = untaken,
+                                .on_message_rejected = on_message_rejected,
                                 .describe = describe};
 }
 
-size_t pick_service_ledgers(const struct pick_service *service,
-                            const struct pick_ledger *out[PICK_MOST_LEDGERS]) {
+size_t pick_service_stats(const struct pick_service *service,
+                          const struct pick_stats *out[PICK_MAX_STATS]) {
     size_t n = 0;
-    while (n < service->n_desks && n < PICK_MOST_LEDGERS) {
-        out[n] = &service->desks[n].ledger;
+    while (n < service->n_worker_states && n < PICK_MAX_STATS) {
+        out[n] = &service->worker_states[n].stats;
         n++;
     }
     return n;
 }
 
-void pick_service_look(struct pick_service *service) {
-    for (size_t i = 0; i < service->n_desks; i++) {
-        post(&service->desks[i]);
+void pick_service_refresh(struct pick_service *service) {
+    for (size_t i = 0; i < service->n_worker_states; i++) {
+        post_wakeup(&service->worker_states[i]);
     }
 }

@@ -7,8 +7,8 @@
 #define SLUICE_PICK_EXT_PROC_SERVICE_H
 
 #include "net/server/grpc/server.h"
-#include "pick/session/ledger.h"
 #include "pick/session/session.h"
+#include "pick/session/stats.h"
 
 #define PICK_SERVICE_NAME "envoy.service.ext_proc.v3.ExternalProcessor"
 
@@ -28,12 +28,12 @@ void pick_service_free(struct pick_service *service);
 /* The row for grpc_server_new; lives as long as the service. */
 struct grpc_method pick_service_method(struct pick_service *service);
 /* What each worker has written down. Thread: any. */
-enum { PICK_MOST_LEDGERS = 256 };
-size_t pick_service_ledgers(const struct pick_service *service,
-                            const struct pick_ledger *out[PICK_MOST_LEDGERS]);
+enum { PICK_MAX_STATS = 256 };
+size_t pick_service_stats(const struct pick_service *service,
+                          const struct pick_stats *out[PICK_MAX_STATS]);
 /* A pool is another now, or there are others: every worker's reader looks at it soon, so that the
  * old one is freed.
  * Thread: any. */
-void pick_service_look(struct pick_service *service);
+void pick_service_refresh(struct pick_service *service);
 
 #endif

@@ -18,7 +18,7 @@ struct pool_changes {
 };
 
 /* After the change itself. */
-static inline void pool_changes_note(struct pool_changes *changes, uint32_t member) {
+static inline void pool_changes_add(struct pool_changes *changes, uint32_t member) {
     uint64_t n = atomic_load_explicit(&changes->n, memory_order_relaxed);
     atomic_store_explicit(&changes->entries[n & changes->mask], (n + 1) << 32 | member,
                           memory_order_relaxed);
@@ -31,8 +31,8 @@ static inline uint64_t pool_changes_count(const struct pool_changes *changes) {
 }
 
 /* The member of change `i`, counted from 0. Returns: false when it was overwritten. */
-static inline bool pool_changes_read(const struct pool_changes *changes, uint64_t i,
-                                     uint32_t *member) {
+static inline bool pool_changes_get(const struct pool_changes *changes, uint64_t i,
+                                    uint32_t *member) {
     uint64_t entry =
         atomic_load_explicit(&changes->entries[i & changes->mask], memory_order_relaxed);
     *member = (uint32_t)entry;

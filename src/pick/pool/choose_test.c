@@ -12,14 +12,14 @@
 #include "core/event/clock.h"
 #include "pick/pool/pool_fixture.h"
 
-enum { MANY = STANDING_LEAST + CHOICE_BLOCK / 2, N_TURNS = 1500, N_HELD = 400 };
+enum { MANY = SCORE_CACHE_MIN_CANDIDATES + CANDIDATE_BLOCK / 2, N_TURNS = 1500, N_HELD = 400 };
 
 struct world {
     struct fixture pool;
     uint32_t n; /* endpoints */
-    struct dice dice;
+    struct prng prng;
     struct arena *arena;
-    struct prefix_table *prefixes;
+    struct prefix_table *prefix_table;
     struct profile profile;
     struct profile_step scorers[64];
     struct pool_ticket held[N_HELD];
@@ -40,60 +40,61 @@ static void open_profile(struct world *world) {
         struct profile_step *step = &world->scorers[world->profile.n_scorers];
         *step = (struct profile_step){.plugin = PLUGINS[i], .weight = 1 + (float)i / 8};
         if (PLUGINS[i]->kind == PLUGIN_SCORER &&
-            plugin_read(PLUGINS[i], &none, world->arena, &step->parameters, &err) == ST_OK) {
+            plugin_read_parameters(PLUGINS[i], &none, world->arena, &step->parameters, &err) ==
+                ST_OK) {
             world->profile.n_scorers++;
         }
     }
     doc_free(doc);
-    assert_int_equal(profile_gather_wants(&world->profile, &err), ST_OK);
+    assert_int_equal(profile_collect_needs(&world->profile, &err), ST_OK);
 }
 
 static void open_world(struct world *world, uint32_t n) {
     struct error err;
-    *world = (struct world){.n = n, .dice = {7}, .arena = arena_new(NULL, 0), .now_ns = 1000000000};
-    clock_drive_ns(world->now_ns);
+    *world = (struct world){.n = n, .prng = {7}, .arena = arena_new(NULL, 0), .now_ns = 1000000000};
+    clock_set_fake_ns(world->now_ns);
     open_profile(world);
     struct pool_spec *spec = fixture_spec_of(n);
     spec->profile = &world->profile;
-    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &world->prefixes, &err), ST_OK);
+    assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &world->prefix_table, &err), ST_OK);
     assert_int_equal(pool_new(&world->pool.pool, &err), ST_OK);
-    pool_use_prefixes(world->pool.pool, world->prefixes);
+    pool_attach_prefix_table(world->pool.pool, world->prefix_table);
     fixture_update(world->pool.pool, spec);
     assert_int_equal(pool_reader_new(world->pool.pool, 1, &world->pool.reader, &err), ST_OK);
 }
 
 static void close_world(struct world *world) {
     for (size_t i = 0; i < N_HELD; i++) {
-        pool_give_back(world->pool.pool, &world->held[i]);
+        pool_release_ticket(world->pool.pool, &world->held[i]);
     }
     fixture_close(&world->pool);
-    prefix_table_free(world->prefixes);
+    prefix_table_unref(world->prefix_table);
     arena_free(world->arena);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
 }
 
 /* ---- what happens ---------------------------------------------------------------------------- */
 
 static struct endpoint *any(struct world *world) {
-    uint32_t i = dice_below(&world->dice, world->n);
-    return pool_look(world->pool.reader)->members[i].endpoint;
+    uint32_t i = prng_below(&world->prng, world->n);
+    return pool_reader_refresh(world->pool.reader)->members[i].endpoint;
 }
 
 /* An answer, which may leave things out, and may be old soon. */
 static void say(struct world *world) {
-    struct dice *dice = &world->dice;
+    struct prng *prng = &world->prng;
     struct endpoint *endpoint = any(world);
     struct endpoint_load load = {.asked_ns = world->now_ns,
-                                 .until_ns = world->now_ns + dice_below(dice, 2000) * 1000000ull,
+                                 .until_ns = world->now_ns + prng_below(prng, 2000) * 1000000ull,
                                  .in_flight = endpoint_in_flight(endpoint),
-                                 .known = dice_below(dice, 32) | (dice_roll(dice) & LOAD_ADAPTERS),
-                                 .n_waiting = dice_below(dice, 9),
-                                 .n_running = dice_below(dice, 30),
-                                 .kv_cache_used = (float)dice_unit(dice),
-                                 .most_adapters = 3};
+                                 .known = prng_below(prng, 32) | (prng_next(prng) & LOAD_ADAPTERS),
+                                 .n_waiting = prng_below(prng, 9),
+                                 .n_running = prng_below(prng, 30),
+                                 .kv_cache_used = (float)prng_double(prng),
+                                 .max_adapters = 3};
     static const struct str names[] = {STR("sql"), STR("poems"), STR("jokes"), STR("letters")};
-    for (uint32_t k = dice_below(dice, 4); k > 0; k--) {
-        (void)!load_add_adapter(&load, names[dice_below(dice, 4)], dice_below(dice, 2));
+    for (uint32_t k = prng_below(prng, 4); k > 0; k--) {
+        (void)!load_add_adapter(&load, names[prng_below(prng, 4)], prng_below(prng, 2));
     }
     pool_set_load(world->pool.pool, endpoint, &load);
 }
@@ -101,42 +102,42 @@ static void say(struct world *world) {
 /* Some prompts begin alike, some are there for the first time, some are none; some requests name
  * neither a model nor a session. */
 static struct pool_request roll_request(struct world *world, struct pool_prompt *prompt) {
-    struct dice *dice = &world->dice;
-    struct pool_request request = {.n_tokens = dice_below(dice, 5000)};
+    struct prng *prng = &world->prng;
+    struct pool_request request = {.n_tokens = prng_below(prng, 5000)};
     *prompt = (struct pool_prompt){.arena = world->arena};
     for (size_t i = 0; i < sizeof(world->text); i++) {
-        world->text[i] = (char)('a' + dice_below(dice, 2) * (i > 128) + i / 64);
+        world->text[i] = (char)('a' + prng_below(prng, 2) * (i > 128) + i / 64);
     }
-    world->text[0] = (char)('a' + dice_below(dice, 4));
-    prompt->text = str_make(world->text, (size_t)dice_below(dice, 4) * 64);
-    request.prompt = dice_below(dice, 8) > 0 ? prompt : NULL;
-    request.model = dice_below(dice, 8) > 0 ? STR("sql") : request.model;
-    request.session = dice_below(dice, 2) ? str_make(world->text + 60, 8) : request.session;
+    world->text[0] = (char)('a' + prng_below(prng, 4));
+    prompt->text = str_make(world->text, (size_t)prng_below(prng, 4) * 64);
+    request.prompt = prng_below(prng, 8) > 0 ? prompt : NULL;
+    request.model = prng_below(prng, 8) > 0 ? STR("sql") : request.model;
+    request.session = prng_below(prng, 2) ? str_make(world->text + 60, 8) : request.session;
     return request;
 }
 
 static void pick(struct world *world) {
-    struct pool_ticket *ticket = &world->held[dice_below(&world->dice, N_HELD)];
+    struct pool_ticket *ticket = &world->held[prng_below(&world->prng, N_HELD)];
     struct pool_prompt prompt;
     struct pool_request request = roll_request(world, &prompt);
     struct pool_pick out;
     struct error err;
-    request.n_fallbacks = dice_below(&world->dice, 3);
-    pool_ticket_begun(world->pool.pool, ticket, dice_below(&world->dice, 8) > 0);
-    pool_give_back(world->pool.pool, ticket);
+    request.n_fallbacks = prng_below(&world->prng, 3);
+    pool_ticket_response_started(world->pool.pool, ticket, prng_below(&world->prng, 8) > 0);
+    pool_release_ticket(world->pool.pool, ticket);
     assert_int_equal(pool_pick(world->pool.reader, &request, &out, &err), ST_OK);
     *ticket = out.ticket;
 }
 
 static void change(struct world *world) {
-    switch (dice_below(&world->dice, 16)) {
+    switch (prng_below(&world->prng, 16)) {
     case 0:
-        world->now_ns += dice_below(&world->dice, 200) * UINT64_C(1000000);
-        clock_drive_ns(world->now_ns);
+        world->now_ns += prng_below(&world->prng, 200) * UINT64_C(1000000);
+        clock_set_fake_ns(world->now_ns);
         break;
     case 1:
-        pool_set_ready(world->pool.pool, any(world), dice_below(&world->dice, 4) > 0);
-        pool_set_ready(world->pool.pool, any(world), dice_below(&world->dice, 2) > 0);
+        pool_set_ready(world->pool.pool, any(world), prng_below(&world->prng, 4) > 0);
+        pool_set_ready(world->pool.pool, any(world), prng_below(&world->prng, 2) > 0);
         break;
     case 2:
     case 3:
@@ -151,70 +152,71 @@ static void change(struct world *world) {
 
 /* ---- what is kept ---------------------------------------------------------------------------- */
 
-static struct choice gather(struct world *world, const struct pool_request *request) {
-    struct choice choice;
+static struct candidate_set gather(struct world *world, const struct pool_request *request) {
+    struct candidate_set candidates;
     struct error err;
-    pool_look(world->pool.reader);
-    assert_int_equal(pool_gather(world->pool.reader, request, request->model, &choice, &err),
-                     ST_OK);
+    pool_reader_refresh(world->pool.reader);
+    assert_int_equal(
+        pool_collect_candidates(world->pool.reader, request, request->model, &candidates, &err),
+        ST_OK);
     pool_prompt_match(world->pool.reader, &world->profile, request, request->model);
-    return choice;
+    return candidates;
 }
 
 /* Returns: whether sums were kept. */
 static bool compare(struct world *world) {
     struct pool_prompt prompt;
     struct pool_request request = roll_request(world, &prompt);
-    struct choice kept = gather(world, &request), anew = gather(world, &request);
-    anew.standing = NULL;
-    profile_judge(&world->profile, &anew);
-    profile_judge(&world->profile, &kept);
-    assert_ptr_not_equal(anew.score, world->pool.reader->view.standing.score);
+    struct candidate_set kept = gather(world, &request), anew = gather(world, &request);
+    anew.score_cache = NULL;
+    profile_run(&world->profile, &anew);
+    profile_run(&world->profile, &kept);
+    assert_ptr_not_equal(anew.score, world->pool.reader->view.score_cache.score);
     assert_int_equal(kept.n, anew.n);
     for (uint32_t i = 0; i < kept.n; i++) {
         float difference = kept.score[i] - anew.score[i];
         assert_true(difference < 1e-4f && difference > -1e-4f);
     }
-    return kept.score == world->pool.reader->view.standing.score;
+    return kept.score == world->pool.reader->view.score_cache.score;
 }
 
 /* Returns: for how many picks what was kept of few stood. */
 static uint64_t they_are_as_without(uint32_t n_endpoints) {
     struct world world;
     uint32_t n_kept = 0;
-    uint64_t n_stood = 0, seen = 0;
+    uint64_t n_reused = 0, seen = 0;
     open_world(&world, n_endpoints);
     for (int i = 0; i < N_TURNS; i++) {
-        for (uint32_t n = dice_below(&world.dice, 4); n > 0; n--) {
+        for (uint32_t n = prng_below(&world.prng, 4); n > 0; n--) {
             change(&world);
         }
         n_kept += compare(&world);
-        uint64_t now = world.pool.reader->view.standing.n_stood;
-        n_stood += now > seen ? now - seen : 0; /* it begins again with other candidates */
+        uint64_t now = world.pool.reader->view.score_cache.n_reused;
+        n_reused += now > seen ? now - seen : 0; /* it begins again with other candidates */
         seen = now;
     }
     assert_in_range(n_kept, N_TURNS / 10, N_TURNS); /* fewer are ready at times */
     close_world(&world);
-    return n_stood;
+    return n_reused;
 }
 
-static void those_of_many(void **state) {
+static void score_cache_many_candidates_match_uncached_scores(void **state) {
     (void)state;
     (void)!they_are_as_without(MANY);
 }
 
-static void those_of_few(void **state) {
+static void score_cache_few_candidates_match_uncached_scores(void **state) {
     (void)state;
-    static const uint32_t numbers[] = {3, CHOICE_BLOCK + 7, STANDING_LEAST - 1};
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        assert_in_range(they_are_as_without(numbers[i]), N_TURNS / 10, 10 * N_TURNS);
+    static const uint32_t stats[] = {3, CANDIDATE_BLOCK + 7, SCORE_CACHE_MIN_CANDIDATES - 1};
+    for (size_t i = 0; i < sizeof(stats) / sizeof(stats[0]); i++) {
+        assert_in_range(they_are_as_without(stats[i]), N_TURNS / 10, 10 * N_TURNS);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(those_of_many),
-        cmocka_unit_test(those_of_few),
+        cmocka_unit_test(score_cache_many_candidates_match_uncached_scores),
+        cmocka_unit_test(score_cache_few_candidates_match_uncached_scores),
     };
     return cmocka_run_group_tests_name("pool/pool_choose", tests, NULL, NULL);
 }

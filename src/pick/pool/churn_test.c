@@ -21,8 +21,8 @@ enum { N = 64, PICKERS = 4, HELD = 32, UPDATES = 1500 };
 
 /* Is endpoint `i` in the pool in this generation? */
 static bool is_member(uint64_t generation, uint32_t i) {
-    struct dice dice = {generation * N + i};
-    return generation > 0 && dice_roll(&dice) % 4 > 0;
+    struct prng prng = {generation * N + i};
+    return generation > 0 && prng_next(&prng) % 4 > 0;
 }
 
 static const struct profile_step RUNNING = {.plugin = &plugin_running_requests_size_scorer,
@@ -36,7 +36,7 @@ static struct pool_spec *spec_of(uint64_t generation) {
     spec->health.kind = generation % 3 == 0 ? POOL_HEALTH_TCP : POOL_HEALTH_NONE;
     spec->refused_ns = 1000000;
     for (uint32_t i = 0; i < N; i++) {
-        struct pool_wanted wanted = {.address = fixture_numbered(i)};
+        struct pool_spec_endpoint wanted = {.address = fixture_numbered(i)};
         struct error err;
         if (is_member(generation, i)) {
             assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
@@ -48,7 +48,7 @@ static struct pool_spec *spec_of(uint64_t generation) {
 struct picker {
     struct pool *pool;
     struct pool_reader *reader;
-    struct dice dice;
+    struct prng prng;
     _Atomic bool *over;
     struct pool_ticket held[HELD];
     unsigned n_picked, n_none, n_wrong;
@@ -67,13 +67,13 @@ static bool is_allowed(const struct pool_pick *pick, const struct endpoint *endp
 
 static void pick_one(struct picker *picker, struct pool_ticket *ticket) {
     struct endpoint_address items[8];
-    struct subset subset = {.items = items, .n = dice_below(&picker->dice, 8)};
+    struct subset subset = {.items = items, .n = prng_below(&picker->prng, 8)};
     for (size_t i = 0; i < subset.n; i++) {
-        items[i] = fixture_numbered(dice_below(&picker->dice, N));
+        items[i] = fixture_numbered(prng_below(&picker->prng, N));
     }
-    bool has_subset = dice_below(&picker->dice, 2) == 0;
+    bool has_subset = prng_below(&picker->prng, 2) == 0;
     struct pool_request request = {.subset = has_subset ? &subset : NULL,
-                                   .n_fallbacks = dice_below(&picker->dice, 4)};
+                                   .n_fallbacks = prng_below(&picker->prng, 4)};
     struct pool_pick pick;
     struct error err;
     enum status st = pool_pick(picker->reader, &request, &pick, &err);
@@ -92,13 +92,13 @@ static void pick_one(struct picker *picker, struct pool_ticket *ticket) {
 }
 
 static void say_something(struct picker *picker, struct pool_ticket *ticket) {
-    struct endpoint_address other = fixture_numbered(dice_below(&picker->dice, N));
-    switch (dice_below(&picker->dice, 8)) {
+    struct endpoint_address other = fixture_numbered(prng_below(&picker->prng, N));
+    switch (prng_below(&picker->prng, 8)) {
     case 0:
-        pool_refused(picker->pool, ticket->endpoint);
+        pool_report_refused(picker->pool, ticket->endpoint);
         break;
     case 1:
-        pool_answered(picker->pool, ticket->endpoint);
+        pool_report_answered(picker->pool, ticket->endpoint);
         break;
     case 2:
         pool_ticket_move(picker->reader, ticket, &other);
@@ -111,56 +111,56 @@ static void say_something(struct picker *picker, struct pool_ticket *ticket) {
 static void *run_picker(void *arg) {
     struct picker *picker = arg;
     while (!atomic_load(picker->over)) {
-        struct pool_ticket *ticket = &picker->held[dice_below(&picker->dice, HELD)];
+        struct pool_ticket *ticket = &picker->held[prng_below(&picker->prng, HELD)];
         if (ticket->endpoint) {
             say_something(picker, ticket);
-            pool_give_back(picker->pool, ticket);
+            pool_release_ticket(picker->pool, ticket);
         } else {
             pick_one(picker, ticket);
         }
     }
-    pool_reader_free(picker->reader); /* tickets may outlive it */
+    pool_reader_unref(picker->reader); /* tickets may outlive it */
     return NULL;
 }
 
-static void say_load(struct pool *pool, const struct endpoint *endpoint, struct dice *dice) {
+static void say_load(struct pool *pool, const struct endpoint *endpoint, struct prng *prng) {
     struct endpoint_load load = {.asked_ns = clock_now_ns(),
                                  .until_ns = clock_now_ns() + 100000,
                                  .in_flight = endpoint_in_flight(endpoint),
-                                 .known = dice_below(dice, 32),
-                                 .n_waiting = dice_below(dice, 9)};
+                                 .known = prng_below(prng, 32),
+                                 .n_waiting = prng_below(prng, 9)};
     load_add_adapter(&load, STR("sql"), false);
     pool_set_load(pool, endpoint, &load);
 }
 
 /* Flips the readiness of some, as checks would, and says loads. */
-static void flip(struct pool_reader *reader, struct pool *pool, struct dice *dice) {
-    const struct pool_snapshot *snapshot = pool_look(reader);
+static void flip(struct pool_reader *reader, struct pool *pool, struct prng *prng) {
+    const struct pool_snapshot *snapshot = pool_reader_refresh(reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
-        if (dice_below(dice, 3) == 0) {
-            pool_set_ready(pool, snapshot->members[i].endpoint, dice_below(dice, 2) == 0);
+        if (prng_below(prng, 3) == 0) {
+            pool_set_ready(pool, snapshot->members[i].endpoint, prng_below(prng, 2) == 0);
         }
-        if (dice_below(dice, 8) == 0) {
-            say_load(pool, snapshot->members[i].endpoint, dice);
+        if (prng_below(prng, 8) == 0) {
+            say_load(pool, snapshot->members[i].endpoint, prng);
         }
     }
 }
 
-static void picks_are_right_while_everything_changes(void **state) {
+static void pool_concurrent_updates_keep_picks_valid(void **state) {
     (void)state;
     static struct picker pickers[PICKERS];
     pthread_t threads[PICKERS];
     _Atomic bool over = false;
     struct pool *pool;
     struct pool_reader *reader;
-    struct pool_numbers numbers;
+    struct pool_stats stats;
     struct error err;
-    struct dice dice = {5};
+    struct prng prng = {5};
     unsigned n_picked = 0, n_none = 0;
     assert_int_equal(pool_new(&pool, &err), ST_OK);
     assert_int_equal(pool_reader_new(pool, 9, &reader, &err), ST_OK);
     for (unsigned i = 0; i < PICKERS; i++) {
-        pickers[i] = (struct picker){.pool = pool, .dice = {i}, .over = &over};
+        pickers[i] = (struct picker){.pool = pool, .prng = {i}, .over = &over};
         assert_int_equal(pool_reader_new(pool, 0, &pickers[i].reader, &err), ST_OK);
         assert_int_equal(pthread_create(&threads[i], NULL, run_picker, &pickers[i]), 0);
     }
@@ -168,7 +168,7 @@ static void picks_are_right_while_everything_changes(void **state) {
         fixture_update(pool, spec_of(generation));
         assert_int_equal(pool_generation(pool), generation);
         for (int i = 0; i < 20; i++) {
-            flip(reader, pool, &dice);
+            flip(reader, pool, &prng);
         }
     }
     atomic_store(&over, true);
@@ -180,22 +180,22 @@ static void picks_are_right_while_everything_changes(void **state) {
     }
     assert_true(n_picked > 0 && n_none > 0);
     for (int i = 0; i < PICKERS * HELD; i++) {
-        pool_give_back(pool, &pickers[i / HELD].held[i % HELD]);
+        pool_release_ticket(pool, &pickers[i / HELD].held[i % HELD]);
     }
-    const struct pool_snapshot *last = pool_look(reader);
+    const struct pool_snapshot *last = pool_reader_refresh(reader);
     for (uint32_t i = 0; i < last->n_members; i++) {
         assert_int_equal(endpoint_in_flight(last->members[i].endpoint), 0);
     }
-    pool_read(pool, &numbers);
-    assert_int_equal(numbers.n_in_flight, 0);
-    pool_reader_free(reader);
+    pool_get_stats(pool, &stats);
+    assert_int_equal(stats.n_in_flight, 0);
+    pool_reader_unref(reader);
     pool_free(pool);
     assert_int_equal(metric_read(METRIC_ARENAS), 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(picks_are_right_while_everything_changes),
+        cmocka_unit_test(pool_concurrent_updates_keep_picks_valid),
     };
     return cmocka_run_group_tests_name("pool/pool_churn", tests, NULL, NULL);
 }

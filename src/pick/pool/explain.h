@@ -7,18 +7,19 @@
 #include "pick/pool/profile/profile.h"
 
 /* Of an endpoint that is ready and named by the request. */
-struct pool_judgement {
+struct pool_endpoint_explanation {
     uint32_t member;
-    uint32_t known; /* and so on: as in choice_columns, as all plugins saw it */
+    uint32_t known; /* and so on: as in candidate_columns, as all plugins saw it */
     float in_flight, n_waiting, n_running, kv_cache_used;
-    float score;                      /* the sum of all */
-    const struct profile_step *taker; /* the filter that took it away, or NULL */
-    float *scores;                    /* of each scorer, from 0 to 1, without weights */
+    float score;                           /* the sum of all */
+    const struct profile_step *removed_by; /* the filter that took it away, or NULL */
+    float *scores;                         /* of each scorer, from 0 to 1, without weights */
 };
 
 struct pool_explanation {
-    const struct profile *profile; /* NULL: the fewest requests in flight is picked */
-    struct pool_judgement *items; /* in the order of their members; all in the arena. Where requests
+    const struct profile *profile;           /* NULL: the fewest requests in flight is picked */
+    struct pool_endpoint_explanation *items; /* in the order of their members; all in the arena.
+                                                Where requests
                                       can wait, without those that are full, if others are left */
     size_t n;
     bool full; /* all that may take the request are */

@@ -11,12 +11,12 @@
 
 #include "core/base/checked.h"
 
-enum { NOT_ASKED = POOL_MATCH_MOST_NAMES };
+enum { NO_CONDITION = POOL_MATCH_MAX_NAMES };
 
 /* What a pool asks for, for one of its authorities. */
 struct match_rule {
     struct str authority, path;
-    unsigned header, metadata; /* their numbers among the names; or NOT_ASKED */
+    unsigned header, metadata; /* their numbers among the names; or NO_CONDITION */
     struct str header_value, metadata_value;
     size_t pool;
 };
@@ -102,7 +102,7 @@ static int compare_numbers(size_t a, size_t b) {
 
 /* What asks for more comes first. */
 static unsigned rank_of(unsigned header, unsigned metadata) {
-    return (header == NOT_ASKED ? 2U : 0U) + (metadata == NOT_ASKED ? 1U : 0U);
+    return (header == NO_CONDITION ? 2U : 0U) + (metadata == NO_CONDITION ? 1U : 0U);
 }
 
 static int compare_shape(const struct match_rule *a, const struct match_rule *b) {
@@ -127,32 +127,32 @@ static int compare_rules(const void *a, const void *b) {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Returns: its number; NOT_ASKED: there is no room. */
+/* Returns: its number; NO_CONDITION: there is no room. */
 static unsigned note_name(struct pool_match_names *names, struct str space, struct str name) {
     unsigned i = 0;
     while (i < names->n &&
            !(str_eq(names->items[i].name, name) && str_eq(names->items[i].space, space))) {
         i++;
     }
-    if (i == names->n && names->n < POOL_MATCH_MOST_NAMES) {
+    if (i == names->n && names->n < POOL_MATCH_MAX_NAMES) {
         names->items[names->n++] = (struct pool_match_name){space, name};
     }
-    return i < names->n ? i : NOT_ASKED;
+    return i < names->n ? i : NO_CONDITION;
 }
 
-static enum status too_many_names(const char *what, size_t pool, struct pool_clash *clash,
-                                  struct error *err) {
-    *clash = (struct pool_clash){.first = pool, .again = pool};
+static enum status too_many_names(const char *what, size_t pool,
+                                  struct pool_match_conflict *conflict, struct error *err) {
+    *conflict = (struct pool_match_conflict){.first = pool, .second = pool};
     return error_set(err, ST_BAD_CONFIG, "expected at most %d different %s in all matches of pools",
-                     POOL_MATCH_MOST_NAMES, what);
+                     POOL_MATCH_MAX_NAMES, what);
 }
 
 /* The rules of one pool, appended. */
 static enum status add_rules(struct pool_index *index, const struct pool_match *match, size_t pool,
-                             struct pool_clash *clash, struct error *err) {
+                             struct pool_match_conflict *conflict, struct error *err) {
     struct match_rule rule = {.path = match->path,
-                              .header = NOT_ASKED,
-                              .metadata = NOT_ASKED,
+                              .header = NO_CONDITION,
+                              .metadata = NO_CONDITION,
                               .header_value = match->header_value,
                               .metadata_value = match->metadata_value,
                               .pool = pool};
@@ -162,11 +162,11 @@ static enum status add_rules(struct pool_index *index, const struct pool_match *
     if (match->key.ptr) {
         rule.metadata = note_name(&index->metadata, match->space, match->key);
     }
-    if ((match->header.ptr && rule.header == NOT_ASKED) ||
-        (match->key.ptr && rule.metadata == NOT_ASKED)) {
-        return too_many_names(match->key.ptr && rule.metadata == NOT_ASKED ? "keys of metadata"
-                                                                           : "headers",
-                              pool, clash, err);
+    if ((match->header.ptr && rule.header == NO_CONDITION) ||
+        (match->key.ptr && rule.metadata == NO_CONDITION)) {
+        return too_many_names(match->key.ptr && rule.metadata == NO_CONDITION ? "keys of metadata"
+                                                                              : "headers",
+                              pool, conflict, err);
     }
     for (size_t i = 0; i < match->n_authorities; i++) {
         rule.authority = match->authorities[i];
@@ -177,15 +177,15 @@ static enum status add_rules(struct pool_index *index, const struct pool_match *
     }
     bool is_rest =
         match->n_authorities == 0 && match->path.len == 0 && !match->header.ptr && !match->key.ptr;
-    if (is_rest && !index->has_rest) {
-        index->has_rest = true;
-        index->rest = pool;
+    if (is_rest && !index->has_catch_all) {
+        index->has_catch_all = true;
+        index->catch_all = pool;
     }
     return ST_OK;
 }
 
 static enum status list_rules(struct pool_index *index, const struct pool_match *const *matches,
-                              size_t n, struct arena *arena, struct pool_clash *clash,
+                              size_t n, struct arena *arena, struct pool_match_conflict *conflict,
                               struct error *err) {
     size_t n_rules = n;
     for (size_t i = 0; i < n; i++) {
@@ -199,7 +199,7 @@ static enum status list_rules(struct pool_index *index, const struct pool_match 
     }
     enum status st = ST_OK;
     for (size_t i = 0; i < n && st == ST_OK; i++) {
-        st = add_rules(index, matches[i], i, clash, err);
+        st = add_rules(index, matches[i], i, conflict, err);
     }
     if (st == ST_OK && index->n_rules > 0) {
         qsort(index->rules, index->n_rules, sizeof(*index->rules), compare_rules);
@@ -207,13 +207,13 @@ static enum status list_rules(struct pool_index *index, const struct pool_match 
     return st;
 }
 
-static enum status check_apart(const struct pool_index *index, struct pool_clash *clash,
+static enum status check_apart(const struct pool_index *index, struct pool_match_conflict *conflict,
                                struct error *err) {
     for (size_t i = 1; i < index->n_rules; i++) {
         const struct match_rule *before = &index->rules[i - 1], *rule = &index->rules[i];
         if (str_eq(before->authority, rule->authority) && str_eq(before->path, rule->path) &&
             compare_shape(before, rule) == 0 && compare_values(before, rule) == 0) {
-            *clash = (struct pool_clash){before->pool, rule->pool, rule->authority};
+            *conflict = (struct pool_match_conflict){before->pool, rule->pool, rule->authority};
             return error_set(err, ST_BAD_CONFIG, "two pools take the same requests");
         }
     }
@@ -261,12 +261,13 @@ static void index_rules(struct pool_index *index) {
     index->shapes[n_shapes].rule = index->n_rules;
 }
 
-enum status pool_index_make(const struct pool_match *const *matches, size_t n, struct arena *arena,
-                            struct pool_index *out, struct pool_clash *clash, struct error *err) {
+enum status pool_index_build(const struct pool_match *const *matches, size_t n, struct arena *arena,
+                             struct pool_index *out, struct pool_match_conflict *conflict,
+                             struct error *err) {
     *out = (struct pool_index){.n_rules = 0};
-    enum status st = list_rules(out, matches, n, arena, clash, err);
+    enum status st = list_rules(out, matches, n, arena, conflict, err);
     if (st == ST_OK) {
-        st = check_apart(out, clash, err);
+        st = check_apart(out, conflict, err);
     }
     if (st != ST_OK) {
         return st;
@@ -279,7 +280,7 @@ enum status pool_index_make(const struct pool_match *const *matches, size_t n, s
         return no_memory(err);
     }
     index_rules(out);
-    out->is_plain = n == 1 && out->has_rest;
+    out->is_single_catch_all = n == 1 && out->has_catch_all;
     return ST_OK;
 }
 
@@ -288,23 +289,23 @@ enum status pool_index_make(const struct pool_match *const *matches, size_t n, s
 /* A request, and its path without the query. */
 struct search {
     const struct pool_index *index;
-    const struct pool_match_facts *facts;
+    const struct pool_match_input *input;
     struct str path;
 };
 
 /* Does one of this shape take the request? Returns: its pool; SIZE_MAX: none. */
 static size_t find_in_shape(const struct search *search, const struct match_shape *shape) {
-    const struct pool_match_facts *facts = search->facts;
+    const struct pool_match_input *input = search->input;
     struct match_rule wanted = {.header = shape->header, .metadata = shape->metadata};
     size_t low = shape[0].rule, high = shape[1].rule;
-    if (shape->header != NOT_ASKED) {
-        wanted.header_value = facts->headers[shape->header];
+    if (shape->header != NO_CONDITION) {
+        wanted.header_value = input->headers[shape->header];
     }
-    if (shape->metadata != NOT_ASKED) {
-        wanted.metadata_value = facts->metadata[shape->metadata];
+    if (shape->metadata != NO_CONDITION) {
+        wanted.metadata_value = input->metadata[shape->metadata];
     }
-    if ((shape->header != NOT_ASKED && !wanted.header_value.ptr) ||
-        (shape->metadata != NOT_ASKED && !wanted.metadata_value.ptr)) {
+    if ((shape->header != NO_CONDITION && !wanted.header_value.ptr) ||
+        (shape->metadata != NO_CONDITION && !wanted.metadata_value.ptr)) {
         return SIZE_MAX;
     }
     while (low < high) {
@@ -392,8 +393,8 @@ static struct str host_of(struct str authority) {
 
 /* The same authority with its port, without it, then the suffixes, the longest first. */
 static size_t find_by_authority(const struct search *search) {
-    char text[POOL_MATCH_MOST_AUTHORITY_BYTES];
-    struct str authority = search->facts->authority;
+    char text[POOL_MATCH_MAX_AUTHORITY_BYTES];
+    struct str authority = search->input->authority;
     if (authority.len == 0 || authority.len > sizeof(text) || authority.ptr[0] == '.') {
         return SIZE_MAX; /* it is no name */
     }
@@ -415,8 +416,8 @@ static size_t find_by_authority(const struct search *search) {
     return found;
 }
 
-size_t pool_index_find(const struct pool_index *index, const struct pool_match_facts *facts) {
-    struct search search = {index, facts, facts->path};
+size_t pool_index_find(const struct pool_index *index, const struct pool_match_input *input) {
+    struct search search = {index, input, input->path};
     for (size_t i = 0; i < search.path.len; i++) {
         if (search.path.ptr[i] == '?' || search.path.ptr[i] == '#') {
             search.path.len = i;

@@ -24,8 +24,8 @@
 #include "core/base/str.h"
 
 enum {
-    POOL_MATCH_MOST_NAMES = 16,            /* of headers in all pools, and of metadata */
-    POOL_MATCH_MOST_AUTHORITY_BYTES = 262, /* a name of DNS, and ":65535" */
+    POOL_MATCH_MAX_NAMES = 16,            /* of headers in all pools, and of metadata */
+    POOL_MATCH_MAX_AUTHORITY_BYTES = 262, /* a name of DNS, and ":65535" */
 };
 
 /* What a pool asks for. Zeroed: nothing. All that is there must hold. */
@@ -45,22 +45,23 @@ struct pool_match_name {
 };
 
 struct pool_match_names {
-    struct pool_match_name items[POOL_MATCH_MOST_NAMES];
+    struct pool_match_name items[POOL_MATCH_MAX_NAMES];
     size_t n;
 };
 
 /* What a request says; views. ptr NULL: nothing. */
-struct pool_match_facts {
+struct pool_match_input {
     struct str authority, path;
-    struct str headers[POOL_MATCH_MOST_NAMES];  /* of the index's names, in their order */
-    struct str metadata[POOL_MATCH_MOST_NAMES]; /* the same */
+    struct str headers[POOL_MATCH_MAX_NAMES];  /* of the index's names, in their order */
+    struct str metadata[POOL_MATCH_MAX_NAMES]; /* the same */
 };
 
 struct pool_index {
     struct pool_match_names headers, metadata; /* that some pool asks for */
-    bool is_plain;                             /* there is one pool, and it asks for nothing */
-    bool has_rest;                             /* some pool asks for nothing */
-    size_t rest;                               /* which */
+    bool is_single_catch_all;                  /* there is one pool, and it asks for
+                                                             nothing */
+    bool has_catch_all;                        /* some pool asks for nothing */
+    size_t catch_all;                          /* which */
     bool has_suffixes;
     struct match_rule *rules; /* sorted */
     size_t n_rules;
@@ -78,8 +79,8 @@ bool pool_match_dup(const struct pool_match *match, struct arena *arena, struct 
 void pool_match_print(const struct pool_match *match, struct buf *out);
 
 /* Two pools that would take the same requests. */
-struct pool_clash {
-    size_t first, again;
+struct pool_match_conflict {
+    size_t first, second;
     struct str authority; /* on which they meet; len 0: every one */
 };
 
@@ -87,11 +88,11 @@ struct pool_clash {
  * Returns: ST_BAD_CONFIG with `*clash` where two of them ask for the same, ST_NO_MEMORY, and
  * ST_BAD_CONFIG with n_names over the limit, where clash->first and clash->again are the same
  * pool. */
-enum status pool_index_make(const struct pool_match *const *matches, size_t n, struct arena *arena,
-                            struct pool_index *out, struct pool_clash *clash, struct error *err)
-    __attribute__((warn_unused_result));
+enum status pool_index_build(const struct pool_match *const *matches, size_t n, struct arena *arena,
+                             struct pool_index *out, struct pool_match_conflict *conflict,
+                             struct error *err) __attribute__((warn_unused_result));
 
 /* Returns: which pool; SIZE_MAX: none. Of a plain index it is `rest`, whatever the facts are. */
-size_t pool_index_find(const struct pool_index *index, const struct pool_match_facts *facts);
+size_t pool_index_find(const struct pool_index *index, const struct pool_match_input *input);
 
 #endif

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "core/base/dice.h"
 #include "core/base/metric/metric.h"
+#include "core/base/prng.h"
 
 enum { MOST_POOLS = 512, MOST_AUTHORITIES = 4 };
 
@@ -23,7 +23,7 @@ struct fixture {
     const struct pool_match *list[MOST_POOLS];
     size_t n;
     struct pool_index index;
-    struct pool_clash clash;
+    struct pool_match_conflict conflict;
 };
 
 static void read_word(struct fixture *f, struct pool_match *match, struct str word) {
@@ -63,7 +63,7 @@ static void begin(struct fixture *f) {
 
 static enum status make(struct fixture *f) {
     struct error err;
-    return pool_index_make(f->list, f->n, f->arena, &f->index, &f->clash, &err);
+    return pool_index_build(f->list, f->n, f->arena, &f->index, &f->conflict, &err);
 }
 
 static void end(struct fixture *f) {
@@ -73,7 +73,7 @@ static void end(struct fixture *f) {
 
 /* What a request says, in a line: authority, path, then headers and metadata. */
 static size_t find(const struct fixture *f, const char *text) {
-    struct pool_match_facts facts = {.authority = {NULL, 0}};
+    struct pool_match_input facts = {.authority = {NULL, 0}};
     struct str rest = str_of(text);
     facts.authority = str_cut(&rest, ' ');
     facts.path = str_cut(&rest, ' ');
@@ -106,19 +106,19 @@ static const size_t NONE = SIZE_MAX;
 
 /* ---- one thing at a time --------------------------------------------------------------------- */
 
-static void one_that_asks_for_nothing_takes_all(void **state) {
+static void pool_match_without_conditions_takes_all_requests(void **state) {
     static struct fixture f;
     (void)state;
     begin(&f);
     add(&f, "");
     assert_int_equal(make(&f), ST_OK);
-    assert_true(f.index.is_plain);
+    assert_true(f.index.is_single_catch_all);
     expect(&f, "a.b /x", 0);
     expect(&f, " ", 0);
     end(&f);
 }
 
-static void without_a_rest_nobody_takes_what_does_not_match(void **state) {
+static void pool_match_without_catch_all_returns_none(void **state) {
     static struct fixture f;
     (void)state;
     begin(&f);
@@ -132,7 +132,7 @@ static void without_a_rest_nobody_takes_what_does_not_match(void **state) {
     end(&f);
 }
 
-static void by_authority(void **state) {
+static void pool_match_most_specific_authority_wins(void **state) {
     static struct fixture f;
     (void)state;
     begin(&f);
@@ -160,7 +160,7 @@ static void by_authority(void **state) {
     end(&f);
 }
 
-static void an_authority_that_is_too_long_is_nobodys(void **state) {
+static void pool_match_too_long_authority_is_ignored(void **state) {
     static struct fixture f;
     static char request[70000];
     (void)state;
@@ -175,7 +175,7 @@ static void an_authority_that_is_too_long_is_nobodys(void **state) {
     end(&f);
 }
 
-static void by_path(void **state) {
+static void pool_match_longest_path_prefix_wins(void **state) {
     static struct fixture f;
     (void)state;
     begin(&f);
@@ -202,7 +202,7 @@ static void by_path(void **state) {
     end(&f);
 }
 
-static void by_header_and_metadata(void **state) {
+static void pool_match_header_and_metadata_select_pool(void **state) {
     static struct fixture f;
     (void)state;
     begin(&f);
@@ -231,7 +231,7 @@ static void by_header_and_metadata(void **state) {
 
 /* ---- what can't be told apart ---------------------------------------------------------------- */
 
-static void two_that_ask_for_the_same(void **state) {
+static void pool_match_equal_conditions_are_a_conflict(void **state) {
     static const char *const pairs[][2] = {
         {"", ""},
         {"a.b", "a.b"},
@@ -248,25 +248,25 @@ static void two_that_ask_for_the_same(void **state) {
         add(&f, pairs[i][0]);
         add(&f, pairs[i][1]);
         assert_int_equal(make(&f), ST_BAD_CONFIG);
-        assert_int_equal(f.clash.first, 1);
-        assert_int_equal(f.clash.again, 2);
-        assert_true(i != 2 || str_is(f.clash.authority, "c.d"));
+        assert_int_equal(f.conflict.first, 1);
+        assert_int_equal(f.conflict.second, 2);
+        assert_true(i != 2 || str_is(f.conflict.authority, "c.d"));
         end(&f);
     }
 }
 
-static void more_names_than_are_looked_at(void **state) {
-    static char texts[POOL_MATCH_MOST_NAMES + 1][16];
+static void pool_match_too_many_names_are_rejected(void **state) {
+    static char texts[POOL_MATCH_MAX_NAMES + 1][16];
     static struct fixture f;
     (void)state;
     begin(&f);
-    for (size_t i = 0; i <= POOL_MATCH_MOST_NAMES; i++) {
+    for (size_t i = 0; i <= POOL_MATCH_MAX_NAMES; i++) {
         snprintf(texts[i], sizeof(texts[i]), "h%zu=1", i);
         assert_int_equal(make(&f), ST_OK);
         add(&f, texts[i]);
     }
     assert_int_equal(make(&f), ST_BAD_CONFIG);
-    assert_int_equal(f.clash.first, f.clash.again);
+    assert_int_equal(f.conflict.first, f.conflict.second);
     end(&f);
 }
 
@@ -280,14 +280,14 @@ static struct str without_port(struct str authority) {
 /* How well an authority of a pool fits: 0: not at all. */
 static size_t fit_of_authority(struct str wanted, struct str got) {
     struct str host = without_port(got);
-    return str_eq(wanted, got)                              ? 1000
-           : str_eq(wanted, host)                           ? 999
-           : wanted.ptr[0] == '.' && str_ends(host, wanted) ? 1 + wanted.len
-                                                            : 0;
+    return str_eq(wanted, got)                                   ? 1000
+           : str_eq(wanted, host)                                ? 999
+           : wanted.ptr[0] == '.' && str_ends_with(host, wanted) ? 1 + wanted.len
+                                                                 : 0;
 }
 
 /* How well a pool fits: the higher the better; 0: not at all. */
-static size_t fit_of(const struct pool_match *match, const struct pool_match_facts *facts,
+static size_t fit_of(const struct pool_match *match, const struct pool_match_input *facts,
                      const struct pool_index *index) {
     size_t best = match->n_authorities == 0;
     struct str path = facts->path;
@@ -295,7 +295,7 @@ static size_t fit_of(const struct pool_match *match, const struct pool_match_fac
         size_t fit = fit_of_authority(match->authorities[i], facts->authority);
         best = fit > 0 && fit + 1 > best ? fit + 1 : best;
     }
-    bool fits = str_starts(path, match->path) &&
+    bool fits = str_starts_with(path, match->path) &&
                 (path.len == match->path.len || path.ptr[match->path.len] == '/');
     for (size_t i = 0; i < index->headers.n && match->header.ptr; i++) {
         fits = fits && (!str_eq(index->headers.items[i].name, match->header) ||
@@ -308,7 +308,7 @@ static size_t fit_of(const struct pool_match *match, const struct pool_match_fac
     return best > 0 && fits ? (best * 1000 + match->path.len) * 4 + asks : 0;
 }
 
-static size_t find_slowly(const struct fixture *f, const struct pool_match_facts *facts) {
+static size_t find_slowly(const struct fixture *f, const struct pool_match_input *facts) {
     size_t found = SIZE_MAX, best = 0;
     for (size_t i = 0; i < f->n; i++) {
         size_t fit = fit_of(&f->matches[i], facts, &f->index);
@@ -324,54 +324,54 @@ static const char *const AUTHORITIES[] = {"a.b", "b", ".b", ".a.b", "c.a.b", "a.
 static const char *const PATHS[] = {"", "/a", "/a/a", "/aa", "/a/b", "/a/a/a", "/b"};
 static const char *const VALUES[] = {"1", "2"};
 
-#define ANY_OF(dice, list) str_of((list)[dice_below(dice, sizeof(list) / sizeof((list)[0]))])
+#define ANY_OF(prng, list) str_of((list)[prng_below(prng, sizeof(list) / sizeof((list)[0]))])
 
-static void add_some(struct fixture *f, struct dice *dice) {
+static void add_some(struct fixture *f, struct prng *prng) {
     struct pool_match *match = &f->matches[f->n];
-    if (dice_below(dice, 2) > 0) {
-        f->authorities[f->n][0] = ANY_OF(dice, AUTHORITIES);
+    if (prng_below(prng, 2) > 0) {
+        f->authorities[f->n][0] = ANY_OF(prng, AUTHORITIES);
         match->authorities = f->authorities[f->n];
         match->n_authorities = 1;
     }
-    match->path = ANY_OF(dice, PATHS);
-    if (dice_below(dice, 3) == 0) {
-        match->header = dice_below(dice, 2) > 0 ? STR("h") : STR("g");
-        match->header_value = ANY_OF(dice, VALUES);
+    match->path = ANY_OF(prng, PATHS);
+    if (prng_below(prng, 3) == 0) {
+        match->header = prng_below(prng, 2) > 0 ? STR("h") : STR("g");
+        match->header_value = ANY_OF(prng, VALUES);
     }
-    if (dice_below(dice, 3) == 0) {
+    if (prng_below(prng, 3) == 0) {
         match->space = STR("s");
         match->key = STR("k");
-        match->metadata_value = ANY_OF(dice, VALUES);
+        match->metadata_value = ANY_OF(prng, VALUES);
     }
     f->list[f->n++] = match;
 }
 
-static void ask_some(const struct fixture *f, struct dice *dice) {
-    struct pool_match_facts facts = {.authority = ANY_OF(dice, AUTHORITIES),
-                                     .path = ANY_OF(dice, PATHS)};
+static void ask_some(const struct fixture *f, struct prng *prng) {
+    struct pool_match_input facts = {.authority = ANY_OF(prng, AUTHORITIES),
+                                     .path = ANY_OF(prng, PATHS)};
     facts.authority = facts.authority.ptr[0] == '.' ? STR("x.y.a.b:2") : facts.authority;
     for (size_t i = 0; i < 2; i++) {
-        facts.headers[i] = dice_below(dice, 2) > 0 ? ANY_OF(dice, VALUES) : str_make(NULL, 0);
+        facts.headers[i] = prng_below(prng, 2) > 0 ? ANY_OF(prng, VALUES) : str_make(NULL, 0);
     }
-    facts.metadata[0] = dice_below(dice, 2) > 0 ? ANY_OF(dice, VALUES) : str_make(NULL, 0);
+    facts.metadata[0] = prng_below(prng, 2) > 0 ? ANY_OF(prng, VALUES) : str_make(NULL, 0);
     assert_int_equal(pool_index_find(&f->index, &facts), find_slowly(f, &facts));
 }
 
-static void the_same_as_looking_at_each(void **state) {
+static void pool_match_index_agrees_with_linear_search(void **state) {
     static struct fixture f;
-    struct dice dice = {1};
+    struct prng prng = {1};
     unsigned n_made = 0;
     (void)state;
     for (int round = 0; round < 3000; round++) {
-        size_t n = 1 + dice_below(&dice, 12);
+        size_t n = 1 + prng_below(&prng, 12);
         begin(&f);
         while (f.n < n) {
-            add_some(&f, &dice);
+            add_some(&f, &prng);
         }
         if (make(&f) == ST_OK) {
             n_made++;
             for (int i = 0; i < 60; i++) {
-                ask_some(&f, &dice);
+                ask_some(&f, &prng);
             }
         }
         end(&f);
@@ -381,15 +381,15 @@ static void the_same_as_looking_at_each(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_that_asks_for_nothing_takes_all),
-        cmocka_unit_test(without_a_rest_nobody_takes_what_does_not_match),
-        cmocka_unit_test(by_authority),
-        cmocka_unit_test(an_authority_that_is_too_long_is_nobodys),
-        cmocka_unit_test(by_path),
-        cmocka_unit_test(by_header_and_metadata),
-        cmocka_unit_test(two_that_ask_for_the_same),
-        cmocka_unit_test(more_names_than_are_looked_at),
-        cmocka_unit_test(the_same_as_looking_at_each),
+        cmocka_unit_test(pool_match_without_conditions_takes_all_requests),
+        cmocka_unit_test(pool_match_without_catch_all_returns_none),
+        cmocka_unit_test(pool_match_most_specific_authority_wins),
+        cmocka_unit_test(pool_match_too_long_authority_is_ignored),
+        cmocka_unit_test(pool_match_longest_path_prefix_wins),
+        cmocka_unit_test(pool_match_header_and_metadata_select_pool),
+        cmocka_unit_test(pool_match_equal_conditions_are_a_conflict),
+        cmocka_unit_test(pool_match_too_many_names_are_rejected),
+        cmocka_unit_test(pool_match_index_agrees_with_linear_search),
     };
     return cmocka_run_group_tests_name("pool/pool_match", tests, NULL, NULL);
 }

@@ -9,8 +9,8 @@
 /* ---- the endpoint ---------------------------------------------------------------------------- */
 
 /* Those whose time of being avoided is over count again. Without any, this is a load. */
-static void forgive(struct pool *pool) {
-    uint64_t due_ns = atomic_load_explicit(&pool->forgive_ns, memory_order_relaxed);
+static void expire_refusals(struct pool *pool) {
+    uint64_t due_ns = atomic_load_explicit(&pool->next_refusal_expiry_ns, memory_order_relaxed);
     if (due_ns < UINT64_MAX && due_ns <= clock_now_ns()) {
         pool_tick(pool, 0);
     }
@@ -21,9 +21,9 @@ struct trial {
     struct pool_reader *reader;
     const struct pool_request *request;
     struct pool_pick *out;
-    struct pool_best best;
-    bool chosen;      /* without the lock, which could be done */
-    uint64_t n_freed; /* before that */
+    struct pool_shortlist best;
+    bool chosen;             /* without the lock, which could be done */
+    uint64_t capacity_epoch; /* before that */
 };
 
 static bool can_wait(const struct trial *trial) {
@@ -32,9 +32,9 @@ static bool can_wait(const struct trial *trial) {
 }
 
 /* Of the whole pool. */
-static void choose_of_all(struct pool_reader *reader, struct pool_best *best) {
-    struct ranked *ranked[POOL_MOST_PICKED];
-    best->n = ranking_best(&reader->pool->ranking, &reader->dice, best->most, ranked);
+static void choose_from_ranking(struct pool_reader *reader, struct pool_shortlist *best) {
+    struct ranked *ranked[POOL_MAX_PICKED];
+    best->n = ranking_find_lowest(&reader->pool->ranking, &reader->prng, best->most, ranked);
     for (size_t i = 0; i < best->n; i++) {
         best->endpoints[i] = (struct endpoint *)(void *)ranked[i];
     }
@@ -48,34 +48,36 @@ static bool is_first_full(const struct trial *trial, const struct pool_waiter *w
         return most > 0 && endpoint_in_flight(first) >= most;
     }
     const struct pool_member *member = pool_snapshot_find(snapshot, &first->address);
-    return member &&
-           pool_is_full(snapshot, (uint32_t)(member - snapshot->members), waiter, clock_now_ns());
+    return member && pool_is_member_full(snapshot, (uint32_t)(member - snapshot->members), waiter,
+                                         clock_now_ns());
 }
 
 /* Without the lock, where that can be done. */
-static enum status choose(struct trial *trial, struct str model, struct error *err) {
+static enum status choose_endpoints(struct trial *trial, struct str model, struct error *err) {
     struct pool_reader *reader = trial->reader;
     const struct pool_request *request = trial->request;
-    const struct profile *profile = pool_profile(reader);
-    struct pool_best *best = &trial->best;
-    trial->n_freed = atomic_load_explicit(&reader->pool->n_freed, memory_order_relaxed);
+    const struct profile *profile = pool_active_profile(reader);
+    struct pool_shortlist *best = &trial->best;
+    trial->capacity_epoch =
+        atomic_load_explicit(&reader->pool->capacity_epoch, memory_order_relaxed);
     trial->chosen = profile || request->subset || request->selection;
     best->profile = profile;
     best->n = 0;
     best->most = 1 + request->n_fallbacks;
-    best->choice = NULL;
+    best->candidates = NULL;
     best->by_profile = false;
     best->n_filtered = 0;
     best->full = false;
-    best->asks_full = trial->out->sheddable || reader->snapshot->spec->flow_control.on;
+    best->check_full = trial->out->sheddable || reader->snapshot->spec->flow_control.on;
     if (!trial->chosen) {
         return ST_OK;
     }
     if (profile) {
         return pool_choose_by_profile(reader, profile, request, model, best, err);
     }
-    enum status st = pool_choose_of_subsets(reader, request->subset, request->selection, best, err);
-    if (st == ST_OK && best->asks_full && best->n > 0) { /* the first has the fewest */
+    enum status st =
+        pool_choose_from_subsets(reader, request->subset, request->selection, best, err);
+    if (st == ST_OK && best->check_full && best->n > 0) { /* the first has the fewest */
         best->full = is_first_full(trial, request->waiter);
     }
     return st;
@@ -85,76 +87,78 @@ static enum status choose(struct trial *trial, struct str model, struct error *e
 enum attempt { ATTEMPT_AGAIN, ATTEMPT_PICKED, ATTEMPT_NONE, ATTEMPT_SATURATED };
 
 /* Under the lock. Was what was chosen chosen of what there is now? */
-static bool still_holds(const struct trial *trial) {
-    const struct pool_best *best = &trial->best;
-    uint64_t n_freed = atomic_load_explicit(&trial->reader->pool->n_freed, memory_order_relaxed);
+static bool is_choice_current(const struct trial *trial) {
+    const struct pool_shortlist *best = &trial->best;
+    uint64_t capacity_epoch =
+        atomic_load_explicit(&trial->reader->pool->capacity_epoch, memory_order_relaxed);
     if (!endpoint_is_eligible(best->endpoints[0])) {
         return false;
     }
     if (!trial->chosen || !trial->reader->snapshot->spec->flow_control.on) {
         return true;
     }
-    return best->full ? n_freed == trial->n_freed : !is_first_full(trial, NULL);
+    return best->full ? capacity_epoch == trial->capacity_epoch : !is_first_full(trial, NULL);
 }
 
 /* Others wait already that may go wherever this one may. */
-static bool is_crowded(const struct trial *trial) {
+static bool has_waiters_ahead(const struct trial *trial) {
     const struct pool_waiter *waiter = trial->request->waiter;
-    return trial->reader->snapshot->spec->flow_control.on && !(waiter && waiter->called) &&
-           atomic_load_explicit(&trial->reader->pool->n_open, memory_order_relaxed) > 0;
+    return trial->reader->snapshot->spec->flow_control.on && !(waiter && waiter->notified) &&
+           atomic_load_explicit(&trial->reader->pool->n_unrestricted, memory_order_relaxed) > 0;
 }
 
 /* Under the lock. What is not chosen yet is of the whole pool. */
-static enum attempt take(struct trial *trial) {
+static enum attempt take_endpoint(struct trial *trial) {
     struct pool *pool = trial->reader->pool;
-    struct pool_best *best = &trial->best;
+    struct pool_shortlist *best = &trial->best;
     if (!trial->chosen) {
-        choose_of_all(trial->reader, best);
-        best->full = best->n > 0 && best->asks_full && is_first_full(trial, NULL);
+        choose_from_ranking(trial->reader, best);
+        best->full = best->n > 0 && best->check_full && is_first_full(trial, NULL);
     }
     if (best->n == 0) {
         return ATTEMPT_NONE;
     }
-    if (!still_holds(trial)) {
+    if (!is_choice_current(trial)) {
         return ATTEMPT_AGAIN;
     }
-    if ((best->full || is_crowded(trial)) && (trial->out->sheddable || can_wait(trial))) {
+    if ((best->full || has_waiters_ahead(trial)) && (trial->out->sheddable || can_wait(trial))) {
         return ATTEMPT_SATURATED;
     }
     struct endpoint *picked = best->endpoints[0];
     best->avoided = endpoint_is_avoided(picked);
-    pool_prompt_count(trial->reader, trial->request, best->profile, picked);
-    endpoint_raise(pool, picked);
+    pool_prompt_add_in_flight(trial->reader, trial->request, best->profile, picked);
+    endpoint_add_request(pool, picked);
     atomic_store_explicit(&picked->n_picked, endpoint_n_picked(picked) + 1, memory_order_relaxed);
     return ATTEMPT_PICKED;
 }
 
 /* The place that was kept for a request which was called is given up in the moment of its pick. */
-static enum attempt take_of_called(struct trial *trial, struct pool_waiter *waiter,
-                                   struct pool_calls *calls) {
+static enum attempt take_for_notified(struct trial *trial, struct pool_waiter *waiter,
+                                      struct pool_notifications *notifications) {
     struct pool *pool = trial->reader->pool;
-    struct endpoint *kept = waiter->kept;
-    if (kept) {
-        endpoint_lower(pool, kept);
+    struct endpoint *reserved = waiter->reserved;
+    if (reserved) {
+        endpoint_remove_request(pool, reserved);
     }
-    enum attempt attempt = take(trial);
+    enum attempt attempt = take_endpoint(trial);
     if (attempt == ATTEMPT_AGAIN) {
-        if (kept) {
-            endpoint_raise(pool, kept);
+        if (reserved) {
+            endpoint_add_request(pool, reserved);
         }
         return attempt;
     }
-    waiter->kept = NULL;
-    bool there = attempt == ATTEMPT_PICKED && kept == trial->best.endpoints[0];
-    if (kept && (attempt == ATTEMPT_SATURATED || there)) {
-        pool_note_barren(pool, kept, !there);
+    waiter->reserved = NULL;
+    bool there = attempt == ATTEMPT_PICKED && reserved == trial->best.endpoints[0];
+    if (reserved && (attempt == ATTEMPT_SATURATED || there)) {
+        pool_set_stalled(pool, reserved, !there);
     }
     if (attempt == ATTEMPT_SATURATED && can_wait(trial)) {
         return attempt;
     }
-    pool_quit(pool, waiter, attempt == ATTEMPT_PICKED ? FLOW_DISPATCHED : FLOW_REFUSED, calls);
-    if (kept && !there) {
-        pool_fill(pool, kept, calls);
+    pool_dequeue_locked(pool, waiter, attempt == ATTEMPT_PICKED ? FLOW_DISPATCHED : FLOW_REFUSED,
+                        notifications);
+    if (reserved && !there) {
+        pool_notify_waiters(pool, reserved, notifications);
     }
     return attempt;
 }
@@ -163,43 +167,44 @@ static enum attempt take_of_called(struct trial *trial, struct pool_waiter *wait
 static enum attempt attempt(struct trial *trial, enum status *st, struct error *err) {
     struct pool *pool = trial->reader->pool;
     struct pool_waiter *waiter = trial->request->waiter;
-    struct pool_calls calls = {NULL};
+    struct pool_notifications notifications = {NULL};
     enum attempt result = ATTEMPT_AGAIN;
-    lock_take(&pool->lock);
+    lock_acquire(&pool->lock);
     if (pool->snapshot == trial->reader->snapshot) {
-        result = waiter && waiter->called ? take_of_called(trial, waiter, &calls) : take(trial);
+        result = waiter && waiter->notified ? take_for_notified(trial, waiter, &notifications)
+                                            : take_endpoint(trial);
     }
     if (result == ATTEMPT_SATURATED && can_wait(trial)) {
-        *st = pool_enter(trial->reader, trial->request, trial->out->priority, err);
+        *st = pool_enqueue(trial->reader, trial->request, trial->out->priority, err);
     }
-    lock_drop(&pool->lock);
-    pool_ring(&calls);
+    lock_release(&pool->lock);
+    pool_send_notifications(&notifications);
     return result;
 }
 
-static enum status say_none(struct pool_reader *reader, const struct pool_request *request,
-                            struct error *err) {
-    struct pool_numbers numbers;
-    pool_read(reader->pool, &numbers);
+static enum status no_endpoint_error(struct pool_reader *reader, const struct pool_request *request,
+                                     struct error *err) {
+    struct pool_stats stats;
+    pool_get_stats(reader->pool, &stats);
     if (!request->subset && !request->selection) {
         return error_set(err, ST_NO_ENDPOINT, "none of the pool's %u endpoints is ready",
-                         numbers.n_endpoints);
+                         stats.n_endpoints);
     }
     const struct subset *subset = request->subset ? request->subset : request->selection;
     if (subset->n + subset->n_unreadable == 0) {
         return error_set(err, ST_NO_ENDPOINT,
                          "the list of endpoints that the request may be sent to is empty; the pool "
                          "has %u, of which %u are ready",
-                         numbers.n_endpoints, numbers.n_ready);
+                         stats.n_endpoints, stats.n_ready);
     }
     return error_set(err, ST_NO_ENDPOINT,
                      "of the %zu endpoints that the request may be sent to (%zu of them cannot be "
                      "read) none is in the pool and ready; the pool has %u, of which %u are ready",
-                     subset->n + subset->n_unreadable, subset->n_unreadable, numbers.n_endpoints,
-                     numbers.n_ready);
+                     subset->n + subset->n_unreadable, subset->n_unreadable, stats.n_endpoints,
+                     stats.n_ready);
 }
 
-static enum status say_saturated(const struct pool_spec *spec, struct error *err) {
+static enum status saturated_error(const struct pool_spec *spec, struct error *err) {
     if (pool_limits_loads(spec) || spec->flow_control.on) {
         return error_set(err, ST_SATURATED,
                          "every endpoint is full (saturation in the picker's configuration), and "
@@ -212,33 +217,33 @@ static enum status say_saturated(const struct pool_spec *spec, struct error *err
                      (unsigned long long)spec->max_in_flight);
 }
 
-static enum status say_filtered(uint32_t n, struct error *err) {
+static enum status filtered_error(uint32_t n, struct error *err) {
     return error_set(err, ST_NO_ENDPOINT,
                      "the filters of the picker's profile leave none of the %u endpoints that are "
                      "ready and may take the request",
                      n);
 }
 
-static enum status finish(struct trial *trial, enum attempt attempt, struct error *err) {
-    const struct pool_best *best = &trial->best;
+static enum status finish_pick(struct trial *trial, enum attempt attempt, struct error *err) {
+    const struct pool_shortlist *best = &trial->best;
     struct pool_pick *out = trial->out;
     if (attempt == ATTEMPT_NONE) {
-        return best->n_filtered > 0 ? say_filtered(best->n_filtered, err)
-                                    : say_none(trial->reader, trial->request, err);
+        return best->n_filtered > 0 ? filtered_error(best->n_filtered, err)
+                                    : no_endpoint_error(trial->reader, trial->request, err);
     }
     if (attempt == ATTEMPT_SATURATED) {
-        return say_saturated(trial->reader->snapshot->spec, err);
+        return saturated_error(trial->reader->snapshot->spec, err);
     }
     for (size_t i = 0; i < best->n; i++) {
         out->endpoints[i] = best->endpoints[i];
     }
     out->n_endpoints = best->n;
     out->pool = trial->reader->snapshot->spec->name;
-    out->way = best->avoided      ? POOL_BY_LAST_CHOICE
-               : best->by_profile ? POOL_BY_PROFILE
-                                  : POOL_BY_FEWEST;
+    out->picked_by = best->avoided      ? POOL_BY_LAST_RESORT
+                     : best->by_profile ? POOL_BY_PROFILE
+                                        : POOL_BY_LEAST_REQUESTS;
     out->ticket.endpoint = best->endpoints[0];
-    pool_prompt_picked(trial->reader, trial->request, best->profile, &out->ticket);
+    pool_prompt_record(trial->reader, trial->request, best->profile, &out->ticket);
     return ST_OK;
 }
 
@@ -247,16 +252,16 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
     struct trial trial;
     enum attempt result = ATTEMPT_AGAIN;
     enum status st = ST_OK;
-    assert(request->n_fallbacks <= PROTOCOL_MOST_FALLBACKS);
+    assert(request->n_fallbacks <= PROTOCOL_MAX_FALLBACKS);
     trial.reader = reader;
     trial.request = request;
     trial.out = out;
     while (st == ST_OK && result == ATTEMPT_AGAIN) {
-        pool_look(reader);
-        forgive(reader->pool);
+        pool_reader_refresh(reader);
+        expire_refusals(reader->pool);
         st = pool_resolve(reader, request, out, err);
         if (st == ST_OK) {
-            st = choose(&trial, out->target.ptr ? out->target : request->model, err);
+            st = choose_endpoints(&trial, out->target.ptr ? out->target : request->model, err);
         }
         if (st == ST_OK) {
             result = attempt(&trial, &st, err);
@@ -265,19 +270,20 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
     if (result == ATTEMPT_SATURATED && can_wait(&trial)) {
         return st;
     }
-    if (st != ST_OK && request->waiter && request->waiter->called) {
-        pool_leave(reader->pool, request->waiter, FLOW_REFUSED);
+    if (st != ST_OK && request->waiter && request->waiter->notified) {
+        pool_dequeue(reader->pool, request->waiter, FLOW_REFUSED);
     }
-    return st == ST_OK ? finish(&trial, result, err) : st;
+    return st == ST_OK ? finish_pick(&trial, result, err) : st;
 }
 
 /* ---- a look without a pick ------------------------------------------------------------------- */
 
-enum status pool_check(struct pool_reader *reader, const struct pool_request *request,
-                       const struct pool_ticket *ticket, struct pool_pick *out, struct error *err) {
-    const struct pool_spec *spec = pool_look(reader)->spec;
+enum status pool_check_picked(struct pool_reader *reader, const struct pool_request *request,
+                              const struct pool_ticket *ticket, struct pool_pick *out,
+                              struct error *err) {
+    const struct pool_spec *spec = pool_reader_refresh(reader)->spec;
     enum status st = pool_resolve(reader, request, out, err);
     uint64_t n = ticket->endpoint ? endpoint_in_flight(ticket->endpoint) : 0;
     bool saturated = spec->max_in_flight > 0 && n > spec->max_in_flight; /* n: this one, too */
-    return st == ST_OK && out->sheddable && saturated ? say_saturated(spec, err) : st;
+    return st == ST_OK && out->sheddable && saturated ? saturated_error(spec, err) : st;
 }

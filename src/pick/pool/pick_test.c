@@ -56,7 +56,7 @@ static struct pool_spec *spec_with_models(bool strict, bool rest) {
     return spec;
 }
 
-static void names_of_models(void **state) {
+static void pool_pick_model_name_sets_target_and_criticality(void **state) {
     static const struct {
         const char *name;
         bool strict, rest;
@@ -94,7 +94,7 @@ static void names_of_models(void **state) {
         assert_int_equal(pick.sheddable, rows[i].criticality == POOL_SHEDDABLE);
         if (st == ST_OK) {
             assert_true(rows[i].target ? str_is(pick.target, rows[i].target) : !pick.target.ptr);
-            pool_give_back(f.pool, &pick.ticket);
+            pool_release_ticket(f.pool, &pick.ticket);
         } else {
             assert_int_equal(status_http(err.status), 404);
             assert_non_null(strstr(err.text, rows[i].name));
@@ -105,7 +105,7 @@ static void names_of_models(void **state) {
 }
 
 /* An empty list of models knows none; a request that names none is still picked for. */
-static void no_name_is_never_unknown(void **state) {
+static void pool_pick_without_model_is_accepted(void **state) {
     (void)state;
     struct fixture f;
     struct pool_pick pick;
@@ -117,11 +117,11 @@ static void no_name_is_never_unknown(void **state) {
     assert_int_equal(pool_pick(f.reader, &request, &pick, &err), ST_UNKNOWN_MODEL);
     pick = fixture_pick(&f);
     assert_null(pick.target.ptr);
-    pool_give_back(f.pool, &pick.ticket);
+    pool_release_ticket(f.pool, &pick.ticket);
     fixture_close(&f);
 }
 
-static void weights_are_obeyed(void **state) {
+static void pool_pick_targets_follow_weights(void **state) {
     static const struct pool_target targets[] = {
         {STR("a"), 90}, {STR("never"), 0}, {STR("b"), 9}, {STR("c"), 1}};
     enum { PICKS = 100000 };
@@ -139,7 +139,7 @@ static void weights_are_obeyed(void **state) {
         for (int k = 0; k < 4; k++) {
             counts[k] += str_eq(pick.target, targets[k].model);
         }
-        pool_give_back(f.pool, &pick.ticket);
+        pool_release_ticket(f.pool, &pick.ticket);
     }
     assert_int_equal(counts[0] + counts[2] + counts[3], PICKS);
     assert_in_range(counts[0], 89500, 90500);
@@ -175,7 +175,7 @@ static void open_for_subsets(struct fixture *f) {
 /* Picks until no endpoint comes that was not there before, and notes which came. */
 static enum status picked_by(struct fixture *f, const struct pool_request *request, char *out,
                              size_t n_bytes, struct error *err) {
-    const struct pool_snapshot *snapshot = pool_look(f->reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(f->reader);
     bool came[8] = {false};
     enum status st = ST_OK;
     for (int i = 0; i < 200 && st == ST_OK; i++) {
@@ -185,7 +185,7 @@ static enum status picked_by(struct fixture *f, const struct pool_request *reque
             came[k] = came[k] || snapshot->members[k].endpoint == pick.ticket.endpoint;
         }
         if (st == ST_OK) {
-            pool_give_back(f->pool, &pick.ticket);
+            pool_release_ticket(f->pool, &pick.ticket);
         }
     }
     out[0] = '\0';
@@ -199,7 +199,7 @@ static enum status picked_by(struct fixture *f, const struct pool_request *reque
     return st;
 }
 
-static void subsets(void **state) {
+static void pool_pick_stays_within_subset(void **state) {
     static const struct {
         const char *hint, *selection; /* NULL: absent; commas are those of a list */
         const char *picked;           /* NULL: none */
@@ -259,7 +259,7 @@ static void subsets(void **state) {
     }
 }
 
-static void an_element_of_a_list_is_one_address(void **state) {
+static void subset_element_is_exactly_one_address(void **state) {
     (void)state;
     struct subset subset;
     struct arena *arena = arena_new(NULL, 0);
@@ -276,7 +276,7 @@ static void an_element_of_a_list_is_one_address(void **state) {
     arena_free(arena);
 }
 
-static void what_is_said_when_nothing_fits(void **state) {
+static void pool_pick_without_endpoint_explains_the_reason(void **state) {
     (void)state;
     struct fixture f;
     struct subset subset;
@@ -297,7 +297,7 @@ static void what_is_said_when_nothing_fits(void **state) {
 }
 
 /* One that is named twice is not twice as likely, and the least busy of a subset wins. */
-static void within_a_subset_the_rule_is_the_same(void **state) {
+static void pool_pick_within_subset_takes_least_requests(void **state) {
     (void)state;
     enum { PICKS = 20000 };
     struct fixture f;
@@ -314,7 +314,7 @@ static void within_a_subset_the_rule_is_the_same(void **state) {
     for (int i = 0; i < PICKS; i++) {
         assert_int_equal(pool_pick(f.reader, &request, &picks[0], &err), ST_OK);
         n_first += picks[0].ticket.endpoint == first;
-        pool_give_back(f.pool, &picks[0].ticket);
+        pool_release_ticket(f.pool, &picks[0].ticket);
     }
     assert_in_range(n_first, PICKS * 47 / 100, PICKS * 53 / 100);
     for (int i = 0; i < 3; i++) {
@@ -322,16 +322,16 @@ static void within_a_subset_the_rule_is_the_same(void **state) {
         assert_int_equal(endpoint_in_flight(picks[i].ticket.endpoint), i / 2 + 1);
     }
     assert_ptr_not_equal(picks[0].ticket.endpoint, picks[1].ticket.endpoint);
-    pool_refused(f.pool, first);
+    pool_report_refused(f.pool, first);
     for (int i = 0; i < 3; i++) {
-        pool_give_back(f.pool, &picks[i].ticket);
+        pool_release_ticket(f.pool, &picks[i].ticket);
     }
     assert_int_equal(pool_pick(f.reader, &request, &picks[0], &err), ST_OK);
     assert_int_equal(pool_pick(f.reader, &request, &picks[1], &err), ST_OK);
     assert_ptr_not_equal(picks[0].ticket.endpoint, first);
     assert_ptr_not_equal(picks[1].ticket.endpoint, first);
-    pool_give_back(f.pool, &picks[0].ticket);
-    pool_give_back(f.pool, &picks[1].ticket);
+    pool_release_ticket(f.pool, &picks[0].ticket);
+    pool_release_ticket(f.pool, &picks[1].ticket);
     arena_free(arena);
     fixture_close(&f);
 }
@@ -339,7 +339,7 @@ static void within_a_subset_the_rule_is_the_same(void **state) {
 /* ---- fallbacks ------------------------------------------------------------------------------- */
 
 /* The order is that of requests in flight, none comes twice, and only the first is raised. */
-static void the_next_best_follow(void **state) {
+static void pool_pick_fallbacks_are_distinct_and_ordered(void **state) {
     (void)state;
     enum { N = 6 };
     struct arena *arena = arena_new(NULL, 0);
@@ -351,7 +351,7 @@ static void the_next_best_follow(void **state) {
         fixture_open(&f, fixture_spec_of(N));
         subset_init(&all, true);
         for (int i = 0; i < N; i++) {
-            struct endpoint *endpoint = pool_look(f.reader)->members[i].endpoint;
+            struct endpoint *endpoint = pool_reader_refresh(f.reader)->members[i].endpoint;
             add_text(&all, arena, endpoint->text, false);
         }
         for (unsigned i = 0; i < 40; i++) {
@@ -369,11 +369,11 @@ static void the_next_best_follow(void **state) {
                 }
             }
         }
-        struct pool_numbers numbers;
-        pool_read(f.pool, &numbers);
-        assert_int_equal(numbers.n_in_flight, 40);
+        struct pool_stats stats;
+        pool_get_stats(f.pool, &stats);
+        assert_int_equal(stats.n_in_flight, 40);
         for (int i = 0; i < 40; i++) {
-            pool_give_back(f.pool, &picks[i].ticket);
+            pool_release_ticket(f.pool, &picks[i].ticket);
         }
         fixture_close(&f);
     }
@@ -382,7 +382,7 @@ static void the_next_best_follow(void **state) {
 
 /* ---- shedding -------------------------------------------------------------------------------- */
 
-static void who_is_shed(void **state) {
+static void pool_pick_saturated_pool_sheds_sheddable_requests(void **state) {
     static const struct {
         const char *model, *objective;
         bool shed;
@@ -414,15 +414,15 @@ static void who_is_shed(void **state) {
         assert_int_equal(st, rows[i].shed ? ST_SATURATED : ST_OK);
         assert_int_equal(pick.sheddable, rows[i].shed);
         if (st == ST_OK) {
-            pool_give_back(f.pool, &pick.ticket);
+            pool_release_ticket(f.pool, &pick.ticket);
         } else {
             assert_int_equal(status_http(err.status), 429);
             assert_non_null(strstr(err.text, "2 requests in flight"));
         }
-        pool_give_back(f.pool, &held[0].ticket); /* there is room again */
+        pool_release_ticket(f.pool, &held[0].ticket); /* there is room again */
         assert_int_equal(pool_pick(f.reader, &request, &held[0], &err), ST_OK);
         for (int k = 0; k < 4; k++) {
-            pool_give_back(f.pool, &held[k].ticket);
+            pool_release_ticket(f.pool, &held[k].ticket);
         }
         fixture_close(&f);
     }
@@ -431,7 +431,7 @@ static void who_is_shed(void **state) {
 /* ---- models that are known late ------------------------------------------------------------- */
 
 /* Where nothing depends on a model's name nobody has to look for it. */
-static void when_models_matter(void **state) {
+static void pool_snapshot_models_matter_follows_configuration(void **state) {
     static const struct str alias[] = {STR("alias")};
     (void)state;
     for (int i = 0; i < 6; i++) {
@@ -443,20 +443,20 @@ static void when_models_matter(void **state) {
             add_rewrite(spec, alias, i == 4 ? 1 : 0, to_last, 1);
         }
         fixture_open(&f, spec);
-        const struct pool_snapshot *snapshot = pool_look(f.reader);
+        const struct pool_snapshot *snapshot = pool_reader_refresh(f.reader);
         assert_int_equal(snapshot->models_matter, i > 0);
-        assert_int_equal(pool_snapshot_renames(snapshot, STR("plain")), i == 3);
-        assert_int_equal(pool_snapshot_renames(snapshot, STR("alias")), i >= 4);
-        assert_int_equal(pool_snapshot_renames(snapshot, STR("stranger")), i == 5);
+        assert_int_equal(pool_snapshot_renames_model(snapshot, STR("plain")), i == 3);
+        assert_int_equal(pool_snapshot_renames_model(snapshot, STR("alias")), i >= 4);
+        assert_int_equal(pool_snapshot_renames_model(snapshot, STR("stranger")), i == 5);
         fixture_close(&f);
     }
 }
 
 /* With an endpoint already: what is said of the model, and no second one is picked. */
-static void checked_after_the_pick(void **state) {
+static void pool_check_picked_resolves_model_without_second_pick(void **state) {
     struct pool_spec *spec = spec_with_models(true, false);
     struct pool_request request = {.model = STR("llama")};
-    struct pool_numbers numbers;
+    struct pool_stats stats;
     struct pool_pick others[3], out;
     struct fixture f;
     struct error err;
@@ -466,37 +466,38 @@ static void checked_after_the_pick(void **state) {
     for (int i = 0; i < 2; i++) {
         others[i] = fixture_pick(&f);
     }
-    assert_int_equal(pool_check(f.reader, &request, &others[0].ticket, &out, &err), ST_OK);
+    assert_int_equal(pool_check_picked(f.reader, &request, &others[0].ticket, &out, &err), ST_OK);
     assert_true(str_is(out.target, "llama-v2"));
     assert_null(out.ticket.endpoint);
     request.model = STR("stranger");
-    assert_int_equal(pool_check(f.reader, &request, &others[0].ticket, &out, &err),
+    assert_int_equal(pool_check_picked(f.reader, &request, &others[0].ticket, &out, &err),
                      ST_UNKNOWN_MODEL);
     request.model = STR("cheap"); /* itself is not one too many */
-    assert_int_equal(pool_check(f.reader, &request, &others[0].ticket, &out, &err), ST_OK);
+    assert_int_equal(pool_check_picked(f.reader, &request, &others[0].ticket, &out, &err), ST_OK);
     others[2] = fixture_pick(&f);
-    assert_int_equal(pool_check(f.reader, &request, &others[2].ticket, &out, &err), ST_SATURATED);
-    pool_read(f.pool, &numbers);
-    assert_int_equal(numbers.n_in_flight, 3);
+    assert_int_equal(pool_check_picked(f.reader, &request, &others[2].ticket, &out, &err),
+                     ST_SATURATED);
+    pool_get_stats(f.pool, &stats);
+    assert_int_equal(stats.n_in_flight, 3);
     for (int i = 0; i < 3; i++) {
-        pool_give_back(f.pool, &others[i].ticket);
+        pool_release_ticket(f.pool, &others[i].ticket);
     }
     fixture_close(&f);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_of_models),
-        cmocka_unit_test(no_name_is_never_unknown),
-        cmocka_unit_test(weights_are_obeyed),
-        cmocka_unit_test(subsets),
-        cmocka_unit_test(an_element_of_a_list_is_one_address),
-        cmocka_unit_test(what_is_said_when_nothing_fits),
-        cmocka_unit_test(within_a_subset_the_rule_is_the_same),
-        cmocka_unit_test(the_next_best_follow),
-        cmocka_unit_test(who_is_shed),
-        cmocka_unit_test(when_models_matter),
-        cmocka_unit_test(checked_after_the_pick),
+        cmocka_unit_test(pool_pick_model_name_sets_target_and_criticality),
+        cmocka_unit_test(pool_pick_without_model_is_accepted),
+        cmocka_unit_test(pool_pick_targets_follow_weights),
+        cmocka_unit_test(pool_pick_stays_within_subset),
+        cmocka_unit_test(subset_element_is_exactly_one_address),
+        cmocka_unit_test(pool_pick_without_endpoint_explains_the_reason),
+        cmocka_unit_test(pool_pick_within_subset_takes_least_requests),
+        cmocka_unit_test(pool_pick_fallbacks_are_distinct_and_ordered),
+        cmocka_unit_test(pool_pick_saturated_pool_sheds_sheddable_requests),
+        cmocka_unit_test(pool_snapshot_models_matter_follows_configuration),
+        cmocka_unit_test(pool_check_picked_resolves_model_without_second_pick),
     };
     return cmocka_run_group_tests_name("pool/pool_pick", tests, NULL, NULL);
 }

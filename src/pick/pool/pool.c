@@ -15,7 +15,7 @@ static enum status no_memory(struct error *err) {
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
-static enum status make_empty(struct pool *pool, struct error *err) {
+static enum status make_empty_snapshot(struct pool *pool, struct error *err) {
     struct pool_spec *spec;
     enum status st = pool_spec_new(&spec, err);
     if (st == ST_OK) {
@@ -32,7 +32,7 @@ enum status pool_new(struct pool **out, struct error *err) {
     if (!pool) {
         return no_memory(err);
     }
-    enum status st = make_empty(pool, err);
+    enum status st = make_empty_snapshot(pool, err);
     if (st != ST_OK) {
         free(pool);
         return st;
@@ -41,17 +41,17 @@ enum status pool_new(struct pool **out, struct error *err) {
     lock_init(&pool->lock);
     atomic_init(&pool->n_refs, 1);
     atomic_init(&pool->generation, 0);
-    atomic_init(&pool->forgive_ns, UINT64_MAX);
-    atomic_init(&pool->loads_ns, 0);
-    atomic_init(&pool->n_open, 0);
-    atomic_init(&pool->n_freed, 0);
+    atomic_init(&pool->next_refusal_expiry_ns, UINT64_MAX);
+    atomic_init(&pool->loads_valid_until_ns, 0);
+    atomic_init(&pool->n_unrestricted, 0);
+    atomic_init(&pool->capacity_epoch, 0);
     atomic_init(&pool->ticked_ns, 0);
     flow_init(&pool->flow);
     *out = pool;
     return ST_OK;
 }
 
-static void destroy(struct pool *pool) {
+static void pool_destroy(struct pool *pool) {
     assert(pool->n_in_flight == 0);
     pool_snapshot_unref(pool->snapshot);
     for (size_t i = 0; i < pool->n_known; i++) {
@@ -59,7 +59,7 @@ static void destroy(struct pool *pool) {
         endpoint_free(pool, pool->known[i]);
     }
     free(pool->known);
-    prefix_table_free(pool->prefixes);
+    prefix_table_unref(pool->prefix_table);
     ranking_fini(&pool->ranking);
     free(pool->name_bytes);
     flow_fini(&pool->flow);
@@ -81,7 +81,7 @@ void pool_ref(struct pool *pool) {
 
 void pool_unref(struct pool *pool) {
     if (atomic_fetch_sub_explicit(&pool->n_refs, 1, memory_order_acq_rel) == 1) {
-        destroy(pool);
+        pool_destroy(pool);
     }
 }
 
@@ -109,10 +109,10 @@ struct str pool_name(const struct pool *pool) {
     return pool->name;
 }
 
-void pool_use_prefixes(struct pool *pool, struct prefix_table *table) {
-    if (table && !pool->prefixes) {
+void pool_attach_prefix_table(struct pool *pool, struct prefix_table *table) {
+    if (table && !pool->prefix_table) {
         assert(pool->n_known == 0);
-        pool->prefixes = prefix_table_ref(table);
+        pool->prefix_table = prefix_table_ref(table);
     }
 }
 
@@ -120,10 +120,10 @@ uint64_t pool_generation(const struct pool *pool) {
     return atomic_load_explicit(&pool->generation, memory_order_acquire);
 }
 
-void pool_read(struct pool *pool, struct pool_numbers *out) {
-    lock_take(&pool->lock);
+void pool_get_stats(struct pool *pool, struct pool_stats *out) {
+    lock_acquire(&pool->lock);
     uint32_t n_unchecked = atomic_load_explicit(&pool->n_unchecked, memory_order_relaxed);
-    *out = (struct pool_numbers){
+    *out = (struct pool_stats){
         .generation = pool->snapshot->generation,
         .n_endpoints = pool->snapshot->n_members,
         .n_ready = pool->ranking.n - n_unchecked,
@@ -131,16 +131,16 @@ void pool_read(struct pool *pool, struct pool_numbers *out) {
         .n_refused = pool->n_refused,
         .n_in_flight = pool->n_in_flight,
     };
-    lock_drop(&pool->lock);
+    lock_release(&pool->lock);
 }
 
 /* ---- readers --------------------------------------------------------------------------------- */
 
-static struct pool_snapshot *newest(struct pool *pool) {
-    lock_take(&pool->lock);
+static struct pool_snapshot *ref_newest_snapshot(struct pool *pool) {
+    lock_acquire(&pool->lock);
     struct pool_snapshot *snapshot = pool->snapshot;
     pool_snapshot_ref(snapshot);
-    lock_drop(&pool->lock);
+    lock_release(&pool->lock);
     return snapshot;
 }
 
@@ -156,17 +156,17 @@ enum status pool_reader_new(struct pool *pool, uint64_t seed, struct pool_reader
     pool_ref(pool);
     reader->pool = pool;
     reader->n_refs = 1;
-    reader->dice.state = seed;
-    reader->snapshot = newest(pool);
+    reader->prng.state = seed;
+    reader->snapshot = ref_newest_snapshot(pool);
     *out = reader;
     return ST_OK;
 }
 
-void pool_reader_free(struct pool_reader *reader) {
+void pool_reader_unref(struct pool_reader *reader) {
     if (reader && --reader->n_refs == 0) {
         struct pool *pool = reader->pool;
         pool_snapshot_unref(reader->snapshot);
-        free(reader->seen);
+        free(reader->subset_marks);
         pool_view_fini(&reader->view);
         free(reader);
         pool_unref(pool);
@@ -182,10 +182,10 @@ struct pool *pool_reader_pool(const struct pool_reader *reader) {
     return reader->pool;
 }
 
-struct pool_snapshot *pool_look(struct pool_reader *reader) {
+struct pool_snapshot *pool_reader_refresh(struct pool_reader *reader) {
     if (pool_generation(reader->pool) != reader->snapshot->generation) {
         struct pool_snapshot *old = reader->snapshot;
-        reader->snapshot = newest(reader->pool);
+        reader->snapshot = ref_newest_snapshot(reader->pool);
         pool_snapshot_unref(old);
     }
     return reader->snapshot;
@@ -193,34 +193,34 @@ struct pool_snapshot *pool_look(struct pool_reader *reader) {
 
 /* ---- tickets --------------------------------------------------------------------------------- */
 
-void pool_give_back(struct pool *pool, struct pool_ticket *ticket) {
+void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket) {
     struct endpoint *endpoint = ticket->endpoint;
     ticket->endpoint = NULL;
     if (endpoint) {
-        struct pool_calls calls = {NULL};
-        lock_take(&pool->lock);
+        struct pool_notifications notifications = {NULL};
+        lock_acquire(&pool->lock);
         endpoint_add_tokens(pool, endpoint, -(int64_t)ticket->n_tokens);
-        pool_lower(pool, endpoint, &calls);
-        lock_drop(&pool->lock); /* the pool may free it from here on */
-        pool_ring(&calls);
+        pool_release_capacity(pool, endpoint, &notifications);
+        lock_release(&pool->lock); /* the pool may free it from here on */
+        pool_send_notifications(&notifications);
     }
 }
 
 bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
                       const struct endpoint_address *served) {
-    const struct pool_member *member = pool_snapshot_find(pool_look(reader), served);
+    const struct pool_member *member = pool_snapshot_find(pool_reader_refresh(reader), served);
     struct endpoint *from = ticket->endpoint, *to = member ? member->endpoint : NULL;
     if (!from || !to || from == to) {
         return false;
     }
-    struct pool_calls calls = {NULL};
-    lock_take(&reader->pool->lock);
+    struct pool_notifications notifications = {NULL};
+    lock_acquire(&reader->pool->lock);
     endpoint_add_tokens(reader->pool, to, ticket->n_tokens);
     endpoint_add_tokens(reader->pool, from, -(int64_t)ticket->n_tokens);
-    endpoint_raise(reader->pool, to);
-    pool_lower(reader->pool, from, &calls);
-    lock_drop(&reader->pool->lock);
-    pool_ring(&calls);
+    endpoint_add_request(reader->pool, to);
+    pool_release_capacity(reader->pool, from, &notifications);
+    lock_release(&reader->pool->lock);
+    pool_send_notifications(&notifications);
     ticket->endpoint = to;
     return true;
 }
@@ -228,64 +228,67 @@ bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
 /* ---- what becomes known ---------------------------------------------------------------------- */
 
 void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
-    struct pool_calls calls = {NULL};
-    lock_take(&pool->lock);
-    if (endpoint->wanted && pool->snapshot->spec->health.kind != POOL_HEALTH_NONE) {
+    struct pool_notifications notifications = {NULL};
+    lock_acquire(&pool->lock);
+    if (endpoint->in_pool && pool->snapshot->spec->health.kind != POOL_HEALTH_NONE) {
         endpoint->known = true;
         endpoint->ready = ready;
         if (!ready) {
-            endpoint_forget(pool, endpoint);
-            endpoint_forgive(pool, endpoint); /* once it is ready again it was just seen to be */
+            endpoint_reset_history(pool, endpoint);
+            endpoint_clear_refused(pool, endpoint); /* once it is ready again it was just seen to
+                                                       be */
         }
-        endpoint_rank_again(pool, endpoint);
-        pool_fill(pool, endpoint, &calls);
+        endpoint_update_rank(pool, endpoint);
+        pool_notify_waiters(pool, endpoint, &notifications);
     }
-    lock_drop(&pool->lock);
-    pool_ring(&calls);
+    lock_release(&pool->lock);
+    pool_send_notifications(&notifications);
 }
 
-void pool_refused(struct pool *pool, struct endpoint *endpoint) {
+void pool_report_refused(struct pool *pool, struct endpoint *endpoint) {
     uint64_t now_ns = clock_now_ns();
-    lock_take(&pool->lock);
+    lock_acquire(&pool->lock);
     if (endpoint_is_eligible(endpoint)) {
-        endpoint_refuse(pool, endpoint, now_ns + pool->snapshot->spec->refused_ns);
+        endpoint_set_refused(pool, endpoint, now_ns + pool->snapshot->spec->refused_ns);
     }
-    lock_drop(&pool->lock);
+    lock_release(&pool->lock);
 }
 
-void pool_answered(struct pool *pool, struct endpoint *endpoint) {
-    if (atomic_load_explicit(&pool->forgive_ns, memory_order_relaxed) == UINT64_MAX) {
+void pool_report_answered(struct pool *pool, struct endpoint *endpoint) {
+    if (atomic_load_explicit(&pool->next_refusal_expiry_ns, memory_order_relaxed) == UINT64_MAX) {
         return; /* nobody is avoided: the usual case costs no lock */
     }
-    struct pool_calls calls = {NULL};
-    lock_take(&pool->lock);
-    endpoint_forgive(pool, endpoint);
-    pool_fill(pool, endpoint, &calls);
-    lock_drop(&pool->lock);
-    pool_ring(&calls);
+    struct pool_notifications notifications = {NULL};
+    lock_acquire(&pool->lock);
+    endpoint_clear_refused(pool, endpoint);
+    pool_notify_waiters(pool, endpoint, &notifications);
+    lock_release(&pool->lock);
+    pool_send_notifications(&notifications);
 }
 
 void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
                    const struct endpoint_load *load) {
-    struct pool_calls calls = {NULL};
-    lock_take(&pool->lock);
+    struct pool_notifications notifications = {NULL};
+    lock_acquire(&pool->lock);
     struct pool_snapshot *snapshot = pool->snapshot;
-    if (endpoint->wanted) {
+    if (endpoint->in_pool) {
         uint32_t i = endpoint->member;
-        bool awaited = pool_awaits(pool, endpoint);
-        load_store(load, &snapshot->loads[i], &snapshot->adapters[i]);
-        pool_changes_note(&snapshot->changes, i);
-        if (load->until_ns > atomic_load_explicit(&pool->loads_ns, memory_order_relaxed)) {
-            atomic_store_explicit(&pool->loads_ns, load->until_ns, memory_order_relaxed);
+        bool awaited = pool_is_capacity_awaited(pool, endpoint);
+        load_cell_set(load, &snapshot->loads[i], &snapshot->adapters[i]);
+        pool_changes_add(&snapshot->changes, i);
+        if (load->until_ns >
+            atomic_load_explicit(&pool->loads_valid_until_ns, memory_order_relaxed)) {
+            atomic_store_explicit(&pool->loads_valid_until_ns, load->until_ns,
+                                  memory_order_relaxed);
         }
-        pool_fill_awaited(pool, snapshot->members[i].endpoint, awaited, &calls);
+        pool_notify_if_awaited(pool, snapshot->members[i].endpoint, awaited, &notifications);
     }
-    lock_drop(&pool->lock);
-    pool_ring(&calls);
+    lock_release(&pool->lock);
+    pool_send_notifications(&notifications);
 }
 
 /* Every endpoint is the pool's, whoever looks at it only. */
-void pool_count_silence(const struct endpoint *endpoint) {
+void pool_count_scrape_failure(const struct endpoint *endpoint) {
     struct endpoint *own = (struct endpoint *)(uintptr_t)endpoint;
-    atomic_fetch_add_explicit(&own->n_silent, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&own->n_scrape_failures, 1, memory_order_relaxed);
 }

@@ -51,7 +51,8 @@ void pool_unref(struct pool *pool);
  * then once pool_set_ready says so. One that goes is picked no more; its requests go on.
  * Returns: ST_NO_MEMORY; the pool is as before, and the spec still the caller's.
  * Owns: takes `*spec`, which becomes NULL.
- * Thread: any; one update waits for the other. Let the readers look (pool_look) soon after. */
+ * Thread: any; one update waits for the other. Let the readers look (pool_reader_refresh) soon
+ * after. */
 enum status pool_update(struct pool *pool, struct pool_spec **spec, struct error *err)
     __attribute__((warn_unused_result));
 
@@ -60,18 +61,18 @@ uint64_t pool_generation(const struct pool *pool);
 
 /* Where it is remembered who was sent which prompts, unless it has that already; before the first
  * update. Without one, NULL, nothing is known of that. Owns: a reference. */
-void pool_use_prefixes(struct pool *pool, struct prefix_table *table);
+void pool_attach_prefix_table(struct pool *pool, struct prefix_table *table);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
 struct pool_reader;
 
-/* `seed` of its dice; 0: one from the system. Owns: *out until pool_reader_free.
+/* `seed` of its dice; 0: one from the system. Owns: *out until pool_reader_unref.
  * Thread: any; then one at a time. */
 enum status pool_reader_new(struct pool *pool, uint64_t seed, struct pool_reader **out,
                             struct error *err) __attribute__((warn_unused_result));
 /* NULL is allowed. */
-void pool_reader_free(struct pool_reader *reader);
+void pool_reader_unref(struct pool_reader *reader);
 /* One more who uses it, on its thread: it lives until as many have freed it. */
 struct pool_reader *pool_reader_ref(struct pool_reader *reader);
 /* Whose it is. */
@@ -79,20 +80,20 @@ struct pool *pool_reader_pool(const struct pool_reader *reader);
 
 /* The newest snapshot, and with it all that it says: valid until this reader looks or picks again.
  * Who needs it longer takes a reference. Never fails. Thread: the reader's. */
-struct pool_snapshot *pool_look(struct pool_reader *reader);
+struct pool_snapshot *pool_reader_refresh(struct pool_reader *reader);
 
 /* ---- picking --------------------------------------------------------------------------------- */
 
 /* Why an endpoint was picked, for people. `first` is the one picked, behind it the best of the
  * others that the filters have left. */
-enum { POOL_MOST_TRACED = 3 };
+enum { POOL_MAX_TRACED = 3 };
 struct pool_trace {
     struct str profile;    /* that judged; ptr NULL: the requests in flight decided alone */
     uint32_t n_candidates; /* that it judged */
     struct {
         const struct endpoint *endpoint; /* valid as those of the pick */
         float score;
-    } first[POOL_MOST_TRACED];
+    } first[POOL_MAX_TRACED];
     size_t n;
 };
 
@@ -106,9 +107,9 @@ struct pool_request {
     uint32_t n_tokens;              /* to read and to make, as far as it can be said */
     const struct subset *subset;    /* the proxy's hint; NULL: absent, all of the pool */
     const struct subset *selection; /* a second such list (conformance tests); both must hold */
-    size_t n_fallbacks;             /* wanted besides the first, at most PROTOCOL_MOST_FALLBACKS */
+    size_t n_fallbacks;             /* wanted besides the first, at most PROTOCOL_MAX_FALLBACKS */
     struct pool_trace *trace;       /* to be filled in; NULL: nobody wants to know */
-    struct str fairness;            /* whose turn it is with others; ptr NULL: nobody's */
+    struct str fairness_id;         /* whose turn it is with others; ptr NULL: nobody's */
     uint64_t n_bytes;               /* that it holds while it waits */
     struct pool_waiter *waiter;     /* NULL: it never waits (pick/pool/flow/wait.h) */
 };
@@ -117,16 +118,17 @@ struct pool_request {
 struct pool_ticket {
     struct endpoint *endpoint; /* lives until the ticket is given back */
     uint32_t n_tokens;
-    uint64_t picked_ns; /* 0: nobody wants to know how long it takes */
-    bool begun;         /* its answer has, and it is a good one */
+    uint64_t picked_ns;    /* 0: nobody wants to know how long it takes */
+    bool response_started; /* its answer has, and it is a good one */
 };
 
 /* What decided. */
-enum pool_way {
-    POOL_BY_FEWEST,      /* the requests in flight: nothing is known of loads, or the profile says
+enum pool_picked_by {
+    POOL_BY_LEAST_REQUESTS, /* the requests in flight: nothing is known of loads, or the
+                                    profile says
                             so */
-    POOL_BY_PROFILE,     /* the sums of a profile */
-    POOL_BY_LAST_CHOICE, /* nothing better was left: it just refused a connection, or is
+    POOL_BY_PROFILE,        /* the sums of a profile */
+    POOL_BY_LAST_RESORT,    /* nothing better was left: it just refused a connection, or is
                             unchecked */
 };
 
@@ -134,9 +136,9 @@ struct pool_pick {
     struct pool_ticket ticket;
     /* The one picked and, behind it, the next best, none twice. Valid until this reader looks or
      * picks again (the first as long as the ticket). */
-    const struct endpoint *endpoints[1 + PROTOCOL_MOST_FALLBACKS];
+    const struct endpoint *endpoints[1 + PROTOCOL_MAX_FALLBACKS];
     size_t n_endpoints;
-    enum pool_way way;
+    enum pool_picked_by picked_by;
     struct str pool;   /* its name; empty: it has none. Valid as the endpoints are */
     bool known_model;  /* the configuration has the model's name, or a rewrite for it */
     struct str target; /* the model's name from here on; ptr NULL: as the request has it */
@@ -150,7 +152,7 @@ struct pool_pick {
  * the request waits instead (pick/pool/flow/wait.h) the ticket is none. Whatever else comes of it,
  * it does not wait any more.
  * Returns: ST_UNKNOWN_MODEL (404), ST_NO_ENDPOINT (503), ST_SATURATED (429), ST_NO_MEMORY.
- * Owns: out->ticket until pool_give_back.
+ * Owns: out->ticket until pool_release_ticket.
  * Thread: the reader's. ("Destination Endpoint", "Matching An InferenceModel") */
 enum status pool_pick(struct pool_reader *reader, const struct pool_request *request,
                       struct pool_pick *out, struct error *err) __attribute__((warn_unused_result));
@@ -158,16 +160,16 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
 /* What pool_pick would say of a request that has its endpoint already, now that its model is known:
  * all of `*out` but the endpoints and the ticket. Returns: ST_UNKNOWN_MODEL, ST_SATURATED, where
  * the others at that endpoint are too many. Thread: the reader's. */
-enum status pool_check(struct pool_reader *reader, const struct pool_request *request,
-                       const struct pool_ticket *ticket, struct pool_pick *out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status pool_check_picked(struct pool_reader *reader, const struct pool_request *request,
+                              const struct pool_ticket *ticket, struct pool_pick *out,
+                              struct error *err) __attribute__((warn_unused_result));
 /* The request has ended, however it did: at every end, once. The ticket becomes none; none is left
  * alone. Thread: any. */
-void pool_give_back(struct pool *pool, struct pool_ticket *ticket);
+void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket);
 /* Its answer begins, `good` as its status says, and has ended as it should: how long that took is
  * remembered, where a profile wants it. Thread: any. */
-void pool_ticket_begun(struct pool *pool, struct pool_ticket *ticket, bool good);
-void pool_ticket_done(const struct pool_ticket *ticket);
+void pool_ticket_response_started(struct pool *pool, struct pool_ticket *ticket, bool good);
+void pool_ticket_response_ended(const struct pool_ticket *ticket);
 /* Another endpoint than the picked one took the request: from now on it counts there. One that is
  * not in the pool changes nothing. Returns: it was another. Thread: the reader's. */
 bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
@@ -182,18 +184,18 @@ bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
 void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready);
 /* It refused a connection: avoided for spec->refused_ns from now (clock_now_ns). One that is
  * known not to be ready is left alone. */
-void pool_refused(struct pool *pool, struct endpoint *endpoint);
+void pool_report_refused(struct pool *pool, struct endpoint *endpoint);
 /* It answered: avoided no more. */
-void pool_answered(struct pool *pool, struct endpoint *endpoint);
+void pool_report_answered(struct pool *pool, struct endpoint *endpoint);
 /* It said what its load is. One that is not in the pool any more is left alone. */
 void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
                    const struct endpoint_load *load);
 /* It was asked and did not. Thread: one at a time. */
-void pool_count_silence(const struct endpoint *endpoint);
+void pool_count_scrape_failure(const struct endpoint *endpoint);
 
 /* ---- a look from outside --------------------------------------------------------------------- */
 
-struct pool_numbers {
+struct pool_stats {
     uint64_t generation;
     uint32_t n_endpoints;
     uint32_t n_ready;     /* those that refused among them */
@@ -203,6 +205,6 @@ struct pool_numbers {
 };
 
 /* Thread: any. */
-void pool_read(struct pool *pool, struct pool_numbers *out);
+void pool_get_stats(struct pool *pool, struct pool_stats *out);
 
 #endif

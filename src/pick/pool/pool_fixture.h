@@ -19,7 +19,7 @@ static inline struct endpoint_address fixture_address(const char *text) {
 }
 
 static inline void fixture_add(struct pool_spec *spec, const char *text) {
-    struct pool_wanted wanted = {.address = fixture_address(text)};
+    struct pool_spec_endpoint wanted = {.address = fixture_address(text)};
     struct error err;
     assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
 }
@@ -32,7 +32,7 @@ static inline struct endpoint_address fixture_numbered(uint32_t i) {
 static inline struct pool_spec *fixture_spec_of(uint32_t n) {
     struct pool_spec *spec = fixture_spec();
     for (uint32_t i = 0; i < n; i++) {
-        struct pool_wanted wanted = {.address = fixture_numbered(i)};
+        struct pool_spec_endpoint wanted = {.address = fixture_numbered(i)};
         struct error err;
         assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
     }
@@ -59,10 +59,10 @@ static inline void fixture_open(struct fixture *fixture, struct pool_spec *spec)
 }
 
 static inline void fixture_close(struct fixture *fixture) {
-    struct pool_numbers numbers;
-    pool_read(fixture->pool, &numbers);
-    assert_int_equal(numbers.n_in_flight, 0);
-    pool_reader_free(fixture->reader);
+    struct pool_stats stats;
+    pool_get_stats(fixture->pool, &stats);
+    assert_int_equal(stats.n_in_flight, 0);
+    pool_reader_unref(fixture->reader);
     pool_free(fixture->pool);
 }
 
@@ -75,7 +75,7 @@ static inline struct pool_set *fixture_set(struct pool **pool) {
     assert_int_equal(pool_set_new(&set, &err), ST_OK);
     assert_int_equal(pool_specs_add(&specs, fixture_spec(), &err), ST_OK);
     assert_int_equal(pool_set_update(set, &specs, &err), ST_OK);
-    struct pool_list *list = pool_set_list(set);
+    struct pool_list *list = pool_set_acquire_list(set);
     *pool = list->entries[0].pool;
     pool_list_unref(list);
     return set;
@@ -83,7 +83,8 @@ static inline struct pool_set *fixture_set(struct pool **pool) {
 
 static inline struct endpoint *fixture_endpoint(struct fixture *fixture, const char *text) {
     struct endpoint_address address = fixture_address(text);
-    const struct pool_member *member = pool_snapshot_find(pool_look(fixture->reader), &address);
+    const struct pool_member *member =
+        pool_snapshot_find(pool_reader_refresh(fixture->reader), &address);
     return member ? member->endpoint : NULL;
 }
 

@@ -8,12 +8,13 @@
 
 /* ---- the best -------------------------------------------------------------------------------- */
 
-static void consider(struct pool_best *best, struct dice *dice, struct endpoint *endpoint) {
+static void shortlist_add(struct pool_shortlist *best, struct prng *prng,
+                          struct endpoint *endpoint) {
     uint32_t rank = endpoint_rank(endpoint);
     if (rank == ENDPOINT_OUT) {
         return;
     }
-    uint64_t key = (uint64_t)rank << 32 | dice_roll(dice) >> 32;
+    uint64_t key = (uint64_t)rank << 32 | prng_next(prng) >> 32;
     if (best->n == best->most && key >= best->keys[best->n - 1]) {
         return;
     }
@@ -29,73 +30,76 @@ static void consider(struct pool_best *best, struct dice *dice, struct endpoint 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 /* Two lists have numbers that no member has been seen with: reader->list, and the one before. */
-static enum status begin_lists(struct pool_reader *reader, struct error *err) {
+static enum status begin_subset_marks(struct pool_reader *reader, struct error *err) {
     uint32_t n = reader->snapshot->n_members;
-    if (reader->n_seen < n || reader->list > UINT32_MAX - 2) {
-        uint32_t *seen = calloc((size_t)n + 1, sizeof(*seen));
-        if (!seen) {
+    if (reader->n_subset_marks < n || reader->subset_mark > UINT32_MAX - 2) {
+        uint32_t *member_mark = calloc((size_t)n + 1, sizeof(*member_mark));
+        if (!member_mark) {
             return error_set(err, ST_NO_MEMORY, "no memory for a subset of %u endpoints", n);
         }
-        free(reader->seen);
-        reader->seen = seen;
-        reader->n_seen = n;
-        reader->list = 0;
+        free(reader->subset_marks);
+        reader->subset_marks = member_mark;
+        reader->n_subset_marks = n;
+        reader->subset_mark = 0;
     }
-    reader->list += 2;
+    reader->subset_mark += 2;
     return ST_OK;
 }
 
 /* Marks the members of the first of two lists. */
-static void mark(struct pool_reader *reader, const struct subset *subset) {
+static void mark_subset_members(struct pool_reader *reader, const struct subset *subset) {
     const struct pool_snapshot *snapshot = reader->snapshot;
     for (size_t i = 0; i < subset->n; i++) {
         size_t n;
-        const struct pool_member *member = pool_snapshot_named(snapshot, &subset->items[i], &n);
+        const struct pool_member *member =
+            pool_snapshot_find_listed(snapshot, &subset->items[i], &n);
         for (; n > 0; n--, member++) {
-            reader->seen[member - snapshot->members] = reader->list - 1;
+            reader->subset_marks[member - snapshot->members] = reader->subset_mark - 1;
         }
     }
 }
 
-static void consider_member(struct pool_reader *reader, const struct pool_member *member,
-                            struct pool_best *best) {
-    if (best->choice) {
-        pool_add_candidate(&reader->view, best->choice,
+static void shortlist_add_member(struct pool_reader *reader, const struct pool_member *member,
+                                 struct pool_shortlist *best) {
+    if (best->candidates) {
+        pool_add_candidate(&reader->view, best->candidates,
                            (uint32_t)(member - reader->snapshot->members));
     } else {
-        consider(best, &reader->dice, member->endpoint);
+        shortlist_add(best, &reader->prng, member->endpoint);
     }
 }
 
 /* Considers the members of `subset`, each once, if it is `marked` or need not be. */
-static void consider_all(struct pool_reader *reader, const struct subset *subset, bool marked,
-                         struct pool_best *best) {
+static void shortlist_add_subset(struct pool_reader *reader, const struct subset *subset,
+                                 bool marked, struct pool_shortlist *best) {
     const struct pool_snapshot *snapshot = reader->snapshot;
     for (size_t i = 0; i < subset->n; i++) {
         size_t n;
-        const struct pool_member *member = pool_snapshot_named(snapshot, &subset->items[i], &n);
+        const struct pool_member *member =
+            pool_snapshot_find_listed(snapshot, &subset->items[i], &n);
         for (; n > 0; n--, member++) {
-            uint32_t *seen = &reader->seen[member - snapshot->members];
-            if (marked ? *seen == reader->list - 1 : *seen != reader->list) {
-                *seen = reader->list;
-                consider_member(reader, member, best);
+            uint32_t *member_mark = &reader->subset_marks[member - snapshot->members];
+            if (marked ? *member_mark == reader->subset_mark - 1
+                       : *member_mark != reader->subset_mark) {
+                *member_mark = reader->subset_mark;
+                shortlist_add_member(reader, member, best);
             }
         }
     }
 }
 
-enum status pool_choose_of_subsets(struct pool_reader *reader, const struct subset *one,
-                                   const struct subset *other, struct pool_best *best,
-                                   struct error *err) {
-    enum status st = begin_lists(reader, err);
+enum status pool_choose_from_subsets(struct pool_reader *reader, const struct subset *one,
+                                     const struct subset *other, struct pool_shortlist *best,
+                                     struct error *err) {
+    enum status st = begin_subset_marks(reader, err);
     if (st != ST_OK) {
         return st;
     }
     const struct subset *last = other ? other : one;
     assert(last);
     if (one && other) {
-        mark(reader, one);
+        mark_subset_members(reader, one);
     }
-    consider_all(reader, last, one && other, best);
+    shortlist_add_subset(reader, last, one && other, best);
     return ST_OK;
 }

@@ -13,7 +13,7 @@
 #include "core/event/clock.h"
 #include "pick/pool/pool_fixture.h"
 
-static void nothing_is_picked_from_nothing(void **state) {
+static void pool_empty_pool_picks_nothing(void **state) {
     (void)state;
     struct pool *pool;
     struct pool_reader *reader;
@@ -26,11 +26,11 @@ static void nothing_is_picked_from_nothing(void **state) {
     assert_int_equal(pool_pick(reader, &request, &pick, &err), ST_NO_ENDPOINT);
     assert_string_equal(err.text, "none of the pool's 0 endpoints is ready");
     assert_int_equal(status_http(err.status), 503);
-    pool_reader_free(reader);
+    pool_reader_unref(reader);
     pool_free(pool);
 }
 
-static void the_fewest_in_flight_are_picked(void **state) {
+static void pool_pick_takes_least_requests_in_flight(void **state) {
     (void)state;
     struct fixture f;
     struct pool_ticket tickets[9];
@@ -43,27 +43,27 @@ static void the_fewest_in_flight_are_picked(void **state) {
         tickets[i] = pick.ticket;
     }
     struct endpoint *free_again = tickets[4].endpoint;
-    pool_give_back(f.pool, &tickets[4]);
+    pool_release_ticket(f.pool, &tickets[4]);
     assert_null(tickets[4].endpoint);
-    pool_give_back(f.pool, &tickets[4]); /* none: nothing */
+    pool_release_ticket(f.pool, &tickets[4]); /* none: nothing */
     assert_int_equal(endpoint_in_flight(free_again), 2);
     tickets[4] = fixture_pick(&f).ticket;
     assert_ptr_equal(tickets[4].endpoint, free_again);
     for (int i = 0; i < 9; i++) {
-        pool_give_back(f.pool, &tickets[i]);
+        pool_release_ticket(f.pool, &tickets[i]);
     }
     fixture_close(&f);
 }
 
-static void ties_are_broken_at_random(void **state) {
+static void pool_pick_breaks_ties_at_random(void **state) {
     (void)state;
     enum { N = 5, PICKS = 50000 };
     struct fixture f;
     fixture_open(&f, fixture_spec_of(N));
-    const struct pool_snapshot *snapshot = pool_look(f.reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(f.reader);
     for (int i = 0; i < PICKS; i++) {
         struct pool_pick pick = fixture_pick(&f);
-        pool_give_back(f.pool, &pick.ticket);
+        pool_release_ticket(f.pool, &pick.ticket);
     }
     for (int i = 0; i < N; i++) {
         uint64_t n = endpoint_n_picked(snapshot->members[i].endpoint);
@@ -72,7 +72,7 @@ static void ties_are_broken_at_random(void **state) {
     fixture_close(&f);
 }
 
-static void who_stays_keeps_its_state(void **state) {
+static void pool_update_keeps_state_of_remaining_endpoint(void **state) {
     (void)state;
     struct fixture f;
     struct pool_spec *spec = fixture_spec();
@@ -101,23 +101,23 @@ static void who_stays_keeps_its_state(void **state) {
     fixture_update(f.pool, spec);
     assert_ptr_equal(fixture_endpoint(&f, "[::1]:8000"), six);
     assert_int_equal(endpoint_in_flight(six) + before, 3);
-    pool_give_back(f.pool, &a.ticket);
-    pool_give_back(f.pool, &b.ticket);
-    pool_give_back(f.pool, &c.ticket);
-    pool_give_back(f.pool, &d.ticket);
+    pool_release_ticket(f.pool, &a.ticket);
+    pool_release_ticket(f.pool, &b.ticket);
+    pool_release_ticket(f.pool, &c.ticket);
+    pool_release_ticket(f.pool, &d.ticket);
     fixture_close(&f);
 }
 
-static void only_the_newest_snapshot_is_kept(void **state) {
+static void pool_update_frees_old_snapshots(void **state) {
     (void)state;
     struct fixture f;
     fixture_open(&f, fixture_spec_of(3));
     int64_t arenas = metric_read(METRIC_ARENAS);
-    struct pool_snapshot *held = pool_look(f.reader);
+    struct pool_snapshot *held = pool_reader_refresh(f.reader);
     pool_snapshot_ref(held);
     for (uint32_t i = 0; i < 10; i++) {
         fixture_update(f.pool, fixture_spec_of(i));
-        assert_int_equal(pool_look(f.reader)->n_members, i);
+        assert_int_equal(pool_reader_refresh(f.reader)->n_members, i);
         assert_int_equal(pool_generation(f.pool), i + 2);
     }
     assert_int_equal(metric_read(METRIC_ARENAS), arenas + 1); /* what is held, and the newest */
@@ -137,7 +137,7 @@ static struct pool_spec *checked_spec(uint32_t n) {
     return spec;
 }
 
-static void only_ready_ones_are_picked(void **state) {
+static void pool_pick_takes_only_ready_endpoints(void **state) {
     (void)state;
     struct fixture f;
     struct pool_request request = {.model = {NULL, 0}};
@@ -153,7 +153,7 @@ static void only_ready_ones_are_picked(void **state) {
     for (int i = 0; i < 20; i++) {
         pick = fixture_pick(&f);
         assert_ptr_equal(pick.ticket.endpoint, one);
-        pool_give_back(f.pool, &pick.ticket);
+        pool_release_ticket(f.pool, &pick.ticket);
     }
     fixture_update(f.pool,
                    checked_spec(3)); /* it keeps its readiness; nothing is known of others */
@@ -161,14 +161,14 @@ static void only_ready_ones_are_picked(void **state) {
     assert_ptr_equal(pick.ticket.endpoint, one);
     pool_set_ready(f.pool, one, false); /* with a request in flight */
     assert_int_equal(endpoint_in_flight(one), 1);
-    pool_give_back(f.pool, &pick.ticket);
+    pool_release_ticket(f.pool, &pick.ticket);
     pool_set_ready(f.pool, fixture_endpoint(&f, "10.0.0.2:8000"), false);
     assert_int_equal(pool_pick(f.reader, &request, &pick, &err), ST_NO_ENDPOINT);
     assert_string_equal(err.text, "none of the pool's 3 endpoints is ready");
     fixture_update(f.pool, fixture_spec_of(3)); /* nobody is checked any more: all are ready */
-    struct pool_numbers numbers;
-    pool_read(f.pool, &numbers);
-    assert_int_equal(numbers.n_ready, 3);
+    struct pool_stats stats;
+    pool_get_stats(f.pool, &stats);
+    assert_int_equal(stats.n_ready, 3);
     pool_set_ready(f.pool, one, false); /* a check that comes late */
     assert_true(endpoint_is_ready(one));
     fixture_close(&f);
@@ -178,22 +178,22 @@ static void only_ready_ones_are_picked(void **state) {
 static struct endpoint *picked(struct fixture *f) {
     struct pool_pick pick = fixture_pick(f);
     struct endpoint *endpoint = pick.ticket.endpoint;
-    pool_give_back(f->pool, &pick.ticket);
+    pool_release_ticket(f->pool, &pick.ticket);
     return endpoint;
 }
 
 static void assert_numbers(struct fixture *f, uint32_t n_ready, uint32_t n_unchecked,
                            uint32_t n_refused) {
-    struct pool_numbers numbers;
-    pool_read(f->pool, &numbers);
-    assert_int_equal(numbers.n_ready, n_ready);
-    assert_int_equal(numbers.n_unchecked, n_unchecked);
-    assert_int_equal(numbers.n_refused, n_refused);
+    struct pool_stats stats;
+    pool_get_stats(f->pool, &stats);
+    assert_int_equal(stats.n_ready, n_ready);
+    assert_int_equal(stats.n_unchecked, n_unchecked);
+    assert_int_equal(stats.n_refused, n_refused);
 }
 
 /* Nobody has looked yet: requests are sent all the same, but not where another is known to be
  * ready. */
-static void one_that_was_not_checked_yet_is_the_last_choice(void **state) {
+static void pool_unchecked_endpoint_is_the_last_resort(void **state) {
     (void)state;
     struct fixture f;
     fixture_open(&f, checked_spec(2));
@@ -212,13 +212,13 @@ static void one_that_was_not_checked_yet_is_the_last_choice(void **state) {
     pool_set_ready(f.pool, one, false);
     assert_numbers(&f, 0, 1, 0);
     assert_ptr_equal(picked(&f), two);
-    pool_refused(f.pool, two); /* now something is known, for a while */
+    pool_report_refused(f.pool, two); /* now something is known, for a while */
     assert_numbers(&f, 1, 0, 1);
     assert_true(endpoint_is_refused(two));
-    pool_answered(f.pool, two);
+    pool_report_answered(f.pool, two);
     assert_numbers(&f, 0, 1, 0);
-    pool_give_back(f.pool, &first.ticket);
-    pool_give_back(f.pool, &second.ticket);
+    pool_release_ticket(f.pool, &first.ticket);
+    pool_release_ticket(f.pool, &second.ticket);
     fixture_update(f.pool, checked_spec(1)); /* it leaves, unchecked */
     assert_numbers(&f, 0, 0, 0);
     fixture_update(f.pool, checked_spec(3));
@@ -228,83 +228,83 @@ static void one_that_was_not_checked_yet_is_the_last_choice(void **state) {
     fixture_close(&f);
 }
 
-static void one_that_refused_is_the_last_choice(void **state) {
+static void pool_refused_endpoint_is_the_last_resort(void **state) {
     (void)state;
     enum { SECOND = 1000000000 };
     struct fixture f;
     struct pool_pick picks[6];
-    clock_drive_ns(100 * (uint64_t)SECOND);
+    clock_set_fake_ns(100 * (uint64_t)SECOND);
     fixture_open(&f, fixture_spec_of(2));
     struct endpoint *one = fixture_endpoint(&f, "10.0.0.1:8000");
     struct endpoint *zero = fixture_endpoint(&f, "10.0.0.0:8000");
-    pool_refused(f.pool, one);
+    pool_report_refused(f.pool, one);
     assert_true(endpoint_is_refused(one));
     for (int i = 0; i < 3; i++) {
         picks[i] = fixture_pick(&f);
         assert_ptr_equal(picks[i].ticket.endpoint, zero);
     }
-    pool_refused(f.pool, zero); /* all have: then one of them */
+    pool_report_refused(f.pool, zero); /* all have: then one of them */
     picks[3] = fixture_pick(&f);
     assert_ptr_equal(picks[3].ticket.endpoint, one);
-    pool_answered(f.pool, zero);
+    pool_report_answered(f.pool, zero);
     picks[4] = fixture_pick(&f);
     assert_ptr_equal(picks[4].ticket.endpoint, zero);
-    clock_drive_ns(105 * (uint64_t)SECOND - 1);
+    clock_set_fake_ns(105 * (uint64_t)SECOND - 1);
     assert_true(endpoint_is_refused(one));
     picks[5] = fixture_pick(&f);
     assert_ptr_equal(picks[5].ticket.endpoint, zero);
-    pool_give_back(f.pool, &picks[5].ticket);
-    clock_drive_ns(105 * (uint64_t)SECOND); /* refused_ns is 5 s */
+    pool_release_ticket(f.pool, &picks[5].ticket);
+    clock_set_fake_ns(105 * (uint64_t)SECOND); /* refused_ns is 5 s */
     picks[5] = fixture_pick(&f);
     assert_ptr_equal(picks[5].ticket.endpoint, one);
     assert_false(endpoint_is_refused(one));
     for (int i = 0; i < 6; i++) {
-        pool_give_back(f.pool, &picks[i].ticket);
+        pool_release_ticket(f.pool, &picks[i].ticket);
     }
     fixture_close(&f);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
 }
 
-static void one_that_refused_may_leave(void **state) {
+static void pool_refused_endpoint_can_be_removed(void **state) {
     (void)state;
     struct fixture f;
     fixture_open(&f, fixture_spec_of(3));
     struct pool_pick pick = fixture_pick(&f);
-    pool_refused(f.pool, pick.ticket.endpoint);
+    pool_report_refused(f.pool, pick.ticket.endpoint);
     fixture_update(f.pool, fixture_spec_of(0));
-    struct pool_numbers numbers;
-    pool_read(f.pool, &numbers);
-    assert_int_equal(numbers.n_refused, 0);
-    assert_int_equal(numbers.n_in_flight, 1);
-    pool_refused(f.pool, pick.ticket.endpoint); /* too late to matter */
-    pool_read(f.pool, &numbers);
-    assert_int_equal(numbers.n_refused, 0);
-    pool_give_back(f.pool, &pick.ticket);
+    struct pool_stats stats;
+    pool_get_stats(f.pool, &stats);
+    assert_int_equal(stats.n_refused, 0);
+    assert_int_equal(stats.n_in_flight, 1);
+    pool_report_refused(f.pool, pick.ticket.endpoint); /* too late to matter */
+    pool_get_stats(f.pool, &stats);
+    assert_int_equal(stats.n_refused, 0);
+    pool_release_ticket(f.pool, &pick.ticket);
     fixture_close(&f);
 }
 
 /* Refused is a state of those that are ready: there are never more of them. */
-static void one_that_is_not_ready_is_not_refused_either(void **state) {
+static void pool_endpoint_not_ready_is_not_marked_refused(void **state) {
     (void)state;
     struct fixture f;
     struct pool_spec *spec = fixture_spec_of(1);
-    struct pool_numbers numbers;
+    struct pool_stats stats;
     spec->health = (struct pool_health){.kind = POOL_HEALTH_TCP};
     fixture_open(&f, spec);
     struct endpoint *one = fixture_endpoint(&f, "10.0.0.0:8000");
-    pool_refused(f.pool, one); /* before its first check, which may be of another port */
+    pool_report_refused(f.pool, one); /* before its first check, which may be of another port */
     pool_set_ready(f.pool, one, true);
     assert_true(endpoint_is_refused(one));
     pool_set_ready(f.pool, one, false);
-    pool_refused(f.pool, one);
+    pool_report_refused(f.pool, one);
     pool_set_ready(f.pool, one, true);
     assert_false(endpoint_is_refused(one));
-    pool_refused(f.pool, one);
+    pool_report_refused(f.pool, one);
     assert_true(endpoint_is_refused(one));
     pool_set_ready(f.pool, one, false);
-    pool_read(f.pool, &numbers);
-    assert_int_equal(numbers.n_ready, 0);
-    assert_int_equal(numbers.n_refused, 0);
+    pool_get_stats(f.pool, &stats);
+    assert_int_equal(stats.n_ready, 0);
+    assert_int_equal(stats.n_refused, 0);
     pool_set_ready(f.pool, one, true); /* a check has just seen it */
     assert_false(endpoint_is_refused(one));
     fixture_close(&f);
@@ -312,7 +312,7 @@ static void one_that_is_not_ready_is_not_refused_either(void **state) {
 
 /* ---- who served ------------------------------------------------------------------------------ */
 
-static void a_request_counts_where_it_is_served(void **state) {
+static void pool_ticket_move_counts_at_serving_endpoint(void **state) {
     (void)state;
     struct fixture f;
     fixture_open(&f, fixture_spec_of(2));
@@ -327,24 +327,24 @@ static void a_request_counts_where_it_is_served(void **state) {
     assert_ptr_equal(pick.ticket.endpoint, other);
     assert_int_equal(endpoint_in_flight(other), 1);
     assert_int_equal(endpoint_in_flight(ends[other == ends[0]]), 0);
-    pool_give_back(f.pool, &pick.ticket);
+    pool_release_ticket(f.pool, &pick.ticket);
     assert_false(pool_ticket_move(f.reader, &pick.ticket, &other->address));
     fixture_close(&f);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_picked_from_nothing),
-        cmocka_unit_test(the_fewest_in_flight_are_picked),
-        cmocka_unit_test(ties_are_broken_at_random),
-        cmocka_unit_test(who_stays_keeps_its_state),
-        cmocka_unit_test(only_the_newest_snapshot_is_kept),
-        cmocka_unit_test(only_ready_ones_are_picked),
-        cmocka_unit_test(one_that_was_not_checked_yet_is_the_last_choice),
-        cmocka_unit_test(one_that_refused_is_the_last_choice),
-        cmocka_unit_test(one_that_refused_may_leave),
-        cmocka_unit_test(one_that_is_not_ready_is_not_refused_either),
-        cmocka_unit_test(a_request_counts_where_it_is_served),
+        cmocka_unit_test(pool_empty_pool_picks_nothing),
+        cmocka_unit_test(pool_pick_takes_least_requests_in_flight),
+        cmocka_unit_test(pool_pick_breaks_ties_at_random),
+        cmocka_unit_test(pool_update_keeps_state_of_remaining_endpoint),
+        cmocka_unit_test(pool_update_frees_old_snapshots),
+        cmocka_unit_test(pool_pick_takes_only_ready_endpoints),
+        cmocka_unit_test(pool_unchecked_endpoint_is_the_last_resort),
+        cmocka_unit_test(pool_refused_endpoint_is_the_last_resort),
+        cmocka_unit_test(pool_refused_endpoint_can_be_removed),
+        cmocka_unit_test(pool_endpoint_not_ready_is_not_marked_refused),
+        cmocka_unit_test(pool_ticket_move_counts_at_serving_endpoint),
     };
     return cmocka_run_group_tests_name("pool/pool", tests, NULL, NULL);
 }

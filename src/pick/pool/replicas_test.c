@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core/base/dice.h"
+#include "core/base/prng.h"
 #include "core/event/clock.h"
 #include "pick/pool/pool_fixture.h"
 #include "pick/pool/profile/profile.h"
@@ -32,7 +32,7 @@ struct server {
 struct world {
     struct fixture pickers[PICKERS];
     struct server servers[SERVERS];
-    struct dice dice;
+    struct prng prng;
     uint32_t service_steps, n_most_waiting;
 };
 
@@ -45,8 +45,8 @@ static const struct profile *const PROFILES[] = {NULL, &BY_QUEUE};
 enum { N_PROFILES = sizeof(PROFILES) / sizeof(PROFILES[0]) };
 
 static void open_world(struct world *world, const struct profile *profile, uint32_t service_steps) {
-    *world = (struct world){.dice = {3}, .service_steps = service_steps};
-    clock_drive_ns(BEGIN_NS);
+    *world = (struct world){.prng = {3}, .service_steps = service_steps};
+    clock_set_fake_ns(BEGIN_NS);
     for (uint32_t i = 0; i < PICKERS; i++) {
         struct pool_spec *spec = fixture_spec_of(SERVERS);
         spec->profile = profile;
@@ -56,7 +56,7 @@ static void open_world(struct world *world, const struct profile *profile, uint3
 
 static void end_first(struct world *world, struct server *server) {
     struct request *request = &server->queue[0];
-    pool_give_back(world->pickers[request->picker].pool, &request->ticket);
+    pool_release_ticket(world->pickers[request->picker].pool, &request->ticket);
     server->n--;
     for (uint32_t i = 0; i < server->n; i++) {
         server->queue[i] = server->queue[i + 1];
@@ -73,7 +73,7 @@ static void close_world(struct world *world) {
     for (uint32_t i = 0; i < PICKERS; i++) {
         fixture_close(&world->pickers[i]);
     }
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
 }
 
 static void work(struct world *world) {
@@ -87,7 +87,7 @@ static void work(struct world *world) {
 
 static void report(struct world *world, uint32_t picker) {
     struct fixture *fixture = &world->pickers[picker];
-    const struct pool_snapshot *snapshot = pool_look(fixture->reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(fixture->reader);
     for (uint32_t i = 0; i < SERVERS; i++) {
         struct endpoint *endpoint = snapshot->members[i].endpoint;
         uint32_t n = world->servers[i].n;
@@ -103,7 +103,7 @@ static void report(struct world *world, uint32_t picker) {
 
 static void send(struct world *world, uint32_t picker) {
     struct pool_pick pick = fixture_pick(&world->pickers[picker]);
-    const struct pool_snapshot *snapshot = pool_look(world->pickers[picker].reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(world->pickers[picker].reader);
     const struct pool_member *member = pool_snapshot_find(snapshot, &pick.endpoints[0]->address);
     struct server *server = &world->servers[member - snapshot->members];
     assert_true(server->n < WAITING);
@@ -119,7 +119,7 @@ static void run(struct world *world, uint32_t n_at_once, double share) {
     double due = 0;
     uint32_t next = 0;
     for (uint32_t step = 0; step < STEPS; step++) {
-        clock_drive_ns(BEGIN_NS + step * MS);
+        clock_set_fake_ns(BEGIN_NS + step * MS);
         for (uint32_t i = 0; i < PICKERS; i++) {
             if (step % REPORT_STEPS == i * REPORT_STEPS / PICKERS) {
                 report(world, i);
@@ -150,7 +150,7 @@ static void check_even(const struct world *world) {
 
 /* Between two reports a server could work on 10 requests, and gets some 8 of each three
  * pickers'. */
-static void they_spread(void **state) {
+static void replicas_balanced_load_spreads_evenly(void **state) {
     static struct world world;
     (void)state;
     for (size_t i = 0; i < N_PROFILES; i++) {
@@ -163,7 +163,7 @@ static void they_spread(void **state) {
 
 /* Bursts of one picker, within an interval in which nobody learns of it: no server has more of them
  * than two bursts that were spread evenly, and what had to wait before. */
-static void bursts_do_not_herd(void **state) {
+static void replicas_bursts_do_not_hit_one_server(void **state) {
     static struct world world;
     (void)state;
     for (size_t i = 0; i < N_PROFILES; i++) {
@@ -177,8 +177,8 @@ static void bursts_do_not_herd(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(they_spread),
-        cmocka_unit_test(bursts_do_not_herd),
+        cmocka_unit_test(replicas_balanced_load_spreads_evenly),
+        cmocka_unit_test(replicas_bursts_do_not_hit_one_server),
     };
     return cmocka_run_group_tests_name("pool/replicas", tests, NULL, NULL);
 }

@@ -3,12 +3,12 @@
 #include "pick/pool/state.h"
 
 /* Returns: ptr NULL when there is no target with a weight. */
-static struct str roll_target(struct dice *dice, struct pool_targets targets) {
+static struct str pick_weighted_target(struct prng *prng, struct pool_targets targets) {
     uint64_t total = 0;
     for (size_t i = 0; i < targets.n; i++) {
         total += targets.items[i].weight;
     }
-    uint64_t rolled = total > 0 ? dice_roll(dice) % total : 0;
+    uint64_t rolled = total > 0 ? prng_next(prng) % total : 0;
     for (size_t i = 0; i < targets.n; i++) {
         if (rolled < targets.items[i].weight) {
             return targets.items[i].model;
@@ -20,8 +20,8 @@ static struct str roll_target(struct dice *dice, struct pool_targets targets) {
 
 /* A model's own targets, unless there is a rewrite for its name. */
 static struct pool_targets targets_of(const struct pool_snapshot *snapshot,
-                                      const struct pool_name *name) {
-    const struct pool_rewrite *rewrite = name ? name->rewrite : snapshot->rest;
+                                      const struct pool_model_entry *name) {
+    const struct pool_rewrite *rewrite = name ? name->rewrite : snapshot->default_rewrite;
     if (rewrite) {
         return rewrite->targets;
     }
@@ -32,8 +32,8 @@ static struct pool_targets targets_of(const struct pool_snapshot *snapshot,
 static enum status resolve_model(struct pool_reader *reader, struct str model,
                                  struct pool_pick *out, struct error *err) {
     const struct pool_snapshot *snapshot = reader->snapshot;
-    const struct pool_name *name = pool_snapshot_name(snapshot, model);
-    if (!name && !snapshot->rest && snapshot->spec->strict_models) {
+    const struct pool_model_entry *name = pool_snapshot_find_name(snapshot, model);
+    if (!name && !snapshot->default_rewrite && snapshot->spec->strict_models) {
         return error_set(err, ST_UNKNOWN_MODEL,
                          "no model is called \"%.*s\" (models: in the picker's configuration "
                          "lists those that are)",
@@ -42,7 +42,7 @@ static enum status resolve_model(struct pool_reader *reader, struct str model,
     out->known_model = name != NULL;
     out->criticality = name && name->model ? name->model->criticality : POOL_STANDARD;
     struct pool_targets targets = targets_of(snapshot, name);
-    out->target = roll_target(&reader->dice, targets);
+    out->target = pick_weighted_target(&reader->prng, targets);
     if (targets.n > 0 && !out->target.ptr) {
         return error_set(err, ST_UNKNOWN_MODEL,
                          "the model \"%.*s\" has no target with a weight above 0", STR_ARG(model));
@@ -62,7 +62,7 @@ enum status pool_resolve(struct pool_reader *reader, const struct pool_request *
     *out = (struct pool_pick){.generation = reader->snapshot->generation};
     enum status st = request->model.ptr ? resolve_model(reader, request->model, out, err) : ST_OK;
     const struct pool_objective *objective =
-        request->objective.ptr ? pool_snapshot_objective(reader->snapshot, request->objective)
+        request->objective.ptr ? pool_snapshot_find_objective(reader->snapshot, request->objective)
                                : NULL;
     out->priority = objective ? objective->priority : priority_of(out->criticality);
     out->sheddable = objective ? objective->priority < 0 : out->criticality == POOL_SHEDDABLE;

@@ -12,8 +12,8 @@ struct pool_set {
     struct lock lock;     /* of the pointer */
     struct pool_list *list;
     _Atomic uint64_t generation; /* of the list; readers compare it with their own */
-    struct pool *nobody;
-    struct prefix_table *prefixes; /* of all pools; NULL: none */
+    struct pool *empty_pool;
+    struct prefix_table *prefix_table; /* of all pools; NULL: none */
 };
 
 static enum status no_memory(struct error *err) {
@@ -45,8 +45,8 @@ enum status pool_specs_add(struct pool_specs *specs, struct pool_spec *spec, str
     return ST_OK;
 }
 
-static enum status check(const struct pool_specs *specs, struct arena *arena,
-                         struct pool_clash *clash, struct error *err) {
+static enum status check_specs(const struct pool_specs *specs, struct arena *arena,
+                               struct pool_match_conflict *conflict, struct error *err) {
     const struct pool_match **matches =
         arena_calloc(arena, specs->n + 1, sizeof(struct pool_match *));
     struct pool_index index;
@@ -56,13 +56,13 @@ static enum status check(const struct pool_specs *specs, struct arena *arena,
     for (size_t i = 0; i < specs->n; i++) {
         matches[i] = &specs->items[i]->match;
     }
-    return pool_index_make(matches, specs->n, arena, &index, clash, err);
+    return pool_index_build(matches, specs->n, arena, &index, conflict, err);
 }
 
-enum status pool_specs_check(const struct pool_specs *specs, struct pool_clash *clash,
+enum status pool_specs_check(const struct pool_specs *specs, struct pool_match_conflict *conflict,
                              struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
-    enum status st = arena ? check(specs, arena, clash, err) : no_memory(err);
+    enum status st = arena ? check_specs(specs, arena, conflict, err) : no_memory(err);
     arena_free(arena);
     return st;
 }
@@ -144,8 +144,8 @@ static enum status add_entry(struct pool_list *list, const struct pool_list *old
 }
 
 /* New pools get the slots that are free, the lowest first. */
-static enum status give_slots(struct pool_list *list, const struct pool_list *old,
-                              struct error *err) {
+static enum status assign_slots(struct pool_list *list, const struct pool_list *old,
+                                struct error *err) {
     size_t most = old->n_slots + list->n, next = 0;
     bool *taken = calloc(most + 1, sizeof(*taken));
     if (!taken) {
@@ -170,21 +170,21 @@ static enum status give_slots(struct pool_list *list, const struct pool_list *ol
     return ST_OK;
 }
 
-static enum status make_index(struct pool_list *list, struct error *err) {
+static enum status build_index(struct pool_list *list, struct error *err) {
     const struct pool_match **matches =
         arena_calloc(list->arena, list->n + 1, sizeof(struct pool_match *));
-    struct pool_clash clash;
+    struct pool_match_conflict conflict;
     if (!matches) {
         return no_memory(err);
     }
     for (size_t i = 0; i < list->n; i++) {
         matches[i] = &list->entries[i].match;
     }
-    return pool_index_make(matches, list->n, list->arena, &list->index, &clash, err);
+    return pool_index_build(matches, list->n, list->arena, &list->index, &conflict, err);
 }
 
-static enum status list_make(const struct pool_list *old, const struct pool_specs *specs,
-                             struct pool_list **out, struct error *err) {
+static enum status list_build(const struct pool_list *old, const struct pool_specs *specs,
+                              struct pool_list **out, struct error *err) {
     struct pool_list *list = list_new(specs->n, specs->is_list, old->generation + 1);
     if (!list) {
         return no_memory(err);
@@ -194,10 +194,10 @@ static enum status list_make(const struct pool_list *old, const struct pool_spec
         st = add_entry(list, old, specs->items[i], err);
     }
     if (st == ST_OK) {
-        st = give_slots(list, old, err);
+        st = assign_slots(list, old, err);
     }
     if (st == ST_OK) {
-        st = make_index(list, err);
+        st = build_index(list, err);
     }
     if (st != ST_OK) {
         pool_list_unref(list);
@@ -214,35 +214,35 @@ static enum status update_pools(const struct pool_set *set, const struct pool_li
                                 struct pool_specs *specs, struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; i < specs->n && st == ST_OK; i++) {
-        pool_use_prefixes(list->entries[i].pool, set->prefixes);
+        pool_attach_prefix_table(list->entries[i].pool, set->prefix_table);
         st = pool_update(list->entries[i].pool, &specs->items[i], err);
     }
     return st;
 }
 
-static void swap_in(struct pool_set *set, struct pool_list *list) {
+static void publish_list(struct pool_set *set, struct pool_list *list) {
     struct pool_list *old = set->list;
-    lock_take(&set->lock);
+    lock_acquire(&set->lock);
     set->list = list;
     atomic_store_explicit(&set->generation, list->generation, memory_order_release);
-    lock_drop(&set->lock);
+    lock_release(&set->lock);
     pool_list_unref(old);
 }
 
 enum status pool_set_update(struct pool_set *set, struct pool_specs *specs, struct error *err) {
     struct pool_list *list = NULL;
-    lock_take(&set->updating);
-    enum status st = list_make(set->list, specs, &list, err);
+    lock_acquire(&set->updating);
+    enum status st = list_build(set->list, specs, &list, err);
     if (st == ST_OK) {
         assert(list);
         st = update_pools(set, list, specs, err);
         if (st == ST_OK) {
-            swap_in(set, list);
+            publish_list(set, list);
         } else {
             pool_list_unref(list);
         }
     }
-    lock_drop(&set->updating);
+    lock_release(&set->updating);
     pool_specs_free(specs);
     return st;
 }
@@ -252,7 +252,7 @@ enum status pool_set_update(struct pool_set *set, struct pool_specs *specs, stru
 enum status pool_set_new(struct pool_set **out, struct error *err) {
     struct pool_set *set = calloc(1, sizeof(*set));
     struct pool_list *list = list_new(0, false, 0);
-    if (!set || !list || pool_new(&set->nobody, err) != ST_OK) {
+    if (!set || !list || pool_new(&set->empty_pool, err) != ST_OK) {
         arena_free(list ? list->arena : NULL);
         free(set);
         return no_memory(err);
@@ -268,37 +268,37 @@ enum status pool_set_new(struct pool_set **out, struct error *err) {
 void pool_set_free(struct pool_set *set) {
     if (set) {
         pool_list_unref(set->list);
-        pool_free(set->nobody);
-        prefix_table_free(set->prefixes);
+        pool_free(set->empty_pool);
+        prefix_table_unref(set->prefix_table);
         lock_fini(&set->updating);
         lock_fini(&set->lock);
         free(set);
     }
 }
 
-void pool_set_use_prefixes(struct pool_set *set, struct prefix_table *table) {
-    assert(!set->prefixes);
-    set->prefixes = prefix_table_ref(table);
+void pool_set_attach_prefix_table(struct pool_set *set, struct prefix_table *table) {
+    assert(!set->prefix_table);
+    set->prefix_table = prefix_table_ref(table);
 }
 
 uint64_t pool_set_generation(const struct pool_set *set) {
     return atomic_load_explicit(&set->generation, memory_order_acquire);
 }
 
-struct pool_list *pool_set_list(struct pool_set *set) {
-    lock_take(&set->lock);
+struct pool_list *pool_set_acquire_list(struct pool_set *set) {
+    lock_acquire(&set->lock);
     struct pool_list *list = set->list;
     pool_list_ref(list);
-    lock_drop(&set->lock);
+    lock_release(&set->lock);
     return list;
 }
 
-void pool_set_read(struct pool_set *set, struct pool_numbers *out) {
-    struct pool_list *list = pool_set_list(set);
-    *out = (struct pool_numbers){.generation = list->generation};
+void pool_set_get_stats(struct pool_set *set, struct pool_stats *out) {
+    struct pool_list *list = pool_set_acquire_list(set);
+    *out = (struct pool_stats){.generation = list->generation};
     for (size_t i = 0; i < list->n; i++) {
-        struct pool_numbers one;
-        pool_read(list->entries[i].pool, &one);
+        struct pool_stats one;
+        pool_get_stats(list->entries[i].pool, &one);
         out->n_endpoints += one.n_endpoints;
         out->n_ready += one.n_ready;
         out->n_unchecked += one.n_unchecked;
@@ -315,7 +315,7 @@ struct pool_set_reader {
     struct pool_list *list;
     struct pool_reader **readers; /* by slot; NULL: not needed yet */
     size_t n_slots;
-    struct pool_reader *nobody;
+    struct pool_reader *empty_pool;
 };
 
 enum status pool_set_reader_new(struct pool_set *set, struct pool_set_reader **out,
@@ -324,7 +324,7 @@ enum status pool_set_reader_new(struct pool_set *set, struct pool_set_reader **o
     if (!reader) {
         return no_memory(err);
     }
-    enum status st = pool_reader_new(set->nobody, 0, &reader->nobody, err);
+    enum status st = pool_reader_new(set->empty_pool, 0, &reader->empty_pool, err);
     if (st != ST_OK) {
         free(reader);
         return st;
@@ -332,11 +332,11 @@ enum status pool_set_reader_new(struct pool_set *set, struct pool_set_reader **o
     reader->set = set;
     reader->list = list_new(0, false, 0);
     if (!reader->list) {
-        pool_reader_free(reader->nobody);
+        pool_reader_unref(reader->empty_pool);
         free(reader);
         return no_memory(err);
     }
-    pool_set_look(reader);
+    pool_set_reader_refresh(reader);
     *out = reader;
     return ST_OK;
 }
@@ -344,17 +344,17 @@ enum status pool_set_reader_new(struct pool_set *set, struct pool_set_reader **o
 void pool_set_reader_free(struct pool_set_reader *reader) {
     if (reader) {
         for (size_t i = 0; i < reader->n_slots; i++) {
-            pool_reader_free(reader->readers[i]);
+            pool_reader_unref(reader->readers[i]);
         }
         free(reader->readers);
-        pool_reader_free(reader->nobody);
+        pool_reader_unref(reader->empty_pool);
         pool_list_unref(reader->list);
         free(reader);
     }
 }
 
 /* Those of pools that are there still keep their places. */
-static bool follow(struct pool_set_reader *reader, const struct pool_list *list) {
+static bool update_readers(struct pool_set_reader *reader, const struct pool_list *list) {
     struct pool_reader **readers = calloc(list->n_slots + 1, sizeof(struct pool_reader *));
     if (!readers) {
         return false;
@@ -368,7 +368,7 @@ static bool follow(struct pool_set_reader *reader, const struct pool_list *list)
         }
     }
     for (size_t i = 0; i < reader->n_slots; i++) {
-        pool_reader_free(reader->readers[i]);
+        pool_reader_unref(reader->readers[i]);
     }
     free(reader->readers);
     reader->readers = readers;
@@ -376,10 +376,10 @@ static bool follow(struct pool_set_reader *reader, const struct pool_list *list)
     return true;
 }
 
-const struct pool_list *pool_set_look(struct pool_set_reader *reader) {
+const struct pool_list *pool_set_reader_refresh(struct pool_set_reader *reader) {
     if (pool_set_generation(reader->set) != reader->list->generation) {
-        struct pool_list *old = reader->list, *list = pool_set_list(reader->set);
-        if (follow(reader, list)) {
+        struct pool_list *old = reader->list, *list = pool_set_acquire_list(reader->set);
+        if (update_readers(reader, list)) {
             reader->list = list;
             pool_list_unref(old);
         } else {
@@ -389,17 +389,17 @@ const struct pool_list *pool_set_look(struct pool_set_reader *reader) {
     return reader->list;
 }
 
-void pool_set_look_all(struct pool_set_reader *reader) {
-    pool_set_look(reader);
+void pool_set_reader_refresh_all(struct pool_set_reader *reader) {
+    pool_set_reader_refresh(reader);
     for (size_t i = 0; i < reader->n_slots; i++) {
         if (reader->readers[i]) {
-            pool_look(reader->readers[i]);
+            pool_reader_refresh(reader->readers[i]);
         }
     }
 }
 
-struct pool_reader *pool_set_reader_of(struct pool_set_reader *reader,
-                                       const struct pool_entry *entry) {
+struct pool_reader *pool_set_reader_get(struct pool_set_reader *reader,
+                                        const struct pool_entry *entry) {
     struct pool_reader **place = &reader->readers[entry->slot];
     struct error err;
     if (!*place && pool_reader_new(entry->pool, 0, place, &err) != ST_OK) {
@@ -408,6 +408,6 @@ struct pool_reader *pool_set_reader_of(struct pool_set_reader *reader,
     return *place;
 }
 
-struct pool_reader *pool_set_nobody(struct pool_set_reader *reader) {
-    return reader->nobody;
+struct pool_reader *pool_set_reader_get_empty(struct pool_set_reader *reader) {
+    return reader->empty_pool;
 }

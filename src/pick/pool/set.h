@@ -25,8 +25,8 @@ void pool_specs_free(struct pool_specs *specs);
 /* Takes the spec, also on failure. Returns: ST_NO_MEMORY. */
 enum status pool_specs_add(struct pool_specs *specs, struct pool_spec *spec, struct error *err)
     __attribute__((warn_unused_result));
-/* Can requests be told to belong to one of them? Returns: as pool_index_make. */
-enum status pool_specs_check(const struct pool_specs *specs, struct pool_clash *clash,
+/* Can requests be told to belong to one of them? Returns: as pool_index_build. */
+enum status pool_specs_check(const struct pool_specs *specs, struct pool_match_conflict *conflict,
                              struct error *err) __attribute__((warn_unused_result));
 
 struct pool_entry {
@@ -66,9 +66,9 @@ void pool_set_free(struct pool_set *set);
 
 /* Where it is remembered, of all its pools, who was sent which prompts; before the first update.
  * Owns: a reference. */
-void pool_set_use_prefixes(struct pool_set *set, struct prefix_table *table);
+void pool_set_attach_prefix_table(struct pool_set *set, struct prefix_table *table);
 
-/* From now on the pools are these. Returns: ST_NO_MEMORY, and as pool_index_make; the list is as
+/* From now on the pools are these. Returns: ST_NO_MEMORY, and as pool_index_build; the list is as
  * before (out of memory some of its pools may be what is new already). Owns: takes the items,
  * whatever comes of it. Thread: any; one update waits for the other. Let the readers look soon. */
 enum status pool_set_update(struct pool_set *set, struct pool_specs *specs, struct error *err)
@@ -77,9 +77,9 @@ enum status pool_set_update(struct pool_set *set, struct pool_specs *specs, stru
 /* Of the newest list; 0: nothing has been loaded yet. Thread: any. */
 uint64_t pool_set_generation(const struct pool_set *set);
 /* The newest list, with a reference for the caller. Thread: any. */
-struct pool_list *pool_set_list(struct pool_set *set);
+struct pool_list *pool_set_acquire_list(struct pool_set *set);
 /* The numbers of all pools, added up; the generation is the set's. Thread: any. */
-void pool_set_read(struct pool_set *set, struct pool_numbers *out);
+void pool_set_get_stats(struct pool_set *set, struct pool_stats *out);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -93,15 +93,15 @@ void pool_set_reader_free(struct pool_set_reader *reader);
 
 /* The newest list: valid until this reader looks again. Never fails: without memory it is the one
  * before. */
-const struct pool_list *pool_set_look(struct pool_set_reader *reader);
+const struct pool_list *pool_set_reader_refresh(struct pool_set_reader *reader);
 /* The same, and each of its readers of pools looks: what is old can be freed. */
-void pool_set_look_all(struct pool_set_reader *reader);
+void pool_set_reader_refresh_all(struct pool_set_reader *reader);
 /* This thread's reader of a pool of the list that was looked at last. Returns: NULL when out of
  * memory. Owns: the set's reader; valid until that looks again, unless the caller takes a
  * reference. */
-struct pool_reader *pool_set_reader_of(struct pool_set_reader *reader,
-                                       const struct pool_entry *entry);
+struct pool_reader *pool_set_reader_get(struct pool_set_reader *reader,
+                                        const struct pool_entry *entry);
 /* The reader of an empty pool with the defaults: for requests that no pool takes. */
-struct pool_reader *pool_set_nobody(struct pool_set_reader *reader);
+struct pool_reader *pool_set_reader_get_empty(struct pool_set_reader *reader);
 
 #endif

@@ -12,14 +12,14 @@
 
 #include <cmocka.h>
 
-#include "core/base/dice.h"
 #include "core/base/metric/metric.h"
+#include "core/base/prng.h"
 #include "pick/pool/pool_fixture.h"
 
 /* Pool "a" is for the header p=a, and so on; their endpoints are numbered from 0. */
 static struct pool_spec *spec_of(const char *name, uint32_t n_endpoints) {
     struct pool_spec *spec = fixture_spec_of(n_endpoints);
-    spec->name = pool_spec_text(spec, str_of(name));
+    spec->name = pool_spec_dup_text(spec, str_of(name));
     spec->match.header = STR("p");
     spec->match.header_value = spec->name;
     return spec;
@@ -53,7 +53,7 @@ static void begin(struct fixture_set *f, const char *text) {
     struct error err;
     assert_int_equal(pool_set_new(&f->set, &err), ST_OK);
     assert_int_equal(pool_set_reader_new(f->set, &f->reader, &err), ST_OK);
-    assert_int_equal(pool_set_look(f->reader)->n, 0);
+    assert_int_equal(pool_set_reader_refresh(f->reader)->n, 0);
     update(f->set, text);
 }
 
@@ -65,8 +65,8 @@ static void end(struct fixture_set *f) {
 
 /* Returns: NULL when there is no pool of this name. */
 static struct pool_reader *reader_of(struct pool_set_reader *reader, const char *name) {
-    const struct pool_entry *entry = pool_list_find(pool_set_look(reader), str_of(name));
-    return entry ? pool_set_reader_of(reader, entry) : NULL;
+    const struct pool_entry *entry = pool_list_find(pool_set_reader_refresh(reader), str_of(name));
+    return entry ? pool_set_reader_get(reader, entry) : NULL;
 }
 
 static struct pool_ticket pick(struct pool_reader *reader) {
@@ -78,30 +78,31 @@ static struct pool_ticket pick(struct pool_reader *reader) {
 }
 
 static uint64_t in_flight(struct pool_set *set) {
-    struct pool_numbers numbers;
-    pool_set_read(set, &numbers);
-    return numbers.n_in_flight;
+    struct pool_stats stats;
+    pool_set_get_stats(set, &stats);
+    return stats.n_in_flight;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static void a_set_without_pools(void **state) {
+static void pool_set_without_pools_matches_nothing(void **state) {
     (void)state;
     struct fixture_set f;
     struct pool_pick pick;
     struct error err;
     begin(&f, "");
     struct pool_request request = {.model = {NULL, 0}};
-    const struct pool_list *list = pool_set_look(f.reader);
-    struct pool_match_facts facts = {.path = STR("/")};
+    const struct pool_list *list = pool_set_reader_refresh(f.reader);
+    struct pool_match_input facts = {.path = STR("/")};
     assert_int_equal(list->generation, 1);
     assert_true(pool_index_find(&list->index, &facts) == SIZE_MAX);
     assert_null(pool_list_find(list, STR("a")));
-    assert_int_equal(pool_pick(pool_set_nobody(f.reader), &request, &pick, &err), ST_NO_ENDPOINT);
+    assert_int_equal(pool_pick(pool_set_reader_get_empty(f.reader), &request, &pick, &err),
+                     ST_NO_ENDPOINT);
     end(&f);
 }
 
-static void who_stays_keeps_what_is_known(void **state) {
+static void pool_set_update_keeps_state_of_remaining_pool(void **state) {
     (void)state;
     struct fixture_set f;
     begin(&f, "a2 b1");
@@ -111,17 +112,17 @@ static void who_stays_keeps_what_is_known(void **state) {
     update(f.set, "c1 b1 a3"); /* another order, another number, another pool */
     assert_ptr_equal(reader_of(f.reader, "a"), a);
     assert_ptr_equal(pool_reader_pool(a), pool);
-    assert_int_equal(pool_look(a)->n_members, 3);
+    assert_int_equal(pool_reader_refresh(a)->n_members, 3);
     assert_int_equal(endpoint_in_flight(ticket.endpoint), 1);
     assert_int_equal(in_flight(f.set), 1);
-    const struct pool_list *list = pool_set_look(f.reader);
+    const struct pool_list *list = pool_set_reader_refresh(f.reader);
     assert_int_equal(list->n, 3);
     assert_true(str_is(list->entries[0].name, "c"));
-    pool_give_back(pool, &ticket);
+    pool_release_ticket(pool, &ticket);
     end(&f);
 }
 
-static void who_goes_ends_with_its_last_request(void **state) {
+static void pool_set_removed_pool_lives_until_last_request(void **state) {
     (void)state;
     struct fixture_set f;
     begin(&f, "a2 b1");
@@ -133,25 +134,25 @@ static void who_goes_ends_with_its_last_request(void **state) {
     assert_int_equal(endpoint_in_flight(ticket.endpoint), 1);
     update(f.set, "b1 a2"); /* of the same name, and another one */
     assert_ptr_not_equal(pool_reader_pool(reader_of(f.reader, "a")), pool_reader_pool(a));
-    pool_give_back(pool_reader_pool(a), &ticket);
-    pool_reader_free(a);
+    pool_release_ticket(pool_reader_pool(a), &ticket);
+    pool_reader_unref(a);
     end(&f);
 }
 
-static void slots_are_used_again(void **state) {
+static void pool_set_free_slots_are_reused(void **state) {
     (void)state;
     struct fixture_set f;
     begin(&f, "a1 b1 c1");
     for (int i = 0; i < 50; i++) {
         update(f.set, i % 2 == 0 ? "c1 d1 a1" : "c1 b1 a1");
-        assert_int_equal(pool_set_look(f.reader)->n_slots, 3);
+        assert_int_equal(pool_set_reader_refresh(f.reader)->n_slots, 3);
         assert_non_null(reader_of(f.reader, i % 2 == 0 ? "d" : "b"));
     }
     end(&f);
 }
 
 /* The name of the one pool is its InferencePool's, and may change. */
-static void without_a_list_it_is_one_pool(void **state) {
+static void pool_set_without_list_is_one_pool(void **state) {
     (void)state;
     struct fixture_set f;
     struct error err;
@@ -164,22 +165,22 @@ static void without_a_list_it_is_one_pool(void **state) {
         assert_int_equal(pool_set_update(f.set, &specs, &err), ST_OK);
         const struct pool *pool = pool_reader_pool(reader_of(f.reader, ""));
         assert_true(!before || before == pool);
-        assert_true(pool_set_look(f.reader)->index.is_plain);
+        assert_true(pool_set_reader_refresh(f.reader)->index.is_single_catch_all);
         before = pool;
     }
     end(&f);
 }
 
-static void two_of_the_same_requests_change_nothing(void **state) {
+static void pool_set_update_with_conflict_changes_nothing(void **state) {
     (void)state;
     struct fixture_set f;
     struct error err;
-    struct pool_clash clash;
+    struct pool_match_conflict conflict;
     begin(&f, "a1");
     struct pool_specs specs = specs_of("b1 c1 d1");
     specs.items[2]->match.header_value = STR("b");
-    assert_int_equal(pool_specs_check(&specs, &clash, &err), ST_BAD_CONFIG);
-    assert_true(clash.first == 0 && clash.again == 2);
+    assert_int_equal(pool_specs_check(&specs, &conflict, &err), ST_BAD_CONFIG);
+    assert_true(conflict.first == 0 && conflict.second == 2);
     assert_int_equal(pool_set_update(f.set, &specs, &err), ST_BAD_CONFIG);
     assert_int_equal(specs.n, 0);
     assert_int_equal(pool_set_generation(f.set), 1);
@@ -193,8 +194,8 @@ enum { THREADS = 4, HELD = 24, UPDATES = 400, PICKS = 500, NAMES = 6 };
 
 /* Is this pool there in this generation, and how many endpoints has it? */
 static uint32_t size_of(uint64_t generation, uint32_t name) {
-    struct dice dice = {generation * NAMES + name};
-    return generation > 0 ? dice_below(&dice, 4) : 0; /* 0: it isn't */
+    struct prng prng = {generation * NAMES + name};
+    return generation > 0 ? prng_below(&prng, 4) : 0; /* 0: it isn't */
 }
 
 static struct pool_specs specs_of_generation(uint64_t generation) {
@@ -217,7 +218,7 @@ struct held {
 
 struct worker_of_test {
     struct pool_set_reader *reader;
-    struct dice dice;
+    struct prng prng;
     _Atomic bool *over;
     _Atomic unsigned *n_picked, *n_nobody; /* of all */
     struct held held[HELD];
@@ -226,10 +227,10 @@ struct worker_of_test {
 
 /* As a session does it. */
 static void pick_one(struct worker_of_test *worker, struct held *held) {
-    uint32_t which = dice_below(&worker->dice, NAMES);
+    uint32_t which = prng_below(&worker->prng, NAMES);
     const char name[2] = {(char)('a' + which), '\0'};
-    const struct pool_list *list = pool_set_look(worker->reader);
-    struct pool_match_facts facts = {.path = STR("/"), .headers = {str_of(name)}};
+    const struct pool_list *list = pool_set_reader_refresh(worker->reader);
+    struct pool_match_input facts = {.path = STR("/"), .headers = {str_of(name)}};
     struct pool_request request = {.model = {NULL, 0}};
     struct pool_pick pick;
     struct error err;
@@ -240,9 +241,9 @@ static void pick_one(struct worker_of_test *worker, struct held *held) {
         return;
     }
     worker->n_wrong += !str_is(list->entries[i].name, name);
-    struct pool_reader *reader = pool_set_reader_of(worker->reader, &list->entries[i]);
+    struct pool_reader *reader = pool_set_reader_get(worker->reader, &list->entries[i]);
     worker->n_wrong += pool_pick(reader, &request, &pick, &err) != ST_OK;
-    worker->n_wrong += !str_is(pool_look(reader)->spec->name, name);
+    worker->n_wrong += !str_is(pool_reader_refresh(reader)->spec->name, name);
     held->ticket = pick.ticket;
     held->reader = pool_reader_ref(reader);
     atomic_fetch_add(worker->n_picked, 1);
@@ -251,22 +252,22 @@ static void pick_one(struct worker_of_test *worker, struct held *held) {
 static void *run(void *arg) {
     struct worker_of_test *worker = arg;
     while (!atomic_load(worker->over)) {
-        struct held *held = &worker->held[dice_below(&worker->dice, HELD)];
+        struct held *held = &worker->held[prng_below(&worker->prng, HELD)];
         if (held->reader) {
-            pool_give_back(pool_reader_pool(held->reader), &held->ticket);
-            pool_reader_free(held->reader);
+            pool_release_ticket(pool_reader_pool(held->reader), &held->ticket);
+            pool_reader_unref(held->reader);
             held->reader = NULL;
         } else {
             pick_one(worker, held);
         }
-        if (dice_below(&worker->dice, 16) == 0) {
-            pool_set_look_all(worker->reader);
+        if (prng_below(&worker->prng, 16) == 0) {
+            pool_set_reader_refresh_all(worker->reader);
         }
     }
     return NULL;
 }
 
-static void tickets_live_while_everything_changes(void **state) {
+static void pool_set_concurrent_updates_keep_tickets_valid(void **state) {
     static struct worker_of_test workers[THREADS];
     (void)state;
     pthread_t threads[THREADS];
@@ -277,7 +278,7 @@ static void tickets_live_while_everything_changes(void **state) {
     assert_int_equal(pool_set_new(&set, &err), ST_OK);
     for (unsigned i = 0; i < THREADS; i++) {
         workers[i] = (struct worker_of_test){
-            .dice = {i}, .over = &over, .n_picked = &n_picked, .n_nobody = &n_nobody};
+            .prng = {i}, .over = &over, .n_picked = &n_picked, .n_nobody = &n_nobody};
         assert_int_equal(pool_set_reader_new(set, &workers[i].reader, &err), ST_OK);
         assert_int_equal(pthread_create(&threads[i], NULL, run, &workers[i]), 0);
     }
@@ -295,8 +296,8 @@ static void tickets_live_while_everything_changes(void **state) {
         for (unsigned k = 0; k < HELD; k++) {
             struct held *held = &workers[i].held[k];
             if (held->reader) {
-                pool_give_back(pool_reader_pool(held->reader), &held->ticket);
-                pool_reader_free(held->reader);
+                pool_release_ticket(pool_reader_pool(held->reader), &held->ticket);
+                pool_reader_unref(held->reader);
             }
         }
     }
@@ -307,13 +308,13 @@ static void tickets_live_while_everything_changes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_set_without_pools),
-        cmocka_unit_test(who_stays_keeps_what_is_known),
-        cmocka_unit_test(who_goes_ends_with_its_last_request),
-        cmocka_unit_test(slots_are_used_again),
-        cmocka_unit_test(without_a_list_it_is_one_pool),
-        cmocka_unit_test(two_of_the_same_requests_change_nothing),
-        cmocka_unit_test(tickets_live_while_everything_changes),
+        cmocka_unit_test(pool_set_without_pools_matches_nothing),
+        cmocka_unit_test(pool_set_update_keeps_state_of_remaining_pool),
+        cmocka_unit_test(pool_set_removed_pool_lives_until_last_request),
+        cmocka_unit_test(pool_set_free_slots_are_reused),
+        cmocka_unit_test(pool_set_without_list_is_one_pool),
+        cmocka_unit_test(pool_set_update_with_conflict_changes_nothing),
+        cmocka_unit_test(pool_set_concurrent_updates_keep_tickets_valid),
     };
     return cmocka_run_group_tests_name("pool/pool_set", tests, NULL, NULL);
 }

@@ -16,14 +16,14 @@ static enum status no_memory(const struct pool_spec *spec, struct error *err) {
 
 /* By address; of equal ones the one that was wanted first. */
 static int compare_wanted(const void *a, const void *b) {
-    const struct pool_wanted *left = *(const struct pool_wanted *const *)a;
-    const struct pool_wanted *right = *(const struct pool_wanted *const *)b;
+    const struct pool_spec_endpoint *left = *(const struct pool_spec_endpoint *const *)a;
+    const struct pool_spec_endpoint *right = *(const struct pool_spec_endpoint *const *)b;
     int order = endpoint_address_compare(&left->address, &right->address);
     return order ? order : left < right ? -1 : left > right;
 }
 
 /* Returns: how many the selector takes, sorted at `out`. */
-static size_t select_wanted(const struct pool_spec *spec, const struct pool_wanted **out) {
+static size_t select_wanted(const struct pool_spec *spec, const struct pool_spec_endpoint **out) {
     size_t n = 0;
     for (size_t i = 0; i < spec->n_endpoints; i++) {
         if (pool_labels_match(spec->endpoints[i].labels, spec->selector)) {
@@ -63,8 +63,9 @@ static enum status make_changes(struct pool_snapshot *snapshot, const struct poo
 static enum status index_members(struct pool_snapshot *snapshot, const struct pool_spec *spec,
                                  struct error *err) {
     size_t n = spec->n_endpoints;
-    const struct pool_wanted **wanted =
-        n < UINT32_MAX / 4 ? arena_calloc(spec->arena, n + 1, sizeof(struct pool_wanted *)) : NULL;
+    const struct pool_spec_endpoint **wanted =
+        n < UINT32_MAX / 4 ? arena_calloc(spec->arena, n + 1, sizeof(struct pool_spec_endpoint *))
+                           : NULL;
     struct pool_member *members = arena_calloc(spec->arena, n + 1, sizeof(*members));
     if (!wanted || !members) {
         return no_memory(spec, err);
@@ -142,8 +143,9 @@ const struct pool_member *pool_snapshot_find_ip(const struct pool_snapshot *snap
     return snapshot->members + low;
 }
 
-const struct pool_member *pool_snapshot_named(const struct pool_snapshot *snapshot,
-                                              const struct endpoint_address *item, size_t *n) {
+const struct pool_member *pool_snapshot_find_listed(const struct pool_snapshot *snapshot,
+                                                    const struct endpoint_address *item,
+                                                    size_t *n) {
     if (item->port == 0) {
         return pool_snapshot_find_ip(snapshot, item, n);
     }
@@ -152,35 +154,37 @@ const struct pool_member *pool_snapshot_named(const struct pool_snapshot *snapsh
     return member;
 }
 
-void pool_snapshot_load(const struct pool_snapshot *snapshot, const struct pool_member *member,
-                        uint64_t now_ns, struct endpoint_load *out) {
+void pool_snapshot_get_load(const struct pool_snapshot *snapshot, const struct pool_member *member,
+                            uint64_t now_ns, struct endpoint_load *out) {
     size_t i = (size_t)(member - snapshot->members);
-    load_fetch(&snapshot->loads[i], &snapshot->adapters[i], now_ns, out);
+    load_cell_get(&snapshot->loads[i], &snapshot->adapters[i], now_ns, out);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static int compare_names(const void *a, const void *b) {
-    return str_compare(((const struct pool_name *)a)->name, ((const struct pool_name *)b)->name);
+    return str_compare(((const struct pool_model_entry *)a)->name,
+                       ((const struct pool_model_entry *)b)->name);
 }
 
 /* Every name of a model and every one that a rewrite is for. Returns: how many. */
-static size_t list_names(const struct pool_spec *spec, struct pool_name *out) {
+static size_t list_names(const struct pool_spec *spec, struct pool_model_entry *out) {
     size_t n = 0;
     for (size_t i = 0; i < spec->n_models; i++) {
-        out[n++] = (struct pool_name){.name = spec->models[i].name, .model = &spec->models[i]};
+        out[n++] =
+            (struct pool_model_entry){.name = spec->models[i].name, .model = &spec->models[i]};
     }
     for (size_t i = 0; i < spec->n_rewrites; i++) {
         const struct pool_rewrite *rewrite = &spec->rewrites[i];
         for (size_t k = 0; k < rewrite->n_models; k++) {
-            out[n++] = (struct pool_name){.name = rewrite->models[k], .rewrite = rewrite};
+            out[n++] = (struct pool_model_entry){.name = rewrite->models[k], .rewrite = rewrite};
         }
     }
     return n;
 }
 
 /* Two of one name become one: of models, and of rewrites, the first in the spec's order. */
-static void merge_name(struct pool_name *into, const struct pool_name *from) {
+static void merge_name(struct pool_model_entry *into, const struct pool_model_entry *from) {
     if (from->model && (!into->model || from->model < into->model)) {
         into->model = from->model;
     }
@@ -196,11 +200,11 @@ static enum status index_names(struct pool_snapshot *snapshot, const struct pool
         if (!checked_add(n, spec->rewrites[i].n_models, &n)) {
             return no_memory(spec, err);
         }
-        if (spec->rewrites[i].n_models == 0 && !snapshot->rest) {
-            snapshot->rest = &spec->rewrites[i];
+        if (spec->rewrites[i].n_models == 0 && !snapshot->default_rewrite) {
+            snapshot->default_rewrite = &spec->rewrites[i];
         }
     }
-    struct pool_name *names = arena_calloc(spec->arena, n, sizeof(*names));
+    struct pool_model_entry *names = arena_calloc(spec->arena, n, sizeof(*names));
     if (!names) {
         return no_memory(spec, err);
     }
@@ -217,8 +221,9 @@ static enum status index_names(struct pool_snapshot *snapshot, const struct pool
     return ST_OK;
 }
 
-const struct pool_name *pool_snapshot_name(const struct pool_snapshot *snapshot, struct str name) {
-    struct pool_name wanted = {.name = name};
+const struct pool_model_entry *pool_snapshot_find_name(const struct pool_snapshot *snapshot,
+                                                       struct str name) {
+    struct pool_model_entry wanted = {.name = name};
     return bsearch(&wanted, snapshot->names, snapshot->n_names, sizeof(wanted), compare_names);
 }
 
@@ -226,9 +231,9 @@ static bool has_targets(const struct pool_model *model) {
     return model && model->targets.n > 0;
 }
 
-bool pool_snapshot_renames(const struct pool_snapshot *snapshot, struct str name) {
-    const struct pool_name *known = pool_snapshot_name(snapshot, name);
-    return known ? known->rewrite || has_targets(known->model) : snapshot->rest != NULL;
+bool pool_snapshot_renames_model(const struct pool_snapshot *snapshot, struct str name) {
+    const struct pool_model_entry *known = pool_snapshot_find_name(snapshot, name);
+    return known ? known->rewrite || has_targets(known->model) : snapshot->default_rewrite != NULL;
 }
 
 /* Without any of these every name, and none, is treated alike. */
@@ -265,8 +270,8 @@ static enum status index_objectives(struct pool_snapshot *snapshot, const struct
     return ST_OK;
 }
 
-const struct pool_objective *pool_snapshot_objective(const struct pool_snapshot *snapshot,
-                                                     struct str name) {
+const struct pool_objective *pool_snapshot_find_objective(const struct pool_snapshot *snapshot,
+                                                          struct str name) {
     size_t low = 0, high = snapshot->n_objectives;
     while (low < high) {
         size_t middle = low + (high - low) / 2;

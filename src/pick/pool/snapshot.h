@@ -25,7 +25,7 @@ struct pool_member {
 };
 
 /* What a name of a model means. */
-struct pool_name {
+struct pool_model_entry {
     struct str name;
     const struct pool_model *model;     /* NULL: there is only a rewrite for it */
     const struct pool_rewrite *rewrite; /* NULL: there is none for it */
@@ -46,10 +46,11 @@ struct pool_snapshot {
      * 1; 0: none. All pools share the table, so that the numbers of one are near each other. */
     uint32_t first_host, n_hosts;
     uint32_t *hosts;
-    const struct pool_name *names; /* sorted */
+    const struct pool_model_entry *names; /* sorted */
     size_t n_names;
-    const struct pool_rewrite *rest; /* the rewrite for names that nothing knows, or NULL */
-    bool models_matter;              /* which model a request names can make a difference */
+    const struct pool_rewrite *default_rewrite; /* the rewrite for names that nothing knows, or
+                                                   NULL */
+    bool models_matter; /* which model a request names can make a difference */
     const struct pool_objective **objectives; /* sorted by name */
     size_t n_objectives;
 };
@@ -67,18 +68,19 @@ const struct pool_member *pool_snapshot_find_ip(const struct pool_snapshot *snap
                                                 const struct endpoint_address *ip, size_t *n);
 /* The members that an item of a subset means, whose port may be 0: `*n` of them, one after the
  * other. */
-const struct pool_member *pool_snapshot_named(const struct pool_snapshot *snapshot,
-                                              const struct endpoint_address *item, size_t *n);
+const struct pool_member *pool_snapshot_find_listed(const struct pool_snapshot *snapshot,
+                                                    const struct endpoint_address *item, size_t *n);
 /* What the member has said of its load, if that counts still. */
-void pool_snapshot_load(const struct pool_snapshot *snapshot, const struct pool_member *member,
-                        uint64_t now_ns, struct endpoint_load *out);
+void pool_snapshot_get_load(const struct pool_snapshot *snapshot, const struct pool_member *member,
+                            uint64_t now_ns, struct endpoint_load *out);
 /* Returns: NULL when there is neither a model nor a rewrite of this name. */
-const struct pool_name *pool_snapshot_name(const struct pool_snapshot *snapshot, struct str name);
+const struct pool_model_entry *pool_snapshot_find_name(const struct pool_snapshot *snapshot,
+                                                       struct str name);
 /* May a request for this model be sent on under another name? */
-bool pool_snapshot_renames(const struct pool_snapshot *snapshot, struct str name);
+bool pool_snapshot_renames_model(const struct pool_snapshot *snapshot, struct str name);
 /* Returns: NULL when there is no such objective. */
-const struct pool_objective *pool_snapshot_objective(const struct pool_snapshot *snapshot,
-                                                     struct str name);
+const struct pool_objective *pool_snapshot_find_objective(const struct pool_snapshot *snapshot,
+                                                          struct str name);
 
 /* For update.c. Makes a snapshot of the spec's endpoints that its selector takes, sorted, each
  * address once (the first in the spec's order), without their struct endpoint. From then

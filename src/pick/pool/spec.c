@@ -43,7 +43,7 @@ void pool_spec_free(struct pool_spec *spec) {
     }
 }
 
-struct str pool_spec_text(struct pool_spec *spec, struct str text) {
+struct str pool_spec_dup_text(struct pool_spec *spec, struct str text) {
     return arena_dup(spec->arena, text);
 }
 
@@ -51,7 +51,7 @@ struct str pool_spec_text(struct pool_spec *spec, struct str text) {
 
 /* Room for one more of `size` bytes behind the `n` there are. Returns: the list; NULL when out of
  * memory, and the list is as it was. */
-static void *grow(struct arena *arena, void *items, size_t n, size_t *cap, size_t size) {
+static void *grow_list(struct arena *arena, void *items, size_t n, size_t *cap, size_t size) {
     if (n < *cap) {
         return items;
     }
@@ -67,10 +67,10 @@ static void *grow(struct arena *arena, void *items, size_t n, size_t *cap, size_
     return moved;
 }
 
-enum status pool_spec_add_endpoint(struct pool_spec *spec, const struct pool_wanted *endpoint,
-                                   struct error *err) {
-    struct pool_wanted *items =
-        grow(spec->arena, spec->endpoints, spec->n_endpoints, &spec->endpoints_cap, sizeof(*items));
+enum status pool_spec_add_endpoint(struct pool_spec *spec,
+                                   const struct pool_spec_endpoint *endpoint, struct error *err) {
+    struct pool_spec_endpoint *items = grow_list(spec->arena, spec->endpoints, spec->n_endpoints,
+                                                 &spec->endpoints_cap, sizeof(*items));
     if (!items) {
         return no_memory(err);
     }
@@ -82,7 +82,7 @@ enum status pool_spec_add_endpoint(struct pool_spec *spec, const struct pool_wan
 enum status pool_spec_add_model(struct pool_spec *spec, const struct pool_model *model,
                                 struct error *err) {
     struct pool_model *items =
-        grow(spec->arena, spec->models, spec->n_models, &spec->models_cap, sizeof(*items));
+        grow_list(spec->arena, spec->models, spec->n_models, &spec->models_cap, sizeof(*items));
     if (!items) {
         return no_memory(err);
     }
@@ -93,8 +93,8 @@ enum status pool_spec_add_model(struct pool_spec *spec, const struct pool_model 
 
 enum status pool_spec_add_objective(struct pool_spec *spec, const struct pool_objective *objective,
                                     struct error *err) {
-    struct pool_objective *items = grow(spec->arena, spec->objectives, spec->n_objectives,
-                                        &spec->objectives_cap, sizeof(*items));
+    struct pool_objective *items = grow_list(spec->arena, spec->objectives, spec->n_objectives,
+                                             &spec->objectives_cap, sizeof(*items));
     if (!items) {
         return no_memory(err);
     }
@@ -105,8 +105,8 @@ enum status pool_spec_add_objective(struct pool_spec *spec, const struct pool_ob
 
 enum status pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewrite *rewrite,
                                   struct error *err) {
-    struct pool_rewrite *items =
-        grow(spec->arena, spec->rewrites, spec->n_rewrites, &spec->rewrites_cap, sizeof(*items));
+    struct pool_rewrite *items = grow_list(spec->arena, spec->rewrites, spec->n_rewrites,
+                                           &spec->rewrites_cap, sizeof(*items));
     if (!items) {
         return no_memory(err);
     }
@@ -115,16 +115,16 @@ enum status pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewr
     return ST_OK;
 }
 
-enum status pool_spec_note(struct pool_spec *spec, struct str setting, const char *why,
-                           struct error *err) {
-    struct str copy = pool_spec_text(spec, setting);
-    struct pool_note *items =
-        grow(spec->arena, spec->notes, spec->n_notes, &spec->notes_cap, sizeof(*items));
+enum status pool_spec_add_note(struct pool_spec *spec, struct str setting, const char *why,
+                               struct error *err) {
+    struct str copy = pool_spec_dup_text(spec, setting);
+    struct pool_spec_note *items =
+        grow_list(spec->arena, spec->notes, spec->n_notes, &spec->notes_cap, sizeof(*items));
     if (!items || !copy.ptr) {
         return no_memory(err);
     }
     spec->notes = items;
-    items[spec->n_notes++] = (struct pool_note){copy, why};
+    items[spec->n_notes++] = (struct pool_spec_note){copy, why};
     return ST_OK;
 }
 

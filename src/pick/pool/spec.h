@@ -3,7 +3,7 @@
  * (pool_update), which keeps it; from then on it never changes.
  *
  * Everything lives in the spec's own arena: texts that are put in must be copied there
- * (pool_spec_text) or be literals. It refuses to know files.
+ * (pool_spec_dup_text) or be literals. It refuses to know files.
  *
  * Thread: one at a time. */
 #ifndef SLUICE_PICK_POOL_SPEC_H
@@ -31,7 +31,7 @@ struct pool_labels {
     size_t n;
 };
 
-struct pool_wanted {
+struct pool_spec_endpoint {
     struct endpoint_address address;
     struct pool_labels labels;
 };
@@ -94,7 +94,7 @@ struct pool_flow_control {
 enum { POOL_PRIORITY_STANDARD = 0, POOL_PRIORITY_CRITICAL = 10, POOL_PRIORITY_SHEDDABLE = -1 };
 
 /* A setting that is understood, and changes nothing, or not all that its writer may think. */
-struct pool_note {
+struct pool_spec_note {
     struct str setting;
     const char *why;
 };
@@ -107,13 +107,13 @@ struct pool_spec {
     struct arena *arena;
     struct str name;         /* of the pool, or of its InferencePool; empty: none is named */
     struct pool_match match; /* which requests it is for, where there are others */
-    struct pool_wanted *endpoints;
+    struct pool_spec_endpoint *endpoints;
     size_t n_endpoints, endpoints_cap;
     struct pool_labels selector; /* endpoints without all of these are not in the pool */
     struct pool_model *models;
     size_t n_models, models_cap;
-    bool strict_models; /* a request for a model that nothing here knows is refused */
-    bool models_said;   /* that is so by the configuration's own word */
+    bool strict_models;     /* a request for a model that nothing here knows is refused */
+    bool strict_models_set; /* that is so by the configuration's own word */
     struct pool_objective *objectives;
     size_t n_objectives, objectives_cap;
     struct pool_rewrite *rewrites; /* the first that matches counts */
@@ -131,7 +131,7 @@ struct pool_spec {
     struct pool_flow_control flow_control;
     uint64_t refused_ns;    /* how long an endpoint that refused a connection is avoided */
     uint64_t retry_after_s; /* what a request that is shed is told */
-    struct pool_note *notes;
+    struct pool_spec_note *notes;
     size_t n_notes, notes_cap;
 };
 
@@ -143,12 +143,13 @@ enum status pool_spec_new(struct pool_spec **out, struct error *err)
 void pool_spec_free(struct pool_spec *spec);
 
 /* A copy in the spec's arena, NUL-terminated. Returns: ptr NULL when out of memory. */
-struct str pool_spec_text(struct pool_spec *spec, struct str text);
+struct str pool_spec_dup_text(struct pool_spec *spec, struct str text);
 
 /* Each appends what is given, whose texts and arrays must be the spec's already. Returns:
  * ST_NO_MEMORY. */
-enum status pool_spec_add_endpoint(struct pool_spec *spec, const struct pool_wanted *endpoint,
-                                   struct error *err) __attribute__((warn_unused_result));
+enum status pool_spec_add_endpoint(struct pool_spec *spec,
+                                   const struct pool_spec_endpoint *endpoint, struct error *err)
+    __attribute__((warn_unused_result));
 enum status pool_spec_add_model(struct pool_spec *spec, const struct pool_model *model,
                                 struct error *err) __attribute__((warn_unused_result));
 enum status pool_spec_add_objective(struct pool_spec *spec, const struct pool_objective *objective,
@@ -157,8 +158,8 @@ enum status pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewr
                                   struct error *err) __attribute__((warn_unused_result));
 
 /* The setting is copied, `why` is a literal. Returns: ST_NO_MEMORY. */
-enum status pool_spec_note(struct pool_spec *spec, struct str setting, const char *why,
-                           struct error *err) __attribute__((warn_unused_result));
+enum status pool_spec_add_note(struct pool_spec *spec, struct str setting, const char *why,
+                               struct error *err) __attribute__((warn_unused_result));
 
 /* Returns: NULL when there is no label of this key. */
 const struct pool_label *pool_labels_find(struct pool_labels labels, struct str key);

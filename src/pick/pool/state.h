@@ -31,27 +31,30 @@ struct pool {
     struct endpoint *refused_first, *refused_last;
     uint32_t n_refused;
     _Atomic uint32_t n_unchecked; /* of the snapshot's; see endpoint->unchecked */
-    _Atomic uint64_t forgive_ns;
-    struct prefix_table *prefixes; /* NULL: none */
-    _Atomic uint32_t cold_turn;    /* of the newest request of which nobody had the beginning */
-    _Atomic uint64_t loads_ns;     /* until when something is known of some endpoint's load */
+    _Atomic uint64_t next_refusal_expiry_ns;
+    struct prefix_table *prefix_table;     /* NULL: none */
+    _Atomic uint32_t last_cold_request;    /* of the newest request of which nobody had the
+                                              beginning */
+    _Atomic uint64_t loads_valid_until_ns; /* until when something is known of some endpoint's
+                                                  load */
 
     struct flow flow;
-    _Atomic uint64_t n_open;    /* that are queued and may go anywhere */
-    _Atomic uint64_t ticked_ns; /* the last pool_tick */
-    _Atomic uint64_t n_freed;   /* how often there may have been room that was not there before */
+    _Atomic uint64_t n_unrestricted; /* that are queued and may go anywhere */
+    _Atomic uint64_t ticked_ns;      /* the last pool_tick */
+    _Atomic uint64_t capacity_epoch; /* how often there may have been room that was not there
+                                          before */
 };
 
 struct pool_reader {
-    struct choice_prefix prefix; /* of the request that is picked for */
+    struct prefix_matches prefix; /* of the request that is picked for */
     struct pool *pool;
     uint32_t n_refs; /* its thread's */
     struct pool_snapshot *snapshot;
-    struct dice dice;
+    struct prng prng;
     /* For subsets: the number of the list that a member was last seen in. */
-    uint32_t *seen;
-    uint32_t n_seen;
-    uint32_t list; /* the newest number */
+    uint32_t *subset_marks;
+    uint32_t n_subset_marks;
+    uint32_t subset_mark; /* the newest number */
     /* For profiles. */
     struct pool_view view;
 };
@@ -59,48 +62,49 @@ struct pool_reader {
 /* ---- pick/pool/endpoint/state.c: all under pool->lock ---------------------------------------- */
 
 /* Something of it has changed: for those who keep a copy. */
-void endpoint_note(struct pool *pool, const struct endpoint *endpoint);
+void endpoint_record_change(struct pool *pool, const struct endpoint *endpoint);
 /* Its rank is computed anew, and it is put into the ranking, moved, or taken out. */
-void endpoint_rank_again(struct pool *pool, struct endpoint *endpoint);
+void endpoint_update_rank(struct pool *pool, struct endpoint *endpoint);
 /* Into the table of prompts, or out of it, and freed. Without the lock. */
 struct endpoint *endpoint_new(const struct pool *pool, const struct endpoint_address *address);
 void endpoint_free(const struct pool *pool, struct endpoint *endpoint);
 /* What it was sent and how fast it was counts no more: it may be a new process. */
-void endpoint_forget(struct pool *pool, struct endpoint *endpoint);
+void endpoint_reset_history(struct pool *pool, struct endpoint *endpoint);
 /* So many tokens more of the requests in flight, or less. */
 void endpoint_add_tokens(struct pool *pool, struct endpoint *endpoint, int64_t n);
 /* One request more, or one less. */
-void endpoint_raise(struct pool *pool, struct endpoint *endpoint);
-void endpoint_lower(struct pool *pool, struct endpoint *endpoint);
+void endpoint_add_request(struct pool *pool, struct endpoint *endpoint);
+void endpoint_remove_request(struct pool *pool, struct endpoint *endpoint);
 /* Into the list of those that refused, at its end, or out of it; the rank follows. */
-void endpoint_refuse(struct pool *pool, struct endpoint *endpoint, uint64_t until_ns);
-void endpoint_forgive(struct pool *pool, struct endpoint *endpoint);
+void endpoint_set_refused(struct pool *pool, struct endpoint *endpoint, uint64_t until_ns);
+void endpoint_clear_refused(struct pool *pool, struct endpoint *endpoint);
 /* All whose time is over. */
-void endpoint_forgive_due(struct pool *pool, uint64_t now_ns);
+void endpoint_clear_expired_refusals(struct pool *pool, uint64_t now_ns);
 
 /* ---- pool_subset.c --------------------------------------------------------------------------- */
 
-enum { POOL_MOST_PICKED = 1 + PROTOCOL_MOST_FALLBACKS };
+enum { POOL_MAX_PICKED = 1 + PROTOCOL_MAX_FALLBACKS };
 
 /* The best `most` of what has been seen, best first. */
-struct pool_best {
-    uint64_t keys[POOL_MOST_PICKED]; /* the rank and, behind it, a number of the dice */
-    struct endpoint *endpoints[POOL_MOST_PICKED];
+struct pool_shortlist {
+    uint64_t keys[POOL_MAX_PICKED]; /* the rank and, behind it, a number of the dice */
+    struct endpoint *endpoints[POOL_MAX_PICKED];
     size_t n, most;
     uint32_t n_filtered;           /* whom a profile's filters have taken away, where that is all */
-    bool asks_full;                /* it makes a difference whether endpoints are full */
+    bool check_full;               /* it makes a difference whether endpoints are full */
     bool full;                     /* with that: all that there were are */
     bool by_profile;               /* a profile has judged */
     bool avoided;                  /* the first is one that is picked only where no other is left */
     const struct profile *profile; /* that chose; NULL: none did */
-    struct choice *choice;         /* not NULL: who is seen becomes a candidate of it instead */
+    struct candidate_set *candidates; /* not NULL: who is seen becomes a candidate of it
+                                                 instead */
 };
 
 /* The best of the reader's snapshot that are ready and in each of the lists that there are (one at
  * least). Returns: ST_NO_MEMORY. Without the lock. */
-enum status pool_choose_of_subsets(struct pool_reader *reader, const struct subset *one,
-                                   const struct subset *other, struct pool_best *best,
-                                   struct error *err) __attribute__((warn_unused_result));
+enum status pool_choose_from_subsets(struct pool_reader *reader, const struct subset *one,
+                                     const struct subset *other, struct pool_shortlist *best,
+                                     struct error *err) __attribute__((warn_unused_result));
 
 /* ---- resolve.c -------------------------------------------------------------------------- */
 
@@ -113,56 +117,61 @@ enum status pool_resolve(struct pool_reader *reader, const struct pool_request *
 
 /* The profile that every endpoint is to be looked at for; NULL: the one with the fewest requests in
  * flight is it. */
-const struct profile *pool_profile(const struct pool_reader *reader);
+const struct profile *pool_active_profile(const struct pool_reader *reader);
 /* All that the request may be sent to. `model`: as endpoints will see it. Returns: ST_NO_MEMORY. */
-enum status pool_gather(struct pool_reader *reader, const struct pool_request *request,
-                        struct str model, struct choice *out, struct error *err)
+enum status pool_collect_candidates(struct pool_reader *reader, const struct pool_request *request,
+                                    struct str model, struct candidate_set *out, struct error *err)
     __attribute__((warn_unused_result));
 /* The best of the reader's snapshot by a profile; with flow control, of those that are not full.
  * Returns: ST_NO_MEMORY. Without the lock. */
 enum status pool_choose_by_profile(struct pool_reader *reader, const struct profile *profile,
                                    const struct pool_request *request, struct str model,
-                                   struct pool_best *best, struct error *err)
+                                   struct pool_shortlist *best, struct error *err)
     __attribute__((warn_unused_result));
 /* How many of the candidates are full, but for the place that is kept for `waiter` (may be
  * NULL). */
-uint32_t pool_count_full(const struct choice *choice, const struct pool_waiter *waiter);
-void pool_leave_out_full(struct choice *choice, const struct pool_waiter *waiter);
+uint32_t pool_count_full_candidates(const struct candidate_set *candidates,
+                                    const struct pool_waiter *waiter);
+void pool_remove_full_candidates(struct candidate_set *candidates,
+                                 const struct pool_waiter *waiter);
 /* A member that may be picked becomes a candidate. */
-void pool_add_candidate(const struct pool_view *view, struct choice *choice, uint32_t member);
+void pool_add_candidate(const struct pool_view *view, struct candidate_set *candidates,
+                        uint32_t member);
 
-/* ---- pick/pool/flow/wait.c: all but pool_ring under pool->lock ------------------------------- */
+/* ---- pick/pool/flow/wait.c: all but pool_send_notifications under pool->lock ----------------- */
 
 /* Bells that are to be rung once the lock is dropped. */
-struct pool_calls {
-    struct pool_bell *first;
+struct pool_notifications {
+    struct pool_wakeup *first;
 };
 
 /* There may be room at one, or anywhere: as many as there is room for are called. */
-void pool_fill(struct pool *pool, struct endpoint *endpoint, struct pool_calls *calls);
-void pool_fill_all(struct pool *pool, struct pool_calls *calls);
+void pool_notify_waiters(struct pool *pool, struct endpoint *endpoint,
+                         struct pool_notifications *notifications);
+void pool_notify_all_waiters(struct pool *pool, struct pool_notifications *notifications);
 /* Something waits, and there is no room at this one: some would be news. Where there was room
  * before nobody has waited for it, and the queues needn't be searched. */
-bool pool_awaits(struct pool *pool, const struct endpoint *endpoint);
+bool pool_is_capacity_awaited(struct pool *pool, const struct endpoint *endpoint);
 /* There may be room now; `awaited`: as it was before. */
-void pool_fill_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,
-                       struct pool_calls *calls);
+void pool_notify_if_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,
+                            struct pool_notifications *notifications);
 /* One that was called for the endpoint was picked for; or, `barren`, it waits on. */
-void pool_note_barren(struct pool *pool, struct endpoint *endpoint, bool barren);
+void pool_set_stalled(struct pool *pool, struct endpoint *endpoint, bool stalled);
 /* One request less at an endpoint, and what comes of that. */
-void pool_lower(struct pool *pool, struct endpoint *endpoint, struct pool_calls *calls);
+void pool_release_capacity(struct pool *pool, struct endpoint *endpoint,
+                           struct pool_notifications *notifications);
 /* The pool's configuration is another one. */
-void pool_fill_anew(struct pool *pool, struct pool_calls *calls);
-void pool_ring(struct pool_calls *calls);
+void pool_notify_after_update(struct pool *pool, struct pool_notifications *notifications);
+void pool_send_notifications(struct pool_notifications *notifications);
 
 /* The request begins to wait, or has its place again. Returns: ST_NO_MEMORY, ST_SATURATED. */
-enum status pool_enter(struct pool_reader *reader, const struct pool_request *request,
-                       int64_t priority, struct error *err) __attribute__((warn_unused_result));
-/* As pool_leave. */
-void pool_quit(struct pool *pool, struct pool_waiter *waiter, enum flow_outcome outcome,
-               struct pool_calls *calls);
+enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *request,
+                         int64_t priority, struct error *err) __attribute__((warn_unused_result));
+/* As pool_dequeue. */
+void pool_dequeue_locked(struct pool *pool, struct pool_waiter *waiter, enum flow_outcome outcome,
+                         struct pool_notifications *notifications);
 /* Full, but for the place that is kept there for `waiter` (may be NULL). */
-bool pool_is_full(const struct pool_snapshot *snapshot, uint32_t member,
-                  const struct pool_waiter *waiter, uint64_t now_ns);
+bool pool_is_member_full(const struct pool_snapshot *snapshot, uint32_t member,
+                         const struct pool_waiter *waiter, uint64_t now_ns);
 
 #endif

@@ -9,7 +9,7 @@ void subset_init(struct subset *subset, bool any_port) {
     *subset = (struct subset){.any_port = any_port};
 }
 
-static enum status grow(struct subset *subset, struct arena *arena, struct error *err) {
+static enum status grow_items(struct subset *subset, struct arena *arena, struct error *err) {
     size_t larger, n_bytes, size = sizeof(*subset->items);
     struct endpoint_address *items = NULL;
     if (subset->n < subset->cap) {
@@ -36,7 +36,7 @@ enum status subset_add(struct subset *subset, struct arena *arena, struct str te
         subset->n_unreadable++;
         return ST_OK;
     }
-    enum status st = grow(subset, arena, err);
+    enum status st = grow_items(subset, arena, err);
     if (st == ST_OK) {
         subset->items[subset->n++] = address;
     }

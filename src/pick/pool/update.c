@@ -10,15 +10,15 @@
 #include "core/base/checked.h"
 #include "pick/pool/state.h"
 
-struct change {
+struct pool_change {
     struct pool_snapshot *old, *fresh;
     struct endpoint **known; /* all there are, with the new ones; sorted */
     size_t n_known;
     struct endpoint **moves; /* first those that go, then those that come */
-    size_t n_go, n_moves;
+    size_t n_removed, n_moves;
 };
 
-static enum status no_memory(const struct change *change, struct error *err) {
+static enum status no_memory(const struct pool_change *change, struct error *err) {
     error_set(err, ST_NO_MEMORY, "no memory for a pool of %u endpoints", change->fresh->n_members);
     return ST_NO_MEMORY;
 }
@@ -26,7 +26,8 @@ static enum status no_memory(const struct change *change, struct error *err) {
 /* ---- what will be different ------------------------------------------------------------------ */
 
 /* Finds or makes the endpoint of each new member. */
-static enum status gather(const struct pool *pool, struct change *change, struct error *err) {
+static enum status find_or_add_endpoints(const struct pool *pool, struct pool_change *change,
+                                         struct error *err) {
     struct pool_member *members = change->fresh->members;
     size_t n_old = pool->n_known, n_new = change->fresh->n_members, i = 0, k = 0, n;
     change->known = checked_add(n_old, n_new, &n) ? calloc(n + 1, sizeof(struct endpoint *)) : NULL;
@@ -52,7 +53,7 @@ static enum status gather(const struct pool *pool, struct change *change, struct
 }
 
 /* Members by their endpoints' numbers in the table of prompts. */
-static enum status index_hosts(struct change *change, struct error *err) {
+static enum status index_hosts(struct pool_change *change, struct error *err) {
     struct pool_snapshot *fresh = change->fresh;
     uint32_t first = UINT32_MAX, behind = 0;
     for (uint32_t i = 0; i < fresh->n_members; i++) {
@@ -76,7 +77,7 @@ static enum status index_hosts(struct change *change, struct error *err) {
 }
 
 /* Appends to the moves the endpoints that are in `one` and not in `other`. */
-static void list_moves(struct change *change, const struct pool_snapshot *one,
+static void list_moves(struct pool_change *change, const struct pool_snapshot *one,
                        const struct pool_snapshot *other) {
     uint32_t k = 0;
     for (uint32_t i = 0; i < one->n_members; i++) {
@@ -93,21 +94,22 @@ static void list_moves(struct change *change, const struct pool_snapshot *one,
 
 /* What those that stay have said of their load. An answer that comes in meanwhile is lost: the next
  * one is not far. */
-static void carry_loads(const struct change *change) {
+static void copy_loads(const struct pool_change *change) {
     const struct pool_snapshot *old = change->old;
     struct endpoint_load load;
     for (uint32_t i = 0; i < change->fresh->n_members; i++) {
         const struct pool_member *before =
             pool_snapshot_find(old, &change->fresh->members[i].address);
         if (before) {
-            pool_snapshot_load(old, before, 0, &load);
-            load_store(&load, &change->fresh->loads[i], &change->fresh->adapters[i]);
+            pool_snapshot_get_load(old, before, 0, &load);
+            load_cell_set(&load, &change->fresh->loads[i], &change->fresh->adapters[i]);
         }
     }
 }
 
-static enum status prepare(const struct pool *pool, struct change *change, struct error *err) {
-    enum status st = gather(pool, change, err);
+static enum status prepare_change(const struct pool *pool, struct pool_change *change,
+                                  struct error *err) {
+    enum status st = find_or_add_endpoints(pool, change, err);
     if (st == ST_OK) {
         st = index_hosts(change, err);
     }
@@ -120,23 +122,23 @@ static enum status prepare(const struct pool *pool, struct change *change, struc
         return no_memory(change, err);
     }
     list_moves(change, change->old, change->fresh);
-    change->n_go = change->n_moves;
+    change->n_removed = change->n_moves;
     list_moves(change, change->fresh, change->old);
-    carry_loads(change);
+    copy_loads(change);
     return ST_OK;
 }
 
 /* ---- the change ------------------------------------------------------------------------------ */
 
 /* Nobody is checked any more: all are ready. */
-static void ready_all(struct pool *pool, const struct pool_snapshot *snapshot) {
+static void mark_all_ready(struct pool *pool, const struct pool_snapshot *snapshot) {
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         snapshot->members[i].endpoint->known = snapshot->members[i].endpoint->ready = true;
-        endpoint_rank_again(pool, snapshot->members[i].endpoint);
+        endpoint_update_rank(pool, snapshot->members[i].endpoint);
     }
 }
 
-static void swap_in(struct pool *pool, struct change *change) {
+static void publish_snapshot(struct pool *pool, struct pool_change *change) {
     bool checked = change->fresh->spec->health.kind != POOL_HEALTH_NONE;
     pool->snapshot = change->fresh;
     for (uint32_t i = 0; i < change->fresh->n_members; i++) {
@@ -144,39 +146,39 @@ static void swap_in(struct pool *pool, struct change *change) {
     }
     for (size_t i = 0; i < change->n_moves; i++) {
         struct endpoint *endpoint = change->moves[i];
-        bool comes = i >= change->n_go;
+        bool is_added = i >= change->n_removed;
         assert(endpoint);
-        endpoint->wanted = comes;
-        endpoint->known = endpoint->ready = comes && !checked;
-        endpoint_forgive(pool, endpoint);
-        endpoint_forget(pool, endpoint);
-        endpoint_rank_again(pool, endpoint);
+        endpoint->in_pool = is_added;
+        endpoint->known = endpoint->ready = is_added && !checked;
+        endpoint_clear_refused(pool, endpoint);
+        endpoint_reset_history(pool, endpoint);
+        endpoint_update_rank(pool, endpoint);
     }
     if (!checked && change->old->spec->health.kind != POOL_HEALTH_NONE) {
-        ready_all(pool, change->fresh);
+        mark_all_ready(pool, change->fresh);
     }
     atomic_store_explicit(&pool->generation, change->fresh->generation, memory_order_release);
 }
 
 /* From here on the new snapshot's endpoints are held by it. */
-static void hold(const struct pool_snapshot *snapshot) {
+static void ref_endpoints(const struct pool_snapshot *snapshot) {
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         atomic_fetch_add_explicit(&snapshot->members[i].endpoint->n_snapshots, 1,
                                   memory_order_relaxed);
     }
 }
 
-static enum status apply(struct pool *pool, struct change *change, struct error *err) {
-    struct pool_calls calls = {NULL};
-    lock_take(&pool->lock);
+static enum status apply_change(struct pool *pool, struct pool_change *change, struct error *err) {
+    struct pool_notifications notifications = {NULL};
+    lock_acquire(&pool->lock);
     bool room = ranking_reserve(&pool->ranking, change->fresh->n_members);
     if (room) {
-        hold(change->fresh);
-        swap_in(pool, change);
-        pool_fill_anew(pool, &calls);
+        ref_endpoints(change->fresh);
+        publish_snapshot(pool, change);
+        pool_notify_after_update(pool, &notifications);
     }
-    lock_drop(&pool->lock);
-    pool_ring(&calls);
+    lock_release(&pool->lock);
+    pool_send_notifications(&notifications);
     return room ? ST_OK : no_memory(change, err);
 }
 
@@ -186,13 +188,13 @@ static bool is_idle(struct pool *pool, const struct endpoint *endpoint) {
     if (atomic_load_explicit(&endpoint->n_snapshots, memory_order_acquire) > 0) {
         return false;
     }
-    lock_take(&pool->lock);
+    lock_acquire(&pool->lock);
     bool idle = endpoint_in_flight(endpoint) == 0;
-    lock_drop(&pool->lock);
+    lock_release(&pool->lock);
     return idle;
 }
 
-static void keep_known(struct pool *pool, struct change *change) {
+static void free_idle_endpoints(struct pool *pool, struct pool_change *change) {
     size_t n = 0;
     for (size_t i = 0; i < change->n_known; i++) {
         if (is_idle(pool, change->known[i])) {
@@ -207,7 +209,7 @@ static void keep_known(struct pool *pool, struct change *change) {
 }
 
 /* Those that are new have been seen by nobody. */
-static void undo(const struct pool *pool, struct change *change) {
+static void undo_change(const struct pool *pool, struct pool_change *change) {
     size_t k = 0;
     for (size_t i = 0; change->known && i < change->n_known; i++) {
         if (k < pool->n_known && change->known[i] == pool->known[k]) {
@@ -220,23 +222,23 @@ static void undo(const struct pool *pool, struct change *change) {
 }
 
 enum status pool_update(struct pool *pool, struct pool_spec **spec, struct error *err) {
-    lock_take(&pool->updating);
-    struct change change = {.old = pool->snapshot};
+    lock_acquire(&pool->updating);
+    struct pool_change change = {.old = pool->snapshot};
     enum status st = pool_snapshot_new(*spec, change.old->generation + 1, &change.fresh, err);
     if (st == ST_OK) {
-        st = prepare(pool, &change, err);
+        st = prepare_change(pool, &change, err);
     }
     if (st == ST_OK) {
-        st = apply(pool, &change, err);
+        st = apply_change(pool, &change, err);
     }
     if (st == ST_OK) {
         *spec = NULL;
         pool_snapshot_unref(change.old);
-        keep_known(pool, &change);
+        free_idle_endpoints(pool, &change);
     } else {
-        undo(pool, &change);
+        undo_change(pool, &change);
     }
     free(change.moves);
-    lock_drop(&pool->updating);
+    lock_release(&pool->updating);
     return st;
 }

@@ -10,7 +10,7 @@
 #ifndef SLUICE_PICK_POOL_VIEW_H
 #define SLUICE_PICK_POOL_VIEW_H
 
-#include "pick/pool/profile/standing_sums.h"
+#include "pick/pool/profile/score_cache.h"
 
 /* Zeroed memory is the view of nothing. */
 struct pool_view {
@@ -23,18 +23,18 @@ struct pool_view {
     uint32_t adapters;   /* what any of them may have: all that was seen since all were looked at */
     uint32_t cap;        /* places in each column */
     void *memory;        /* of all columns */
-    struct choice_columns columns;
-    uint32_t *place_of; /* of each member */
+    struct candidate_columns columns;
+    uint32_t *index_of; /* of each member */
     /* For a choice to work with: who is left, and numbers. */
-    struct choice_columns room;
+    struct candidate_columns filtered_columns;
     float *score, *scratch;
-    struct standing_sums standing; /* of those who may be picked */
+    struct score_cache score_cache; /* of those who may be picked */
 };
 
 void pool_view_fini(struct pool_view *view);
 
 /* Brings it up to date. Returns: ST_NO_MEMORY. */
-enum status pool_view_follow(struct pool_view *view, const struct pool_snapshot *snapshot,
+enum status pool_view_update(struct pool_view *view, const struct pool_snapshot *snapshot,
                              uint64_t now_ns, struct error *err)
     __attribute__((warn_unused_result));
 

@@ -18,73 +18,73 @@
 
 /* ---- BUFFERED, BUFFERED_PARTIAL -------------------------------------------------------------- */
 
-static void buffered_the_pick_is_in_the_answer_to_the_body(void **state) {
+static void body_buffered_pick_is_in_body_response(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, POST "|content-length=27", false, STAGE_CONFIG(BUFFERED, NONE));
-    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
-    assert_false(pick_session_owes(stage->session));
+    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
+    assert_false(pick_session_is_response_pending(stage->session));
     stage_body(stage, PLAIN, true);
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     assert_int_equal(reply->kind, EXT_PROC_REQUEST_BODY);
     stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
-    assert_int_equal(reply->body_change, EXT_PROC_BODY_KEPT);
+    assert_int_equal(reply->body_mutation, EXT_PROC_BODY_UNCHANGED);
     assert_int_equal(stage_n_set(reply), 1);
-    stage_expect_silence(stage);
+    stage_expect_no_message(stage);
     stage_close(stage);
 }
 
-static void buffered_the_body_is_replaced(void **state) {
+static void body_buffered_renamed_model_replaces_body(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, POST "|content-length=52", false, STAGE_CONFIG(BUFFERED_PARTIAL, NONE));
-    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     stage_body(stage, OLD, false); /* more of it comes, which is not shown */
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     stage_pick(reply);
-    assert_int_equal(reply->body_change, EXT_PROC_BODY_REPLACED);
+    assert_int_equal(reply->body_mutation, EXT_PROC_BODY_REPLACED);
     stage_assert_text(reply->body, NEW);
     stage_assert_text(stage_set(reply, "content-length"), "47");
-    stage_expect_silence(stage);
+    stage_expect_no_message(stage);
     stage_close(stage);
 }
 
-static void buffered_without_need_it_is_at_the_headers(void **state) {
+static void body_buffered_unneeded_picks_at_headers(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, ":method=POST|:path=/v2/models/m/infer", false,
                   STAGE_CONFIG(BUFFERED, NONE));
     stage_pick(stage_next(stage));
     stage_body(stage, "{}", true);
-    stage_expect_nod(stage, EXT_PROC_REQUEST_BODY);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
     stage_close(stage);
 }
 
-static void a_buffer_that_ends_too_early_is_413(void **state) {
+static void body_buffered_partial_without_model_is_413(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED_PARTIAL, NONE));
-    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     stage_body(stage, "{\"prompt\":\"", false);
-    const struct ext_proc_reply *reply = stage_expect_refusal(stage, 413);
+    const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 413);
     assert_non_null(strstr(reply->body.ptr, "in its first 11 bytes it is not"));
     stage_close(stage);
 }
 
 /* A body with trailers behind it has no end of its own; without any body it names nothing. */
-static void buffered_with_trailers(void **state) {
+static void body_buffered_trailers_end_body(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED, NONE));
     stage_body(stage, PLAIN, false);
     stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
-    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     stage_pick(stage_next(stage));
-    stage_expect_nod(stage, EXT_PROC_REQUEST_TRAILERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_TRAILERS);
     stage_end(stage);
     stage_stream(stage, &stage_limits);
     stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED, NONE));
-    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
     stage_expect_refusal(stage, 400);
     stage_close(stage);
@@ -94,67 +94,67 @@ static void buffered_with_trailers(void **state) {
 
 /* The destination is told at once, and the body asked for. */
 static void expect_raised(struct stage *stage) {
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     assert_int_equal(reply->kind, EXT_PROC_REQUEST_HEADERS);
     stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
-    assert_true(reply->has_modes);
-    assert_int_equal(reply->modes.request_body, EXT_PROC_BODY_BUFFERED);
-    assert_int_equal(reply->modes.request_headers, EXT_PROC_SEND_DEFAULT);
-    assert_int_equal(reply->modes.response_headers, EXT_PROC_SEND_DEFAULT);
-    assert_int_equal(reply->modes.request_trailers, EXT_PROC_SEND_DEFAULT);
-    assert_int_equal(reply->modes.response_trailers, EXT_PROC_SEND_DEFAULT);
-    stage_expect_silence(stage);
-    assert_false(pick_session_owes(stage->session));
+    assert_true(reply->has_mode_override);
+    assert_int_equal(reply->mode_override.request_body, EXT_PROC_BODY_BUFFERED);
+    assert_int_equal(reply->mode_override.request_headers, EXT_PROC_SEND_DEFAULT);
+    assert_int_equal(reply->mode_override.response_headers, EXT_PROC_SEND_DEFAULT);
+    assert_int_equal(reply->mode_override.request_trailers, EXT_PROC_SEND_DEFAULT);
+    assert_int_equal(reply->mode_override.response_trailers, EXT_PROC_SEND_DEFAULT);
+    stage_expect_no_message(stage);
+    assert_false(pick_session_is_response_pending(stage->session));
 }
 
-static void raised_the_body_is_asked_for(void **state) {
+static void body_override_requests_buffered_body(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     for (int streamed = 0; streamed < 2; streamed++) {
         stage_request(stage, POST "|content-length=52", false,
                       streamed ? STAGE_CONFIG(STREAMED, STREAMED) : STAGE_CONFIG(NONE, NONE));
         expect_raised(stage);
-        assert_int_equal(stage->said[0].reply.modes.response_body,
+        assert_int_equal(stage->sent[0].reply.mode_override.response_body,
                          streamed ? EXT_PROC_BODY_STREAMED : EXT_PROC_BODY_NONE);
         stage_body(stage, OLD, true);
-        const struct ext_proc_reply *reply = stage_next(stage);
+        const struct ext_proc_client_response *reply = stage_next(stage);
         assert_int_equal(reply->kind, EXT_PROC_REQUEST_BODY);
         stage_assert_text(reply->body, NEW);
         stage_assert_text(stage_set(reply, "content-length"), "47");
         assert_int_equal(stage_n_set(reply), 1); /* the same endpoint */
-        stage_expect_silence(stage);
+        stage_expect_no_message(stage);
         stage_end(stage);
         stage_stream(stage, &stage_limits);
     }
     stage_request(stage, POST, false, STAGE_CONFIG(NONE, NONE));
     expect_raised(stage);
     stage_body(stage, PLAIN, true);
-    stage_expect_nod(stage, EXT_PROC_REQUEST_BODY);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
     stage_end(stage);
     stage_stream(stage, &stage_limits);
     stage_request(stage, POST, false, STAGE_CONFIG(NONE, NONE));
     expect_raised(stage);
     stage_body(stage, "{\"model\":\"stranger\"}", true);
-    const struct ext_proc_reply *reply = stage_expect_refusal(stage, 404);
+    const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 404);
     stage_assert_text(stage_set(reply, "x-llm-d-request-dropped-reason"), "rejected-unknown-model");
     stage_close(stage);
 }
 
 /* A proxy that does not allow the override: with NONE the body never comes. */
-static void raised_in_vain(void **state) {
+static void body_override_ignored_keeps_pick(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, POST, false, STAGE_CONFIG(NONE, NONE));
     expect_raised(stage);
     stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
-    stage_expect_nod(stage, EXT_PROC_REQUEST_TRAILERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_TRAILERS);
     stage_answer(stage, ":status=200", true);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
     stage_close(stage);
 }
 
 /* With STREAMED its pieces come: what can be known by then is. */
-static void raised_and_streamed_all_the_same(void **state) {
+static void body_override_ignored_in_streamed_mode_checks_pieces(void **state) {
     static const struct {
         const char *parts[3];
         unsigned status; /* 0: it goes through */
@@ -172,13 +172,13 @@ static void raised_and_streamed_all_the_same(void **state) {
         for (size_t k = 0; k < 3; k++) {
             stage_body(stage, cases[i].parts[k], k == 2);
         }
-        for (size_t k = 0; k < 3 && !stage->said[stage->n_read].reply.is_immediate; k++) {
-            stage_expect_nod(stage, EXT_PROC_REQUEST_BODY);
+        for (size_t k = 0; k < 3 && !stage->sent[stage->n_read].reply.is_immediate; k++) {
+            stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
         }
         if (cases[i].status) {
             stage_expect_refusal(stage, cases[i].status);
         }
-        stage_expect_silence(stage);
+        stage_expect_no_message(stage);
         stage_end(stage);
         stage_stream(stage, &stage_limits);
     }
@@ -186,23 +186,23 @@ static void raised_and_streamed_all_the_same(void **state) {
 }
 
 /* A proxy that sends the body without waiting ignores the override: it is not made. */
-static void not_raised_where_nobody_waits(void **state) {
+static void body_override_not_sent_to_proxy_that_does_not_wait(void **state) {
     const struct ext_proc_config config = {EXT_PROC_BODY_STREAMED, EXT_PROC_BODY_NONE, true};
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, POST, false, &config);
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     stage_pick(reply);
-    assert_false(reply->has_modes);
+    assert_false(reply->has_mode_override);
     stage_body(stage, PLAIN, false);
-    stage_expect_nod(stage, EXT_PROC_REQUEST_BODY);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
     stage_close(stage);
 }
 
 /* ---- what a body must be --------------------------------------------------------------------- */
 
 /* What each body is answered with, in a mode that holds and in one that waits. */
-static void bodies_that_name_no_model(void **state) {
+static void body_without_model_is_refused(void **state) {
     static const struct {
         const char *body;
         unsigned status;
@@ -224,9 +224,10 @@ static void bodies_that_name_no_model(void **state) {
                       i % 2 ? STAGE_CONFIG(FULL_DUPLEX, NONE) : STAGE_CONFIG(BUFFERED, NONE));
         stage_body(stage, cases[i / 2].body, true);
         if (i % 2 == 0) {
-            stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+            stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
         }
-        const struct ext_proc_reply *reply = stage_expect_refusal(stage, cases[i / 2].status);
+        const struct ext_proc_client_response *reply =
+            stage_expect_refusal(stage, cases[i / 2].status);
         assert_non_null(strstr(reply->body.ptr, cases[i / 2].text));
         stage_end(stage);
         stage_stream(stage, &stage_limits);
@@ -235,7 +236,7 @@ static void bodies_that_name_no_model(void **state) {
 }
 
 /* Its headers have the end: there is nothing to wait for. */
-static void a_request_without_its_body(void **state) {
+static void body_missing_is_400(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, POST "|content-length=0", true, STAGE_CONFIG(FULL_DUPLEX, NONE));
@@ -243,12 +244,12 @@ static void a_request_without_its_body(void **state) {
     stage_close(stage);
 }
 
-static void errors_are_as_their_readers_expect(void **state) {
+static void refusal_body_matches_client_api(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
     stage_body(stage, "{\"model\":\"\\\"q\\\"\"}", true);
-    const struct ext_proc_reply *reply = stage_expect_refusal(stage, 404);
+    const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 404);
     stage_assert_text(stage_set(reply, "content-type"), "application/json");
     stage_assert_text(
         reply->body,
@@ -260,15 +261,15 @@ static void errors_are_as_their_readers_expect(void **state) {
     stage_close(stage);
 }
 
-static void an_encoded_body_is_415_where_it_matters(void **state) {
+static void body_encoded_with_model_needed_is_415(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, POST "|content-encoding=identity", false, STAGE_CONFIG(BUFFERED, NONE));
-    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     stage_end(stage);
     stage_stream(stage, &stage_limits);
     stage_request(stage, POST "|content-encoding=gzip", false, STAGE_CONFIG(NONE, NONE));
-    const struct ext_proc_reply *reply = stage_expect_refusal(stage, 415);
+    const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 415);
     stage_assert_text(stage_set(reply, "accept-encoding"), "identity");
     stage_end(stage);
     stage_stream(stage, &stage_limits);
@@ -278,28 +279,28 @@ static void an_encoded_body_is_415_where_it_matters(void **state) {
     stage_close(stage);
 }
 
-static void a_body_over_the_limit_is_413(void **state) {
-    struct pick_limits limits = {.max_body_bytes = 20, .answer_timeout_ns = 1000000};
+static void body_over_limit_is_413(void **state) {
+    struct pick_limits limits = {.max_body_size = 20, .answer_timeout_ns = 1000000};
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_end(stage);
     stage_stream(stage, &limits);
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
     stage_body(stage, "{\"prompt\":\"123456789", false); /* 20 */
-    stage_expect_silence(stage);
+    stage_expect_no_message(stage);
     stage_body(stage, "0", false);
     stage_expect_refusal(stage, 413);
     stage_end(stage);
     stage_stream(stage, &limits);
     stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED, NONE));
-    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     stage_body(stage, "{\"model\":\"m\",\"p\":123}", true); /* 21 */
     stage_expect_refusal(stage, 413);
     stage_close(stage);
 }
 
 /* What is to come whole is refused before it comes, if its length is known. */
-static void a_length_over_the_limit_is_413(void **state) {
+static void body_content_length_over_limit_is_413(void **state) {
     const struct {
         struct ext_proc_config config;
         const char *length;
@@ -315,7 +316,7 @@ static void a_length_over_the_limit_is_413(void **state) {
         {{EXT_PROC_BODY_BUFFERED_PARTIAL, EXT_PROC_BODY_NONE, false}, "21", false},
         {{EXT_PROC_BODY_FULL_DUPLEX, EXT_PROC_BODY_NONE, false}, "21", false},
     };
-    struct pick_limits limits = {.max_body_bytes = 20, .answer_timeout_ns = 1000000};
+    struct pick_limits limits = {.max_body_size = 20, .answer_timeout_ns = 1000000};
     struct stage *stage = stage_open(stage_models());
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -340,7 +341,7 @@ static void a_length_over_the_limit_is_413(void **state) {
 
 /* A message that was too large for gRPC is answered while the body is awaited, else it is the
  * stream's end. */
-static void what_cannot_be_taken(void **state) {
+static void message_rejected_answers_client_or_ends_stream(void **state) {
     const struct {
         struct ext_proc_config config;
         const char *headers, *body;
@@ -364,13 +365,13 @@ static void what_cannot_be_taken(void **state) {
         if (cases[i].body) {
             stage_body(stage, cases[i].body, false);
         }
-        stage->n_read = stage->n_said;
-        pick_session_untaken(stage->session, &why);
+        stage->n_read = stage->n_sent;
+        pick_session_on_message_rejected(stage->session, &why);
         assert_true(stage->finished);
         if (cases[i].refused) {
             stage_expect_refusal(stage, 413);
         } else {
-            stage_expect_silence(stage);
+            stage_expect_no_message(stage);
             assert_int_equal(stage->why.status, ST_BODY_TOO_LARGE);
         }
         stage_end(stage);
@@ -378,17 +379,17 @@ static void what_cannot_be_taken(void **state) {
     }
     stage_request(stage, POST, false, STAGE_CONFIG(NONE, NONE));
     stage_answer(stage, ":status=200", false);
-    stage->n_read = stage->n_said;
-    pick_session_untaken(stage->session,
-                         &why); /* the answer is under way: nothing can be put before it */
-    stage_expect_silence(stage);
+    stage->n_read = stage->n_sent;
+    pick_session_on_message_rejected(
+        stage->session, &why); /* the answer is under way: nothing can be put before it */
+    stage_expect_no_message(stage);
     assert_int_equal(stage->why.status, ST_BODY_TOO_LARGE);
     stage_close(stage);
 }
 
 /* A body that never ends, of which each part is as good as nothing. */
-static void endless_parts_are_413(void **state) {
-    struct pick_limits limits = {.max_body_bytes = 6400, .answer_timeout_ns = 1000000};
+static void body_of_endless_small_parts_is_413(void **state) {
+    struct pick_limits limits = {.max_body_size = 6400, .answer_timeout_ns = 1000000};
     struct stage *stage = stage_open(stage_models());
     size_t n = 0;
     (void)state;
@@ -410,23 +411,23 @@ static void endless_parts_are_413(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buffered_the_pick_is_in_the_answer_to_the_body),
-        cmocka_unit_test(buffered_the_body_is_replaced),
-        cmocka_unit_test(buffered_without_need_it_is_at_the_headers),
-        cmocka_unit_test(a_buffer_that_ends_too_early_is_413),
-        cmocka_unit_test(buffered_with_trailers),
-        cmocka_unit_test(raised_the_body_is_asked_for),
-        cmocka_unit_test(raised_in_vain),
-        cmocka_unit_test(raised_and_streamed_all_the_same),
-        cmocka_unit_test(not_raised_where_nobody_waits),
-        cmocka_unit_test(bodies_that_name_no_model),
-        cmocka_unit_test(a_request_without_its_body),
-        cmocka_unit_test(errors_are_as_their_readers_expect),
-        cmocka_unit_test(an_encoded_body_is_415_where_it_matters),
-        cmocka_unit_test(a_body_over_the_limit_is_413),
-        cmocka_unit_test(a_length_over_the_limit_is_413),
-        cmocka_unit_test(what_cannot_be_taken),
-        cmocka_unit_test(endless_parts_are_413),
+        cmocka_unit_test(body_buffered_pick_is_in_body_response),
+        cmocka_unit_test(body_buffered_renamed_model_replaces_body),
+        cmocka_unit_test(body_buffered_unneeded_picks_at_headers),
+        cmocka_unit_test(body_buffered_partial_without_model_is_413),
+        cmocka_unit_test(body_buffered_trailers_end_body),
+        cmocka_unit_test(body_override_requests_buffered_body),
+        cmocka_unit_test(body_override_ignored_keeps_pick),
+        cmocka_unit_test(body_override_ignored_in_streamed_mode_checks_pieces),
+        cmocka_unit_test(body_override_not_sent_to_proxy_that_does_not_wait),
+        cmocka_unit_test(body_without_model_is_refused),
+        cmocka_unit_test(body_missing_is_400),
+        cmocka_unit_test(refusal_body_matches_client_api),
+        cmocka_unit_test(body_encoded_with_model_needed_is_415),
+        cmocka_unit_test(body_over_limit_is_413),
+        cmocka_unit_test(body_content_length_over_limit_is_413),
+        cmocka_unit_test(message_rejected_answers_client_or_ends_stream),
+        cmocka_unit_test(body_of_endless_small_parts_is_413),
     };
     return cmocka_run_group_tests_name("session_body", tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static void send_one(struct stage *stage, const char *name) {
     }
 }
 
-static void write_down(struct buf *out, const struct ext_proc_reply *reply) {
+static void write_down(struct buf *out, const struct ext_proc_client_response *reply) {
     static const char letters[] = {
         [EXT_PROC_REQUEST_HEADERS] = 'H',  [EXT_PROC_RESPONSE_HEADERS] = 'h',
         [EXT_PROC_REQUEST_BODY] = 'B',     [EXT_PROC_RESPONSE_BODY] = 'b',
@@ -92,7 +92,7 @@ static void write_down(struct buf *out, const struct ext_proc_reply *reply) {
     } else {
         buf_add_char(out, letters[reply->kind]);
     }
-    if (reply->body_change == EXT_PROC_BODY_SENT) {
+    if (reply->body_mutation == EXT_PROC_BODY_STREAMED_RESPONSE) {
         buf_printf(out, "%zu%s", reply->body.len, reply->end_of_stream ? "." : "");
     }
 }
@@ -106,7 +106,7 @@ static struct pool_spec *spec_of_captures(bool models) {
 }
 
 /* Whether the model matters or not, the proxy sees the same in the end; in between it is held. */
-static void each_stream(void **state) {
+static void capture_streams_give_same_result_in_each_mode(void **state) {
     (void)state;
     for (size_t i = 0; i < 2 * sizeof(streams) / sizeof(streams[0]); i++) {
         bool models = i % 2 == 1;
@@ -121,12 +121,12 @@ static void each_stream(void **state) {
                 send_one(stage, name);
             }
         }
-        while (stage->n_read < stage->n_said) {
+        while (stage->n_read < stage->n_sent) {
             write_down(&out, stage_next(stage));
         }
         const char *expected = streams[i / 2].answers;
-        bool held = models && *expected == '\0';
-        if (!held && *expected == '\0') {
+        bool body_buffer = models && *expected == '\0';
+        if (!body_buffer && *expected == '\0') {
             expected = ">127.0.0.1:18101";
         }
         if (!str_is(out.len > 0 ? buf_str(&out) : STR(""), expected)) {
@@ -138,28 +138,28 @@ static void each_stream(void **state) {
 }
 
 /* Capture 43: a large body in one message, in mode BUFFERED, and an answer without its body. */
-static void buffered(void **state) {
+static void capture_large_buffered_body_is_picked(void **state) {
     struct stage *stage = stage_open(spec_of_captures(true));
     char *body = malloc(200000);
     (void)state;
     memset(body, ' ', 200000);
     memcpy(body, SMALL, sizeof(SMALL) - 1);
     stage_request(stage, ":method=POST|:path=/v1/completions", false, STAGE_CONFIG(BUFFERED, NONE));
-    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     stage_part(stage, EXT_PROC_REQUEST_BODY, str_make(body, 200000), true);
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     stage_assert_text(stage_pick(reply), "127.0.0.1:18101");
-    assert_int_equal(reply->body_change, EXT_PROC_BODY_KEPT);
+    assert_int_equal(reply->body_mutation, EXT_PROC_BODY_UNCHANGED);
     stage_answer(stage, ":status=200", false);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
     stage_close(stage);
     free(body);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_stream),
-        cmocka_unit_test(buffered),
+        cmocka_unit_test(capture_streams_give_same_result_in_each_mode),
+        cmocka_unit_test(capture_large_buffered_body_is_picked),
     };
     return cmocka_run_group_tests_name("session_capture", tests, NULL, NULL);
 }

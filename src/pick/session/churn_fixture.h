@@ -9,7 +9,7 @@
 
 struct churn_said {
     char bytes[4096];
-    struct ext_proc_reply reply; /* views of them */
+    struct ext_proc_client_response reply; /* views of them */
 };
 
 /* Lets go of it. Returns: false where the proxy can't read it. */
@@ -23,7 +23,7 @@ static inline bool churn_read(const struct piece *pieces, size_t n_pieces,
     if (release) {
         release(cookie);
     }
-    return ext_proc_reply_decode(str_make(out->bytes, n), &out->reply, NULL) == ST_OK;
+    return ext_proc_client_response_decode(str_make(out->bytes, n), &out->reply, NULL) == ST_OK;
 }
 
 #endif

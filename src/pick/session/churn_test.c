@@ -23,8 +23,8 @@ enum { N = 48, THREADS = 4, UPDATES = 600, PICKS = 4000, OPEN = 8, MOST_HINT = 8
 
 /* Is endpoint `i` in the pool in this generation? */
 static bool is_member(uint64_t generation, uint32_t i) {
-    struct dice dice = {generation * N + i};
-    return generation > 0 && dice_roll(&dice) % 4 > 0;
+    struct prng prng = {generation * N + i};
+    return generation > 0 && prng_next(&prng) % 4 > 0;
 }
 
 /* Of every second generation models matter, and "m" is one. */
@@ -37,7 +37,7 @@ static struct pool_spec *spec_of(uint64_t generation) {
     spec->strict_models = generation % 2 == 0;
     assert_int_equal(pool_spec_add_model(spec, &model, &err), ST_OK);
     for (uint32_t i = 0; i < N; i++) {
-        struct pool_wanted wanted = {.address = fixture_numbered(i)};
+        struct pool_spec_endpoint wanted = {.address = fixture_numbered(i)};
         if (is_member(generation, i)) {
             assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
         }
@@ -62,7 +62,7 @@ struct stream {
 struct worker_of_test {
     struct pool *pool;
     struct pool_reader *reader;
-    struct dice dice;
+    struct prng prng;
     _Atomic bool *over;
     _Atomic uint64_t *picks; /* of all threads */
     struct stream streams[OPEN];
@@ -82,8 +82,9 @@ static bool is_allowed(const struct stream *stream, uint32_t number) {
     return named && member;
 }
 
-static void judge(struct stream *stream, const struct ext_proc_reply *reply) {
-    struct ext_proc_value told = ext_proc_reply_find(reply, STR("envoy.lb"), STR(DESTINATION));
+static void judge(struct stream *stream, const struct ext_proc_client_response *reply) {
+    struct ext_proc_value told =
+        ext_proc_client_response_metadata_find(reply, STR("envoy.lb"), STR(DESTINATION));
     struct endpoint_address address;
     if (reply->is_immediate) {
         stream->worker->n_refused++;
@@ -105,9 +106,9 @@ static void judge(struct stream *stream, const struct ext_proc_reply *reply) {
 static void on_send(void *user, const struct piece *pieces, size_t n_pieces,
                     void (*release)(void *cookie), void *cookie) {
     struct stream *stream = user;
-    struct churn_said said;
-    if (churn_read(pieces, n_pieces, release, cookie, &said)) {
-        judge(stream, &said.reply);
+    struct churn_said sent;
+    if (churn_read(pieces, n_pieces, release, cookie, &sent)) {
+        judge(stream, &sent.reply);
     } else {
         stream->worker->n_wrong++;
     }
@@ -120,16 +121,16 @@ static void on_finish(void *user, const struct error *err) {
 }
 
 static void open_stream(struct worker_of_test *worker, struct stream *stream) {
-    struct pick_means means = {.pool = worker->pool,
-                               .reader = worker->reader,
-                               .limits = {.max_body_bytes = 1000, .answer_timeout_ns = 1}};
-    struct pick_out out = {.send = on_send, .finish = on_finish, .user = stream};
+    struct pick_context context = {.pool = worker->pool,
+                                   .reader = worker->reader,
+                                   .limits = {.max_body_size = 1000, .answer_timeout_ns = 1}};
+    struct pick_callbacks out = {.send = on_send, .finish = on_finish, .user = stream};
     *stream = (struct stream){.worker = worker, .arena = arena_new(NULL, 0)};
-    stream->session = pick_session_new(stream->arena, &means, &out);
-    stream->has_hint = dice_below(&worker->dice, 2) == 0;
-    stream->n_hint = stream->has_hint ? dice_below(&worker->dice, MOST_HINT) : 0;
+    stream->session = pick_session_new(stream->arena, &context, &out);
+    stream->has_hint = prng_below(&worker->prng, 2) == 0;
+    stream->n_hint = stream->has_hint ? prng_below(&worker->prng, MOST_HINT) : 0;
     for (uint32_t i = 0; i < stream->n_hint; i++) {
-        stream->hint[i] = dice_below(&worker->dice, N);
+        stream->hint[i] = prng_below(&worker->prng, N);
     }
 }
 
@@ -141,12 +142,12 @@ static void close_stream(struct stream *stream) {
 
 /* ---- its messages ---------------------------------------------------------------------------- */
 
-static void ask(struct stream *stream, const struct ext_proc_question *question) {
+static void ask(struct stream *stream, const struct ext_proc_client_request *question) {
     struct buf out;
     buf_init(&out, stream->arena, 0);
-    ext_proc_question_print(&out, question);
+    ext_proc_client_request_encode(&out, question);
     stream->worker->before = pool_generation(stream->worker->pool);
-    pick_session_take(stream->session, &(struct pick_message){.data = buf_str(&out)});
+    pick_session_on_message(stream->session, &(struct pick_message){.data = buf_str(&out)});
 }
 
 static void ask_headers(struct stream *stream) {
@@ -154,7 +155,7 @@ static void ask_headers(struct stream *stream) {
                                                      {{":path", 5}, {"/v1/completions", 15}}};
     static const enum ext_proc_body_mode modes[] = {EXT_PROC_BODY_NONE, EXT_PROC_BODY_FULL_DUPLEX,
                                                     EXT_PROC_BODY_BUFFERED};
-    struct ext_proc_config config = {.request_body = modes[dice_below(&stream->worker->dice, 3)]};
+    struct ext_proc_config config = {.request_body = modes[prng_below(&stream->worker->prng, 3)]};
     char texts[MOST_HINT][ENDPOINT_TEXT_BYTES];
     struct str list[MOST_HINT];
     for (uint32_t i = 0; i < stream->n_hint; i++) {
@@ -163,21 +164,21 @@ static void ask_headers(struct stream *stream) {
     }
     struct ext_proc_entry entry = {
         STR("x-gateway-destination-endpoint-subset"), {NULL, 0}, list, stream->n_hint};
-    struct ext_proc_space space = {STR("envoy.lb.subset_hint"), &entry, 1};
-    struct ext_proc_question question = {.kind = EXT_PROC_REQUEST_HEADERS,
-                                         .headers = headers,
-                                         .n_headers = 2,
-                                         .config = &config,
-                                         .has_metadata = true,
-                                         .metadata = &space,
-                                         .n_metadata = stream->has_hint};
+    struct ext_proc_namespace space = {STR("envoy.lb.subset_hint"), &entry, 1};
+    struct ext_proc_client_request question = {.kind = EXT_PROC_REQUEST_HEADERS,
+                                               .headers = headers,
+                                               .n_headers = 2,
+                                               .config = &config,
+                                               .has_metadata = true,
+                                               .metadata = &space,
+                                               .n_metadata = stream->has_hint};
     ask(stream, &question);
 }
 
 /* The next message; now and then the stream ends instead. */
 static void go_on(struct stream *stream) {
     static const struct ext_proc_header status = {{":status", 7}, {"200", 3}};
-    struct ext_proc_question question = {.kind = EXT_PROC_REQUEST_BODY};
+    struct ext_proc_client_request question = {.kind = EXT_PROC_REQUEST_BODY};
     switch (stream->step++) {
     case 0:
         ask_headers(stream);
@@ -203,10 +204,10 @@ static void go_on(struct stream *stream) {
 static void *run_worker(void *arg) {
     struct worker_of_test *worker = arg;
     while (!atomic_load(worker->over)) {
-        struct stream *stream = &worker->streams[dice_below(&worker->dice, OPEN)];
+        struct stream *stream = &worker->streams[prng_below(&worker->prng, OPEN)];
         if (!stream->session) {
             open_stream(worker, stream);
-        } else if (dice_below(&worker->dice, 8) == 0) {
+        } else if (prng_below(&worker->prng, 8) == 0) {
             close_stream(stream);
         } else {
             go_on(stream);
@@ -217,16 +218,16 @@ static void *run_worker(void *arg) {
             close_stream(&worker->streams[i]);
         }
     }
-    pool_reader_free(worker->reader);
+    pool_reader_unref(worker->reader);
     return NULL;
 }
 
-static void streams_while_the_pool_changes(void **state) {
+static void session_concurrent_streams_survive_pool_updates(void **state) {
     static struct worker_of_test workers[THREADS];
     pthread_t threads[THREADS];
     _Atomic bool over = false;
     _Atomic uint64_t picks = 0;
-    struct pool_numbers numbers;
+    struct pool_stats pool_counts;
     struct pool *pool;
     struct error err;
     unsigned n_picked = 0, n_refused = 0;
@@ -234,7 +235,7 @@ static void streams_while_the_pool_changes(void **state) {
     assert_int_equal(pool_new(&pool, &err), ST_OK);
     for (unsigned i = 0; i < THREADS; i++) {
         workers[i] =
-            (struct worker_of_test){.pool = pool, .dice = {i}, .over = &over, .picks = &picks};
+            (struct worker_of_test){.pool = pool, .prng = {i}, .over = &over, .picks = &picks};
         assert_int_equal(pool_reader_new(pool, 0, &workers[i].reader, &err), ST_OK);
         assert_int_equal(pthread_create(&threads[i], NULL, run_worker, &workers[i]), 0);
     }
@@ -251,8 +252,8 @@ static void streams_while_the_pool_changes(void **state) {
         n_refused += workers[i].n_refused;
     }
     assert_true(n_picked > 0 && n_refused > 0);
-    pool_read(pool, &numbers);
-    assert_int_equal(numbers.n_in_flight, 0);
+    pool_get_stats(pool, &pool_counts);
+    assert_int_equal(pool_counts.n_in_flight, 0);
     pool_free(pool);
     assert_int_equal(metric_read(METRIC_ARENAS), 0);
     assert_int_equal(metric_read(METRIC_PICK_STREAMS), 0);
@@ -261,7 +262,7 @@ static void streams_while_the_pool_changes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streams_while_the_pool_changes),
+        cmocka_unit_test(session_concurrent_streams_survive_pool_updates),
     };
     return cmocka_run_group_tests_name("session_churn", tests, NULL, NULL);
 }

@@ -38,22 +38,22 @@ static void send_in_steps(struct stage *stage, struct str body, size_t step, boo
 /* ---- FULL_DUPLEX ----------------------------------------------------------------------------- */
 
 /* The answer to the headers is held; then it leaves, and the body behind it. */
-static void held_until_the_model_is_known(void **state) {
+static void duplex_headers_are_held_until_model_known(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, POST "|content-length=27", false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-    stage_expect_silence(stage);
-    assert_true(pick_session_owes(stage->session));
+    stage_expect_no_message(stage);
+    assert_true(pick_session_is_response_pending(stage->session));
     stage_body(stage, "{\"model\":", false);
-    stage_expect_silence(stage);
+    stage_expect_no_message(stage);
     stage_body(stage, "\"m\"", false);
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     assert_int_equal(reply->kind, EXT_PROC_REQUEST_HEADERS);
     stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
     assert_int_equal(stage_n_set(reply), 1); /* the length stays */
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"model\":", false);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "\"m\"", false);
-    assert_false(pick_session_owes(stage->session));
+    assert_false(pick_session_is_response_pending(stage->session));
     stage_body(stage, ",\"prompt\":\"hi\"}", false);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, ",\"prompt\":\"hi\"}", false);
     stage_body(stage, "", true);
@@ -61,7 +61,7 @@ static void held_until_the_model_is_known(void **state) {
     stage_close(stage);
 }
 
-static void cut_anywhere_it_is_the_same(void **state) {
+static void duplex_body_split_anywhere_gives_same_result(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     for (size_t step = 1; step <= old.len; step++) {
@@ -69,14 +69,14 @@ static void cut_anywhere_it_is_the_same(void **state) {
             struct str body = way & 1 ? old : plain, expected = way & 1 ? new : plain;
             stage_request(stage, POST "|content-length=52", false, STAGE_CONFIG(FULL_DUPLEX, NONE));
             send_in_steps(stage, body, step, way & 2);
-            const struct ext_proc_reply *reply = stage_next(stage);
+            const struct ext_proc_client_response *reply = stage_next(stage);
             stage_pick(reply);
             assert_int_equal(stage_n_set(reply), way & 1 ? 2 : 1);
             if (way & 1) {
                 stage_assert_text(stage_set(reply, "content-length"), "47");
             }
             stage_expect_body(stage, EXT_PROC_REQUEST_BODY, expected, true);
-            stage_expect_silence(stage);
+            stage_expect_no_message(stage);
             stage_end(stage);
             stage_stream(stage, &stage_limits);
         }
@@ -85,7 +85,7 @@ static void cut_anywhere_it_is_the_same(void **state) {
 }
 
 /* Without a difference between models the body is passed on as it comes. */
-static void not_held_where_no_model_matters(void **state) {
+static void duplex_without_model_rules_is_not_held(void **state) {
     struct pool_spec *spec = fixture_spec();
     (void)state;
     fixture_add(spec, "10.0.0.1:8000");
@@ -95,13 +95,13 @@ static void not_held_where_no_model_matters(void **state) {
     stage_body(stage, "{\"mod", false);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"mod", false);
     stage_body(stage, "", false); /* nothing, and not the end of it */
-    stage_expect_silence(stage);
+    stage_expect_no_message(stage);
     stage_body(stage, "el\":1}", true);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "el\":1}", true);
     stage_close(stage);
 }
 
-static void large_bodies_leave_in_chunks(void **state) {
+static void duplex_large_body_is_sent_in_chunks(void **state) {
     struct pick_limits limits = stage_limits;
     struct stage *stage = stage_open(stage_models());
     size_t n = 1000045;
@@ -109,7 +109,7 @@ static void large_bodies_leave_in_chunks(void **state) {
     (void)state;
     memset(body, 'x', n);
     memcpy(body, "{\"model\":\"m\",\"", 14);
-    limits.max_body_bytes = 100; /* the model is known before */
+    limits.max_body_size = 100; /* the model is known before */
     stage_end(stage);
     stage_stream(stage, &limits);
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
@@ -118,8 +118,8 @@ static void large_bodies_leave_in_chunks(void **state) {
     stage_expect_body(stage, EXT_PROC_REQUEST_BODY, str_make(body, n), false);
     stage_body(stage, "", true);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "", true);
-    assert_int_equal(stage->n_said,
-                     1 + (n + EXT_PROC_MOST_CHUNK_BYTES - 1) / EXT_PROC_MOST_CHUNK_BYTES + 1);
+    assert_int_equal(stage->n_sent,
+                     1 + (n + EXT_PROC_MAX_CHUNK_BYTES - 1) / EXT_PROC_MAX_CHUNK_BYTES + 1);
     assert_int_equal(stage->n_messages, 1); /* its bytes are on their way */
     stage_flush(stage);
     assert_int_equal(stage->n_messages, 0);
@@ -127,7 +127,7 @@ static void large_bodies_leave_in_chunks(void **state) {
     free(body);
 }
 
-static void trailers_end_a_body(void **state) {
+static void duplex_trailers_end_body(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
@@ -137,7 +137,7 @@ static void trailers_end_a_body(void **state) {
     stage_body(stage, "}", false);
     stage_expect_body(stage, EXT_PROC_REQUEST_BODY, STR("{\"prompt\":1,\"model\":\"m\"}"), false);
     stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
-    stage_expect_nod(stage, EXT_PROC_REQUEST_TRAILERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_TRAILERS);
     stage_end(stage);
     stage_stream(stage, &stage_limits);
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
@@ -155,17 +155,17 @@ static void trailers_end_a_body(void **state) {
 
 /* The answer to the headers; no message is waited for. */
 static void expect_pick_at_headers(struct stage *stage) {
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     assert_int_equal(reply->kind, EXT_PROC_REQUEST_HEADERS);
     stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
-    assert_true(reply->has_modes);
-    assert_int_equal(reply->modes.request_body, EXT_PROC_BODY_BUFFERED);
-    assert_false(pick_session_owes(stage->session));
-    stage_expect_silence(stage);
+    assert_true(reply->has_mode_override);
+    assert_int_equal(reply->mode_override.request_body, EXT_PROC_BODY_BUFFERED);
+    assert_false(pick_session_is_response_pending(stage->session));
+    stage_expect_no_message(stage);
 }
 
 /* A message is sent on as one, whatever its size, with what was said of it. */
-static void messages_of_grpc_stay_whole(void **state) {
+static void duplex_grpc_message_stays_whole(void **state) {
     struct stage *stage = stage_open(stage_models());
     size_t n = 150000;
     char *message = calloc(1, n);
@@ -176,52 +176,52 @@ static void messages_of_grpc_stay_whole(void **state) {
     expect_pick_at_headers(stage);
     stage_part(stage, EXT_PROC_REQUEST_BODY, str_make(message, n), false);
     memcpy(message, "\x0a\x03new", 5);
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     assert_int_equal(reply->body.len, n);
     assert_memory_equal(reply->body.ptr, message, n);
     assert_false(reply->end_of_stream || reply->is_compressed);
-    struct ext_proc_question end = {.kind = EXT_PROC_REQUEST_BODY,
-                                    .end_of_stream = true,
-                                    .end_without_message = true,
-                                    .is_compressed = true};
-    stage_ask(stage, &end);
+    struct ext_proc_client_request end = {.kind = EXT_PROC_REQUEST_BODY,
+                                          .end_of_stream = true,
+                                          .end_without_message = true,
+                                          .is_compressed = true};
+    stage_send(stage, &end);
     reply = stage_next(stage);
     assert_true(reply->end_of_stream && reply->end_without_message && reply->is_compressed);
     assert_int_equal(reply->body.len, 0);
-    stage_expect_silence(stage);
+    stage_expect_no_message(stage);
     stage_close(stage);
     free(message);
 }
 
-static void an_empty_message_of_grpc_is_one(void **state) {
+static void duplex_empty_grpc_message_is_sent(void **state) {
     struct stage *stage = stage_open(stage_models());
-    struct ext_proc_question part = {.kind = EXT_PROC_REQUEST_BODY};
+    struct ext_proc_client_request part = {.kind = EXT_PROC_REQUEST_BODY};
     (void)state;
     stage_request(stage, ":method=POST|:path=/p.S/Method|content-type=application/grpc", false,
                   STAGE_CONFIG(GRPC, GRPC));
     stage_pick(stage_next(stage));
-    stage_ask(stage, &part);
+    stage_send(stage, &part);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "", false);
     stage_end(stage);
     stage_stream(stage, &stage_limits);
     stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, GRPC));
     expect_pick_at_headers(stage);
-    stage_ask(stage, &part);
-    const struct ext_proc_reply *reply = stage_expect_refusal(stage, 400);
+    stage_send(stage, &part);
+    const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 400);
     assert_int_equal(reply->grpc_status, 3);
     assert_null(stage_set(reply, "content-type").ptr);
     stage_assert_text(reply->body, "model_name: expected a name, got a message without it");
     stage_close(stage);
 }
 
-static void a_compressed_message_is_not_looked_into(void **state) {
+static void duplex_compressed_grpc_message_is_415(void **state) {
     struct stage *stage = stage_open(stage_models());
-    struct ext_proc_question part = {
+    struct ext_proc_client_request part = {
         .kind = EXT_PROC_REQUEST_BODY, .body = BYTES(OLD_MESSAGE), .is_compressed = true};
     (void)state;
     stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, NONE));
     expect_pick_at_headers(stage);
-    stage_ask(stage, &part);
+    stage_send(stage, &part);
     assert_int_equal(stage_expect_refusal(stage, 415)->grpc_status, 12);
     stage_end(stage);
     stage_stream(stage, &stage_limits);
@@ -232,15 +232,15 @@ static void a_compressed_message_is_not_looked_into(void **state) {
 }
 
 /* A proxy that has taken the mode and shows the body as a whole, prefix and all. */
-static void in_mode_grpc_a_body_with_its_prefix(void **state) {
+static void duplex_grpc_mode_prefixed_body_is_replaced(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, NONE));
     expect_pick_at_headers(stage);
     stage_part(stage, EXT_PROC_REQUEST_BODY, BYTES("\0\0\0\0\x08" OLD_MESSAGE), true);
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     assert_int_equal(reply->kind, EXT_PROC_REQUEST_BODY);
-    assert_int_equal(reply->body_change, EXT_PROC_BODY_REPLACED);
+    assert_int_equal(reply->body_mutation, EXT_PROC_BODY_REPLACED);
     assert_true(str_eq(reply->body, BYTES("\0\0\0\0\x08" NEW_MESSAGE)));
     stage_end(stage);
     stage_stream(stage, &stage_limits);
@@ -252,14 +252,14 @@ static void in_mode_grpc_a_body_with_its_prefix(void **state) {
 }
 
 /* Nor is JSON a message: it is answered as where it is buffered. */
-static void in_mode_grpc_json(void **state) {
+static void duplex_grpc_mode_json_body_is_replaced(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, POST "|content-length=52", false, STAGE_CONFIG(GRPC, NONE));
     expect_pick_at_headers(stage);
     stage_part(stage, EXT_PROC_REQUEST_BODY, old, true);
-    const struct ext_proc_reply *reply = stage_next(stage);
-    assert_int_equal(reply->body_change, EXT_PROC_BODY_REPLACED);
+    const struct ext_proc_client_response *reply = stage_next(stage);
+    assert_int_equal(reply->body_mutation, EXT_PROC_BODY_REPLACED);
     assert_true(str_eq(reply->body, new));
     stage_assert_text(stage_set(reply, "content-length"), "47");
     stage_end(stage);
@@ -267,14 +267,14 @@ static void in_mode_grpc_json(void **state) {
     stage_request(stage, POST, false, STAGE_CONFIG(GRPC, NONE));
     expect_pick_at_headers(stage);
     stage_part(stage, EXT_PROC_REQUEST_BODY, plain, false); /* trailers follow */
-    stage_expect_nod(stage, EXT_PROC_REQUEST_BODY);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
     stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
-    stage_expect_nod(stage, EXT_PROC_REQUEST_TRAILERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_TRAILERS);
     stage_close(stage);
 }
 
 /* The length before the message follows its new name. */
-static void the_prefix_of_a_message_follows(void **state) {
+static void duplex_grpc_length_prefix_follows_renamed_model(void **state) {
     static const struct pool_target target = {{"a-longer-name", 13}, 1};
     const struct str body = BYTES("\0\0\0\0\x08" OLD_MESSAGE);
     const struct str expected = BYTES("\0\0\0\0\x12\x0a\x0d"
@@ -293,23 +293,23 @@ static void the_prefix_of_a_message_follows(void **state) {
         stage_stream(stage, &stage_limits);
     }
     stage_request(stage, GRPC, false, STAGE_CONFIG(BUFFERED, NONE));
-    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     stage_part(stage, EXT_PROC_REQUEST_BODY, body, true);
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     stage_pick(reply);
-    assert_int_equal(reply->body_change, EXT_PROC_BODY_REPLACED);
+    assert_int_equal(reply->body_mutation, EXT_PROC_BODY_REPLACED);
     assert_true(str_eq(reply->body, expected));
     stage_close(stage);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-static void a_body_that_does_not_come_is_408(void **state) {
+static void duplex_body_timeout_is_408(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
     stage_body(stage, "{\"prompt\":", false);
-    pick_session_time_out(stage->session);
+    pick_session_on_timeout(stage->session);
     stage_expect_refusal(stage, 408);
     stage_end(stage);
     stage_stream(stage, &stage_limits);
@@ -317,26 +317,26 @@ static void a_body_that_does_not_come_is_408(void **state) {
     stage_body(stage, PLAIN, false);
     stage_pick(stage_next(stage));
     stage_expect_body(stage, EXT_PROC_REQUEST_BODY, plain, false);
-    pick_session_time_out(stage->session); /* nothing is owed */
-    stage_expect_silence(stage);
+    pick_session_on_timeout(stage->session); /* nothing is owed */
+    stage_expect_no_message(stage);
     assert_false(stage->finished);
     stage_close(stage);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(held_until_the_model_is_known),
-        cmocka_unit_test(cut_anywhere_it_is_the_same),
-        cmocka_unit_test(not_held_where_no_model_matters),
-        cmocka_unit_test(large_bodies_leave_in_chunks),
-        cmocka_unit_test(trailers_end_a_body),
-        cmocka_unit_test(messages_of_grpc_stay_whole),
-        cmocka_unit_test(an_empty_message_of_grpc_is_one),
-        cmocka_unit_test(a_compressed_message_is_not_looked_into),
-        cmocka_unit_test(in_mode_grpc_a_body_with_its_prefix),
-        cmocka_unit_test(in_mode_grpc_json),
-        cmocka_unit_test(the_prefix_of_a_message_follows),
-        cmocka_unit_test(a_body_that_does_not_come_is_408),
+        cmocka_unit_test(duplex_headers_are_held_until_model_known),
+        cmocka_unit_test(duplex_body_split_anywhere_gives_same_result),
+        cmocka_unit_test(duplex_without_model_rules_is_not_held),
+        cmocka_unit_test(duplex_large_body_is_sent_in_chunks),
+        cmocka_unit_test(duplex_trailers_end_body),
+        cmocka_unit_test(duplex_grpc_message_stays_whole),
+        cmocka_unit_test(duplex_empty_grpc_message_is_sent),
+        cmocka_unit_test(duplex_compressed_grpc_message_is_415),
+        cmocka_unit_test(duplex_grpc_mode_prefixed_body_is_replaced),
+        cmocka_unit_test(duplex_grpc_mode_json_body_is_replaced),
+        cmocka_unit_test(duplex_grpc_length_prefix_follows_renamed_model),
+        cmocka_unit_test(duplex_body_timeout_is_408),
     };
     return cmocka_run_group_tests_name("session_duplex", tests, NULL, NULL);
 }

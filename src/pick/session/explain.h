@@ -9,7 +9,7 @@
 #include "pick/pool/pool.h"
 
 /* A request as a person describes it; ptr NULL: not given. */
-struct pick_question {
+struct pick_described_request {
     struct str method, path;
     struct str model;     /* as if the body named it */
     struct str objective; /* by name */
@@ -26,7 +26,7 @@ struct pick_question {
 
 /* Appends the text. Returns: ST_NO_MEMORY, or what the request is refused with (the text says so
  * too). */
-enum status pick_explain(struct pool_reader *reader, const struct pick_question *question,
+enum status pick_explain(struct pool_reader *reader, const struct pick_described_request *described,
                          struct buf *out, struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -10,7 +10,8 @@
 
 /* Appends the text. Returns: ST_NO_MEMORY, or what the request is refused with (the text says so
  * too). */
-enum status pick_explain_of(struct pool_set_reader *pools, const struct pick_question *question,
-                            struct buf *out, struct error *err) __attribute__((warn_unused_result));
+enum status pick_explain_pools(struct pool_set_reader *pools,
+                               const struct pick_described_request *described, struct buf *out,
+                               struct error *err) __attribute__((warn_unused_result));
 
 #endif

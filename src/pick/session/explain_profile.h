@@ -7,7 +7,7 @@
 
 /* Appends: what was seen of each candidate, the filter that took it away or the score of each
  * scorer, and the sum. */
-void explain_profile(const struct pool_snapshot *snapshot,
-                     const struct pool_explanation *explanation, struct buf *out);
+void pick_explain_profile(const struct pool_snapshot *snapshot,
+                          const struct pool_explanation *explanation, struct buf *out);
 
 #endif

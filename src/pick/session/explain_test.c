@@ -10,39 +10,39 @@
 
 #include <cmocka.h>
 
-#include "codec/prompt/pick_path.h"
-#include "core/base/dice.h"
+#include "codec/prompt/model_location.h"
+#include "core/base/prng.h"
 #include "core/event/clock.h"
 #include "pick/pool/pool_fixture.h"
 #include "pick/pool/profile/profile.h"
 
 static const char A[] = "10.0.0.1:8000", B[] = "10.0.0.2:8000", C[] = "[::1]:8000";
 
-struct said {
+struct sent {
     struct arena *arena;
     struct buf text;
     enum status status;
 };
 
-static struct said ask(struct fixture *fixture, struct pick_question question) {
-    struct said said = {.arena = arena_new(NULL, 0)};
+static struct sent ask(struct fixture *fixture, struct pick_described_request described) {
+    struct sent sent = {.arena = arena_new(NULL, 0)};
     struct error err;
-    buf_init(&said.text, said.arena, 0);
-    question.method = question.method.ptr ? question.method : STR("POST");
-    question.path = question.path.ptr ? question.path : STR("/");
-    said.status = pick_explain(fixture->reader, &question, &said.text, &err);
-    buf_add_char(&said.text, '\0');
-    assert_false(said.text.failed);
-    return said;
+    buf_init(&sent.text, sent.arena, 0);
+    described.method = described.method.ptr ? described.method : STR("POST");
+    described.path = described.path.ptr ? described.path : STR("/");
+    sent.status = pick_explain(fixture->reader, &described, &sent.text, &err);
+    buf_add_char(&sent.text, '\0');
+    assert_false(sent.text.failed);
+    return sent;
 }
 
-static void expect(struct fixture *fixture, struct pick_question question, enum status status,
-                   const char *text) {
-    struct said said = ask(fixture, question);
-    if (said.status != status || !strstr(said.text.data, text)) {
-        fail_msg("expected %s and \"%s\" in\n%s", status_name(status), text, said.text.data);
+static void expect(struct fixture *fixture, struct pick_described_request described,
+                   enum status status, const char *text) {
+    struct sent sent = ask(fixture, described);
+    if (sent.status != status || !strstr(sent.text.data, text)) {
+        fail_msg("expected %s and \"%s\" in\n%s", status_name(status), text, sent.text.data);
     }
-    arena_free(said.arena);
+    arena_free(sent.arena);
 }
 
 static struct pool_spec *three(void) {
@@ -62,24 +62,25 @@ static void add_model(struct pool_spec *spec, const char *name, enum pool_critic
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-static void test_where_the_model_is(void **state) {
+static void explain_model_source_is_printed(void **state) {
     (void)state;
     struct fixture fixture;
     fixture_open(&fixture, three());
-    expect(&fixture, (struct pick_question){.path = STR("/v2/models/a%20b/infer")}, ST_OK,
+    expect(&fixture, (struct pick_described_request){.path = STR("/v2/models/a%20b/infer")}, ST_OK,
            "model       a b, as the path says\n");
-    expect(&fixture, (struct pick_question){.path = STR("/v1/completions"), .model = STR("m")},
+    expect(&fixture,
+           (struct pick_described_request){.path = STR("/v1/completions"), .model = STR("m")},
            ST_OK, "model       m, as the body says\n");
-    expect(&fixture, (struct pick_question){.path = STR("/v1/completions")}, ST_OK,
+    expect(&fixture, (struct pick_described_request){.path = STR("/v1/completions")}, ST_OK,
            "would be named by the body; here none is");
-    expect(&fixture, (struct pick_question){.path = STR("/other"), .model = STR("m")}, ST_OK,
-           "and their body is not looked into");
-    expect(&fixture, (struct pick_question){.path = STR("/v2/models/%zz/infer")}, ST_BAD_REQUEST,
-           "refused with 400");
+    expect(&fixture, (struct pick_described_request){.path = STR("/other"), .model = STR("m")},
+           ST_OK, "and their body is not looked into");
+    expect(&fixture, (struct pick_described_request){.path = STR("/v2/models/%zz/infer")},
+           ST_BAD_REQUEST, "refused with 400");
     fixture_close(&fixture);
 }
 
-static void test_models(void **state) {
+static void explain_model_targets_are_printed(void **state) {
     (void)state;
     static const struct pool_target split[] = {{STR("x"), 9}, {STR("y"), 1}},
                                     none[] = {{STR("z"), 0}};
@@ -89,75 +90,75 @@ static void test_models(void **state) {
     add_model(spec, "m", POOL_CRITICAL, (struct pool_targets){split, 2});
     add_model(spec, "reserved", POOL_STANDARD, (struct pool_targets){none, 1});
     fixture_open(&fixture, spec);
-    struct pick_question question = {.path = STR("/v2/models/m/infer")};
-    expect(&fixture, question, ST_OK, "Critical\n");
-    expect(&fixture, question, ST_OK, "goes on as x (9 of 10), y (1 of 10)\n");
-    question.path = STR("/v2/models/n/infer");
-    expect(&fixture, question, ST_UNKNOWN_MODEL,
+    struct pick_described_request described = {.path = STR("/v2/models/m/infer")};
+    expect(&fixture, described, ST_OK, "Critical\n");
+    expect(&fixture, described, ST_OK, "goes on as x (9 of 10), y (1 of 10)\n");
+    described.path = STR("/v2/models/n/infer");
+    expect(&fixture, described, ST_UNKNOWN_MODEL,
            "refused with 404 (gRPC: 5) UNKNOWN_MODEL: no model is called \"n\"");
-    question.path = STR("/v2/models/reserved/infer");
-    expect(&fixture, question, ST_UNKNOWN_MODEL, "no target of \"reserved\" has a weight above 0");
+    described.path = STR("/v2/models/reserved/infer");
+    expect(&fixture, described, ST_UNKNOWN_MODEL, "no target of \"reserved\" has a weight above 0");
     fixture_close(&fixture);
 }
 
-static void test_endpoints(void **state) {
+static void explain_endpoints_are_ranked(void **state) {
     (void)state;
     static const struct pool_label app = {STR("app"), STR("x")};
     struct fixture fixture;
     struct pool_spec *spec = fixture_spec();
     struct error err;
     spec->selector = (struct pool_labels){&app, 1};
-    struct pool_wanted wanted = {.labels = {&app, 1}};
+    struct pool_spec_endpoint wanted = {.labels = {&app, 1}};
     wanted.address = fixture_address(A);
     assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
     wanted.address = fixture_address(C);
     assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
     fixture_add(spec, B);
     fixture_open(&fixture, spec);
-    struct pick_question question = {.method = STR("GET")};
-    expect(&fixture, question, ST_OK, "2 in the pool, of which 2 can take this request");
-    expect(&fixture, question, ST_OK,
+    struct pick_described_request described = {.method = STR("GET")};
+    expect(&fixture, described, ST_OK, "2 in the pool, of which 2 can take this request");
+    expect(&fixture, described, ST_OK,
            "  10.0.0.2:8000                 no: its labels are not those of the selector\n");
-    expect(&fixture, question, ST_OK,
+    expect(&fixture, described, ST_OK,
            "outcome     10.0.0.1:8000, or another of the 2 with rank 1, at random\n");
-    pool_refused(fixture.pool, fixture_endpoint(&fixture, A));
-    expect(&fixture, question, ST_OK,
+    pool_report_refused(fixture.pool, fixture_endpoint(&fixture, A));
+    expect(&fixture, described, ST_OK,
            "  10.0.0.1:8000                 yes   refused lately          0     2\n");
-    expect(&fixture, question, ST_OK, "outcome     [::1]:8000\n");
-    question.subset = STR("10.0.0.1:8000,10.0.0.2:8000,x");
-    expect(&fixture, question, ST_OK, "2 addresses, and 1 that can't be read");
-    expect(&fixture, question, ST_OK,
+    expect(&fixture, described, ST_OK, "outcome     [::1]:8000\n");
+    described.subset = STR("10.0.0.1:8000,10.0.0.2:8000,x");
+    expect(&fixture, described, ST_OK, "2 addresses, and 1 that can't be read");
+    expect(&fixture, described, ST_OK,
            "  [::1]:8000                    yes   no      yes                     0     -\n");
-    expect(&fixture, question, ST_OK, "outcome     10.0.0.1:8000\n");
-    question.selection = STR("[::1]");
-    expect(&fixture, question, ST_NO_ENDPOINT, "refused with 503 (gRPC: 14) NO_ENDPOINT");
-    question.subset = STR("");
-    expect(&fixture, question, ST_NO_ENDPOINT, "it names nothing");
+    expect(&fixture, described, ST_OK, "outcome     10.0.0.1:8000\n");
+    described.selection = STR("[::1]");
+    expect(&fixture, described, ST_NO_ENDPOINT, "refused with 503 (gRPC: 14) NO_ENDPOINT");
+    described.subset = STR("");
+    expect(&fixture, described, ST_NO_ENDPOINT, "it names nothing");
     fixture_close(&fixture);
 }
 
-static void test_not_checked_yet(void **state) {
+static void explain_unchecked_endpoint_is_marked(void **state) {
     (void)state;
     struct fixture fixture;
     struct pool_spec *spec = three();
-    struct pick_question question = {.method = STR("GET")};
+    struct pick_described_request described = {.method = STR("GET")};
     spec->health.kind = POOL_HEALTH_TCP;
     fixture_open(&fixture, spec);
     pool_set_ready(fixture.pool, fixture_endpoint(&fixture, A), false);
-    expect(&fixture, question, ST_OK,
+    expect(&fixture, described, ST_OK,
            "  10.0.0.1:8000                 yes   no                      0     -\n");
-    expect(&fixture, question, ST_OK,
+    expect(&fixture, described, ST_OK,
            "  10.0.0.2:8000                 yes   not checked yet         0     1\n");
     pool_set_ready(fixture.pool, fixture_endpoint(&fixture, B), true);
-    expect(&fixture, question, ST_OK,
+    expect(&fixture, described, ST_OK,
            "  [::1]:8000                    yes   not checked yet         0     2\n");
-    expect(&fixture, question, ST_OK, "outcome     10.0.0.2:8000\n");
+    expect(&fixture, described, ST_OK, "outcome     10.0.0.2:8000\n");
     fixture_close(&fixture);
 }
 
 /* Full ones are left out before the filters look, and counted on again where these leave no other:
  * a session's endpoint is one that is not full; one that only a label allows is waited for. */
-static void test_full_ones_and_filters(void **state) {
+static void explain_full_endpoints_are_excluded_before_filters(void **state) {
     static const struct pool_label label = {STR("a"), STR("b")};
     (void)state;
     for (int by_label = 0; by_label < 2; by_label++) {
@@ -167,7 +168,8 @@ static void test_full_ones_and_filters(void **state) {
         struct error err;
         struct doc *doc;
         for (uint32_t i = 0; i < 3; i++) {
-            struct pool_wanted wanted = {.address = fixture_numbered(i), .labels = {&label, i < 2}};
+            struct pool_spec_endpoint wanted = {.address = fixture_numbered(i),
+                                                .labels = {&label, i < 2}};
             assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
         }
         struct profile_step filter = {.plugin = by_label ? &plugin_label_selector_filter
@@ -178,7 +180,8 @@ static void test_full_ones_and_filters(void **state) {
         struct doc_node node = doc_root(doc);
         if (by_label) {
             assert_int_equal(
-                plugin_read(filter.plugin, &node, spec->arena, &filter.parameters, &err), ST_OK);
+                plugin_read_parameters(filter.plugin, &node, spec->arena, &filter.parameters, &err),
+                ST_OK);
         }
         doc_free(doc);
         spec->profile = &profile;
@@ -186,21 +189,21 @@ static void test_full_ones_and_filters(void **state) {
         spec->flow_control.on = true;
         fixture_open(&fixture, spec);
         struct pool_request request = {.session = STR("s")};
-        struct pick_question question = {.session = STR("s")};
+        struct pick_described_request described = {.session = STR("s")};
         for (int i = 0; i < 2; i++) { /* the third is left, in one of them to nobody */
             assert_int_equal(pool_pick(fixture.reader, &request, &picks[i], &err), ST_OK);
         }
-        expect(&fixture, question, ST_OK,
+        expect(&fixture, described, ST_OK,
                by_label ? "outcome     it would wait: every endpoint is full (max_in_flight)\n"
                         : "outcome     10.0.0.");
-        pool_give_back(fixture.pool, &picks[0].ticket);
-        expect(&fixture, question, ST_OK, "outcome     10.0.0.");
-        pool_give_back(fixture.pool, &picks[1].ticket);
+        pool_release_ticket(fixture.pool, &picks[0].ticket);
+        expect(&fixture, described, ST_OK, "outcome     10.0.0.");
+        pool_release_ticket(fixture.pool, &picks[1].ticket);
         fixture_close(&fixture);
     }
 }
 
-static void test_saturation(void **state) {
+static void explain_saturation_is_printed(void **state) {
     (void)state;
     struct fixture fixture;
     struct pool_spec *spec = three();
@@ -210,26 +213,26 @@ static void test_saturation(void **state) {
     assert_int_equal(pool_spec_add_objective(spec, &batch, &err), ST_OK);
     fixture_open(&fixture, spec);
     struct pool_pick picks[3];
-    struct pick_question question = {.objective = STR("batch")};
-    expect(&fixture, question, ST_OK, "objective   batch, priority -1; sheddable\n");
+    struct pick_described_request described = {.objective = STR("batch")};
+    expect(&fixture, described, ST_OK, "objective   batch, priority -1; sheddable\n");
     for (int i = 0; i < 3; i++) {
         picks[i] = fixture_pick(&fixture);
     }
-    expect(&fixture, question, ST_SATURATED, "refused with 429 (gRPC: 8) SATURATED");
-    question.objective = STR("other");
-    expect(&fixture, question, ST_OK, "other, which the configuration doesn't know\n");
+    expect(&fixture, described, ST_SATURATED, "refused with 429 (gRPC: 8) SATURATED");
+    described.objective = STR("other");
+    expect(&fixture, described, ST_OK, "other, which the configuration doesn't know\n");
     spec = three();
     spec->max_in_flight = 1;
     spec->flow_control.on = true;
     fixture_update(fixture.pool, spec);
-    expect(&fixture, question, ST_OK,
+    expect(&fixture, described, ST_OK,
            "outcome     it would wait: every endpoint is full (max_in_flight)\n");
     char text[ENDPOINT_TEXT_BYTES + 16];
     snprintf(text, sizeof(text), "outcome     %s\n", picks[1].ticket.endpoint->text);
-    pool_give_back(fixture.pool, &picks[1].ticket);
-    expect(&fixture, question, ST_OK, text);
-    pool_give_back(fixture.pool, &picks[0].ticket);
-    pool_give_back(fixture.pool, &picks[2].ticket);
+    pool_release_ticket(fixture.pool, &picks[1].ticket);
+    expect(&fixture, described, ST_OK, text);
+    pool_release_ticket(fixture.pool, &picks[0].ticket);
+    pool_release_ticket(fixture.pool, &picks[2].ticket);
     fixture_close(&fixture);
 }
 
@@ -243,15 +246,15 @@ static void say(struct fixture *fixture, const char *text, uint32_t n_waiting, f
     pool_set_load(fixture->pool, fixture_endpoint(fixture, text), &load);
 }
 
-static void test_profiles(void **state) {
+static void explain_profile_scores_are_printed(void **state) {
     (void)state;
     struct fixture fixture;
-    struct pick_question question = {.method = STR("GET")};
+    struct pick_described_request described = {.method = STR("GET")};
     fixture_open(&fixture, three());
     say(&fixture, A, 4, 0.25f);
     say(&fixture, B, 0, 0.5f);
-    struct pool_pick held = fixture_pick(&fixture); /* C, which has said nothing */
-    expect(&fixture, question, ST_OK,
+    struct pool_pick body_buffer = fixture_pick(&fixture); /* C, which has said nothing */
+    expect(&fixture, described, ST_OK,
            "  profile                       waiting  running  KV cache  queue-scorer x 2"
            "  kv-cache-utilization-scorer x 2  prefix-cache-scorer x 3"
            "  active-request-scorer x 2      sum\n"
@@ -265,24 +268,24 @@ static void test_profiles(void **state) {
            "                            0.625"
            "                    0.000                      0.000    2.750\n"
            "  picker: max-score-picker\n");
-    expect(&fixture, question, ST_OK,
+    expect(&fixture, described, ST_OK,
            "  10.0.0.1:8000                 yes   yes                     0     2\n");
-    expect(&fixture, question, ST_OK, "outcome     10.0.0.2:8000\n");
-    pool_give_back(fixture.pool, &held.ticket);
+    expect(&fixture, described, ST_OK, "outcome     10.0.0.2:8000\n");
+    pool_release_ticket(fixture.pool, &body_buffer.ticket);
     fixture_close(&fixture);
 }
 
-static void test_other_pickers(void **state) {
+static void explain_other_picker_is_named(void **state) {
     (void)state;
     static const struct profile any = {
         .picker = {.plugin = &plugin_random_picker, .name = STR("any")}};
     struct fixture fixture;
-    struct pick_question question = {.method = STR("GET"),
-                                     .subset = STR("10.0.0.1:8000,10.0.0.2:8000")};
+    struct pick_described_request described = {.method = STR("GET"),
+                                               .subset = STR("10.0.0.1:8000,10.0.0.2:8000")};
     struct pool_spec *spec = three();
     spec->profile = &any;
     fixture_open(&fixture, spec);
-    expect(&fixture, question, ST_OK, "outcome     one of the 2, as the random-picker chooses\n");
+    expect(&fixture, described, ST_OK, "outcome     one of the 2, as the random-picker chooses\n");
     fixture_close(&fixture);
 }
 
@@ -290,34 +293,34 @@ static void test_other_pickers(void **state) {
 
 enum { N_ROUNDS = 3000, N_ENDPOINTS = 6 };
 
-static bool coin(struct dice *dice) {
-    return dice_roll(dice) % 2;
+static bool coin(struct prng *prng) {
+    return prng_next(prng) % 2;
 }
 
-static struct pool_spec *random_spec(struct dice *dice) {
+static struct pool_spec *random_spec(struct prng *prng) {
     static const struct pool_target zero[] = {{STR("t"), 0}}, one[] = {{STR("t"), 1}};
     static const struct str names[] = {STR("r")};
-    struct pool_rewrite rewrite = {names, coin(dice), {coin(dice) ? one : zero, 1}};
-    struct pool_objective objective = {STR("o"), coin(dice) ? -1 : 1};
-    struct pool_spec *spec = fixture_spec_of((uint32_t)(dice_roll(dice) % (N_ENDPOINTS + 1)));
+    struct pool_rewrite rewrite = {names, coin(prng), {coin(prng) ? one : zero, 1}};
+    struct pool_objective objective = {STR("o"), coin(prng) ? -1 : 1};
+    struct pool_spec *spec = fixture_spec_of((uint32_t)(prng_next(prng) % (N_ENDPOINTS + 1)));
     struct error err;
-    spec->strict_models = coin(dice);
-    spec->max_in_flight = dice_roll(dice) % 3;
-    add_model(spec, "m", coin(dice) ? POOL_SHEDDABLE : POOL_CRITICAL, (struct pool_targets){0});
+    spec->strict_models = coin(prng);
+    spec->max_in_flight = prng_next(prng) % 3;
+    add_model(spec, "m", coin(prng) ? POOL_SHEDDABLE : POOL_CRITICAL, (struct pool_targets){0});
     assert_int_equal(pool_spec_add_objective(spec, &objective, &err), ST_OK);
-    if (coin(dice)) {
+    if (coin(prng)) {
         assert_int_equal(pool_spec_add_rewrite(spec, &rewrite, &err), ST_OK);
     }
     return spec;
 }
 
 /* A list of some of the pool's addresses and one that is none of it. */
-static struct str random_list(struct dice *dice, struct arena *arena) {
+static struct str random_list(struct prng *prng, struct arena *arena) {
     struct str list = STR("9.9.9.9:1");
     for (uint32_t i = 0; i < N_ENDPOINTS; i++) {
         char text[ENDPOINT_TEXT_BYTES];
         struct endpoint_address address = fixture_numbered(i);
-        if (coin(dice)) {
+        if (coin(prng)) {
             list = arena_printf(arena, "%.*s,%s", STR_ARG(list),
                                 endpoint_address_print(&address, text).ptr);
         }
@@ -325,119 +328,124 @@ static struct str random_list(struct dice *dice, struct arena *arena) {
     return list;
 }
 
-static struct pick_question random_question(struct dice *dice, struct arena *arena) {
+static struct pick_described_request random_question(struct prng *prng, struct arena *arena) {
     static const char *const models[] = {"m", "n", "r"};
-    struct pick_question question = {.method = STR("POST"), .path = STR("/v1/completions")};
-    if (coin(dice)) {
-        question.model = str_of(models[dice_roll(dice) % 3]);
+    struct pick_described_request described = {.method = STR("POST"),
+                                               .path = STR("/v1/completions")};
+    if (coin(prng)) {
+        described.model = str_of(models[prng_next(prng) % 3]);
     }
-    if (coin(dice)) {
-        question.objective = coin(dice) ? STR("o") : STR("p");
+    if (coin(prng)) {
+        described.objective = coin(prng) ? STR("o") : STR("p");
     }
-    if (coin(dice)) {
-        question.subset = random_list(dice, arena);
+    if (coin(prng)) {
+        described.subset = random_list(prng, arena);
     }
-    return question;
+    return described;
 }
 
 /* As a session asks. */
-static enum status pick(struct fixture *fixture, const struct pick_question *question,
+static enum status pick(struct fixture *fixture, const struct pick_described_request *described,
                         struct arena *arena, struct pool_pick *out) {
     struct subset subset;
     struct error err;
     subset_init(&subset, false);
-    if (question->subset.ptr) {
-        assert_int_equal(subset_add_list(&subset, arena, question->subset, &err), ST_OK);
+    if (described->subset.ptr) {
+        assert_int_equal(subset_add_list(&subset, arena, described->subset, &err), ST_OK);
     }
-    struct pool_request request = {.model = question->model,
-                                   .objective = question->objective,
-                                   .subset = question->subset.ptr ? &subset : NULL};
+    struct pool_request request = {.model = described->model,
+                                   .objective = described->objective,
+                                   .subset = described->subset.ptr ? &subset : NULL};
     return pool_pick(fixture->reader, &request, out, &err);
 }
 
-static void compare_one(struct fixture *fixture, struct dice *dice) {
+static void compare_one(struct fixture *fixture, struct prng *prng) {
     struct arena *arena = arena_new(NULL, 0);
-    struct pick_question question = random_question(dice, arena);
-    struct said said = ask(fixture, question);
+    struct pick_described_request described = random_question(prng, arena);
+    struct sent sent = ask(fixture, described);
     struct pool_pick picked;
-    struct pool_numbers before, after;
-    pool_read(fixture->pool, &before);
-    enum status st = pick(fixture, &question, arena, &picked);
-    if (st != said.status) {
-        fail_msg("picked: %s, explained:\n%s", status_name(st), said.text.data);
+    struct pool_stats before, after;
+    pool_get_stats(fixture->pool, &before);
+    enum status st = pick(fixture, &described, arena, &picked);
+    if (st != sent.status) {
+        fail_msg("picked: %s, explained:\n%s", status_name(st), sent.text.data);
     }
     if (st == ST_OK) { /* with the rank 1 */
-        const char *row = strstr(said.text.data, picked.endpoints[0]->text);
+        const char *row = strstr(sent.text.data, picked.endpoints[0]->text);
         const char *end = row ? strchr(row, '\n') : NULL;
         assert_true(end && memcmp(end - 4, "   1", 4) == 0);
-        pool_give_back(fixture->pool, &picked.ticket);
+        pool_release_ticket(fixture->pool, &picked.ticket);
     }
-    pool_read(fixture->pool, &after);
+    pool_get_stats(fixture->pool, &after);
     assert_int_equal(before.n_in_flight, after.n_in_flight);
-    arena_free(said.arena);
+    arena_free(sent.arena);
     arena_free(arena);
 }
 
 /* What some endpoints say of their load. */
-static void say_loads(struct fixture *fixture, struct dice *dice) {
-    const struct pool_snapshot *snapshot = pool_look(fixture->reader);
+static void say_loads(struct fixture *fixture, struct prng *prng) {
+    const struct pool_snapshot *snapshot = pool_reader_refresh(fixture->reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         const struct endpoint *endpoint = snapshot->members[i].endpoint;
-        struct endpoint_load load = {.until_ns = clock_now_ns() + dice_below(dice, 2),
+        struct endpoint_load load = {.until_ns = clock_now_ns() + prng_below(prng, 2),
                                      .in_flight = endpoint_in_flight(endpoint),
-                                     .known = dice_below(dice, 16),
-                                     .n_waiting = dice_below(dice, 3),
-                                     .n_running = dice_below(dice, 3),
-                                     .kv_cache_used = (float)dice_below(dice, 3) / 2};
-        if (coin(dice)) {
+                                     .known = prng_below(prng, 16),
+                                     .n_waiting = prng_below(prng, 3),
+                                     .n_running = prng_below(prng, 3),
+                                     .kv_cache_used = (float)prng_below(prng, 3) / 2};
+        if (coin(prng)) {
             pool_set_load(fixture->pool, endpoint, &load);
         }
     }
 }
 
 /* Some endpoints have requests, some refused a connection. */
-static size_t stir(struct fixture *fixture, struct dice *dice, struct pool_pick *held) {
+static size_t stir(struct fixture *fixture, struct prng *prng, struct pool_pick *body_buffer) {
     size_t n = 0;
     struct pool_request any = {.model = {NULL, 0}};
     struct error err;
-    while (n < N_ENDPOINTS && coin(dice) &&
-           pool_pick(fixture->reader, &any, &held[n], &err) == ST_OK) {
+    while (n < N_ENDPOINTS && coin(prng) &&
+           pool_pick(fixture->reader, &any, &body_buffer[n], &err) == ST_OK) {
         n++;
     }
-    if (n > 0 && coin(dice)) {
-        pool_refused(fixture->pool, held[0].ticket.endpoint);
+    if (n > 0 && coin(prng)) {
+        pool_report_refused(fixture->pool, body_buffer[0].ticket.endpoint);
     }
     return n;
 }
 
-static void test_as_picked(void **state) {
+static void explain_outcome_agrees_with_pick(void **state) {
     (void)state;
-    struct dice dice = {7};
-    clock_drive_ns(1000000000);
+    struct prng prng = {7};
+    clock_set_fake_ns(1000000000);
     for (int i = 0; i < N_ROUNDS; i++) {
-        struct pool_pick held[N_ENDPOINTS];
+        struct pool_pick body_buffer[N_ENDPOINTS];
         struct fixture fixture;
-        fixture_open(&fixture, random_spec(&dice));
-        size_t n = stir(&fixture, &dice, held);
-        if (coin(&dice)) {
-            say_loads(&fixture, &dice);
+        fixture_open(&fixture, random_spec(&prng));
+        size_t n = stir(&fixture, &prng, body_buffer);
+        if (coin(&prng)) {
+            say_loads(&fixture, &prng);
         }
-        compare_one(&fixture, &dice);
+        compare_one(&fixture, &prng);
         while (n > 0) {
-            pool_give_back(fixture.pool, &held[--n].ticket);
+            pool_release_ticket(fixture.pool, &body_buffer[--n].ticket);
         }
         fixture_close(&fixture);
     }
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_where_the_model_is), cmocka_unit_test(test_models),
-        cmocka_unit_test(test_endpoints),          cmocka_unit_test(test_not_checked_yet),
-        cmocka_unit_test(test_saturation),         cmocka_unit_test(test_full_ones_and_filters),
-        cmocka_unit_test(test_profiles),           cmocka_unit_test(test_other_pickers),
-        cmocka_unit_test(test_as_picked),
+        cmocka_unit_test(explain_model_source_is_printed),
+        cmocka_unit_test(explain_model_targets_are_printed),
+        cmocka_unit_test(explain_endpoints_are_ranked),
+        cmocka_unit_test(explain_unchecked_endpoint_is_marked),
+        cmocka_unit_test(explain_saturation_is_printed),
+        cmocka_unit_test(explain_full_endpoints_are_excluded_before_filters),
+        cmocka_unit_test(explain_profile_scores_are_printed),
+        cmocka_unit_test(explain_other_picker_is_named),
+        cmocka_unit_test(explain_outcome_agrees_with_pick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,19 +9,19 @@ static struct str find_header(const void *of, struct str name) {
     return ext_proc_header_find(&request->fields, name);
 }
 
-static struct pool_request question(struct pick_session *session, struct str model,
-                                    size_t n_fallbacks) {
+static struct pool_request make_pool_request(struct pick_session *session, struct str model,
+                                             size_t n_fallbacks) {
     const struct pick_request *request = pick_session_request(session);
     return (struct pool_request){.model = model,
                                  .objective = request->objective,
                                  .session = request->session,
-                                 .prompt = pick_session_prompt(session),
+                                 .prompt = pick_session_get_prompt(session),
                                  .headers = {.find = find_header, .of = request},
-                                 .n_tokens = pick_session_tokens(session),
+                                 .n_tokens = pick_session_estimate_tokens(session),
                                  .subset = request->has_hint ? &request->hint : NULL,
                                  .selection = request->has_selection ? &request->selection : NULL,
                                  .n_fallbacks = n_fallbacks,
-                                 .fairness = request->fairness};
+                                 .fairness_id = request->fairness_id};
 }
 
 /* ---- another name ---------------------------------------------------------------------------- */
@@ -31,53 +31,54 @@ static enum status no_memory(struct error *err) {
 }
 
 static enum status rename_path(struct pick_session *session, struct str name,
-                               struct pick_draft *draft, struct error *err) {
+                               struct pick_pending_response *pending, struct error *err) {
     struct str old = pick_session_request(session)->path;
     struct buf path;
-    if (str_eq(name, session->where.model)) {
+    if (str_eq(name, session->model_path.model)) {
         return ST_OK;
     }
     buf_init(&path, session->arena, old.len + name.len);
-    pick_path_print(&path, &session->where, old, name);
-    draft->news.path = buf_str(&path);
+    model_location_print_path(&path, &session->model_path, old, name);
+    pending->mutation.path = buf_str(&path);
     metric_add(METRIC_PICK_REWRITTEN_TOTAL, 1);
     return path.failed ? no_memory(err) : ST_OK;
 }
 
 /* The client's Content-Length stays right; where it sent none, none is made. */
-static enum status fit_length(struct pick_session *session, struct pick_draft *draft,
-                              struct error *err) {
-    struct str said = pick_session_request(session)->content_length;
+static enum status update_content_length(struct pick_session *session,
+                                         struct pick_pending_response *pending, struct error *err) {
+    struct str sent = pick_session_request(session)->content_length;
     uint64_t length;
-    if (draft->edits.growth == 0 || !num_parse_u64(said, &length)) {
+    if (pending->edits.growth == 0 || !num_parse_u64(sent, &length)) {
         return ST_OK;
     }
-    length += (uint64_t)draft->edits.growth;
-    draft->news.content_length = arena_printf(session->arena, "%llu", (unsigned long long)length);
-    return draft->news.content_length.ptr ? ST_OK : no_memory(err);
+    length += (uint64_t)pending->edits.growth;
+    pending->mutation.content_length =
+        arena_printf(session->arena, "%llu", (unsigned long long)length);
+    return pending->mutation.content_length.ptr ? ST_OK : no_memory(err);
 }
 
 static enum status rename_body(struct pick_session *session, struct str name,
-                               struct pick_draft *draft, struct error *err) {
+                               struct pick_pending_response *pending, struct error *err) {
     if (str_eq(name, pick_scan_name(session->scan))) {
         return ST_OK;
     }
     metric_add(METRIC_PICK_REWRITTEN_TOTAL, 1);
-    enum status st = pick_scan_edit(session->scan, session->arena, name, &draft->edits, err);
-    return st == ST_OK ? fit_length(session, draft, err) : st;
+    enum status st = pick_scan_edit(session->scan, session->arena, name, &pending->edits, err);
+    return st == ST_OK ? update_content_length(session, pending, err) : st;
 }
 
 /* `name`: ptr NULL: the one that the request has. */
-static enum status call_it(struct pick_session *session, struct str name, struct pick_draft *draft,
-                           struct error *err) {
+static enum status rename_model(struct pick_session *session, struct str name,
+                                struct pick_pending_response *pending, struct error *err) {
     if (!name.ptr) {
         return ST_OK;
     }
-    if (session->where.kind == PICK_PATH_V2) {
-        return rename_path(session, name, draft, err);
+    if (session->model_path.kind == MODEL_LOCATION_PATH) {
+        return rename_path(session, name, pending, err);
     }
-    if (session->scan && !session->raised) {
-        return rename_body(session, name, draft, err);
+    if (session->scan && !session->mode_overridden) {
+        return rename_body(session, name, pending, err);
     }
     if (session->scan) { /* the body is still to come */
         session->target = arena_dup(session->arena, name);
@@ -87,78 +88,81 @@ static enum status call_it(struct pick_session *session, struct str name, struct
 }
 
 /* What the request is sent on as: the configuration's name, else that of the header. */
-static struct str new_name(const struct pick_session *session, const struct pool_pick *pick) {
+static struct str target_model(const struct pick_session *session, const struct pool_pick *pick) {
     return pick->target.ptr ? pick->target : pick_session_request(session)->rewrite;
 }
 
 /* ---- picks ----------------------------------------------------------------------------------- */
 
-static bool is_of_held(const struct pick_session *session) {
-    return session->phase == PICK_HELD ||
-           (session->phase == PICK_WAITING && session->wait->point == PICK_AT_HELD);
+static bool is_headers_held(const struct pick_session *session) {
+    return session->phase == PICK_HEADERS_HELD ||
+           (session->phase == PICK_QUEUED &&
+            session->queue_entry->reply_point == PICK_AT_HEADERS_HELD);
 }
 
-bool pick_session_choose(struct pick_session *session, struct str model, struct pick_draft *draft) {
+bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
+                                struct pick_pending_response *pending) {
     const struct pool_spec *spec = pick_session_spec(session);
     const struct protocol *protocol = &spec->protocol;
     enum protocol_fallback fallback = protocol->fallback;
-    struct pool_request asked =
-        question(session, model, fallback == FALLBACK_NONE ? 0 : protocol->n_fallbacks);
+    struct pool_request requested =
+        make_pool_request(session, model, fallback == FALLBACK_NONE ? 0 : protocol->n_fallbacks);
     struct pool_pick pick;
     struct pool_trace trace = {.n = 0};
     struct error err;
-    bool at_body = draft->news.kind == EXT_PROC_REQUEST_BODY || is_of_held(session);
-    session->named = model;
-    asked.trace = log_enabled(LOG_DEBUG) ? &trace : NULL;
+    bool at_body = pending->mutation.kind == EXT_PROC_REQUEST_BODY || is_headers_held(session);
+    session->body_model = model;
+    requested.trace = log_enabled(LOG_DEBUG) ? &trace : NULL;
     enum status st = ST_OK;
     /* Should waiting be switched on in this moment, this one does not wait. */
-    if (session->wait || (session->means.bell && spec->flow_control.on)) {
-        st = pick_session_may_wait(session, &asked, &err);
+    if (session->queue_entry || (session->context.wakeup && spec->flow_control.on)) {
+        st = pick_queue_prepare(session, &requested, &err);
     }
     if (st == ST_OK) {
-        st = pool_pick(session->means.reader, &asked, &pick, &err);
+        st = pool_pick(session->context.reader, &requested, &pick, &err);
     }
     if (st == ST_OK && !pick.ticket.endpoint) {
-        pick_session_wait(session);
+        pick_queue_start_wait(session);
         return false;
     }
     if (st == ST_OK) {
         session->ticket = pick.ticket;
-        st = pick_choice_print(session->arena, &pick, fallback, &draft->choice, &err);
+        st = pick_destination_print(session->arena, &pick, fallback, &pending->destination, &err);
     }
     if (st == ST_OK) {
-        st = call_it(session, new_name(session, &pick), draft, &err);
+        st = rename_model(session, target_model(session, &pick), pending, &err);
     }
     if (st != ST_OK) {
         pick_session_refuse(session, &err);
         return false;
     }
-    draft->news.choice = &draft->choice;
-    pick_session_note(session, &(struct pick_note){.model = model,
-                                                   .target = new_name(session, &pick),
-                                                   .pick = &pick,
-                                                   .trace = asked.trace,
-                                                   .at_body = at_body});
-    pick_count_pick(at_body, pick.way);
-    if (model.ptr || !session->raised) {
-        pick_count_model(session->found);
+    pending->mutation.destination = &pending->destination;
+    pick_session_report(session, &(struct pick_outcome){.model = model,
+                                                        .target = target_model(session, &pick),
+                                                        .pick = &pick,
+                                                        .trace = requested.trace,
+                                                        .at_body = at_body});
+    pick_count_pick(at_body, pick.picked_by);
+    if (model.ptr || !session->mode_overridden) {
+        pick_count_model(session->model_source);
     }
     return true;
 }
 
-bool pick_session_match(struct pick_session *session, struct pick_draft *draft) {
+bool pick_session_check_model(struct pick_session *session, struct pick_pending_response *pending) {
     struct pool_pick pick = {.target = session->target};
     struct error err;
     enum status st = ST_OK;
-    session->raised = false;
-    session->named = pick_scan_name(session->scan);
-    if (!session->asked.ptr) {
-        struct pool_request asked = question(session, pick_scan_name(session->scan), 0);
-        st = pool_check(session->means.reader, &asked, &session->ticket, &pick, &err);
-        pick_count_model(PICK_FOUND_BODY);
+    session->mode_overridden = false;
+    session->body_model = pick_scan_name(session->scan);
+    if (!session->requested.ptr) {
+        struct pool_request requested =
+            make_pool_request(session, pick_scan_name(session->scan), 0);
+        st = pool_check_picked(session->context.reader, &requested, &session->ticket, &pick, &err);
+        pick_count_model(PICK_MODEL_FROM_BODY);
     }
     if (st == ST_OK) {
-        st = call_it(session, new_name(session, &pick), draft, &err);
+        st = rename_model(session, target_model(session, &pick), pending, &err);
     }
     if (st != ST_OK) {
         pick_session_refuse(session, &err);
@@ -166,12 +170,13 @@ bool pick_session_match(struct pick_session *session, struct pick_draft *draft) 
     return st == ST_OK;
 }
 
-bool pick_session_tell(struct pick_session *session, const struct pick_draft *draft) {
+bool pick_session_send_response(struct pick_session *session,
+                                const struct pick_pending_response *pending) {
     struct error err;
-    enum status st =
-        pick_tell(&session->outbox, &pick_session_spec(session)->protocol, &draft->news, &err);
+    enum status st = pick_send_mutation(&session->send_queue, &pick_session_spec(session)->protocol,
+                                        &pending->mutation, &err);
     if (st != ST_OK) {
-        pick_session_break(session, &err);
+        pick_session_abort(session, &err);
     }
     return st == ST_OK;
 }

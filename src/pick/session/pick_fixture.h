@@ -11,31 +11,31 @@
 #include "pick/pool/pool_fixture.h"
 #include "pick/session/session.h"
 
-enum { STAGE_MOST_SAID = 4096, STAGE_MOST_PIECES = 8 };
+enum { STAGE_MAX_SENT = 4096, STAGE_MAX_PIECES = 8 };
 
-struct stage_said {
+struct stage_sent {
     char *bytes; /* as they were when it was said */
     size_t n_bytes;
-    struct piece pieces[STAGE_MOST_PIECES];
+    struct piece pieces[STAGE_MAX_PIECES];
     size_t n_pieces;
     void (*release)(void *cookie);
     void *cookie;
     bool left;
-    struct ext_proc_reply reply;
+    struct ext_proc_client_response reply;
 };
 
 struct stage {
     struct fixture pool;
-    struct pool_bell bell;
-    int n_rung; /* since stage_resume */
+    struct pool_wakeup wakeup;
+    int n_notified; /* since stage_resume */
     struct arena *arena;
     struct pick_session *session;
-    struct stage_said said[STAGE_MOST_SAID];
-    size_t n_said, n_read; /* `n_read`: those that the test has looked at */
+    struct stage_sent sent[STAGE_MAX_SENT];
+    size_t n_sent, n_read; /* `n_read`: those that the test has looked at */
     bool finished;
-    struct error why; /* ST_OK: without an error */
-    int n_messages;   /* of the proxy's that are not released */
-    char noted[1024]; /* the last note: "LINE|MODEL|TARGET|why" */
+    struct error why;        /* ST_OK: without an error */
+    int n_messages;          /* of the proxy's that are not released */
+    char last_outcome[1024]; /* the last note: "LINE|MODEL|TARGET|why" */
 };
 
 /* ---- what the session says ------------------------------------------------------------------- */
@@ -43,22 +43,22 @@ struct stage {
 static void stage_on_send(void *user, const struct piece *pieces, size_t n_pieces,
                           void (*release)(void *cookie), void *cookie) {
     struct stage *stage = user;
-    struct stage_said *said = &stage->said[stage->n_said++];
-    assert_true(stage->n_said < STAGE_MOST_SAID && n_pieces <= STAGE_MOST_PIECES);
+    struct stage_sent *sent = &stage->sent[stage->n_sent++];
+    assert_true(stage->n_sent < STAGE_MAX_SENT && n_pieces <= STAGE_MAX_PIECES);
     assert_false(stage->finished);
-    *said = (struct stage_said){.n_pieces = n_pieces, .release = release, .cookie = cookie};
+    *sent = (struct stage_sent){.n_pieces = n_pieces, .release = release, .cookie = cookie};
     for (size_t i = 0; i < n_pieces; i++) {
-        said->pieces[i] = pieces[i];
-        said->n_bytes += pieces[i].n_bytes;
+        sent->pieces[i] = pieces[i];
+        sent->n_bytes += pieces[i].n_bytes;
     }
-    said->bytes = malloc(said->n_bytes + 1);
-    said->bytes[said->n_bytes] = '\0'; /* for strstr */
+    sent->bytes = malloc(sent->n_bytes + 1);
+    sent->bytes[sent->n_bytes] = '\0'; /* for strstr */
     for (size_t i = 0, at = 0; i < n_pieces; at += pieces[i++].n_bytes) {
-        memcpy(said->bytes + at, pieces[i].data, pieces[i].n_bytes);
+        memcpy(sent->bytes + at, pieces[i].data, pieces[i].n_bytes);
     }
     struct error err = {0};
     enum status st =
-        ext_proc_reply_decode(str_make(said->bytes, said->n_bytes), &said->reply, &err);
+        ext_proc_client_response_decode(str_make(sent->bytes, sent->n_bytes), &sent->reply, &err);
     if (st != ST_OK) {
         fail_msg("the proxy can't read an answer: %s", err.text);
     }
@@ -80,34 +80,34 @@ static inline size_t stage_copy(char *to, size_t n, size_t most, struct str text
 }
 
 /* Reads all of it, as a log does: a byte that has been released would be noticed. */
-static void stage_on_note(void *user, const struct pick_note *note) {
+static void stage_on_note(void *user, const struct pick_outcome *outcome) {
     struct stage *stage = user;
-    const struct str parts[] = {note->line,
+    const struct str parts[] = {outcome->request_line,
                                 STR("|"),
-                                note->model,
+                                outcome->model,
                                 STR("|"),
-                                note->target,
+                                outcome->target,
                                 STR("|"),
-                                str_of(note->why ? note->why->text : "")};
+                                str_of(outcome->why ? outcome->why->text : "")};
     size_t n = 0;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        n = stage_copy(stage->noted, n, sizeof(stage->noted), parts[i]);
+        n = stage_copy(stage->last_outcome, n, sizeof(stage->last_outcome), parts[i]);
     }
 }
 
 /* What was said leaves: until now its bytes have stayed as they were. */
 static inline void stage_flush(struct stage *stage) {
-    for (size_t i = 0; i < stage->n_said; i++) {
-        struct stage_said *said = &stage->said[i];
+    for (size_t i = 0; i < stage->n_sent; i++) {
+        struct stage_sent *sent = &stage->sent[i];
         size_t at = 0;
-        for (size_t k = 0; k < said->n_pieces && !said->left; k++) {
-            assert_memory_equal(said->bytes + at, said->pieces[k].data, said->pieces[k].n_bytes);
-            at += said->pieces[k].n_bytes;
+        for (size_t k = 0; k < sent->n_pieces && !sent->left; k++) {
+            assert_memory_equal(sent->bytes + at, sent->pieces[k].data, sent->pieces[k].n_bytes);
+            at += sent->pieces[k].n_bytes;
         }
-        if (!said->left && said->release) {
-            said->release(said->cookie);
+        if (!sent->left && sent->release) {
+            sent->release(sent->cookie);
         }
-        said->left = true;
+        sent->left = true;
     }
 }
 
@@ -115,34 +115,34 @@ static inline void stage_flush(struct stage *stage) {
 
 /* Another stream of the same pool. */
 static inline void stage_stream(struct stage *stage, const struct pick_limits *limits) {
-    struct pick_means means = {.bell = &stage->bell,
-                               .pool = stage->pool.pool,
-                               .reader = stage->pool.reader,
-                               .limits = *limits};
-    struct pick_out out = {
-        .send = stage_on_send, .finish = stage_on_finish, .note = stage_on_note, .user = stage};
+    struct pick_context context = {.wakeup = &stage->wakeup,
+                                   .pool = stage->pool.pool,
+                                   .reader = stage->pool.reader,
+                                   .limits = *limits};
+    struct pick_callbacks out = {
+        .send = stage_on_send, .finish = stage_on_finish, .outcome = stage_on_note, .user = stage};
     stage->arena = arena_new(NULL, 0);
-    stage->session = pick_session_new(stage->arena, &means, &out);
+    stage->session = pick_session_new(stage->arena, &context, &out);
     stage->finished = false;
     stage->why = (struct error){.status = ST_OK};
     assert_non_null(stage->session);
 }
 
-static const struct pick_limits stage_limits = {.max_body_bytes = 1 << 20,
+static const struct pick_limits stage_limits = {.max_body_size = 1 << 20,
                                                 .answer_timeout_ns = 1000000000};
 
 static void stage_on_call(void *user) {
     struct stage *stage = user;
-    stage->n_rung++;
+    stage->n_notified++;
 }
 
 /* Those that were called pick again. */
 static inline void stage_resume(struct stage *stage) {
     struct pool_waiter *waiter;
-    while ((waiter = pool_bell_next(&stage->bell))) {
+    while ((waiter = pool_wakeup_pop(&stage->wakeup))) {
         pick_session_resume(waiter);
     }
-    stage->n_rung = 0;
+    stage->n_notified = 0;
 }
 
 /* Takes the spec. Owns: the stage, until stage_close. */
@@ -150,30 +150,30 @@ static inline struct stage *stage_open(struct pool_spec *spec) {
     struct stage *stage = calloc(1, sizeof(*stage));
     assert_non_null(stage);
     fixture_open(&stage->pool, spec);
-    pool_bell_init(&stage->bell, stage_on_call, stage);
+    pool_wakeup_init(&stage->wakeup, stage_on_call, stage);
     stage_stream(stage, &stage_limits);
     return stage;
 }
 
 /* The stream ends; nothing of it is left behind. */
 static inline void stage_end(struct stage *stage) {
-    struct pool_numbers numbers;
+    struct pool_stats pool_counts;
     pick_session_free(stage->session);
     stage_flush(stage);
     arena_free(stage->arena);
-    for (size_t i = 0; i < stage->n_said; i++) {
-        free(stage->said[i].bytes);
+    for (size_t i = 0; i < stage->n_sent; i++) {
+        free(stage->sent[i].bytes);
     }
-    stage->n_said = stage->n_read = 0;
+    stage->n_sent = stage->n_read = 0;
     assert_int_equal(stage->n_messages, 0);
-    pool_read(stage->pool.pool, &numbers);
-    assert_int_equal(numbers.n_in_flight, 0);
+    pool_get_stats(stage->pool.pool, &pool_counts);
+    assert_int_equal(pool_counts.n_in_flight, 0);
 }
 
 static inline void stage_close(struct stage *stage) {
     stage_end(stage);
     fixture_close(&stage->pool);
-    pool_bell_fini(&stage->bell);
+    pool_wakeup_fini(&stage->wakeup);
     free(stage);
 }
 
@@ -196,15 +196,16 @@ static inline void stage_take(struct stage *stage, struct str bytes) {
     message->stage = stage;
     memcpy(message->bytes, bytes.ptr, bytes.len);
     stage->n_messages++;
-    pick_session_take(stage->session, &(struct pick_message){str_make(message->bytes, bytes.len),
-                                                             stage_release, message});
+    pick_session_on_message(
+        stage->session,
+        &(struct pick_message){str_make(message->bytes, bytes.len), stage_release, message});
 }
 
-static inline void stage_ask(struct stage *stage, const struct ext_proc_question *question) {
+static inline void stage_send(struct stage *stage, const struct ext_proc_client_request *question) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
     buf_init(&out, arena, 256);
-    ext_proc_question_print(&out, question);
+    ext_proc_client_request_encode(&out, question);
     stage_take(stage, out.len > 0 ? buf_str(&out) : STR(""));
     arena_free(arena);
 }
@@ -229,20 +230,20 @@ static inline size_t stage_headers(const char *text, struct ext_proc_header *out
 static inline void stage_request(struct stage *stage, const char *headers, bool ends,
                                  const struct ext_proc_config *config) {
     struct ext_proc_header list[32];
-    struct ext_proc_question question = {.kind = EXT_PROC_REQUEST_HEADERS,
-                                         .headers = list,
-                                         .n_headers = stage_headers(headers, list, 32),
-                                         .end_of_stream = ends,
-                                         .config = config,
-                                         .has_metadata = true};
-    stage_ask(stage, &question);
+    struct ext_proc_client_request question = {.kind = EXT_PROC_REQUEST_HEADERS,
+                                               .headers = list,
+                                               .n_headers = stage_headers(headers, list, 32),
+                                               .end_of_stream = ends,
+                                               .config = config,
+                                               .has_metadata = true};
+    stage_send(stage, &question);
 }
 
 static inline void stage_part(struct stage *stage, enum ext_proc_kind kind, struct str body,
                               bool ends) {
-    struct ext_proc_question question = {
+    struct ext_proc_client_request question = {
         .kind = kind, .body = body, .end_of_stream = ends, .has_metadata = true};
-    stage_ask(stage, &question);
+    stage_send(stage, &question);
 }
 
 static inline void stage_body(struct stage *stage, const char *body, bool ends) {
@@ -250,18 +251,18 @@ static inline void stage_body(struct stage *stage, const char *body, bool ends) 
 }
 
 static inline void stage_trailers(struct stage *stage, enum ext_proc_kind kind) {
-    struct ext_proc_question question = {.kind = kind, .has_metadata = true};
-    stage_ask(stage, &question);
+    struct ext_proc_client_request question = {.kind = kind, .has_metadata = true};
+    stage_send(stage, &question);
 }
 
 static inline void stage_answer(struct stage *stage, const char *headers, bool ends) {
     struct ext_proc_header list[32];
-    struct ext_proc_question question = {.kind = EXT_PROC_RESPONSE_HEADERS,
-                                         .headers = list,
-                                         .n_headers = stage_headers(headers, list, 32),
-                                         .end_of_stream = ends,
-                                         .has_metadata = true};
-    stage_ask(stage, &question);
+    struct ext_proc_client_request question = {.kind = EXT_PROC_RESPONSE_HEADERS,
+                                               .headers = list,
+                                               .n_headers = stage_headers(headers, list, 32),
+                                               .end_of_stream = ends,
+                                               .has_metadata = true};
+    stage_send(stage, &question);
 }
 
 /* ---- pools ----------------------------------------------------------------------------------- */
@@ -297,20 +298,20 @@ static inline struct pool_spec *stage_models(void) {
 /* ---- what the proxy is told ------------------------------------------------------------------ */
 
 /* The next answer that the test has not looked at. */
-static inline const struct ext_proc_reply *stage_next(struct stage *stage) {
-    assert_true(stage->n_read < stage->n_said);
-    return &stage->said[stage->n_read++].reply;
+static inline const struct ext_proc_client_response *stage_next(struct stage *stage) {
+    assert_true(stage->n_read < stage->n_sent);
+    return &stage->sent[stage->n_read++].reply;
 }
 
-static inline void stage_expect_silence(const struct stage *stage) {
-    assert_int_equal(stage->n_read, stage->n_said);
+static inline void stage_expect_no_message(const struct stage *stage) {
+    assert_int_equal(stage->n_read, stage->n_sent);
 }
 
-static inline struct str stage_set(const struct ext_proc_reply *reply, const char *key) {
+static inline struct str stage_set(const struct ext_proc_client_response *reply, const char *key) {
     struct pb_reader reader = pb_read(reply->mutation);
     struct ext_proc_header header;
     struct str found = {NULL, 0};
-    while (ext_proc_set_next(&reader, &header)) {
+    while (ext_proc_set_header_next(&reader, &header)) {
         if (str_is(header.key, key)) {
             assert_null(found.ptr); /* once */
             found = header.value.ptr ? header.value : STR("");
@@ -319,16 +320,16 @@ static inline struct str stage_set(const struct ext_proc_reply *reply, const cha
     return found;
 }
 
-static inline size_t stage_n_set(const struct ext_proc_reply *reply) {
+static inline size_t stage_n_set(const struct ext_proc_client_response *reply) {
     struct pb_reader reader = pb_read(reply->mutation);
     struct ext_proc_header header;
     struct str removed;
     size_t n = 0;
-    while (ext_proc_set_next(&reader, &header)) {
+    while (ext_proc_set_header_next(&reader, &header)) {
         n++;
     }
     reader = pb_read(reply->mutation);
-    while (ext_proc_removed_next(&reader, &removed)) {
+    while (ext_proc_removed_header_next(&reader, &removed)) {
         n++;
     }
     return n;
@@ -343,10 +344,10 @@ static inline void stage_assert_text(struct str got, const char *expected) {
 }
 
 /* The answer has a pick: header and metadata are the same bytes. Returns: them. */
-static inline struct str stage_pick(const struct ext_proc_reply *reply) {
+static inline struct str stage_pick(const struct ext_proc_client_response *reply) {
     struct str header = stage_set(reply, STAGE_DESTINATION);
     struct ext_proc_value value =
-        ext_proc_reply_find(reply, STR("envoy.lb"), STR(STAGE_DESTINATION));
+        ext_proc_client_response_metadata_find(reply, STR("envoy.lb"), STR(STAGE_DESTINATION));
     if (reply->is_immediate) {
         fail_msg("expected a pick, got %u: %.*s", reply->http_status, STR_ARG(reply->body));
     }
@@ -354,28 +355,28 @@ static inline struct str stage_pick(const struct ext_proc_reply *reply) {
     assert_int_equal(value.kind, EXT_PROC_STRING);
     assert_true(str_eq(value.text, header));
     assert_true(reply->clear_route_cache);
-    assert_false(reply->replaces);
+    assert_false(reply->continue_and_replace);
     return header;
 }
 
 /* "Nothing is changed", in answer to `kind`. */
-static inline void stage_expect_nod(struct stage *stage, enum ext_proc_kind kind) {
-    const struct ext_proc_reply *reply = stage_next(stage);
+static inline void stage_expect_continue(struct stage *stage, enum ext_proc_kind kind) {
+    const struct ext_proc_client_response *reply = stage_next(stage);
     assert_false(reply->is_immediate);
     assert_int_equal(reply->kind, kind);
-    assert_int_equal(reply->body_change, EXT_PROC_BODY_KEPT);
+    assert_int_equal(reply->body_mutation, EXT_PROC_BODY_UNCHANGED);
     assert_int_equal(stage_n_set(reply), 0);
     assert_int_equal(reply->metadata.len, 0);
-    assert_false(reply->has_modes || reply->clear_route_cache);
+    assert_false(reply->has_mode_override || reply->clear_route_cache);
 }
 
 /* The next of a body in a duplex mode. */
 static inline void stage_expect_chunk(struct stage *stage, enum ext_proc_kind kind,
                                       const char *body, bool ends) {
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     assert_false(reply->is_immediate);
     assert_int_equal(reply->kind, kind);
-    assert_int_equal(reply->body_change, EXT_PROC_BODY_SENT);
+    assert_int_equal(reply->body_mutation, EXT_PROC_BODY_STREAMED_RESPONSE);
     stage_assert_text(reply->body, body);
     assert_int_equal(reply->end_of_stream, ends);
 }
@@ -386,12 +387,12 @@ static inline void stage_expect_body(struct stage *stage, enum ext_proc_kind kin
                                      bool ends) {
     size_t at = 0;
     bool ended = false;
-    while (stage->n_read < stage->n_said && !stage->said[stage->n_read].reply.is_immediate &&
-           stage->said[stage->n_read].reply.kind == kind) {
-        const struct ext_proc_reply *reply = stage_next(stage);
-        assert_int_equal(reply->body_change, EXT_PROC_BODY_SENT);
+    while (stage->n_read < stage->n_sent && !stage->sent[stage->n_read].reply.is_immediate &&
+           stage->sent[stage->n_read].reply.kind == kind) {
+        const struct ext_proc_client_response *reply = stage_next(stage);
+        assert_int_equal(reply->body_mutation, EXT_PROC_BODY_STREAMED_RESPONSE);
         assert_false(ended);
-        assert_in_range(reply->body.len, 0, EXT_PROC_MOST_CHUNK_BYTES);
+        assert_in_range(reply->body.len, 0, EXT_PROC_MAX_CHUNK_BYTES);
         assert_in_range(at + reply->body.len, 0, body.len);
         assert_memory_equal(body.ptr + at, reply->body.ptr, reply->body.len);
         at += reply->body.len;
@@ -402,14 +403,14 @@ static inline void stage_expect_body(struct stage *stage, enum ext_proc_kind kin
 }
 
 /* The client is told at once, and the stream ends well. */
-static inline const struct ext_proc_reply *stage_expect_refusal(struct stage *stage,
-                                                                unsigned status) {
-    const struct ext_proc_reply *reply = stage_next(stage);
+static inline const struct ext_proc_client_response *stage_expect_refusal(struct stage *stage,
+                                                                          unsigned status) {
+    const struct ext_proc_client_response *reply = stage_next(stage);
     assert_true(reply->is_immediate);
     assert_int_equal(reply->http_status, status);
     assert_true(stage->finished);
     assert_int_equal(stage->why.status, ST_OK);
-    stage_expect_silence(stage);
+    stage_expect_no_message(stage);
     return reply;
 }
 

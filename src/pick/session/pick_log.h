@@ -6,8 +6,8 @@
 #include "pick/session/session.h"
 
 /* A line at debug, of a note with a pick. */
-void pick_log(const struct pick_note *note);
+void pick_log(const struct pick_outcome *outcome);
 /* A line at info, of one without; as many as `limit` allows, and all of them at debug. */
-void pick_log_refusal(const struct pick_note *note, struct log_limit *limit);
+void pick_log_refusal(const struct pick_outcome *outcome, struct log_limit *limit);
 
 #endif

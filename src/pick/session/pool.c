@@ -4,8 +4,8 @@
 
 /* The names that pools ask for are few; the first header of a name counts. */
 static void read_headers(const struct pool_index *index, const struct ext_proc_headers *fields,
-                         struct pool_match_facts *out) {
-    struct ext_proc_walk walk = ext_proc_walk(fields);
+                         struct pool_match_input *out) {
+    struct ext_proc_header_iter walk = ext_proc_header_iter(fields);
     struct ext_proc_header header;
     while (ext_proc_header_next(&walk, &header)) {
         struct str value = header.value.ptr ? header.value : STR("");
@@ -23,7 +23,7 @@ static void read_headers(const struct pool_index *index, const struct ext_proc_h
 }
 
 static void read_metadata(const struct pool_index *index, const struct ext_proc_request *message,
-                          struct pool_match_facts *out) {
+                          struct pool_match_input *out) {
     for (size_t i = 0; i < index->metadata.n; i++) {
         const struct pool_match_name *wanted = &index->metadata.items[i];
         struct ext_proc_value value = ext_proc_metadata_find(message, wanted->space, wanted->name);
@@ -34,16 +34,17 @@ static void read_metadata(const struct pool_index *index, const struct ext_proc_
 }
 
 /* `*authority` is what the request says, for people. */
-static size_t find(const struct pool_index *index, const struct ext_proc_request *message,
-                   struct str *authority) {
-    struct pool_match_facts facts = {.authority = {NULL, 0}};
-    read_headers(index, &message->fields, &facts);
-    read_metadata(index, message, &facts);
-    *authority = facts.authority;
-    return pool_index_find(index, &facts);
+static size_t find_pool(const struct pool_index *index, const struct ext_proc_request *message,
+                        struct str *authority) {
+    struct pool_match_input input = {.authority = {NULL, 0}};
+    read_headers(index, &message->fields, &input);
+    read_metadata(index, message, &input);
+    *authority = input.authority;
+    return pool_index_find(index, &input);
 }
 
-static enum status refuse(const struct pool_list *list, struct str authority, struct error *err) {
+static enum status no_pool_error(const struct pool_list *list, struct str authority,
+                                 struct error *err) {
     enum { MOST_BYTES = 200 };
     size_t n = authority.len < MOST_BYTES ? authority.len : MOST_BYTES;
     if (list->n == 0) {
@@ -55,47 +56,49 @@ static enum status refuse(const struct pool_list *list, struct str authority, st
                      list->n, STR_ARG(str_make(authority.ptr, n)));
 }
 
-static void use(struct pick_session *session, struct pool_reader *reader) {
-    struct pool_reader *old = session->means.reader;
+static void use_reader(struct pick_session *session, struct pool_reader *reader) {
+    struct pool_reader *old = session->context.reader;
     if (reader == old) {
         return;
     }
-    session->means.reader = pool_reader_ref(reader);
-    session->means.pool = pool_reader_pool(reader);
-    pool_reader_free(old);
+    session->context.reader = pool_reader_ref(reader);
+    session->context.pool = pool_reader_pool(reader);
+    pool_reader_unref(old);
 }
 
-void pick_session_begin_pool(struct pick_session *session) {
-    struct pool_set_reader *pools = session->means.pools;
+void pick_session_init_pool(struct pick_session *session) {
+    struct pool_set_reader *pools = session->context.pools;
     if (!pools) {
-        pool_reader_ref(session->means.reader);
+        pool_reader_ref(session->context.reader);
         return;
     }
-    const struct pool_list *list = pool_set_look(pools);
+    const struct pool_list *list = pool_set_reader_refresh(pools);
     struct pool_reader *reader =
-        list->index.is_plain ? pool_set_reader_of(pools, &list->entries[list->index.rest]) : NULL;
-    session->means.reader = NULL;
-    use(session, reader ? reader : pool_set_nobody(pools));
+        list->index.is_single_catch_all
+            ? pool_set_reader_get(pools, &list->entries[list->index.catch_all])
+            : NULL;
+    session->context.reader = NULL;
+    use_reader(session, reader ? reader : pool_set_reader_get_empty(pools));
 }
 
-enum status pick_session_find_pool(struct pick_session *session,
-                                   const struct ext_proc_request *message, struct error *err) {
-    struct pool_set_reader *pools = session->means.pools;
+enum status pick_session_select_pool(struct pick_session *session,
+                                     const struct ext_proc_request *message, struct error *err) {
+    struct pool_set_reader *pools = session->context.pools;
     struct str authority = {NULL, 0};
     if (!pools) {
         return ST_OK;
     }
-    const struct pool_list *list = pool_set_look(pools);
-    size_t found =
-        list->index.is_plain ? list->index.rest : find(&list->index, message, &authority);
+    const struct pool_list *list = pool_set_reader_refresh(pools);
+    size_t found = list->index.is_single_catch_all ? list->index.catch_all
+                                                   : find_pool(&list->index, message, &authority);
     if (found == SIZE_MAX) {
-        use(session, pool_set_nobody(pools));
-        return refuse(list, authority, err);
+        use_reader(session, pool_set_reader_get_empty(pools));
+        return no_pool_error(list, authority, err);
     }
-    struct pool_reader *reader = pool_set_reader_of(pools, &list->entries[found]);
+    struct pool_reader *reader = pool_set_reader_get(pools, &list->entries[found]);
     if (!reader) {
         return error_set(err, ST_NO_MEMORY, "no memory for reading a pool");
     }
-    use(session, reader);
+    use_reader(session, reader);
     return ST_OK;
 }

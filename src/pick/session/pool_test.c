@@ -22,7 +22,7 @@ static void add_pool(struct pool_specs *specs, const char *name, const char *end
     struct error err;
     assert_non_null(authority);
     fixture_add(spec, endpoint);
-    spec->name = *authority = pool_spec_text(spec, str_of(name));
+    spec->name = *authority = pool_spec_dup_text(spec, str_of(name));
     spec->match = (struct pool_match){.authorities = authority, .n_authorities = 1};
     assert_int_equal(pool_specs_add(specs, spec, &err), ST_OK);
 }
@@ -42,11 +42,11 @@ static void set_pools(struct rig *rig, bool a, bool b) {
 
 static void begin_stream(struct rig *rig) {
     struct stage *stage = rig->stage;
-    struct pick_means means = {.pools = rig->reader, .limits = stage_limits};
-    struct pick_out out = {
-        .send = stage_on_send, .finish = stage_on_finish, .note = stage_on_note, .user = stage};
+    struct pick_context context = {.pools = rig->reader, .limits = stage_limits};
+    struct pick_callbacks out = {
+        .send = stage_on_send, .finish = stage_on_finish, .outcome = stage_on_note, .user = stage};
     pick_session_free(stage->session);
-    stage->session = pick_session_new(stage->arena, &means, &out);
+    stage->session = pick_session_new(stage->arena, &context, &out);
     stage->finished = false;
     assert_non_null(stage->session);
 }
@@ -61,10 +61,10 @@ static void open_rig(struct rig *rig) {
 }
 
 static void close_rig(struct rig *rig) {
-    struct pool_numbers numbers;
+    struct pool_stats pool_counts;
     stage_close(rig->stage);
-    pool_set_read(rig->set, &numbers);
-    assert_int_equal(numbers.n_in_flight, 0);
+    pool_set_get_stats(rig->set, &pool_counts);
+    assert_int_equal(pool_counts.n_in_flight, 0);
     pool_set_reader_free(rig->reader);
     pool_set_free(rig->set);
     assert_int_equal(metric_read(METRIC_ARENAS), 0);
@@ -72,7 +72,7 @@ static void close_rig(struct rig *rig) {
 
 #define REQUEST ":method=POST|:path=/v2/models/m/infer|:authority="
 
-static void each_to_its_pool(void **state) {
+static void session_request_goes_to_matching_pool(void **state) {
     (void)state;
     struct rig rig;
     open_rig(&rig);
@@ -84,12 +84,12 @@ static void each_to_its_pool(void **state) {
     close_rig(&rig);
 }
 
-static void nobody_takes_it(void **state) {
+static void session_without_matching_pool_is_404(void **state) {
     (void)state;
     struct rig rig;
     open_rig(&rig);
     stage_request(rig.stage, REQUEST "c", false, NULL);
-    const struct ext_proc_reply *reply = stage_expect_refusal(rig.stage, 404);
+    const struct ext_proc_client_response *reply = stage_expect_refusal(rig.stage, 404);
     stage_assert_text(reply->body,
                       "{\"error\":\"none of the 2 pools takes this request to \\\"c\\\" "
                       "(`match` in the picker's configuration)\"}");
@@ -102,31 +102,31 @@ static void nobody_takes_it(void **state) {
 }
 
 /* The request goes on where it was sent; its count is of a pool that nobody else has. */
-static void a_pool_that_goes(void **state) {
+static void session_outlives_removed_pool(void **state) {
     (void)state;
     struct rig rig;
-    struct pool_numbers numbers;
+    struct pool_stats pool_counts;
     open_rig(&rig);
     stage_request(rig.stage, REQUEST "a", true, STAGE_CONFIG(NONE, STREAMED));
     stage_assert_text(stage_pick(stage_next(rig.stage)), "10.0.0.1:80");
     set_pools(&rig, false, true);
-    pool_set_look_all(rig.reader);
-    pool_set_read(rig.set, &numbers);
-    assert_int_equal(numbers.n_in_flight, 0);
+    pool_set_reader_refresh_all(rig.reader);
+    pool_set_get_stats(rig.set, &pool_counts);
+    assert_int_equal(pool_counts.n_in_flight, 0);
     stage_answer(rig.stage, ":status=200", false);
-    stage_expect_nod(rig.stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_expect_continue(rig.stage, EXT_PROC_RESPONSE_HEADERS);
     stage_part(rig.stage, EXT_PROC_RESPONSE_BODY, STR("x"), true);
-    stage_expect_nod(rig.stage, EXT_PROC_RESPONSE_BODY);
+    stage_expect_continue(rig.stage, EXT_PROC_RESPONSE_BODY);
     close_rig(&rig);
 }
 
 /* A proxy that shows answers alone; and one whose stream breaks off before it says anything. */
-static void streams_without_a_request(void **state) {
+static void session_without_request_ends_cleanly(void **state) {
     (void)state;
     struct rig rig;
     open_rig(&rig);
     stage_answer(rig.stage, ":status=200", true);
-    stage_expect_nod(rig.stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_expect_continue(rig.stage, EXT_PROC_RESPONSE_HEADERS);
     begin_stream(&rig);
     pick_session_half_close(rig.stage->session);
     assert_true(rig.stage->finished);
@@ -138,10 +138,10 @@ static void streams_without_a_request(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_to_its_pool),
-        cmocka_unit_test(nobody_takes_it),
-        cmocka_unit_test(a_pool_that_goes),
-        cmocka_unit_test(streams_without_a_request),
+        cmocka_unit_test(session_request_goes_to_matching_pool),
+        cmocka_unit_test(session_without_matching_pool_is_404),
+        cmocka_unit_test(session_outlives_removed_pool),
+        cmocka_unit_test(session_without_request_ends_cleanly),
     };
     return cmocka_run_group_tests_name("pick/session_pool", tests, NULL, NULL);
 }

@@ -14,40 +14,40 @@ struct pick_prompt {
 };
 
 enum {
-    BYTES_OF_TOKEN = 4,
-    MOST_TOKENS = 1 << 30,
-    MOST_WAITED_BYTES = 1 << 20, /* of a body that is held for its prompt's sake alone */
+    BYTES_PER_TOKEN = 4,
+    MAX_TOKENS = 1 << 30,
+    MAX_BYTES_HELD_FOR_PROMPT = 1 << 20, /* of a body that is held for its prompt's sake alone */
 };
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
 /* One that is looked into for the prompt alone is not looked into past the limit. */
-static bool fits(const struct pick_session *session) {
+static bool is_within_body_limit(const struct pick_session *session) {
     uint64_t length;
     return !num_parse_u64(pick_session_request(session)->content_length, &length) ||
-           length <= session->means.limits.max_body_bytes;
+           length <= session->context.limits.max_body_size;
 }
 
 /* Nobody else may have looked at the path. What is wrong with it is for its server to say. */
-static bool names_prompt(const struct pick_session *session) {
+static bool has_prompt_path(const struct pick_session *session) {
     const struct pick_request *request = pick_session_request(session);
-    struct pick_path where;
+    struct model_location where;
     struct error err;
-    return session->where.kind == PICK_PATH_JSON ||
-           (session->where.kind == PICK_PATH_OTHER &&
-            pick_path_parse(session->arena, request->method, request->path, &where, &err) ==
+    return session->model_path.kind == MODEL_LOCATION_JSON_BODY ||
+           (session->model_path.kind == MODEL_LOCATION_NONE &&
+            model_location_parse(session->arena, request->method, request->path, &where, &err) ==
                 ST_OK &&
-            where.kind == PICK_PATH_JSON);
+            where.kind == MODEL_LOCATION_JSON_BODY);
 }
 
-bool pick_session_wants_prompt(struct pick_session *session) {
-    const struct pool_wants *wants = pool_wants(session->means.reader);
+bool pick_session_start_prompt_scan(struct pick_session *session) {
+    const struct pool_request_needs *needs = pool_request_needs(session->context.reader);
     enum ext_proc_body_mode mode = session->config.request_body;
     bool is_shown = pick_mode_is_duplex(mode) || pick_mode_is_buffered(mode);
-    bool waits = wants->body && (mode != EXT_PROC_BODY_BUFFERED || fits(session));
-    if (!wants->prompt || !is_shown || session->request_ended ||
+    bool waits = needs->body && (mode != EXT_PROC_BODY_BUFFERED || is_within_body_limit(session));
+    if (!needs->prompt || !is_shown || session->request_ended ||
         pick_session_request(session)->encoding.ptr || !(waits || session->needs_model) ||
-        !names_prompt(session)) {
+        !has_prompt_path(session)) {
         return false;
     }
     session->prompt = arena_calloc(session->arena, 1, sizeof(*session->prompt));
@@ -55,14 +55,14 @@ bool pick_session_wants_prompt(struct pick_session *session) {
         session->prompt->waits = waits;
         session->prompt->of_pool.arena = session->arena;
         prompt_scan_init(&session->prompt->scan, session->arena,
-                         (size_t)wants->blocks.block_bytes * wants->blocks.most);
+                         (size_t)needs->blocks.block_bytes * needs->blocks.most);
     }
     return session->prompt && waits;
 }
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
-bool pick_session_look_for_prompt(struct pick_session *session, struct str bytes) {
+bool pick_session_scan_prompt(struct pick_session *session, struct str bytes) {
     struct pick_prompt *prompt = session->prompt;
     if (!prompt) {
         return true;
@@ -72,14 +72,14 @@ bool pick_session_look_for_prompt(struct pick_session *session, struct str bytes
     return !prompt->waits || !more || prompt_scan_is_full(&prompt->scan);
 }
 
-bool pick_session_waits_in_vain(const struct pick_session *session) {
+bool pick_session_is_prompt_limit_reached(const struct pick_session *session) {
     const struct pick_prompt *prompt = session->prompt;
-    return prompt && !session->needs_model && prompt->n_seen >= MOST_WAITED_BYTES;
+    return prompt && !session->needs_model && prompt->n_seen >= MAX_BYTES_HELD_FOR_PROMPT;
 }
 
 /* ---- the pick -------------------------------------------------------------------------------- */
 
-struct pool_prompt *pick_session_prompt(struct pick_session *session) {
+struct pool_prompt *pick_session_get_prompt(struct pick_session *session) {
     struct pick_prompt *prompt = session->prompt;
     if (!prompt || prompt->scan.result == PROMPT_SCAN_NONE) {
         return NULL;
@@ -96,22 +96,22 @@ uint64_t pick_session_prompt_bytes(const struct pick_session *session) {
                   : 0;
 }
 
-void pick_session_prompt_moved(struct pick_session *session) {
+void pick_session_record_moved_prompt(struct pick_session *session) {
     if (session->prompt) {
-        pool_prompt_moved(session->means.reader, &session->prompt->of_pool,
-                          session->ticket.endpoint);
+        pool_prompt_record_moved(session->context.reader, &session->prompt->of_pool,
+                                 session->ticket.endpoint);
     }
 }
 
 /* Of a prompt that was not seen to its end the body's length says more. Tokens of lists have some
  * four digits as well. */
-uint32_t pick_session_tokens(const struct pick_session *session) {
+uint32_t pick_session_estimate_tokens(const struct pick_session *session) {
     const struct prompt_scan *scan = session->prompt ? &session->prompt->scan : NULL;
     bool is_all = scan && scan->result == PROMPT_SCAN_END;
-    uint64_t length, n = scan ? scan->n_bytes / BYTES_OF_TOKEN + scan->n_tokens : 0;
+    uint64_t length, n = scan ? scan->n_bytes / BYTES_PER_TOKEN + scan->n_tokens : 0;
     if (!is_all && num_parse_u64(pick_session_request(session)->content_length, &length)) {
-        n = length / BYTES_OF_TOKEN > n ? length / BYTES_OF_TOKEN : n;
+        n = length / BYTES_PER_TOKEN > n ? length / BYTES_PER_TOKEN : n;
     }
-    n += scan ? scan->n_wanted : 0;
-    return (uint32_t)(n < MOST_TOKENS ? n : MOST_TOKENS);
+    n += scan ? scan->max_tokens : 0;
+    return (uint32_t)(n < MAX_TOKENS ? n : MAX_TOKENS);
 }

@@ -26,12 +26,12 @@ static const struct profile ASKING = {
     .scorers = &PREFIX,
     .n_scorers = 1,
     .picker = {.plugin = &plugin_max_score_picker},
-    .wants = {.prompt = true, .body = true, .blocks = {BLOCK, MOST}, .capacity = 1000}};
+    .needs = {.prompt = true, .body = true, .blocks = {BLOCK, MOST}, .capacity = 1000}};
 static const struct profile MODEST = {
     .scorers = &PREFIX,
     .n_scorers = 1,
     .picker = {.plugin = &plugin_max_score_picker},
-    .wants = {.prompt = true, .blocks = {BLOCK, MOST}, .capacity = 1000}};
+    .needs = {.prompt = true, .blocks = {BLOCK, MOST}, .capacity = 1000}};
 
 /* Takes the spec. */
 static struct stage *open_stage(struct pool_spec *spec, const struct profile *profile) {
@@ -39,14 +39,14 @@ static struct stage *open_stage(struct pool_spec *spec, const struct profile *pr
     struct prefix_table *table;
     struct error err;
     for (uint32_t i = 0; i < N; i++) {
-        struct pool_wanted wanted = {.address = fixture_numbered(100 + i)};
+        struct pool_spec_endpoint wanted = {.address = fixture_numbered(100 + i)};
         assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
     }
     spec->profile = profile;
     assert_int_equal(pool_new(&stage->pool.pool, &err), ST_OK);
     assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
-    pool_use_prefixes(stage->pool.pool, table);
-    prefix_table_free(table);
+    pool_attach_prefix_table(stage->pool.pool, table);
+    prefix_table_unref(table);
     fixture_update(stage->pool.pool, spec);
     assert_int_equal(pool_reader_new(stage->pool.pool, 1, &stage->pool.reader, &err), ST_OK);
     stage_stream(stage, &stage_limits);
@@ -74,7 +74,7 @@ static const char *ask(struct stage *stage, const char *headers, const char *bod
     struct ext_proc_config config = {.request_body = mode};
     stage_request(stage, headers, false, &config);
     if (mode != EXT_PROC_BODY_FULL_DUPLEX) {
-        stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+        stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     }
     stage_body(stage, body, true);
     const char *out = picked(stage);
@@ -104,7 +104,7 @@ static void assert_same(struct stage *stage, const char *headers, const char *on
 
 /* ---- what is the same prompt ----------------------------------------------------------------- */
 
-static void the_same_beginning(void **state) {
+static void prompt_same_prefix_goes_to_same_endpoint(void **state) {
     static const enum ext_proc_body_mode modes[] = {
         EXT_PROC_BODY_FULL_DUPLEX, EXT_PROC_BODY_BUFFERED, EXT_PROC_BODY_BUFFERED_PARTIAL};
     struct stage *stage = open_stage(fixture_spec(), &ASKING);
@@ -122,7 +122,7 @@ static void the_same_beginning(void **state) {
     stage_close(stage);
 }
 
-static void not_the_same(void **state) {
+static void prompt_different_prefix_is_unrelated(void **state) {
     struct stage *stage = open_stage(fixture_spec(), &ASKING);
     (void)state;
     assert_same(stage, POST, "{\"model\":\"a\",\"prompt\":\"b" LONG "\"}",
@@ -134,7 +134,7 @@ static void not_the_same(void **state) {
 
 /* ---- how long the pick waits ----------------------------------------------------------------- */
 
-static void until_the_first_bytes_are_there(void **state) {
+static void prompt_pick_waits_for_first_bytes(void **state) {
     struct stage *stage = open_stage(fixture_spec(), &ASKING);
     char text[BLOCK * MOST + 1];
     (void)state;
@@ -142,8 +142,8 @@ static void until_the_first_bytes_are_there(void **state) {
     text[sizeof(text) - 1] = '\0';
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
     stage_body(stage, "{\"model\":\"m\",\"prompt\":\"x", false);
-    stage_expect_silence(stage);
-    assert_true(pick_session_owes(stage->session));
+    stage_expect_no_message(stage);
+    assert_true(pick_session_is_response_pending(stage->session));
     stage_body(stage, text, false); /* more than all blocks; the body goes on */
     picked(stage);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"model\":\"m\",\"prompt\":\"x", false);
@@ -154,26 +154,26 @@ static void until_the_first_bytes_are_there(void **state) {
 }
 
 /* A proxy that waits for its answer must get one. */
-static void no_longer_than_it_may(void **state) {
+static void prompt_wait_ends_at_timeout(void **state) {
     struct pick_limits limits = stage_limits;
     struct stage *stage = open_stage(fixture_spec(), &ASKING);
     char text[101];
     (void)state;
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
     stage_body(stage, "{\"prompt\":\"x", false);
-    stage_expect_silence(stage);
-    pick_session_time_out(stage->session);
+    stage_expect_no_message(stage);
+    pick_session_on_timeout(stage->session);
     picked(stage);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"prompt\":\"x", false);
     stage_end(stage);
     /* A body that may not be held any longer. */
-    limits.max_body_bytes = 100;
+    limits.max_body_size = 100;
     stage_stream(stage, &limits);
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
     memset(text, ' ', 100);
     text[100] = '\0';
     stage_body(stage, text, false);
-    stage_expect_silence(stage);
+    stage_expect_no_message(stage);
     stage_body(stage, text, false);
     picked(stage);
     stage_end(stage);
@@ -184,7 +184,7 @@ static void no_longer_than_it_may(void **state) {
     stage_end(stage);
     stage_stream(stage, &limits);
     stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED, NONE));
-    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     stage_part(stage, EXT_PROC_REQUEST_BODY,
                STR("{\"prompt\":\""
                    "0123456789012345678901234567890123456789012345678901234567890123456789012345678"
@@ -196,21 +196,21 @@ static void no_longer_than_it_may(void **state) {
 }
 
 /* Nobody's memory is filled by prompts that never come. */
-static void not_past_the_first_megabyte(void **state) {
+static void prompt_wait_ends_after_one_megabyte(void **state) {
     struct stage *stage = open_stage(fixture_spec(), &ASKING);
     static char text[(1 << 19) + 1];
     (void)state;
     memset(text, ' ', sizeof(text) - 1);
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
     stage_body(stage, text, false);
-    stage_expect_silence(stage);
+    stage_expect_no_message(stage);
     stage_body(stage, text, false);
     picked(stage);
     stage_close(stage);
 }
 
 /* Modes in which a body isn't shown, or others than of prompts: nothing is asked for. */
-static void not_where_there_is_none(void **state) {
+static void prompt_not_requested_without_visible_body(void **state) {
     static const char *const headers[] = {
         ":method=GET|:path=/v1/models", ":method=POST|:path=/v1/audio/speech",
         POST "|content-encoding=gzip", ":method=POST|:path=/v2/models/m/infer"};
@@ -226,9 +226,9 @@ static void not_where_there_is_none(void **state) {
     for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
         struct ext_proc_config config = {.request_body = modes[i]};
         stage_request(stage, POST, false, &config);
-        const struct ext_proc_reply *reply = stage_next(stage);
+        const struct ext_proc_client_response *reply = stage_next(stage);
         stage_pick(reply);
-        assert_false(reply->has_modes);
+        assert_false(reply->has_mode_override);
         begin_again(stage);
     }
     stage_request(stage, POST, true, STAGE_CONFIG(FULL_DUPLEX, NONE)); /* no body */
@@ -237,7 +237,7 @@ static void not_where_there_is_none(void **state) {
 }
 
 /* The default asks for no body of its own accord, and uses one that is looked into anyway. */
-static void the_default_asks_for_nothing(void **state) {
+static void prompt_default_profile_requests_no_body(void **state) {
     struct stage *stage = open_stage(fixture_spec(), &MODEST);
     (void)state;
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
@@ -260,7 +260,7 @@ static void the_default_asks_for_nothing(void **state) {
 
 /* ---- what is wrong is for the server to say -------------------------------------------------- */
 
-static void nothing_is_refused_for_it(void **state) {
+static void prompt_unreadable_is_not_refused(void **state) {
     static const char *const bodies[] = {"",
                                          "hello",
                                          "[1]",
@@ -281,7 +281,7 @@ static void nothing_is_refused_for_it(void **state) {
     }
     /* One whose buffer ends before the prompt does. */
     stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED_PARTIAL, NONE));
-    stage_expect_nod(stage, EXT_PROC_REQUEST_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     stage_body(stage, "{\"prompt\":\"x", false);
     picked(stage);
     begin_again(stage);
@@ -294,7 +294,7 @@ static void nothing_is_refused_for_it(void **state) {
 }
 
 /* But a model that has to be named has to be. */
-static void a_model_is_needed_as_before(void **state) {
+static void prompt_scan_keeps_model_required(void **state) {
     struct pool_spec *spec = fixture_spec();
     struct stage *stage;
     (void)state;
@@ -315,7 +315,7 @@ static void a_model_is_needed_as_before(void **state) {
 
 /* ---- how much work it is --------------------------------------------------------------------- */
 
-static void tokens(void **state) {
+static void prompt_tokens_are_estimated(void **state) {
     static const struct {
         const char *headers, *body;
         uint64_t wanted;
@@ -345,19 +345,19 @@ static void tokens(void **state) {
 }
 
 /* Answers are timed from the pick; what fails fast is not fast. */
-static void how_long_answers_take(void **state) {
+static void session_response_times_start_at_pick(void **state) {
     static const uint64_t second = 1000000000;
     static const struct profile profile = {.picker = {.plugin = &plugin_random_picker},
-                                           .wants = {.latency = true}};
+                                           .needs = {.latency = true}};
     struct stage *stage = open_stage(fixture_spec(), &profile);
     (void)state;
     for (int i = 0; i < 2; i++) {
-        clock_drive_ns(second);
+        clock_set_fake_ns(second);
         stage_request(stage, POST, true, STAGE_CONFIG(NONE, NONE));
         const struct endpoint *endpoint = fixture_endpoint(&stage->pool, picked(stage));
-        clock_drive_ns(3 * second);
+        clock_set_fake_ns(3 * second);
         stage_answer(stage, i == 0 ? ":status=503" : ":status=200", false);
-        clock_drive_ns(13 * second);
+        clock_set_fake_ns(13 * second);
         stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
         assert_int_equal(endpoint->answered_ns, i == 0 ? 0 : 3 * second);
         assert_float_equal(endpoint->first_byte_s, i == 0 ? 0.f : 2.f, 0.001);
@@ -365,22 +365,22 @@ static void how_long_answers_take(void **state) {
         begin_again(stage);
     }
     stage_close(stage);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_beginning),
-        cmocka_unit_test(not_the_same),
-        cmocka_unit_test(until_the_first_bytes_are_there),
-        cmocka_unit_test(no_longer_than_it_may),
-        cmocka_unit_test(not_past_the_first_megabyte),
-        cmocka_unit_test(not_where_there_is_none),
-        cmocka_unit_test(the_default_asks_for_nothing),
-        cmocka_unit_test(nothing_is_refused_for_it),
-        cmocka_unit_test(a_model_is_needed_as_before),
-        cmocka_unit_test(tokens),
-        cmocka_unit_test(how_long_answers_take),
+        cmocka_unit_test(prompt_same_prefix_goes_to_same_endpoint),
+        cmocka_unit_test(prompt_different_prefix_is_unrelated),
+        cmocka_unit_test(prompt_pick_waits_for_first_bytes),
+        cmocka_unit_test(prompt_wait_ends_at_timeout),
+        cmocka_unit_test(prompt_wait_ends_after_one_megabyte),
+        cmocka_unit_test(prompt_not_requested_without_visible_body),
+        cmocka_unit_test(prompt_default_profile_requests_no_body),
+        cmocka_unit_test(prompt_unreadable_is_not_refused),
+        cmocka_unit_test(prompt_scan_keeps_model_required),
+        cmocka_unit_test(prompt_tokens_are_estimated),
+        cmocka_unit_test(session_response_times_start_at_pick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,12 +29,12 @@ static struct str find_attribute(const struct ext_proc_request *message, struct 
 }
 
 /* From now on the request counts for whom the proxy sent it to, if it says so. */
-static void count_where_served(struct pick_session *session, struct str served) {
+static void move_ticket_to_served(struct pick_session *session, struct str served) {
     struct endpoint_address address;
     if (session->ticket.endpoint && endpoint_address_parse(str_trim(served), &address) &&
-        pool_ticket_move(session->means.reader, &session->ticket, &address)) {
+        pool_ticket_move(session->context.reader, &session->ticket, &address)) {
         metric_add(METRIC_PICK_MOVED_TOTAL, 1);
-        pick_session_prompt_moved(session);
+        pick_session_record_moved_prompt(session);
     }
 }
 
@@ -52,7 +52,7 @@ static bool contains(struct str text, struct str part) {
 /* Observed: of an upstream that can't be connected to, Envoy's details are
  * "upstream_reset_before_response_started{remote_connection_failure|…}". */
 static bool was_refused(struct str details) {
-    return str_starts(details, STR("upstream_reset_before_response_started{")) &&
+    return str_starts_with(details, STR("upstream_reset_before_response_started{")) &&
            contains(details, STR("connection_failure"));
 }
 
@@ -65,24 +65,25 @@ static bool was_answered(struct str details, const struct ext_proc_request *mess
 }
 
 /* The status is 200 to 299. One that fails fast is not fast. */
-static bool is_good(const struct ext_proc_request *message) {
+static bool is_success(const struct ext_proc_request *message) {
     struct str status = ext_proc_header_find(&message->fields, STR(":status"));
     return status.len == 3 && status.ptr[0] == '2';
 }
 
 /* What the first message of the answer says of the endpoint. */
-static void learn(struct pick_session *session, const struct ext_proc_request *message) {
+static void record_endpoint_result(struct pick_session *session,
+                                   const struct ext_proc_request *message) {
     const struct protocol *protocol = &pick_session_spec(session)->protocol;
     struct str served = find_served(protocol, message);
     struct str details = find_attribute(message, DETAILS);
-    count_where_served(session, served.ptr ? served : find_attribute(message, UPSTREAM));
+    move_ticket_to_served(session, served.ptr ? served : find_attribute(message, UPSTREAM));
     struct endpoint *endpoint = session->ticket.endpoint;
-    pool_ticket_begun(session->means.pool, &session->ticket, is_good(message));
+    pool_ticket_response_started(session->context.pool, &session->ticket, is_success(message));
     if (endpoint && was_refused(details)) {
-        pool_refused(session->means.pool, endpoint);
+        pool_report_refused(session->context.pool, endpoint);
         metric_add(METRIC_PICK_REFUSED_TOTAL, 1);
     } else if (endpoint && endpoint_is_refused(endpoint) && was_answered(details, message)) {
-        pool_answered(session->means.pool, endpoint);
+        pool_report_answered(session->context.pool, endpoint);
     }
 }
 
@@ -90,84 +91,85 @@ static void learn(struct pick_session *session, const struct ext_proc_request *m
 
 /* Returns: false where it can't come now. An answer to a request that has none yet is the proxy's
  * own: then nobody waits for a pick any more. */
-static bool begin(struct pick_session *session, const struct ext_proc_request *message,
-                  bool again) {
-    if (session->answer_ended || again) {
-        pick_session_illegal(session, again ? "the answer's headers came twice, or behind its body"
-                                            : "a part of the answer came behind its end");
+static bool begin_message(struct pick_session *session, const struct ext_proc_request *message,
+                          bool again) {
+    if (session->response_ended || again) {
+        pick_session_protocol_error(session,
+                                    again ? "the answer's headers came twice, or behind its body"
+                                          : "a part of the answer came behind its end");
         return false;
     }
-    if (!session->answer_begun) {
-        session->answer_begun = true;
-        learn(session, message);
+    if (!session->response_started) {
+        session->response_started = true;
+        record_endpoint_result(session, message);
     }
-    if (session->phase == PICK_HELD || session->phase == PICK_AWAITED ||
-        session->phase == PICK_WAITING) {
-        pick_session_stop_waiting(session, FLOW_ABORTED);
-        pick_held_drop(&session->held);
-        pick_session_drop_headers(session);
-        pick_session_enter(session, PICK_PASSED);
+    if (session->phase == PICK_HEADERS_HELD || session->phase == PICK_BODY_PENDING ||
+        session->phase == PICK_QUEUED) {
+        pick_queue_stop_wait(session, FLOW_ABORTED);
+        pick_body_buffer_clear(&session->body_buffer);
+        pick_session_release_headers(session);
+        pick_session_set_phase(session, PICK_LOCAL_REPLY);
     }
     return true;
 }
 
-static void end(struct pick_session *session, bool ended) {
+static void end_message(struct pick_session *session, bool ended) {
     if (ended) {
-        session->answer_ended = true;
-        pool_ticket_done(&session->ticket);
-        pick_session_give_back(session);
+        session->response_ended = true;
+        pool_ticket_response_ended(&session->ticket);
+        pick_session_release_ticket(session);
     }
 }
 
 /* Clause: the response header of the gateways' conformance suite. */
-static void tell_served(struct pick_session *session, const struct protocol *protocol,
-                        const struct ext_proc_request *message) {
+static void send_served_header(struct pick_session *session, const struct protocol *protocol,
+                               const struct ext_proc_request *message) {
     struct ext_proc_header header = {protocol->served_header, find_served(protocol, message)};
-    struct ext_proc_answer answer = {.kind = EXT_PROC_RESPONSE_HEADERS,
-                                     .headers = {.set = &header, .n_set = 1}};
+    struct ext_proc_response answer = {.kind = EXT_PROC_RESPONSE_HEADERS,
+                                       .headers = {.set = &header, .n_set = 1}};
     struct error err;
     if (!header.value.ptr) {
         header.value = ext_proc_metadata_has(message, protocol->destination_namespace)
                            ? STR("fail: missing destination endpoint served metadata")
                            : STR("fail: missing envoy lb metadata");
     }
-    if (pick_outbox_answer(&session->outbox, &answer, NULL, &err) != ST_OK) {
-        pick_session_break(session, &err);
+    if (pick_send_queue_push(&session->send_queue, &answer, NULL, &err) != ST_OK) {
+        pick_session_abort(session, &err);
     }
 }
 
-void pick_session_on_answer_headers(struct pick_session *session,
-                                    const struct ext_proc_request *message) {
-    if (!begin(session, message, session->answer_begun)) {
+void pick_session_on_response_headers(struct pick_session *session,
+                                      const struct ext_proc_request *message) {
+    if (!begin_message(session, message, session->response_started)) {
         return;
     }
     const struct protocol *protocol = &pick_session_spec(session)->protocol;
-    if (protocol->conformance || protocol->tell_served) {
-        tell_served(session, protocol, message);
+    if (protocol->conformance || protocol->send_served_header) {
+        send_served_header(session, protocol, message);
     } else {
-        pick_session_nod(session, EXT_PROC_RESPONSE_HEADERS);
+        pick_session_send_continue(session, EXT_PROC_RESPONSE_HEADERS);
     }
-    end(session, message->end_of_stream);
+    end_message(session, message->end_of_stream);
 }
 
-void pick_session_on_answer_body(struct pick_session *session,
-                                 const struct ext_proc_request *message) {
-    if (!begin(session, message, false)) {
+void pick_session_on_response_body(struct pick_session *session,
+                                   const struct ext_proc_request *message) {
+    if (!begin_message(session, message, false)) {
         return;
     }
     enum ext_proc_body_mode mode = session->config.response_body;
-    if (pick_session_is_sent_back(session, mode, message)) {
-        pick_session_send_back(session, message, mode, NULL);
+    if (pick_session_needs_echo(session, mode, message)) {
+        pick_session_echo_body(session, message, mode, NULL);
     } else {
-        pick_session_nod(session, EXT_PROC_RESPONSE_BODY);
+        pick_session_send_continue(session, EXT_PROC_RESPONSE_BODY);
     }
-    end(session, message->end_of_stream || message->end_without_message);
+    end_message(session, message->end_of_stream || message->end_without_message);
 }
 
-void pick_session_on_answer_trailers(struct pick_session *session,
-                                     const struct ext_proc_request *message) {
-    if (begin(session, message, false)) {
-        pick_session_nod(session, EXT_PROC_RESPONSE_TRAILERS);
-        end(session, true);
+void pick_session_on_response_trailers(struct pick_session *session,
+                                       const struct ext_proc_request *message) {
+    if (begin_message(session, message, false)) {
+        pick_session_send_continue(session, EXT_PROC_RESPONSE_TRAILERS);
+        end_message(session, true);
     }
 }

@@ -23,9 +23,9 @@ static struct pool_spec *two(void) {
 }
 
 static uint64_t n_in_flight(struct stage *stage) {
-    struct pool_numbers numbers;
-    pool_read(stage->pool.pool, &numbers);
-    return numbers.n_in_flight;
+    struct pool_stats pool_counts;
+    pool_get_stats(stage->pool.pool, &pool_counts);
+    return pool_counts.n_in_flight;
 }
 
 /* A stream whose request is picked for. Returns: the endpoint. */
@@ -48,33 +48,33 @@ static struct endpoint *begin(struct stage *stage, const struct ext_proc_config 
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /* With its last message the request counts no more, whatever mode it came in. */
-static void the_end_of_the_answer_is_the_end(void **state) {
+static void response_end_releases_ticket(void **state) {
     struct stage *stage = stage_open(two());
     (void)state;
     begin(stage, STAGE_CONFIG(NONE, NONE));
     stage_answer(stage, OK, true);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
     assert_int_equal(n_in_flight(stage), 0);
     begin(stage, STAGE_CONFIG(NONE, STREAMED));
     stage_answer(stage, OK, false);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
     stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("{}"), false);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_BODY);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_BODY);
     assert_int_equal(n_in_flight(stage), 1);
     stage_part(stage, EXT_PROC_RESPONSE_BODY, STR(""), true);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_BODY);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_BODY);
     assert_int_equal(n_in_flight(stage), 0);
     begin(stage, STAGE_CONFIG(NONE, NONE));
     stage_answer(stage, OK, false);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
     stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_TRAILERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_TRAILERS);
     assert_int_equal(n_in_flight(stage), 0);
     stage_close(stage);
 }
 
 /* A proxy that shows nothing of the answer ends the stream with the request. */
-static void the_end_of_the_stream_is_the_end(void **state) {
+static void stream_end_releases_ticket(void **state) {
     struct stage *stage = stage_open(two());
     (void)state;
     begin(stage, STAGE_CONFIG(NONE, NONE));
@@ -87,43 +87,43 @@ static void the_end_of_the_stream_is_the_end(void **state) {
 }
 
 /* Its headers may not be shown at all: trailers, or a body, come first. */
-static void an_answer_without_its_headers(void **state) {
+static void response_without_headers_is_accepted(void **state) {
     struct stage *stage = stage_open(two());
     (void)state;
     begin(stage, STAGE_CONFIG(NONE, NONE));
     stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_TRAILERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_TRAILERS);
     begin(stage, STAGE_CONFIG(NONE, BUFFERED));
     stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("{}"), true);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_BODY);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_BODY);
     assert_int_equal(n_in_flight(stage), 0);
     stage_close(stage);
 }
 
 /* The request's headers may not be shown either: then nothing is picked, and nothing broken. */
-static void an_answer_without_its_request(void **state) {
+static void response_without_request_is_accepted(void **state) {
     struct stage *stage = stage_open(two());
     (void)state;
     stage_answer(stage, OK, false);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
     stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_TRAILERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_TRAILERS);
     assert_false(stage->finished);
     stage_close(stage);
 }
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
-static void in_duplex_mode_the_body_goes_on(void **state) {
+static void response_duplex_body_is_echoed(void **state) {
     struct stage *stage = stage_open(two());
     char *body = malloc(150000);
     (void)state;
     memset(body, 'y', 150000);
     begin(stage, STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
     stage_answer(stage, OK, false);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
     stage_part(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
-    assert_int_equal(stage->n_said, 2 + 3);
+    assert_int_equal(stage->n_sent, 2 + 3);
     stage_expect_body(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
     free(body);
     stage_close(stage);
@@ -131,31 +131,31 @@ static void in_duplex_mode_the_body_goes_on(void **state) {
 
 /* Messages of gRPC go on as they are; one with its prefix is a body like any other, and so is what
  * is no gRPC. */
-static void in_mode_grpc_messages_go_on(void **state) {
+static void response_grpc_messages_are_echoed(void **state) {
     struct stage *stage = stage_open(two());
     char *body = malloc(150000);
     (void)state;
     memset(body, 'y', 150000);
     begin_request(stage, OF_GRPC, STAGE_CONFIG(NONE, GRPC));
     stage_answer(stage, OK, false);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
     stage_part(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), false);
     assert_int_equal(stage_next(stage)->body.len, 150000); /* it stays one */
     stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("\0\0\0\0\1y\1\0\0\0\0"), false);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_BODY);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_BODY);
     stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("\0\0\0\0\2y"), false);
     assert_int_equal(stage_next(stage)->body.len, 6);
     stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_TRAILERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_TRAILERS);
     begin(stage, STAGE_CONFIG(NONE, GRPC));
     stage_part(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), true);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_BODY);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_BODY);
     stage_close(stage);
     free(body);
 }
 
 /* A stream that talks for hours: what has left costs nothing any more. */
-static void an_endless_answer_costs_no_memory(void **state) {
+static void response_endless_body_uses_bounded_memory(void **state) {
     struct stage *stage = stage_open(two());
     size_t bytes = 0;
     (void)state;
@@ -171,7 +171,7 @@ static void an_endless_answer_costs_no_memory(void **state) {
         }
     }
     assert_int_equal(arena_bytes(stage->arena), bytes);
-    assert_int_equal(stage->n_said, 3002);
+    assert_int_equal(stage->n_sent, 3002);
     stage_close(stage);
 }
 
@@ -181,11 +181,11 @@ static void answer_with(struct stage *stage, const char *space, const char *key,
                         bool as_attribute) {
     struct ext_proc_header header = {STR(":status"), STR("200")};
     struct ext_proc_entry entry = {.key = str_of(key), .text = str_of(value)};
-    struct ext_proc_space spaces = {str_of(space), &entry, 1};
-    struct ext_proc_question question = {.kind = EXT_PROC_RESPONSE_HEADERS,
-                                         .headers = &header,
-                                         .n_headers = 1,
-                                         .has_metadata = true};
+    struct ext_proc_namespace spaces = {str_of(space), &entry, 1};
+    struct ext_proc_client_request question = {.kind = EXT_PROC_RESPONSE_HEADERS,
+                                               .headers = &header,
+                                               .n_headers = 1,
+                                               .has_metadata = true};
     if (as_attribute) {
         question.attributes = &spaces;
         question.n_attributes = 1;
@@ -193,14 +193,14 @@ static void answer_with(struct stage *stage, const char *space, const char *key,
         question.metadata = &spaces;
         question.n_metadata = 1;
     }
-    stage_ask(stage, &question);
+    stage_send(stage, &question);
 }
 
 #define SERVED STAGE_DESTINATION "-served"
 #define ATTRIBUTES "envoy.filters.http.ext_proc"
 
 /* From now on the request counts for whom it was sent to. */
-static void it_counts_where_it_is_served(void **state) {
+static void response_served_endpoint_takes_ticket(void **state) {
     struct stage *stage = stage_open(two());
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -209,7 +209,7 @@ static void it_counts_where_it_is_served(void **state) {
             str_is(endpoint_text(picked), "10.0.0.1:8000") ? "10.0.0.2:8000" : "10.0.0.1:8000";
         struct endpoint *served = fixture_endpoint(&stage->pool, other);
         answer_with(stage, i ? ATTRIBUTES : "envoy.lb", i ? "upstream.address" : SERVED, other, i);
-        stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+        stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
         assert_int_equal(endpoint_in_flight(picked), 0);
         assert_int_equal(endpoint_in_flight(served), 1);
     }
@@ -219,7 +219,7 @@ static void it_counts_where_it_is_served(void **state) {
     stage_close(stage);
 }
 
-static void a_refused_connection_is_learnt_of(void **state) {
+static void response_connection_failure_marks_endpoint_refused(void **state) {
     struct stage *stage = stage_open(two());
     (void)state;
     struct endpoint *first = begin(stage, STAGE_CONFIG(NONE, NONE));
@@ -227,14 +227,14 @@ static void a_refused_connection_is_learnt_of(void **state) {
                 "upstream_reset_before_response_started{remote_connection_failure|delayed_connect_"
                 "error:_Connection_refused}",
                 true);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
     assert_true(endpoint_is_refused(first));
     struct endpoint *second = begin(stage, STAGE_CONFIG(NONE, NONE)); /* while another is left */
     assert_ptr_not_equal(second, first);
     answer_with(stage, ATTRIBUTES, "response.code_details",
                 "upstream_reset_before_response_started{connection_termination}", true);
     assert_false(endpoint_is_refused(second)); /* it had answered the connection */
-    pool_refused(stage->pool.pool, second);
+    pool_report_refused(stage->pool.pool, second);
     struct endpoint *third = begin(stage, STAGE_CONFIG(NONE, NONE));
     answer_with(stage, ATTRIBUTES, "response.code_details", "via_upstream", true);
     assert_false(endpoint_is_refused(third));
@@ -242,13 +242,13 @@ static void a_refused_connection_is_learnt_of(void **state) {
 }
 
 /* Without attributes the router's own header says that an upstream has answered. */
-static void an_answer_clears_its_endpoint(void **state) {
+static void response_upstream_answer_clears_refused(void **state) {
     struct pool_spec *spec = fixture_spec();
     (void)state;
     fixture_add(spec, "10.0.0.1:8000");
     struct stage *stage = stage_open(spec);
     struct endpoint *endpoint = begin(stage, STAGE_CONFIG(NONE, NONE));
-    pool_refused(stage->pool.pool, endpoint);
+    pool_report_refused(stage->pool.pool, endpoint);
     stage_answer(stage, ":status=503", true); /* of the proxy itself */
     assert_true(endpoint_is_refused(endpoint));
     begin(stage, STAGE_CONFIG(NONE, NONE));
@@ -278,7 +278,7 @@ static void assert_told(void (*tell)(struct protocol *protocol)) {
         } else {
             stage_answer(stage, OK, false);
         }
-        const struct ext_proc_reply *reply = stage_next(stage);
+        const struct ext_proc_client_response *reply = stage_next(stage);
         stage_assert_text(stage_set(reply, "x-conformance-test-served-endpoint"),
                           cases[i].expected);
         assert_int_equal(stage_n_set(reply), 1);
@@ -291,10 +291,10 @@ static void by_conformance(struct protocol *protocol) {
 }
 
 static void by_the_verifier(struct protocol *protocol) {
-    protocol->tell_served = true;
+    protocol->send_served_header = true;
 }
 
-static void the_conformance_suite_is_told_who_served(void **state) {
+static void response_conformance_header_names_served_endpoint(void **state) {
     (void)state;
     assert_told(by_conformance);
     assert_told(by_the_verifier);
@@ -303,32 +303,32 @@ static void the_conformance_suite_is_told_who_served(void **state) {
 /* ---- a proxy that answers by itself ---------------------------------------------------------- */
 
 /* While the request is held a proxy may answer it: with a timeout of its own. */
-static void a_local_reply_before_the_pick(void **state) {
+static void response_local_reply_before_pick_ends_request(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, ":method=POST|:path=/v1/completions", false,
                   STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
     stage_body(stage, "{\"prompt\":", false);
     stage_answer(stage, ":status=408", false);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
     assert_int_equal(stage->n_messages, 0); /* nothing is held any more */
-    assert_false(pick_session_owes(stage->session));
+    assert_false(pick_session_is_response_pending(stage->session));
     stage_body(stage, "1}", true); /* nobody wants it */
-    stage_expect_silence(stage);
+    stage_expect_no_message(stage);
     stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("late"), true);
     stage_expect_chunk(stage, EXT_PROC_RESPONSE_BODY, "late", true);
     stage_close(stage);
 }
 
 /* An answer may begin before the request has ended. */
-static void an_early_answer(void **state) {
+static void response_before_request_end_is_accepted(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     stage_request(stage, ":method=POST|:path=/v2/models/m/infer", false,
                   STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
     stage_pick(stage_next(stage));
     stage_answer(stage, OK, false);
-    stage_expect_nod(stage, EXT_PROC_RESPONSE_HEADERS);
+    stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
     stage_body(stage, "{}", true);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{}", true);
     stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("{}"), true);
@@ -338,19 +338,19 @@ static void an_early_answer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_end_of_the_answer_is_the_end),
-        cmocka_unit_test(the_end_of_the_stream_is_the_end),
-        cmocka_unit_test(an_answer_without_its_headers),
-        cmocka_unit_test(an_answer_without_its_request),
-        cmocka_unit_test(in_duplex_mode_the_body_goes_on),
-        cmocka_unit_test(in_mode_grpc_messages_go_on),
-        cmocka_unit_test(an_endless_answer_costs_no_memory),
-        cmocka_unit_test(it_counts_where_it_is_served),
-        cmocka_unit_test(a_refused_connection_is_learnt_of),
-        cmocka_unit_test(an_answer_clears_its_endpoint),
-        cmocka_unit_test(the_conformance_suite_is_told_who_served),
-        cmocka_unit_test(a_local_reply_before_the_pick),
-        cmocka_unit_test(an_early_answer),
+        cmocka_unit_test(response_end_releases_ticket),
+        cmocka_unit_test(stream_end_releases_ticket),
+        cmocka_unit_test(response_without_headers_is_accepted),
+        cmocka_unit_test(response_without_request_is_accepted),
+        cmocka_unit_test(response_duplex_body_is_echoed),
+        cmocka_unit_test(response_grpc_messages_are_echoed),
+        cmocka_unit_test(response_endless_body_uses_bounded_memory),
+        cmocka_unit_test(response_served_endpoint_takes_ticket),
+        cmocka_unit_test(response_connection_failure_marks_endpoint_refused),
+        cmocka_unit_test(response_upstream_answer_clears_refused),
+        cmocka_unit_test(response_conformance_header_names_served_endpoint),
+        cmocka_unit_test(response_local_reply_before_pick_ends_request),
+        cmocka_unit_test(response_before_request_end_is_accepted),
     };
     return cmocka_run_group_tests_name("session_response", tests, NULL, NULL);
 }

@@ -26,9 +26,9 @@ bool pick_scan_feed(struct pick_scan *scan, struct str bytes, bool is_compressed
 
 void pick_scan_end(struct pick_scan *scan) {
     if (scan->is_grpc) {
-        model_scan_grpc_end(&scan->of.grpc);
+        model_scan_grpc_finish(&scan->of.grpc);
     } else {
-        model_scan_end(&scan->of.json);
+        model_scan_finish(&scan->of.json);
     }
 }
 
@@ -44,7 +44,7 @@ struct str pick_scan_name(const struct pick_scan *scan) {
 
 /* ---- another name ---------------------------------------------------------------------------- */
 
-static void add(struct pick_edits *edits, uint64_t at, uint64_t n_bytes, struct str with) {
+static void add_edit(struct pick_edits *edits, uint64_t at, uint64_t n_bytes, struct str with) {
     edits->items[edits->n++] = (struct pick_edit){at, n_bytes, with};
     edits->growth += (int64_t)with.len - (int64_t)n_bytes;
 }
@@ -61,7 +61,7 @@ static enum status edit_length(const struct model_scan_grpc *scan, struct buf *l
         buf_add_char(length, (char)(unsigned char)(n_bytes >> shift));
     }
     if (!length->failed) {
-        add(out, scan->message_at - LENGTH_BYTES, LENGTH_BYTES, buf_str(length));
+        add_edit(out, scan->message_at - LENGTH_BYTES, LENGTH_BYTES, buf_str(length));
     }
     return ST_OK;
 }
@@ -80,7 +80,7 @@ static enum status edit_grpc(const struct model_scan_grpc *scan, struct arena *a
         return error_set(err, ST_NO_MEMORY, "no memory for the model's name");
     }
     if (st == ST_OK) {
-        add(out, scan->field_at, scan->field_bytes, buf_str(&field));
+        add_edit(out, scan->field_at, scan->field_bytes, buf_str(&field));
     }
     return st;
 }
@@ -97,6 +97,6 @@ enum status pick_scan_edit(const struct pick_scan *scan, struct arena *arena, st
     if (value.failed) {
         return error_set(err, ST_NO_MEMORY, "no memory for the model's name");
     }
-    add(out, scan->of.json.value_at, scan->of.json.value_bytes, buf_str(&value));
+    add_edit(out, scan->of.json.value_at, scan->of.json.value_bytes, buf_str(&value));
     return ST_OK;
 }

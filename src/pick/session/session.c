@@ -5,119 +5,125 @@
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
-void pick_session_enter(struct pick_session *session, enum pick_phase phase) {
+void pick_session_set_phase(struct pick_session *session, enum pick_phase phase) {
     static const unsigned before[] = {
-        [PICK_HELD] = 1u << PICK_NEW,
-        [PICK_AWAITED] = 1u << PICK_NEW,
-        [PICK_WAITING] = 1u << PICK_NEW | 1u << PICK_HELD | 1u << PICK_AWAITED,
-        [PICK_PICKED] = 1u << PICK_NEW | 1u << PICK_HELD | 1u << PICK_AWAITED | 1u << PICK_WAITING,
-        [PICK_PASSED] = 1u << PICK_HELD | 1u << PICK_AWAITED | 1u << PICK_WAITING,
-        [PICK_OVER] = ~0u,
+        [PICK_HEADERS_HELD] = 1u << PICK_HEADERS_EXPECTED,
+        [PICK_BODY_PENDING] = 1u << PICK_HEADERS_EXPECTED,
+        [PICK_QUEUED] =
+            1u << PICK_HEADERS_EXPECTED | 1u << PICK_HEADERS_HELD | 1u << PICK_BODY_PENDING,
+        [PICK_PICKED] = 1u << PICK_HEADERS_EXPECTED | 1u << PICK_HEADERS_HELD |
+                        1u << PICK_BODY_PENDING | 1u << PICK_QUEUED,
+        [PICK_LOCAL_REPLY] = 1u << PICK_HEADERS_HELD | 1u << PICK_BODY_PENDING | 1u << PICK_QUEUED,
+        [PICK_ENDED] = ~0u,
     };
     assert(before[phase] >> session->phase & 1);
     session->phase = phase;
 }
 
 const struct pool_spec *pick_session_spec(struct pick_session *session) {
-    return pool_look(session->means.reader)->spec;
+    return pool_reader_refresh(session->context.reader)->spec;
 }
 
-void pick_session_give_back(struct pick_session *session) {
-    pool_give_back(session->means.pool, &session->ticket);
+void pick_session_release_ticket(struct pick_session *session) {
+    pool_release_ticket(session->context.pool, &session->ticket);
 }
 
-void pick_session_drop_headers(struct pick_session *session) {
+void pick_session_release_headers(struct pick_session *session) {
     if (session->headers) {
-        pick_let_go(session->headers);
+        pick_message_unref(session->headers);
         session->headers = NULL;
     }
-    session->asked = session->named = str_make(NULL, 0);
+    session->requested = session->body_model = str_make(NULL, 0);
     session->request = NULL;
 }
 
-void pick_session_note(struct pick_session *session, struct pick_note *note) {
-    const struct pick_out *out = &session->outbox.out;
-    if (out->note) {
-        note->line = session->line;
-        note->id = pick_session_request(session)->id;
-        note->pool = pool_name(session->means.pool);
-        if (note->pick) { /* which may not be looked past */
-            note->known = note->pick->known_model;
-            note->pool = note->pool.len > 0 ? note->pool : note->pick->pool;
+void pick_session_report(struct pick_session *session, struct pick_outcome *outcome) {
+    const struct pick_callbacks *out = &session->send_queue.callbacks;
+    if (out->outcome) {
+        outcome->request_line = session->request_line;
+        outcome->id = pick_session_request(session)->id;
+        outcome->pool = pool_name(session->context.pool);
+        if (outcome->pick) { /* which may not be looked past */
+            outcome->known = outcome->pick->known_model;
+            outcome->pool = outcome->pool.len > 0 ? outcome->pool : outcome->pick->pool;
         } else {
-            const struct pool_snapshot *snapshot = pool_look(session->means.reader);
-            note->known = note->model.ptr && pool_snapshot_name(snapshot, note->model);
-            note->pool = note->pool.len > 0 ? note->pool : snapshot->spec->name;
+            const struct pool_snapshot *snapshot = pool_reader_refresh(session->context.reader);
+            outcome->known =
+                outcome->model.ptr && pool_snapshot_find_name(snapshot, outcome->model);
+            outcome->pool = outcome->pool.len > 0 ? outcome->pool : snapshot->spec->name;
         }
-        note->endpoint = session->ticket.endpoint;
-        out->note(out->user, note);
+        outcome->endpoint = session->ticket.endpoint;
+        out->outcome(out->user, outcome);
     }
 }
 
 /* For the note of a request that gets no endpoint. */
-static struct str model_of(const struct pick_session *session) {
-    return session->named.ptr ? session->named : session->asked;
+static struct str last_known_model(const struct pick_session *session) {
+    return session->body_model.ptr ? session->body_model : session->requested;
 }
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
 /* Nothing more is said. */
-static void end(struct pick_session *session, const struct error *why) {
-    pick_session_stop_waiting(session, FLOW_REFUSED);
-    pick_session_enter(session, PICK_OVER);
-    pick_held_drop(&session->held);
-    pick_session_drop_headers(session);
-    pick_session_give_back(session);
-    pick_outbox_finish(&session->outbox, why);
+static void end_session(struct pick_session *session, const struct error *why) {
+    pick_queue_stop_wait(session, FLOW_REFUSED);
+    pick_session_set_phase(session, PICK_ENDED);
+    pick_body_buffer_clear(&session->body_buffer);
+    pick_session_release_headers(session);
+    pick_session_release_ticket(session);
+    pick_send_queue_finish(&session->send_queue, why);
 }
 
-void pick_session_break(struct pick_session *session, const struct error *why) {
-    if (session->phase != PICK_OVER) {
+void pick_session_abort(struct pick_session *session, const struct error *why) {
+    if (session->phase != PICK_ENDED) {
         if (why) {
-            pick_session_note(session, &(struct pick_note){.model = model_of(session), .why = why});
+            pick_session_report(
+                session, &(struct pick_outcome){.model = last_known_model(session), .why = why});
         }
-        end(session, why);
+        end_session(session, why);
     }
 }
 
-void pick_session_illegal(struct pick_session *session, const char *what) {
+void pick_session_protocol_error(struct pick_session *session, const char *what) {
     struct error err;
     error_set(&err, ST_BAD_REQUEST, "%s", what);
     metric_add(METRIC_PICK_ILLEGAL_TOTAL, 1);
-    pick_session_break(session, &err);
+    pick_session_abort(session, &err);
 }
 
 void pick_session_refuse(struct pick_session *session, const struct error *why) {
     struct error err;
-    pick_session_note(session, &(struct pick_note){.model = model_of(session), .why = why});
-    enum status st = pick_refuse(&session->outbox, session->arena, pick_session_spec(session),
-                                 pick_session_request(session), why, &err);
-    end(session, st == ST_OK ? NULL : &err);
+    pick_session_report(session,
+                        &(struct pick_outcome){.model = last_known_model(session), .why = why});
+    enum status st =
+        pick_send_refusal(&session->send_queue, session->arena, pick_session_spec(session),
+                          pick_session_request(session), why, &err);
+    end_session(session, st == ST_OK ? NULL : &err);
 }
 
-void pick_session_nod(struct pick_session *session, enum ext_proc_kind kind) {
+void pick_session_send_continue(struct pick_session *session, enum ext_proc_kind kind) {
     struct error err;
-    if (pick_tell_nothing(&session->outbox, kind, &err) != ST_OK) {
-        pick_session_break(session, &err);
+    if (pick_send_continue(&session->send_queue, kind, &err) != ST_OK) {
+        pick_session_abort(session, &err);
     }
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-struct pick_kept *pick_session_keep(struct pick_session *session) {
-    if (!session->kept) {
-        session->kept = pick_keep(&session->outbox, session->message);
+struct pick_message_ref *pick_session_ref_message(struct pick_session *session) {
+    if (!session->message_ref) {
+        session->message_ref = pick_message_ref_new(&session->send_queue, session->message);
     }
-    if (!session->kept) {
+    if (!session->message_ref) {
         struct error err;
         error_set(&err, ST_NO_MEMORY, "no memory to hold a message of the proxy's");
-        pick_session_break(session, &err);
+        pick_session_abort(session, &err);
     }
-    return session->kept;
+    return session->message_ref;
 }
 
 /* Clause: ext-proc, ProcessingRequest: messages of a proxy newer than this list are left alone. */
-static void dispatch(struct pick_session *session, const struct ext_proc_request *message) {
+static void dispatch_message(struct pick_session *session, const struct ext_proc_request *message) {
     switch (message->kind) {
     case EXT_PROC_NONE:
         break;
@@ -131,19 +137,19 @@ static void dispatch(struct pick_session *session, const struct ext_proc_request
         pick_session_on_trailers(session);
         break;
     case EXT_PROC_RESPONSE_HEADERS:
-        pick_session_on_answer_headers(session, message);
+        pick_session_on_response_headers(session, message);
         break;
     case EXT_PROC_RESPONSE_BODY:
-        pick_session_on_answer_body(session, message);
+        pick_session_on_response_body(session, message);
         break;
     case EXT_PROC_RESPONSE_TRAILERS:
-        pick_session_on_answer_trailers(session, message);
+        pick_session_on_response_trailers(session, message);
         break;
     }
 }
 
 /* protocol_config comes with the first message, whatever it is. */
-static void configure(struct pick_session *session, const struct ext_proc_request *message) {
+static void set_config(struct pick_session *session, const struct ext_proc_request *message) {
     if (message->has_config && !session->configured) {
         session->config = message->config;
         session->configured = true;
@@ -155,66 +161,66 @@ void pick_session_step(struct pick_session *session, struct str data) {
     struct error err;
     if (ext_proc_request_decode(data, &message, &err) != ST_OK) {
         metric_add(METRIC_PICK_ILLEGAL_TOTAL, 1);
-        pick_session_break(session, &err);
+        pick_session_abort(session, &err);
         return;
     }
-    if (message.observes && !session->observed) {
+    if (message.observability_mode && !session->observed) {
         session->observed = true;
         metric_add(METRIC_PICK_OBSERVED_TOTAL, 1);
     }
     if (!session->observed) {
-        configure(session, &message);
-        dispatch(session, &message);
+        set_config(session, &message);
+        dispatch_message(session, &message);
     }
 }
 
-void pick_session_take(struct pick_session *session, const struct pick_message *message) {
+void pick_session_on_message(struct pick_session *session, const struct pick_message *message) {
     session->message = message;
-    if (session->phase != PICK_OVER) {
+    if (session->phase != PICK_ENDED) {
         pick_session_step(session, message->data);
     }
-    if (session->kept) {
-        pick_let_go(session->kept);
+    if (session->message_ref) {
+        pick_message_unref(session->message_ref);
     } else if (message->release) {
         message->release(message->cookie);
     }
     session->message = NULL;
-    session->kept = NULL;
+    session->message_ref = NULL;
 }
 
 void pick_session_half_close(struct pick_session *session) {
-    pick_session_break(session, NULL);
+    pick_session_abort(session, NULL);
 }
 
 /* Until the request's body has ended its messages are parts of that, or large answers would be. */
-void pick_session_untaken(struct pick_session *session, const struct error *why) {
-    bool awaited = session->phase == PICK_HELD || session->phase == PICK_AWAITED ||
-                   session->phase == PICK_WAITING ||
-                   (session->phase == PICK_PICKED && session->raised);
-    if (awaited && !session->answer_begun && !session->request_ended) {
+void pick_session_on_message_rejected(struct pick_session *session, const struct error *why) {
+    bool awaited = session->phase == PICK_HEADERS_HELD || session->phase == PICK_BODY_PENDING ||
+                   session->phase == PICK_QUEUED ||
+                   (session->phase == PICK_PICKED && session->mode_overridden);
+    if (awaited && !session->response_started && !session->request_ended) {
         pick_session_refuse(session, why);
     } else {
-        pick_session_break(session, why);
+        pick_session_abort(session, why);
     }
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-bool pick_session_owes(const struct pick_session *session) {
-    return session->phase == PICK_HELD;
+bool pick_session_is_response_pending(const struct pick_session *session) {
+    return session->phase == PICK_HEADERS_HELD;
 }
 
 /* Returns: ST_WAIT_EXPIRED; ST_NO_ENDPOINT where it is not for their load that nobody takes it. */
-static enum status say_expired(struct pick_session *session, struct error *err) {
+static enum status queue_timeout_error(struct pick_session *session, struct error *err) {
     const struct pool_flow_control *flow = &pick_session_spec(session)->flow_control;
     unsigned long long ms = flow->max_wait_ns / 1000000;
-    struct pool_numbers numbers;
-    pool_read(session->means.pool, &numbers);
-    if (numbers.n_ready + numbers.n_unchecked == 0) {
+    struct pool_stats pool_counts;
+    pool_get_stats(session->context.pool, &pool_counts);
+    if (pool_counts.n_ready + pool_counts.n_unchecked == 0) {
         return error_set(err, ST_NO_ENDPOINT,
                          "none of the pool's %u endpoints is ready any more, after a wait of %llu "
                          "ms (flow_control: max_wait in the picker's configuration)",
-                         numbers.n_endpoints, ms);
+                         pool_counts.n_endpoints, ms);
     }
     return error_set(err, ST_WAIT_EXPIRED,
                      "every endpoint was full for as long as a request may wait, which is %llu ms "
@@ -222,77 +228,77 @@ static enum status say_expired(struct pick_session *session, struct error *err) 
                      ms);
 }
 
-static void expire(struct pick_session *session) {
+static void expire_wait(struct pick_session *session) {
     struct error err;
-    (void)say_expired(session, &err);
-    pick_session_stop_waiting(session, FLOW_EXPIRED);
+    (void)queue_timeout_error(session, &err);
+    pick_queue_stop_wait(session, FLOW_EXPIRED);
     pick_session_refuse(session, &err);
 }
 
-void pick_session_time_out(struct pick_session *session) {
+void pick_session_on_timeout(struct pick_session *session) {
     struct error err;
-    if (session->phase == PICK_WAITING) {
-        expire(session);
-    } else if (pick_session_owes(session) && pick_session_is_ready(session)) {
-        pick_session_conclude(session);
-    } else if (pick_session_owes(session)) {
+    if (session->phase == PICK_QUEUED) {
+        expire_wait(session);
+    } else if (pick_session_is_response_pending(session) && pick_session_can_pick(session)) {
+        pick_session_pick_and_flush(session);
+    } else if (pick_session_is_response_pending(session)) {
         error_set(&err, ST_REQUEST_TIMEOUT,
                   "the model must be named within the first part of the body: after %llu ms and "
                   "%llu bytes it was not (--answer-timeout)",
-                  (unsigned long long)(session->means.limits.answer_timeout_ns / 1000000),
-                  (unsigned long long)session->held.n_bytes);
+                  (unsigned long long)(session->context.limits.answer_timeout_ns / 1000000),
+                  (unsigned long long)session->body_buffer.n_bytes);
         pick_session_refuse(session, &err);
     }
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-struct pick_session *pick_session_new(struct arena *arena, const struct pick_means *means,
-                                      const struct pick_out *out) {
+struct pick_session *pick_session_new(struct arena *arena, const struct pick_context *context,
+                                      const struct pick_callbacks *out) {
     struct pick_session *session = arena_alloc(arena, sizeof(*session));
     if (session) {
-        *session = (struct pick_session){.arena = arena, .means = *means};
+        *session = (struct pick_session){.arena = arena, .context = *context};
         session->config.request_body = session->config.response_body = EXT_PROC_BODY_STREAMED;
-        pick_outbox_init(&session->outbox, arena, out);
-        pick_held_init(&session->held, means->limits.max_body_bytes);
-        pick_session_begin_pool(session);
-        pick_count_begin();
+        pick_send_queue_init(&session->send_queue, arena, out);
+        pick_body_buffer_init(&session->body_buffer, context->limits.max_body_size);
+        pick_session_init_pool(session);
+        pick_count_stream_start();
     }
     return session;
 }
 
 void pick_session_free(struct pick_session *session) {
     if (session) {
-        pick_count_end(session->phase == PICK_HELD || session->phase == PICK_WAITING);
-        pick_session_stop_waiting(session, FLOW_ABORTED);
-        pick_held_drop(&session->held);
+        pick_count_stream_end(session->phase == PICK_HEADERS_HELD || session->phase == PICK_QUEUED);
+        pick_queue_stop_wait(session, FLOW_ABORTED);
+        pick_body_buffer_clear(&session->body_buffer);
         if (session->headers) {
-            pick_session_drop_headers(session);
+            pick_session_release_headers(session);
         }
-        pick_session_give_back(session);
-        pick_outbox_fini(&session->outbox);
-        pool_reader_free(session->means.reader);
+        pick_session_release_ticket(session);
+        pick_send_queue_fini(&session->send_queue);
+        pool_reader_unref(session->context.reader);
     }
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
-static const char *what_of(const struct pick_session *session) {
+static const char *phase_text(const struct pick_session *session) {
     switch (session->phase) {
-    case PICK_NEW:
+    case PICK_HEADERS_EXPECTED:
         return session->observed ? "observed" : "before its headers";
-    case PICK_HELD:
-    case PICK_AWAITED:
+    case PICK_HEADERS_HELD:
+    case PICK_BODY_PENDING:
         return "until its body names the model";
-    case PICK_WAITING:
+    case PICK_QUEUED:
         return "until an endpoint has room";
     case PICK_PICKED:
-        return session->answer_ended   ? "answered"
-               : session->answer_begun ? "in the answer"
-                                       : "in the request";
-    case PICK_PASSED:
+        return session->response_ended     ? "answered"
+               : session->response_started ? "in the answer"
+                                           : "in the request";
+    case PICK_LOCAL_REPLY:
         return "answered by the proxy";
-    case PICK_OVER:
+    case PICK_ENDED:
         break;
     }
     return "over";
@@ -300,9 +306,9 @@ static const char *what_of(const struct pick_session *session) {
 
 void pick_session_describe(const struct pick_session *session, struct buf *out) {
     const struct endpoint *endpoint = session->ticket.endpoint;
-    buf_add_str(out, session->line);
+    buf_add_str(out, session->request_line);
     if (endpoint) {
         buf_printf(out, " → %.*s", STR_ARG(endpoint_text(endpoint)));
     }
-    buf_printf(out, "%s%s", session->line.len > 0 ? ", " : "", what_of(session));
+    buf_printf(out, "%s%s", session->request_line.len > 0 ? ", " : "", phase_text(session));
 }

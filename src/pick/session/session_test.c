@@ -26,32 +26,32 @@ static struct pool_spec *one(void) {
 
 /* ---- a pick ---------------------------------------------------------------------------------- */
 
-static void a_get_is_picked_for_at_the_headers(void **state) {
+static void session_get_is_picked_at_headers(void **state) {
     struct stage *stage = stage_open(one());
     (void)state;
     stage_request(stage, GET, true, STAGE_CONFIG(FULL_DUPLEX, FULL_DUPLEX));
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     assert_int_equal(reply->kind, EXT_PROC_REQUEST_HEADERS);
     stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
     assert_int_equal(stage_n_set(reply), 1); /* nothing else of the request is touched */
-    assert_false(reply->has_modes);
-    stage_expect_silence(stage);
+    assert_false(reply->has_mode_override);
+    stage_expect_no_message(stage);
     assert_false(stage->finished);
     stage_close(stage);
 }
 
 /* protocol_config is there and empty: nobody waits for a body. */
-static void headers_only(void **state) {
+static void session_headers_only_config_is_picked_at_headers(void **state) {
     struct stage *stage = stage_open(one());
     (void)state;
     stage_request(stage, POST, false, STAGE_CONFIG(NONE, NONE));
     stage_assert_text(stage_pick(stage_next(stage)), "10.0.0.1:8000");
-    stage_expect_silence(stage);
-    assert_false(pick_session_owes(stage->session));
+    stage_expect_no_message(stage);
+    assert_false(pick_session_is_response_pending(stage->session));
     stage_close(stage);
 }
 
-static void an_ipv6_endpoint_has_brackets(void **state) {
+static void session_ipv6_endpoint_has_brackets(void **state) {
     struct pool_spec *spec = fixture_spec();
     (void)state;
     fixture_add(spec, "[::1]:8000");
@@ -62,18 +62,18 @@ static void an_ipv6_endpoint_has_brackets(void **state) {
 }
 
 /* Only raw_value is set, and what a client sent there is replaced: nothing is appended. */
-static void a_client_does_not_choose(void **state) {
+static void session_client_destination_header_is_replaced(void **state) {
     struct stage *stage = stage_open(one());
     (void)state;
     stage_request(stage, GET "|" STAGE_DESTINATION "=10.6.6.6:1", true, STAGE_CONFIG(NONE, NONE));
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     stage_assert_text(stage_pick(reply), "10.0.0.1:8000"); /* once: stage_set looks */
     assert_int_equal(stage_n_set(reply), 1);
     stage_close(stage);
 }
 
 /* Of the same candidates the next best, never the first again; none where there is no other. */
-static void fallbacks(void **state) {
+static void session_fallback_endpoints_are_sent(void **state) {
     (void)state;
     for (uint32_t n = 1; n <= 3; n++) {
         for (int way = FALLBACK_NONE; way <= FALLBACK_LIST; way++) {
@@ -82,10 +82,10 @@ static void fallbacks(void **state) {
             spec->protocol.n_fallbacks = way == FALLBACK_LIST ? 2 : 1;
             struct stage *stage = stage_open(spec);
             stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
-            const struct ext_proc_reply *reply = stage_next(stage);
+            const struct ext_proc_client_response *reply = stage_next(stage);
             struct str rest = stage_pick(reply), first = str_cut(&rest, ',');
-            struct ext_proc_value key =
-                ext_proc_reply_find(reply, STR("envoy.lb"), STR(STAGE_DESTINATION "-fallback"));
+            struct ext_proc_value key = ext_proc_client_response_metadata_find(
+                reply, STR("envoy.lb"), STR(STAGE_DESTINATION "-fallback"));
             assert_int_equal(key.kind,
                              way == FALLBACK_KEY && n > 1 ? EXT_PROC_STRING : EXT_PROC_ABSENT);
             assert_false(key.kind == EXT_PROC_STRING && str_eq(key.text, first));
@@ -99,7 +99,7 @@ static void fallbacks(void **state) {
 }
 
 /* The names are settings. */
-static void other_names(void **state) {
+static void session_configured_names_are_used(void **state) {
     struct pool_spec *spec = one();
     (void)state;
     spec->protocol.destination_header = STR("x-to");
@@ -107,9 +107,10 @@ static void other_names(void **state) {
     spec->protocol.destination_key = STR("to");
     struct stage *stage = stage_open(spec);
     stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
-    const struct ext_proc_reply *reply = stage_next(stage);
+    const struct ext_proc_client_response *reply = stage_next(stage);
     stage_assert_text(stage_set(reply, "x-to"), "10.0.0.1:8000");
-    stage_assert_text(ext_proc_reply_find(reply, STR("our.lb"), STR("to")).text, "10.0.0.1:8000");
+    stage_assert_text(ext_proc_client_response_metadata_find(reply, STR("our.lb"), STR("to")).text,
+                      "10.0.0.1:8000");
     stage_close(stage);
 }
 
@@ -120,21 +121,21 @@ static void other_names(void **state) {
 static void ask_with_hint(struct stage *stage, enum ext_proc_kind kind, const char *headers,
                           struct str body, const struct ext_proc_entry *hint) {
     struct ext_proc_header list[32];
-    struct ext_proc_space space = {STR("envoy.lb.subset_hint"), hint, 1};
-    struct ext_proc_question question = {.kind = kind,
-                                         .headers = list,
-                                         .n_headers = stage_headers(headers, list, 32),
-                                         .body = body,
-                                         .end_of_stream = true,
-                                         .config = STAGE_CONFIG(FULL_DUPLEX, NONE),
-                                         .has_metadata = true,
-                                         .metadata = &space,
-                                         .n_metadata = 1};
+    struct ext_proc_namespace space = {STR("envoy.lb.subset_hint"), hint, 1};
+    struct ext_proc_client_request question = {.kind = kind,
+                                               .headers = list,
+                                               .n_headers = stage_headers(headers, list, 32),
+                                               .body = body,
+                                               .end_of_stream = true,
+                                               .config = STAGE_CONFIG(FULL_DUPLEX, NONE),
+                                               .has_metadata = true,
+                                               .metadata = &space,
+                                               .n_metadata = 1};
     question.end_of_stream = kind == EXT_PROC_REQUEST_BODY || str_is(str_of(headers), GET);
-    stage_ask(stage, &question);
+    stage_send(stage, &question);
 }
 
-static void only_of_the_subset(void **state) {
+static void session_pick_stays_within_subset(void **state) {
     static const struct str list[] = {{"10.0.0.1:8000", 13}, {"10.9.9.9:8000", 13}};
     static const struct str strangers[] = {{"10.9.9.9:8000", 13}, {"10.0.0.1:9", 10}};
     const struct {
@@ -164,7 +165,7 @@ static void only_of_the_subset(void **state) {
 
 /* What the first message says holds, though later ones come without it; what comes late counts as
  * long as nothing is picked. */
-static void the_subset_of_one_message_holds(void **state) {
+static void session_first_subset_hint_holds(void **state) {
     static const struct ext_proc_entry hint = {
         {HINT, sizeof(HINT) - 1}, {"10.0.0.1:8000", 13}, NULL, 0};
     static const struct ext_proc_entry other = {
@@ -193,7 +194,7 @@ static void the_subset_of_one_message_holds(void **state) {
 }
 
 /* The header of the gateways' conformance tests, when it is switched on. */
-static void the_selection_header(void **state) {
+static void session_selection_header_limits_pick(void **state) {
     static const struct {
         const char *header;
         bool on;
@@ -228,7 +229,7 @@ static void the_selection_header(void **state) {
 /* ---- the model at the headers ---------------------------------------------------------------- */
 
 /* What is asked, what it is answered with, and the path it goes on with. */
-static void models_known_at_the_headers(void **state) {
+static void session_model_in_path_is_resolved(void **state) {
     static const struct {
         const char *headers;
         unsigned status; /* 0: a pick */
@@ -266,13 +267,13 @@ static void models_known_at_the_headers(void **state) {
         if (cases[i].status) {
             stage_expect_refusal(stage, cases[i].status);
         } else {
-            const struct ext_proc_reply *reply = stage_next(stage);
+            const struct ext_proc_client_response *reply = stage_next(stage);
             stage_pick(reply);
             assert_int_equal(stage_n_set(reply), cases[i].path ? 2 : 1);
             if (cases[i].path) {
                 stage_assert_text(stage_set(reply, ":path"), cases[i].path);
             }
-            assert_false(reply->has_modes); /* the body never leaves the proxy */
+            assert_false(reply->has_mode_override); /* the body never leaves the proxy */
         }
         stage_end(stage);
         stage_stream(stage, &stage_limits);
@@ -281,21 +282,21 @@ static void models_known_at_the_headers(void **state) {
 }
 
 /* Named by a header, but to be sent on under another name: the body is needed for that alone. */
-static void a_header_and_a_body(void **state) {
+static void session_model_header_with_rewrite_needs_body(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
     for (int way = 0; way < 2; way++) {
         const char *headers =
             way ? POST "|x-gateway-model-name-rewrite=old" : POST "|x-gateway-model-name=old";
         stage_request(stage, headers, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-        stage_expect_silence(stage);
+        stage_expect_no_message(stage);
         stage_body(stage, "{\"model\":\"whatever\"}", true);
         stage_assert_text(stage_set(stage_next(stage), "content-length"), "37");
         stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"model\":\"new\"}", true);
         stage_end(stage);
         stage_stream(stage, &stage_limits);
         stage_request(stage, headers, false, STAGE_CONFIG(NONE, NONE));
-        assert_true(stage_next(stage)->has_modes);
+        assert_true(stage_next(stage)->has_mode_override);
         stage_body(stage, "{\"model\":\"whatever\"}", true);
         stage_assert_text(stage_next(stage)->body, "{\"model\":\"new\"}");
         stage_end(stage);
@@ -305,7 +306,7 @@ static void a_header_and_a_body(void **state) {
 }
 
 /* Rewriting needs no configured models. */
-static void a_rewrite_header_without_models(void **state) {
+static void session_rewrite_header_works_without_models(void **state) {
     struct stage *stage = stage_open(one());
     (void)state;
     stage_request(stage, POST "|x-llm-d-model-name-rewrite=a", false,
@@ -318,11 +319,11 @@ static void a_rewrite_header_without_models(void **state) {
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-static void without_endpoints_it_is_503(void **state) {
+static void session_without_endpoints_is_503(void **state) {
     struct stage *stage = stage_open(fixture_spec());
     (void)state;
     stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
-    const struct ext_proc_reply *reply = stage_expect_refusal(stage, 503);
+    const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 503);
     stage_assert_text(stage_set(reply, "content-type"), "application/json");
     stage_assert_text(stage_set(reply, "x-llm-d-request-dropped-reason"), "rejected-no-endpoints");
     stage_assert_text(reply->details, "sluice{NO_ENDPOINT}");
@@ -330,7 +331,7 @@ static void without_endpoints_it_is_503(void **state) {
     stage_close(stage);
 }
 
-static void an_unknown_model_in_the_path_is_404(void **state) {
+static void session_unknown_model_in_path_is_404(void **state) {
     struct pool_spec *spec = one();
     (void)state;
     spec->strict_models = true;
@@ -346,7 +347,7 @@ static void an_unknown_model_in_the_path_is_404(void **state) {
     stage_close(stage);
 }
 
-static void a_sheddable_request_is_429_where_all_are_busy(void **state) {
+static void session_sheddable_on_saturated_pool_is_429(void **state) {
     struct pool_spec *spec = one();
     (void)state;
     spec->max_in_flight = 1;
@@ -355,15 +356,15 @@ static void a_sheddable_request_is_429_where_all_are_busy(void **state) {
     struct stage *stage = stage_open(spec);
     struct pool_pick other = fixture_pick(&stage->pool);
     stage_request(stage, INFER, false, STAGE_CONFIG(NONE, NONE));
-    const struct ext_proc_reply *reply = stage_expect_refusal(stage, 429);
+    const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 429);
     stage_assert_text(stage_set(reply, "retry-after"), "7");
     stage_assert_text(stage_set(reply, "x-llm-d-request-dropped-reason"), "rejected-saturated");
-    pool_give_back(stage->pool.pool, &other.ticket);
+    pool_release_ticket(stage->pool.pool, &other.ticket);
     stage_close(stage);
 }
 
 /* An objective by header goes before the model's criticality. */
-static void an_objective_says_who_is_shed(void **state) {
+static void session_objective_overrides_criticality(void **state) {
     static const struct {
         const char *header;
         bool shed;
@@ -392,7 +393,7 @@ static void an_objective_says_who_is_shed(void **state) {
         } else {
             stage_pick(stage_next(stage));
         }
-        pool_give_back(stage->pool.pool, &other.ticket);
+        pool_release_ticket(stage->pool.pool, &other.ticket);
         stage_end(stage);
         stage_stream(stage, &stage_limits);
     }
@@ -400,7 +401,7 @@ static void an_objective_says_who_is_shed(void **state) {
 }
 
 /* Each session keeps its endpoint, and different ones have different endpoints. */
-static void a_session_keeps_its_endpoint(void **state) {
+static void session_affinity_keeps_endpoint(void **state) {
     static const struct profile_step filter = {.plugin = &plugin_session_affinity_filter};
     static const struct profile profile = {
         .filters = &filter, .n_filters = 1, .picker = {.plugin = &plugin_max_score_picker}};
@@ -434,7 +435,7 @@ static void a_session_keeps_its_endpoint(void **state) {
 }
 
 /* Found in the body, when the endpoint has been told: others at it are counted, this one is not. */
-static void shed_when_the_body_names_it(void **state) {
+static void session_sheddable_model_in_body_is_429(void **state) {
     (void)state;
     for (uint64_t most = 1; most <= 2; most++) {
         struct pool_spec *spec = stage_models();
@@ -447,22 +448,22 @@ static void shed_when_the_body_names_it(void **state) {
         if (most == 1) {
             stage_expect_refusal(stage, 429);
         } else {
-            stage_expect_nod(stage, EXT_PROC_REQUEST_BODY);
+            stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
         }
-        pool_give_back(stage->pool.pool, &other.ticket);
+        pool_release_ticket(stage->pool.pool, &other.ticket);
         stage_close(stage);
     }
 }
 
 /* A gRPC client gets a status and the sentence. */
-static void grpc_clients_are_told_by_status(void **state) {
+static void session_grpc_refusal_uses_grpc_status(void **state) {
     struct stage *stage = stage_open(fixture_spec());
     (void)state;
     stage_request(stage,
                   ":method=POST|:path=/inference.GRPCInferenceService/ServerLive|"
                   "content-type=application/grpc+proto",
                   false, STAGE_CONFIG(NONE, NONE));
-    const struct ext_proc_reply *reply = stage_expect_refusal(stage, 503);
+    const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 503);
     assert_int_equal(reply->grpc_status, 14);
     stage_assert_text(reply->body, "none of the pool's 0 endpoints is ready");
     assert_null(stage_set(reply, "content-type").ptr);
@@ -471,25 +472,25 @@ static void grpc_clients_are_told_by_status(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_get_is_picked_for_at_the_headers),
-        cmocka_unit_test(headers_only),
-        cmocka_unit_test(an_ipv6_endpoint_has_brackets),
-        cmocka_unit_test(a_client_does_not_choose),
-        cmocka_unit_test(fallbacks),
-        cmocka_unit_test(other_names),
-        cmocka_unit_test(only_of_the_subset),
-        cmocka_unit_test(the_subset_of_one_message_holds),
-        cmocka_unit_test(the_selection_header),
-        cmocka_unit_test(models_known_at_the_headers),
-        cmocka_unit_test(a_header_and_a_body),
-        cmocka_unit_test(a_rewrite_header_without_models),
-        cmocka_unit_test(without_endpoints_it_is_503),
-        cmocka_unit_test(an_unknown_model_in_the_path_is_404),
-        cmocka_unit_test(a_sheddable_request_is_429_where_all_are_busy),
-        cmocka_unit_test(an_objective_says_who_is_shed),
-        cmocka_unit_test(a_session_keeps_its_endpoint),
-        cmocka_unit_test(shed_when_the_body_names_it),
-        cmocka_unit_test(grpc_clients_are_told_by_status),
+        cmocka_unit_test(session_get_is_picked_at_headers),
+        cmocka_unit_test(session_headers_only_config_is_picked_at_headers),
+        cmocka_unit_test(session_ipv6_endpoint_has_brackets),
+        cmocka_unit_test(session_client_destination_header_is_replaced),
+        cmocka_unit_test(session_fallback_endpoints_are_sent),
+        cmocka_unit_test(session_configured_names_are_used),
+        cmocka_unit_test(session_pick_stays_within_subset),
+        cmocka_unit_test(session_first_subset_hint_holds),
+        cmocka_unit_test(session_selection_header_limits_pick),
+        cmocka_unit_test(session_model_in_path_is_resolved),
+        cmocka_unit_test(session_model_header_with_rewrite_needs_body),
+        cmocka_unit_test(session_rewrite_header_works_without_models),
+        cmocka_unit_test(session_without_endpoints_is_503),
+        cmocka_unit_test(session_unknown_model_in_path_is_404),
+        cmocka_unit_test(session_sheddable_on_saturated_pool_is_429),
+        cmocka_unit_test(session_objective_overrides_criticality),
+        cmocka_unit_test(session_affinity_keeps_endpoint),
+        cmocka_unit_test(session_sheddable_model_in_body_is_429),
+        cmocka_unit_test(session_grpc_refusal_uses_grpc_status),
     };
     return cmocka_run_group_tests_name("session", tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static enum status run_load(struct bench_command *command, struct error *err) {
                                             .call = &command->call,
                                             .started_s = (int64_t)time(NULL),
                                             .n_cpus = cpus.usable};
-    enum status status = bench_call_try(&command->call, &command->result.first_ns, err);
+    enum status status = bench_call_send_once(&command->call, &command->result.first_ns, err);
     if (status != ST_OK) {
         return error_prefix(err, "the first request failed, no load was made");
     }
@@ -52,7 +52,7 @@ static enum status write_text(struct arena *arena, const struct bench_result *re
 }
 
 /* The table where people look; the files where they were asked for. */
-static enum status report(struct bench_command *command, struct error *err) {
+static enum status write_report(struct bench_command *command, struct error *err) {
     const struct bench_options *options = &command->settings.options;
     bool json_out = options->json_file && strcmp(options->json_file, "-") == 0;
     bool html_out = options->html_file && strcmp(options->html_file, "-") == 0;
@@ -75,19 +75,19 @@ static enum status run_all(struct bench_command *command, struct error *err) {
     struct tls_client *tls;
     enum status status = tls_client_new(&options, &command->settings.server, &tls, err);
     if (status == ST_OK) {
-        status = bench_call_make(command->arena, &command->settings, tls, &command->call, err);
+        status = bench_call_init(command->arena, &command->settings, tls, &command->call, err);
     }
     if (status == ST_OK) {
         status = run_load(command, err);
     }
     if (status == ST_OK) {
-        status = report(command, err);
+        status = write_report(command, err);
     }
     tls_client_free(tls);
     return status;
 }
 
-static int fail(enum status status, const struct error *err) {
+static int print_failure(enum status status, const struct error *err) {
     fprintf(stderr, "sluice bench: %s\n", err->text);
     return status == ST_BAD_CONFIG ? EXIT_CODE_USAGE : EXIT_CODE_FAILED;
 }
@@ -103,11 +103,11 @@ int cli_bench(int argc, char **argv) {
     }
     command->arena = arena;
     int code = bench_settings_read(argc, argv, arena, &command->settings);
-    if (code != COMMAND_GO_ON) {
+    if (code != COMMAND_CONTINUE) {
         goto out;
     }
     enum status status = run_all(command, &err);
-    code = status != ST_OK                         ? fail(status, &err)
+    code = status != ST_OK                         ? print_failure(status, &err)
            : bench_all_succeeded(&command->result) ? EXIT_CODE_OK
                                                    : EXIT_CODE_FAILED;
 out:

@@ -38,8 +38,8 @@ static void print_fields(struct buf *out, struct str head) {
         if (line.len > 0 && line.ptr[line.len - 1] == '\r') {
             line.len--;
         }
-        if (line.len == 0 || str_starts(line, STR("Host:")) ||
-            str_starts(line, STR("Content-Length:"))) {
+        if (line.len == 0 || str_starts_with(line, STR("Host:")) ||
+            str_starts_with(line, STR("Content-Length:"))) {
             continue;
         }
         buf_add_str(out, STR(" \\\n  -H "));

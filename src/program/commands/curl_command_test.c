@@ -12,7 +12,7 @@
 
 #include "program/commands/hexdump.h"
 
-static void commands(void **state) {
+static void curl_command_matches_request(void **state) {
     (void)state;
     static const struct {
         const char *url;
@@ -71,7 +71,7 @@ static void commands(void **state) {
     }
 }
 
-static void dumps(void **state) {
+static void hexdump_lines_are_printed(void **state) {
     (void)state;
     static const struct {
         struct str bytes;
@@ -98,8 +98,8 @@ static void dumps(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(commands),
-        cmocka_unit_test(dumps),
+        cmocka_unit_test(curl_command_matches_request),
+        cmocka_unit_test(hexdump_lines_are_printed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/base/buf.h"
-#include "core/base/nearest.h"
 #include "core/base/num.h"
+#include "core/base/suggest.h"
 #include "program/requests/infer_shape.h"
 #include "program/requests/infer_tensor.h"
 
@@ -62,7 +62,7 @@ bool infer_call_is_complete(const struct infer_settings *settings) {
     for (size_t i = 0; i < settings->inputs.n; i++) {
         struct str rest = str_of(settings->inputs.items[i]);
         struct str name = str_cut(&rest, '=');
-        bool raw = settings->raw && rest.ptr && str_starts(rest, STR("raw:"));
+        bool raw = settings->raw && rest.ptr && str_starts_with(rest, STR("raw:"));
         if (!raw && (!find_named(&settings->datatypes, name).ptr ||
                      !find_named(&settings->shapes, name).ptr)) {
             return false;
@@ -99,19 +99,19 @@ enum status infer_param_parse(const char *argument, struct param *out, struct er
 static enum status unknown_name(struct arena *arena, const char *what, struct str name,
                                 const struct model_spec *model, const struct tensor_spec *specs,
                                 size_t n, struct error *err) {
-    struct nearest nearest = {0};
-    char hint[NEAREST_HINT_BYTES];
+    struct suggestion suggestion = {0};
+    char hint[SUGGEST_HINT_BYTES];
     struct buf names;
     buf_init(&names, arena, 0);
     for (size_t i = 0; i < n; i++) {
         buf_printf(&names, "%s%.*s", i > 0 ? ", " : "", STR_ARG(specs[i].name));
-        nearest_consider(&nearest, name, specs[i].name);
+        suggest_consider(&suggestion, name, specs[i].name);
     }
     if (names.failed) {
         return no_memory(err);
     }
     return error_set(err, ST_BAD_INPUTS, "model \"%.*s\" has no %s \"%.*s\"%s (it has: %.*s)",
-                     STR_ARG(model->name), what, STR_ARG(name), nearest_hint(&nearest, hint),
+                     STR_ARG(model->name), what, STR_ARG(name), suggest_hint(&suggestion, hint),
                      STR_ARG(buf_str(&names)));
 }
 
@@ -164,7 +164,7 @@ static enum status add_inputs(struct arena *arena, const struct infer_settings *
             status = find_known(arena, settings, model, source.name, &known, err);
         }
         if (status == ST_OK) {
-            status = infer_tensor_make(arena, &source, &known, &out->inputs[i].tensor, err);
+            status = infer_tensor_read(arena, &source, &known, &out->inputs[i].tensor, err);
         }
     }
     return status;
@@ -202,7 +202,7 @@ static enum status add_params(struct arena *arena, const struct infer_settings *
     return status;
 }
 
-enum status infer_call_make(struct arena *arena, const struct infer_settings *settings,
+enum status infer_call_init(struct arena *arena, const struct infer_settings *settings,
                             const struct model_spec *model, struct client_infer *out,
                             struct error *err) {
     struct v2_request *request = arena_calloc(arena, 1, sizeof(*request));

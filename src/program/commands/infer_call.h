@@ -13,7 +13,7 @@ bool infer_call_is_complete(const struct infer_settings *settings);
  * for.
  * Returns: ST_BAD_CONFIG and others, naming the flag or the input. Owns: in `arena`, argv,
  * `model`. */
-enum status infer_call_make(struct arena *arena, const struct infer_settings *settings,
+enum status infer_call_init(struct arena *arena, const struct infer_settings *settings,
                             const struct model_spec *model, struct client_infer *out,
                             struct error *err) __attribute__((warn_unused_result));
 

@@ -36,10 +36,10 @@ static enum status make(struct arena *arena, const char *line, bool alone,
     struct infer_settings *settings = arena_calloc(arena, 1, sizeof(*settings));
     assert_int_equal(infer_settings_read(argc, argv, arena, settings), -1);
     assert_int_equal(infer_call_is_complete(settings), alone);
-    return infer_call_make(arena, settings, alone ? NULL : &model, call, err);
+    return infer_call_init(arena, settings, alone ? NULL : &model, call, err);
 }
 
-static void tensors(void **state) {
+static void infer_call_tensors_follow_flags_and_model(void **state) {
     (void)state;
     static const struct {
         const char *line;
@@ -86,7 +86,7 @@ static void tensors(void **state) {
     }
 }
 
-static void refused(void **state) {
+static void infer_call_invalid_refused(void **state) {
     (void)state;
     static const struct {
         const char *line, *says;
@@ -124,7 +124,7 @@ static void refused(void **state) {
     }
 }
 
-static void settings(void **state) {
+static void infer_settings_valid_accepted(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct client_infer call;
@@ -147,7 +147,7 @@ static void settings(void **state) {
     arena_free(arena);
 }
 
-static void parameters(void **state) {
+static void infer_call_parameters_are_parsed(void **state) {
     (void)state;
     static const struct {
         const char *argument;
@@ -191,7 +191,7 @@ static void parameters(void **state) {
 }
 
 /* Arguments that contradict each other end with the usage code. */
-static void usage(void **state) {
+static void infer_settings_invalid_refused(void **state) {
     (void)state;
     static const char *const lines[] = {
         "http://u|m|--raw|--binary|-i|a=1",
@@ -221,8 +221,11 @@ static void usage(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors),    cmocka_unit_test(refused), cmocka_unit_test(settings),
-        cmocka_unit_test(parameters), cmocka_unit_test(usage),
+        cmocka_unit_test(infer_call_tensors_follow_flags_and_model),
+        cmocka_unit_test(infer_call_invalid_refused),
+        cmocka_unit_test(infer_settings_valid_accepted),
+        cmocka_unit_test(infer_call_parameters_are_parsed),
+        cmocka_unit_test(infer_settings_invalid_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

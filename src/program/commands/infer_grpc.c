@@ -18,7 +18,7 @@ struct infer_run {
     struct tls_client_options tls;
     struct grpc_link *link;
     struct client_infer infer;
-    struct v2_grpc_response message; /* that asks for it */
+    struct v2_grpc_message message; /* that asks for it */
 };
 
 static enum status no_memory(struct error *err) {
@@ -40,12 +40,13 @@ static enum status make_message(struct infer_run *run, struct error *err) {
     struct model_spec spec, *model = NULL;
     enum status status = ST_OK;
     if (!infer_call_is_complete(settings)) {
-        status = grpc_link_model(run->link, run->arena, str_of(settings->model),
-                                 str_of(settings->model_version), settings->timeout_ns, &spec, err);
+        status =
+            grpc_link_get_model(run->link, run->arena, str_of(settings->model),
+                                str_of(settings->model_version), settings->timeout_ns, &spec, err);
         model = &spec;
     }
     if (status == ST_OK) {
-        status = infer_call_make(run->arena, settings, model, &run->infer, err);
+        status = infer_call_init(run->arena, settings, model, &run->infer, err);
     }
     return status == ST_OK ? grpc_infer_message_encode(run->arena, &run->infer, &run->message, err)
                            : status;
@@ -60,8 +61,8 @@ static void print_metadata(struct buf *out, const struct option_texts *metadata)
         struct buf field;
         buf_init(&field, out->arena, 0);
         buf_printf(&field, "%.*s: ", STR_ARG(name));
-        if (str_ends(name, STR("-bin"))) {
-            grpc_binary_print(&field, value);
+        if (str_ends_with(name, STR("-bin"))) {
+            grpc_binary_metadata_print(&field, value);
         } else {
             buf_add_str(&field, value);
         }
@@ -100,7 +101,7 @@ static void print_command(struct buf *out, const struct infer_run *run, struct s
 }
 
 /* The message behind its prefix. (gRPC over HTTP2, "Length-Prefixed-Message") */
-static enum status frame(const struct infer_run *run, struct buf *out, struct error *err) {
+static enum status frame_message(const struct infer_run *run, struct buf *out, struct error *err) {
     char prefix[GRPC_PREFIX_BYTES];
     buf_init(out, run->arena, 0);
     grpc_prefix_encode((struct grpc_prefix){false, (uint32_t)run->message.n_bytes}, prefix);
@@ -113,7 +114,7 @@ static enum status frame(const struct infer_run *run, struct buf *out, struct er
 
 static enum status dry_run(struct infer_run *run, struct error *err) {
     struct buf body, out;
-    enum status status = frame(run, &body, err);
+    enum status status = frame_message(run, &body, err);
     struct str text = buf_str(&body);
     if (status == ST_OK && run->settings->output_file) {
         status = file_write(run->settings->output_file, &text, 1, err);
@@ -136,8 +137,9 @@ static enum status dry_run(struct infer_run *run, struct error *err) {
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-static enum status give(const struct infer_run *run, struct str message, struct error *err) {
-    struct v2_answer answer;
+static enum status write_answer(const struct infer_run *run, struct str message,
+                                struct error *err) {
+    struct v2_client_response answer;
     enum status status = grpc_infer_message_decode(run->arena, message, &answer, err);
     if (status == ST_OK && run->settings->format != INFER_FORMAT_JSON) {
         return infer_answer_save(run->arena, run->settings, &answer, err);
@@ -155,13 +157,13 @@ static enum status give(const struct infer_run *run, struct str message, struct 
 static enum status send_call(const struct infer_run *run, struct error *err) {
     struct grpc_link_call call = {0};
     enum status status =
-        grpc_link_begin(run->link, &call, GRPC_LINK_PATH("ModelInfer"), run->message.pieces,
-                        run->message.n_pieces, run->settings->timeout_ns, err);
+        grpc_link_call_start(run->link, &call, GRPC_LINK_PATH("ModelInfer"), run->message.pieces,
+                             run->message.n_pieces, run->settings->timeout_ns, err);
     if (status == ST_OK) {
-        status = grpc_link_finish(&call, err);
+        status = grpc_link_call_wait(&call, err);
     }
     if (status == ST_OK) {
-        status = give(run, call.message->data, err);
+        status = write_answer(run, call.message->data, err);
     }
     grpc_link_call_fini(&call);
     return status;

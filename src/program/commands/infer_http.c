@@ -61,7 +61,7 @@ static enum status make_call(struct infer_run *run, struct error *err) {
         }
         model = &spec;
     }
-    return infer_call_make(run->arena, run->settings, model, &run->call, err);
+    return infer_call_init(run->arena, run->settings, model, &run->call, err);
 }
 
 /* The whole request in one, but for its head. */
@@ -115,7 +115,7 @@ static enum status dry_run(struct infer_run *run, struct error *err) {
 }
 
 static enum status send_call(struct infer_run *run, struct error *err) {
-    struct v2_answer answer;
+    struct v2_client_response answer;
     enum status status = client_infer(run->client, run->arena, &run->call, &answer, err);
     if (status != ST_OK) {
         return status;

@@ -84,7 +84,7 @@ static enum status dry_run(struct arena *arena, const struct infer_settings *set
 /* ---- the call -------------------------------------------------------------------------------- */
 
 /* What an error of the protocol means for who asked. (MIP, "Errors") */
-static const char *meaning(int32_t mip_error) {
+static const char *error_meaning(int32_t mip_error) {
     static const char *const meanings[MIP_ERRORS] = {
         [MIP_ERROR_PROTOCOL] = "it does not speak this version of MIP",
         [MIP_ERROR_SUBTYPE] = "it did not take the packet for a request",
@@ -104,14 +104,15 @@ static enum status failed(const sluice_client_error *error, struct error *err) {
     if (error->status == SLUICE_CLIENT_REFUSED && error->mip_error >= 0 &&
         error->mip_error < MIP_ERRORS) {
         return error_set(err, ST_REFUSED, "the server answered with the error %s: %s",
-                         mip_error_name((unsigned)error->mip_error), meaning(error->mip_error));
+                         mip_error_name((unsigned)error->mip_error),
+                         error_meaning(error->mip_error));
     }
     return error_set(err, error->status == SLUICE_CLIENT_INVALID ? ST_BAD_CONFIG : ST_IO, "%s",
                      error->text);
 }
 
-static enum status give(struct arena *arena, const struct infer_settings *settings,
-                        const sluice_mip_answer *answer, struct error *err) {
+static enum status write_answer(struct arena *arena, const struct infer_settings *settings,
+                                const sluice_mip_answer *answer, struct error *err) {
     if (settings->format == INFER_FORMAT_RAW) {
         return infer_items_save(arena, settings, answer, err);
     }
@@ -123,8 +124,8 @@ static enum status give(struct arena *arena, const struct infer_settings *settin
     return status == ST_OK ? file_write(path, &text, 1, err) : status;
 }
 
-static enum status ask(struct arena *arena, const struct infer_settings *settings,
-                       const struct infer_items *items, struct error *err) {
+static enum status send_request(struct arena *arena, const struct infer_settings *settings,
+                                const struct infer_items *items, struct error *err) {
     sluice_client_options options = {.size = sizeof(options),
                                      .url = settings->url,
                                      .timeout_ns = settings->timeout_ns,
@@ -140,8 +141,8 @@ static enum status ask(struct arena *arena, const struct infer_settings *setting
     if (status == SLUICE_CLIENT_OK) {
         status = sluice_client_mip_infer(client, &request, &answer, &error);
     }
-    enum status given =
-        status == SLUICE_CLIENT_OK ? give(arena, settings, &answer, err) : failed(&error, err);
+    enum status given = status == SLUICE_CLIENT_OK ? write_answer(arena, settings, &answer, err)
+                                                   : failed(&error, err);
     sluice_client_close(client);
     return given;
 }
@@ -153,5 +154,5 @@ enum status infer_mip(struct arena *arena, const struct infer_settings *settings
     if (status != ST_OK) {
         return status;
     }
-    return (settings->dry_run ? dry_run : ask)(arena, settings, &items, err);
+    return (settings->dry_run ? dry_run : send_request)(arena, settings, &items, err);
 }

@@ -88,8 +88,8 @@ const char *infer_item_suffix(const sluice_mip_item *item) {
     }
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         if (bytes.len >= kinds[i].at &&
-            str_starts(str_make(bytes.ptr + kinds[i].at, bytes.len - kinds[i].at),
-                       kinds[i].magic)) {
+            str_starts_with(str_make(bytes.ptr + kinds[i].at, bytes.len - kinds[i].at),
+                            kinds[i].magic)) {
             return kinds[i].suffix;
         }
     }
@@ -98,7 +98,7 @@ const char *infer_item_suffix(const sluice_mip_item *item) {
 
 static enum status save_to_dir(struct arena *arena, const char *dir,
                                const sluice_mip_answer *answer, struct error *err) {
-    enum status status = infer_output_dir_make(dir, err);
+    enum status status = infer_output_dir_create(dir, err);
     size_t n = (size_t)answer->batch * answer->n_outputs;
     for (size_t i = 0; i < n && status == ST_OK; i++) {
         const sluice_mip_item *item = &answer->items[i];

@@ -25,7 +25,7 @@ static const sluice_mip_item items[] = {
     ITEM(TEXT, "gr\xc3\xbc\xc3\x9f"),
 };
 
-static void lines(void **state) {
+static void mip_answer_elements_are_json_lines(void **state) {
     (void)state;
     static const struct {
         uint32_t batch, n_outputs;
@@ -53,7 +53,7 @@ static void lines(void **state) {
     }
 }
 
-static void not_json(void **state) {
+static void mip_answer_without_json_form_refused(void **state) {
     (void)state;
     static const struct {
         sluice_mip_item item;
@@ -80,7 +80,7 @@ static void not_json(void **state) {
     }
 }
 
-static void suffixes(void **state) {
+static void mip_answer_suffix_follows_bytes(void **state) {
     (void)state;
     static const struct {
         sluice_mip_item item;
@@ -111,7 +111,7 @@ static void expect_file(struct arena *arena, const char *path, struct str bytes)
     unlink(path);
 }
 
-static void saved(void **state) {
+static void mip_answer_items_are_saved(void **state) {
     (void)state;
     char folder[] = "/tmp/sluice-answer-XXXXXX";
     assert_non_null(mkdtemp(folder));
@@ -145,10 +145,10 @@ static void saved(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines),
-        cmocka_unit_test(not_json),
-        cmocka_unit_test(suffixes),
-        cmocka_unit_test(saved),
+        cmocka_unit_test(mip_answer_elements_are_json_lines),
+        cmocka_unit_test(mip_answer_without_json_form_refused),
+        cmocka_unit_test(mip_answer_suffix_follows_bytes),
+        cmocka_unit_test(mip_answer_items_are_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,8 @@
 
 #include <inttypes.h>
 
+#include "codec/kserve/data_print.h"
 #include "codec/kserve/json.h"
-#include "codec/kserve/print.h"
 
 static void new_line(struct buf *out, unsigned indent) {
     buf_add_char(out, '\n');
@@ -44,7 +44,7 @@ static uint64_t stride(struct shape shape, size_t level) {
 }
 
 /* What stands between element i - 1 and element i: the ends and beginnings of arrays. */
-static void separate(struct buf *out, struct shape shape, uint64_t i, unsigned indent) {
+static void print_separator(struct buf *out, struct shape shape, uint64_t i, unsigned indent) {
     size_t closed = shape.rank;
     while (closed > 0 && i % stride(shape, closed - 1) == 0) {
         closed--;
@@ -63,7 +63,7 @@ static void separate(struct buf *out, struct shape shape, uint64_t i, unsigned i
     }
 }
 
-void infer_data_nest(struct buf *out, struct str flat, struct shape shape, unsigned indent) {
+void infer_data_print(struct buf *out, struct str flat, struct shape shape, unsigned indent) {
     uint64_t n = stride(shape, 0);
     static const int64_t one = 1;
     if (shape.rank == 0) { /* data is an array whatever the shape */
@@ -82,7 +82,7 @@ void infer_data_nest(struct buf *out, struct str flat, struct shape shape, unsig
     }
     for (uint64_t i = 0; i < n; i++) {
         if (i > 0) {
-            separate(out, shape, i, indent);
+            print_separator(out, shape, i, indent);
         }
         buf_add_str(out, next_element(&rest));
     }
@@ -123,7 +123,7 @@ static enum status print_params(struct buf *out, struct params params, struct er
 static enum status print_output(struct buf *out, const struct tensor *tensor, struct error *err) {
     struct buf flat;
     buf_init(&flat, out->arena, 0);
-    if (v2_print_data(&flat, tensor, err) != ST_OK) {
+    if (v2_data_print(&flat, tensor, err) != ST_OK) {
         struct error why = *err;
         return error_set(err, why.status, "%s (write it with --format raw)", why.text);
     }
@@ -139,13 +139,14 @@ static enum status print_output(struct buf *out, const struct tensor *tensor, st
     buf_add_str(out, STR("],"));
     new_line(out, 6);
     buf_add_str(out, STR("\"data\": "));
-    infer_data_nest(out, buf_str(&flat), tensor->shape, 6);
+    infer_data_print(out, buf_str(&flat), tensor->shape, 6);
     new_line(out, 4);
     buf_add_char(out, '}');
     return ST_OK;
 }
 
-enum status infer_answer_print(struct buf *out, const struct v2_answer *answer, struct error *err) {
+enum status infer_answer_print(struct buf *out, const struct v2_client_response *answer,
+                               struct error *err) {
     buf_add_char(out, '{');
     if (answer->id.len > 0) {
         print_member(out, "id", answer->id, 2);

@@ -12,7 +12,7 @@
 
 #include "program/commands/infer_save.h"
 
-static void nested(void **state) {
+static void infer_print_data_is_nested_by_shape(void **state) {
     (void)state;
     static const struct {
         const char *flat;
@@ -37,14 +37,14 @@ static void nested(void **state) {
         struct arena *arena = arena_new(NULL, 0);
         struct buf out;
         buf_init(&out, arena, 0);
-        infer_data_nest(&out, str_of(rows[i].flat), (struct shape){rows[i].dims, rows[i].rank}, 0);
+        infer_data_print(&out, str_of(rows[i].flat), (struct shape){rows[i].dims, rows[i].rank}, 0);
         buf_add_char(&out, '\0');
         assert_string_equal(out.data, rows[i].text);
         arena_free(arena);
     }
 }
 
-static void whole(void **state) {
+static void infer_print_answer_is_json(void **state) {
     (void)state;
     static const int64_t dims[] = {1, 2};
     static const float data[] = {0.1f, -2.0f};
@@ -61,7 +61,7 @@ static void whole(void **state) {
                             .pieces = &piece,
                             .n_pieces = 1,
                             .n_bytes = sizeof(data)};
-    struct v2_answer answer = {
+    struct v2_client_response answer = {
         .id = STR("7"),
         .model_name = STR("m"),
         .model_version = STR("1"),
@@ -93,7 +93,7 @@ static void whole(void **state) {
 }
 
 /* Bytes that are no text have no JSON; the message says what to do. */
-static void not_text(void **state) {
+static void infer_print_non_utf8_refused(void **state) {
     (void)state;
     static const int64_t dims[] = {1};
     static const struct piece piece = {"\1\0\0\0\xff", 5};
@@ -103,7 +103,7 @@ static void not_text(void **state) {
                             .pieces = &piece,
                             .n_pieces = 1,
                             .n_bytes = 5};
-    struct v2_answer answer = {.infer = {.outputs = &output, .n_outputs = 1}};
+    struct v2_client_response answer = {.infer = {.outputs = &output, .n_outputs = 1}};
     struct arena *arena = arena_new(NULL, 0);
     struct error err = {0};
     struct buf out;
@@ -113,7 +113,7 @@ static void not_text(void **state) {
     arena_free(arena);
 }
 
-static void paths(void **state) {
+static void infer_output_path_is_sanitized(void **state) {
     (void)state;
     static const struct {
         const char *name, *path;
@@ -137,10 +137,10 @@ static void paths(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nested),
-        cmocka_unit_test(whole),
-        cmocka_unit_test(not_text),
-        cmocka_unit_test(paths),
+        cmocka_unit_test(infer_print_data_is_nested_by_shape),
+        cmocka_unit_test(infer_print_answer_is_json),
+        cmocka_unit_test(infer_print_non_utf8_refused),
+        cmocka_unit_test(infer_output_path_is_sanitized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static enum status save_output(struct arena *arena, const struct infer_settings 
     return file_write(path, pieces, 2, err);
 }
 
-enum status infer_output_dir_make(const char *dir, struct error *err) {
+enum status infer_output_dir_create(const char *dir, struct error *err) {
     if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
         return error_set(err, ST_IO, "making %s: %s", dir, strerror(errno));
     }
@@ -80,9 +80,9 @@ enum status infer_output_dir_make(const char *dir, struct error *err) {
 }
 
 static enum status save_to_dir(struct arena *arena, const struct infer_settings *settings,
-                               const struct v2_answer *answer, struct error *err) {
+                               const struct v2_client_response *answer, struct error *err) {
     const char *suffix = settings->format == INFER_FORMAT_NPY ? "npy" : "raw";
-    enum status status = infer_output_dir_make(settings->output_dir, err);
+    enum status status = infer_output_dir_create(settings->output_dir, err);
     for (size_t i = 0; i < answer->infer.n_outputs && status == ST_OK; i++) {
         const struct tensor *tensor = &answer->infer.outputs[i];
         const char *path = infer_output_path(arena, settings->output_dir, tensor->name, suffix);
@@ -95,7 +95,7 @@ static enum status save_to_dir(struct arena *arena, const struct infer_settings 
 }
 
 enum status infer_answer_save(struct arena *arena, const struct infer_settings *settings,
-                              const struct v2_answer *answer, struct error *err) {
+                              const struct v2_client_response *answer, struct error *err) {
     if (settings->output_dir) {
         return save_to_dir(arena, settings, answer, err);
     }

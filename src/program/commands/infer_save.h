@@ -10,11 +10,11 @@
  * error.
  * Returns: ST_IO; ST_BAD_CONFIG when one file is to hold several outputs; ST_BAD_DATATYPE. */
 enum status infer_answer_save(struct arena *arena, const struct infer_settings *settings,
-                              const struct v2_answer *answer, struct error *err)
+                              const struct v2_client_response *answer, struct error *err)
     __attribute__((warn_unused_result));
 
 /* Makes the folder, unless it is there. Returns: ST_IO. */
-enum status infer_output_dir_make(const char *dir, struct error *err)
+enum status infer_output_dir_create(const char *dir, struct error *err)
     __attribute__((warn_unused_result));
 /* The file of an output in `dir`: DIR/NAME.SUFFIX, with everything but letters, digits, '-', '_'
  * and '.' behind the first character replaced by '_'. Returns: NULL when out of memory. */

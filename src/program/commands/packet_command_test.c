@@ -12,7 +12,7 @@
 static const struct packet_part parts[] = {
     {{"\0\2", 2}, NULL}, {{"ab", 2}, NULL}, {{"picture", 7}, "it's.png"}, {{"c", 1}, NULL}};
 
-static void commands(void **state) {
+static void packet_command_matches_packet(void **state) {
     (void)state;
     static const struct {
         const char *url;
@@ -43,7 +43,7 @@ static void commands(void **state) {
     }
 }
 
-static void sizes(void **state) {
+static void packet_command_inline_bytes_are_counted(void **state) {
     (void)state;
     assert_int_equal(packet_command_inline_bytes(parts, 4), 5);
     assert_int_equal(packet_command_inline_bytes(parts, 0), 0);
@@ -51,8 +51,8 @@ static void sizes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(commands),
-        cmocka_unit_test(sizes),
+        cmocka_unit_test(packet_command_matches_packet),
+        cmocka_unit_test(packet_command_inline_bytes_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

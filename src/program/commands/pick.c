@@ -13,7 +13,7 @@ static int pick(const struct pick_settings *settings) {
         return EXIT_CODE_OK;
     }
     if (settings->log_format == LOG_JSON) { /* whoever reads it expects nothing else */
-        log_event(LOG_ERROR, "cannot pick", LOG_TEXT_OF("reason", err.text));
+        log_event(LOG_ERROR, "cannot pick", LOG_CSTR("reason", err.text));
     } else {
         fprintf(stderr, "sluice pick: %s\n", err.text);
     }
@@ -32,7 +32,7 @@ int cli_pick(int argc, char **argv) {
         log_configure((enum log_level)settings.log_level, (enum log_format)settings.log_format);
         upstream_flags_log(&settings.upstream);
         code = settings.check     ? pick_check(&settings, arena)
-               : settings.explain ? pick_explain_one(&settings, arena)
+               : settings.explain ? pick_explain_request(&settings, arena)
                                   : pick(&settings);
     }
     arena_free(arena);

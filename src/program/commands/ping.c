@@ -123,8 +123,8 @@ static sluice_client_status ping_grpc(struct ping_run *run, sluice_client_error 
     struct grpc_link_call *call = &run->call;
     const struct piece nothing = {"", 0};
     struct error err;
-    if (grpc_link_begin(run->link, call, GRPC_LINK_PATH("ServerLive"), &nothing, 1,
-                        run->settings.timeout_ns, &err) != ST_OK) {
+    if (grpc_link_call_start(run->link, call, GRPC_LINK_PATH("ServerLive"), &nothing, 1,
+                             run->settings.timeout_ns, &err) != ST_OK) {
         return grpc_failed(&err, error);
     }
     grpc_link_run(run->link);
@@ -169,7 +169,7 @@ static void flush_out(struct ping_run *run) {
 }
 
 /* Sends one and prints what came of it. One that a signal ended is not counted. */
-static void ping_and_tell(struct ping_run *run) {
+static void ping_and_report(struct ping_run *run) {
     sluice_client_error error = {0};
     sluice_client_status status = SLUICE_CLIENT_OK;
     if (run->settings.reconnect && run->report.n_sent > 0) {
@@ -211,7 +211,7 @@ static void ping_all(struct ping_run *run) {
     flush_out(run);
     uint64_t began = clock_now_ns(), next = began;
     while (!run->failed) {
-        ping_and_tell(run);
+        ping_and_report(run);
         if (is_last(run)) {
             break;
         }
@@ -269,7 +269,7 @@ int cli_ping(int argc, char **argv) {
     sigaddset(&run.signals, SIGTERM);
     buf_init(&run.out, arena, 0);
     int code = ping_settings_read(argc, argv, arena, &run.settings);
-    if (code == COMMAND_GO_ON) {
+    if (code == COMMAND_CONTINUE) {
         code = run_all(&run);
     }
     close_clients(&run);

@@ -19,7 +19,7 @@ void ping_report_begin(const struct ping_report *report, const char *what, bool 
     }
 }
 
-static void count(struct ping_report *report, uint64_t time_ns) {
+static void count_answer(struct ping_report *report, uint64_t time_ns) {
     report->n_answered++;
     if (report->n_answered == 1 || time_ns < report->min_ns) {
         report->min_ns = time_ns;
@@ -34,7 +34,7 @@ static void count(struct ping_report *report, uint64_t time_ns) {
 
 void ping_report_answer(struct ping_report *report, uint64_t time_ns, struct buf *out) {
     report->n_sent++;
-    count(report, time_ns);
+    count_answer(report, time_ns);
     buf_printf(out,
                report->json ? "{\"seq\":%" PRIu64 ",\"time_ms\":%.3f}\n"
                             : "seq=%" PRIu64 " time=%.3f ms\n",

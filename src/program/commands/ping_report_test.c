@@ -25,7 +25,7 @@ static const char *tell(struct arena *arena, bool json) {
     return out.data;
 }
 
-static void lines(void **state) {
+static void ping_report_lines_and_summary(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     assert_string_equal(tell(arena, false), "PING tcp://h:1: a ping of MIP, over one connection\n"
@@ -45,7 +45,7 @@ static void lines(void **state) {
     arena_free(arena);
 }
 
-static void nothing_answered(void **state) {
+static void ping_report_no_answers(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct ping_report report = {.url = "tcp://h:1"};
@@ -65,7 +65,7 @@ static void nothing_answered(void **state) {
 }
 
 /* Long times that differ by little: the deviation keeps its digits. */
-static void deviation(void **state) {
+static void ping_report_deviation_is_exact(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct ping_report report = {.url = "u"};
@@ -86,9 +86,9 @@ static void deviation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines),
-        cmocka_unit_test(nothing_answered),
-        cmocka_unit_test(deviation),
+        cmocka_unit_test(ping_report_lines_and_summary),
+        cmocka_unit_test(ping_report_no_answers),
+        cmocka_unit_test(ping_report_deviation_is_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

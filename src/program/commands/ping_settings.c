@@ -49,8 +49,8 @@ static const struct option_set set = {
 int ping_settings_read(int argc, char **argv, struct arena *arena, struct ping_settings *out) {
     struct error err = {0};
     *out = (struct ping_settings){0};
-    int code = command_begin(&set, argc, argv, out, arena);
-    if (code != COMMAND_GO_ON) {
+    int code = command_parse_args(&set, argc, argv, out, arena);
+    if (code != COMMAND_CONTINUE) {
         return code;
     }
     struct tls_client_options tls = {out->cacert, out->cert, out->key, out->insecure};
@@ -62,5 +62,5 @@ int ping_settings_read(int argc, char **argv, struct arena *arena, struct ping_s
         status = error_set(&err, ST_BAD_CONFIG, "--metadata is for gRPC, and %s speaks %s",
                            out->url, command_protocol_name(out->server.protocol));
     }
-    return status == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
+    return status == ST_OK ? COMMAND_CONTINUE : command_usage_error(&set, &err);
 }

@@ -20,7 +20,7 @@ static int serve(const struct serve_settings *settings, const struct repository_
         return EXIT_CODE_OK;
     }
     if (settings->log_format == LOG_JSON) { /* whoever reads it expects nothing else */
-        log_event(LOG_ERROR, "cannot serve", LOG_TEXT_OF("reason", err.text));
+        log_event(LOG_ERROR, "cannot serve", LOG_CSTR("reason", err.text));
     } else {
         fprintf(stderr, "sluice serve: %s\n", err.text);
     }
@@ -67,14 +67,14 @@ static struct repository_options options_of(const struct serve_settings *setting
         .backend_dir = settings->backend_dir,
         .default_max_batch_size = settings->default_max_batch_size,
         .max_queue_size = settings->max_queue_size,
-        .cache_bytes = settings->cache_size,
+        .cache_size = settings->cache_size,
         .strict_readiness = settings->strict_readiness,
-        .control = (enum repository_control)settings->model_control,
+        .control = (enum repository_control)settings->model_control_mode,
         .load = settings->load_models.items,
         .n_load = settings->load_models.n,
-        .poll_ns = settings->poll_interval_s * NS_PER_S,
-        .n_loads = (size_t)settings->load_threads,
-        .opened = add_frontend_data,
+        .poll_ns = settings->repository_poll_secs * NS_PER_S,
+        .n_loads = (size_t)settings->model_load_thread_count,
+        .on_version_opened = add_frontend_data,
     };
 }
 

@@ -24,7 +24,7 @@ const struct bench_protocol *bench_protocol_find(const char *url) {
     return NULL;
 }
 
-enum status bench_call_make(struct arena *arena, const struct bench_settings *settings,
+enum status bench_call_init(struct arena *arena, const struct bench_settings *settings,
                             const struct tls_client *tls, struct bench_call *out,
                             struct error *err) {
     const struct bench_options *options = &settings->options;
@@ -93,7 +93,8 @@ static void wait_for(const struct client_waiting *waiting) {
     (void)poll(&fd, 1, timeout); /* which leaves out a descriptor of -1 */
 }
 
-static enum status finish(const struct bench_call *call, void *connection, struct error *err) {
+static enum status finish_exchange(const struct bench_call *call, void *connection,
+                                   struct error *err) {
     enum status status;
     bool done = false;
     while ((status = call->protocol->step(connection, &done, err)) == ST_OK && !done) {
@@ -104,9 +105,10 @@ static enum status finish(const struct bench_call *call, void *connection, struc
     return status;
 }
 
-enum status bench_call_try(const struct bench_call *call, uint64_t *latency_ns, struct error *err) {
+enum status bench_call_send_once(const struct bench_call *call, uint64_t *latency_ns,
+                                 struct error *err) {
     const struct bench_protocol *protocol = call->protocol;
-    struct bench_failed failed = {.mip_error = -1};
+    struct bench_error failed = {.mip_error = -1};
     uint64_t n_bytes, started_ns = clock_now_ns();
     void *connection = NULL;
     enum status status = protocol->open(call, &connection, &failed.err);
@@ -114,7 +116,7 @@ enum status bench_call_try(const struct bench_call *call, uint64_t *latency_ns, 
         status = protocol->start(connection, call, &failed.err);
     }
     if (status == ST_OK) {
-        status = finish(call, connection, &failed.err);
+        status = finish_exchange(call, connection, &failed.err);
     }
     *latency_ns = clock_now_ns() - started_ns;
     if (status == ST_OK) {

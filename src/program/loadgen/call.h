@@ -15,7 +15,7 @@
 struct bench_call;
 
 /* Why a request failed: the reason and its words, and what the server's answer said. */
-struct bench_failed {
+struct bench_error {
     struct error err;
     int32_t http_status; /* 0: none came */
     int32_t mip_error;   /* -1: none came */
@@ -41,24 +41,25 @@ struct bench_protocol {
     /* Of an exchange that is done: did the server do what was asked? *n_bytes: of its answer's body
      * or payload, which is read through only if `whole`. */
     enum status (*take)(void *connection, const struct bench_call *call, bool whole,
-                        uint64_t *n_bytes, struct bench_failed *failed);
-    const struct bench_hub_functions *hub; /* NULL: each exchange has a connection of its own */
+                        uint64_t *n_bytes, struct bench_error *failed);
+    const struct bench_channel_functions *channel; /* NULL: each exchange has a connection of its
+                                                      own */
 };
 
 /* Where the exchanges of a thread share connections: what it has of them. One that is attached is a
  * connection as above, but for having no descriptor: whoever has the hub steps it when that says
  * that it is over. */
-struct bench_hub_functions {
-    enum status (*open)(const struct bench_call *call, unsigned n_connections, void **hub,
+struct bench_channel_functions {
+    enum status (*open)(const struct bench_call *call, unsigned n_connections, void **channel,
                         struct error *err);
-    void (*close)(void *hub); /* after those attached */
-    enum status (*attach)(void *hub, const struct bench_call *call, void *cookie, void **connection,
-                          struct error *err);
-    void (*wait)(const void *hub, struct client_waiting *waiting);
+    void (*close)(void *channel); /* after those attached */
+    enum status (*attach)(void *channel, const struct bench_call *call, void *user,
+                          void **connection, struct error *err);
+    void (*wait)(const void *channel, struct client_waiting *waiting);
     /* Goes on, as far as that is possible without waiting. */
-    void (*run)(void *hub);
+    void (*run)(void *channel);
     /* Returns: the cookie of one whose exchange is over since it was last asked for; NULL: none. */
-    void *(*next)(void *hub);
+    void *(*next)(void *channel);
 };
 
 struct bench_call {
@@ -86,13 +87,13 @@ extern const struct bench_protocol bench_protocol_v2, bench_protocol_grpc, bench
 const struct bench_protocol *bench_protocol_find(const char *url);
 /* Makes the call that the settings ask for; `tls` is NULL for a URL without. Returns: as `prepare`.
  * Owns: in `arena`; `tls` outlives the call. */
-enum status bench_call_make(struct arena *arena, const struct bench_settings *settings,
+enum status bench_call_init(struct arena *arena, const struct bench_settings *settings,
                             const struct tls_client *tls, struct bench_call *out, struct error *err)
     __attribute__((warn_unused_result));
 /* Sends it once, waits for the answer, and reads through it. *latency_ns includes connecting.
  * Returns: ST_REFUSED, ST_BAD_ANSWER, ST_IO and others with the message. */
-enum status bench_call_try(const struct bench_call *call, uint64_t *latency_ns, struct error *err)
-    __attribute__((warn_unused_result));
+enum status bench_call_send_once(const struct bench_call *call, uint64_t *latency_ns,
+                                 struct error *err) __attribute__((warn_unused_result));
 
 /* ---- between the rows: connections that are clients of ours ---------------------------------- */
 
@@ -105,15 +106,15 @@ void bench_client_wait(const void *connection, struct client_waiting *waiting);
 /* ---- between the rows: inferences by name ---------------------------------------------------- */
 
 /* The arrays of an inference: inputs, and the outputs asked for. */
-enum status bench_request_fill(struct arena *arena, const struct bench_call *call,
+enum status bench_request_init(struct arena *arena, const struct bench_call *call,
                                struct infer_request *out, struct error *err)
     __attribute__((warn_unused_result));
 /* Makes the inputs that the model takes, and keeps what the report says of it. */
-enum status bench_model_keep(struct arena *arena, const struct model_spec *model,
-                             struct bench_call *call, struct error *err)
+enum status bench_call_set_model(struct arena *arena, const struct model_spec *model,
+                                 struct bench_call *call, struct error *err)
     __attribute__((warn_unused_result));
 /* Keeps a text for the report. */
-enum status bench_text_keep(struct arena *arena, struct str text, const char **out,
-                            struct error *err) __attribute__((warn_unused_result));
+enum status bench_text_dup(struct arena *arena, struct str text, const char **out,
+                           struct error *err) __attribute__((warn_unused_result));
 
 #endif

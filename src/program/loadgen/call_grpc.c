@@ -8,7 +8,7 @@
 #include "program/requests/grpc_link.h"
 
 /* What a thread has. */
-struct hub {
+struct channel {
     struct grpc_link *link;
     struct exchange *over, *over_last; /* in the order of their ends */
 };
@@ -16,9 +16,9 @@ struct hub {
 struct exchange {
     struct grpc_link_call call;
     struct grpc_link *own; /* NULL: it shares the hub's */
-    struct hub *hub;
+    struct channel *channel;
     struct exchange *over_next;
-    void *cookie;
+    void *user;
     bool is_over; /* in the hub's list */
 };
 
@@ -48,15 +48,15 @@ static enum status describe_server(struct arena *arena, struct grpc_link *link,
     struct pb_field field;
     struct error ignored;
     enum status status = ST_OK;
-    if (grpc_link_begin(link, &question, GRPC_LINK_PATH("ServerMetadata"), &nothing, 1,
-                        call->timeout_ns, &ignored) == ST_OK &&
-        grpc_link_finish(&question, &ignored) == ST_OK) {
+    if (grpc_link_call_start(link, &question, GRPC_LINK_PATH("ServerMetadata"), &nothing, 1,
+                             call->timeout_ns, &ignored) == ST_OK &&
+        grpc_link_call_wait(&question, &ignored) == ST_OK) {
         struct pb_reader reader = pb_read(question.message->data);
         while (status == ST_OK && pb_next(&reader, &field)) {
             if (field.type == PB_BYTES && (field.number == 1 || field.number == 2)) {
                 status =
-                    bench_text_keep(arena, field.bytes,
-                                    field.number == 1 ? &call->server : &call->server_version, err);
+                    bench_text_dup(arena, field.bytes,
+                                   field.number == 1 ? &call->server : &call->server_version, err);
             }
         }
     }
@@ -66,17 +66,17 @@ static enum status describe_server(struct arena *arena, struct grpc_link *link,
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-static enum status encode(struct arena *arena, struct bench_call *call, struct error *err) {
+static enum status encode_request(struct arena *arena, struct bench_call *call, struct error *err) {
     const struct bench_options *options = &call->settings->options;
     struct v2_request *request = arena_calloc(arena, 1, sizeof(*request));
     struct client_infer infer = {.model = str_of(options->model),
                                  .version = str_of(options->model_version),
                                  .request = request};
-    struct v2_grpc_response message;
+    struct v2_grpc_message message;
     if (!request) {
         return no_memory(err);
     }
-    enum status status = bench_request_fill(arena, call, &request->infer, err);
+    enum status status = bench_request_init(arena, call, &request->infer, err);
     if (status == ST_OK) {
         status = grpc_infer_message_encode(arena, &infer, &message, err);
     }
@@ -92,12 +92,12 @@ static enum status prepare_infer(struct arena *arena, struct grpc_link *link,
     const struct bench_options *options = &call->settings->options;
     struct model_spec model;
     enum status status =
-        grpc_link_model(link, arena, str_of(options->model), str_of(options->model_version),
-                        call->timeout_ns, &model, err);
+        grpc_link_get_model(link, arena, str_of(options->model), str_of(options->model_version),
+                            call->timeout_ns, &model, err);
     if (status == ST_OK) {
-        status = bench_model_keep(arena, &model, call, err);
+        status = bench_call_set_model(arena, &model, call, err);
     }
-    return status == ST_OK ? encode(arena, call, err) : status;
+    return status == ST_OK ? encode_request(arena, call, err) : status;
 }
 
 static enum status prepare(struct arena *arena, const struct bench_settings *settings,
@@ -123,23 +123,23 @@ static enum status prepare(struct arena *arena, const struct bench_settings *set
 
 /* ---- exchanges ------------------------------------------------------------------------------- */
 
-static void on_over(struct grpc_link_call *call) {
+static void on_done(struct grpc_link_call *call) {
     struct exchange *exchange = call->user;
-    struct hub *hub = exchange->hub;
-    if (!hub) {
+    struct channel *channel = exchange->channel;
+    if (!channel) {
         return;
     }
     exchange->is_over = true;
     exchange->over_next = NULL;
-    *(hub->over ? &hub->over_last->over_next : &hub->over) = exchange;
-    hub->over_last = exchange;
+    *(channel->over ? &channel->over_last->over_next : &channel->over) = exchange;
+    channel->over_last = exchange;
 }
 
 static struct exchange *exchange_new(void) {
     struct exchange *exchange = calloc(1, sizeof(*exchange));
     if (exchange) {
         exchange->call.user = exchange;
-        exchange->call.on_over = on_over;
+        exchange->call.on_done = on_done;
     }
     return exchange;
 }
@@ -161,14 +161,14 @@ static enum status open_own(const struct bench_call *call, void **connection, st
 
 /* Those that are given up may be in the list of those that are over. */
 static void leave_list(struct exchange *exchange) {
-    struct hub *hub = exchange->hub;
-    struct exchange **place = &hub->over, *before = NULL;
+    struct channel *channel = exchange->channel;
+    struct exchange **place = &channel->over, *before = NULL;
     while (*place != exchange) {
         before = *place;
         place = &before->over_next;
     }
     *place = exchange->over_next;
-    hub->over_last = hub->over_last == exchange ? before : hub->over_last;
+    channel->over_last = channel->over_last == exchange ? before : channel->over_last;
 }
 
 static void close_exchange(void *connection) {
@@ -186,10 +186,11 @@ static void close_exchange(void *connection) {
 
 static enum status start(void *connection, const struct bench_call *call, struct error *err) {
     struct exchange *exchange = connection;
-    struct grpc_link *link = exchange->own ? exchange->own : exchange->hub->link;
-    return grpc_link_begin(link, &exchange->call,
-                           call->ping ? GRPC_LINK_PATH("ServerLive") : GRPC_LINK_PATH("ModelInfer"),
-                           call->message.pieces, call->message.n_pieces, call->timeout_ns, err);
+    struct grpc_link *link = exchange->own ? exchange->own : exchange->channel->link;
+    return grpc_link_call_start(
+        link, &exchange->call,
+        call->ping ? GRPC_LINK_PATH("ServerLive") : GRPC_LINK_PATH("ModelInfer"),
+        call->message.pieces, call->message.n_pieces, call->timeout_ns, err);
 }
 
 static enum status step(void *connection, bool *done, struct error *err) {
@@ -200,7 +201,7 @@ static enum status step(void *connection, bool *done, struct error *err) {
     }
     *done = !call->call;
     /* What the server says is for `take`. */
-    return *done && call->code < 0 ? grpc_link_failure(call, err) : ST_OK;
+    return *done && call->code < 0 ? grpc_link_call_error(call, err) : ST_OK;
 }
 
 static void wait_for(const void *connection, struct client_waiting *waiting) {
@@ -213,17 +214,17 @@ static void wait_for(const void *connection, struct client_waiting *waiting) {
 }
 
 static enum status take(void *connection, const struct bench_call *call, bool whole,
-                        uint64_t *n_bytes, struct bench_failed *failed) {
+                        uint64_t *n_bytes, struct bench_error *failed) {
     struct exchange *exchange = connection;
     const struct grpc_message *message = exchange->call.message;
-    enum status status = grpc_link_failure(&exchange->call, &failed->err);
+    enum status status = grpc_link_call_error(&exchange->call, &failed->err);
     *n_bytes = message ? message->data.len : 0;
     failed->grpc_code = exchange->call.code;
     if (call->ping || status != ST_OK || !whole || !message) { /* of one that is OK there is one */
         return call->ping ? ST_OK : status;
     }
     struct arena *arena = arena_new(NULL, 0);
-    struct v2_answer answer;
+    struct v2_client_response answer;
     if (!arena) {
         return no_memory(&failed->err);
     }
@@ -234,25 +235,26 @@ static enum status take(void *connection, const struct bench_call *call, bool wh
 
 /* ---- what a thread shares -------------------------------------------------------------------- */
 
-static enum status hub_open(const struct bench_call *call, unsigned n_connections, void **out,
-                            struct error *err) {
-    struct hub *hub = calloc(1, sizeof(*hub));
-    enum status status = hub ? open_link(call, n_connections, &hub->link, err) : no_memory(err);
+static enum status channel_open(const struct bench_call *call, unsigned n_connections, void **out,
+                                struct error *err) {
+    struct channel *channel = calloc(1, sizeof(*channel));
+    enum status status =
+        channel ? open_link(call, n_connections, &channel->link, err) : no_memory(err);
     if (status != ST_OK) {
-        free(hub);
-        hub = NULL;
+        free(channel);
+        channel = NULL;
     }
-    *out = hub;
+    *out = channel;
     return status;
 }
 
-static void hub_close(void *cookie) {
-    struct hub *hub = cookie;
-    grpc_link_close(hub->link);
-    free(hub);
+static void channel_close(void *user) {
+    struct channel *channel = user;
+    grpc_link_close(channel->link);
+    free(channel);
 }
 
-static enum status attach(void *cookie, const struct bench_call *call, void *of_exchange,
+static enum status attach(void *user, const struct bench_call *call, void *exchange_user,
                           void **connection, struct error *err) {
     struct exchange *exchange = exchange_new();
     (void)call;
@@ -260,39 +262,39 @@ static enum status attach(void *cookie, const struct bench_call *call, void *of_
     if (!exchange) {
         return no_memory(err);
     }
-    exchange->hub = cookie;
-    exchange->cookie = of_exchange;
+    exchange->channel = user;
+    exchange->user = exchange_user;
     return ST_OK;
 }
 
-static void hub_wait(const void *cookie, struct client_waiting *waiting) {
-    const struct hub *hub = cookie;
-    grpc_link_wait(hub->link, waiting);
+static void channel_wait(const void *user, struct client_waiting *waiting) {
+    const struct channel *channel = user;
+    grpc_link_wait(channel->link, waiting);
 }
 
-static void hub_run(void *cookie) {
-    const struct hub *hub = cookie;
-    grpc_link_run(hub->link);
+static void channel_run(void *user) {
+    const struct channel *channel = user;
+    grpc_link_run(channel->link);
 }
 
-static void *hub_next(void *cookie) {
-    struct hub *hub = cookie;
-    struct exchange *exchange = hub->over;
+static void *channel_next(void *user) {
+    struct channel *channel = user;
+    struct exchange *exchange = channel->over;
     if (!exchange) {
         return NULL;
     }
-    hub->over = exchange->over_next;
+    channel->over = exchange->over_next;
     exchange->is_over = false;
-    return exchange->cookie;
+    return exchange->user;
 }
 
-static const struct bench_hub_functions HUB = {
-    .open = hub_open,
-    .close = hub_close,
+static const struct bench_channel_functions HUB = {
+    .open = channel_open,
+    .close = channel_close,
     .attach = attach,
-    .wait = hub_wait,
-    .run = hub_run,
-    .next = hub_next,
+    .wait = channel_wait,
+    .run = channel_run,
+    .next = channel_next,
 };
 
 const struct bench_protocol bench_protocol_grpc = {
@@ -305,5 +307,5 @@ const struct bench_protocol bench_protocol_grpc = {
     .step = step,
     .wait = wait_for,
     .take = take,
-    .hub = &HUB,
+    .channel = &HUB,
 };

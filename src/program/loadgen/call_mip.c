@@ -96,7 +96,7 @@ static enum status read_answer(const struct mip_session *session, const struct b
 }
 
 static enum status mip_take(void *connection, const struct bench_call *call, bool whole,
-                            uint64_t *n_bytes, struct bench_failed *failed) {
+                            uint64_t *n_bytes, struct bench_error *failed) {
     const struct mip_session *session = client_mip(connection);
     enum status status = client_mip_check(session, 0, &failed->err);
     *n_bytes = mip_session_payload_bytes(session);

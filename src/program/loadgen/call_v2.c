@@ -9,17 +9,17 @@ static enum status no_memory(struct error *err) {
 
 /* ---- what the server says of itself and the model -------------------------------------------- */
 
-enum status bench_text_keep(struct arena *arena, struct str text, const char **out,
-                            struct error *err) {
+enum status bench_text_dup(struct arena *arena, struct str text, const char **out,
+                           struct error *err) {
     *out = arena_dup(arena, text).ptr;
     return *out ? ST_OK : no_memory(err);
 }
 
-static enum status ask_server(struct arena *arena, struct client *client, struct v2_server *out,
-                              struct error *err) {
+static enum status ask_server(struct arena *arena, struct client *client,
+                              struct v2_server_metadata *out, struct error *err) {
     struct client_request request;
-    enum status status = client_question_encode(arena, client_url(client), CLIENT_SERVER, STR(""),
-                                                STR(""), &request, err);
+    enum status status = client_query_encode(arena, client_url(client), CLIENT_SERVER, STR(""),
+                                             STR(""), &request, err);
     if (status == ST_OK) {
         struct http_message message = {request.pieces, request.n_pieces};
         status = client_exchange(client, message, 0, err);
@@ -30,13 +30,13 @@ static enum status ask_server(struct arena *arena, struct client *client, struct
 /* For the report only: not every server answers this. */
 static enum status describe_server(struct arena *arena, struct client *client,
                                    struct bench_call *call, struct error *err) {
-    struct v2_server server;
+    struct v2_server_metadata server;
     struct error ignored;
     if (ask_server(arena, client, &server, &ignored) != ST_OK) {
         return ST_OK;
     }
-    enum status status = bench_text_keep(arena, server.name, &call->server, err);
-    return status == ST_OK ? bench_text_keep(arena, server.version, &call->server_version, err)
+    enum status status = bench_text_dup(arena, server.name, &call->server, err);
+    return status == ST_OK ? bench_text_dup(arena, server.version, &call->server_version, err)
                            : status;
 }
 
@@ -48,7 +48,7 @@ static enum status set_message(const struct client_request *request, struct benc
     return ST_OK;
 }
 
-enum status bench_request_fill(struct arena *arena, const struct bench_call *call,
+enum status bench_request_init(struct arena *arena, const struct bench_call *call,
                                struct infer_request *out, struct error *err) {
     const struct bench_options *options = &call->settings->options;
     *out = (struct infer_request){
@@ -67,9 +67,9 @@ enum status bench_request_fill(struct arena *arena, const struct bench_call *cal
     return ST_OK;
 }
 
-static enum status encode(struct arena *arena, const struct bench_options *options,
-                          const struct client_url *url, struct bench_call *call,
-                          struct error *err) {
+static enum status encode_request(struct arena *arena, const struct bench_options *options,
+                                  const struct client_url *url, struct bench_call *call,
+                                  struct error *err) {
     struct v2_request *request = arena_calloc(arena, 1, sizeof(*request));
     struct client_request made;
     struct client_infer infer = {.model = str_of(options->model),
@@ -79,7 +79,7 @@ static enum status encode(struct arena *arena, const struct bench_options *optio
     if (!request) {
         return no_memory(err);
     }
-    enum status status = bench_request_fill(arena, call, &request->infer, err);
+    enum status status = bench_request_init(arena, call, &request->infer, err);
     request->binary_default = options->form == BENCH_FORM_BINARY;
     if (status == ST_OK && options->form == BENCH_FORM_JSON) {
         infer.forms = v2_forms_all(arena, call->n_inputs, V2_FORM_JSON);
@@ -91,15 +91,15 @@ static enum status encode(struct arena *arena, const struct bench_options *optio
     return status == ST_OK ? set_message(&made, call) : status;
 }
 
-enum status bench_model_keep(struct arena *arena, const struct model_spec *model,
-                             struct bench_call *call, struct error *err) {
+enum status bench_call_set_model(struct arena *arena, const struct model_spec *model,
+                                 struct bench_call *call, struct error *err) {
     enum status status =
-        bench_inputs_make(arena, &call->settings->options, model, &call->inputs, err);
+        bench_inputs_read(arena, &call->settings->options, model, &call->inputs, err);
     call->n_inputs = model->n_inputs;
     if (status == ST_OK) {
-        status = bench_text_keep(arena, model->version_text, &call->model_version, err);
+        status = bench_text_dup(arena, model->version_text, &call->model_version, err);
     }
-    return status == ST_OK ? bench_text_keep(arena, model->platform, &call->platform, err) : status;
+    return status == ST_OK ? bench_text_dup(arena, model->platform, &call->platform, err) : status;
 }
 
 static enum status prepare_infer(struct arena *arena, const struct bench_options *options,
@@ -109,21 +109,21 @@ static enum status prepare_infer(struct arena *arena, const struct bench_options
     enum status status = client_model_metadata(client, arena, str_of(options->model),
                                                str_of(options->model_version), &model, err);
     if (status == ST_OK) {
-        status = bench_model_keep(arena, &model, call, err);
+        status = bench_call_set_model(arena, &model, call, err);
     }
     if (status == ST_OK && options->form == BENCH_FORM_RAW && call->n_inputs != 1) {
         status =
             error_set(err, ST_BAD_CONFIG,
                       "--form raw sends exactly one input, and the model has %zu", call->n_inputs);
     }
-    return status == ST_OK ? encode(arena, options, client_url(client), call, err) : status;
+    return status == ST_OK ? encode_request(arena, options, client_url(client), call, err) : status;
 }
 
 static enum status prepare_ping(struct arena *arena, const struct client_url *url,
                                 struct bench_call *call, struct error *err) {
     struct client_request request;
     enum status status =
-        client_question_encode(arena, url, CLIENT_LIVE, STR(""), STR(""), &request, err);
+        client_query_encode(arena, url, CLIENT_LIVE, STR(""), STR(""), &request, err);
     return status == ST_OK ? set_message(&request, call) : status;
 }
 
@@ -152,9 +152,9 @@ static enum status v2_start(void *connection, const struct bench_call *call, str
 }
 
 /* Reads all of an answer: for what is wrong with it, or to see that nothing is. */
-static enum status read_answer(const struct http_session *session, struct bench_failed *failed) {
+static enum status read_answer(const struct http_session *session, struct bench_error *failed) {
     struct arena *arena = arena_new(NULL, 0);
-    struct v2_answer answer;
+    struct v2_client_response answer;
     if (!arena) {
         return no_memory(&failed->err);
     }
@@ -164,7 +164,7 @@ static enum status read_answer(const struct http_session *session, struct bench_
 }
 
 static enum status v2_take(void *connection, const struct bench_call *call, bool whole,
-                           uint64_t *n_bytes, struct bench_failed *failed) {
+                           uint64_t *n_bytes, struct bench_error *failed) {
     const struct http_session *session = client_http(connection);
     int status = http_session_status(session);
     *n_bytes = http_session_body(session).len;

@@ -12,30 +12,30 @@
 /* A connection that failed rests so long: a server that is gone is not asked a million times. */
 enum { REST_NS = 100 * 1000 * 1000 };
 
-void conn_drop(struct bench_load *load, struct conn *conn) {
+void bench_conn_close(struct bench_thread *load, struct bench_conn *conn) {
     if (conn->connection) {
         load->step->call->protocol->close(conn->connection);
         conn->connection = NULL;
     }
 }
 
-void conn_become_free(struct bench_load *load, struct conn *conn, uint64_t now) {
+void bench_conn_set_free(struct bench_thread *load, struct bench_conn *conn, uint64_t now) {
     if (!load->free) {
         load->free_since_ns = now;
     }
-    conn->state = CONN_FREE;
+    conn->state = BENCH_CONN_FREE;
     conn->next_free = load->free;
     load->free = conn;
 }
 
-static void become_resting(struct bench_load *load, struct conn *conn, uint64_t now) {
-    conn->state = CONN_RESTING;
+static void start_back_off(struct bench_thread *load, struct bench_conn *conn, uint64_t now) {
+    conn->state = BENCH_CONN_BACKING_OFF;
     conn->due_ns = now + REST_NS;
-    load->n_resting++;
+    load->n_backing_off++;
 }
 
 /* Asks to be woken once, for what the connection waits for. */
-static void arm(struct bench_load *load, struct conn *conn) {
+static void arm_events(struct bench_thread *load, struct bench_conn *conn) {
     struct client_waiting waiting;
     load->step->call->protocol->wait(conn->connection, &waiting);
     uint64_t now = clock_now_ns();
@@ -62,17 +62,18 @@ static void arm(struct bench_load *load, struct conn *conn) {
 }
 
 /* Its text is not cleared: who fails fills it. */
-static void failed_init(struct bench_failed *failed) {
+static void error_init(struct bench_error *failed) {
     failed->err.text[0] = '\0';
     failed->http_status = 0;
     failed->mip_error = -1;
     failed->grpc_code = 0;
 }
 
-static void succeed(struct bench_load *load, struct conn *conn, uint64_t now, uint64_t n_bytes) {
+static void count_success(struct bench_thread *load, struct bench_conn *conn, uint64_t now,
+                          uint64_t n_bytes) {
     struct bench_step_state *step = load->step;
     struct bench_stats *stats = &load->stats;
-    bench_count(&stats->n_answered, 1);
+    bench_counter_add(&stats->n_answered, 1);
     if (conn->measured) {
         bench_stats_success(stats, now > conn->begun_ns ? now - conn->begun_ns : 0);
     }
@@ -83,8 +84,8 @@ static void succeed(struct bench_load *load, struct conn *conn, uint64_t now, ui
 }
 
 /* The request is over: `status` says how the exchange went, not yet what the server answered. */
-static void end_request(struct bench_load *load, struct conn *conn, enum status status,
-                        struct bench_failed *failed) {
+static void end_request(struct bench_thread *load, struct bench_conn *conn, enum status status,
+                        struct bench_error *failed) {
     const struct bench_call *call = load->step->call;
     uint64_t now = clock_now_ns(), n_bytes = 0;
     load->n_busy--;
@@ -93,56 +94,56 @@ static void end_request(struct bench_load *load, struct conn *conn, enum status 
         status = call->protocol->take(conn->connection, call, false, &n_bytes, failed);
     }
     if (load->step->reconnect) {
-        conn_drop(load, conn);
+        bench_conn_close(load, conn);
     }
     if (status == ST_OK) {
-        succeed(load, conn, now, n_bytes);
-        conn_become_free(load, conn, now);
+        count_success(load, conn, now, n_bytes);
+        bench_conn_set_free(load, conn, now);
         return;
     }
     failed->err.status = status;
     bench_stats_failure(&load->stats, failed, conn->measured);
     if (status == ST_REFUSED || status == ST_DEADLINE_EXCEEDED) {
-        conn_become_free(load, conn, now);
+        bench_conn_set_free(load, conn, now);
     } else {
-        become_resting(load, conn, now);
+        start_back_off(load, conn, now);
     }
 }
 
-void conn_advance(struct bench_load *load, struct conn *conn) {
-    struct bench_failed failed;
+void bench_conn_step(struct bench_thread *load, struct bench_conn *conn) {
+    struct bench_error failed;
     bool done = false;
-    failed_init(&failed);
+    error_init(&failed);
     enum status status = load->step->call->protocol->step(conn->connection, &done, &failed.err);
     if (status == ST_OK && !done) {
-        arm(load, conn);
+        arm_events(load, conn);
     } else {
         end_request(load, conn, status, &failed);
     }
 }
 
-void conn_begin(struct bench_load *load, uint64_t begun_ns) {
+void bench_conn_start(struct bench_thread *load, uint64_t begun_ns) {
     const struct bench_call *call = load->step->call;
-    struct conn *conn = load->free;
-    struct bench_failed failed;
+    struct bench_conn *conn = load->free;
+    struct bench_error failed;
     enum status status = ST_OK;
-    failed_init(&failed);
+    error_init(&failed);
     load->free = conn->next_free;
     load->n_busy++;
-    conn->state = CONN_BUSY;
+    conn->state = BENCH_CONN_BUSY;
     conn->begun_ns = begun_ns;
     conn->measured = begun_ns >= load->step->from_ns;
     if (!conn->connection) {
         conn->fd = -1;
-        status = load->hub ? call->protocol->hub->attach(load->hub, call, conn, &conn->connection,
-                                                         &failed.err)
-                           : call->protocol->open(call, &conn->connection, &failed.err);
+        status = load->channel ? call->protocol->channel->attach(load->channel, call, conn,
+                                                                 &conn->connection, &failed.err)
+                               : call->protocol->open(call, &conn->connection, &failed.err);
     }
     if (status == ST_OK) {
         status = call->protocol->start(conn->connection, call, &failed.err);
     }
     if (status == ST_OK) {
-        conn_advance(load, conn);
+        bench_conn_step(load, conn);
     } else {
         end_request(load, conn, status, &failed);
     }

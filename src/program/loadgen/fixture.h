@@ -83,7 +83,7 @@ static inline struct bench_step_result *fixture_add(struct bench_fixture *fixtur
 
 static inline void fixture_fail(struct bench_step_result *step, enum status status,
                                 int32_t http_status, const char *text, unsigned times) {
-    struct bench_failed failed = {.http_status = http_status, .mip_error = -1};
+    struct bench_error failed = {.http_status = http_status, .mip_error = -1};
     error_set(&failed.err, status, "%s", text);
     for (unsigned i = 0; i < times; i++) {
         bench_stats_failure(&step->stats, &failed, true);

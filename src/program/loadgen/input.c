@@ -6,8 +6,8 @@
 
 #include "core/base/buf.h"
 #include "core/base/checked.h"
-#include "core/base/nearest.h"
-#include "program/loadgen/fill.h"
+#include "core/base/suggest.h"
+#include "program/loadgen/data.h"
 #include "program/requests/infer_shape.h"
 #include "program/requests/infer_tensor.h"
 
@@ -27,7 +27,7 @@ static enum status no_memory(struct error *err) {
 /* ---- what was said, by name ------------------------------------------------------------------ */
 
 /* Returns: the name of an item NAME=VALUE (or NAME:VALUE, where that may be), and the value. */
-static struct str split(const char *item, bool colon, struct str *value) {
+static struct str split_item(const char *item, bool colon, struct str *value) {
     *value = str_of(item);
     struct str name = str_cut(value, '=');
     if (!value->ptr && colon) {
@@ -38,10 +38,10 @@ static struct str split(const char *item, bool colon, struct str *value) {
 }
 
 /* Returns: the one item for `name`, or NULL. */
-static const char *find(const struct option_texts *texts, bool colon, struct str name) {
+static const char *find_item(const struct option_texts *texts, bool colon, struct str name) {
     struct str value;
     for (size_t i = 0; i < texts->n; i++) {
-        if (str_eq(split(texts->items[i], colon, &value), name) && value.ptr) {
+        if (str_eq(split_item(texts->items[i], colon, &value), name) && value.ptr) {
             return texts->items[i];
         }
     }
@@ -51,18 +51,18 @@ static const char *find(const struct option_texts *texts, bool colon, struct str
 /* The sentence for a name that the model does not have. */
 static enum status unknown_name(struct arena *arena, const char *flag, struct str name,
                                 const struct model_spec *model, struct error *err) {
-    struct nearest nearest = {0};
-    char hint[NEAREST_HINT_BYTES];
+    struct suggestion suggestion = {0};
+    char hint[SUGGEST_HINT_BYTES];
     struct buf names;
     buf_init(&names, arena, 0);
     for (size_t i = 0; i < model->n_inputs; i++) {
         struct str known = model->inputs[i].name;
         buf_printf(&names, "%s%.*s", i > 0 ? ", " : "", STR_ARG(known));
-        nearest_consider(&nearest, name, known);
+        suggest_consider(&suggestion, name, known);
     }
     return error_set(err, ST_BAD_CONFIG,
                      "--%s: model \"%.*s\" has no input \"%.*s\"%s (it has: %.*s)", flag,
-                     STR_ARG(model->name), STR_ARG(name), nearest_hint(&nearest, hint),
+                     STR_ARG(model->name), STR_ARG(name), suggest_hint(&suggestion, hint),
                      STR_ARG(buf_str(&names)));
 }
 
@@ -72,7 +72,7 @@ static enum status check_names(struct arena *arena, const char *flag, const char
                                struct error *err) {
     bool colon = strcmp(flag, "shape") == 0;
     for (size_t i = 0; i < texts->n; i++) {
-        struct str value, name = split(texts->items[i], colon, &value);
+        struct str value, name = split_item(texts->items[i], colon, &value);
         bool known = false;
         for (size_t k = 0; k < model->n_inputs; k++) {
             known = known || str_eq(name, model->inputs[k].name);
@@ -84,7 +84,7 @@ static enum status check_names(struct arena *arena, const char *flag, const char
         if (!known) {
             return unknown_name(arena, flag, name, model, err);
         }
-        if (find(texts, colon, name) != texts->items[i]) {
+        if (find_item(texts, colon, name) != texts->items[i]) {
             return error_set(err, ST_BAD_CONFIG, "--%s is given twice for input \"%.*s\"", flag,
                              STR_ARG(name));
         }
@@ -185,7 +185,7 @@ static enum status read_given(const struct maker *maker, const char *argument,
     enum status status =
         infer_source_read(maker->arena, argument, INFER_MAX_INPUT_BYTES, &source, err);
     if (status == ST_OK) {
-        status = infer_tensor_make(maker->arena, &source, &known, &tensor, err);
+        status = infer_tensor_read(maker->arena, &source, &known, &tensor, err);
     }
     if (status == ST_OK) {
         status = gather_copy(maker->arena, &tensor, bytes, err);
@@ -211,12 +211,12 @@ static enum status set_bytes(struct arena *arena, struct str bytes, struct tenso
     return ST_OK;
 }
 
-static enum status make_input(const struct maker *maker, struct dice *random, struct tensor *out,
+static enum status make_input(const struct maker *maker, struct prng *random, struct tensor *out,
                               struct error *err) {
-    struct bench_fill fill = {.zeros = maker->options->data == BENCH_DATA_ZEROS,
-                              .text_size = maker->options->text_size,
-                              .random = random};
-    const char *given = find(&maker->options->inputs, false, maker->spec->name);
+    struct bench_data_options fill = {.zeros = maker->options->data == BENCH_DATA_ZEROS,
+                                      .text_size = maker->options->text_size,
+                                      .random = random};
+    const char *given = find_item(&maker->options->inputs, false, maker->spec->name);
     struct str bytes;
     enum status status;
     *out = (struct tensor){.name = maker->spec->name, .datatype = maker->spec->datatype};
@@ -224,8 +224,8 @@ static enum status make_input(const struct maker *maker, struct dice *random, st
         status = read_given(maker, given, &out->datatype, &out->shape, &bytes, err);
     } else {
         status = choose_shape(maker, &out->shape, err);
-        if (status == ST_OK &&
-            bench_fill(maker->arena, &fill, out->datatype, out->shape, &bytes, err) != ST_OK) {
+        if (status == ST_OK && bench_data_generate(maker->arena, &fill, out->datatype, out->shape,
+                                                   &bytes, err) != ST_OK) {
             status = error_prefix(err, "input \"%.*s\"", STR_ARG(out->name));
         }
     }
@@ -234,11 +234,11 @@ static enum status make_input(const struct maker *maker, struct dice *random, st
 
 /* What --shape says of the input. */
 static enum status read_shape(struct maker *maker, struct error *err) {
-    const char *item = find(&maker->options->shapes, true, maker->spec->name);
+    const char *item = find_item(&maker->options->shapes, true, maker->spec->name);
     struct str text;
     maker->has_shape = item != NULL;
     if (item) {
-        (void)split(item, true, &text);
+        (void)split_item(item, true, &text);
         if (infer_shape_parse(maker->arena, text, &maker->shape, err) != ST_OK) {
             return error_prefix(err, "--shape %.*s", STR_ARG(maker->spec->name));
         }
@@ -246,7 +246,7 @@ static enum status read_shape(struct maker *maker, struct error *err) {
     return ST_OK;
 }
 
-enum status bench_inputs_make(struct arena *arena, const struct bench_options *options,
+enum status bench_inputs_read(struct arena *arena, const struct bench_options *options,
                               const struct model_spec *model, const struct tensor **out,
                               struct error *err) {
     struct tensor *made = arena_calloc(arena, model->n_inputs, sizeof(*made));
@@ -259,7 +259,7 @@ enum status bench_inputs_make(struct arena *arena, const struct bench_options *o
         status = check_names(arena, "shape", "NAME=DIMS", &options->shapes, model, err);
     }
     for (size_t i = 0; i < model->n_inputs && status == ST_OK; i++) {
-        struct dice random = {.state = options->seed + i};
+        struct prng random = {.state = options->seed + i};
         struct maker maker = {.arena = arena, .options = options, .spec = &model->inputs[i]};
         status = read_shape(&maker, err);
         if (status == ST_OK) {

@@ -10,7 +10,7 @@
 
 /* Makes a tensor for each input of the model, in its order. Returns: ST_BAD_CONFIG, ST_BAD_SHAPE
  * and others, naming the input and the flag. Owns: in `arena`. */
-enum status bench_inputs_make(struct arena *arena, const struct bench_options *options,
+enum status bench_inputs_read(struct arena *arena, const struct bench_options *options,
                               const struct model_spec *model, const struct tensor **out,
                               struct error *err) __attribute__((warn_unused_result));
 

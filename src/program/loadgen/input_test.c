@@ -12,7 +12,7 @@
 #include "core/base/buf.h"
 #include "core/tensor/bytes.h"
 #include "core/tensor/half.h"
-#include "program/loadgen/fill.h"
+#include "program/loadgen/data.h"
 
 static const int64_t image_dims[] = {-1, 2, 2}, text_dims[] = {-1, 1}, fixed_dims[] = {3},
                      free_dims[] = {-1, -1, 4};
@@ -38,7 +38,7 @@ static enum status make(struct arena *arena, const char *line, size_t first, siz
     assert_int_equal(bench_settings_read(argc, argv, arena, settings), -1);
     struct model_spec model = {
         .name = STR("m"), .inputs = specs + first, .n_inputs = last - first + 1};
-    enum status status = bench_inputs_make(arena, &settings->options, &model, &inputs, err);
+    enum status status = bench_inputs_read(arena, &settings->options, &model, &inputs, err);
     for (size_t i = 0; i < model.n_inputs && status == ST_OK; i++) {
         char shape[SHAPE_TEXT_BYTES];
         buf_printf(out, "%s%.*s %s %s %zu", i > 0 ? "; " : "", STR_ARG(inputs[i].name),
@@ -48,7 +48,7 @@ static enum status make(struct arena *arena, const char *line, size_t first, siz
     return status;
 }
 
-static void shapes(void **state) {
+static void input_shapes_follow_flags_and_model(void **state) {
     (void)state;
     static const struct {
         const char *line;
@@ -85,7 +85,7 @@ static void shapes(void **state) {
     }
 }
 
-static void refused(void **state) {
+static void input_invalid_refused(void **state) {
     (void)state;
     static const struct {
         const char *line;
@@ -147,21 +147,22 @@ static double value_of(const char *at, enum datatype datatype) {
     return datatype == DT_FP64 ? f64 : (double)bits;
 }
 
-static void random_data_is_within_its_bounds(void **state) {
+static void input_random_data_is_within_bounds(void **state) {
     (void)state;
     static const int64_t dims[] = {1000};
     struct shape shape = {dims, 1};
     for (enum datatype datatype = DT_BOOL; datatype < DT_COUNT_; datatype++) {
         struct arena *arena = arena_new(NULL, 0);
-        struct dice random = {.state = 5}, again = {.state = 5};
-        struct bench_fill fill = {.text_size = 3, .random = &random};
-        struct bench_fill fill_again = {.text_size = 3, .random = &again};
+        struct prng random = {.state = 5}, again = {.state = 5};
+        struct bench_data_options fill = {.text_size = 3, .random = &random};
+        struct bench_data_options fill_again = {.text_size = 3, .random = &again};
         struct str bytes, same;
         struct error err = {0};
         size_t size = datatype_size(datatype);
         double least = 1e9, most = -1;
-        assert_int_equal(bench_fill(arena, &fill, datatype, shape, &bytes, &err), ST_OK);
-        assert_int_equal(bench_fill(arena, &fill_again, datatype, shape, &same, &err), ST_OK);
+        assert_int_equal(bench_data_generate(arena, &fill, datatype, shape, &bytes, &err), ST_OK);
+        assert_int_equal(bench_data_generate(arena, &fill_again, datatype, shape, &same, &err),
+                         ST_OK);
         assert_true(str_eq(bytes, same));
         if (datatype == DT_BYTES) {
             assert_int_equal(bytes_check(bytes, 1000, STR("x"), &err), ST_OK);
@@ -183,9 +184,9 @@ static void random_data_is_within_its_bounds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(random_data_is_within_its_bounds),
+        cmocka_unit_test(input_shapes_follow_flags_and_model),
+        cmocka_unit_test(input_invalid_refused),
+        cmocka_unit_test(input_random_data_is_within_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,8 +11,8 @@ static const struct bench_sweep_kind concurrencies = {"--concurrency", true, 1, 
 static const struct bench_sweep_kind rates = {"--rate", false, 0.001, 1e7};
 static const char default_concurrency[] = "1,4,16";
 
-static enum status refuse(const struct bench_sweep_kind *kind, struct str item, const char *why,
-                          struct error *err) {
+static enum status sweep_error(const struct bench_sweep_kind *kind, struct str item,
+                               const char *why, struct error *err) {
     return error_set(err, ST_BAD_CONFIG,
                      "%s %.*s: %s; expected numbers from %g to %g such as 4, 1,4,16, 1:32:2 (every "
                      "second from 1 to 32) or 1:32:x2 (doubling)",
@@ -31,10 +31,10 @@ static bool parse_number(const struct bench_sweep_kind *kind, struct str text, d
     return true;
 }
 
-static enum status add(const struct bench_sweep_kind *kind, struct str item, double value,
-                       struct bench_sweep *out, struct error *err) {
+static enum status add_value(const struct bench_sweep_kind *kind, struct str item, double value,
+                             struct bench_sweep *out, struct error *err) {
     if (value < kind->min || value > kind->max) {
-        return refuse(kind, item, "out of range", err);
+        return sweep_error(kind, item, "out of range", err);
     }
     if (out->n == BENCH_MAX_STEPS) {
         return error_set(err, ST_BAD_CONFIG, "%s: more than %d steps", kind->flag, BENCH_MAX_STEPS);
@@ -50,25 +50,25 @@ static enum status add_range(const struct bench_sweep_kind *kind, struct str ite
     struct str texts[2] = {str_cut(&rest, ':'), str_cut(&rest, ':')};
     double from, to, step = 1, factor = 1;
     if (!parse_number(kind, texts[0], &from) || !parse_number(kind, texts[1], &to)) {
-        return refuse(kind, item, "not a range", err);
+        return sweep_error(kind, item, "not a range", err);
     }
     if (rest.ptr && rest.len > 0 && rest.ptr[0] == 'x') {
         step = 0;
         if (!num_parse_f64(str_make(rest.ptr + 1, rest.len - 1), &factor) || factor <= 1) {
-            return refuse(kind, item, "the factor behind x must be above 1", err);
+            return sweep_error(kind, item, "the factor behind x must be above 1", err);
         }
     } else if (rest.ptr && (!parse_number(kind, rest, &step) || step <= 0)) {
-        return refuse(kind, item, "the step must be above 0", err);
+        return sweep_error(kind, item, "the step must be above 0", err);
     }
     if (to < from) {
-        return refuse(kind, item, "it ends below its beginning", err);
+        return sweep_error(kind, item, "it ends below its beginning", err);
     }
     enum status status = ST_OK;
     double last = 0, exact = from;
     while (exact <= to * (1 + 1e-9) && status == ST_OK) {
         double value = kind->whole ? floor(exact + 1e-9) : exact;
         if (value > last) { /* a small factor may leave a whole number where it was */
-            status = add(kind, item, value, out, err);
+            status = add_value(kind, item, value, out, err);
         }
         last = value;
         exact = exact * factor + step;
@@ -89,9 +89,10 @@ enum status bench_sweep_parse(const struct bench_sweep_kind *kind, const char *t
         if (part.ptr) {
             status = add_range(kind, item, out, err);
         } else if (parse_number(kind, item, &value)) {
-            status = add(kind, item, value, out, err);
+            status = add_value(kind, item, value, out, err);
         } else {
-            status = refuse(kind, item, kind->whole ? "not a whole number" : "not a number", err);
+            status =
+                sweep_error(kind, item, kind->whole ? "not a whole number" : "not a number", err);
         }
         if (status != ST_OK) {
             return status;

@@ -21,7 +21,7 @@ static void print(const struct bench_sweep *sweep, char *out, size_t n_bytes) {
     }
 }
 
-static void sweeps(void **state) {
+static void plan_sweeps_are_parsed(void **state) {
     (void)state;
     static const struct {
         const struct bench_sweep_kind *kind;
@@ -57,7 +57,7 @@ static void sweeps(void **state) {
     }
 }
 
-static void refused(void **state) {
+static void plan_invalid_refused(void **state) {
     (void)state;
     static const struct {
         const struct bench_sweep_kind *kind;
@@ -96,7 +96,7 @@ static void refused(void **state) {
     }
 }
 
-static void plans(void **state) {
+static void plan_steps_follow_flags(void **state) {
     (void)state;
     struct bench_plan plan;
     struct error err = {0};
@@ -125,9 +125,9 @@ static void plans(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sweeps),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(plans),
+        cmocka_unit_test(plan_sweeps_are_parsed),
+        cmocka_unit_test(plan_invalid_refused),
+        cmocka_unit_test(plan_steps_follow_flags),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "core/event/clock.h"
-#include "core/os/descriptors.h"
-#include "program/loadgen/load.h"
+#include "core/os/fd_limit.h"
+#include "program/loadgen/thread.h"
 
 enum {
     TICK_MS = 100,
@@ -25,7 +25,7 @@ static const uint64_t patience_ns = 1000000000; /* for answers, when the run is 
 /* A thread of the step. */
 struct runner {
     struct step_run *run;
-    struct bench_load *load;
+    struct bench_thread *load;
     pthread_t thread;
     bool started;
 };
@@ -39,7 +39,7 @@ struct step_run {
     int done_fd; /* an eventfd: the last thread has ended */
     _Atomic unsigned n_running;
     bool interrupted;
-    struct bench_live *live;
+    struct bench_live_stats *live;
     struct bench_sample base; /* the counts when measuring began; at_ns: when */
     uint64_t next_sample_ns, sample_every_ns;
 };
@@ -56,10 +56,10 @@ unsigned bench_threads(uint64_t asked, unsigned n_connections, unsigned n_cpus) 
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
-static void *run_thread(void *cookie) {
-    struct runner *runner = cookie;
+static void *run_thread(void *user) {
+    struct runner *runner = user;
     struct step_run *run = runner->run;
-    bench_load_run(runner->load);
+    bench_thread_run(runner->load);
     if (atomic_fetch_sub(&run->n_running, 1) == 1) {
         (void)eventfd_write(run->done_fd, 1);
     }
@@ -67,18 +67,18 @@ static void *run_thread(void *cookie) {
 }
 
 /* The share of thread `i` in the step. */
-static struct bench_load_options share_of(const struct step_run *run,
-                                          const struct bench_options *options, unsigned i,
-                                          uint64_t start_ns) {
+static struct bench_thread_options share_of(const struct step_run *run,
+                                            const struct bench_options *options, unsigned i,
+                                            uint64_t start_ns) {
     const struct bench_step *step = &run->result->step;
     unsigned n = run->n_runners;
-    struct bench_load_options share = {.n_connections =
-                                           step->concurrency / n + (i < step->concurrency % n),
-                                       .rate = step->rate / n,
-                                       .arrival = (enum bench_arrival)options->arrival,
-                                       .seed = options->seed + i,
-                                       .start_ns = start_ns};
-    if (run->state.call->protocol->hub && !options->reconnect) {
+    struct bench_thread_options share = {.n_connections =
+                                             step->concurrency / n + (i < step->concurrency % n),
+                                         .rate = step->rate / n,
+                                         .arrival = (enum bench_arrival)options->arrival,
+                                         .seed = options->seed + i,
+                                         .start_ns = start_ns};
+    if (run->state.call->protocol->channel && !options->reconnect) {
         uint64_t shared = options->n_connections / n + (i < options->n_connections % n);
         share.n_shared = shared > 0 ? (unsigned)shared : 1;
     }
@@ -92,9 +92,9 @@ static enum status start_threads(struct step_run *run, const struct bench_option
                                  uint64_t start_ns, struct error *err) {
     enum status status = ST_OK;
     for (unsigned i = 0; i < run->n_runners && status == ST_OK; i++) {
-        struct bench_load_options share = share_of(run, options, i, start_ns);
+        struct bench_thread_options share = share_of(run, options, i, start_ns);
         run->runners[i].run = run;
-        status = bench_load_new(&run->state, &share, &run->runners[i].load, err);
+        status = bench_thread_new(&run->state, &share, &run->runners[i].load, err);
     }
     atomic_store(&run->n_running, run->n_runners);
     for (unsigned i = 0; i < run->n_runners && status == ST_OK; i++) {
@@ -110,13 +110,13 @@ static enum status start_threads(struct step_run *run, const struct bench_option
 }
 
 /* Joins what was started; gathers the counts. */
-static void end_threads(struct step_run *run) {
+static void join_threads(struct step_run *run) {
     for (unsigned i = 0; i < run->n_runners; i++) {
         if (run->runners[i].started) {
             pthread_join(run->runners[i].thread, NULL);
-            bench_stats_merge(&run->result->stats, bench_load_stats(run->runners[i].load));
+            bench_stats_merge(&run->result->stats, bench_thread_stats(run->runners[i].load));
         }
-        bench_load_free(run->runners[i].load);
+        bench_thread_free(run->runners[i].load);
     }
 }
 
@@ -139,7 +139,7 @@ static void on_signal(struct step_run *run, int signal_fd, uint64_t now) {
 }
 
 /* Takes a sample; when there is no room, every second one goes and they are taken half as often. */
-static void sample(struct step_run *run, const struct bench_live *live) {
+static void take_sample(struct step_run *run, const struct bench_live_stats *live) {
     struct bench_step_result *result = run->result;
     if (live->now_ns < live->from_ns || live->now_ns >= live->until_ns) {
         return;
@@ -165,8 +165,8 @@ static void sample(struct step_run *run, const struct bench_live *live) {
     run->next_sample_ns += run->sample_every_ns;
 }
 
-static void look(struct step_run *run, bool histograms) {
-    struct bench_live *live = run->live;
+static void read_live_stats(struct step_run *run, bool histograms) {
+    struct bench_live_stats *live = run->live;
     live->now_ns = clock_now_ns();
     live->until_ns = atomic_load(&run->state.until_ns);
     live->n_left = atomic_load(&run->state.n_left);
@@ -175,16 +175,16 @@ static void look(struct step_run *run, bool histograms) {
         memset(&live->latency, 0, sizeof(live->latency));
     }
     for (unsigned i = 0; i < run->n_runners; i++) {
-        const struct bench_stats *stats = bench_load_stats(run->runners[i].load);
-        live->n_answered += bench_counted(&stats->n_answered);
-        live->n_failed += bench_counted(&stats->n_refused);
+        const struct bench_stats *stats = bench_thread_stats(run->runners[i].load);
+        live->n_answered += bench_counter_get(&stats->n_answered);
+        live->n_failed += bench_counter_get(&stats->n_refused);
         if (histograms) {
             bench_histogram_merge_counts(&live->latency, &stats->latency);
         }
     }
 }
 
-static void watch(struct step_run *run, int signal_fd, struct bench_progress *progress) {
+static void watch_step(struct step_run *run, int signal_fd, struct bench_progress *progress) {
     struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN},
                            {.fd = run->done_fd, .events = POLLIN}};
     enum { TICKS_A_LINE = 3 };
@@ -194,8 +194,8 @@ static void watch(struct step_run *run, int signal_fd, struct bench_progress *pr
         if (fds[0].revents & POLLIN) {
             on_signal(run, signal_fd, clock_now_ns());
         }
-        look(run, show);
-        sample(run, run->live);
+        read_live_stats(run, show);
+        take_sample(run, run->live);
         if (show) {
             bench_progress_show(progress, run->live);
         }
@@ -226,11 +226,11 @@ static enum status run_step(struct step_run *run, const struct bench_options *op
     run->sample_every_ns = (uint64_t)TICK_MS * 1000000;
     enum status status = start_threads(run, options, start, err);
     if (status == ST_OK) {
-        watch(run, signal_fd, progress);
+        watch_step(run, signal_fd, progress);
     } else {
         end_early(run, clock_now_ns(), 0);
     }
-    end_threads(run);
+    join_threads(run);
     run->result->n_threads = run->n_runners;
     run->result->window_ns = window_of(run);
     return status;
@@ -268,7 +268,7 @@ static enum status add_step(struct arena *arena, struct bench_result *result, si
 /* ---- the run --------------------------------------------------------------------------------- */
 
 static enum status check_descriptors(const struct bench_plan *plan, struct error *err) {
-    uint64_t limit = descriptors_raise();
+    uint64_t limit = fd_limit_raise();
     for (size_t i = 0; i < plan->n_steps; i++) {
         uint64_t needed = (uint64_t)plan->steps[i].concurrency + SPARE_DESCRIPTORS;
         if (needed > limit) {

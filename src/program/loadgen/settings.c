@@ -94,7 +94,7 @@ static enum status check_flags(const struct bench_settings *settings, const stru
     enum client_protocol protocol = settings->server.protocol;
     for (size_t i = 0; i < set.n_options; i++) {
         const char *group = rows[i].group;
-        bool of_inference = str_starts(str_of(group), STR("Request over ")) &&
+        bool of_inference = str_starts_with(str_of(group), STR("Request over ")) &&
                             strcmp(rows[i].name, "metadata") != 0;
         if (!given->given[i]) {
             continue;
@@ -116,8 +116,8 @@ static enum status check_flags(const struct bench_settings *settings, const stru
     return ST_OK;
 }
 
-static enum status check(struct bench_settings *settings, const struct options *given,
-                         struct error *err) {
+static enum status check_settings(struct bench_settings *settings, const struct options *given,
+                                  struct error *err) {
     const struct bench_options *options = &settings->options;
     struct tls_client_options tls = bench_tls_options(options);
     struct client_url *server = &settings->server;
@@ -170,16 +170,16 @@ int bench_settings_read(int argc, char **argv, struct arena *arena, struct bench
     struct options given;
     struct error err = {0};
     *out = (struct bench_settings){0};
-    int code = command_begin_with(&given, &set, argc, argv, &out->options, arena);
-    if (code != COMMAND_GO_ON) {
+    int code = command_parse_args_with(&given, &set, argc, argv, &out->options, arena);
+    if (code != COMMAND_CONTINUE) {
         return code;
     }
-    enum status status = check(out, &given, &err);
+    enum status status = check_settings(out, &given, &err);
     if (status == ST_OK) {
         status = bench_plan_make(out->options.concurrency, out->options.rate, &out->plan, &err);
     }
     if (status == ST_OK) {
         status = print_command_line(arena, argc, argv, &out->command_line, &err);
     }
-    return status == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
+    return status == ST_OK ? COMMAND_CONTINUE : command_usage_error(&set, &err);
 }

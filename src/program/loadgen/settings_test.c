@@ -21,7 +21,7 @@ static int read_line(struct arena *arena, const char *line, struct bench_setting
     return bench_settings_read(argc, argv, arena, out);
 }
 
-static void defaults(void **state) {
+static void bench_settings_defaults(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct bench_settings settings;
@@ -39,7 +39,7 @@ static void defaults(void **state) {
     arena_free(arena);
 }
 
-static void the_command_line_can_be_copied(void **state) {
+static void bench_settings_command_line_is_quoted(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct bench_settings settings;
@@ -51,7 +51,7 @@ static void the_command_line_can_be_copied(void **state) {
     arena_free(arena);
 }
 
-static void taken(void **state) {
+static void bench_settings_valid_accepted(void **state) {
     (void)state;
     static const char *const lines[] = {
         "http://h|m|--rate|10,20|--arrival|poisson",
@@ -75,7 +75,7 @@ static void taken(void **state) {
     }
 }
 
-static void usage(void **state) {
+static void bench_settings_invalid_refused(void **state) {
     (void)state;
     static const char *const lines[] = {
         "http://h", /* no model */
@@ -114,10 +114,10 @@ static void usage(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(the_command_line_can_be_copied),
-        cmocka_unit_test(taken),
-        cmocka_unit_test(usage),
+        cmocka_unit_test(bench_settings_defaults),
+        cmocka_unit_test(bench_settings_command_line_is_quoted),
+        cmocka_unit_test(bench_settings_valid_accepted),
+        cmocka_unit_test(bench_settings_invalid_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

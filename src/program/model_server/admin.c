@@ -17,7 +17,7 @@ enum status serve_admin_open(struct serve_admin *self, const struct serve_settin
                                admin_api_handler(&self->api), main, err);
 }
 
-void serve_admin_watch(struct serve_admin *self, const char *name, struct net_server *server) {
+void serve_admin_add_server(struct serve_admin *self, const char *name, struct net_server *server) {
     struct admin_state *state = &self->api.state;
     assert(state->n_servers < NET_REPORT_SERVERS);
     state->servers[state->n_servers++] = (struct net_report_server){name, server};

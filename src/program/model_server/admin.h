@@ -20,7 +20,7 @@ enum status serve_admin_open(struct serve_admin *self, const struct serve_settin
                              struct worker *main, struct error *err)
     __attribute__((warn_unused_result));
 /* One more server whose connections are written down when somebody wants to know what they do. */
-void serve_admin_watch(struct serve_admin *self, const char *name, struct net_server *server);
+void serve_admin_add_server(struct serve_admin *self, const char *name, struct net_server *server);
 /* What everything is doing, into the log. Thread: main. */
 void serve_admin_log_state(struct serve_admin *self);
 /* After the server, if there is one, has stopped. */

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "program/model_server/guard.h"
 #include "program/model_server/mip.h"
+#include "program/model_server/security.h"
 #include "program/options/commands.h"
 #include "serve/frontend/mip/plan.h"
 
@@ -60,10 +60,10 @@ static int write_out(const struct buf *out) {
 }
 
 /* Could the files of TLS and keys be used? */
-static enum status check_guard(const struct serve_settings *settings, struct error *err) {
-    struct serve_guard guard = {0};
-    enum status st = serve_guard_open(&guard, settings, err);
-    serve_guard_free(&guard);
+static enum status check_security(const struct serve_settings *settings, struct error *err) {
+    struct serve_security guard = {0};
+    enum status st = serve_security_open(&guard, settings, err);
+    serve_security_free(&guard);
     return st;
 }
 
@@ -81,7 +81,7 @@ int serve_check(const struct serve_settings *settings, const struct repository_o
     repository_print(repository, &out);
     enum status st = print_mip(settings, repository, arena, &out, &err);
     if (st == ST_OK) {
-        st = check_guard(settings, &err);
+        st = check_security(settings, &err);
     }
     int code = write_out(&out);
     if (st != ST_OK) {

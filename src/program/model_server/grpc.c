@@ -1,7 +1,7 @@
 /* Starting and ending gRPC. */
 #include "program/model_server/grpc.h"
 
-#include "program/model_server/guard.h"
+#include "program/model_server/security.h"
 #include "program/process/grpc_listen.h"
 #include "serve/frontend/header_forward.h"
 
@@ -14,7 +14,7 @@ enum {
     STREAM_REQUESTS = 64, /* of one ModelStreamInfer, in flight */
 };
 
-size_t serve_grpc_addresses(const struct serve_settings *settings) {
+size_t serve_grpc_n_addresses(const struct serve_settings *settings) {
     bool none = settings->grpc.n == 1 && str_is(str_of(settings->grpc.items[0]), "none");
     return none ? 0 : settings->grpc.n;
 }
@@ -22,9 +22,9 @@ size_t serve_grpc_addresses(const struct serve_settings *settings) {
 static struct grpc_limits limits_of(const struct serve_settings *settings) {
     static const int levels[] = {0, 1, 5, 9}; /* none, low, medium, high */
     return (struct grpc_limits){
-        .max_header_bytes = settings->max_header_size,
+        .max_header_size = settings->max_header_size,
         .max_message_bytes = settings->max_body_size,
-        .request_memory_bytes = settings->request_memory,
+        .request_memory = settings->request_memory,
         .max_streams = MAX_STREAMS,
         .stream_window_bytes = STREAM_WINDOW_BYTES,
         .connection_window_bytes = CONNECTION_WINDOW_BYTES,
@@ -32,28 +32,29 @@ static struct grpc_limits limits_of(const struct serve_settings *settings) {
         .header_timeout_ns = settings->header_timeout_ns,
         .body_timeout_ns = settings->body_timeout_ns,
         .write_timeout_ns = settings->write_timeout_ns,
-        .compression_level = levels[settings->grpc_compression],
+        .compression_level = levels[settings->grpc_infer_response_compression_level],
     };
 }
 
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
-                            const struct serve_grpc_use *use,
+                            const struct serve_grpc_deps *use,
                             const struct grpc_server_options *options, const struct tls_server *tls,
-                            struct serve_place *bound, struct error *err) {
-    size_t n = serve_grpc_addresses(settings);
+                            struct listen_address *bound, struct error *err) {
+    size_t n = serve_grpc_n_addresses(settings);
     if (n == 0) {
         return ST_OK;
     }
-    enum status st = settings->grpc_forward
-                         ? header_forward_new(settings->grpc_forward, &self->forward, err)
-                         : ST_OK;
+    enum status st =
+        settings->grpc_header_forward_pattern
+            ? header_forward_new(settings->grpc_header_forward_pattern, &self->forward, err)
+            : ST_OK;
     struct grpc_api_options api = {
         .repository = use->repository,
         .shared = use->shared,
         .tracer = use->tracer,
-        .limits = {.max_json_bytes = settings->max_json_size,
+        .limits = {.max_json_size = settings->max_json_size,
                    .max_json_depth = settings->max_json_depth,
-                   .max_elements = settings->max_tensor_elements},
+                   .max_tensor_elements = settings->max_tensor_elements},
         .server_name = settings->server_id,
         .server_version = SLUICE_VERSION,
         .forward = self->forward,
@@ -70,10 +71,10 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
         all.methods = grpc_api_methods(self->api, &all.n_methods);
         st = grpc_server_new(&all, &self->server, err);
     }
-    struct serve_scheme scheme = serve_grpc_scheme(settings);
+    struct listen_scheme scheme = serve_grpc_scheme(settings);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         st = grpc_listen(self->server, &scheme, settings->grpc.items[i], tls,
-                         serve_guard_has_tls(settings), &bound[i], err);
+                         serve_security_has_tls(settings), &bound[i], err);
     }
     return st;
 }
@@ -85,9 +86,9 @@ void serve_grpc_drain(struct serve_grpc *self) {
     }
 }
 
-void serve_grpc_changed(struct serve_grpc *self) {
+void serve_grpc_on_models_changed(struct serve_grpc *self) {
     if (self->api) {
-        grpc_api_changed(self->api);
+        grpc_api_notify_health_watchers(self->api);
     }
 }
 

@@ -24,15 +24,15 @@ static const char *mip_url(struct arena *arena, const struct address *address,
 
 static struct http_limits limits_of(const struct serve_settings *settings) {
     return (struct http_limits){
-        .max_header_bytes = settings->max_header_size,
-        .max_body_bytes = settings->max_body_size,
-        .request_memory_bytes = settings->request_memory,
+        .max_header_size = settings->max_header_size,
+        .max_body_size = settings->max_body_size,
+        .request_memory = settings->request_memory,
         .idle_timeout_ns = settings->idle_timeout_ns,
         .header_timeout_ns = settings->header_timeout_ns,
         .body_timeout_ns = settings->body_timeout_ns,
         .min_body_rate = settings->min_body_rate,
         .write_timeout_ns = settings->write_timeout_ns,
-        .discard_bytes = settings->discard_size,
+        .discard_size = settings->discard_size,
     };
 }
 
@@ -41,13 +41,13 @@ static enum status start_http(struct serve_listeners *self, struct repository *r
     const struct serve_settings *settings = self->settings;
     self->http_api = (struct http_api){
         .repository = repository,
-        .limits = {.max_json_bytes = settings->max_json_size,
+        .limits = {.max_json_size = settings->max_json_size,
                    .max_json_depth = settings->max_json_depth,
-                   .max_elements = settings->max_tensor_elements},
-        .max_body_bytes = settings->max_body_size,
+                   .max_tensor_elements = settings->max_tensor_elements},
+        .max_body_size = settings->max_body_size,
         .server_name = settings->server_id,
         .server_version = SLUICE_VERSION,
-        .keys = self->guard.keys,
+        .keys = self->security.keys,
         .forward = self->http_forward,
         .metrics = &self->admin.metrics,
         .shared = self->shared,
@@ -64,29 +64,30 @@ static enum status start_http(struct serve_listeners *self, struct repository *r
 }
 
 static enum status listen_http(struct serve_listeners *self, const char *text,
-                               struct serve_address *out, struct error *err) {
-    struct serve_scheme scheme = serve_http_scheme(self->settings);
-    struct serve_place place;
-    enum status st = serve_place_parse(&scheme, text, &place, err);
+                               struct serve_bound_address *out, struct error *err) {
+    struct listen_scheme scheme = serve_http_scheme(self->settings);
+    struct listen_address listen_address;
+    enum status st = listen_address_parse(&scheme, text, &listen_address, err);
     if (st != ST_OK) {
         return st;
     }
-    const struct tls_server *tls = place.tls ? self->guard.http_tls : NULL;
-    st = http_server_listen(self->http, &place.address, tls, &out->address, err);
+    const struct tls_server *tls = listen_address.tls ? self->security.http_tls : NULL;
+    st = http_server_listen(self->http, &listen_address.address, tls, &out->address, err);
     if (st != ST_OK) {
         return error_prefix(err, "--http %s", text);
     }
-    place.address = out->address;
-    serve_place_tell(&scheme, &place, serve_guard_has_tls(self->settings));
-    out->url = serve_place_url(self->arena, &scheme, &place);
+    listen_address.address = out->address;
+    listen_address_log(&scheme, &listen_address, serve_security_has_tls(self->settings));
+    out->url = listen_address_url(self->arena, &scheme, &listen_address);
     return out->url ? ST_OK : no_memory(err);
 }
 
 static enum status open_http(struct serve_listeners *self, struct repository *repository,
                              const struct process_threads *threads, struct error *err) {
-    enum status st = self->settings->http_forward ? header_forward_new(self->settings->http_forward,
-                                                                       &self->http_forward, err)
-                                                  : ST_OK;
+    enum status st = self->settings->http_header_forward_pattern
+                         ? header_forward_new(self->settings->http_header_forward_pattern,
+                                              &self->http_forward, err)
+                         : ST_OK;
     if (st == ST_OK) {
         st = start_http(self, repository, threads, err);
     }
@@ -98,38 +99,38 @@ static enum status open_http(struct serve_listeners *self, struct repository *re
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
-static struct shared *open_shared(struct serve_listeners *self,
-                                  const struct serve_settings *settings) {
-    struct shared_options options = {.allowed = settings->allow_client_shm,
-                                     .prefixes = settings->client_shm_prefixes.items,
-                                     .n_prefixes = settings->client_shm_prefixes.n,
-                                     .budget = &self->budget};
-    return shared_new(&options);
+static struct shm_registry *open_shared(struct serve_listeners *self,
+                                        const struct serve_settings *settings) {
+    struct shm_registry_options options = {.allowed = settings->allow_client_shm,
+                                           .prefixes = settings->client_shm_prefixes.items,
+                                           .n_prefixes = settings->client_shm_prefixes.n,
+                                           .budget = &self->budget};
+    return shm_registry_new(&options);
 }
 
 /* ---- gRPC ------------------------------------------------------------------------------------ */
 
 static enum status open_grpc(struct serve_listeners *self, struct repository *repository,
                              const struct process_threads *threads, struct error *err) {
-    size_t n = serve_grpc_addresses(self->settings);
+    size_t n = serve_grpc_n_addresses(self->settings);
     struct grpc_server_options options = {.budget = &self->budget,
                                           .workers = threads->workers,
                                           .n_workers = threads->n_workers,
                                           .acceptor = threads->main,
                                           .admit = grpc_api_admit,
-                                          .admit_context = self->guard.keys};
-    struct serve_scheme scheme = serve_grpc_scheme(self->settings);
-    struct serve_grpc_use use = {repository, self->shared, &self->tracer};
-    struct serve_place *places = arena_calloc(self->arena, n, sizeof(*places));
+                                          .admit_context = self->security.keys};
+    struct listen_scheme scheme = serve_grpc_scheme(self->settings);
+    struct serve_grpc_deps use = {repository, self->shared, &self->tracer};
+    struct listen_address *places = arena_calloc(self->arena, n, sizeof(*places));
     if (!places) {
         return no_memory(err);
     }
     enum status st = serve_grpc_open(&self->grpc, self->settings, &use, &options,
-                                     self->guard.grpc_tls, places, err);
+                                     self->security.grpc_tls, places, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
-        struct serve_address *out = &self->addresses[self->settings->http.n + i];
+        struct serve_bound_address *out = &self->addresses[self->settings->http.n + i];
         out->address = places[i].address;
-        out->url = serve_place_url(self->arena, &scheme, &places[i]);
+        out->url = listen_address_url(self->arena, &scheme, &places[i]);
         st = out->url ? ST_OK : no_memory(err);
     }
     return st;
@@ -151,8 +152,8 @@ static enum status open_mip(struct serve_listeners *self, struct repository *rep
     enum status st = serve_mip_open(&self->mip, self->settings, repository, &self->tracer, &options,
                                     self->arena, bound, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
-        size_t before = self->settings->http.n + serve_grpc_addresses(self->settings);
-        struct serve_address *out = &self->addresses[before + i];
+        size_t before = self->settings->http.n + serve_grpc_n_addresses(self->settings);
+        struct serve_bound_address *out = &self->addresses[before + i];
         out->address = bound[i];
         out->url = mip_url(self->arena, &bound[i], &self->mip.targets[i]);
         st = out->url ? ST_OK : no_memory(err);
@@ -164,15 +165,16 @@ static enum status open_mip(struct serve_listeners *self, struct repository *rep
 
 /* After all of them were made. */
 static void watch_servers(struct serve_listeners *self) {
-    serve_admin_watch(&self->admin, "http", http_server_net(self->http));
+    serve_admin_add_server(&self->admin, "http", http_server_net(self->http));
     if (self->grpc.server) {
-        serve_admin_watch(&self->admin, "grpc", grpc_server_net(self->grpc.server));
+        serve_admin_add_server(&self->admin, "grpc", grpc_server_net(self->grpc.server));
     }
     if (self->mip.server) {
-        serve_admin_watch(&self->admin, "mip", mip_server_net(self->mip.server));
+        serve_admin_add_server(&self->admin, "mip", mip_server_net(self->mip.server));
     }
     if (self->admin.listener.server) {
-        serve_admin_watch(&self->admin, "metrics", http_server_net(self->admin.listener.server));
+        serve_admin_add_server(&self->admin, "metrics",
+                               http_server_net(self->admin.listener.server));
     }
 }
 
@@ -185,7 +187,7 @@ static enum status open_admin(struct serve_listeners *self, struct repository *r
         watch_servers(self);
     }
     if (st == ST_OK && self->admin.listener.server) {
-        struct serve_address *out = &self->addresses[self->n_addresses - 1];
+        struct serve_bound_address *out = &self->addresses[self->n_addresses - 1];
         out->address = self->admin.listener.address;
         out->url = admin_listener_url(&self->admin.listener, self->arena);
         st = out->url ? ST_OK : no_memory(err);
@@ -200,10 +202,10 @@ enum status serve_listeners_open(struct serve_listeners *self,
                                  struct repository *repository,
                                  const struct process_threads *threads, struct error *err) {
     self->settings = settings;
-    self->budget.body_memory_bytes = settings->body_memory;
+    self->budget.body_memory = settings->body_memory;
     self->budget.max_connections = settings->max_connections;
-    self->n_addresses = settings->http.n + serve_grpc_addresses(settings) + settings->mip.n +
-                        admin_listener_is_wanted(settings->metrics);
+    self->n_addresses = settings->http.n + serve_grpc_n_addresses(settings) + settings->mip.n +
+                        admin_listener_is_enabled(settings->metrics);
     self->arena = arena_new(NULL, 0);
     self->addresses =
         self->arena ? arena_calloc(self->arena, self->n_addresses, sizeof(*self->addresses)) : NULL;
@@ -217,10 +219,10 @@ enum status serve_listeners_open(struct serve_listeners *self,
     }
     enum status st = tracer_open(&self->tracer, &settings->trace, err);
     if (st == ST_OK) {
-        st = serve_guard_open(&self->guard, settings, err);
+        st = serve_security_open(&self->security, settings, err);
     }
     if (st == ST_OK) {
-        serve_guard_watch(&self->guard, settings, threads->main);
+        serve_security_start_timer(&self->security, settings, threads->main);
         st = open_http(self, repository, threads, err);
     }
     if (st == ST_OK) {
@@ -232,16 +234,16 @@ enum status serve_listeners_open(struct serve_listeners *self,
     return st == ST_OK ? open_admin(self, repository, threads, err) : st;
 }
 
-void serve_listeners_changed(struct serve_listeners *self) {
-    serve_grpc_changed(&self->grpc);
+void serve_listeners_on_models_changed(struct serve_listeners *self) {
+    serve_grpc_on_models_changed(&self->grpc);
 }
 
-void serve_listeners_loaded(struct serve_listeners *self) {
-    serve_grpc_changed(&self->grpc);
-    serve_mip_loaded(&self->mip);
+void serve_listeners_on_models_loaded(struct serve_listeners *self) {
+    serve_grpc_on_models_changed(&self->grpc);
+    serve_mip_on_models_loaded(&self->mip);
 }
 
-void serve_listeners_tell(const struct serve_listeners *self) {
+void serve_listeners_write_ready_file(const struct serve_listeners *self) {
     const char *file = self->settings->ready_file;
     struct error err;
     if (!file) {
@@ -253,7 +255,7 @@ void serve_listeners_tell(const struct serve_listeners *self) {
     }
     enum status st = urls ? ready_file_write(file, urls, self->n_addresses, &err) : no_memory(&err);
     if (st != ST_OK) {
-        log_event(LOG_ERROR, "cannot write the ready file", LOG_TEXT_OF("reason", err.text));
+        log_event(LOG_ERROR, "cannot write the ready file", LOG_CSTR("reason", err.text));
     }
 }
 
@@ -276,19 +278,18 @@ uint64_t serve_listeners_in_flight(const struct serve_listeners *self) {
            (self->mip.server ? mip_server_in_flight(self->mip.server) : 0);
 }
 
-static void on_stopped(void *cookie) {
-    struct serve_listeners *self = cookie;
+static void on_stopped(void *user) {
+    struct serve_listeners *self = user;
     if (--self->n_stopping == 0) {
-        self->stopped(self->cookie);
+        self->stopped(self->user);
     }
 }
 
-void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *cookie),
-                          void *cookie) {
+void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *user), void *user) {
     self->stopped = stopped;
-    self->cookie = cookie;
+    self->user = user;
     self->n_stopping = 2; /* this call itself, and the guard */
-    serve_guard_stop(&self->guard, on_stopped, self);
+    serve_security_stop(&self->security, on_stopped, self);
     if (self->http) {
         self->n_stopping++;
         http_server_stop(self->http, on_stopped, self);
@@ -310,15 +311,15 @@ void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *co
 
 void serve_listeners_unlink(const struct serve_listeners *self) {
     for (size_t i = 0; i < self->n_addresses; i++) {
-        const struct serve_address *address = &self->addresses[i];
+        const struct serve_bound_address *address = &self->addresses[i];
         if (address->url) {
             address_unlink(&address->address);
         }
     }
 }
 
-void serve_listeners_end_threads(struct serve_listeners *self) {
-    serve_mip_end_pictures(&self->mip);
+void serve_listeners_stop_threads(struct serve_listeners *self) {
+    serve_mip_stop_pictures(&self->mip);
 }
 
 void serve_listeners_free(struct serve_listeners *self) {
@@ -328,8 +329,8 @@ void serve_listeners_free(struct serve_listeners *self) {
     serve_grpc_free(&self->grpc);
     serve_mip_free(&self->mip);
     serve_admin_free(&self->admin);
-    serve_guard_free(&self->guard);
-    shared_free(self->shared);
+    serve_security_free(&self->security);
+    shm_registry_free(self->shared);
     tracer_close(&self->tracer);
     arena_free(self->arena);
 }

@@ -39,14 +39,14 @@ enum status serve_mip_pictures(const struct serve_settings *settings, unsigned n
 
 static struct mip_limits limits_of(const struct serve_settings *settings) {
     return (struct mip_limits){
-        .max_body_bytes = settings->max_body_size,
-        .request_memory_bytes = settings->request_memory,
+        .max_body_size = settings->max_body_size,
+        .request_memory = settings->request_memory,
         .idle_timeout_ns = settings->idle_timeout_ns,
         .header_timeout_ns = settings->header_timeout_ns,
         .body_timeout_ns = settings->body_timeout_ns,
         .min_body_rate = settings->min_body_rate,
         .write_timeout_ns = settings->write_timeout_ns,
-        .discard_bytes = settings->discard_size,
+        .discard_size = settings->discard_size,
     };
 }
 
@@ -59,7 +59,7 @@ static enum status listen_all(struct serve_mip *self, const struct serve_setting
             return error_prefix(err, "--mip %s", settings->mip.items[i]);
         }
         char url[MIP_URL_BYTES];
-        log_event(LOG_INFO, "listening", LOG_TEXT_OF("mip", mip_url_print(&bound[i], url)),
+        log_event(LOG_INFO, "listening", LOG_CSTR("mip", mip_url_print(&bound[i], url)),
                   LOG_STR("model", target->model));
     }
     return ST_OK;
@@ -86,10 +86,10 @@ enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *
         .repository = repository,
         .pictures = self->pictures,
         .tracer = tracer,
-        .limits = {.max_json_bytes = settings->max_json_size,
+        .limits = {.max_json_size = settings->max_json_size,
                    .max_json_depth = settings->max_json_depth,
-                   .max_elements = settings->max_tensor_elements},
-        .request_memory_bytes = settings->request_memory,
+                   .max_tensor_elements = settings->max_tensor_elements},
+        .request_memory = settings->request_memory,
     };
     all.limits = limits_of(settings);
     all.handler = mip_api_handler(&self->api);
@@ -117,26 +117,26 @@ static const struct mip_target *find_decoding(const struct serve_mip *self) {
     return NULL;
 }
 
-void serve_mip_loaded(const struct serve_mip *self) {
+void serve_mip_on_models_loaded(const struct serve_mip *self) {
     struct error err;
     for (size_t i = 0; i < self->n_targets; i++) {
         struct mip_target target = self->targets[i];
         if (mip_target_resolve(&target, self->api.repository, &err) != ST_OK) {
             log_event(LOG_ERROR, "a MIP listener has nothing to serve",
-                      LOG_TEXT_OF("reason", err.text));
+                      LOG_CSTR("reason", err.text));
         }
     }
     const char *missing = self->pictures ? pictures_missing(self->pictures) : NULL;
     const struct mip_target *target = missing ? find_decoding(self) : NULL;
     if (target) {
         log_event(LOG_WARNING, "pictures cannot be decoded: an IMAGE is answered with an error",
-                  LOG_STR("model", target->model), LOG_TEXT_OF("reason", missing));
+                  LOG_STR("model", target->model), LOG_CSTR("reason", missing));
     }
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-void serve_mip_end_pictures(struct serve_mip *self) {
+void serve_mip_stop_pictures(struct serve_mip *self) {
     pictures_free(self->pictures);
     self->pictures = NULL;
 }

@@ -38,9 +38,9 @@ enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *
                            struct address *bound, struct error *err)
     __attribute__((warn_unused_result));
 /* The models have loaded: says in the log what their listeners can't do. */
-void serve_mip_loaded(const struct serve_mip *self);
+void serve_mip_on_models_loaded(const struct serve_mip *self);
 /* After the server has stopped, before the workers end: no picture is wanted any more. */
-void serve_mip_end_pictures(struct serve_mip *self);
+void serve_mip_stop_pictures(struct serve_mip *self);
 /* After the workers have ended. */
 void serve_mip_free(struct serve_mip *self);
 

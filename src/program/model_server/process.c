@@ -21,31 +21,31 @@ struct serve_process {
 static void on_loaded(struct worker_msg *msg) {
     struct serve_process *self =
         (struct serve_process *)((char *)msg - offsetof(struct serve_process, loaded_msg));
-    serve_listeners_loaded(&self->listeners);
+    serve_listeners_on_models_loaded(&self->listeners);
     bool ready = repository_is_ready(self->repository);
     /* To a service manager a start has ended either way: starting again would mend no model. */
-    process_ready(&self->process, ready ? "ready" : "not ready: a model failed to load");
+    process_set_ready(&self->process, ready ? "ready" : "not ready: a model failed to load");
     if (!ready) {
-        log_plain(LOG_WARNING, "loading has ended, not ready: a model failed to load");
+        log_message(LOG_WARNING, "loading has ended, not ready: a model failed to load");
         return;
     }
-    log_plain(LOG_INFO, "ready");
+    log_message(LOG_INFO, "ready");
     if (!self->process.draining) {
-        serve_listeners_tell(&self->listeners);
+        serve_listeners_write_ready_file(&self->listeners);
     }
 }
 
 /* On the loading thread. */
-static void loading_done(void *cookie) {
-    struct serve_process *self = cookie;
+static void on_load_ended(void *user) {
+    struct serve_process *self = user;
     atomic_store(&self->loaded, true);
     worker_post(self->process.threads.main, &self->loaded_msg);
 }
 
 /* On a loading thread. */
-static void models_changed(void *cookie) {
-    struct serve_process *self = cookie;
-    serve_listeners_changed(&self->listeners);
+static void models_changed(void *user) {
+    struct serve_process *self = user;
+    serve_listeners_on_models_changed(&self->listeners);
 }
 
 /* ---- what the process asks for --------------------------------------------------------------- */
@@ -62,8 +62,8 @@ static void log_state(void *user) {
 
 static void reload(void *user) {
     struct serve_process *self = user;
-    serve_guard_look(&self->listeners.guard);
-    repository_look_soon(self->repository);
+    serve_security_reload(&self->listeners.security);
+    repository_poll_now(self->repository);
 }
 
 static void drain(void *user) {
@@ -78,9 +78,9 @@ static bool can_stop(void *user) {
     return atomic_load(&self->loaded) && !repository_is_busy(self->repository);
 }
 
-static void stop(void *user, void (*stopped)(void *cookie), void *cookie) {
+static void stop(void *user, void (*stopped)(void *), void *stopped_user) {
     struct serve_process *self = user;
-    serve_listeners_stop(&self->listeners, stopped, cookie);
+    serve_listeners_stop(&self->listeners, stopped, stopped_user);
 }
 
 static void unlink_sockets(void *user) {
@@ -88,7 +88,7 @@ static void unlink_sockets(void *user) {
     serve_listeners_unlink(&self->listeners);
 }
 
-static const struct process_tasks tasks = {
+static const struct process_handlers handlers = {
     .in_flight = in_flight,
     .log_state = log_state,
     .reload = reload,
@@ -100,15 +100,15 @@ static const struct process_tasks tasks = {
 
 /* ---- putting together and taking apart ------------------------------------------------------- */
 
-static enum status start(struct serve_process *self, const struct repository_options *models,
-                         struct error *err) {
-    enum status st = process_begin(&self->process, self->settings->workers, err);
+static enum status start_server(struct serve_process *self, const struct repository_options *models,
+                                struct error *err) {
+    enum status st = process_start(&self->process, self->settings->workers, err);
     struct repository_options options = *models;
     options.workers = self->process.threads.workers;
     options.n_workers = self->process.threads.n_workers;
     options.main = self->process.threads.main;
-    options.changed = models_changed;
-    options.changed_cookie = self;
+    options.on_state_changed = models_changed;
+    options.on_state_changed_user = self;
     if (st == ST_OK) {
         st = repository_new(&options, &self->repository, err);
     }
@@ -119,13 +119,13 @@ static enum status start(struct serve_process *self, const struct repository_opt
     if (st == ST_OK) {
         /* Only now: the addresses are ours, so no other server is the one that is ready. */
         ready_file_remove(self->settings->ready_file);
-        st = repository_load_start(self->repository, loading_done, self, err);
+        st = repository_load_start(self->repository, on_load_ended, self, err);
     }
     return st;
 }
 
-static void take_apart(struct serve_process *self) {
-    serve_listeners_end_threads(&self->listeners);
+static void free_parts(struct serve_process *self) {
+    serve_listeners_stop_threads(&self->listeners);
     process_join(&self->process);
     if (self->repository) {
         repository_stop(self->repository);
@@ -141,21 +141,21 @@ enum status serve_process_run(const struct serve_settings *settings,
                               const struct repository_options *models, struct error *err) {
     struct serve_process self = {
         .settings = settings,
-        .process = {.tasks = &tasks,
+        .process = {.handlers = &handlers,
                     .user = &self,
                     .drain_timeout_ns = settings->drain_timeout_ns,
                     .ready_file = settings->ready_file},
         .loaded_msg = {.run = on_loaded},
     };
-    enum status st = start(&self, models, err);
+    enum status st = start_server(&self, models, err);
     if (st == ST_OK) {
         process_run(&self.process);
     } else {
-        process_undo(&self.process);
+        process_abort(&self.process);
     }
-    take_apart(&self);
+    free_parts(&self);
     if (st == ST_OK) {
-        log_plain(LOG_INFO, "ended");
+        log_message(LOG_INFO, "ended");
     }
     return st;
 }

@@ -13,7 +13,7 @@
 #include "net/transport/address.h"
 #include "program/model_server/cache_config.h"
 #include "program/model_server/grpc.h"
-#include "program/model_server/guard.h"
+#include "program/model_server/security.h"
 #include "program/options/command.h"
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/mip/target.h"
@@ -167,19 +167,19 @@ static enum status resolve_dirs(struct serve_settings *out, struct arena *arena,
 
 /* That they can be listened on is found out later; `--check` finds what is no address at all. */
 static enum status check_addresses(const struct serve_settings *settings, struct error *err) {
-    struct serve_scheme http = serve_http_scheme(settings), grpc = serve_grpc_scheme(settings);
-    struct serve_place place;
-    enum status st = serve_guard_check(settings, err);
+    struct listen_scheme http = serve_http_scheme(settings), grpc = serve_grpc_scheme(settings);
+    struct listen_address listen_address;
+    enum status st = serve_security_check(settings, err);
     for (size_t i = 0; i < settings->http.n && st == ST_OK; i++) {
-        st = serve_place_parse(&http, settings->http.items[i], &place, err);
+        st = listen_address_parse(&http, settings->http.items[i], &listen_address, err);
     }
-    for (size_t i = 0; i < serve_grpc_addresses(settings) && st == ST_OK; i++) {
-        st = serve_place_parse(&grpc, settings->grpc.items[i], &place, err);
+    for (size_t i = 0; i < serve_grpc_n_addresses(settings) && st == ST_OK; i++) {
+        st = listen_address_parse(&grpc, settings->grpc.items[i], &listen_address, err);
     }
     if (st != ST_OK) {
         return st;
     }
-    if (admin_listener_is_wanted(settings->metrics)) {
+    if (admin_listener_is_enabled(settings->metrics)) {
         struct address address;
         st = address_parse(str_of(settings->metrics), &address, err);
     }
@@ -194,15 +194,16 @@ static enum status check_addresses(const struct serve_settings *settings, struct
 }
 
 static enum status check_patterns(const struct serve_settings *settings, struct error *err) {
-    if (header_forward_check(settings->http_forward, err) != ST_OK) {
+    if (header_forward_check(settings->http_header_forward_pattern, err) != ST_OK) {
         return error_prefix(err, "--http-header-forward-pattern");
     }
-    return header_forward_check(settings->grpc_forward, err) != ST_OK
+    return header_forward_check(settings->grpc_header_forward_pattern, err) != ST_OK
                ? error_prefix(err, "--grpc-header-forward-pattern")
                : ST_OK;
 }
 
-static enum status resolve(struct serve_settings *out, struct arena *arena, struct error *err) {
+static enum status resolve_settings(struct serve_settings *out, struct arena *arena,
+                                    struct error *err) {
     if (out->paths.n + out->model_repositories.n == 0) {
         return error_set(err, ST_BAD_CONFIG,
                          "there is nothing to serve: name a model file or a repository of models");
@@ -218,8 +219,8 @@ static enum status resolve(struct serve_settings *out, struct arena *arena, stru
     if (st == ST_OK) {
         st = cache_config_read(&out->cache_config, &out->cache_size, err);
     }
-    if (st == ST_OK && trace_config_read(out->trace_config.items, out->trace_config.n, &out->trace,
-                                         err) != ST_OK) {
+    if (st == ST_OK && trace_config_parse(out->trace_config.items, out->trace_config.n, &out->trace,
+                                          err) != ST_OK) {
         st = error_prefix(err, "--trace-config");
     }
     if (st != ST_OK) {
@@ -235,9 +236,10 @@ static enum status resolve(struct serve_settings *out, struct arena *arena, stru
 int serve_settings_read(int argc, char **argv, struct arena *arena, struct serve_settings *out) {
     struct error err = {0};
     *out = (struct serve_settings){0};
-    int code = command_begin(&set, argc, argv, out, arena);
-    if (code != COMMAND_GO_ON) {
+    int code = command_parse_args(&set, argc, argv, out, arena);
+    if (code != COMMAND_CONTINUE) {
         return code;
     }
-    return resolve(out, arena, &err) == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
+    return resolve_settings(out, arena, &err) == ST_OK ? COMMAND_CONTINUE
+                                                       : command_usage_error(&set, &err);
 }

@@ -16,7 +16,7 @@
 
 #include "core/base/log.h"
 
-static void defaults(void **state) {
+static void settings_defaults(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct serve_settings settings;
@@ -46,7 +46,7 @@ static void defaults(void **state) {
     arena_free(arena);
 }
 
-static void flags_and_aliases(void **state) {
+static void settings_flags_and_aliases_are_read(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct serve_settings settings;
@@ -76,7 +76,7 @@ static void flags_and_aliases(void **state) {
     }
 }
 
-static void usage_errors(void **state) {
+static void settings_invalid_refused(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct serve_settings settings;
@@ -89,7 +89,7 @@ static void usage_errors(void **state) {
     arena_free(arena);
 }
 
-static void sizes_of_the_cache(void **state) {
+static void settings_cache_sizes_must_agree(void **state) {
     static const struct {
         const char *flags[2];
         int code;
@@ -125,7 +125,7 @@ static void sizes_of_the_cache(void **state) {
     }
 }
 
-static void where_backends_are(void **state) {
+static void settings_backend_dir_is_found(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     char folder[] = "/tmp/sluice-settings-XXXXXX", beside[64], exe[64];
@@ -144,9 +144,11 @@ static void where_backends_are(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),           cmocka_unit_test(flags_and_aliases),
-        cmocka_unit_test(usage_errors),       cmocka_unit_test(sizes_of_the_cache),
-        cmocka_unit_test(where_backends_are),
+        cmocka_unit_test(settings_defaults),
+        cmocka_unit_test(settings_flags_and_aliases_are_read),
+        cmocka_unit_test(settings_invalid_refused),
+        cmocka_unit_test(settings_cache_sizes_must_agree),
+        cmocka_unit_test(settings_backend_dir_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,8 +21,8 @@ int command_usage_error(const struct option_set *set, const struct error *err) {
     return EXIT_CODE_USAGE;
 }
 
-int command_begin_with(struct options *options, const struct option_set *set, int argc, char **argv,
-                       void *values, struct arena *arena) {
+int command_parse_args_with(struct options *options, const struct option_set *set, int argc,
+                            char **argv, void *values, struct arena *arena) {
     struct error err = {0};
     if (options_wants_help(argc, argv)) {
         return print_help(set, arena);
@@ -31,13 +31,13 @@ int command_begin_with(struct options *options, const struct option_set *set, in
     if (status == ST_OK) {
         status = options_read(options, argc, argv, &err);
     }
-    return status == ST_OK ? COMMAND_GO_ON : command_usage_error(set, &err);
+    return status == ST_OK ? COMMAND_CONTINUE : command_usage_error(set, &err);
 }
 
-int command_begin(const struct option_set *set, int argc, char **argv, void *values,
-                  struct arena *arena) {
+int command_parse_args(const struct option_set *set, int argc, char **argv, void *values,
+                       struct arena *arena) {
     struct options options;
-    return command_begin_with(&options, set, argc, argv, values, arena);
+    return command_parse_args_with(&options, set, argc, argv, values, arena);
 }
 
 const char *command_protocol_name(enum client_protocol protocol) {

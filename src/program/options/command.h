@@ -7,16 +7,16 @@
 #include "program/options/commands.h"
 #include "program/options/options.h"
 
-enum { COMMAND_GO_ON = -1 };
+enum { COMMAND_CONTINUE = -1 };
 
 /* Reads the arguments into `values` (the command's struct); see options_read for what borrows from
- * what. Returns: COMMAND_GO_ON, or the exit code to end with: help was printed, or what is wrong
+ * what. Returns: COMMAND_CONTINUE, or the exit code to end with: help was printed, or what is wrong
  * was said on standard error. */
-int command_begin(const struct option_set *set, int argc, char **argv, void *values,
-                  struct arena *arena);
+int command_parse_args(const struct option_set *set, int argc, char **argv, void *values,
+                       struct arena *arena);
 /* The same, for who must know afterwards what was given: options->given says. */
-int command_begin_with(struct options *options, const struct option_set *set, int argc, char **argv,
-                       void *values, struct arena *arena);
+int command_parse_args_with(struct options *options, const struct option_set *set, int argc,
+                            char **argv, void *values, struct arena *arena);
 /* Says on standard error what is wrong with the arguments, and how to see the help.
  * Returns: EXIT_CODE_USAGE. */
 int command_usage_error(const struct option_set *set, const struct error *err);

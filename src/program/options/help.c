@@ -69,7 +69,8 @@ void help_wrap(struct buf *out, const char *text, unsigned at, unsigned indent, 
     }
 }
 
-static void styled(struct buf *out, const char *code, struct str text, struct help_style style) {
+static void print_styled(struct buf *out, const char *code, struct str text,
+                         struct help_style style) {
     if (style.colour) {
         buf_printf(out, "\033[%sm", code);
     }
@@ -80,7 +81,7 @@ static void styled(struct buf *out, const char *code, struct str text, struct he
 }
 
 void help_heading(struct buf *out, const char *text, struct help_style style) {
-    styled(out, "1", str_of(text), style);
+    print_styled(out, "1", str_of(text), style);
 }
 
 /* "-o, --output-file FILE" */
@@ -117,7 +118,7 @@ static void print_option(struct buf *out, const struct option *option, struct he
     struct str right = option_right(out->arena, option);
     unsigned width = 2 + text_columns(left.ptr, left.ptr ? left.len : 0);
     buf_add_str(out, STR("  "));
-    styled(out, "36", left, style);
+    print_styled(out, "36", left, style);
     if (width + 2 > HELP_INDENT) {
         add_line(out, HELP_INDENT);
     } else {

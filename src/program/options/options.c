@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "core/base/nearest.h"
+#include "core/base/suggest.h"
 
 /* The arguments being read. */
 struct args {
@@ -88,18 +88,18 @@ static enum status unknown_flag(const struct option_set *set, const struct flag 
             return error_set(err, ST_BAD_CONFIG, "there is no flag --%s: %s", name, hint->hint);
         }
     }
-    struct nearest nearest = {0};
+    struct suggestion suggestion = {0};
     for (size_t i = 0; i < set->n_options; i++) {
         if (!option_is_argument(&set->options[i])) {
-            nearest_consider(&nearest, flag->name, str_of(set->options[i].name));
+            suggest_consider(&suggestion, flag->name, str_of(set->options[i].name));
             if (strlen(set->options[i].alias) > 1) {
-                nearest_consider(&nearest, flag->name, str_of(set->options[i].alias));
+                suggest_consider(&suggestion, flag->name, str_of(set->options[i].alias));
             }
         }
     }
-    if (nearest.best.ptr) {
+    if (suggestion.best.ptr) {
         return error_set(err, ST_BAD_CONFIG, "unknown flag %s; did you mean --%.*s?", flag->text,
-                         STR_ARG(nearest.best));
+                         STR_ARG(suggestion.best));
     }
     return error_set(err, ST_BAD_CONFIG, "unknown flag %s", flag->text);
 }

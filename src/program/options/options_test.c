@@ -62,7 +62,7 @@ static enum status read_line(const char *line, char *copy, struct arena *arena,
     return status == ST_OK ? options_read_args(&options, argc, argv, err) : status;
 }
 
-static void defaults(void **state) {
+static void options_defaults_are_set(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct values values;
@@ -85,7 +85,7 @@ static void defaults(void **state) {
     arena_free(arena);
 }
 
-static void flags(void **state) {
+static void options_flags_are_read(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct values values;
@@ -119,7 +119,7 @@ static void flags(void **state) {
 }
 
 /* Lists that are given by turns: the order of all of them is known. */
-static void order(void **state) {
+static void options_lists_keep_order(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct values values;
@@ -137,7 +137,7 @@ static void order(void **state) {
     arena_free(arena);
 }
 
-static void refused(void **state) {
+static void options_invalid_refused(void **state) {
     (void)state;
     static const struct {
         const char *line, *text;
@@ -186,7 +186,7 @@ static void refused(void **state) {
     }
 }
 
-static void wants_help(void **state) {
+static void options_help_flag_is_found(void **state) {
     (void)state;
     char try[] = "try", help[] = "--help", h[] = "-h", dashes[] = "--", u[] = "u";
     assert_true(options_wants_help(2, (char *[]){try, help}));
@@ -196,7 +196,7 @@ static void wants_help(void **state) {
     assert_false(options_wants_help(1, (char *[]){help}));
 }
 
-static void help_page(void **state) {
+static void options_help_page_lists_flags(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
@@ -229,7 +229,7 @@ static void help_page(void **state) {
     arena_free(arena);
 }
 
-static void wrapping(void **state) {
+static void options_help_text_is_wrapped(void **state) {
     (void)state;
     static const struct {
         const char *text;
@@ -258,9 +258,13 @@ static void wrapping(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults), cmocka_unit_test(flags),      cmocka_unit_test(order),
-        cmocka_unit_test(refused),  cmocka_unit_test(wants_help), cmocka_unit_test(help_page),
-        cmocka_unit_test(wrapping),
+        cmocka_unit_test(options_defaults_are_set),
+        cmocka_unit_test(options_flags_are_read),
+        cmocka_unit_test(options_lists_keep_order),
+        cmocka_unit_test(options_invalid_refused),
+        cmocka_unit_test(options_help_flag_is_found),
+        cmocka_unit_test(options_help_page_lists_flags),
+        cmocka_unit_test(options_help_text_is_wrapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

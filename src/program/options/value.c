@@ -34,7 +34,7 @@ static void amount_print(char out[AMOUNT_BYTES], uint64_t value, const struct am
     snprintf(out, AMOUNT_BYTES, "%" PRIu64 "%s", value / units->size, value ? units->name : "");
 }
 
-static void *place(struct options *options, size_t index) {
+static void *option_place(struct options *options, size_t index) {
     return options->values + options->set->options[index].offset;
 }
 
@@ -49,12 +49,12 @@ bool option_is_argument(const struct option *option) {
 
 void option_clear(struct options *options, size_t index) {
     if (option_is_list(&options->set->options[index])) {
-        *(struct option_texts *)place(options, index) = (struct option_texts){0};
+        *(struct option_texts *)option_place(options, index) = (struct option_texts){0};
     }
 }
 
 void option_set_bool(struct options *options, size_t index, bool value) {
-    *(bool *)place(options, index) = value;
+    *(bool *)option_place(options, index) = value;
 }
 
 static enum status range_error(const struct option *option, uint64_t value, struct error *err) {
@@ -74,7 +74,7 @@ enum status option_set_number(struct options *options, size_t index, uint64_t va
     if (value < option->min || value > option->max) {
         return range_error(option, value, err);
     }
-    *(uint64_t *)place(options, index) = value;
+    *(uint64_t *)option_place(options, index) = value;
     return ST_OK;
 }
 
@@ -119,7 +119,7 @@ static enum status set_word(struct options *options, size_t index, struct str te
         if (!str_eq(str_cut(&words, '|'), text)) {
             continue;
         }
-        *(unsigned *)place(options, index) = i;
+        *(unsigned *)option_place(options, index) = i;
         return ST_OK;
     }
     return error_set(err, ST_BAD_CONFIG, "expected one of %s, got \"%.*s\"",
@@ -127,7 +127,7 @@ static enum status set_word(struct options *options, size_t index, struct str te
 }
 
 /* A list has room for as many as the next power of two; thousands of items are no rare thing. */
-static void *grow(struct options *options, void *items, size_t n, size_t size) {
+static void *grow_list(struct options *options, void *items, size_t n, size_t size) {
     bool full = (n & (n - 1)) == 0;
     size_t room = n == 0 ? 1 : 2 * n;
     return full ? arena_realloc(options->arena, items, n * size, room * size) : items;
@@ -135,10 +135,10 @@ static void *grow(struct options *options, void *items, size_t n, size_t size) {
 
 static enum status add_text(struct options *options, size_t index, const char *text,
                             struct error *err) {
-    struct option_texts *texts = place(options, index);
-    const char **items = grow(options, texts->items, texts->n, sizeof(*items));
-    size_t *order = grow(options, texts->order, texts->n, sizeof(*order));
-    struct option_pairs *pairs = grow(options, texts->pairs, texts->n, sizeof(*pairs));
+    struct option_texts *texts = option_place(options, index);
+    const char **items = grow_list(options, texts->items, texts->n, sizeof(*items));
+    size_t *order = grow_list(options, texts->order, texts->n, sizeof(*order));
+    struct option_pairs *pairs = grow_list(options, texts->pairs, texts->n, sizeof(*pairs));
     if (!items || !order || !pairs) {
         return error_set(err, ST_NO_MEMORY, "no memory for %zu values", texts->n + 1);
     }
@@ -150,7 +150,7 @@ static enum status add_text(struct options *options, size_t index, const char *t
 }
 
 void option_set_pairs(struct options *options, size_t index, struct option_pairs pairs) {
-    struct option_texts *texts = place(options, index);
+    struct option_texts *texts = option_place(options, index);
     texts->pairs[texts->n - 1] = pairs;
 }
 
@@ -161,7 +161,7 @@ enum status option_set_text(struct options *options, size_t index, const char *t
     case OPTION_CONFIG:
     case OPTION_ARGUMENT:
     case OPTION_OPTIONAL:
-        *(const char **)place(options, index) = text;
+        *(const char **)option_place(options, index) = text;
         return ST_OK;
     case OPTION_TEXTS:
     case OPTION_MODELS:

@@ -14,7 +14,8 @@ static enum status no_memory(struct error *err) {
 }
 
 /* What option_set_text or option_set_number found wrong, said with file, line and key. */
-static enum status located(const struct doc_node *node, enum status status, struct error *err) {
+static enum status error_add_location(const struct doc_node *node, enum status status,
+                                      struct error *err) {
     struct error why = *err;
     return status == ST_BAD_CONFIG ? doc_error(node, err, "%s", why.text) : status;
 }
@@ -29,7 +30,8 @@ static enum status read_seconds(struct options *options, size_t index, const str
     if (!(seconds >= 0 && seconds <= SECONDS_MAX)) {
         return doc_error(node, err, "expected 0 to %.0f seconds, got %g", SECONDS_MAX, seconds);
     }
-    return located(node, option_set_number(options, index, (uint64_t)(seconds * 1e9), err), err);
+    return error_add_location(
+        node, option_set_number(options, index, (uint64_t)(seconds * 1e9), err), err);
 }
 
 static enum status read_whole(struct options *options, size_t index, const struct doc_node *node,
@@ -41,7 +43,7 @@ static enum status read_whole(struct options *options, size_t index, const struc
     if (status != ST_OK) {
         return status;
     }
-    return located(node, option_set_number(options, index, (uint64_t)value, err), err);
+    return error_add_location(node, option_set_number(options, index, (uint64_t)value, err), err);
 }
 
 static enum status read_text(struct options *options, size_t index, const struct doc_node *node,
@@ -58,7 +60,7 @@ static enum status read_text(struct options *options, size_t index, const struct
     if (!text.ptr) {
         return no_memory(err);
     }
-    return located(node, option_set_text(options, index, text.ptr, err), err);
+    return error_add_location(node, option_set_text(options, index, text.ptr, err), err);
 }
 
 /* A value of any plain kind as text: what is written 3 or true needs no quotes. */
@@ -106,7 +108,7 @@ static enum status read_pair_value(struct arena *arena, const struct doc_node *n
 
 static enum status read_pairs(struct arena *arena, const struct doc_node *node,
                               struct option_pairs *out, struct error *err) {
-    if (!doc_present(node)) {
+    if (!doc_is_present(node)) {
         return ST_OK;
     }
     enum status status = doc_expect_object(node, err);
@@ -142,7 +144,7 @@ static enum status read_model(struct options *options, size_t index, const struc
     struct doc_node params_node = doc_get(node, "parameters");
     struct str name = {0}, path = {0};
     struct option_pairs params = {0};
-    enum status status = doc_only(node, names, err);
+    enum status status = doc_reject_unknown(node, names, err);
     if (status == ST_OK) {
         status = doc_read_str(&name_node, &name, err);
     }
@@ -164,7 +166,7 @@ static enum status read_model(struct options *options, size_t index, const struc
     if (!text.ptr) {
         return no_memory(err);
     }
-    status = located(node, option_set_text(options, index, text.ptr, err), err);
+    status = error_add_location(node, option_set_text(options, index, text.ptr, err), err);
     if (status == ST_OK) {
         option_set_pairs(options, index, params);
     }
@@ -265,15 +267,15 @@ enum status options_read_doc(struct options *options, const struct doc *doc, str
 
     struct doc_node root = doc_root(doc);
     enum status status = ST_OK;
-    if (doc_present(&root)) { /* an empty file sets nothing */
+    if (doc_is_present(&root)) { /* an empty file sets nothing */
         status = doc_expect_object(&root, err);
     }
-    if (status == ST_OK && doc_present(&root)) {
-        status = doc_only(&root, names, err);
+    if (status == ST_OK && doc_is_present(&root)) {
+        status = doc_reject_unknown(&root, names, err);
     }
     for (size_t i = 0; i < set->n_options && status == ST_OK; i++) {
         struct doc_node node = doc_get(&root, set->options[i].name);
-        if (has_key(&set->options[i]) && doc_present(&node)) {
+        if (has_key(&set->options[i]) && doc_is_present(&node)) {
             status = (options->given[i] ? check_key : read_key)(options, i, &node, err);
         }
     }

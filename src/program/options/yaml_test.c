@@ -58,7 +58,7 @@ static enum status read_yaml(const char *yaml, int argc, char **argv, struct are
     return status;
 }
 
-static void values_of_each_type(void **state) {
+static void yaml_values_of_each_type_are_read(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct values values;
@@ -86,7 +86,7 @@ static void values_of_each_type(void **state) {
 }
 
 /* A model's parameters are texts; what YAML takes for something else is written as one. */
-static void parameters_of_a_model(void **state) {
+static void yaml_model_parameters_are_read(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct values values;
@@ -111,7 +111,7 @@ static void parameters_of_a_model(void **state) {
     arena_free(arena);
 }
 
-static void units_and_single_values(void **state) {
+static void yaml_units_and_single_values_are_read(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct values values;
@@ -131,7 +131,7 @@ static void units_and_single_values(void **state) {
     arena_free(arena);
 }
 
-static void flags_win(void **state) {
+static void yaml_flags_override_file(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct values values;
@@ -192,7 +192,7 @@ static void check_text(const char *yaml, const char *text, const char *says) {
     }
 }
 
-static void refused(void **state) {
+static void yaml_invalid_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -209,11 +209,11 @@ static void refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_of_each_type),
-        cmocka_unit_test(parameters_of_a_model),
-        cmocka_unit_test(units_and_single_values),
-        cmocka_unit_test(flags_win),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(yaml_values_of_each_type_are_read),
+        cmocka_unit_test(yaml_model_parameters_are_read),
+        cmocka_unit_test(yaml_units_and_single_values_are_read),
+        cmocka_unit_test(yaml_flags_override_file),
+        cmocka_unit_test(yaml_invalid_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,13 +8,13 @@
 #include "pick/session/explain_pool.h"
 #include "program/picker/pick_page.h"
 #include "telemetry/admin/http_text.h"
-#include "telemetry/admin/status_parts.h"
+#include "telemetry/admin/status_common.h"
 
 /* ---- a described request --------------------------------------------------------------------- */
 
 /* A value of a query, "%41+b" for "A b". */
-static enum status decode(struct arena *arena, struct str text, struct str *out,
-                          struct error *err) {
+static enum status decode_query_value(struct arena *arena, struct str text, struct str *out,
+                                      struct error *err) {
     char *spaced = arena_alloc(arena, text.len + 1);
     if (!spaced) {
         return error_set(err, ST_NO_MEMORY, "no memory for the query");
@@ -26,7 +26,7 @@ static enum status decode(struct arena *arena, struct str text, struct str *out,
 }
 
 /* Returns: where the value called `name` goes; NULL: there is no such. */
-static struct str *place_of(struct pick_question *question, struct str name) {
+static struct str *place_of(struct pick_described_request *question, struct str name) {
     const struct {
         const char *name;
         struct str *place;
@@ -48,9 +48,9 @@ static struct str *place_of(struct pick_question *question, struct str name) {
 
 /* "path=/v1/completions&model=llama" */
 static enum status read_question(struct arena *arena, struct str query,
-                                 struct pick_question *question, struct error *err) {
+                                 struct pick_described_request *question, struct error *err) {
     enum status st = ST_OK;
-    *question = (struct pick_question){.method = STR("POST"), .path = STR("/")};
+    *question = (struct pick_described_request){.method = STR("POST"), .path = STR("/")};
     while (st == ST_OK && query.ptr && query.len > 0) {
         struct str value = str_cut(&query, '&');
         struct str name = str_cut(&value, '=');
@@ -63,14 +63,14 @@ static enum status read_question(struct arena *arena, struct str query,
                 "subset, selection, prompt, session, pool, authority, header, filter-metadata",
                 tensor_name_print(name, text));
         }
-        st = decode(arena, value.ptr ? value : STR(""), place, err);
+        st = decode_query_value(arena, value.ptr ? value : STR(""), place, err);
     }
     return st;
 }
 
 static void answer_pick(struct http_exchange *exchange, void *context) {
     struct pick_admin *admin = context;
-    struct pick_question question;
+    struct pick_described_request question;
     struct error err;
     struct buf body;
     buf_init(&body, exchange->arena, 4096);
@@ -80,7 +80,7 @@ static void answer_pick(struct http_exchange *exchange, void *context) {
         return;
     }
     /* Whatever the verdict is, it is what was asked for. */
-    st = pick_explain_of(admin->pools, &question, &body, &err);
+    st = pick_explain_pools(admin->pools, &question, &body, &err);
     body.failed = body.failed || st == ST_NO_MEMORY;
     http_text_reply(exchange, 200, "text/plain; charset=utf-8", &body);
 }
@@ -89,7 +89,7 @@ static void answer_pick(struct http_exchange *exchange, void *context) {
 
 static void answer_metrics(struct http_exchange *exchange, void *context) {
     struct pick_admin *admin = context;
-    admin_page_reply(exchange, pick_metrics_print, admin);
+    metrics_page_reply(exchange, pick_metrics_print, admin);
 }
 
 static void answer_state(struct http_exchange *exchange, void *context) {
@@ -121,8 +121,8 @@ static const struct admin_route ROUTES[] = {
 
 static struct http_limits limits_of(const struct pick_settings *settings) {
     return (struct http_limits){
-        .max_header_bytes = settings->max_header_size,
-        .request_memory_bytes = settings->request_memory,
+        .max_header_size = settings->max_header_size,
+        .request_memory = settings->request_memory,
         .idle_timeout_ns = settings->idle_timeout_ns,
         .header_timeout_ns = settings->header_timeout_ns,
         .body_timeout_ns = settings->body_timeout_ns,
@@ -144,13 +144,13 @@ enum status pick_admin_open(struct pick_admin *self, const struct pick_settings 
                        : st;
 }
 
-void pick_admin_watch(struct pick_admin *self, const char *name, struct net_server *server) {
+void pick_admin_add_server(struct pick_admin *self, const char *name, struct net_server *server) {
     assert(self->state.n_servers < NET_REPORT_SERVERS);
     self->state.servers[self->state.n_servers++] = (struct net_report_server){name, server};
 }
 
-void pick_admin_look(struct pick_admin *self) {
-    pool_set_look_all(self->pools);
+void pick_admin_refresh_pools(struct pick_admin *self) {
+    pool_set_reader_refresh_all(self->pools);
 }
 
 void pick_admin_log_state(struct pick_admin *self) {

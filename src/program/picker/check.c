@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "pick/config/dns_plan.h"
-#include "pick/config/pool_print.h"
+#include "pick/config/spec_print.h"
 #include "pick/session/explain_pool.h"
 #include "program/options/commands.h"
 #include "program/picker/cluster.h"
@@ -32,14 +32,14 @@ static enum status print_pools(const struct pick_settings *settings, struct buf 
     struct pool_watch_options options = pick_pool_options(settings);
     struct pick_cluster *cluster = NULL;
     struct pool_specs specs;
-    enum status st = pick_cluster_list(settings, &cluster, err);
+    enum status st = pick_cluster_load(settings, &cluster, err);
     if (st != ST_OK) {
         return st;
     }
     options.cluster = pick_cluster_store(cluster);
     st = pool_watch_read(&options, &specs, err);
     if (st == ST_OK) {
-        pool_print_all(&specs, out);
+        pool_specs_print(&specs, out);
         pool_specs_free(&specs);
     }
     if (st == ST_OK && cluster) {
@@ -67,7 +67,7 @@ int pick_check(const struct pick_settings *settings, struct arena *arena) {
 
 /* Nobody asks the endpoints here: all of them count as ready. */
 static void make_pool_ready(struct pool_reader *reader, bool *checked, bool *named) {
-    const struct pool_snapshot *snapshot = pool_look(reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         pool_set_ready(pool_reader_pool(reader), snapshot->members[i].endpoint, true);
     }
@@ -76,10 +76,10 @@ static void make_pool_ready(struct pool_reader *reader, bool *checked, bool *nam
 }
 
 static void make_ready(struct pool_set_reader *pools, struct buf *out) {
-    const struct pool_list *list = pool_set_look(pools);
+    const struct pool_list *list = pool_set_reader_refresh(pools);
     bool checked = false, named = false;
     for (size_t i = 0; i < list->n; i++) {
-        struct pool_reader *reader = pool_set_reader_of(pools, &list->entries[i]);
+        struct pool_reader *reader = pool_set_reader_get(pools, &list->entries[i]);
         if (reader) {
             make_pool_ready(reader, &checked, &named);
         }
@@ -94,23 +94,23 @@ static void make_ready(struct pool_set_reader *pools, struct buf *out) {
 
 static enum status explain(const struct pick_settings *settings, struct pool_set *pools,
                            struct buf *out, struct error *err) {
-    struct pick_question question = {.method = str_of(settings->method),
-                                     .path = str_of(settings->path),
-                                     .model = str_of(settings->model),
-                                     .objective = str_of(settings->objective),
-                                     .subset = str_of(settings->subset),
-                                     .selection = str_of(settings->selection),
-                                     .prompt = str_of(settings->prompt),
-                                     .session = str_of(settings->session),
-                                     .pool = str_of(settings->pool),
-                                     .authority = str_of(settings->authority),
-                                     .header = str_of(settings->header),
-                                     .metadata = str_of(settings->metadata)};
+    struct pick_described_request question = {.method = str_of(settings->method),
+                                              .path = str_of(settings->path),
+                                              .model = str_of(settings->model),
+                                              .objective = str_of(settings->objective),
+                                              .subset = str_of(settings->subset),
+                                              .selection = str_of(settings->selection),
+                                              .prompt = str_of(settings->prompt),
+                                              .session = str_of(settings->session),
+                                              .pool = str_of(settings->pool),
+                                              .authority = str_of(settings->authority),
+                                              .header = str_of(settings->header),
+                                              .metadata = str_of(settings->metadata)};
     struct pool_watch_options options = pick_pool_options(settings);
     struct pick_cluster *cluster = NULL;
     struct pool_watch *watch = NULL;
     struct pool_set_reader *reader = NULL;
-    enum status st = pick_cluster_list(settings, &cluster, err);
+    enum status st = pick_cluster_load(settings, &cluster, err);
     if (st == ST_OK) {
         options.cluster = pick_cluster_store(cluster);
         st = pool_watch_new(&options, pools, &watch, err);
@@ -122,13 +122,13 @@ static enum status explain(const struct pick_settings *settings, struct pool_set
     }
     if (st == ST_OK) {
         make_ready(reader, out);
-        st = pick_explain_of(reader, &question, out, err);
+        st = pick_explain_pools(reader, &question, out, err);
     }
     pool_set_reader_free(reader);
     return st;
 }
 
-int pick_explain_one(const struct pick_settings *settings, struct arena *arena) {
+int pick_explain_request(const struct pick_settings *settings, struct arena *arena) {
     struct pool_set *pools = NULL;
     struct error err;
     struct buf out;

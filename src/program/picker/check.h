@@ -7,6 +7,6 @@
 /* Each prints on standard output. Returns: the exit code; what is wrong is said on standard
  * error. */
 int pick_check(const struct pick_settings *settings, struct arena *arena);
-int pick_explain_one(const struct pick_settings *settings, struct arena *arena);
+int pick_explain_request(const struct pick_settings *settings, struct arena *arena);
 
 #endif

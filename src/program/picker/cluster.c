@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "core/event/alarm.h"
 #include "core/event/clock.h"
+#include "core/event/timer.h"
 #include "core/event/worker.h"
 
 static const uint64_t LONGEST_NS = UINT64_C(10000000000);
@@ -12,7 +12,7 @@ static const uint64_t LONGEST_NS = UINT64_C(10000000000);
 struct pick_cluster {
     struct worker *worker;
     struct kube_source *source;
-    struct alarm limit;
+    struct timer limit;
     struct worker_msg begin, end;
     bool ending;
     enum status status;
@@ -32,8 +32,8 @@ static void end_soon(struct pick_cluster *self) {
     }
 }
 
-static void on_changed(void *cookie) {
-    end_soon(cookie);
+static void on_changed(void *user) {
+    end_soon(user);
 }
 
 static bool is_bad(const struct kube_source_kind *kind) {
@@ -41,8 +41,8 @@ static bool is_bad(const struct kube_source_kind *kind) {
 }
 
 /* Nobody waits here for a server to come back. What may be missing is given up by the source. */
-static void on_state(void *cookie) {
-    struct pick_cluster *self = cookie;
+static void on_state(void *user) {
+    struct pick_cluster *self = user;
     struct kube_source_report report;
     kube_source_report(self->source, &report);
     for (int i = 0; i < N_KUBE_KINDS && !self->ending; i++) {
@@ -58,8 +58,8 @@ static void on_state(void *cookie) {
     }
 }
 
-static void ring_limit(struct alarm *alarm) {
-    struct pick_cluster *self = OF_MEMBER(alarm, limit);
+static void on_limit_expired(struct timer *timer) {
+    struct pick_cluster *self = OF_MEMBER(timer, limit);
     struct kube_source_report report;
     kube_source_report(self->source, &report);
     self->status = error_set(&self->err, ST_DEADLINE_EXCEEDED,
@@ -71,7 +71,7 @@ static void run_begin(struct worker_msg *msg) {
     struct pick_cluster *self = OF_MEMBER(msg, begin);
     self->status = kube_source_start(self->source, &self->err);
     if (self->status == ST_OK &&
-        !alarm_set(worker_alarms(self->worker), &self->limit, clock_now_ns() + LONGEST_NS)) {
+        !timer_start(worker_timers(self->worker), &self->limit, clock_now_ns() + LONGEST_NS)) {
         self->status = error_set(&self->err, ST_NO_MEMORY, "no memory for a timer");
     }
     if (self->status != ST_OK) {
@@ -79,31 +79,31 @@ static void run_begin(struct worker_msg *msg) {
     }
 }
 
-static void on_stopped(void *cookie) {
-    struct pick_cluster *self = cookie;
+static void on_stopped(void *user) {
+    struct pick_cluster *self = user;
     worker_stop(self->worker);
 }
 
 static void run_end(struct worker_msg *msg) {
     struct pick_cluster *self = OF_MEMBER(msg, end);
-    alarm_clear(worker_alarms(self->worker), &self->limit);
+    timer_stop(worker_timers(self->worker), &self->limit);
     kube_source_stop(self->source, on_stopped, self);
 }
 
 /* ---- main ------------------------------------------------------------------------------------ */
 
-static enum status list(struct pick_cluster *self, const struct pick_settings *settings,
+static enum status load(struct pick_cluster *self, const struct pick_settings *settings,
                         struct error *err) {
     struct kube_source_options options = pick_cluster_options(settings);
-    options.changed = on_changed;
-    options.state = on_state;
-    options.cookie = self;
+    options.on_store_changed = on_changed;
+    options.on_watch_status = on_state;
+    options.user = self;
     enum status st = kube_source_new(&options, &self->source, err);
     if (st == ST_OK) {
         st = worker_new("cluster", &self->worker, err);
     }
     if (st == ST_OK) {
-        st = kube_source_use(self->source, self->worker, err);
+        st = kube_source_set_worker(self->source, self->worker, err);
     }
     if (st == ST_OK) {
         st = worker_start(self->worker, err);
@@ -117,7 +117,7 @@ static enum status list(struct pick_cluster *self, const struct pick_settings *s
     return self->status;
 }
 
-enum status pick_cluster_list(const struct pick_settings *settings, struct pick_cluster **out,
+enum status pick_cluster_load(const struct pick_settings *settings, struct pick_cluster **out,
                               struct error *err) {
     *out = NULL;
     if (!settings->kube) {
@@ -127,10 +127,10 @@ enum status pick_cluster_list(const struct pick_settings *settings, struct pick_
     if (!self) {
         return error_set(err, ST_NO_MEMORY, "no memory for a look at the cluster");
     }
-    self->limit.ring = ring_limit;
+    self->limit.on_expire = on_limit_expired;
     self->begin.run = run_begin;
     self->end.run = run_end;
-    enum status st = list(self, settings, err);
+    enum status st = load(self, settings, err);
     if (st != ST_OK) {
         pick_cluster_free(self);
         return st;
@@ -169,7 +169,8 @@ void pick_cluster_print(const struct pick_cluster *cluster, struct buf *out) {
         } else if (!kind->counts.served) {
             buf_printf(out, "not served\n");
         } else {
-            buf_printf(out, "%zu, of the pool %zu\n", kind->counts.n_objects, kind->counts.n_ours);
+            buf_printf(out, "%zu, of the pool %zu\n", kind->counts.n_objects,
+                       kind->counts.n_matching);
         }
     }
     if (!report.group) {

@@ -12,7 +12,7 @@ struct pick_cluster;
 
 /* Of settings without --kube it is NULL. Blocks until everything is known, for ten seconds at most.
  * Returns: why it can't be. Owns: *out until pick_cluster_free. */
-enum status pick_cluster_list(const struct pick_settings *settings, struct pick_cluster **out,
+enum status pick_cluster_load(const struct pick_settings *settings, struct pick_cluster **out,
                               struct error *err) __attribute__((warn_unused_result));
 /* NULL is allowed. */
 void pick_cluster_free(struct pick_cluster *cluster);

@@ -17,12 +17,12 @@ enum { NS_PER_MS = 1000000 };
 #define OF_MEMBER(pointer, member)                                                                 \
     ((struct pick_discovery *)(void *)((char *)(pointer)-offsetof(struct pick_discovery, member)))
 
-static void on_cluster(void *cookie);
+static void on_store_changed(void *user);
 
 static enum status open_cluster(struct pick_discovery *self, struct error *err) {
     struct kube_source_options options = pick_cluster_options(self->settings);
-    options.changed = on_cluster;
-    options.cookie = self;
+    options.on_store_changed = on_store_changed;
+    options.user = self;
     return kube_source_new(&options, &self->cluster, err);
 }
 
@@ -33,8 +33,8 @@ enum status pick_discovery_open(struct pick_discovery *self, const struct pick_s
     lock_cond_init(&self->cond);
     self->settings = settings;
     self->pools = pools;
-    self->told = self->has_pool = !settings->kube;
-    self->leads = !settings->leader_election;
+    self->cluster_known = self->has_pool = !settings->kube;
+    self->is_leader = !settings->leader_election;
     atomic_store(&self->ready, !settings->kube);
     enum status st = settings->kube ? open_cluster(self, err) : ST_OK;
     if (st == ST_OK) {
@@ -46,200 +46,200 @@ enum status pick_discovery_open(struct pick_discovery *self, const struct pick_s
 
 /* ---- its own thread -------------------------------------------------------------------------- */
 
-static void tell_main(struct pick_discovery *self) {
-    if (!atomic_exchange(&self->has_news, true)) {
-        worker_post(self->main, &self->news);
+static void post_change(struct pick_discovery *self) {
+    if (!atomic_exchange(&self->change_posted, true)) {
+        worker_post(self->main, &self->change_msg);
     }
 }
 
 /* The pool is another now. */
-static void spread(struct pick_discovery *self) {
-    lock_take(&self->lock);
-    self->settled = false; /* until the prober says so of this one */
-    lock_drop(&self->lock);
-    tell_main(self);
-    prober_look(self->prober);
-    scraper_look(self->scraper);
+static void on_pool_changed(struct pick_discovery *self) {
+    lock_acquire(&self->lock);
+    self->endpoints_known = false; /* until the prober says so of this one */
+    lock_release(&self->lock);
+    post_change(self);
+    prober_refresh(self->prober);
+    scraper_refresh(self->scraper);
 }
 
-static void on_names(void *cookie) {
-    struct pick_discovery *self = cookie;
-    if (pool_watch_renew(self->watch)) {
-        spread(self);
+static void on_addresses_changed(void *user) {
+    struct pick_discovery *self = user;
+    if (pool_watch_rebuild(self->watch)) {
+        on_pool_changed(self);
     }
 }
 
-static void look(struct pick_discovery *self) {
+static void check_files(struct pick_discovery *self) {
     if (pool_watch_check(self->watch)) {
-        spread(self);
+        on_pool_changed(self);
     }
-    dns_watch_look(self->dns);
-    prober_look(self->prober);
-    scraper_look(self->scraper);
+    dns_watch_check_system_file(self->dns);
+    prober_refresh(self->prober);
+    scraper_refresh(self->scraper);
 }
 
-static void ring(struct alarm *alarm) {
-    struct pick_discovery *self = OF_MEMBER(alarm, alarm);
-    look(self);
+static void on_timer_expired(struct timer *reload_timer) {
+    struct pick_discovery *self = OF_MEMBER(reload_timer, reload_timer);
+    check_files(self);
     uint64_t next_ns = clock_now_ns() + self->settings->reload_interval_ns;
-    if (!alarm_set(worker_alarms(self->worker), alarm, next_ns)) {
-        log_plain(LOG_ERROR, "no memory for a timer: the pool's configuration stays as it is");
+    if (!timer_start(worker_timers(self->worker), reload_timer, next_ns)) {
+        log_message(LOG_ERROR, "no memory for a timer: the pool's configuration stays as it is");
     }
 }
 
 static void run_begin(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, begin);
+    struct pick_discovery *self = OF_MEMBER(msg, begin_msg);
     struct error err;
     if (self->cluster && kube_source_start(self->cluster, &err) != ST_OK) {
-        log_event(LOG_ERROR, "the cluster can't be watched", LOG_TEXT_OF("reason", err.text));
+        log_event(LOG_ERROR, "the cluster can't be watched", LOG_CSTR("reason", err.text));
     }
-    pool_watch_resolve(self->watch, self->dns);
-    ring(&self->alarm);
+    pool_watch_set_dns(self->watch, self->dns);
+    on_timer_expired(&self->reload_timer);
 }
 
-static void run_again(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, again);
-    atomic_store(&self->asked_again, false);
-    look(self);
+static void run_refresh(struct worker_msg *msg) {
+    struct pick_discovery *self = OF_MEMBER(msg, refresh_msg);
+    atomic_store(&self->refresh_posted, false);
+    check_files(self);
 }
 
-static void say(struct pick_discovery *self, bool *what) {
-    lock_take(&self->lock);
+static void set_known(struct pick_discovery *self, bool *what) {
+    lock_acquire(&self->lock);
     *what = true;
-    lock_wake_all(&self->cond);
-    lock_drop(&self->lock);
+    lock_cond_broadcast(&self->cond);
+    lock_release(&self->lock);
 }
 
 /* ---- the cluster ----------------------------------------------------------------------------- */
 
 static void log_cluster(struct pick_discovery *self, bool has_pool) {
     const char *name = self->settings->pool_name;
-    struct pool_numbers numbers;
-    pool_set_read(self->pools, &numbers);
+    struct pool_stats numbers;
+    pool_set_get_stats(self->pools, &numbers);
     name = name ? name : self->settings->pod_selector;
     bool other = has_pool != self->has_pool;
-    if (!has_pool && (other || !self->told)) {
-        log_event(LOG_WARNING, "the cluster has no such InferencePool", LOG_TEXT_OF("name", name));
+    if (!has_pool && (other || !self->cluster_known)) {
+        log_event(LOG_WARNING, "the cluster has no such InferencePool", LOG_CSTR("name", name));
     } else {
         log_event(other ? LOG_INFO : LOG_DEBUG, "the pool is what the cluster knows of it",
-                  LOG_TEXT_OF("name", name), LOG_U64("generation", numbers.generation),
+                  LOG_CSTR("name", name), LOG_U64("generation", numbers.generation),
                   LOG_U64("endpoints", numbers.n_endpoints));
     }
 }
 
 /* Of several the leader writes it. */
-static void look_at_status(struct pick_discovery *self) {
-    if (self->has_pool && self->leads) {
-        kube_status_look(self->status);
+static void update_status(struct pick_discovery *self) {
+    if (self->has_pool && self->is_leader) {
+        kube_status_update(self->status);
     }
 }
 
-static void on_cluster(void *cookie) {
-    struct pick_discovery *self = cookie;
+static void on_store_changed(void *user) {
+    struct pick_discovery *self = user;
     bool has_pool = kube_store_has_pool(kube_source_store(self->cluster));
-    if (pool_watch_renew(self->watch)) {
+    if (pool_watch_rebuild(self->watch)) {
         log_cluster(self, has_pool);
         self->has_pool = has_pool;
-        atomic_store(&self->ready, has_pool && self->leads);
-        spread(self);
-        look_at_status(self);
+        atomic_store(&self->ready, has_pool && self->is_leader);
+        on_pool_changed(self);
+        update_status(self);
     }
-    say(self, &self->told);
+    set_known(self, &self->cluster_known);
 }
 
-static void on_leads(void *cookie, bool leads) {
-    struct pick_discovery *self = cookie;
-    self->leads = leads;
-    atomic_store(&self->ready, leads && self->has_pool);
-    tell_main(self);
-    if (leads) {
-        look_at_status(self);
+static void on_leadership_changed(void *user, bool is_leader) {
+    struct pick_discovery *self = user;
+    self->is_leader = is_leader;
+    atomic_store(&self->ready, is_leader && self->has_pool);
+    post_change(self);
+    if (is_leader) {
+        update_status(self);
     } else {
-        kube_status_rest(self->status);
+        kube_status_pause(self->status);
     }
 }
 
 /* ---- what the others say --------------------------------------------------------------------- */
 
-static void on_named(void *cookie) {
-    struct pick_discovery *self = cookie;
-    say(self, &self->named);
+static void on_all_resolved(void *user) {
+    struct pick_discovery *self = user;
+    set_known(self, &self->names_known);
 }
 
-static void on_settled(void *cookie) {
-    struct pick_discovery *self = cookie;
-    say(self, &self->settled);
+static void on_all_probed(void *user) {
+    struct pick_discovery *self = user;
+    set_known(self, &self->endpoints_known);
 }
 
-static void on_part_stopped(void *cookie) {
-    struct pick_discovery *self = cookie;
-    if (--self->n_asking == 0) {
+static void on_source_stopped(void *user) {
+    struct pick_discovery *self = user;
+    if (--self->n_running == 0) {
         worker_stop(self->worker);
-        worker_post(self->main, &self->parted);
+        worker_post(self->main, &self->ended_msg);
     }
 }
 
-static void run_resign(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, resign);
+static void run_resign_lease(struct worker_msg *msg) {
+    struct pick_discovery *self = OF_MEMBER(msg, resign_msg);
     kube_leader_resign(self->leader);
 }
 
 /* The lease is given back, so that nobody asks the cluster any more. */
-static void on_left(void *cookie) {
-    struct pick_discovery *self = cookie;
-    worker_post(self->worker, &self->left);
+static void on_leader_stopped(void *user) {
+    struct pick_discovery *self = user;
+    worker_post(self->worker, &self->leader_stopped_msg);
 }
 
-static void run_left(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, left);
-    kube_source_stop(self->cluster, on_part_stopped, self);
+static void run_leader_stopped(struct worker_msg *msg) {
+    struct pick_discovery *self = OF_MEMBER(msg, leader_stopped_msg);
+    kube_source_stop(self->cluster, on_source_stopped, self);
 }
 
 static void stop_cluster(struct pick_discovery *self) {
     kube_status_stop(self->status);
     if (self->leader) {
-        kube_leader_stop(self->leader, on_left, self);
+        kube_leader_stop(self->leader, on_leader_stopped, self);
     } else {
-        kube_source_stop(self->cluster, on_part_stopped, self);
+        kube_source_stop(self->cluster, on_source_stopped, self);
     }
 }
 
 static void run_end(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, end);
-    alarm_clear(worker_alarms(self->worker), &self->alarm);
-    self->n_asking = 3 + (self->cluster != NULL);
+    struct pick_discovery *self = OF_MEMBER(msg, end_msg);
+    timer_stop(worker_timers(self->worker), &self->reload_timer);
+    self->n_running = 3 + (self->cluster != NULL);
     if (self->cluster) {
         stop_cluster(self);
     }
-    dns_watch_stop(self->dns, on_part_stopped, self);
-    prober_stop(self->prober, on_part_stopped, self);
-    scraper_stop(self->scraper, on_part_stopped, self);
+    dns_watch_stop(self->dns, on_source_stopped, self);
+    prober_stop(self->prober, on_source_stopped, self);
+    scraper_stop(self->scraper, on_source_stopped, self);
 }
 
 /* ---- main ------------------------------------------------------------------------------------ */
 
-static void run_news(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, news);
-    atomic_store(&self->has_news, false);
+static void run_change(struct worker_msg *msg) {
+    struct pick_discovery *self = OF_MEMBER(msg, change_msg);
+    atomic_store(&self->change_posted, false);
     if (self->running) {
-        self->changed(self->changed_cookie);
+        self->on_pools_changed(self->on_pools_changed_user);
     }
 }
 
-static void look_at_tls(struct pick_discovery *self) {
+static void check_tls_files(struct pick_discovery *self) {
     if (self->tls) {
-        tls_server_check(self->tls, time(NULL));
+        tls_server_reload(self->tls, time(NULL));
     }
 }
 
 static void on_timer(uv_timer_t *timer) {
-    look_at_tls(timer->data);
+    check_tls_files(timer->data);
 }
 
-void pick_discovery_look(struct pick_discovery *self) {
-    look_at_tls(self);
-    if (self->running && !atomic_exchange(&self->asked_again, true)) {
-        worker_post(self->worker, &self->again);
+void pick_discovery_refresh(struct pick_discovery *self) {
+    check_tls_files(self);
+    if (self->running && !atomic_exchange(&self->refresh_posted, true)) {
+        worker_post(self->worker, &self->refresh_msg);
     }
 }
 
@@ -252,11 +252,11 @@ static void start_timer(struct pick_discovery *self) {
 
 static enum status use_cluster(struct pick_discovery *self, struct error *err) {
     struct kube_leader_options leader = {
-        .worker = self->worker, .changed = on_leads, .cookie = self};
+        .worker = self->worker, .on_leadership_changed = on_leadership_changed, .user = self};
     struct kube_status_options status = {.worker = self->worker,
                                          .store = kube_source_store(self->cluster)};
     struct kube_source_report report;
-    enum status st = kube_source_use(self->cluster, self->worker, err);
+    enum status st = kube_source_set_worker(self->cluster, self->worker, err);
     if (st != ST_OK) {
         return st;
     }
@@ -270,9 +270,12 @@ static enum status use_cluster(struct pick_discovery *self, struct error *err) {
                : st;
 }
 
-static enum status make_parts(struct pick_discovery *self, struct error *err) {
-    struct prober_options options = {.pools = self->pools, .settled = on_settled, .cookie = self};
-    struct dns_watch_options names = {.changed = on_names, .settled = on_named, .cookie = self};
+static enum status make_sources(struct pick_discovery *self, struct error *err) {
+    struct prober_options options = {
+        .pools = self->pools, .on_all_probed = on_all_probed, .user = self};
+    struct dns_watch_options names = {.on_addresses_changed = on_addresses_changed,
+                                      .on_all_resolved = on_all_resolved,
+                                      .user = self};
     enum status st = worker_new("discovery", &self->worker, err);
     if (st == ST_OK && self->cluster) {
         st = use_cluster(self, err);
@@ -290,39 +293,39 @@ static enum status make_parts(struct pick_discovery *self, struct error *err) {
 
 static void on_stopped(struct pick_discovery *self) {
     if (--self->n_stopping == 0) {
-        self->stopped(self->stopped_cookie);
+        self->stopped(self->stopped_user);
     }
 }
 
-static void run_parted(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, parted);
+static void run_ended(struct worker_msg *msg) {
+    struct pick_discovery *self = OF_MEMBER(msg, ended_msg);
     worker_join(self->worker);
     on_stopped(self);
 }
 
 enum status pick_discovery_start(struct pick_discovery *self, struct worker *main,
-                                 struct tls_server *tls, void (*changed)(void *cookie),
-                                 void *cookie, struct error *err) {
+                                 struct tls_server *tls, void (*on_pools_changed)(void *user),
+                                 void *user, struct error *err) {
     self->main = main;
     self->tls = tls;
-    self->changed = changed;
-    self->changed_cookie = cookie;
-    self->alarm.ring = ring;
-    self->begin.run = run_begin;
-    self->resign.run = run_resign;
-    self->left.run = run_left;
-    self->end.run = run_end;
-    self->again.run = run_again;
-    self->news.run = run_news;
-    self->parted.run = run_parted;
-    enum status st = make_parts(self, err);
+    self->on_pools_changed = on_pools_changed;
+    self->on_pools_changed_user = user;
+    self->reload_timer.on_expire = on_timer_expired;
+    self->begin_msg.run = run_begin;
+    self->resign_msg.run = run_resign_lease;
+    self->leader_stopped_msg.run = run_leader_stopped;
+    self->end_msg.run = run_end;
+    self->refresh_msg.run = run_refresh;
+    self->change_msg.run = run_change;
+    self->ended_msg.run = run_ended;
+    enum status st = make_sources(self, err);
     if (st == ST_OK) {
         st = worker_start(self->worker, err);
     }
     if (st == ST_OK) {
         start_timer(self);
         self->running = true;
-        worker_post(self->worker, &self->begin);
+        worker_post(self->worker, &self->begin_msg);
     }
     return st;
 }
@@ -330,40 +333,40 @@ enum status pick_discovery_start(struct pick_discovery *self, struct worker *mai
 static void wait_for(struct pick_discovery *self, const bool *what, uint64_t longest_ns) {
     uint64_t until_ns = clock_now_ns() + longest_ns;
     bool in_time = true;
-    lock_take(&self->lock);
+    lock_acquire(&self->lock);
     while (!*what && in_time) {
-        in_time = lock_wait_until_ns(&self->lock, &self->cond, until_ns);
+        in_time = lock_cond_wait_until_ns(&self->lock, &self->cond, until_ns);
     }
-    lock_drop(&self->lock);
+    lock_release(&self->lock);
 }
 
-void pick_discovery_wait(struct pick_discovery *self) {
-    wait_for(self, &self->told, LONGEST_WAIT_FOR_OTHERS_NS);
-    wait_for(self, &self->named, LONGEST_WAIT_FOR_OTHERS_NS);
-    wait_for(self, &self->settled, LONGEST_WAIT_NS);
+void pick_discovery_wait_known(struct pick_discovery *self) {
+    wait_for(self, &self->cluster_known, LONGEST_WAIT_FOR_OTHERS_NS);
+    wait_for(self, &self->names_known, LONGEST_WAIT_FOR_OTHERS_NS);
+    wait_for(self, &self->endpoints_known, LONGEST_WAIT_NS);
 }
 
 static void on_closed(uv_handle_t *handle) {
     on_stopped(handle->data);
 }
 
-void pick_discovery_drain(struct pick_discovery *self) {
+void pick_discovery_resign(struct pick_discovery *self) {
     if (self->running && self->leader) {
-        worker_post(self->worker, &self->resign);
+        worker_post(self->worker, &self->resign_msg);
     }
 }
 
-void pick_discovery_stop(struct pick_discovery *self, void (*stopped)(void *cookie), void *cookie) {
+void pick_discovery_stop(struct pick_discovery *self, void (*stopped)(void *user), void *user) {
     if (!self->running) {
-        stopped(cookie);
+        stopped(user);
         return;
     }
     self->running = false;
     self->stopped = stopped;
-    self->stopped_cookie = cookie;
+    self->stopped_user = user;
     self->n_stopping = 2;
     uv_close((uv_handle_t *)&self->timer, on_closed);
-    worker_post(self->worker, &self->end);
+    worker_post(self->worker, &self->end_msg);
 }
 
 void pick_discovery_free(struct pick_discovery *self) {

@@ -43,7 +43,7 @@ static enum status make_services(struct pick_grpc *self, const struct pick_setti
                                  const struct process_threads *threads, struct error *err) {
     struct pick_service_options service = {
         .pools = self->pools,
-        .limits = {.max_body_bytes = settings->max_body_size,
+        .limits = {.max_body_size = settings->max_body_size,
                    .answer_timeout_ns = settings->answer_timeout_ns},
         .workers = threads->workers,
         .n_workers = threads->n_workers,
@@ -69,9 +69,9 @@ static enum status make_services(struct pick_grpc *self, const struct pick_setti
 
 static struct grpc_limits limits_of(const struct pick_settings *settings) {
     return (struct grpc_limits){
-        .max_header_bytes = settings->max_header_size,
+        .max_header_size = settings->max_header_size,
         .max_message_bytes = settings->max_body_size + AROUND_BODY_BYTES,
-        .request_memory_bytes = settings->request_memory,
+        .request_memory = settings->request_memory,
         .max_streams = (uint32_t)settings->max_streams,
         .stream_window_bytes = STREAM_WINDOW_BYTES,
         .connection_window_bytes = CONNECTION_WINDOW_BYTES,
@@ -85,23 +85,23 @@ static struct grpc_limits limits_of(const struct pick_settings *settings) {
 /* ---- the servers ----------------------------------------------------------------------------- */
 
 static enum status listen_health(struct pick_grpc *self, const char *text,
-                                 struct serve_place *place, struct error *err) {
-    static const struct serve_scheme scheme = {.flag = "health", .plain = "health"};
+                                 struct listen_address *listen_address, struct error *err) {
+    static const struct listen_scheme scheme = {.flag = "health", .plain = "health"};
     struct address address;
     enum status st = address_parse(str_of(text), &address, err);
     if (st == ST_OK) {
-        st = grpc_server_listen(self->health_server, &address, NULL, &place->address, err);
+        st = grpc_server_listen(self->health_server, &address, NULL, &listen_address->address, err);
     }
     if (st != ST_OK) {
         return error_prefix(err, "--health %s", text);
     }
-    serve_place_tell(&scheme, place, false);
+    listen_address_log(&scheme, listen_address, false);
     return ST_OK;
 }
 
 static enum status open_health(struct pick_grpc *self, const struct pick_settings *settings,
-                               const struct grpc_server_options *options, struct serve_place *bound,
-                               struct error *err) {
+                               const struct grpc_server_options *options,
+                               struct listen_address *bound, struct error *err) {
     struct grpc_server_options health = *options;
     health.n_methods = GRPC_HEALTH_METHODS;
     health.limits.max_streams = MAX_HEALTH_STREAMS;
@@ -116,7 +116,7 @@ static enum status open_health(struct pick_grpc *self, const struct pick_setting
 enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *settings,
                            struct pool_set *pools, const struct process_threads *threads,
                            struct net_budget *budget, const struct tls_server *tls,
-                           struct serve_place *bound, struct error *err) {
+                           struct listen_address *bound, struct error *err) {
     struct grpc_server_options options = {.limits = limits_of(settings),
                                           .budget = budget,
                                           .methods = self->methods,
@@ -124,7 +124,7 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
                                           .workers = threads->workers,
                                           .n_workers = threads->n_workers,
                                           .acceptor = threads->main};
-    struct serve_scheme scheme = pick_grpc_scheme(settings);
+    struct listen_scheme scheme = pick_grpc_scheme(settings);
     self->pools = pools;
     enum status st = make_services(self, settings, threads, err);
     if (st == ST_OK) {
@@ -139,15 +139,15 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
 
 /* ---- what happens to them -------------------------------------------------------------------- */
 
-void pick_grpc_look(struct pick_grpc *self) {
-    pick_service_look(self->service);
-    grpc_health_changed(self->health);
+void pick_grpc_refresh_pools(struct pick_grpc *self) {
+    pick_service_refresh(self->service);
+    grpc_health_notify(self->health);
 }
 
 /* Health goes on being answered where it has an address of its own, to the end. */
 void pick_grpc_drain(struct pick_grpc *self) {
     atomic_store_explicit(&self->draining, true, memory_order_relaxed);
-    grpc_health_end(self->health);
+    grpc_health_shutdown(self->health);
     grpc_server_drain(self->server);
 }
 
@@ -155,12 +155,12 @@ uint64_t pick_grpc_in_flight(const struct pick_grpc *self) {
     return self->server ? grpc_server_in_flight(self->server) : 0;
 }
 
-size_t pick_grpc_stop(struct pick_grpc *self, void (*stopped)(void *cookie), void *cookie) {
+size_t pick_grpc_stop(struct pick_grpc *self, void (*stopped)(void *user), void *user) {
     struct grpc_server *const servers[] = {self->server, self->health_server};
     size_t n = 0;
     for (size_t i = 0; i < sizeof servers / sizeof servers[0]; i++) {
         if (servers[i]) {
-            grpc_server_stop(servers[i], stopped, cookie);
+            grpc_server_stop(servers[i], stopped, user);
             n++;
         }
     }

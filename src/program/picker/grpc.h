@@ -34,17 +34,17 @@ struct pick_grpc {
 enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *settings,
                            struct pool_set *pools, const struct process_threads *threads,
                            struct net_budget *budget, const struct tls_server *tls,
-                           struct serve_place *bound, struct error *err)
+                           struct listen_address *bound, struct error *err)
     __attribute__((warn_unused_result));
 /* A pool is another now, or there are others. */
-void pick_grpc_look(struct pick_grpc *self);
+void pick_grpc_refresh_pools(struct pick_grpc *self);
 /* Proxies are told to go elsewhere; the streams they have go on. */
 void pick_grpc_drain(struct pick_grpc *self);
 /* Streams begun and not ended. */
 uint64_t pick_grpc_in_flight(const struct pick_grpc *self);
 /* Closes all connections. Calls `stopped` once for each server that there is, when it has. Returns:
  * how often that will be. */
-size_t pick_grpc_stop(struct pick_grpc *self, void (*stopped)(void *cookie), void *cookie);
+size_t pick_grpc_stop(struct pick_grpc *self, void (*stopped)(void *user), void *user);
 /* After the workers have ended. */
 void pick_grpc_free(struct pick_grpc *self);
 

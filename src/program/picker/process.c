@@ -18,11 +18,11 @@ struct pick_process {
     struct pick_discovery discovery;
     struct pick_grpc grpc;
     struct pick_admin admin;
-    struct serve_place *places; /* of --grpc, then of --health */
-    size_t n_places;
+    struct listen_address *listen_addresses; /* of --grpc, then of --health */
+    size_t n_listen_addresses;
     size_t n_stopping; /* parts that have not stopped yet */
-    void (*stopped)(void *cookie);
-    void *cookie;
+    void (*stopped)(void *user);
+    void *stopped_user;
 };
 
 static enum status no_memory(struct error *err) {
@@ -43,12 +43,12 @@ static void log_state(void *user) {
 
 static void reload(void *user) {
     struct pick_process *self = user;
-    pick_discovery_look(&self->discovery);
+    pick_discovery_refresh(&self->discovery);
 }
 
 static void drain(void *user) {
     struct pick_process *self = user;
-    pick_discovery_drain(&self->discovery);
+    pick_discovery_resign(&self->discovery);
     pick_grpc_drain(&self->grpc);
 }
 
@@ -57,17 +57,17 @@ static bool can_stop(void *user) {
     return true;
 }
 
-static void on_stopped(void *cookie) {
-    struct pick_process *self = cookie;
+static void on_stopped(void *user) {
+    struct pick_process *self = user;
     if (--self->n_stopping == 0) {
-        self->stopped(self->cookie);
+        self->stopped(self->stopped_user);
     }
 }
 
-static void stop(void *user, void (*stopped)(void *cookie), void *cookie) {
+static void stop(void *user, void (*stopped)(void *), void *stopped_user) {
     struct pick_process *self = user;
     self->stopped = stopped;
-    self->cookie = cookie;
+    self->stopped_user = stopped_user;
     self->n_stopping = 2; /* this call itself, and discovery */
     pick_discovery_stop(&self->discovery, on_stopped, self);
     self->n_stopping += pick_grpc_stop(&self->grpc, on_stopped, self);
@@ -80,13 +80,13 @@ static void stop(void *user, void (*stopped)(void *cookie), void *cookie) {
 
 static void unlink_sockets(void *user) {
     const struct pick_process *self = user;
-    for (size_t i = 0; i < self->n_places; i++) {
-        address_unlink(&self->places[i].address);
+    for (size_t i = 0; i < self->n_listen_addresses; i++) {
+        address_unlink(&self->listen_addresses[i].address);
     }
     address_unlink(&self->admin.listener.address);
 }
 
-static const struct process_tasks tasks = {
+static const struct process_handlers handlers = {
     .in_flight = in_flight,
     .log_state = log_state,
     .reload = reload,
@@ -100,22 +100,22 @@ static const struct process_tasks tasks = {
 
 /* A line of the ready file. Health's is told apart by its end. */
 static const char *url_of(struct pick_process *self, size_t i) {
-    static const struct serve_scheme health = {.flag = "health", .plain = "grpc"};
-    struct serve_scheme grpc = pick_grpc_scheme(self->settings);
-    const struct serve_place *place = &self->places[i];
+    static const struct listen_scheme health = {.flag = "health", .plain = "grpc"};
+    struct listen_scheme grpc = pick_grpc_scheme(self->settings);
+    const struct listen_address *listen_address = &self->listen_addresses[i];
     if (i < self->settings->grpc.n) {
-        return serve_place_url(self->arena, &grpc, place);
+        return listen_address_url(self->arena, &grpc, listen_address);
     }
-    const char *url = serve_place_url(self->arena, &health, place);
-    return url && !address_is_unix(&place->address)
+    const char *url = listen_address_url(self->arena, &health, listen_address);
+    return url && !address_is_unix(&listen_address->address)
                ? arena_printf(self->arena, "%s/health", url).ptr
                : url;
 }
 
 static enum status write_ready_file(struct pick_process *self, struct error *err) {
     size_t n = 0;
-    const char **urls = arena_calloc(self->arena, self->n_places + 1, sizeof(*urls));
-    for (size_t i = 0; urls && i < self->n_places; i++) {
+    const char **urls = arena_calloc(self->arena, self->n_listen_addresses + 1, sizeof(*urls));
+    for (size_t i = 0; urls && i < self->n_listen_addresses; i++) {
         urls[n++] = url_of(self, i);
     }
     if (urls && self->admin.listener.server) {
@@ -127,24 +127,24 @@ static enum status write_ready_file(struct pick_process *self, struct error *err
     return urls ? ready_file_write(self->settings->ready_file, urls, n, err) : no_memory(err);
 }
 
-static void tell(struct pick_process *self) {
-    struct pool_numbers numbers;
+static void log_ready(struct pick_process *self) {
+    struct pool_stats numbers;
     struct error err;
-    pool_set_read(self->pools, &numbers);
+    pool_set_get_stats(self->pools, &numbers);
     log_event(LOG_INFO, "ready", LOG_U64("endpoints", numbers.n_endpoints),
               LOG_U64("ready", numbers.n_ready));
-    process_ready(&self->process, "ready");
+    process_set_ready(&self->process, "ready");
     if (self->settings->ready_file && write_ready_file(self, &err) != ST_OK) {
-        log_event(LOG_ERROR, "cannot write the ready file", LOG_TEXT_OF("reason", err.text));
+        log_event(LOG_ERROR, "cannot write the ready file", LOG_CSTR("reason", err.text));
     }
 }
 
 /* ---- putting together ------------------------------------------------------------------------ */
 
-static void on_changed(void *cookie) {
-    struct pick_process *self = cookie;
-    pick_grpc_look(&self->grpc);
-    pick_admin_look(&self->admin);
+static void on_changed(void *user) {
+    struct pick_process *self = user;
+    pick_grpc_refresh_pools(&self->grpc);
+    pick_admin_refresh_pools(&self->admin);
 }
 
 static enum status open_pools(struct pick_process *self, struct error *err) {
@@ -154,8 +154,8 @@ static enum status open_pools(struct pick_process *self, struct error *err) {
         st = prefix_table_new(self->settings->prefix_memory, &prefixes, err);
     }
     if (st == ST_OK) {
-        pool_set_use_prefixes(self->pools, prefixes);
-        prefix_table_free(prefixes); /* it is the pools' */
+        pool_set_attach_prefix_table(self->pools, prefixes);
+        prefix_table_unref(prefixes); /* it is the pools' */
         st = pick_discovery_open(&self->discovery, self->settings, self->pools, err);
     }
     return st == ST_OK ? pick_tls_open(self->settings, &self->tls, err) : st;
@@ -164,17 +164,18 @@ static enum status open_pools(struct pick_process *self, struct error *err) {
 static enum status open_listeners(struct pick_process *self, struct error *err) {
     const struct pick_settings *settings = self->settings;
     const struct process_threads *threads = &self->process.threads;
-    self->budget.body_memory_bytes = settings->body_memory;
+    self->budget.body_memory = settings->body_memory;
     self->budget.max_connections = settings->max_connections;
-    self->n_places = settings->grpc.n + settings->health.n;
-    self->places = arena_calloc(self->arena, self->n_places, sizeof(*self->places));
-    if (!self->places) {
-        self->n_places = 0;
+    self->n_listen_addresses = settings->grpc.n + settings->health.n;
+    self->listen_addresses =
+        arena_calloc(self->arena, self->n_listen_addresses, sizeof(*self->listen_addresses));
+    if (!self->listen_addresses) {
+        self->n_listen_addresses = 0;
         return no_memory(err);
     }
     self->grpc.ready = &self->discovery.ready;
     enum status st = pick_grpc_open(&self->grpc, settings, self->pools, threads, &self->budget,
-                                    self->tls, self->places, err);
+                                    self->tls, self->listen_addresses, err);
     if (st == ST_OK) {
         self->admin.service = self->grpc.service;
         st = pick_admin_open(&self->admin, settings, self->pools, threads->main, err);
@@ -183,19 +184,20 @@ static enum status open_listeners(struct pick_process *self, struct error *err) 
 }
 
 static void watch_servers(struct pick_process *self) {
-    pick_admin_watch(&self->admin, "grpc", grpc_server_net(self->grpc.server));
+    pick_admin_add_server(&self->admin, "grpc", grpc_server_net(self->grpc.server));
     if (self->grpc.health_server) {
-        pick_admin_watch(&self->admin, "health", grpc_server_net(self->grpc.health_server));
+        pick_admin_add_server(&self->admin, "health", grpc_server_net(self->grpc.health_server));
     }
     if (self->admin.listener.server) {
-        pick_admin_watch(&self->admin, "metrics", http_server_net(self->admin.listener.server));
+        pick_admin_add_server(&self->admin, "metrics",
+                              http_server_net(self->admin.listener.server));
     }
 }
 
-static enum status start(struct pick_process *self, struct error *err) {
+static enum status start_picker(struct pick_process *self, struct error *err) {
     self->arena = arena_new(NULL, 0);
     enum status st =
-        self->arena ? process_begin(&self->process, self->settings->workers, err) : no_memory(err);
+        self->arena ? process_start(&self->process, self->settings->workers, err) : no_memory(err);
     if (st == ST_OK) {
         st = open_pools(self, err);
     }
@@ -217,12 +219,12 @@ static enum status start(struct pick_process *self, struct error *err) {
         watchdog_add(&self->process.watchdog, self->discovery.worker);
     }
     if (st == ST_OK) { /* connections are made by now, and wait to be taken */
-        pick_discovery_wait(&self->discovery);
+        pick_discovery_wait_known(&self->discovery);
     }
     return st;
 }
 
-static void take_apart(struct pick_process *self) {
+static void free_parts(struct pick_process *self) {
     process_join(&self->process);
     pick_grpc_free(&self->grpc);
     pick_admin_free(&self->admin);
@@ -236,21 +238,21 @@ static void take_apart(struct pick_process *self) {
 enum status pick_process_run(const struct pick_settings *settings, struct error *err) {
     struct pick_process self = {
         .settings = settings,
-        .process = {.tasks = &tasks,
+        .process = {.handlers = &handlers,
                     .user = &self,
                     .drain_timeout_ns = settings->drain_timeout_ns,
                     .ready_file = settings->ready_file},
     };
-    enum status st = start(&self, err);
+    enum status st = start_picker(&self, err);
     if (st == ST_OK) {
-        tell(&self);
+        log_ready(&self);
         process_run(&self.process);
     } else {
-        process_undo(&self.process);
+        process_abort(&self.process);
     }
-    take_apart(&self);
+    free_parts(&self);
     if (st == ST_OK) {
-        log_plain(LOG_INFO, "ended");
+        log_message(LOG_INFO, "ended");
     }
     return st;
 }

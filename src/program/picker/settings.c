@@ -67,15 +67,15 @@ bool pick_has_tls(const struct pick_settings *settings) {
     return settings->grpc_tls_cert || settings->grpc_tls_self_signed;
 }
 
-struct serve_scheme pick_grpc_scheme(const struct pick_settings *settings) {
-    return (struct serve_scheme){"grpc", "grpc", "grpcs", pick_has_tls(settings)};
+struct listen_scheme pick_grpc_scheme(const struct pick_settings *settings) {
+    return (struct listen_scheme){"grpc", "grpc", "grpcs", pick_has_tls(settings)};
 }
 
 struct pool_watch_options pick_pool_options(const struct pick_settings *settings) {
     return (struct pool_watch_options){.path = settings->config,
                                        .text = settings->config_text,
-                                       .more = settings->upstream.config,
-                                       .said_by = settings->upstream.said_by,
+                                       .extra_config = settings->upstream.config,
+                                       .extra_config_flag = settings->upstream.extra_config_flag,
                                        .endpoints = settings->endpoints.items,
                                        .n_endpoints = settings->endpoints.n};
 }
@@ -186,7 +186,7 @@ static enum status check_cluster(const struct options *given, const struct pick_
 static enum status check_tls(const struct pick_settings *settings, struct error *err) {
     const char *cert = settings->grpc_tls_cert, *key = settings->grpc_tls_key;
     if (!settings->grpc_tls_self_signed) {
-        return serve_place_check_files("grpc", cert, key, settings->grpc_tls_client_ca, err);
+        return listen_address_check_tls_files("grpc", cert, key, settings->grpc_tls_client_ca, err);
     }
     if (cert || key) {
         return error_set(err, ST_BAD_CONFIG,
@@ -198,18 +198,18 @@ static enum status check_tls(const struct pick_settings *settings, struct error 
 
 /* That they can be listened on is found out later; `--check` finds what is no address at all. */
 static enum status check_addresses(const struct pick_settings *settings, struct error *err) {
-    struct serve_scheme scheme = pick_grpc_scheme(settings);
-    struct serve_place place;
+    struct listen_scheme scheme = pick_grpc_scheme(settings);
+    struct listen_address listen_address;
     struct address address;
     enum status st = ST_OK;
     for (size_t i = 0; i < settings->grpc.n && st == ST_OK; i++) {
-        st = serve_place_parse(&scheme, settings->grpc.items[i], &place, err);
+        st = listen_address_parse(&scheme, settings->grpc.items[i], &listen_address, err);
     }
     for (size_t i = 0; i < settings->health.n && st == ST_OK; i++) {
         st = address_parse(str_of(settings->health.items[i]), &address, err);
         st = st == ST_OK ? st : error_prefix(err, "--health");
     }
-    if (st == ST_OK && admin_listener_is_wanted(settings->metrics)) {
+    if (st == ST_OK && admin_listener_is_enabled(settings->metrics)) {
         st = address_parse(str_of(settings->metrics), &address, err);
         st = st == ST_OK ? st : error_prefix(err, "--metrics");
     }
@@ -231,8 +231,8 @@ static enum status check_question(const struct options *given, const struct pick
     return ST_OK;
 }
 
-static enum status resolve(const struct options *given, struct pick_settings *out,
-                           struct error *err) {
+static enum status resolve_settings(const struct options *given, struct pick_settings *out,
+                                    struct error *err) {
     enum status st = check_question(given, out, err);
     if (st == ST_OK) {
         st = check_cluster(given, out, err);
@@ -264,9 +264,10 @@ int pick_settings_read(int argc, char **argv, struct arena *arena, struct pick_s
         argc = upstream->argc;
         argv = upstream->argv;
     }
-    int code = command_begin_with(&given, &set, argc, argv, out, arena);
-    if (code != COMMAND_GO_ON) {
+    int code = command_parse_args_with(&given, &set, argc, argv, out, arena);
+    if (code != COMMAND_CONTINUE) {
         return code;
     }
-    return resolve(&given, out, &err) == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
+    return resolve_settings(&given, out, &err) == ST_OK ? COMMAND_CONTINUE
+                                                        : command_usage_error(&set, &err);
 }

@@ -11,7 +11,7 @@
 #include "pick/discovery/kube/source.h"
 #include "program/options/options.h"
 #include "program/picker/upstream_flags.h"
-#include "program/process/serve_place.h"
+#include "program/process/listen_address.h"
 
 /* One member per row of settings.def, named by its first column, sizes in bytes and times in
  * nanoseconds. `log_level` is an enum log_level, `log_format` an enum log_format. After
@@ -32,7 +32,7 @@ int pick_settings_read(int argc, char **argv, struct arena *arena, struct pick_s
 /* Which pool of which cluster it is, with --kube; what is to be called is the caller's. */
 struct kube_source_options pick_cluster_options(const struct pick_settings *settings);
 /* What --grpc is read by. */
-struct serve_scheme pick_grpc_scheme(const struct pick_settings *settings);
+struct listen_scheme pick_grpc_scheme(const struct pick_settings *settings);
 /* Where the pool comes from. */
 struct pool_watch_options pick_pool_options(const struct pick_settings *settings);
 /* Does gRPC speak TLS? */

@@ -29,7 +29,7 @@ static int read_args(struct arena *arena, struct pick_settings *out, const char 
     return pick_settings_read(n, argv, arena, out);
 }
 
-static void test_defaults(void **state) {
+static void pick_settings_defaults(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct pick_settings settings;
@@ -56,7 +56,7 @@ static void test_defaults(void **state) {
     arena_free(arena);
 }
 
-static void test_a_question(void **state) {
+static void pick_settings_explain_flags_are_read(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct pick_settings settings;
@@ -70,7 +70,7 @@ static void test_a_question(void **state) {
     arena_free(arena);
 }
 
-static void test_usage_errors(void **state) {
+static void pick_settings_invalid_refused(void **state) {
     (void)state;
     static const char *const rows[][4] = {
         {NULL},
@@ -98,7 +98,7 @@ static void test_usage_errors(void **state) {
     arena_free(arena);
 }
 
-static void test_a_cluster(void **state) {
+static void pick_settings_cluster_flags_are_read(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct pick_settings settings;
@@ -122,7 +122,7 @@ static void test_a_cluster(void **state) {
     arena_free(arena);
 }
 
-static void test_self_signed(void **state) {
+static void pick_settings_self_signed_tls(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct pick_settings settings;
@@ -135,9 +135,11 @@ static void test_self_signed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_a_question),
-        cmocka_unit_test(test_usage_errors), cmocka_unit_test(test_a_cluster),
-        cmocka_unit_test(test_self_signed),
+        cmocka_unit_test(pick_settings_defaults),
+        cmocka_unit_test(pick_settings_explain_flags_are_read),
+        cmocka_unit_test(pick_settings_invalid_refused),
+        cmocka_unit_test(pick_settings_cluster_flags_are_read),
+        cmocka_unit_test(pick_settings_self_signed_tls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@ void upstream_config_init(struct upstream_config *config, struct arena *arena) {
     buf_init(&config->protocol, arena, 0);
 }
 
-static void begin(struct buf *section, const char *key) {
+static void begin_member(struct buf *section, const char *key) {
     if (section->len > 0) {
         buf_add_str(section, STR(", "));
     }
@@ -18,12 +18,12 @@ static void begin(struct buf *section, const char *key) {
 }
 
 void upstream_config_plain(struct buf *section, const char *key, struct str value) {
-    begin(section, key);
+    begin_member(section, key);
     buf_add_str(section, value);
 }
 
 void upstream_config_text(struct buf *section, const char *key, struct str value) {
-    begin(section, key);
+    begin_member(section, key);
     buf_add_json_string(section, value);
 }
 
@@ -59,7 +59,7 @@ static void add_cache(struct upstream_config *config, struct str series) {
         const char *key, *label;
     } values[] = {{"kv_block_tokens", "block_size"}, {"kv_blocks", "num_gpu_blocks"}};
     for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++) {
-        begin(&config->rules, values[i].key);
+        begin_member(&config->rules, values[i].key);
         buf_add_str(&config->rules, STR("{\"series\": "));
         buf_add_json_string(&config->rules, series);
         buf_printf(&config->rules, ", \"value_label\": \"%s\"}", values[i].label);
@@ -80,7 +80,7 @@ enum status upstream_config_rule(struct upstream_config *config, const char *key
         add_cache(config, series);
         return ST_OK;
     }
-    begin(&config->rules, key);
+    begin_member(&config->rules, key);
     buf_add_str(&config->rules, STR("{\"series\": "));
     buf_add_json_string(&config->rules, series);
     if (rest.len > 1) {

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "core/base/log.h"
-#include "program/picker/upstream_become.h"
+#include "program/picker/upstream_translate.h"
 
 static const struct upstream_row ROWS[] = {
-#define UPSTREAM(name, kind, becomes, ours, why) {(name), (kind), (becomes), (ours), (why)},
+#define UPSTREAM(name, kind, action, our_name, why) {(name), (kind), (action), (our_name), (why)},
 #include "program/picker/upstream_flags.def"
 #undef UPSTREAM
 };
@@ -63,8 +63,8 @@ static size_t find_row(const char *arg, struct str *value) {
 /* Is it ours as much as upstream's, and written as ours? A pool's name is with `kube`. */
 static bool is_own(const struct upstream_row *row, const char *arg, bool kube) {
     size_t n = strlen(row->name);
-    return strcmp(row->name, row->ours) == 0 && strncmp(arg, "--", 2) == 0 &&
-           strncmp(arg + 2, row->name, n) == 0 && (kube || row->becomes != POOL);
+    return strcmp(row->name, row->our_name) == 0 && strncmp(arg, "--", 2) == 0 &&
+           strncmp(arg + 2, row->name, n) == 0 && (kube || row->action != UPSTREAM_POOL_FLAG);
 }
 
 static bool has_kube(int argc, char **argv) {
@@ -102,8 +102,8 @@ static enum status take_switch(const struct upstream_row *row, struct str value,
 }
 
 /* Keeps what is ours, and the last value of each that is upstream's. */
-static enum status gather(struct upstream_flags *out, given values, int argc, char **argv,
-                          struct error *err) {
+static enum status split_arguments(struct upstream_flags *out, given values, int argc, char **argv,
+                                   struct error *err) {
     enum status st = ST_OK;
     bool kube = has_kube(argc, argv);
     int i = 1;
@@ -115,7 +115,7 @@ static enum status gather(struct upstream_flags *out, given values, int argc, ch
             continue;
         }
         out->used = true;
-        if (ROWS[row].kind == SWITCH) {
+        if (ROWS[row].kind == UPSTREAM_IS_SWITCH) {
             st = take_switch(&ROWS[row], value, &values[row], err);
         } else if (value.ptr) {
             values[row] = value.ptr; /* ends where the argument does */
@@ -146,9 +146,9 @@ static bool has_flag(const struct upstream_flags *out, const char *flag) {
     return false;
 }
 
-static const char *value_of(given values, enum upstream_becomes becomes) {
+static const char *value_of(given values, enum upstream_action action) {
     size_t i = 0;
-    while (i < N_ROWS && ROWS[i].becomes != becomes) {
+    while (i < N_ROWS && ROWS[i].action != action) {
         i++;
     }
     return i < N_ROWS ? values[i] : NULL;
@@ -157,7 +157,8 @@ static const char *value_of(given values, enum upstream_becomes becomes) {
 /* With TLS, unless it is switched off: by the files of --cert-path, or by a certificate of its own
  * making. Flags of ours that say it otherwise count. */
 static enum status add_tls(struct upstream_translation *self, given values, struct error *err) {
-    const char *secure = value_of(values, SECURE), *folder = value_of(values, CERT);
+    const char *secure = value_of(values, UPSTREAM_SECURE_SERVING),
+               *folder = value_of(values, UPSTREAM_CERT_PATH);
     if ((secure && strcmp(secure, "false") == 0) || has_flag(self->out, "grpc-tls-cert") ||
         has_flag(self->out, "grpc-tls-self-signed")) {
         return ST_OK;
@@ -189,14 +190,15 @@ static enum status add_defaults(struct upstream_translation *self, given values,
 
 /* Of two that say how much is logged the exact one counts, as there. */
 static bool is_overruled(const struct upstream_row *row, given values) {
-    return row->becomes == LEVEL && value_of(values, ZAP_LEVEL);
+    return row->action == UPSTREAM_VERBOSITY && value_of(values, UPSTREAM_ZAP_LEVEL);
 }
 
-static enum status translate(struct upstream_translation *self, given values, struct error *err) {
+static enum status translate_flags(struct upstream_translation *self, given values,
+                                   struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; i < N_ROWS && st == ST_OK; i++) {
         if (values[i] && !is_overruled(&ROWS[i], values)) {
-            st = upstream_become(self, &ROWS[i], values[i], err);
+            st = upstream_translate_flag(self, &ROWS[i], values[i], err);
             st = st == ST_OK ? st : error_prefix(err, "--%s", ROWS[i].name);
         }
     }
@@ -223,17 +225,16 @@ enum status upstream_flags_read(int argc, char **argv, struct arena *arena,
     out->argv[0] = argv[0];
     out->notes = self.notes;
     upstream_config_init(&self.config, arena);
-    enum status st = gather(out, values, argc, argv, err);
-    return st == ST_OK && out->used ? translate(&self, values, err) : st;
+    enum status st = split_arguments(out, values, argc, argv, err);
+    return st == ST_OK && out->used ? translate_flags(&self, values, err) : st;
 }
 
 void upstream_flags_log(const struct upstream_flags *flags) {
     if (flags->used) {
-        log_plain(LOG_INFO, "flags of the upstream picker are given: its defaults hold");
+        log_message(LOG_INFO, "flags of the upstream picker are given: its defaults hold");
     }
     for (size_t i = 0; i < flags->n_notes; i++) {
         log_event(LOG_INFO, "a flag of the upstream picker changes nothing",
-                  LOG_TEXT_OF("flag", flags->notes[i].flag),
-                  LOG_TEXT_OF("why", flags->notes[i].why));
+                  LOG_CSTR("flag", flags->notes[i].flag), LOG_CSTR("why", flags->notes[i].why));
     }
 }

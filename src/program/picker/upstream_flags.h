@@ -24,8 +24,9 @@ struct upstream_flags {
     char **argv; /* ends with NULL */
     const struct upstream_note *notes;
     size_t n_notes;
-    const char *config;  /* YAML for the pool (pool_watch_options.more); NULL: none */
-    const char *said_by; /* the first flag that it is of; NULL: it is only upstream's default */
+    const char *config;            /* YAML for the pool (pool_watch_options.more); NULL: none */
+    const char *extra_config_flag; /* the first flag that it is of; NULL: it is only upstream's
+                                      default */
 };
 
 /* argv[0] is "pick". Nothing behind "--", or behind --help, is looked at. Returns: ST_BAD_CONFIG

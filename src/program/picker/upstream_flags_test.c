@@ -14,7 +14,7 @@
 #include "core/base/buf.h"
 
 static const char *const NAMES[] = {
-#define UPSTREAM(name, kind, becomes, ours, why) name,
+#define UPSTREAM(name, kind, action, our_name, why) name,
 #include "program/picker/upstream_flags.def"
 #undef UPSTREAM
 };
@@ -187,7 +187,7 @@ static void check_case(struct arena *arena, size_t i) {
     } else {
         assert_int_equal(flags->n_notes, 0);
         if (CASES[i].says == CONFIGURES) {
-            assert_non_null(flags->said_by);
+            assert_non_null(flags->extra_config_flag);
             got = str_of(flags->config);
         }
     }
@@ -196,7 +196,7 @@ static void check_case(struct arena *arena, size_t i) {
     }
 }
 
-static void what_becomes_of_each(void **state) {
+static void upstream_flag_translates_to_ours(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CASES; i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -217,7 +217,7 @@ static bool is_of(const char *line, const char *name) {
     return *line == '=' || *line == ' ' || *line == '\0';
 }
 
-static void each_has_a_case(void **state) {
+static void upstream_every_flag_has_test_case(void **state) {
     (void)state;
     for (size_t i = 0; i < N_NAMES; i++) {
         bool found = false;
@@ -232,7 +232,7 @@ static void each_has_a_case(void **state) {
 
 /* ---- what goes together ---------------------------------------------------------------------- */
 
-static void without_any_nothing_changes(void **state) {
+static void upstream_no_flags_changes_nothing(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct outcome outcome =
@@ -247,7 +247,7 @@ static void without_any_nothing_changes(void **state) {
 
 /* As the manifests of the gateways' conformance suite, and those of the upstream project, have
  * them. */
-static void manifests(void **state) {
+static void upstream_manifest_arguments_are_accepted(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct outcome outcome = translate(arena, "--zap-encoder json --grpc-port 9002 "
@@ -257,7 +257,7 @@ static void manifests(void **state) {
     assert_true(str_is(outcome.args, "--metrics=:9090 --grpc-tls-self-signed --log-format=json "
                                      "--health=:9003 --grpc=:9002"));
     assert_string_equal(outcome.flags.config, METRICS(""));
-    assert_null(outcome.flags.said_by);
+    assert_null(outcome.flags.extra_config_flag);
     outcome = translate(arena, "--v 4 --zap-encoder json --grpc-port 9002 --grpc-health-port 9003 "
                                "--config-file /etc/epp/epp-config.yaml");
     assert_int_equal(outcome.status, ST_OK);
@@ -268,7 +268,7 @@ static void manifests(void **state) {
 }
 
 /* Flags of ours beside them win over upstream's defaults. */
-static void ours_win(void **state) {
+static void upstream_own_flags_override(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct outcome outcome =
@@ -284,9 +284,9 @@ static void ours_win(void **state) {
 
 /* Each flag is a row of the page, with what it becomes, or with the reason why it is passed
  * over. */
-static void the_page(void **state) {
+static void upstream_manual_lists_every_flag(void **state) {
     static const char *const says[][2] = {
-#define UPSTREAM(name, kind, becomes, ours, why) {ours, why},
+#define UPSTREAM(name, kind, action, our_name, why) {our_name, why},
 #include "program/picker/upstream_flags.def"
 #undef UPSTREAM
     };
@@ -313,12 +313,12 @@ static void the_page(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_becomes_of_each),
-        cmocka_unit_test(each_has_a_case),
-        cmocka_unit_test(without_any_nothing_changes),
-        cmocka_unit_test(manifests),
-        cmocka_unit_test(ours_win),
-        cmocka_unit_test(the_page),
+        cmocka_unit_test(upstream_flag_translates_to_ours),
+        cmocka_unit_test(upstream_every_flag_has_test_case),
+        cmocka_unit_test(upstream_no_flags_changes_nothing),
+        cmocka_unit_test(upstream_manifest_arguments_are_accepted),
+        cmocka_unit_test(upstream_own_flags_override),
+        cmocka_unit_test(upstream_manual_lists_every_flag),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

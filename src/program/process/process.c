@@ -7,14 +7,14 @@
 
 #include "core/base/log.h"
 #include "core/event/clock.h"
-#include "core/os/descriptors.h"
+#include "core/os/fd_limit.h"
 #include "core/os/ready_file.h"
 #include "program/options/commands.h"
 
 enum {
     EXIT_CODE_SIGNAL = 128,
-    POLL_MS = 10,    /* while draining */
-    QUIET_POLLS = 5, /* nothing in flight so often in a row: what was on its way has come */
+    POLL_MS = 10,   /* while draining */
+    IDLE_POLLS = 5, /* nothing in flight so often in a row: what was on its way has come */
 };
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -26,8 +26,8 @@ static void on_closed(uv_handle_t *handle) {
     }
 }
 
-static void on_stopped(void *cookie) {
-    struct process *process = cookie;
+static void on_stopped(void *user) {
+    struct process *process = user;
     for (size_t i = 0; i < PROCESS_SIGNALS; i++) {
         uv_close((uv_handle_t *)&process->signals[i], on_closed);
     }
@@ -37,45 +37,45 @@ static void on_stopped(void *cookie) {
 
 /* Ends the process without waiting for anything. What that would leave behind are the files of Unix
  * sockets. */
-static _Noreturn void leave(const struct process *process, int code) {
-    process->tasks->unlink(process->user);
+static _Noreturn void exit_now(const struct process *process, int code) {
+    process->handlers->unlink(process->user);
     _exit(code);
 }
 
 /* Models that are still loading, or requests that outlast the drain, would keep an orderly end
  * waiting: their threads can't be interrupted. */
-static void give_up(struct process *process) {
-    uint64_t left = process->tasks->in_flight(process->user);
+static void exit_on_drain_timeout(struct process *process) {
+    uint64_t left = process->handlers->in_flight(process->user);
     if (left > 0) {
         log_event(LOG_WARNING, "drain timeout: requests are cut off", LOG_U64("requests", left));
     }
-    leave(process, EXIT_CODE_OK);
+    exit_now(process, EXIT_CODE_OK);
 }
 
 static void on_drain_timer(uv_timer_t *timer) {
     struct process *process = timer->data;
-    bool in_flight = process->tasks->in_flight(process->user) > 0;
-    process->n_quiet = in_flight ? 0 : process->n_quiet + 1;
-    if (process->n_quiet < QUIET_POLLS && clock_now_ns() < process->drain_until_ns) {
+    bool in_flight = process->handlers->in_flight(process->user) > 0;
+    process->n_idle_polls = in_flight ? 0 : process->n_idle_polls + 1;
+    if (process->n_idle_polls < IDLE_POLLS && clock_now_ns() < process->drain_until_ns) {
         return;
     }
-    if (in_flight || !process->tasks->can_stop(process->user)) {
-        give_up(process);
+    if (in_flight || !process->handlers->can_stop(process->user)) {
+        exit_on_drain_timeout(process);
     }
     uv_timer_stop(timer);
     watchdog_stop(&process->watchdog); /* loops end from here on */
-    process->tasks->stop(process->user, on_stopped, process);
+    process->handlers->stop(process->user, on_stopped, process);
 }
 
-static void begin_end(struct process *process, int signum) {
+static void start_draining(struct process *process, int signum) {
     log_event(LOG_INFO, "ending: requests in flight are answered first",
-              LOG_TEXT_OF("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"),
-              LOG_U64("requests", process->tasks->in_flight(process->user)));
+              LOG_CSTR("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"),
+              LOG_U64("requests", process->handlers->in_flight(process->user)));
     process->draining = true;
     process->drain_until_ns = clock_now_ns() + process->drain_timeout_ns;
     service_manager_stopping(&process->manager, process->drain_timeout_ns);
     ready_file_remove(process->ready_file);
-    process->tasks->drain(process->user);
+    process->handlers->drain(process->user);
     uv_timer_start(&process->drain_timer, on_drain_timer, 0, POLL_MS);
 }
 
@@ -84,22 +84,22 @@ static void reload(struct process *process) {
     if (process->draining || !process->status) {
         return;
     }
-    log_plain(LOG_INFO, "reading files again");
+    log_message(LOG_INFO, "reading files again");
     service_manager_reloading(&process->manager);
-    process->tasks->reload(process->user);
+    process->handlers->reload(process->user);
     service_manager_ready(&process->manager, process->status);
 }
 
 static void on_signal(uv_signal_t *handle, int signum) {
     struct process *process = handle->data;
     if (signum == SIGUSR2) {
-        process->tasks->log_state(process->user);
+        process->handlers->log_state(process->user);
     } else if (signum == SIGHUP) {
         reload(process);
     } else if (process->draining) {
-        leave(process, EXIT_CODE_SIGNAL + signum);
+        exit_now(process, EXIT_CODE_SIGNAL + signum);
     } else {
-        begin_end(process, signum);
+        start_draining(process, signum);
     }
 }
 
@@ -122,7 +122,7 @@ static enum status start_workers(struct process_threads *threads, uint64_t n, st
     return st;
 }
 
-static void hear_signals(struct process *process) {
+static void start_signal_handlers(struct process *process) {
     static const int numbers[PROCESS_SIGNALS] = {SIGTERM, SIGINT, SIGUSR2, SIGHUP};
     uv_loop_t *loop = worker_loop(process->threads.main);
     for (size_t i = 0; i < PROCESS_SIGNALS; i++) {
@@ -138,29 +138,29 @@ static void hear_signals(struct process *process) {
 static enum status open_watchdog(struct process *process, struct error *err) {
     const struct process_threads *threads = &process->threads;
     enum status st = watchdog_open(&process->watchdog, &process->manager, threads->main,
-                                   threads->n_workers + PROCESS_MORE_LOOPS, err);
+                                   threads->n_workers + PROCESS_EXTRA_LOOPS, err);
     for (size_t i = 0; st == ST_OK && i < threads->n_workers; i++) {
         watchdog_add(&process->watchdog, threads->workers[i]);
     }
     return st;
 }
 
-enum status process_begin(struct process *process, uint64_t n_workers, struct error *err) {
+enum status process_start(struct process *process, uint64_t n_workers, struct error *err) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error, as on a full disk */
-    descriptors_raise();
-    service_manager_find(&process->manager);
+    fd_limit_raise();
+    service_manager_open_from_env(&process->manager);
     enum status st = start_workers(&process->threads, n_workers, err);
     if (st == ST_OK) {
         st = open_watchdog(process, err);
     }
     if (st == ST_OK) {
-        hear_signals(process);
+        start_signal_handlers(process);
     }
     return st;
 }
 
-void process_ready(struct process *process, const char *status) {
+void process_set_ready(struct process *process, const char *status) {
     if (!process->draining) {
         process->status = status;
         service_manager_ready(&process->manager, status);
@@ -172,9 +172,9 @@ void process_run(struct process *process) {
     worker_run(process->threads.main);
 }
 
-void process_undo(struct process *process) {
+void process_abort(struct process *process) {
     if (process->n_handles > 0) {
-        process->tasks->stop(process->user, on_stopped, process);
+        process->handlers->stop(process->user, on_stopped, process);
     } else if (process->threads.main) {
         worker_stop(process->threads.main);
     }

@@ -17,7 +17,7 @@ const char *file_name(const char *path) {
     return is_standard(path) ? "standard input" : path;
 }
 
-static enum status failed(const char *doing, const char *name, struct error *err) {
+static enum status file_error(const char *doing, const char *name, struct error *err) {
     return error_set(err, ST_IO, "%s %s: %s", doing, name, strerror(errno));
 }
 
@@ -36,7 +36,7 @@ static enum status read_all(struct arena *arena, FILE *file, const char *name, u
         return error_set(err, ST_NO_MEMORY, "no memory for %s", name);
     }
     if (ferror(file)) {
-        return failed("reading", name, err);
+        return file_error("reading", name, err);
     }
     if (n > max_bytes) {
         return error_set(err, ST_BODY_TOO_LARGE,
@@ -59,7 +59,7 @@ enum status file_read(struct arena *arena, const char *path, uint64_t max_bytes,
     }
     FILE *file = fopen(path, "rbe");
     if (!file) {
-        return failed("opening", path, err);
+        return file_error("opening", path, err);
     }
     enum status status = read_all(arena, file, path, max_bytes, out, err);
     fclose(file);
@@ -70,10 +70,10 @@ static enum status write_all(FILE *file, const char *name, const struct str *pie
                              struct error *err) {
     for (size_t i = 0; i < n; i++) {
         if (pieces[i].len > 0 && fwrite(pieces[i].ptr, 1, pieces[i].len, file) != pieces[i].len) {
-            return failed("writing", name, err);
+            return file_error("writing", name, err);
         }
     }
-    return fflush(file) == 0 ? ST_OK : failed("writing", name, err);
+    return fflush(file) == 0 ? ST_OK : file_error("writing", name, err);
 }
 
 enum status file_write(const char *path, const struct str *pieces, size_t n, struct error *err) {
@@ -82,11 +82,11 @@ enum status file_write(const char *path, const struct str *pieces, size_t n, str
     }
     FILE *file = fopen(path, "wbe");
     if (!file) {
-        return failed("opening", path, err);
+        return file_error("opening", path, err);
     }
     enum status status = write_all(file, path, pieces, n, err);
     if (fclose(file) != 0 && status == ST_OK) {
-        status = failed("writing", path, err);
+        status = file_error("writing", path, err);
     }
     return status;
 }

@@ -6,7 +6,7 @@
 #include "core/tensor/bytes.h"
 
 enum status grpc_infer_message_encode(struct arena *arena, const struct client_infer *infer,
-                                      struct v2_grpc_response *out, struct error *err) {
+                                      struct v2_grpc_message *out, struct error *err) {
     struct v2_grpc_request request = {.infer = infer->request->infer,
                                       .model = infer->model,
                                       .version = infer->version.ptr ? infer->version : STR("")};
@@ -32,21 +32,21 @@ static enum status check_output(const struct tensor *tensor, struct error *err) 
 }
 
 enum status grpc_infer_message_decode(struct arena *arena, struct str message,
-                                      struct v2_answer *out, struct error *err) {
-    struct v2_grpc_answer answer;
-    enum status status = v2_grpc_answer_decode(arena, message, false, &answer, err);
+                                      struct v2_client_response *out, struct error *err) {
+    struct v2_grpc_client_response answer;
+    enum status status = v2_grpc_client_response_decode(arena, message, false, &answer, err);
     if (status != ST_OK) {
         return error_prefix(err, "the answer is not what gRPC's ModelInfer says");
     }
     for (size_t i = 0; i < answer.n_outputs && status == ST_OK; i++) {
         status = check_output(&answer.outputs[i], err);
     }
-    *out = (struct v2_answer){.id = answer.id,
-                              .model_name = answer.model,
-                              .model_version = answer.version,
-                              .infer = {.params = answer.params,
-                                        .outputs = answer.outputs,
-                                        .n_outputs = answer.n_outputs}};
+    *out = (struct v2_client_response){.id = answer.id,
+                                       .model_name = answer.model,
+                                       .model_version = answer.version,
+                                       .infer = {.params = answer.params,
+                                                 .outputs = answer.outputs,
+                                                 .n_outputs = answer.n_outputs}};
     out->forms = v2_forms_all(arena, answer.n_outputs, V2_FORM_BINARY);
     if (status == ST_OK && !out->forms) {
         return error_set(err, ST_NO_MEMORY, "no memory for the answer");

@@ -18,7 +18,7 @@ enum { FIRST_PAUSE_NS = 1000 * 1000, LONGEST_PAUSE_NS = 50 * 1000 * 1000 };
 struct grpc_link {
     struct worker *worker;
     struct grpc_client *client;
-    struct grpc_field fields[GRPC_CLIENT_MOST_FIELDS];
+    struct grpc_field fields[GRPC_CLIENT_MAX_FIELDS];
     size_t n_fields;
     bool stopped;
 };
@@ -67,9 +67,9 @@ static enum status set_fields(struct grpc_link *link, const struct option_texts 
             return error_set(err, ST_BAD_CONFIG, "--metadata %s: expected NAME=VALUE",
                              texts->items[i]);
         }
-        if (link->n_fields == GRPC_CLIENT_MOST_FIELDS) {
+        if (link->n_fields == GRPC_CLIENT_MAX_FIELDS) {
             return error_set(err, ST_BAD_CONFIG, "--metadata: expected at most %d",
-                             (int)GRPC_CLIENT_MOST_FIELDS);
+                             (int)GRPC_CLIENT_MAX_FIELDS);
         }
         link->fields[link->n_fields++] = (struct grpc_field){name, value};
     }
@@ -88,8 +88,8 @@ static enum status make_client(struct grpc_link *link, const struct grpc_link_op
         .limits = {.max_message_bytes = options->max_answer_bytes,
                    .setting = "--max-answer-size",
                    .connect_timeout_ns = options->connect_timeout_ns,
-                   .first_pause_ns = FIRST_PAUSE_NS,
-                   .longest_pause_ns = LONGEST_PAUSE_NS,
+                   .initial_backoff_ns = FIRST_PAUSE_NS,
+                   .max_backoff_ns = LONGEST_PAUSE_NS,
                    .n_connections = options->n_connections},
     };
     if (server->is_unix) {
@@ -121,8 +121,8 @@ enum status grpc_link_open(const struct grpc_link_options *options, struct grpc_
     return ST_OK;
 }
 
-static void on_stopped(void *cookie) {
-    struct grpc_link *link = cookie;
+static void on_stopped(void *user) {
+    struct grpc_link *link = user;
     link->stopped = true;
 }
 
@@ -154,8 +154,8 @@ static void on_event(struct grpc_client_call *client_call, enum grpc_client_even
     call->error = client_call->error;
     call->code = client_call->code;
     call->call = NULL;
-    if (call->on_over) {
-        call->on_over(call);
+    if (call->on_done) {
+        call->on_done(call);
     }
 }
 
@@ -166,19 +166,19 @@ static void drop_answer(struct grpc_link_call *call) {
     }
 }
 
-enum status grpc_link_begin(struct grpc_link *link, struct grpc_link_call *call, struct str path,
-                            const struct piece *pieces, size_t n_pieces, uint64_t timeout_ns,
-                            struct error *err) {
-    struct grpc_client_ask ask = {.path = path,
-                                  .fields = link->fields,
-                                  .n_fields = link->n_fields,
-                                  .timeout_ns = timeout_ns,
-                                  .step = on_event,
-                                  .user = call};
+enum status grpc_link_call_start(struct grpc_link *link, struct grpc_link_call *call,
+                                 struct str path, const struct piece *pieces, size_t n_pieces,
+                                 uint64_t timeout_ns, struct error *err) {
+    struct grpc_client_call_options ask = {.path = path,
+                                           .fields = link->fields,
+                                           .n_fields = link->n_fields,
+                                           .timeout_ns = timeout_ns,
+                                           .on_event = on_event,
+                                           .user = call};
     assert(!call->call);
     drop_answer(call);
     call->link = link;
-    enum status status = grpc_client_begin(link->client, &ask, &call->call, err);
+    enum status status = grpc_client_start_call(link->client, &ask, &call->call, err);
     if (status == ST_OK) {
         grpc_client_send(call->call, pieces, n_pieces, NULL, NULL);
     } else if (status == ST_BAD_FIELD) {
@@ -187,23 +187,23 @@ enum status grpc_link_begin(struct grpc_link *link, struct grpc_link_call *call,
     return status;
 }
 
-enum status grpc_link_failure(const struct grpc_link_call *call, struct error *err) {
+enum status grpc_link_call_error(const struct grpc_link_call *call, struct error *err) {
     *err = call->error;
     return call->error.status == ST_REFUSED && call->code >= 0
                ? error_prefix(err, "%s", grpc_code_name(call->code))
                : err->status;
 }
 
-enum status grpc_link_finish(struct grpc_link_call *call, struct error *err) {
+enum status grpc_link_call_wait(struct grpc_link_call *call, struct error *err) {
     while (call->call) {
         wait_and_run(call->link);
     }
-    return grpc_link_failure(call, err);
+    return grpc_link_call_error(call, err);
 }
 
 void grpc_link_call_fini(struct grpc_link_call *call) {
     if (call->call) {
-        call->on_over = NULL;
+        call->on_done = NULL;
         grpc_client_cancel(call->call);
         while (call->call) {
             wait_and_run(call->link);
@@ -237,9 +237,9 @@ static enum status read_model(struct arena *arena, struct str message, struct mo
     return ST_OK;
 }
 
-enum status grpc_link_model(struct grpc_link *link, struct arena *arena, struct str model,
-                            struct str version, uint64_t timeout_ns, struct model_spec *out,
-                            struct error *err) {
+enum status grpc_link_get_model(struct grpc_link *link, struct arena *arena, struct str model,
+                                struct str version, uint64_t timeout_ns, struct model_spec *out,
+                                struct error *err) {
     struct grpc_link_call call = {0};
     struct buf request;
     buf_init(&request, arena, 0);
@@ -249,10 +249,10 @@ enum status grpc_link_model(struct grpc_link *link, struct arena *arena, struct 
     if (request.failed) {
         return error_set(err, ST_NO_MEMORY, "no memory for a question");
     }
-    enum status status =
-        grpc_link_begin(link, &call, GRPC_LINK_PATH("ModelMetadata"), &piece, 1, timeout_ns, err);
+    enum status status = grpc_link_call_start(link, &call, GRPC_LINK_PATH("ModelMetadata"), &piece,
+                                              1, timeout_ns, err);
     if (status == ST_OK) {
-        status = grpc_link_finish(&call, err);
+        status = grpc_link_call_wait(&call, err);
     }
     if (status == ST_OK) {
         status = read_model(arena, call.message->data, out, err);

@@ -40,21 +40,22 @@ struct grpc_link_call {
     struct grpc_message *message;  /* the answer; NULL: none */
     struct error error;            /* of the last one that is over; ST_OK, or why not */
     int code;                      /* grpc-status; -1: the server gave none */
-    void (*on_over)(struct grpc_link_call *call); /* inside grpc_link_run; may be NULL */
+    void (*on_done)(struct grpc_link_call *call); /* inside grpc_link_run; may be NULL */
     void *user;                                   /* the caller's */
 };
 
 /* Begins it: the answer of one before is gone. The bytes of the pieces stay until it is over.
  * Returns: ST_BAD_CONFIG for metadata that HTTP does not allow, ST_NO_MEMORY. */
-enum status grpc_link_begin(struct grpc_link *link, struct grpc_link_call *call, struct str path,
-                            const struct piece *pieces, size_t n_pieces, uint64_t timeout_ns,
-                            struct error *err) __attribute__((warn_unused_result));
+enum status grpc_link_call_start(struct grpc_link *link, struct grpc_link_call *call,
+                                 struct str path, const struct piece *pieces, size_t n_pieces,
+                                 uint64_t timeout_ns, struct error *err)
+    __attribute__((warn_unused_result));
 /* Runs and waits until it is over. Returns: call->error.status; ST_REFUSED with the status's name
  * and the server's words. */
-enum status grpc_link_finish(struct grpc_link_call *call, struct error *err)
+enum status grpc_link_call_wait(struct grpc_link_call *call, struct error *err)
     __attribute__((warn_unused_result));
 /* The sentence of a call that failed: in front of the server's words the name of its status. */
-enum status grpc_link_failure(const struct grpc_link_call *call, struct error *err);
+enum status grpc_link_call_error(const struct grpc_link_call *call, struct error *err);
 /* Gives it up; frees the answer. Zeroed memory is allowed. */
 void grpc_link_call_fini(struct grpc_link_call *call);
 
@@ -63,8 +64,8 @@ void grpc_link_call_fini(struct grpc_link_call *call);
 
 /* Asks for a model's metadata, and waits. `version` may have ptr NULL. Returns: as a call;
  * ST_BAD_ANSWER. Owns: in `arena`. */
-enum status grpc_link_model(struct grpc_link *link, struct arena *arena, struct str model,
-                            struct str version, uint64_t timeout_ns, struct model_spec *out,
-                            struct error *err) __attribute__((warn_unused_result));
+enum status grpc_link_get_model(struct grpc_link *link, struct arena *arena, struct str model,
+                                struct str version, uint64_t timeout_ns, struct model_spec *out,
+                                struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -85,7 +85,7 @@ static const char *print(struct arena *arena, const struct infer_items *items) {
     return out.data;
 }
 
-static void taken(void **state) {
+static void mip_items_are_read(void **state) {
     (void)state;
     static const struct {
         const char *line, *items;
@@ -117,7 +117,7 @@ static void taken(void **state) {
     }
 }
 
-static void refused(void **state) {
+static void mip_items_invalid_refused(void **state) {
     (void)state;
     static const struct {
         const char *line;
@@ -151,7 +151,7 @@ static void refused(void **state) {
 }
 
 /* A value that fills the message would hide what is wrong with it. */
-static void long_values(void **state) {
+static void mip_items_long_values_are_read(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct infer_items items;
@@ -169,7 +169,7 @@ static void long_values(void **state) {
 }
 
 /* Standard input is one item. */
-static void standard_input(void **state) {
+static void mip_items_standard_input_is_read_once(void **state) {
     (void)state;
     static const char *const lines[] = {"tcp://h:1|--text|-", "tcp://h:1|--text|@-",
                                         "tcp://h:1|--image|-"};
@@ -187,7 +187,7 @@ static void standard_input(void **state) {
 }
 
 /* What the arguments say together; nothing is read for it. */
-static void settings(void **state) {
+static void mip_items_settings_valid_accepted(void **state) {
     (void)state;
     static const struct {
         const char *line;
@@ -227,7 +227,7 @@ static void settings(void **state) {
 }
 
 /* More elements than a packet can count. */
-static void too_many(void **state) {
+static void mip_items_over_limit_refused(void **state) {
     (void)state;
     enum { N = 65536 };
     struct arena *arena = arena_new(NULL, 0);
@@ -253,8 +253,12 @@ static void too_many(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(taken),          cmocka_unit_test(refused),  cmocka_unit_test(long_values),
-        cmocka_unit_test(standard_input), cmocka_unit_test(settings), cmocka_unit_test(too_many),
+        cmocka_unit_test(mip_items_are_read),
+        cmocka_unit_test(mip_items_invalid_refused),
+        cmocka_unit_test(mip_items_long_values_are_read),
+        cmocka_unit_test(mip_items_standard_input_is_read_once),
+        cmocka_unit_test(mip_items_settings_valid_accepted),
+        cmocka_unit_test(mip_items_over_limit_refused),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

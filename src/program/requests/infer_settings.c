@@ -145,8 +145,8 @@ static enum status check_files(const struct infer_settings *settings, struct err
     return ST_OK;
 }
 
-static enum status check(struct infer_settings *settings, const struct options *given,
-                         struct error *err) {
+static enum status check_settings(struct infer_settings *settings, const struct options *given,
+                                  struct error *err) {
     struct client_url *server = &settings->server;
     struct tls_client_options tls = {settings->cacert, settings->cert, settings->key,
                                      settings->insecure};
@@ -167,9 +167,10 @@ int infer_settings_read(int argc, char **argv, struct arena *arena, struct infer
     struct options given;
     struct error err = {0};
     *out = (struct infer_settings){0};
-    int code = command_begin_with(&given, &set, argc, argv, out, arena);
-    if (code != COMMAND_GO_ON) {
+    int code = command_parse_args_with(&given, &set, argc, argv, out, arena);
+    if (code != COMMAND_CONTINUE) {
         return code;
     }
-    return check(out, &given, &err) == ST_OK ? COMMAND_GO_ON : command_usage_error(&set, &err);
+    return check_settings(out, &given, &err) == ST_OK ? COMMAND_CONTINUE
+                                                      : command_usage_error(&set, &err);
 }

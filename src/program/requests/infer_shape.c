@@ -10,8 +10,8 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a shape");
 }
 
-static enum status mismatch(const struct infer_extent *data, const struct tensor_spec *spec,
-                            struct error *err) {
+static enum status shape_mismatch(const struct infer_extent *data, const struct tensor_spec *spec,
+                                  struct error *err) {
     char is[SHAPE_TEXT_BYTES], wanted[SHAPE_TEXT_BYTES];
     shape_print(spec->shape, wanted);
     if (data->has_shape) {
@@ -41,7 +41,7 @@ static enum status with_batch(struct arena *arena, struct shape shape, struct sh
 }
 
 /* Fills the one -1 of `dims` so that `n` elements fit. */
-static bool fill(int64_t *dims, size_t rank, uint64_t n) {
+static bool fill_open_dim(int64_t *dims, size_t rank, uint64_t n) {
     size_t free_at = rank;
     uint64_t product = 1;
     for (size_t i = 0; i < rank; i++) {
@@ -78,8 +78,8 @@ static enum status lay_out(struct arena *arena, const struct infer_extent *data,
     if (n_free == 2 && dims[0] < 0) {
         dims[0] = 1;
     }
-    if (!fill(dims, rank, data->n_elements)) {
-        return mismatch(data, spec, err);
+    if (!fill_open_dim(dims, rank, data->n_elements)) {
+        return shape_mismatch(data, spec, err);
     }
     *out = (struct shape){dims, rank};
     return ST_OK;
@@ -98,7 +98,7 @@ enum status infer_shape_resolve(struct arena *arena, const struct infer_extent *
         return with_batch(arena, data->shape, out, err);
     }
     if (data->has_shape && data->shape.rank > 1) {
-        return mismatch(data, spec, err);
+        return shape_mismatch(data, spec, err);
     }
     return lay_out(arena, data, spec, out, err);
 }

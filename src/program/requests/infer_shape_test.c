@@ -21,7 +21,7 @@ static struct shape read_shape(struct arena *arena, const char *text) {
     return (struct shape){dims, rank};
 }
 
-static void resolved(void **state) {
+static void infer_shape_fits_data_and_model(void **state) {
     (void)state;
     static const struct {
         const char *data; /* "-": flat, without a shape */
@@ -78,7 +78,7 @@ static void resolved(void **state) {
     }
 }
 
-static void parsed(void **state) {
+static void infer_shape_text_is_parsed(void **state) {
     (void)state;
     static const struct {
         const char *text, *shape;
@@ -112,6 +112,7 @@ static void parsed(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(resolved), cmocka_unit_test(parsed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(infer_shape_fits_data_and_model),
+                                       cmocka_unit_test(infer_shape_text_is_parsed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,17 +22,17 @@ static enum infer_source_kind kind_of_bytes(struct str bytes) {
     while (i < bytes.len && strchr(" \t\r\n", bytes.ptr[i]) && bytes.ptr[i] != '\0') {
         i++;
     }
-    if (npy_is(bytes)) {
+    if (npy_has_magic(bytes)) {
         return INFER_SOURCE_NPY;
     }
     return i < bytes.len && bytes.ptr[i] == '[' ? INFER_SOURCE_JSON : INFER_SOURCE_RAW;
 }
 
 static enum infer_source_kind kind_of_name(struct str name) {
-    if (str_ends(name, STR(".json"))) {
+    if (str_ends_with(name, STR(".json"))) {
         return INFER_SOURCE_JSON;
     }
-    return str_ends(name, STR(".npy")) ? INFER_SOURCE_NPY : INFER_SOURCE_RAW;
+    return str_ends_with(name, STR(".npy")) ? INFER_SOURCE_NPY : INFER_SOURCE_RAW;
 }
 
 const char *infer_source_path(const char *text) {
@@ -64,7 +64,7 @@ enum status infer_source_read(struct arena *arena, const char *argument, uint64_
     }
     const char *source = rest.ptr; /* ends where the argument does */
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
-        if (str_starts(rest, str_of(prefixes[i].prefix))) {
+        if (str_starts_with(rest, str_of(prefixes[i].prefix))) {
             out->kind = prefixes[i].kind;
             return read_file(arena, source + strlen(prefixes[i].prefix), max_bytes, out, err);
         }

@@ -47,7 +47,7 @@ static int leave_folder(void **state) {
     return failed;
 }
 
-static void taken(void **state) {
+static void infer_source_kinds_are_read(void **state) {
     (void)state;
     static const struct {
         const char *argument, *name;
@@ -80,7 +80,7 @@ static void taken(void **state) {
     }
 }
 
-static void refused(void **state) {
+static void infer_source_invalid_refused(void **state) {
     (void)state;
     static const struct {
         const char *argument;
@@ -106,7 +106,7 @@ static void refused(void **state) {
 }
 
 /* Standard input is told apart by how it begins. */
-static void standard_input(void **state) {
+static void infer_source_standard_input_kind_is_detected(void **state) {
     (void)state;
     static const struct {
         const char *argument, *bytes;
@@ -133,7 +133,7 @@ static void standard_input(void **state) {
 }
 
 /* A file larger than what is read at once. */
-static void big_file(void **state) {
+static void infer_source_file_over_limit_refused(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct error err = {0};
@@ -155,10 +155,10 @@ static void big_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(taken),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(standard_input),
-        cmocka_unit_test(big_file),
+        cmocka_unit_test(infer_source_kinds_are_read),
+        cmocka_unit_test(infer_source_invalid_refused),
+        cmocka_unit_test(infer_source_standard_input_kind_is_detected),
+        cmocka_unit_test(infer_source_file_over_limit_refused),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }

@@ -74,7 +74,7 @@ static enum status frame_copy(struct arena *arena, const struct infer_source *so
     if (!framed) {
         return no_memory(source, err);
     }
-    bytes_put_length(framed, (uint32_t)bytes->len);
+    bytes_encode_length(framed, (uint32_t)bytes->len);
     memcpy(framed + 4, bytes->ptr, bytes->len);
     *bytes = str_make(framed, bytes->len + 4);
     return ST_OK;
@@ -159,8 +159,9 @@ static enum status from_json(struct arena *arena, const struct infer_source *sou
     if (status != ST_OK) {
         return status; /* names the input */
     }
-    struct json_limits limits = {
-        .max_json_bytes = text.len, .max_json_depth = SHAPE_MAX_RANK + 1, .max_elements = text.len};
+    struct json_limits limits = {.max_json_size = text.len,
+                                 .max_json_depth = SHAPE_MAX_RANK + 1,
+                                 .max_tensor_elements = text.len};
     status = text.ptr ? v2_data_text_parse(arena, text, &limits, out, err) : no_memory(source, err);
 out:
     if (status != ST_OK) {
@@ -176,7 +177,7 @@ static bool is_plain_text(const struct infer_source *source, enum datatype datat
            !(text.len > 0 && (text.ptr[0] == '[' || text.ptr[0] == '"'));
 }
 
-enum status infer_tensor_make(struct arena *arena, const struct infer_source *source,
+enum status infer_tensor_read(struct arena *arena, const struct infer_source *source,
                               const struct infer_known *known, struct tensor *out,
                               struct error *err) {
     *out = (struct tensor){.name = source->name, .datatype = known->datatype};

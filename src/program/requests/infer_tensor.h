@@ -18,7 +18,7 @@ struct infer_known {
 /* Returns: ST_BAD_DATATYPE, ST_BAD_SHAPE, ST_BAD_DATA, ST_BAD_JSON, saying which input and what to
  * do.
  * Owns: in `arena`, or a view of the source's bytes. */
-enum status infer_tensor_make(struct arena *arena, const struct infer_source *source,
+enum status infer_tensor_read(struct arena *arena, const struct infer_source *source,
                               const struct infer_known *known, struct tensor *out,
                               struct error *err) __attribute__((warn_unused_result));
 

@@ -7,11 +7,12 @@
 enum status json_line_check(struct arena *arena, struct str text, struct error *err) {
     struct json_tree tree;
     /* Depth and size are bounded by what was read already. */
-    struct json_limits limits = {
-        .max_json_bytes = UINT64_MAX, .max_json_depth = UINT64_MAX, .max_elements = UINT64_MAX};
+    struct json_limits limits = {.max_json_size = UINT64_MAX,
+                                 .max_json_depth = UINT64_MAX,
+                                 .max_tensor_elements = UINT64_MAX};
     enum status status = json_tree_parse(&tree, "the value", arena, text, &limits, err);
     if (status == ST_OK) {
-        json_tree_drop(&tree);
+        json_tree_free_values(&tree);
     }
     return status;
 }

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void lines(void **state) {
+static void json_line_is_reformatted(void **state) {
     (void)state;
     static const struct {
         const char *text, *line;
@@ -38,7 +38,7 @@ static void lines(void **state) {
 }
 
 /* Whatever the text is, printing it stays within it. */
-static void not_json(void **state) {
+static void json_line_invalid_refused(void **state) {
     (void)state;
     static const char *const rows[] = {"",      " ",       "hello", "[1,",   "[1] 2", "\"a",
                                        "\"\\",  "{\"a\":", "{1:2}", "nul",   "'a'",   "\"\n\"",
@@ -60,7 +60,7 @@ static void not_json(void **state) {
 }
 
 /* Nesting costs no stack. */
-static void deep(void **state) {
+static void json_line_deep_nesting_is_bounded(void **state) {
     (void)state;
     enum { DEPTH = 1000000 };
     struct arena *arena = arena_new(NULL, 0);
@@ -75,9 +75,9 @@ static void deep(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines),
-        cmocka_unit_test(not_json),
-        cmocka_unit_test(deep),
+        cmocka_unit_test(json_line_is_reformatted),
+        cmocka_unit_test(json_line_invalid_refused),
+        cmocka_unit_test(json_line_deep_nesting_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

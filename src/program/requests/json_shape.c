@@ -14,7 +14,7 @@ struct walk {
     struct error *err;
 };
 
-static enum status ragged(const struct walk *walk) {
+static enum status ragged_error(const struct walk *walk) {
     return error_set(
         walk->err, ST_BAD_SHAPE,
         "the nested arrays differ in length or depth at level %zu: every row must have "
@@ -23,11 +23,11 @@ static enum status ragged(const struct walk *walk) {
 }
 
 /* The first scalar, or the first array without elements, says how deep it goes. */
-static enum status see_leaf(struct walk *walk, size_t rank) {
+static enum status read_leaf(struct walk *walk, size_t rank) {
     if (walk->rank == 0) {
         walk->rank = rank;
     }
-    return walk->rank == rank ? ST_OK : ragged(walk);
+    return walk->rank == rank ? ST_OK : ragged_error(walk);
 }
 
 static void begin_element(struct walk *walk) {
@@ -55,12 +55,12 @@ static enum status close_array(struct walk *walk) {
     size_t level = walk->depth - 1;
     enum status status = ST_OK;
     if (walk->counts[level] == 0) {
-        status = see_leaf(walk, walk->depth);
+        status = read_leaf(walk, walk->depth);
     }
     if (status == ST_OK && walk->dims[level] < 0) {
         walk->dims[level] = walk->counts[level];
     } else if (status == ST_OK && walk->dims[level] != walk->counts[level]) {
-        status = ragged(walk);
+        status = ragged_error(walk);
     }
     walk->depth--;
     walk->element = true;
@@ -75,13 +75,13 @@ static size_t skip_string(struct str text, size_t at) {
     return at < text.len ? at + 1 : text.len;
 }
 
-static enum status see_scalar(struct walk *walk) {
+static enum status read_scalar(struct walk *walk) {
     bool first = !walk->element;
     begin_element(walk);
-    return first && walk->depth > 0 ? see_leaf(walk, walk->depth) : ST_OK;
+    return first && walk->depth > 0 ? read_leaf(walk, walk->depth) : ST_OK;
 }
 
-static enum status see(struct walk *walk, struct str text, size_t *at) {
+static enum status read_byte_at(struct walk *walk, struct str text, size_t *at) {
     switch (text.ptr[*at]) {
     case ' ':
     case '\t':
@@ -101,10 +101,10 @@ static enum status see(struct walk *walk, struct str text, size_t *at) {
         return ST_OK;
     case '"':
         *at = skip_string(text, *at);
-        return see_scalar(walk);
+        return read_scalar(walk);
     default:
         ++*at;
-        return see_scalar(walk);
+        return read_scalar(walk);
     }
 }
 
@@ -115,7 +115,7 @@ enum status json_shape(struct arena *arena, struct str text, struct shape *out, 
     }
     enum status status = ST_OK;
     for (size_t at = 0; at < text.len && status == ST_OK;) {
-        status = see(&walk, text, &at);
+        status = read_byte_at(&walk, text, &at);
     }
     if (status != ST_OK) {
         return status;

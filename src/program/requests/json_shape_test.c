@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void shapes(void **state) {
+static void json_shape_of_arrays(void **state) {
     (void)state;
     static const struct {
         const char *text, *shape; /* NULL: refused */
@@ -52,7 +52,7 @@ static void shapes(void **state) {
     }
 }
 
-static void depths(void **state) {
+static void json_shape_too_deep_refused(void **state) {
     (void)state;
     char text[200];
     for (size_t depth = 1; depth < 80; depth++) {
@@ -70,7 +70,7 @@ static void depths(void **state) {
 }
 
 /* What is no JSON is refused later; here it must only not do harm. */
-static void not_json(void **state) {
+static void json_shape_invalid_json_does_not_crash(void **state) {
     (void)state;
     static const char *const texts[] = {"]",     "[",   "\"",  "\"\\", "[\"",           "[1",
                                         "1]]]]", ",,,", "[,]", "[1]]", "{\"a\":[1,2]}", ""};
@@ -89,9 +89,9 @@ static void not_json(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes),
-        cmocka_unit_test(depths),
-        cmocka_unit_test(not_json),
+        cmocka_unit_test(json_shape_of_arrays),
+        cmocka_unit_test(json_shape_too_deep_refused),
+        cmocka_unit_test(json_shape_invalid_json_does_not_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,11 +31,11 @@ struct reader {
     unsigned seen; /* a bit for each of the three keys */
 };
 
-bool npy_is(struct str bytes) {
+bool npy_has_magic(struct str bytes) {
     return bytes.len >= PREFIX_BYTES && memcmp(bytes.ptr, magic, 6) == 0;
 }
 
-static enum status bad(const struct reader *reader, const char *why) {
+static enum status npy_error(const struct reader *reader, const char *why) {
     return error_set(reader->err, ST_BAD_DATA, "%s is not a .npy file that can be read: %s",
                      reader->name, why);
 }
@@ -47,9 +47,9 @@ static void skip_space(struct reader *reader) {
 }
 
 /* Takes `text` where it comes next. */
-static bool take(struct reader *reader, const char *text) {
+static bool take_text(struct reader *reader, const char *text) {
     skip_space(reader);
-    if (!str_starts(reader->rest, str_of(text))) {
+    if (!str_starts_with(reader->rest, str_of(text))) {
         return false;
     }
     reader->rest = str_make(reader->rest.ptr + strlen(text), reader->rest.len - strlen(text));
@@ -58,7 +58,7 @@ static bool take(struct reader *reader, const char *text) {
 
 /* A Python string without escapes. */
 static bool take_string(struct reader *reader, struct str *out) {
-    const char *quote = take(reader, "'") ? "'" : take(reader, "\"") ? "\"" : NULL;
+    const char *quote = take_text(reader, "'") ? "'" : take_text(reader, "\"") ? "\"" : NULL;
     if (!quote) {
         return false;
     }
@@ -88,19 +88,19 @@ static enum status read_shape(struct arena *arena, struct reader *reader) {
     if (!dims) {
         return error_set(reader->err, ST_NO_MEMORY, "no memory for a shape");
     }
-    if (!take(reader, "(")) {
-        return bad(reader, "its shape is not a tuple");
+    if (!take_text(reader, "(")) {
+        return npy_error(reader, "its shape is not a tuple");
     }
-    while (!take(reader, ")")) {
+    while (!take_text(reader, ")")) {
         if (rank == SHAPE_MAX_RANK) {
-            return bad(reader, "it has over 64 dimensions");
+            return npy_error(reader, "it has over 64 dimensions");
         }
         if (!take_dim(reader, &dims[rank++])) {
-            return bad(reader, "its shape holds something else than whole numbers");
+            return npy_error(reader, "its shape holds something else than whole numbers");
         }
-        if (!take(reader, ",")) {
-            if (!take(reader, ")")) {
-                return bad(reader, "the tuple of its shape does not end");
+        if (!take_text(reader, ",")) {
+            if (!take_text(reader, ")")) {
+                return npy_error(reader, "the tuple of its shape does not end");
             }
             break;
         }
@@ -113,44 +113,45 @@ static enum status read_value(struct arena *arena, struct reader *reader, struct
     if (str_is(key, "descr")) {
         reader->seen |= 1;
         if (!take_string(reader, &reader->descr)) {
-            return bad(reader, "its elements are records, not numbers");
+            return npy_error(reader, "its elements are records, not numbers");
         }
         return ST_OK;
     }
     if (str_is(key, "fortran_order")) {
         reader->seen |= 2;
-        if (take(reader, "True")) {
-            return bad(reader, "it is in Fortran order; save numpy.ascontiguousarray(a)");
+        if (take_text(reader, "True")) {
+            return npy_error(reader, "it is in Fortran order; save numpy.ascontiguousarray(a)");
         }
-        return take(reader, "False") ? ST_OK : bad(reader, "fortran_order is not True or False");
+        return take_text(reader, "False") ? ST_OK
+                                          : npy_error(reader, "fortran_order is not True or False");
     }
     if (str_is(key, "shape")) {
         reader->seen |= 4;
         return read_shape(arena, reader);
     }
-    return bad(reader, "its header has a key that is not descr, fortran_order or shape");
+    return npy_error(reader, "its header has a key that is not descr, fortran_order or shape");
 }
 
 static enum status read_header(struct arena *arena, struct reader *reader) {
-    if (!take(reader, "{")) {
-        return bad(reader, "its header is not a dictionary");
+    if (!take_text(reader, "{")) {
+        return npy_error(reader, "its header is not a dictionary");
     }
-    while (!take(reader, "}")) {
+    while (!take_text(reader, "}")) {
         struct str key;
-        if (!take_string(reader, &key) || !take(reader, ":")) {
-            return bad(reader, "its header is malformed");
+        if (!take_string(reader, &key) || !take_text(reader, ":")) {
+            return npy_error(reader, "its header is malformed");
         }
         enum status status = read_value(arena, reader, key);
         if (status != ST_OK) {
             return status;
         }
-        if (!take(reader, ",") && (reader->rest.len == 0 || reader->rest.ptr[0] != '}')) {
-            return bad(reader, "its header is malformed");
+        if (!take_text(reader, ",") && (reader->rest.len == 0 || reader->rest.ptr[0] != '}')) {
+            return npy_error(reader, "its header is malformed");
         }
     }
     skip_space(reader);
     if (reader->rest.len > 0 || reader->seen != 7) {
-        return bad(reader, "its header is malformed");
+        return npy_error(reader, "its header is malformed");
     }
     return ST_OK;
 }
@@ -168,7 +169,7 @@ static enum status find_datatype(const struct reader *reader, enum datatype *out
         }
     }
     if (descr.len > 0 && descr.ptr[0] == '>') {
-        return bad(reader, "it is big-endian; save a.astype(a.dtype.newbyteorder('<'))");
+        return npy_error(reader, "it is big-endian; save a.astype(a.dtype.newbyteorder('<'))");
     }
     return error_set(reader->err, ST_BAD_DATATYPE,
                      "%s: elements of NumPy's type %.*s are no tensor's; expected booleans, "
@@ -177,15 +178,15 @@ static enum status find_datatype(const struct reader *reader, enum datatype *out
 }
 
 /* Splits the file into header and data. */
-static enum status split(struct reader *reader, struct str bytes, struct str *data) {
+static enum status split_file(struct reader *reader, struct str bytes, struct str *data) {
     const unsigned char *p = (const unsigned char *)bytes.ptr;
-    if (!npy_is(bytes)) {
-        return bad(reader, "it does not begin with \\x93NUMPY");
+    if (!npy_has_magic(bytes)) {
+        return npy_error(reader, "it does not begin with \\x93NUMPY");
     }
     unsigned major = p[6];
     size_t n_size = major == 1 ? 2 : 4;
     if (major < 1 || major > 3 || bytes.len < PREFIX_BYTES + n_size) {
-        return bad(reader, "its version is not 1, 2 or 3");
+        return npy_error(reader, "its version is not 1, 2 or 3");
     }
     size_t n = (size_t)p[8] | (size_t)p[9] << 8;
     if (n_size == 4) {
@@ -193,7 +194,7 @@ static enum status split(struct reader *reader, struct str bytes, struct str *da
     }
     size_t at = PREFIX_BYTES + n_size;
     if (n > MAX_HEADER || n > bytes.len - at) {
-        return bad(reader, "its header does not end");
+        return npy_error(reader, "its header does not end");
     }
     reader->rest = str_make(bytes.ptr + at, n);
     *data = str_make(bytes.ptr + at + n, bytes.len - at - n);
@@ -205,7 +206,7 @@ enum status npy_decode(struct arena *arena, struct str bytes, const char *name, 
     struct reader reader = {.name = name, .err = err};
     uint64_t expected = 0;
     *out = (struct npy){0};
-    enum status status = split(&reader, bytes, &out->data);
+    enum status status = split_file(&reader, bytes, &out->data);
     if (status == ST_OK) {
         status = read_header(arena, &reader);
     }

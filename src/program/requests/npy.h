@@ -20,7 +20,7 @@ struct npy {
 };
 
 /* Does it begin like such a file? */
-bool npy_is(struct str bytes);
+bool npy_has_magic(struct str bytes);
 /* `name` is what messages call the file. Returns: ST_BAD_DATA. Owns: the shape is in `arena`. */
 enum status npy_decode(struct arena *arena, struct str bytes, const char *name, struct npy *out,
                        struct error *err) __attribute__((warn_unused_result));

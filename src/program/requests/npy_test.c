@@ -32,7 +32,7 @@ static struct str make(unsigned version, const char *header, size_t n_data) {
     return str_make(file, n_file);
 }
 
-static void taken(void **state) {
+static void npy_valid_is_decoded(void **state) {
     (void)state;
     static const struct {
         unsigned version;
@@ -90,7 +90,7 @@ static void taken(void **state) {
     }
 }
 
-static void refused(void **state) {
+static void npy_invalid_refused(void **state) {
     (void)state;
     static const struct {
         unsigned version;
@@ -157,7 +157,7 @@ static void write_and_read(struct arena *arena, enum datatype datatype, struct s
     assert_true(shape_eq(npy.shape, shape));
 }
 
-static void written_and_read(void **state) {
+static void npy_round_trip_is_equal(void **state) {
     (void)state;
     static const int64_t dims[] = {2, 1, 3};
     for (int datatype = DT_BOOL; datatype < DT_COUNT_; datatype++) {
@@ -171,9 +171,9 @@ static void written_and_read(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(taken),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(written_and_read),
+        cmocka_unit_test(npy_valid_is_decoded),
+        cmocka_unit_test(npy_invalid_refused),
+        cmocka_unit_test(npy_round_trip_is_equal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static void words(void **state) {
+static void shell_words_are_quoted(void **state) {
     (void)state;
     static const struct {
         const char *text, *word;
@@ -28,7 +28,7 @@ static void words(void **state) {
     }
 }
 
-static void printfs(void **state) {
+static void shell_printf_writes_bytes(void **state) {
     (void)state;
     static const struct {
         struct str bytes;
@@ -52,8 +52,8 @@ static void printfs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words),
-        cmocka_unit_test(printfs),
+        cmocka_unit_test(shell_words_are_quoted),
+        cmocka_unit_test(shell_printf_writes_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,7 @@ static int32_t start(void *context, int fd, const char *host) {
     self->fd = fd;
     self->ssl = SSL_new(self->client->ssl);
     BIO *bio = BIO_new(self->client->bio);
-    if (!self->ssl || !bio || !tls_peer_expect(self->ssl, host) ||
+    if (!self->ssl || !bio || !tls_peer_set_host(self->ssl, host) ||
         SSL_set_alpn_protos(self->ssl, HTTP1, sizeof(HTTP1) - 1) != 0) {
         BIO_free(bio);
         SSL_free(self->ssl); /* what did not start is not stopped */
@@ -91,7 +91,7 @@ static void stop(void *context) {
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static int64_t outcome(struct tls_transport *self, int rc, size_t n_moved) {
+static int64_t io_result(struct tls_transport *self, int rc, size_t n_moved) {
     int system_error = errno;
     struct error err;
     switch (SSL_get_error(self->ssl, rc)) {
@@ -116,7 +116,7 @@ static int64_t read_plain(void *context, void *data, size_t n_bytes) {
     ERR_clear_error();
     errno = 0;
     int rc = SSL_read_ex(self->ssl, data, n_bytes, &n);
-    return outcome(self, rc, n);
+    return io_result(self, rc, n);
 }
 
 static int64_t write_plain(void *context, const void *data, size_t n_bytes) {
@@ -125,7 +125,7 @@ static int64_t write_plain(void *context, const void *data, size_t n_bytes) {
     ERR_clear_error();
     errno = 0;
     int rc = SSL_write_ex(self->ssl, data, n_bytes, &n);
-    int64_t moved = outcome(self, rc, n);
+    int64_t moved = io_result(self, rc, n);
     if (moved == 0) { /* only a read can say that the peer has ended */
         snprintf(self->reason, ERROR_TEXT_BYTES, "the server ended the connection");
         return SLUICE_TRANSPORT_FAILED;

@@ -4,7 +4,7 @@
 #include "serve/admin/status_json.h"
 #include "serve/admin/status_page.h"
 #include "telemetry/admin/http_text.h"
-#include "telemetry/admin/status_parts.h"
+#include "telemetry/admin/status_common.h"
 
 static void answer_metrics(struct http_exchange *exchange, void *context) {
     struct admin_api *api = context;

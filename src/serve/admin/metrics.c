@@ -8,7 +8,7 @@
 
 /* Of times, these bounds are shown: 32 us to 16.8 s. Sizes begin at 1 and end with the largest that
  * the model takes. */
-enum { FIRST_TIME = 5, LAST_TIME = 24 };
+enum { FIRST_TIME_BUCKET = 5, LAST_TIME_BUCKET = 24 };
 
 enum { NS_PER_US = 1000 };
 
@@ -30,8 +30,8 @@ struct table {
     bool failed; /* out of memory */
 };
 
-static void count_entry(void *cookie, const struct repository_entry *entry) {
-    struct table *table = cookie;
+static void count_entry(void *user, const struct repository_entry *entry) {
+    struct table *table = user;
     table->n_phase[entry->phase]++;
 }
 
@@ -47,14 +47,14 @@ static struct str labels_of(struct table *table, const struct model_spec *spec) 
 /* What models that are being let go still have at hand. */
 static void add_load(struct table *table, struct model_version *version) {
     uint64_t n_queued, n_running, n_instances;
-    model_version_load(version, &n_queued, &n_running, &n_instances);
+    model_version_gauges(version, &n_queued, &n_running, &n_instances);
     table->n_queued += n_queued;
     table->n_running += n_running;
 }
 
 /* Models that have become ready since they were counted are on the next page. */
-static void read_entry(void *cookie, const struct repository_entry *entry) {
-    struct table *table = cookie;
+static void read_entry(void *user, const struct repository_entry *entry) {
+    struct table *table = user;
     if (entry->phase == REPOSITORY_UNLOADING) {
         add_load(table, entry->version);
     }
@@ -115,7 +115,7 @@ static const struct column {
     enum metric_family family;
     size_t member; /* an uint64_t of struct model_statistics */
     uint64_t divisor;
-    bool of_cached; /* only those whose answers are kept have it */
+    bool only_cached; /* only those whose answers are kept have it */
 } COLUMNS[] = {
     {METRIC_FAMILY_SUCCESS, MEMBER(success.count), 1, false},
     {METRIC_FAMILY_INFERENCES, MEMBER(n_inferences), 1, false},
@@ -125,10 +125,10 @@ static const struct column {
     {METRIC_FAMILY_INPUT_DURATION, MEMBER(compute.input_ns), NS_PER_US, false},
     {METRIC_FAMILY_INFER_DURATION, MEMBER(compute.infer_ns), NS_PER_US, false},
     {METRIC_FAMILY_OUTPUT_DURATION, MEMBER(compute.output_ns), NS_PER_US, false},
-    {METRIC_FAMILY_CACHE_HITS, MEMBER(cache_hit.count), 1, .of_cached = true},
-    {METRIC_FAMILY_CACHE_MISSES, MEMBER(cache_miss.count), 1, .of_cached = true},
-    {METRIC_FAMILY_CACHE_HIT_DURATION, MEMBER(cache_hit.ns), NS_PER_US, .of_cached = true},
-    {METRIC_FAMILY_CACHE_MISS_DURATION, MEMBER(cache_miss.ns), NS_PER_US, .of_cached = true},
+    {METRIC_FAMILY_CACHE_HITS, MEMBER(cache_hit.count), 1, .only_cached = true},
+    {METRIC_FAMILY_CACHE_MISSES, MEMBER(cache_miss.count), 1, .only_cached = true},
+    {METRIC_FAMILY_CACHE_HIT_DURATION, MEMBER(cache_hit.ns), NS_PER_US, .only_cached = true},
+    {METRIC_FAMILY_CACHE_MISS_DURATION, MEMBER(cache_miss.ns), NS_PER_US, .only_cached = true},
     {METRIC_FAMILY_PENDING, MEMBER(n_queued), 1, false},
     {METRIC_FAMILY_MODEL_RUNNING, MEMBER(n_running), 1, false},
     {METRIC_FAMILY_MODEL_INSTANCES, MEMBER(n_instances), 1, false},
@@ -141,7 +141,7 @@ static void print_column(struct metric_text *text, const struct table *table,
     for (size_t i = 0; i < table->n; i++) {
         const char *statistics = (const char *)&table->rows[i].statistics;
         uint64_t value;
-        if (column->of_cached && !table->rows[i].statistics.caches) {
+        if (column->only_cached && !table->rows[i].statistics.caches) {
             continue;
         }
         memcpy(&value, statistics + column->member, sizeof(value));
@@ -182,11 +182,12 @@ static void print_histogram(struct metric_text *text, const struct table *table,
     metric_family_begin(text, family);
     for (size_t i = 0; i < table->n; i++) {
         const struct row *row = &table->rows[i];
-        struct metric_distribution seen;
+        struct metric_distribution distribution;
         bool of_sizes = unit == METRIC_UNIT_ITEMS;
-        unsigned last = of_sizes ? metric_bucket(row->max_batch_size) : LAST_TIME;
-        memcpy(&seen, (const char *)&row->statistics + member, sizeof(seen));
-        metric_text_distribution(text, row->labels, &seen, unit, of_sizes ? 0 : FIRST_TIME, last);
+        unsigned last = of_sizes ? metric_bucket(row->max_batch_size) : LAST_TIME_BUCKET;
+        memcpy(&distribution, (const char *)&row->statistics + member, sizeof(distribution));
+        metric_text_distribution(text, row->labels, &distribution, unit,
+                                 of_sizes ? 0 : FIRST_TIME_BUCKET, last);
     }
 }
 
@@ -232,5 +233,5 @@ static void print_page(void *context, struct metric_text *text) {
 }
 
 void admin_metrics_reply(struct admin_metrics *metrics, struct http_exchange *exchange) {
-    admin_page_reply(exchange, print_page, metrics);
+    metrics_page_reply(exchange, print_page, metrics);
 }

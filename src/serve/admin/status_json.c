@@ -2,61 +2,62 @@
 #include "serve/admin/status_json.h"
 
 #include "serve/scheduler/statistics/statistics.h"
-#include "telemetry/admin/status_parts.h"
+#include "telemetry/admin/status_common.h"
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-static void add_failures(struct json_out *json, const struct model_statistics *statistics) {
-    json_open_member(json, "failed", '{');
+static void add_failures(struct json_writer *json, const struct model_statistics *statistics) {
+    json_write_open_member(json, "failed", '{');
     for (int i = 0; i < STATISTICS_REASONS; i++) {
-        json_u64(json, statistics_reason_name((enum statistics_reason)i), statistics->failed[i]);
+        json_write_u64(json, statistics_reason_name((enum statistics_reason)i),
+                       statistics->failed[i]);
     }
-    json_close(json, '}');
+    json_write_close(json, '}');
 }
 
-static void add_statistics(struct json_out *json, struct model_version *version) {
+static void add_statistics(struct json_writer *json, struct model_version *version) {
     const struct model_spec *spec = model_version_spec(version);
     struct model_statistics statistics;
     model_version_statistics(version, &statistics);
-    json_text(json, "platform", spec->platform);
-    json_u64(json, "max_batch_size", spec->max_batch_size);
-    json_u64(json, "queued", statistics.n_queued);
-    json_u64(json, "running", statistics.n_running);
-    json_u64(json, "instances", statistics.n_instances);
-    json_u64(json, "busy", statistics.n_busy);
-    json_u64(json, "busy_ns", statistics.busy_ns);
-    json_u64(json, "succeeded", statistics.success.count);
+    json_write_string(json, "platform", spec->platform);
+    json_write_u64(json, "max_batch_size", spec->max_batch_size);
+    json_write_u64(json, "queued", statistics.n_queued);
+    json_write_u64(json, "running", statistics.n_running);
+    json_write_u64(json, "instances", statistics.n_instances);
+    json_write_u64(json, "busy", statistics.n_busy);
+    json_write_u64(json, "busy_ns", statistics.busy_ns);
+    json_write_u64(json, "succeeded", statistics.success.count);
     add_failures(json, &statistics);
-    json_u64(json, "inferences", statistics.n_inferences);
-    json_u64(json, "executions", statistics.n_executions);
-    json_u64(json, "last_inference", statistics.last_inference_ms);
-    status_histogram_add(json, "request", &statistics.request_time);
-    status_histogram_add(json, "queue", &statistics.queue_time);
-    status_histogram_add(json, "compute", &statistics.compute_time);
-    status_histogram_add(json, "batch", &statistics.batch_size);
+    json_write_u64(json, "inferences", statistics.n_inferences);
+    json_write_u64(json, "executions", statistics.n_executions);
+    json_write_u64(json, "last_inference", statistics.last_inference_ms);
+    status_json_add_histogram(json, "request", &statistics.request_time);
+    status_json_add_histogram(json, "queue", &statistics.queue_time);
+    status_json_add_histogram(json, "compute", &statistics.compute_time);
+    status_json_add_histogram(json, "batch", &statistics.batch_size);
 }
 
-static void add_entry(void *cookie, const struct repository_entry *entry) {
-    struct json_out *json = cookie;
-    json_open_element(json, '{');
-    json_text(json, "name", entry->model);
-    json_u64(json, "version", entry->number);
-    json_text(json, "state", str_of(repository_phase_name(entry->phase)));
+static void add_entry(void *user, const struct repository_entry *entry) {
+    struct json_writer *json = user;
+    json_write_open_element(json, '{');
+    json_write_string(json, "name", entry->model);
+    json_write_u64(json, "version", entry->number);
+    json_write_string(json, "state", str_of(repository_phase_name(entry->phase)));
     if (entry->phase == REPOSITORY_FAILED) {
-        json_text(json, "reason", str_of(entry->reason));
+        json_write_string(json, "reason", str_of(entry->reason));
     }
     if (entry->version) {
         add_statistics(json, entry->version);
     }
-    json_close(json, '}');
+    json_write_close(json, '}');
 }
 
 void status_json_print(struct admin_metrics *metrics, struct buf *out) {
-    struct json_out json = {.out = out};
-    json_open(&json, '{');
-    status_process_add(&json, &metrics->process, repository_is_ready(metrics->repository));
-    json_open_member(&json, "models", '[');
+    struct json_writer json = {.out = out};
+    json_write_open(&json, '{');
+    status_json_add_process(&json, &metrics->process, repository_is_ready(metrics->repository));
+    json_write_open_member(&json, "models", '[');
     repository_visit(metrics->repository, add_entry, &json);
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_write_close(&json, ']');
+    json_write_close(&json, '}');
 }

@@ -1,6 +1,6 @@
 /* dynamic_batching: what shares a batch, how long it waits for that, priorities, and what becomes
  * of requests that wait too long. What depends on the model itself (sizes within max_batch_size) is
- * checked when it is known, in complete_batch.c. */
+ * checked when it is known, in resolve_batching.c. */
 #include "core/base/log.h"
 #include "serve/config/read.h"
 
@@ -22,7 +22,7 @@ static enum status read_action(const struct doc_node *policy, bool *delays, stru
 static enum status read_policy(const struct doc_node *node, struct model_queue_policy *out,
                                struct error *err) {
     struct doc_node override = doc_get(node, "allow_timeout_override");
-    enum status st = read_action(node, &out->delays, err);
+    enum status st = read_action(node, &out->delay_on_timeout, err);
     if (st == ST_OK) {
         st = config_read_count(node, "default_timeout_microseconds", &out->timeout_us, err);
     }
@@ -83,7 +83,7 @@ static enum status read_levels(struct arena *arena, const struct doc_node *batch
     if (n > 0 && out->priority_levels == 0) {
         struct error where;
         doc_error(&list, &where, "has no effect without priority_levels");
-        log_event(LOG_WARNING, "configuration", LOG_TEXT_OF("text", where.text));
+        log_event(LOG_WARNING, "configuration", LOG_CSTR("text", where.text));
         return ST_OK;
     }
     struct model_config_level *levels = arena_calloc(arena, n, sizeof(*levels));
@@ -105,15 +105,15 @@ static enum status read_levels(struct arena *arena, const struct doc_node *batch
 /* ---- order ----------------------------------------------------------------------------------- */
 
 /* Can a request of this policy be overtaken because it waited too long? */
-static bool may_delay(const struct model_queue_policy *policy) {
-    return policy->delays && (policy->timeout_us > 0 || policy->allow_override);
+static bool can_delay(const struct model_queue_policy *policy) {
+    return policy->delay_on_timeout && (policy->timeout_us > 0 || policy->allow_override);
 }
 
 static enum status check_ordering(const struct doc_node *ordering,
                                   const struct model_config *config, struct error *err) {
-    bool delays = may_delay(&config->queue);
+    bool delays = can_delay(&config->queue);
     for (size_t i = 0; i < config->n_levels; i++) {
-        delays = delays || may_delay(&config->levels[i].policy);
+        delays = delays || can_delay(&config->levels[i].policy);
     }
     if (!config->preserve_ordering) {
         return ST_OK;

@@ -27,10 +27,11 @@ struct model_config_tensor {
 
 /* How long the requests of one priority wait, and how many of them. */
 struct model_queue_policy {
-    uint64_t max_size;   /* requests; 0: the server's own limit */
-    uint64_t timeout_us; /* 0: they wait as long as it takes */
-    bool allow_override; /* a request may ask to wait for less */
-    bool delays;         /* one whose time is over lets the others of its level pass, instead of
+    uint64_t max_size;     /* requests; 0: the server's own limit */
+    uint64_t timeout_us;   /* 0: they wait as long as it takes */
+    bool allow_override;   /* a request may ask to wait for less */
+    bool delay_on_timeout; /* one whose time is over lets the others of its level pass,
+                                      instead of
                             being refused */
 };
 
@@ -148,6 +149,6 @@ enum status model_config_set_param(struct arena *arena, struct model_config *con
                                    const struct model_config_param *param, struct error *err)
     __attribute__((warn_unused_result));
 /* Is it for the backend to see? Names that begin with "mip." are the front end's. */
-bool model_config_param_is_backends(const struct model_config_param *param);
+bool model_config_param_is_for_backend(const struct model_config_param *param);
 
 #endif

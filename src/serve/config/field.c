@@ -3,7 +3,7 @@
 
 #include "core/base/log.h"
 
-enum treatment { READ, TUNES, REFUSED, REFUSED_TRUE };
+enum treatment { READ, IGNORED, REFUSED, REFUSED_TRUE };
 
 struct field {
     enum config_message message;
@@ -32,10 +32,10 @@ static void names_of(enum config_message message, const char *names[N_FIELDS + 1
     names[n] = NULL;
 }
 
-static void warn(const struct doc_node *node, const char *why) {
+static void warn_no_effect(const struct doc_node *node, const char *why) {
     struct error where;
     doc_error(node, &where, "has no effect: %s", why);
-    log_event(LOG_WARNING, "configuration", LOG_TEXT_OF("text", where.text));
+    log_event(LOG_WARNING, "configuration", LOG_CSTR("text", where.text));
 }
 
 /* Is it what a field that is left out has? A configuration that was printed in full has all of
@@ -46,7 +46,7 @@ static bool is_default(const struct doc_node *node, enum treatment treatment) {
            yyjson_equals_str(val, "FORMAT_NONE") ||
            (yyjson_is_num(val) && yyjson_get_num(val) == 0) ||
            (yyjson_is_arr(val) && yyjson_arr_size(val) == 0) ||
-           (treatment == TUNES && yyjson_is_obj(val) && yyjson_obj_size(val) == 0);
+           (treatment == IGNORED && yyjson_is_obj(val) && yyjson_obj_size(val) == 0);
 }
 
 static enum status check_inner(const struct doc_node *node, enum config_message message,
@@ -61,8 +61,8 @@ static enum status check_inner(const struct doc_node *node, enum config_message 
     return ST_OK;
 }
 
-static enum status treat(const struct doc_node *node, const struct field *field,
-                         struct error *err) {
+static enum status apply_field(const struct doc_node *node, const struct field *field,
+                               struct error *err) {
     bool refused = false;
     enum status st = ST_OK;
     if (field->treatment != READ && is_default(node, field->treatment)) {
@@ -71,8 +71,8 @@ static enum status treat(const struct doc_node *node, const struct field *field,
     switch (field->treatment) {
     case READ:
         return field->holds == CONFIG_NONE ? ST_OK : check_inner(node, field->holds, err);
-    case TUNES:
-        warn(node, field->why);
+    case IGNORED:
+        warn_no_effect(node, field->why);
         return ST_OK;
     case REFUSED:
         refused = true;
@@ -90,12 +90,12 @@ enum status config_fields_check(const struct doc_node *node, enum config_message
     names_of(message, names);
     enum status st = doc_expect_object(node, err);
     if (st == ST_OK) {
-        st = doc_only(node, names, err);
+        st = doc_reject_unknown(node, names, err);
     }
     for (size_t i = 0; i < N_FIELDS && st == ST_OK; i++) {
         if (fields[i].message == message) {
             struct doc_node inner = doc_get(node, fields[i].name);
-            st = inner.val ? treat(&inner, &fields[i], err) : ST_OK;
+            st = inner.val ? apply_field(&inner, &fields[i], err) : ST_OK;
         }
     }
     return st;

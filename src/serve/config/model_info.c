@@ -1,7 +1,7 @@
 /* Is what a backend says of its model well formed? Asked once per load, so that nobody after this
  * has to doubt a name, a rank or a dimension. */
 #include "core/base/utf8.h"
-#include "serve/config/complete.h"
+#include "serve/config/resolve_config.h"
 
 static enum status check_dims(const sluice_tensor_info *info, struct error *err) {
     if (info->rank > SHAPE_MAX_RANK || (info->rank > 0 && !info->dims)) {
@@ -18,7 +18,7 @@ static enum status check_dims(const sluice_tensor_info *info, struct error *err)
     return ST_OK;
 }
 
-static bool named_before(const sluice_tensor_info *infos, size_t i) {
+static bool is_duplicate_name(const sluice_tensor_info *infos, size_t i) {
     for (size_t j = 0; j < i; j++) {
         if (strcmp(infos[j].name, infos[i].name) == 0) {
             return true;
@@ -42,7 +42,7 @@ static enum status check_tensors(const char *kind, const sluice_tensor_info *inf
             st = error_set(err, ST_BACKEND_FAILED, "datatype number %d is unknown",
                            (int)info->datatype);
         }
-        if (st == ST_OK && named_before(infos, i)) {
+        if (st == ST_OK && is_duplicate_name(infos, i)) {
             st = error_set(err, ST_BACKEND_FAILED, "there are two of that name");
         }
         if (st != ST_OK) {

@@ -6,8 +6,8 @@
 static const char own_prefix[] = "sluice.";
 static const char front_end_prefix[] = "mip.";
 
-bool model_config_param_is_backends(const struct model_config_param *param) {
-    return !str_starts(param->name, str_of(front_end_prefix));
+bool model_config_param_is_for_backend(const struct model_config_param *param) {
+    return !str_starts_with(param->name, str_of(front_end_prefix));
 }
 
 static enum status read_run_on(struct str value, enum model_run_on *out, struct error *err) {
@@ -23,8 +23,8 @@ static enum status read_run_on(struct str value, enum model_run_on *out, struct 
                      STR_ARG(value));
 }
 
-static enum status set_own(const struct model_config_param *param, struct model_config *config,
-                           struct error *err) {
+static enum status set_server_param(const struct model_config_param *param,
+                                    struct model_config *config, struct error *err) {
     if (str_is(param->name, "sluice.run_on")) {
         return read_run_on(param->value, &config->run_on, err);
     }
@@ -32,7 +32,7 @@ static enum status set_own(const struct model_config_param *param, struct model_
                      STR_ARG(param->name));
 }
 
-static size_t find(const struct model_config *config, struct str name) {
+static size_t find_param(const struct model_config *config, struct str name) {
     size_t i = 0;
     while (i < config->n_params && !str_eq(config->params[i].name, name)) {
         i++;
@@ -42,10 +42,10 @@ static size_t find(const struct model_config *config, struct str name) {
 
 enum status model_config_set_param(struct arena *arena, struct model_config *config,
                                    const struct model_config_param *param, struct error *err) {
-    if (str_starts(param->name, str_of(own_prefix))) {
-        return set_own(param, config, err);
+    if (str_starts_with(param->name, str_of(own_prefix))) {
+        return set_server_param(param, config, err);
     }
-    size_t at = find(config, param->name);
+    size_t at = find_param(config, param->name);
     size_t n = at < config->n_params ? config->n_params : config->n_params + 1;
     /* The array may be shared with another copy of the configuration: never changed in place. */
     struct model_config_param *params = arena_calloc(arena, n, sizeof(*params));
@@ -87,7 +87,7 @@ static enum status add_param(struct arena *arena, const struct doc_node *node,
     if (st != ST_OK) {
         return st;
     }
-    if (find(out, param.name) < out->n_params) {
+    if (find_param(out, param.name) < out->n_params) {
         return doc_error(node, err, "\"%.*s\" is given twice", STR_ARG(param.name));
     }
     st = model_config_set_param(arena, out, &param, err);

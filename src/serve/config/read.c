@@ -118,7 +118,7 @@ static enum status backend_of_platform(const struct doc_node *root, struct model
         STR_ARG(out->platform));
 }
 
-bool backend_name_ok(struct str name) {
+bool backend_name_is_valid(struct str name) {
     for (size_t i = 0; i < name.len; i++) {
         char c = name.ptr[i];
         bool ok = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -135,7 +135,7 @@ static enum status read_backend(struct arena *arena, const struct doc_node *root
     if (st == ST_OK) {
         st = config_read_text(arena, root, "platform", &out->platform, err);
     }
-    if (st == ST_OK && out->backend.len > 0 && !backend_name_ok(out->backend)) {
+    if (st == ST_OK && out->backend.len > 0 && !backend_name_is_valid(out->backend)) {
         struct doc_node node = doc_get(root, "backend");
         st = doc_error(&node, err,
                        "\"%.*s\" is not the name of a backend: those are made of a-z, 0-9, _ and -",

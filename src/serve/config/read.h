@@ -8,7 +8,7 @@
 enum { BACKEND_NAME_MAX = 64 };
 /* May a backend have this name, which is a part of a file's: [a-z0-9_-]+, at most
  * BACKEND_NAME_MAX? */
-bool backend_name_ok(struct str name);
+bool backend_name_is_valid(struct str name);
 
 /* A field of text, copied; left alone when absent. */
 enum status config_read_text(struct arena *arena, const struct doc_node *parent, const char *key,

@@ -86,7 +86,7 @@ static void assert_warmups(const struct model_warmup *warmups) {
     assert_int_equal(warmups[1].inputs[0].dims.rank, 0);
 }
 
-static void everything_that_is_understood(void **state) {
+static void config_full_file_sets_all_fields(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct model_config config;
     struct error err;
@@ -134,7 +134,7 @@ static void everything_that_is_understood(void **state) {
     arena_free(arena);
 }
 
-static void priorities_and_policies(void **state) {
+static void config_priority_levels_and_queue_policies_are_read(void **state) {
     static const char text[] =
         "dynamic_batching {\n"
         "  priority_levels: 3 default_priority_level: 2\n"
@@ -150,7 +150,7 @@ static void priorities_and_policies(void **state) {
     assert_int_equal(read_text(arena, text, &config, &err), ST_OK);
     assert_int_equal(config.priority_levels, 3);
     assert_int_equal(config.default_priority, 2);
-    assert_true(config.queue.delays);
+    assert_true(config.queue.delay_on_timeout);
     assert_true(config.queue.allow_override);
     assert_int_equal(config.queue.timeout_us, 5000);
     assert_int_equal(config.queue.max_size, 4);
@@ -159,12 +159,12 @@ static void priorities_and_policies(void **state) {
     assert_int_equal(config.levels[0].policy.max_size, 7);
     assert_int_equal(config.levels[0].policy.timeout_us, 0);
     assert_int_equal(config.levels[1].level, 1);
-    assert_false(config.levels[1].policy.delays);
+    assert_false(config.levels[1].policy.delay_on_timeout);
     arena_free(arena);
 }
 
 /* What the server's own settings say wins, whatever kind of parameter it is. */
-static void parameters_are_merged_over(void **state) {
+static void config_server_parameters_override_file(void **state) {
     static const struct model_config_param given[] = {
         {STR("threads"), STR("5"), true},
         {STR("mip.scale"), STR("1/255"), true},
@@ -181,9 +181,9 @@ static void parameters_are_merged_over(void **state) {
     assert_int_equal(config.n_params, 2);
     assert_str(config.params[0].value, "5");
     assert_true(config.params[0].by_server);
-    assert_true(model_config_param_is_backends(&config.params[0]));
+    assert_true(model_config_param_is_for_backend(&config.params[0]));
     assert_str(config.params[1].name, "mip.scale");
-    assert_false(model_config_param_is_backends(&config.params[1]));
+    assert_false(model_config_param_is_for_backend(&config.params[1]));
     assert_int_equal(config.run_on, RUN_ON_INSTANCE);
     assert_str(before.params[0].value, "3"); /* who copied it before sees what it saw */
     assert_false(before.params[0].by_server);
@@ -193,7 +193,7 @@ static void parameters_are_merged_over(void **state) {
     arena_free(arena);
 }
 
-static void nothing_at_all(void **state) {
+static void config_empty_file_has_defaults(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct model_config config;
     struct error err;
@@ -237,7 +237,7 @@ static const char *const tuning[] = {
     "input { name: \"a\" is_shape_tensor: false } output { name: \"a\" }",
 };
 
-static void what_only_tunes_is_accepted(void **state) {
+static void config_ignored_fields_are_accepted(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(tuning) / sizeof(tuning[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -411,7 +411,7 @@ static const struct bad bads[] = {
      {"parameters", "auto, worker or instance"}},
 };
 
-static void what_is_refused_says_where_and_why(void **state) {
+static void config_invalid_field_error_names_place_and_reason(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(bads) / sizeof(bads[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -428,7 +428,7 @@ static void what_is_refused_says_where_and_why(void **state) {
     }
 }
 
-static void out_of_memory_is_said(void **state) {
+static void config_arena_limit_returns_no_memory(void **state) {
     char text[9000];
     int n_ok = 0, n_refused = 0;
     (void)state;
@@ -450,13 +450,13 @@ static void out_of_memory_is_said(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_that_is_understood),
-        cmocka_unit_test(priorities_and_policies),
-        cmocka_unit_test(parameters_are_merged_over),
-        cmocka_unit_test(nothing_at_all),
-        cmocka_unit_test(what_only_tunes_is_accepted),
-        cmocka_unit_test(what_is_refused_says_where_and_why),
-        cmocka_unit_test(out_of_memory_is_said),
+        cmocka_unit_test(config_full_file_sets_all_fields),
+        cmocka_unit_test(config_priority_levels_and_queue_policies_are_read),
+        cmocka_unit_test(config_server_parameters_override_file),
+        cmocka_unit_test(config_empty_file_has_defaults),
+        cmocka_unit_test(config_ignored_fields_are_accepted),
+        cmocka_unit_test(config_invalid_field_error_names_place_and_reason),
+        cmocka_unit_test(config_arena_limit_returns_no_memory),
     };
     return cmocka_run_group_tests_name("model/config_read", tests, NULL, NULL);
 }

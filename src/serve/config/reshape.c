@@ -5,7 +5,7 @@
 
 /* The product of the fixed dimensions from `at` up to the next -1 or the end, which `at` then
  * is. */
-static bool stretch(struct shape shape, size_t *at, uint64_t *product) {
+static bool fixed_product(struct shape shape, size_t *at, uint64_t *product) {
     *product = 1;
     while (*at < shape.rank && shape.dims[*at] >= 0) {
         if (!checked_mul_u64(*product, (uint64_t)shape.dims[*at], product)) {
@@ -16,11 +16,11 @@ static bool stretch(struct shape shape, size_t *at, uint64_t *product) {
     return true;
 }
 
-bool reshape_is_sound(struct shape from, struct shape to) {
+bool reshape_is_valid(struct shape from, struct shape to) {
     size_t a = 0, b = 0;
     for (;;) {
         uint64_t left, right;
-        if (!stretch(from, &a, &left) || !stretch(to, &b, &right) || left != right) {
+        if (!fixed_product(from, &a, &left) || !fixed_product(to, &b, &right) || left != right) {
             return false;
         }
         if (a == from.rank || b == to.rank) {

@@ -10,7 +10,7 @@
 #include "core/tensor/shape.h"
 
 /* Do the two keep the element count, stretch by stretch? */
-bool reshape_is_sound(struct shape from, struct shape to);
+bool reshape_is_valid(struct shape from, struct shape to);
 /* Writes to `out` (to.rank numbers) the shape that `actual` has on the other side. Returns: false
  * when `actual` does not fit `from`. */
 bool reshape_apply(struct shape from, struct shape to, struct shape actual, int64_t *out);

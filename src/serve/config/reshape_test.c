@@ -40,12 +40,12 @@ static const struct pair pairs[] = {
     {{INT64_MAX, 4, END}, {4, INT64_MAX, END}, false}, /* past 64 bits: nobody can tell */
 };
 
-static void which_are_sound(void **state) {
+static void reshape_is_valid_by_table(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
         struct shape from = shape_until_end(pairs[i].from), to = shape_until_end(pairs[i].to);
-        if (reshape_is_sound(from, to) != pairs[i].sound ||
-            reshape_is_sound(to, from) != pairs[i].sound) {
+        if (reshape_is_valid(from, to) != pairs[i].sound ||
+            reshape_is_valid(to, from) != pairs[i].sound) {
             fail_msg("pair %zu", i);
         }
     }
@@ -63,7 +63,7 @@ static const struct applied applications[] = {
     {{1, END}, {END}, {1, END}, {END}},
 };
 
-static void each_variable_dimension_finds_its_place(void **state) {
+static void reshape_apply_variable_dimensions_by_table(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(applications) / sizeof(applications[0]); i++) {
         const struct applied *row = &applications[i];
@@ -75,7 +75,7 @@ static void each_variable_dimension_finds_its_place(void **state) {
     }
 }
 
-static void what_does_not_fit_is_refused(void **state) {
+static void reshape_apply_mismatched_shape_is_refused(void **state) {
     const int64_t from[] = {-1, 4}, to[] = {-1, 2, 2}, wrong[] = {3, 5};
     int64_t out[3];
     (void)state;
@@ -87,9 +87,9 @@ static void what_does_not_fit_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(which_are_sound),
-        cmocka_unit_test(each_variable_dimension_finds_its_place),
-        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(reshape_is_valid_by_table),
+        cmocka_unit_test(reshape_apply_variable_dimensions_by_table),
+        cmocka_unit_test(reshape_apply_mismatched_shape_is_refused),
     };
     return cmocka_run_group_tests_name("model/reshape", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* sequence_batching: which requests belong together, and the inputs by which the model is told.
  * What depends on the model itself (the datatypes and shapes of those inputs) is checked when it is
- * known, in complete_control.c. */
+ * known, in resolve_controls.c. */
 #include "serve/config/read.h"
 
 enum { DEFAULT_IDLE_US = 1000000 };

@@ -1,5 +1,5 @@
 /* The inputs and outputs of a configuration: name, data_type, dims, reshape, optional,
- * label_filename. What the model itself says of them comes later (complete.c). */
+ * label_filename. What the model itself says of them comes later (resolve_config.c). */
 #include "serve/config/read.h"
 #include "serve/config/reshape.h"
 
@@ -80,7 +80,7 @@ static enum status read_reshape(struct arena *arena, const struct doc_node *pare
     }
     struct doc_node list = doc_get(&node, "shape");
     enum status st = config_read_dims(arena, &list, &out->reshape, err);
-    if (st == ST_OK && !reshape_is_sound(out->dims, out->reshape)) {
+    if (st == ST_OK && !reshape_is_valid(out->dims, out->reshape)) {
         char dims[SHAPE_TEXT_BYTES], reshape[SHAPE_TEXT_BYTES];
         st =
             doc_error(&node, err,

@@ -111,11 +111,11 @@ static enum status read_sample(struct arena *arena, const struct doc_node *node,
 }
 
 /* The reference server takes a sample without a batch size too, and does not run it. */
-static bool is_run(const struct doc_node *node, const struct model_warmup *sample) {
+static bool sample_is_run(const struct doc_node *node, const struct model_warmup *sample) {
     struct error where;
     if (sample->batch_size == 0) {
         doc_error(node, &where, "is not run: it has no batch_size");
-        log_event(LOG_WARNING, "configuration", LOG_TEXT_OF("text", where.text));
+        log_event(LOG_WARNING, "configuration", LOG_CSTR("text", where.text));
     }
     return sample->batch_size > 0;
 }
@@ -134,7 +134,7 @@ enum status config_read_warmups(struct arena *arena, const struct doc_node *root
         if (st != ST_OK) {
             return st;
         }
-        n_run += is_run(&node, &samples[n_run]);
+        n_run += sample_is_run(&node, &samples[n_run]);
     }
     out->warmups = samples;
     out->n_warmups = n_run;

@@ -7,9 +7,9 @@
 
 #include "core/base/buf.h"
 #include "core/tensor/bytes.h"
-#include "serve/frontend/best.h"
+#include "serve/frontend/top_k.h"
 
-enum { MOST_VALUES = 1000000 };
+enum { MAX_VALUES = 1000000 };
 
 /* ---- what can be ranked ---------------------------------------------------------------------- */
 
@@ -36,7 +36,7 @@ enum status classify_check(const struct infer_request *request, const struct mod
 
 /* As the reference does: six decimals for floats. */
 static void print_value(struct buf *out, enum datatype datatype, const char *data, size_t i) {
-    double value = best_value(datatype, data, i);
+    double value = top_k_value(datatype, data, i);
     if (datatype == DT_UINT64) {
         uint64_t whole;
         memcpy(&whole, data + i * sizeof(whole), sizeof(whole));
@@ -64,72 +64,75 @@ static void print_class(struct buf *out, enum datatype datatype, const char *dat
         buf_add_str(out, labels->items[index]);
     }
     if (!out->failed) {
-        bytes_put_length(out->data + start, (uint32_t)(out->len - start - BYTES_LENGTH_BYTES));
+        bytes_encode_length(out->data + start, (uint32_t)(out->len - start - BYTES_LENGTH_BYTES));
     }
 }
 
 /* ---- an output ------------------------------------------------------------------------------- */
 
 /* How an output is cut: `batch` elements with `n` values each, of which `best` are wanted. */
-struct cut {
+struct class_layout {
     uint64_t batch;
-    size_t n, best;
+    size_t n, top;
 };
 
-static enum status cut_output(const struct tensor *output, bool batches, uint64_t n_classes,
-                              struct cut *out, struct error *err) {
+static enum status compute_class_layout(const struct tensor *output, bool batches,
+                                        uint64_t n_classes, struct class_layout *out,
+                                        struct error *err) {
     size_t first = batches && output->shape.rank > 0 ? 1 : 0;
     struct shape item = {output->shape.dims + first, output->shape.rank - first};
     uint64_t n;
-    if (!shape_elements(item, &n) || n > MOST_VALUES) {
+    if (!shape_elements(item, &n) || n > MAX_VALUES) {
         char name[TENSOR_NAME_TEXT_BYTES], text[SHAPE_TEXT_BYTES];
         return error_set(err, ST_BAD_SHAPE,
                          "output %s: classification is for at most %d values, its shape is %s",
-                         tensor_name_print(output->name, name), MOST_VALUES,
+                         tensor_name_print(output->name, name), MAX_VALUES,
                          shape_print(output->shape, text));
     }
     out->batch = first > 0 ? (uint64_t)output->shape.dims[0] : 1;
     out->n = (size_t)n;
-    out->best = n_classes < n ? (size_t)n_classes : (size_t)n;
+    out->top = n_classes < n ? (size_t)n_classes : (size_t)n;
     return ST_OK;
 }
 
-static enum status classify(struct arena *arena, const struct tensor *output, struct cut cut,
-                            const struct labels *labels, struct buf *text) {
-    struct best *best = arena_calloc(arena, cut.best, sizeof(*best));
+static enum status classify(struct arena *arena, const struct tensor *output,
+                            struct class_layout layout, const struct labels *labels,
+                            struct buf *text) {
+    struct top_k_item *top = arena_calloc(arena, layout.top, sizeof(*top));
     const char *data = output->n_pieces > 0 ? output->pieces[0].data : NULL;
-    size_t item_bytes = cut.n * datatype_size(output->datatype);
-    if (!best) {
+    size_t item_bytes = layout.n * datatype_size(output->datatype);
+    if (!top) {
         return ST_NO_MEMORY;
     }
     assert(output->n_pieces <= 1); /* as backends give them */
-    for (uint64_t row = 0; cut.best > 0 && row < cut.batch; row++) {
+    for (uint64_t row = 0; layout.top > 0 && row < layout.batch; row++) {
         assert(data);
-        best_find(output->datatype, data, cut.n, cut.best, best);
-        for (size_t i = 0; i < cut.best; i++) {
-            print_class(text, output->datatype, data, best[i].index, labels);
+        top_k_find(output->datatype, data, layout.n, layout.top, top);
+        for (size_t i = 0; i < layout.top; i++) {
+            print_class(text, output->datatype, data, top[i].index, labels);
         }
         data += item_bytes;
     }
     return text->failed ? ST_NO_MEMORY : ST_OK;
 }
 
-static enum status replace(struct arena *arena, bool batches, const struct labels *labels,
-                           uint64_t n_classes, struct tensor *output, struct error *err) {
-    struct cut cut = {0};
+static enum status replace_by_classes(struct arena *arena, bool batches,
+                                      const struct labels *labels, uint64_t n_classes,
+                                      struct tensor *output, struct error *err) {
+    struct class_layout layout = {0};
     struct buf text;
-    enum status st = cut_output(output, batches, n_classes, &cut, err);
+    enum status st = compute_class_layout(output, batches, n_classes, &layout, err);
     if (st != ST_OK) {
         return st;
     }
     int64_t *dims = arena_calloc(arena, 2, sizeof(*dims));
     struct piece *piece = arena_calloc(arena, 1, sizeof(*piece));
     buf_init(&text, arena, 0);
-    if (!dims || !piece || classify(arena, output, cut, labels, &text) != ST_OK) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the best %zu values", cut.best);
+    if (!dims || !piece || classify(arena, output, layout, labels, &text) != ST_OK) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the best %zu values", layout.top);
     }
-    dims[0] = batches ? (int64_t)cut.batch : (int64_t)cut.best;
-    dims[1] = (int64_t)cut.best;
+    dims[0] = batches ? (int64_t)layout.batch : (int64_t)layout.top;
+    dims[1] = (int64_t)layout.top;
     *piece = (struct piece){text.data, text.len};
     output->datatype = DT_BYTES;
     output->shape = (struct shape){dims, batches ? 2 : 1};
@@ -144,10 +147,11 @@ enum status classify_outputs(const struct infer_request *request, const struct m
                              struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < request->n_wanted; i++) {
-        const struct infer_wanted *wanted = &request->wanted[i];
+        const struct infer_requested_output *wanted = &request->wanted[i];
         if (wanted->n_classes > 0) {
-            st = replace(request->arena, model->max_batch_size > 0, &labels[wanted->spec],
-                         wanted->n_classes, &response->outputs[i], err);
+            st =
+                replace_by_classes(request->arena, model->max_batch_size > 0, &labels[wanted->spec],
+                                   wanted->n_classes, &response->outputs[i], err);
         }
     }
     return st;

@@ -5,167 +5,168 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/json_out.h"
+#include "core/base/json_writer.h"
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* A member whose name somebody chose. */
-static void begin_named(struct json_out *json, struct str name) {
-    json_separate(json);
+static void begin_named(struct json_writer *json, struct str name) {
+    json_write_separator(json);
     buf_add_json_string(json->out, name);
     buf_add_char(json->out, ':');
-    json_open(json, '{');
+    json_write_open(json, '{');
 }
 
 /* `brackets`: those of an object or a list. */
-static void add_empty(struct json_out *json, const char *name, const char *brackets) {
-    json_open_member(json, name, brackets[0]);
-    json_close(json, brackets[1]);
+static void add_empty(struct json_writer *json, const char *name, const char *brackets) {
+    json_write_open_member(json, name, brackets[0]);
+    json_write_close(json, brackets[1]);
 }
 
-static void add_i64s(struct json_out *json, const char *name, const int64_t *values, size_t n) {
-    json_open_member(json, name, '[');
+static void add_i64s(struct json_writer *json, const char *name, const int64_t *values, size_t n) {
+    json_write_open_member(json, name, '[');
     for (size_t i = 0; i < n; i++) {
-        json_separate(json);
+        json_write_separator(json);
         buf_add_i64(json->out, values[i]);
     }
-    json_close(json, ']');
+    json_write_close(json, ']');
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static void add_datatype(struct json_out *json, enum datatype datatype) {
-    json_key(json, "data_type");
+static void add_datatype(struct json_writer *json, enum datatype datatype) {
+    json_write_key(json, "data_type");
     buf_add_str(json->out, STR("\"TYPE_"));
     buf_add_str(json->out, datatype == DT_BYTES ? STR("STRING") : str_of(datatype_name(datatype)));
     buf_add_char(json->out, '"');
 }
 
-static void add_reshape(struct json_out *json, const struct model_config_tensor *tensor) {
+static void add_reshape(struct json_writer *json, const struct model_config_tensor *tensor) {
     if (tensor->has_reshape) {
-        json_open_member(json, "reshape", '{');
+        json_write_open_member(json, "reshape", '{');
         add_i64s(json, "shape", tensor->reshape.dims, tensor->reshape.rank);
-        json_close(json, '}');
+        json_write_close(json, '}');
     }
 }
 
-static void add_input(struct json_out *json, const struct model_config_tensor *tensor) {
-    json_open_element(json, '{');
-    json_text(json, "name", tensor->name);
+static void add_input(struct json_writer *json, const struct model_config_tensor *tensor) {
+    json_write_open_element(json, '{');
+    json_write_string(json, "name", tensor->name);
     add_datatype(json, tensor->datatype);
-    json_text(json, "format", STR("FORMAT_NONE"));
+    json_write_string(json, "format", STR("FORMAT_NONE"));
     add_i64s(json, "dims", tensor->dims.dims, tensor->dims.rank);
     add_reshape(json, tensor);
-    json_bool(json, "is_shape_tensor", false);
-    json_bool(json, "allow_ragged_batch", false);
-    json_bool(json, "optional", tensor->optional);
-    json_bool(json, "is_non_linear_format_io", false);
-    json_close(json, '}');
+    json_write_bool(json, "is_shape_tensor", false);
+    json_write_bool(json, "allow_ragged_batch", false);
+    json_write_bool(json, "optional", tensor->optional);
+    json_write_bool(json, "is_non_linear_format_io", false);
+    json_write_close(json, '}');
 }
 
-static void add_output(struct json_out *json, const struct model_config_tensor *tensor) {
-    json_open_element(json, '{');
-    json_text(json, "name", tensor->name);
+static void add_output(struct json_writer *json, const struct model_config_tensor *tensor) {
+    json_write_open_element(json, '{');
+    json_write_string(json, "name", tensor->name);
     add_datatype(json, tensor->datatype);
     add_i64s(json, "dims", tensor->dims.dims, tensor->dims.rank);
     add_reshape(json, tensor);
-    json_text(json, "label_filename", tensor->label_filename);
-    json_bool(json, "is_shape_tensor", false);
-    json_bool(json, "is_non_linear_format_io", false);
-    json_close(json, '}');
+    json_write_string(json, "label_filename", tensor->label_filename);
+    json_write_bool(json, "is_shape_tensor", false);
+    json_write_bool(json, "is_non_linear_format_io", false);
+    json_write_close(json, '}');
 }
 
-static void add_tensors(struct json_out *json, const char *name,
+static void add_tensors(struct json_writer *json, const char *name,
                         const struct model_config_tensor *all, size_t n,
-                        void (*add)(struct json_out *json,
+                        void (*add)(struct json_writer *json,
                                     const struct model_config_tensor *tensor)) {
-    json_open_member(json, name, '[');
+    json_write_open_member(json, name, '[');
     for (size_t i = 0; i < n; i++) {
         add(json, &all[i]);
     }
-    json_close(json, ']');
+    json_write_close(json, ']');
 }
 
 /* ---- serving --------------------------------------------------------------------------------- */
 
-static void add_policy(struct json_out *json, const struct model_config *config) {
-    json_open_member(json, "version_policy", '{');
+static void add_policy(struct json_writer *json, const struct model_config *config) {
+    json_write_open_member(json, "version_policy", '{');
     switch (config->policy) {
     case VERSIONS_LATEST:
-        json_open_member(json, "latest", '{');
-        json_u64(json, "num_versions", config->latest_count);
+        json_write_open_member(json, "latest", '{');
+        json_write_u64(json, "num_versions", config->latest_count);
         break;
     case VERSIONS_ALL:
-        json_open_member(json, "all", '{');
+        json_write_open_member(json, "all", '{');
         break;
     case VERSIONS_SPECIFIC:
-        json_open_member(json, "specific", '{');
+        json_write_open_member(json, "specific", '{');
         add_i64s(json, "versions", (const int64_t *)config->specific, config->n_specific);
         break;
     }
-    json_close(json, '}');
-    json_close(json, '}');
+    json_write_close(json, '}');
+    json_write_close(json, '}');
 }
 
-static void add_instances(struct json_out *json, const struct model_config *config) {
-    json_open_member(json, "instance_group", '[');
-    json_open_element(json, '{');
-    json_text(json, "name", config->name);
-    json_text(json, "kind", STR("KIND_CPU"));
-    json_u64(json, "count", config->instance_count);
+static void add_instances(struct json_writer *json, const struct model_config *config) {
+    json_write_open_member(json, "instance_group", '[');
+    json_write_open_element(json, '{');
+    json_write_string(json, "name", config->name);
+    json_write_string(json, "kind", STR("KIND_CPU"));
+    json_write_u64(json, "count", config->instance_count);
     add_empty(json, "gpus", "[]");
     add_empty(json, "secondary_devices", "[]");
     add_empty(json, "profile", "[]");
-    json_bool(json, "passive", false);
-    json_text(json, "host_policy", STR(""));
-    json_close(json, '}');
-    json_close(json, ']');
+    json_write_bool(json, "passive", false);
+    json_write_string(json, "host_policy", STR(""));
+    json_write_close(json, '}');
+    json_write_close(json, ']');
 }
 
-static void add_queue_policy(struct json_out *json, const char *name,
+static void add_queue_policy(struct json_writer *json, const char *name,
                              const struct model_queue_policy *policy) {
-    json_open_member(json, name, '{');
-    json_text(json, "timeout_action", policy->delays ? STR("DELAY") : STR("REJECT"));
-    json_u64(json, "default_timeout_microseconds", policy->timeout_us);
-    json_bool(json, "allow_timeout_override", policy->allow_override);
-    json_u64(json, "max_queue_size", policy->max_size);
-    json_close(json, '}');
+    json_write_open_member(json, name, '{');
+    json_write_string(json, "timeout_action",
+                      policy->delay_on_timeout ? STR("DELAY") : STR("REJECT"));
+    json_write_u64(json, "default_timeout_microseconds", policy->timeout_us);
+    json_write_bool(json, "allow_timeout_override", policy->allow_override);
+    json_write_u64(json, "max_queue_size", policy->max_size);
+    json_write_close(json, '}');
 }
 
-static void add_batching(struct json_out *json, const struct model_config *config) {
+static void add_batching(struct json_writer *json, const struct model_config *config) {
     if (!config->has_dynamic_batching) {
         return;
     }
-    json_open_member(json, "dynamic_batching", '{');
+    json_write_open_member(json, "dynamic_batching", '{');
     add_i64s(json, "preferred_batch_size", (const int64_t *)config->preferred_batch_sizes,
              config->n_preferred);
-    json_u64(json, "max_queue_delay_microseconds", config->max_queue_delay_us);
-    json_bool(json, "preserve_ordering", config->preserve_ordering);
-    json_u64(json, "priority_levels", config->priority_levels);
-    json_u64(json, "default_priority_level", config->default_priority);
+    json_write_u64(json, "max_queue_delay_microseconds", config->max_queue_delay_us);
+    json_write_bool(json, "preserve_ordering", config->preserve_ordering);
+    json_write_u64(json, "priority_levels", config->priority_levels);
+    json_write_u64(json, "default_priority_level", config->default_priority);
     add_queue_policy(json, "default_queue_policy", &config->queue);
-    json_open_member(json, "priority_queue_policy", '{');
+    json_write_open_member(json, "priority_queue_policy", '{');
     for (size_t i = 0; i < config->n_levels; i++) {
         char level[24];
         snprintf(level, sizeof(level), "%llu", (unsigned long long)config->levels[i].level);
         add_queue_policy(json, level, &config->levels[i].policy);
     }
-    json_close(json, '}');
-    json_close(json, '}');
+    json_write_close(json, '}');
+    json_write_close(json, '}');
 }
 
 /* ---- sequences ------------------------------------------------------------------------------- */
 
 /* What stands for false and for true, under the datatype's own name; the other two are empty. */
-static void add_pair(struct json_out *json, const char *name, enum datatype datatype,
+static void add_pair(struct json_writer *json, const char *name, enum datatype datatype,
                      const struct model_control *control) {
-    json_open_member(json, name, '[');
+    json_write_open_member(json, name, '[');
     for (size_t i = 0; i < 2 && control->datatype == datatype; i++) {
         int32_t whole;
         float number;
         memcpy(&whole, control->values[i], sizeof(whole));
         memcpy(&number, control->values[i], sizeof(number));
-        json_separate(json);
+        json_write_separator(json);
         if (datatype == DT_FP32) {
             buf_printf(json->out, "%.9g", (double)number);
         } else if (datatype == DT_INT32) {
@@ -174,145 +175,145 @@ static void add_pair(struct json_out *json, const char *name, enum datatype data
             buf_add_str(json->out, control->values[i][0] ? STR("true") : STR("false"));
         }
     }
-    json_close(json, ']');
+    json_write_close(json, ']');
 }
 
-static void add_control(struct json_out *json, const struct model_control *control) {
+static void add_control(struct json_writer *json, const struct model_control *control) {
     static const struct model_control none = {.datatype = DT_INVALID};
     static const char *const kinds[] = {[CONTROL_START] = "CONTROL_SEQUENCE_START",
                                         [CONTROL_READY] = "CONTROL_SEQUENCE_READY",
                                         [CONTROL_END] = "CONTROL_SEQUENCE_END",
                                         [CONTROL_CORRID] = "CONTROL_SEQUENCE_CORRID"};
     bool is_id = control->kind == CONTROL_CORRID;
-    json_open_element(json, '{');
-    json_text(json, "name", control->name);
-    json_open_member(json, "control", '[');
-    json_open_element(json, '{');
-    json_text(json, "kind", str_of(kinds[control->kind]));
+    json_write_open_element(json, '{');
+    json_write_string(json, "name", control->name);
+    json_write_open_member(json, "control", '[');
+    json_write_open_element(json, '{');
+    json_write_string(json, "kind", str_of(kinds[control->kind]));
     add_pair(json, "int32_false_true", DT_INT32, is_id ? &none : control);
     add_pair(json, "fp32_false_true", DT_FP32, is_id ? &none : control);
     add_pair(json, "bool_false_true", DT_BOOL, is_id ? &none : control);
     if (is_id) {
         add_datatype(json, control->datatype);
     } else {
-        json_text(json, "data_type", STR("TYPE_INVALID"));
+        json_write_string(json, "data_type", STR("TYPE_INVALID"));
     }
-    json_close(json, '}');
-    json_close(json, ']');
-    json_close(json, '}');
+    json_write_close(json, '}');
+    json_write_close(json, ']');
+    json_write_close(json, '}');
 }
 
-static void add_strategy(struct json_out *json, const struct model_config *config) {
+static void add_strategy(struct json_writer *json, const struct model_config *config) {
     const struct model_sequences *sequences = &config->sequences;
     if (sequences->strategy == SEQUENCES_DIRECT) {
-        json_open_member(json, "direct", '{');
-        json_u64(json, "max_queue_delay_microseconds", config->max_queue_delay_us);
-        json_key(json, "minimum_slot_utilization");
+        json_write_open_member(json, "direct", '{');
+        json_write_u64(json, "max_queue_delay_microseconds", config->max_queue_delay_us);
+        json_write_key(json, "minimum_slot_utilization");
         buf_printf(json->out, "%.9g", sequences->min_utilization);
     } else {
-        json_open_member(json, "oldest", '{');
-        json_u64(json, "max_candidate_sequences", sequences->max_candidates);
+        json_write_open_member(json, "oldest", '{');
+        json_write_u64(json, "max_candidate_sequences", sequences->max_candidates);
         add_i64s(json, "preferred_batch_size", (const int64_t *)config->preferred_batch_sizes,
                  config->n_preferred);
-        json_u64(json, "max_queue_delay_microseconds", config->max_queue_delay_us);
-        json_bool(json, "preserve_ordering", config->preserve_ordering);
+        json_write_u64(json, "max_queue_delay_microseconds", config->max_queue_delay_us);
+        json_write_bool(json, "preserve_ordering", config->preserve_ordering);
     }
-    json_close(json, '}');
+    json_write_close(json, '}');
 }
 
-static void add_sequences(struct json_out *json, const struct model_config *config) {
+static void add_sequences(struct json_writer *json, const struct model_config *config) {
     const struct model_sequences *sequences = &config->sequences;
     if (sequences->strategy == SEQUENCES_NONE) {
         return;
     }
-    json_open_member(json, "sequence_batching", '{');
+    json_write_open_member(json, "sequence_batching", '{');
     add_strategy(json, config);
-    json_u64(json, "max_sequence_idle_microseconds", sequences->idle_us);
-    json_open_member(json, "control_input", '[');
+    json_write_u64(json, "max_sequence_idle_microseconds", sequences->idle_us);
+    json_write_open_member(json, "control_input", '[');
     for (size_t i = 0; i < sequences->n_controls; i++) {
         add_control(json, &sequences->controls[i]);
     }
-    json_close(json, ']');
+    json_write_close(json, ']');
     add_empty(json, "state", "[]");
-    json_bool(json, "iterative_sequence", false);
-    json_close(json, '}');
+    json_write_bool(json, "iterative_sequence", false);
+    json_write_close(json, '}');
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-static void add_transaction_policy(struct json_out *json, const struct model_config *config) {
-    json_open_member(json, "model_transaction_policy", '{');
-    json_bool(json, "decoupled", config->decoupled);
-    json_close(json, '}');
+static void add_transaction_policy(struct json_writer *json, const struct model_config *config) {
+    json_write_open_member(json, "model_transaction_policy", '{');
+    json_write_bool(json, "decoupled", config->decoupled);
+    json_write_close(json, '}');
 }
 
-static void add_response_cache(struct json_out *json, const struct model_config *config) {
+static void add_response_cache(struct json_writer *json, const struct model_config *config) {
     if (config->response_cache) {
-        json_open_member(json, "response_cache", '{');
-        json_bool(json, "enable", true);
-        json_close(json, '}');
+        json_write_open_member(json, "response_cache", '{');
+        json_write_bool(json, "enable", true);
+        json_write_close(json, '}');
     }
 }
 
-static void add_parameters(struct json_out *json, const struct model_config *config) {
-    json_open_member(json, "parameters", '{');
+static void add_parameters(struct json_writer *json, const struct model_config *config) {
+    json_write_open_member(json, "parameters", '{');
     for (size_t i = 0; i < config->n_params; i++) {
         begin_named(json, config->params[i].name);
-        json_text(json, "string_value", config->params[i].value);
-        json_close(json, '}');
+        json_write_string(json, "string_value", config->params[i].value);
+        json_write_close(json, '}');
     }
-    json_close(json, '}');
+    json_write_close(json, '}');
 }
 
 /* ---- warm-up --------------------------------------------------------------------------------- */
 
-static void add_warmup_input(struct json_out *json, const struct model_warmup_input *input) {
+static void add_warmup_input(struct json_writer *json, const struct model_warmup_input *input) {
     begin_named(json, input->name);
     add_datatype(json, input->datatype);
     add_i64s(json, "dims", input->dims.dims, input->dims.rank);
     switch (input->data) {
     case WARMUP_ZERO:
-        json_bool(json, "zero_data", true);
+        json_write_bool(json, "zero_data", true);
         break;
     case WARMUP_RANDOM:
-        json_bool(json, "random_data", true);
+        json_write_bool(json, "random_data", true);
         break;
     case WARMUP_FILE:
-        json_text(json, "input_data_file", input->filename);
+        json_write_string(json, "input_data_file", input->filename);
         break;
     }
-    json_close(json, '}');
+    json_write_close(json, '}');
 }
 
-static void add_warmups(struct json_out *json, const struct model_config *config) {
-    json_open_member(json, "model_warmup", '[');
+static void add_warmups(struct json_writer *json, const struct model_config *config) {
+    json_write_open_member(json, "model_warmup", '[');
     for (size_t i = 0; i < config->n_warmups; i++) {
         const struct model_warmup *sample = &config->warmups[i];
-        json_open_element(json, '{');
-        json_text(json, "name", sample->name);
-        json_u64(json, "batch_size", sample->batch_size);
-        json_open_member(json, "inputs", '{');
+        json_write_open_element(json, '{');
+        json_write_string(json, "name", sample->name);
+        json_write_u64(json, "batch_size", sample->batch_size);
+        json_write_open_member(json, "inputs", '{');
         for (size_t j = 0; j < sample->n_inputs; j++) {
             add_warmup_input(json, &sample->inputs[j]);
         }
-        json_close(json, '}');
-        json_u64(json, "count", sample->count);
-        json_close(json, '}');
+        json_write_close(json, '}');
+        json_write_u64(json, "count", sample->count);
+        json_write_close(json, '}');
     }
-    json_close(json, ']');
+    json_write_close(json, ']');
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 void config_json_print(struct buf *out, const struct model_config *config) {
-    struct json_out all = {.out = out}, *json = &all;
-    json_open(json, '{');
-    json_text(json, "name", config->name);
-    json_text(json, "platform", config->platform);
-    json_text(json, "backend", config->backend);
-    json_text(json, "runtime", STR(""));
+    struct json_writer all = {.out = out}, *json = &all;
+    json_write_open(json, '{');
+    json_write_string(json, "name", config->name);
+    json_write_string(json, "platform", config->platform);
+    json_write_string(json, "backend", config->backend);
+    json_write_string(json, "runtime", STR(""));
     add_policy(json, config);
-    json_u64(json, "max_batch_size", config->max_batch_size);
+    json_write_u64(json, "max_batch_size", config->max_batch_size);
     add_tensors(json, "input", config->inputs, config->n_inputs, add_input);
     add_tensors(json, "output", config->outputs, config->n_outputs, add_output);
     add_empty(json, "batch_input", "[]");
@@ -321,11 +322,11 @@ void config_json_print(struct buf *out, const struct model_config *config) {
     add_batching(json, config);
     add_sequences(json, config);
     add_instances(json, config);
-    json_text(json, "default_model_filename", config->default_filename);
+    json_write_string(json, "default_model_filename", config->default_filename);
     add_empty(json, "cc_model_filenames", "{}");
     add_empty(json, "metric_tags", "{}");
     add_parameters(json, config);
     add_warmups(json, config);
     add_response_cache(json, config);
-    json_close(json, '}');
+    json_write_close(json, '}');
 }

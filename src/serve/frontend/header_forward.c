@@ -51,7 +51,7 @@ enum status header_forward_check(const char *pattern, struct error *err) {
 
 /* ---- of a request ---------------------------------------------------------------------------- */
 
-static bool fits(const struct header_forward *self, struct str name) {
+static bool matches(const struct header_forward *self, struct str name) {
     char text[HEADER_FORWARD_NAME_BYTES + 1]; /* the expression ends at a NUL */
     if (name.len > HEADER_FORWARD_NAME_BYTES) {
         return false;
@@ -62,7 +62,7 @@ static bool fits(const struct header_forward *self, struct str name) {
 }
 
 /* Parameters as they grow: those of the request and room for every field. */
-struct list {
+struct param_list {
     struct param *items;
     size_t n;
 };
@@ -71,7 +71,8 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for forwarded headers");
 }
 
-static enum status add(struct list *list, struct str name, struct str value, struct error *err) {
+static enum status param_list_add(struct param_list *list, struct str name, struct str value,
+                                  struct error *err) {
     if (param_is_reserved(name)) {
         return error_set(err, ST_BAD_FIELD,
                          "the header %.*s can't be forwarded: the name is reserved", STR_ARG(name));
@@ -85,8 +86,8 @@ static enum status add(struct list *list, struct str name, struct str value, str
     return ST_OK;
 }
 
-static enum status begin(struct list *list, struct arena *arena, struct params params,
-                         size_t n_fields, struct error *err) {
+static enum status param_list_init(struct param_list *list, struct arena *arena,
+                                   struct params params, size_t n_fields, struct error *err) {
     list->items = arena_calloc(arena, params.n + n_fields, sizeof(*list->items));
     list->n = params.n;
     if (!list->items) {
@@ -98,9 +99,9 @@ static enum status begin(struct list *list, struct arena *arena, struct params p
     return ST_OK;
 }
 
-static enum status end(struct list *list, struct arena *arena, struct params *params,
-                       struct error *err) {
-    if (!params_unique(arena, list->items, &list->n, PARAMS_KEEP_FIRST)) {
+static enum status param_list_finish(struct param_list *list, struct arena *arena,
+                                     struct params *params, struct error *err) {
+    if (!params_dedup(arena, list->items, &list->n, PARAMS_KEEP_FIRST)) {
         return no_memory(err);
     }
     *params = (struct params){list->items, list->n};
@@ -110,23 +111,24 @@ static enum status end(struct list *list, struct arena *arena, struct params *pa
 enum status header_forward_http(const struct header_forward *self, struct arena *arena,
                                 const struct http_head *head, struct params *params,
                                 struct error *err) {
-    struct list list;
+    struct param_list list;
     if (!self || head->n_fields == 0) {
         return ST_OK;
     }
-    enum status st = begin(&list, arena, *params, head->n_fields, err);
+    enum status st = param_list_init(&list, arena, *params, head->n_fields, err);
     for (size_t i = 0; st == ST_OK && i < head->n_fields; i++) {
         const struct http_field *field = &head->fields[i];
-        if (fits(self, field->name)) {
-            st = add(&list, field->name, field->value, err);
+        if (matches(self, field->name)) {
+            st = param_list_add(&list, field->name, field->value, err);
         }
     }
-    return st == ST_OK ? end(&list, arena, params, err) : st;
+    return st == ST_OK ? param_list_finish(&list, arena, params, err) : st;
 }
 
-static bool is_of_grpc(struct str name) {
+static bool is_grpc_reserved(struct str name) {
     static const struct str binary = STR("-bin");
-    return str_is(name, "te") || str_is(name, "content-type") || str_starts(name, STR("grpc-")) ||
+    return str_is(name, "te") || str_is(name, "content-type") ||
+           str_starts_with(name, STR("grpc-")) ||
            (name.len >= binary.len &&
             memcmp(name.ptr + name.len - binary.len, binary.ptr, binary.len) == 0);
 }
@@ -134,16 +136,16 @@ static bool is_of_grpc(struct str name) {
 enum status header_forward_grpc(const struct header_forward *self, struct arena *arena,
                                 const struct grpc_call *call, struct params *params,
                                 struct error *err) {
-    struct list list;
+    struct param_list list;
     if (!self || call->n_fields == 0) {
         return ST_OK;
     }
-    enum status st = begin(&list, arena, *params, call->n_fields, err);
+    enum status st = param_list_init(&list, arena, *params, call->n_fields, err);
     for (size_t i = 0; st == ST_OK && i < call->n_fields; i++) {
         const struct grpc_field *field = &call->fields[i];
-        if (!is_of_grpc(field->name) && fits(self, field->name)) {
-            st = add(&list, field->name, field->value, err);
+        if (!is_grpc_reserved(field->name) && matches(self, field->name)) {
+            st = param_list_add(&list, field->name, field->value, err);
         }
     }
-    return st == ST_OK ? end(&list, arena, params, err) : st;
+    return st == ST_OK ? param_list_finish(&list, arena, params, err) : st;
 }

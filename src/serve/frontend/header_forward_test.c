@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static void what_is_a_pattern(void **state) {
+static void header_forward_pattern_is_validated(void **state) {
     static const struct {
         const char *pattern;
         enum status status;
@@ -44,7 +44,7 @@ static void params_text(struct params params, char *out, size_t room) {
     }
 }
 
-static void headers(void **state) {
+static void header_forward_http_matching_fields_become_params(void **state) {
     static const struct http_field fields[] = {
         {STR("Host"), STR("h")},       {STR("X-One"), STR("1")},  {STR("x-one"), STR("2")},
         {STR("own"), STR("header's")}, {STR("X-One"), STR("3")},  {STR("timeout"), STR("9")},
@@ -88,7 +88,7 @@ static void headers(void **state) {
 }
 
 /* Looking at a name takes no more than a short one does. */
-static void long_names(void **state) {
+static void header_forward_long_name_never_matches(void **state) {
     static char name[HEADER_FORWARD_NAME_BYTES + 1];
     struct arena *arena = arena_new(NULL, 0);
     struct header_forward *forward;
@@ -107,7 +107,7 @@ static void long_names(void **state) {
     arena_free(arena);
 }
 
-static void metadata(void **state) {
+static void header_forward_grpc_skips_reserved_metadata(void **state) {
     static const struct grpc_field fields[] = {
         {STR("te"), STR("trailers")},       {STR("content-type"), STR("application/grpc")},
         {STR("grpc-timeout"), STR("1S")},   {STR("blob-bin"), STR("\xff")},
@@ -134,10 +134,10 @@ static void metadata(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_a_pattern),
-        cmocka_unit_test(headers),
-        cmocka_unit_test(long_names),
-        cmocka_unit_test(metadata),
+        cmocka_unit_test(header_forward_pattern_is_validated),
+        cmocka_unit_test(header_forward_http_matching_fields_become_params),
+        cmocka_unit_test(header_forward_long_name_never_matches),
+        cmocka_unit_test(header_forward_grpc_skips_reserved_metadata),
     };
     return cmocka_run_group_tests_name("serve/header_forward", tests, NULL, NULL);
 }

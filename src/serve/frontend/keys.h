@@ -21,9 +21,9 @@ enum status keys_new(const char *path, struct keys **out, struct error *err)
 void keys_free(struct keys *keys);
 /* Reads the file again. Other bytes are taken over, or leave what there is when they can't be used;
  * either is logged and counted, once for each change. Returns: true when they were taken over. */
-bool keys_check(struct keys *keys);
+bool keys_reload(struct keys *keys);
 /* Does the group need a key? */
-bool keys_guard(const struct keys *keys, enum keys_group group);
+bool keys_are_required(const struct keys *keys, enum keys_group group);
 
 /* What a refused client is told besides the error (RFC 9110, 11.6.1): the value of
  * WWW-Authenticate. */
@@ -31,9 +31,9 @@ enum { KEYS_CHALLENGE_BYTES = 128 };
 
 /* May this request use the group? `keys` NULL: whoever asks may. `challenge` is filled in when not.
  * Returns: ST_UNAUTHENTICATED, counted. */
-enum status keys_admit_http(const struct keys *keys, enum keys_group group,
-                            const struct http_head *head, char challenge[KEYS_CHALLENGE_BYTES],
-                            struct error *err) __attribute__((warn_unused_result));
+enum status keys_authorize_http(const struct keys *keys, enum keys_group group,
+                                const struct http_head *head, char challenge[KEYS_CHALLENGE_BYTES],
+                                struct error *err) __attribute__((warn_unused_result));
 /* The value of the field `name` of a request. Returns: how many such fields it has. */
 typedef size_t keys_field_find(const void *request, const char *name, struct str *value);
 /* The same for other protocols: `find` looks the key's field up in `request`. */

@@ -8,19 +8,19 @@
 #include "core/base/hex.h"
 #include "core/os/secret.h"
 
-enum { FIELD_BYTES = 64, MOST_KEY_BYTES = 4096 };
+enum { FIELD_BYTES = 64, MAX_KEY_BYTES = 4096 };
 
 static const char HASHED[] = "sha256:"; /* a key of which the file has only the digest */
 
 struct group {
-    bool named;
+    bool is_configured;
     size_t n;
     struct secret_digest *keys;
 };
 
 struct keys_file {
     char field[FIELD_BYTES];
-    bool bare;
+    bool raw_key;
     struct group groups[KEYS_GROUPS];
 };
 
@@ -41,7 +41,7 @@ static enum status no_memory(struct error *err) {
 
 static bool digest_parse(struct str hex, struct secret_digest *out) {
     return hex.len == 2 * sizeof(out->bytes) &&
-           hex_read_lower(hex.ptr, out->bytes, sizeof(out->bytes));
+           hex_decode_lower(hex.ptr, out->bytes, sizeof(out->bytes));
 }
 
 /* What can stand in a field of HTTP as it is, and is not cut off at its ends. */
@@ -51,7 +51,7 @@ static bool is_sendable(struct str key) {
             return false;
         }
     }
-    return key.len > 0 && key.len <= MOST_KEY_BYTES;
+    return key.len > 0 && key.len <= MAX_KEY_BYTES;
 }
 
 static enum status key_read(const struct doc_node *node, struct secret_digest *out,
@@ -61,7 +61,7 @@ static enum status key_read(const struct doc_node *node, struct secret_digest *o
         return doc_error(node, err,
                          "expected text; a key that looks like something else goes in quotes");
     }
-    if (str_starts(text, str_of(HASHED))) {
+    if (str_starts_with(text, str_of(HASHED))) {
         struct str hex = str_make(text.ptr + sizeof(HASHED) - 1, text.len - sizeof(HASHED) + 1);
         return digest_parse(hex, out)
                    ? ST_OK
@@ -72,7 +72,7 @@ static enum status key_read(const struct doc_node *node, struct secret_digest *o
     if (!is_sendable(text)) {
         return doc_error(node, err,
                          "expected a key of 1 to %d visible ASCII characters without spaces",
-                         MOST_KEY_BYTES);
+                         MAX_KEY_BYTES);
     }
     *out = secret_digest_of(text);
     return ST_OK;
@@ -86,7 +86,7 @@ static enum status group_read(const struct doc_node *root, struct group *group, 
     if (!list.val) {
         return ST_OK;
     }
-    size_t n = doc_present(&list) ? doc_count(&list) : 0;
+    size_t n = doc_is_present(&list) ? doc_count(&list) : 0;
     if (n == 0) {
         return doc_error(&list, err,
                          "expected at least one key; a group that is to stay open is "
@@ -96,7 +96,7 @@ static enum status group_read(const struct doc_node *root, struct group *group, 
     if (!group->keys) {
         return no_memory(err);
     }
-    group->named = true;
+    group->is_configured = true;
     group->n = n;
     enum status st = ST_OK;
     for (size_t i = 0; i < n && st == ST_OK; i++) {
@@ -124,13 +124,13 @@ static enum status field_read(const struct doc_node *root, struct keys_file *fil
         file->field[i] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
         fits = is_token(file->field[i]);
     }
-    if (!fits || str_ends(str_of(file->field), STR("-bin"))) {
+    if (!fits || str_ends_with(str_of(file->field), STR("-bin"))) {
         return doc_error(&node, err,
                          "expected the name of a header (X-Api-Key), at most %d characters, which "
                          "does not end in -bin",
                          FIELD_BYTES - 1);
     }
-    file->bare = strcmp(file->field, "authorization") != 0;
+    file->raw_key = strcmp(file->field, "authorization") != 0;
     return ST_OK;
 }
 
@@ -139,7 +139,7 @@ static enum status file_read(const struct doc_node *root, struct keys_file *file
     static const char *const NAMES[] = {"header", "infer", "metadata", "health", "control", NULL};
     enum status st = doc_expect_object(root, err);
     if (st == ST_OK) {
-        st = doc_only(root, NAMES, err);
+        st = doc_reject_unknown(root, NAMES, err);
     }
     if (st == ST_OK) {
         st = field_read(root, file, err);
@@ -147,7 +147,7 @@ static enum status file_read(const struct doc_node *root, struct keys_file *file
     bool any = false;
     for (int i = KEYS_INFER; i < KEYS_GROUPS && st == ST_OK; i++) {
         st = group_read(root, &file->groups[i], GROUP_NAMES[i], err);
-        any = any || file->groups[i].named;
+        any = any || file->groups[i].is_configured;
     }
     if (st == ST_OK && !any) {
         st = doc_error(root, err,
@@ -191,35 +191,35 @@ const char *keys_file_field(const struct keys_file *file) {
     return file->field;
 }
 
-bool keys_file_is_bare(const struct keys_file *file) {
-    return file->bare;
+bool keys_file_has_raw_key(const struct keys_file *file) {
+    return file->raw_key;
 }
 
-bool keys_file_guards(const struct keys_file *file, enum keys_group group) {
-    return file->groups[group].named || group == KEYS_CONTROL || group == KEYS_NO_GROUP;
+bool keys_file_requires_key(const struct keys_file *file, enum keys_group group) {
+    return file->groups[group].is_configured || group == KEYS_CONTROL || group == KEYS_NO_GROUP;
 }
 
 /* The key in the field's value; empty: none. (RFC 6750, 2.1; the scheme in any case, RFC 9110,
  * 11.1) */
-static struct str key_of(const struct keys_file *file, struct str value) {
+static struct str key_from_value(const struct keys_file *file, struct str value) {
     struct str rest = str_trim(value);
-    if (file->bare) {
+    if (file->raw_key) {
         return rest;
     }
     struct str scheme = str_cut(&rest, ' ');
     return rest.ptr && str_eq_nocase(scheme, STR("Bearer")) ? str_trim(rest) : STR("");
 }
 
-enum status keys_file_admit(const struct keys_file *file, enum keys_group group, size_t n_values,
-                            struct str value, struct error *err) {
+enum status keys_file_authorize(const struct keys_file *file, enum keys_group group,
+                                size_t n_values, struct str value, struct error *err) {
     const struct group *keys = &file->groups[group];
-    if (!keys_file_guards(file, group)) {
+    if (!keys_file_requires_key(file, group)) {
         return ST_OK;
     }
     if (keys->n == 0) {
         return error_set(err, ST_UNAUTHENTICATED, "closed: the server has no keys for this");
     }
-    struct str key = n_values == 1 ? key_of(file, value) : STR("");
+    struct str key = n_values == 1 ? key_from_value(file, value) : STR("");
     struct secret_digest digest = secret_digest_of(key);
     bool known = false;
     for (size_t i = 0; i < keys->n; i++) { /* all of them: how many are tried says nothing */
@@ -227,7 +227,7 @@ enum status keys_file_admit(const struct keys_file *file, enum keys_group group,
     }
     if (key.len == 0) {
         return error_set(err, ST_UNAUTHENTICATED, "expected a key for %s: \"%s: %sKEY\"",
-                         GROUP_NAMES[group], file->field, file->bare ? "" : "Bearer ");
+                         GROUP_NAMES[group], file->field, file->raw_key ? "" : "Bearer ");
     }
     return known ? ST_OK
                  : error_set(err, ST_UNAUTHENTICATED, "the key in %s is none of those for %s",

@@ -36,13 +36,13 @@ void keys_file_free(struct keys_file *file);
  * says. NUL-terminated. */
 const char *keys_file_field(const struct keys_file *file);
 /* Does the field hold the key itself (true), or "Bearer KEY"? */
-bool keys_file_is_bare(const struct keys_file *file);
+bool keys_file_has_raw_key(const struct keys_file *file);
 /* Does the group need a key (or is it closed)? */
-bool keys_file_guards(const struct keys_file *file, enum keys_group group);
+bool keys_file_requires_key(const struct keys_file *file, enum keys_group group);
 /* May a request that has the field `n_values` times, with `value` first, use the group? Returns:
  * ST_UNAUTHENTICATED with a sentence. */
-enum status keys_file_admit(const struct keys_file *file, enum keys_group group, size_t n_values,
-                            struct str value, struct error *err)
+enum status keys_file_authorize(const struct keys_file *file, enum keys_group group,
+                                size_t n_values, struct str value, struct error *err)
     __attribute__((warn_unused_result));
 /* "infer" */
 const char *keys_group_name(enum keys_group group);

@@ -23,7 +23,7 @@ static struct keys_file *parse(const char *text, struct error *err) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static void files(void **state) {
+static void keys_file_each_text_parses_or_names_error(void **state) {
     static const struct {
         const char *text;
         const char *says; /* NULL: it is a file of keys */
@@ -69,7 +69,7 @@ static void files(void **state) {
 }
 
 /* A sentence never has a key in it, whatever is wrong with the file. */
-static void sentences_tell_no_keys(void **state) {
+static void keys_file_error_text_contains_no_key(void **state) {
     static const char *const texts[] = {
         "infer: [\"s3cret two\"]\n", "infer: [3141592653]\n", "infer: [\"sha256:s3cret\"]\n",
         "infer: [{s3cret: 1}]\n",    "infer: {a: s3cret}\n",
@@ -88,7 +88,7 @@ static void sentences_tell_no_keys(void **state) {
 static const char BEARER[] = "infer: [one, two]\nhealth: [three]\n";
 static const char BARE[] = "header: X-Api-Key\ninfer: [one]\ncontrol: [root]\n";
 
-static void verdicts(void **state) {
+static void keys_file_each_value_is_accepted_or_refused(void **state) {
     static const struct {
         const char *file;
         enum keys_group group;
@@ -129,7 +129,7 @@ static void verdicts(void **state) {
         struct error err = {0};
         struct keys_file *file = parse(rows[i].file, &err);
         enum status st =
-            keys_file_admit(file, rows[i].group, rows[i].n, str_of(rows[i].value), &err);
+            keys_file_authorize(file, rows[i].group, rows[i].n, str_of(rows[i].value), &err);
         if ((st == ST_OK) != rows[i].admitted) {
             fail_msg("row %zu: \"%s\": %s", i, rows[i].value, st == ST_OK ? "admitted" : err.text);
         }
@@ -141,7 +141,7 @@ static void verdicts(void **state) {
     }
 }
 
-static void hashed_keys(void **state) {
+static void keys_file_sha256_entry_accepts_only_key(void **state) {
     /* printf hashed | sha256sum */
     struct error err;
     struct keys_file *file =
@@ -152,7 +152,7 @@ static void hashed_keys(void **state) {
     assert_non_null(file);
     /* The digest itself is no key. */
     assert_int_equal(
-        keys_file_admit(
+        keys_file_authorize(
             file, KEYS_INFER, 1,
             STR("Bearer sha256:d2bb0951b0c3a6d7d3c8e1c2dba5ac5e6ac0a2b0b8d5a8a9e8a3c2f0a1b2c3d4"),
             &err),
@@ -161,7 +161,7 @@ static void hashed_keys(void **state) {
     file = parse("infer: [\"sha256:"
                  "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]",
                  &err);
-    assert_int_equal(keys_file_admit(file, KEYS_INFER, 1, STR("Bearer abc"), &err), ST_OK);
+    assert_int_equal(keys_file_authorize(file, KEYS_INFER, 1, STR("Bearer abc"), &err), ST_OK);
     keys_file_free(file);
 }
 
@@ -181,10 +181,10 @@ static enum status ask_http(const struct keys *keys, enum keys_group group, cons
     struct http_field field = {str_of(name), str_of(value)};
     struct http_head head = {.fields = &field, .n_fields = name ? 1 : 0};
     struct error err;
-    return keys_admit_http(keys, group, &head, challenge, &err);
+    return keys_authorize_http(keys, group, &head, challenge, &err);
 }
 
-static void over_http(void **state) {
+static void keys_http_missing_key_gets_challenge(void **state) {
     char challenge[KEYS_CHALLENGE_BYTES];
     struct keys *keys;
     struct error err;
@@ -196,7 +196,7 @@ static void over_http(void **state) {
     assert_int_equal(ask_http(keys, KEYS_INFER, "AUTHORIZATION", "Bearer one", challenge), ST_OK);
     assert_int_equal(ask_http(keys, KEYS_INFER, NULL, NULL, challenge), ST_UNAUTHENTICATED);
     assert_string_equal(challenge, "Bearer realm=\"sluice\"");
-    assert_true(keys_guard(keys, KEYS_INFER) && !keys_guard(keys, KEYS_METADATA));
+    assert_true(keys_are_required(keys, KEYS_INFER) && !keys_are_required(keys, KEYS_METADATA));
     keys_free(keys);
     write_file(BARE);
     assert_int_equal(keys_new(path, &keys, &err), ST_OK);
@@ -208,7 +208,7 @@ static void over_http(void **state) {
     assert_int_equal(metric_read(METRIC_KEYS_REFUSED_TOTAL) - refused, 2);
 }
 
-static void changes(void **state) {
+static void keys_changed_file_is_reloaded(void **state) {
     char challenge[KEYS_CHALLENGE_BYTES];
     struct keys *keys;
     struct error err;
@@ -217,30 +217,30 @@ static void changes(void **state) {
     (void)state;
     write_file(BEARER);
     assert_int_equal(keys_new(path, &keys, &err), ST_OK);
-    assert_false(keys_check(keys));
+    assert_false(keys_reload(keys));
     write_file("infer: [new]\n");
-    assert_true(keys_check(keys));
-    assert_false(keys_check(keys));
+    assert_true(keys_reload(keys));
+    assert_false(keys_reload(keys));
     assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer new", challenge), ST_OK);
     assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer one", challenge),
                      ST_UNAUTHENTICATED);
     write_file("infer: [\n");
-    assert_false(keys_check(keys));
-    assert_false(keys_check(keys));
+    assert_false(keys_reload(keys));
+    assert_false(keys_reload(keys));
     assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer new", challenge), ST_OK);
     unlink(path);
-    assert_false(keys_check(keys));
-    assert_false(keys_check(keys));
+    assert_false(keys_reload(keys));
+    assert_false(keys_reload(keys));
     assert_int_equal(ask_http(keys, KEYS_INFER, "authorization", "Bearer new", challenge), ST_OK);
     write_file(BARE);
-    assert_true(keys_check(keys));
+    assert_true(keys_reload(keys));
     assert_int_equal(ask_http(keys, KEYS_INFER, "x-api-key", "one", challenge), ST_OK);
     keys_free(keys);
     assert_int_equal(metric_read(METRIC_RELOADS_KEYS) - reloads, 2);
     assert_int_equal(metric_read(METRIC_RELOAD_FAILURES_KEYS) - failures, 2);
 }
 
-static void files_that_are_not_there(void **state) {
+static void keys_unreadable_file_error_names_path(void **state) {
     struct keys *keys;
     struct error err;
     (void)state;
@@ -269,13 +269,13 @@ static int remove_path(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files),
-        cmocka_unit_test(sentences_tell_no_keys),
-        cmocka_unit_test(verdicts),
-        cmocka_unit_test(hashed_keys),
-        cmocka_unit_test(over_http),
-        cmocka_unit_test(changes),
-        cmocka_unit_test(files_that_are_not_there),
+        cmocka_unit_test(keys_file_each_text_parses_or_names_error),
+        cmocka_unit_test(keys_file_error_text_contains_no_key),
+        cmocka_unit_test(keys_file_each_value_is_accepted_or_refused),
+        cmocka_unit_test(keys_file_sha256_entry_accepts_only_key),
+        cmocka_unit_test(keys_http_missing_key_gets_challenge),
+        cmocka_unit_test(keys_changed_file_is_reloaded),
+        cmocka_unit_test(keys_unreadable_file_error_names_path),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }

@@ -17,11 +17,11 @@ static enum status no_memory(const char *path, struct error *err) {
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static struct str without(struct str text, char last) {
+static struct str strip_last(struct str text, char last) {
     return text.len > 0 && text.ptr[text.len - 1] == last ? str_make(text.ptr, text.len - 1) : text;
 }
 
-static struct str trim_end(struct str text) {
+static struct str strip_line_ends(struct str text) {
     while (text.len > 0 && (text.ptr[text.len - 1] == '\n' || text.ptr[text.len - 1] == '\r')) {
         text.len--;
     }
@@ -40,7 +40,7 @@ static enum status read_lines(const char *path, struct str text, struct str *out
                               struct error *err) {
     struct str rest = text;
     for (size_t i = 0; rest.ptr; i++) {
-        out[i] = str_trim(without(str_cut(&rest, '\n'), '\r'));
+        out[i] = str_trim(strip_last(str_cut(&rest, '\n'), '\r'));
         if (!utf8_is_valid(out[i].ptr, out[i].len)) {
             return error_set(err, ST_BAD_CONFIG, "%s:%zu: expected UTF-8", path, i + 1);
         }
@@ -50,10 +50,10 @@ static enum status read_lines(const char *path, struct str text, struct str *out
 
 enum status labels_parse(struct arena *arena, const char *path, struct str text, struct labels *out,
                          struct error *err) {
-    if (str_starts(text, str_of(BYTE_ORDER_MARK))) {
+    if (str_starts_with(text, str_of(BYTE_ORDER_MARK))) {
         text = str_make(text.ptr + 3, text.len - 3);
     }
-    text = trim_end(text);
+    text = strip_line_ends(text);
     *out = (struct labels){NULL, 0};
     size_t n = count_lines(text);
     if (n == 0) {
@@ -72,13 +72,13 @@ enum status labels_parse(struct arena *arena, const char *path, struct str text,
 /* Returns: the whole file, or ptr NULL with `err` filled. */
 static struct str read_file(struct arena *arena, FILE *file, const char *path, struct error *err) {
     struct buf text;
-    size_t got;
+    size_t n_read;
     buf_init(&text, arena, 0);
     do {
-        char *room = buf_reserve(&text, CHUNK_BYTES);
-        got = room ? fread(room, 1, CHUNK_BYTES, file) : 0;
-        buf_advance(&text, got);
-    } while (got > 0 && text.len <= FILE_BYTES);
+        char *space = buf_reserve(&text, CHUNK_BYTES);
+        n_read = space ? fread(space, 1, CHUNK_BYTES, file) : 0;
+        buf_advance(&text, n_read);
+    } while (n_read > 0 && text.len <= FILE_BYTES);
     if (text.failed) {
         no_memory(path, err);
     } else if (ferror(file)) {

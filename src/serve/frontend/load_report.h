@@ -16,14 +16,14 @@
 /* Appends {"queued":…,"running":…,"instances":…,"models":[…]}. */
 void load_report_print(struct repository *repository, struct buf *out);
 
-enum load_format { LOAD_NONE, LOAD_TEXT, LOAD_JSON };
+enum load_report_format { LOAD_REPORT_NONE, LOAD_REPORT_TEXT, LOAD_REPORT_JSON };
 
-/* The form that a request asks for; LOAD_NONE for one that is neither. */
-enum load_format load_report_asked(const struct http_head *head);
+/* The form that a request asks for; LOAD_REPORT_NONE for one that is neither. */
+enum load_report_format load_report_requested_format(const struct http_head *head);
 /* The field's value, "TEXT …" or "JSON {…}". `version` may be NULL: then there is nothing about a
  * single model. Returns: an empty view when out of memory. Owns: it lies in `arena`. */
 struct str load_report_value(struct repository *repository, struct model_version *version,
-                             enum load_format format, struct arena *arena);
+                             enum load_report_format format, struct arena *arena);
 /* Appends the field to `fields`, which has room for it, when the request asked. Returns: the new
  * number of fields. */
 size_t load_report_add(struct http_field *fields, size_t n, const struct http_head *head,

@@ -22,14 +22,14 @@ void log_settings_apply(const struct v2_log_settings *settings) {
         log_verbose_set(settings->verbose_level);
     }
     if (any) {
-        struct v2_log_settings now = log_settings_now();
+        struct v2_log_settings now = log_settings_get();
         log_event(LOG_INFO, "log settings changed", LOG_U64("info", now.info),
                   LOG_U64("warning", now.warning), LOG_U64("error", now.error),
                   LOG_U64("verbose_level", now.verbose_level));
     }
 }
 
-struct v2_log_settings log_settings_now(void) {
+struct v2_log_settings log_settings_get(void) {
     return (struct v2_log_settings){.info = log_enabled(LOG_INFO),
                                     .warning = log_enabled(LOG_WARNING),
                                     .error = log_enabled(LOG_ERROR),

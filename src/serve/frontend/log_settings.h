@@ -7,6 +7,6 @@
 /* Changes what is given, each on its own, and says so in the log. */
 void log_settings_apply(const struct v2_log_settings *settings);
 /* How it is now. */
-struct v2_log_settings log_settings_now(void);
+struct v2_log_settings log_settings_get(void);
 
 #endif

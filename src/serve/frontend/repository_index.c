@@ -40,8 +40,8 @@ static void add_member(struct buf *out, const char *name, struct str value) {
     }
 }
 
-static void add_json(void *cookie, const struct repository_entry *entry) {
-    struct index *index = cookie;
+static void add_json(void *user, const struct repository_entry *entry) {
+    struct index *index = user;
     char number[20];
     if (!is_in(index, entry)) {
         return;
@@ -67,8 +67,8 @@ void repository_index_print_json(struct repository *repository, bool ready, stru
 
 enum { MODELS = 1, NAME = 1, VERSION = 2, STATE = 3, REASON = 4 };
 
-static void add_pb(void *cookie, const struct repository_entry *entry) {
-    struct index *index = cookie;
+static void add_pb(void *user, const struct repository_entry *entry) {
+    struct index *index = user;
     char number[20];
     if (!is_in(index, entry)) {
         return;
@@ -82,15 +82,16 @@ static void add_pb(void *cookie, const struct repository_entry *entry) {
     pb_end(index->out, begun);
 }
 
-void repository_index_print_pb(struct repository *repository, bool ready, struct buf *out) {
+void repository_index_encode(struct repository *repository, bool ready, struct buf *out) {
     struct index index = {out, ready, false};
     repository_visit(repository, add_pb, &index);
 }
 
 /* ---- a load ---------------------------------------------------------------------------------- */
 
-enum status repository_files_of(struct arena *arena, const struct v2_repository_request *request,
-                                struct repository_change *out, struct error *err) {
+enum status repository_change_from_request(struct arena *arena,
+                                           const struct v2_repository_request *request,
+                                           struct repository_change *out, struct error *err) {
     struct repository_file *files = arena_calloc(arena, request->n_files, sizeof(*files));
     if (!files) {
         return error_set(err, ST_NO_MEMORY, "no memory for the parameters");

@@ -11,11 +11,12 @@
  * Clause: model repository extension, "Index". */
 void repository_index_print_json(struct repository *repository, bool ready, struct buf *out);
 /* The same as a RepositoryIndexResponse. */
-void repository_index_print_pb(struct repository *repository, bool ready, struct buf *out);
+void repository_index_encode(struct repository *repository, bool ready, struct buf *out);
 
 /* What is asked for with a load, for the change. Returns: ST_NO_MEMORY. Owns: in `arena`. */
-enum status repository_files_of(struct arena *arena, const struct v2_repository_request *request,
-                                struct repository_change *out, struct error *err)
+enum status repository_change_from_request(struct arena *arena,
+                                           const struct v2_repository_request *request,
+                                           struct repository_change *out, struct error *err)
     __attribute__((warn_unused_result));
 
 #endif

@@ -12,23 +12,23 @@
 #include "serve/picture/samples.h"
 #include "serve/picture/strip.h"
 
-typedef void samples_change(const uint8_t *from, size_t n, uint8_t *to);
+typedef void samples_convert(const uint8_t *from, size_t n, uint8_t *to);
 
 /* What is done with rows around resizing; NULL: nothing. In the end they are RGB. */
-struct way {
-    samples_change *before, *after;
+struct row_conversion {
+    samples_convert *before, *after;
     uint32_t n_channels; /* between the two */
 };
 
 /* What the rows pass through. */
-struct passage {
-    const struct head *head;
+struct decode_state {
+    const struct picture_head *head;
     const struct picture_plan *plan;
     const struct fit *fit;
     const struct normalise *normalise;
     void *out;
     /* from the start on */
-    struct way way;
+    struct row_conversion conversion;
     uint8_t *old_row; /* of the file, changed */
     uint8_t *new_row; /* resized, changed */
     struct resample *resample;
@@ -37,7 +37,8 @@ struct passage {
     uint32_t n_rows; /* that came from the part */
 };
 
-static enum status check_size(const struct head *head, uint64_t max_pixels, struct error *err) {
+static enum status check_size(const struct picture_head *head, uint64_t max_pixels,
+                              struct error *err) {
     uint64_t n_pixels = (uint64_t)head->width * head->height;
     if (n_pixels > max_pixels) {
         return error_set(err, ST_BODY_TOO_LARGE,
@@ -57,48 +58,49 @@ static enum status check_size(const struct head *head, uint64_t max_pixels, stru
 
 /* ---- the way --------------------------------------------------------------------------------- */
 
-static bool is_auto(const struct passage *passage) {
-    return passage->plan->filter == PICTURE_AUTO;
+static bool is_auto(const struct decode_state *state) {
+    return state->plan->filter == PICTURE_AUTO;
 }
 
-static enum picture_filter filter_of(const struct passage *passage) {
-    if (!is_auto(passage)) {
-        return passage->plan->filter;
+static enum picture_filter filter_of(const struct decode_state *state) {
+    if (!is_auto(state)) {
+        return state->plan->filter;
     }
-    return passage->head->is_indexed ? PICTURE_NEAREST : PICTURE_BICUBIC;
+    return state->head->is_indexed ? PICTURE_NEAREST : PICTURE_BICUBIC;
 }
 
 /* Pillow's resize works on what the file has: transparent colours are multiplied, inks are resized
  * as inks. Not where the nearest pixel is taken, nor where the size stays. */
-static struct way way_of(const struct passage *passage, enum picture_samples samples) {
-    bool mixes = is_auto(passage) && !passage->head->is_indexed && !fit_is_same(passage->fit);
+static struct row_conversion choose_conversion(const struct decode_state *state,
+                                               enum picture_samples samples) {
+    bool mixes = is_auto(state) && !state->head->is_indexed && !fit_is_identity(state->fit);
     switch (samples) {
     case PICTURE_SAMPLES_RGBA:
-        return mixes ? (struct way){samples_multiply, samples_divide, 4}
-                     : (struct way){samples_drop_alpha, NULL, 3};
+        return mixes ? (struct row_conversion){samples_multiply, samples_divide, 4}
+                     : (struct row_conversion){samples_drop_alpha, NULL, 3};
     case PICTURE_SAMPLES_CMYK:
-        return mixes ? (struct way){NULL, samples_from_cmyk, 4}
-                     : (struct way){samples_from_cmyk, NULL, 3};
+        return mixes ? (struct row_conversion){NULL, samples_from_cmyk, 4}
+                     : (struct row_conversion){samples_from_cmyk, NULL, 3};
     case PICTURE_SAMPLES_RGB:
         break;
     }
-    return (struct way){NULL, NULL, 3};
+    return (struct row_conversion){NULL, NULL, 3};
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void on_new_row(void *cookie, uint32_t y, const uint8_t *samples) {
-    struct passage *passage = cookie;
-    const struct fit *fit = passage->fit;
-    if (passage->way.after) {
-        passage->way.after(samples, fit->x.n_out, passage->new_row);
-        samples = passage->new_row;
+static void on_new_row(void *user, uint32_t y, const uint8_t *samples) {
+    struct decode_state *state = user;
+    const struct fit *fit = state->fit;
+    if (state->conversion.after) {
+        state->conversion.after(samples, fit->x.n_out, state->new_row);
+        samples = state->new_row;
     }
-    normalise_row(passage->normalise, passage->out, fit->left, fit->top + y, fit->x.n_out, samples);
+    normalise_row(state->normalise, state->out, fit->left, fit->top + y, fit->x.n_out, samples);
 }
 
 /* Gives what the first frame of a GIF file does not cover of row `y` its fill colour. */
-static void fill_uncovered(const struct head *head, uint32_t y, uint8_t *rgb) {
+static void fill_uncovered(const struct picture_head *head, uint32_t y, uint8_t *rgb) {
     const struct head_frame *frame = &head->frame;
     bool inside = y >= frame->top && y - frame->top < frame->height;
     for (uint32_t x = 0; x < head->width; x++) {
@@ -109,54 +111,54 @@ static void fill_uncovered(const struct head *head, uint32_t y, uint8_t *rgb) {
 }
 
 /* Returns: the row as it is resized. */
-static const uint8_t *changed(struct passage *passage, const uint8_t *samples) {
-    const struct head *head = passage->head;
+static const uint8_t *convert_row(struct decode_state *state, const uint8_t *samples) {
+    const struct picture_head *head = state->head;
     bool is_gif = head->format == PICTURE_GIF;
-    if (passage->way.before) {
-        passage->way.before(samples, head->width, passage->old_row);
-        samples = passage->old_row;
+    if (state->conversion.before) {
+        state->conversion.before(samples, head->width, state->old_row);
+        samples = state->old_row;
     } else if (is_gif) {
-        memcpy(passage->old_row, samples, (size_t)head->width * 3);
+        memcpy(state->old_row, samples, (size_t)head->width * 3);
     }
     if (is_gif) {
-        fill_uncovered(head, passage->n_rows, passage->old_row);
-        samples = passage->old_row;
+        fill_uncovered(head, state->n_rows, state->old_row);
+        samples = state->old_row;
     }
     return samples;
 }
 
-static void on_old_row(void *cookie, const uint8_t *samples) {
-    struct passage *passage = cookie;
-    assert(passage->resample); /* started */
-    if (passage->n_rows < passage->head->height) {
-        resample_row(passage->resample, changed(passage, samples));
+static void on_old_row(void *user, const uint8_t *samples) {
+    struct decode_state *state = user;
+    assert(state->resample); /* started */
+    if (state->n_rows < state->head->height) {
+        resample_row(state->resample, convert_row(state, samples));
     }
-    passage->n_rows++;
+    state->n_rows++;
 }
 
-static bool on_start(void *cookie, enum picture_samples samples) {
-    struct passage *passage = cookie;
-    const struct fit *fit = passage->fit;
-    assert(!passage->resample);
-    passage->way = way_of(passage, samples);
-    passage->old_row = malloc((size_t)passage->head->width * 4);
-    passage->new_row = malloc((size_t)fit->x.n_out * 3);
+static bool on_start(void *user, enum picture_samples samples) {
+    struct decode_state *state = user;
+    const struct fit *fit = state->fit;
+    assert(!state->resample);
+    state->conversion = choose_conversion(state, samples);
+    state->old_row = malloc((size_t)state->head->width * 4);
+    state->new_row = malloc((size_t)fit->x.n_out * 3);
     struct resample_plan plan = {.x = fit->x,
                                  .y = fit->y,
-                                 .filter = filter_of(passage),
-                                 .n_channels = passage->way.n_channels,
+                                 .filter = filter_of(state),
+                                 .n_channels = state->conversion.n_channels,
                                  .row = on_new_row,
-                                 .cookie = passage};
-    passage->status = resample_new(&plan, &passage->resample, passage->err);
-    return passage->status == ST_OK && passage->old_row && passage->new_row;
+                                 .user = state};
+    state->status = resample_new(&plan, &state->resample, state->err);
+    return state->status == ST_OK && state->old_row && state->new_row;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static enum status run_part(const struct picture_part *part, struct str file,
-                            struct passage *passage, struct error *err) {
-    const struct head *head = passage->head;
-    struct picture_part_sink sink = {.cookie = passage, .start = on_start, .row = on_old_row};
+                            struct decode_state *state, struct error *err) {
+    const struct picture_head *head = state->head;
+    struct picture_part_sink sink = {.user = state, .start = on_start, .row = on_old_row};
     enum picture_part_result result = PICTURE_PART_NO_MEMORY;
     struct str copy = strip_copy(file, head);
     if (copy.ptr) {
@@ -168,19 +170,19 @@ static enum status run_part(const struct picture_part *part, struct str file,
         result = part->decode(&wanted, &sink);
     }
     free((char *)copy.ptr);
-    if (passage->status != ST_OK) {
-        return passage->status; /* with its sentence */
+    if (state->status != ST_OK) {
+        return state->status; /* with its sentence */
     }
     if (result == PICTURE_PART_NO_MEMORY) {
         return error_set(err, ST_NO_MEMORY,
                          "out of memory for a %s picture of %" PRIu32 " x %" PRIu32 " pixels",
                          head_format_name(head->format), head->width, head->height);
     }
-    if (result != PICTURE_PART_OK || passage->n_rows != head->height) {
+    if (result != PICTURE_PART_OK || state->n_rows != head->height) {
         return error_set(err, ST_BAD_PICTURE,
                          "the %s picture is cut off or damaged: %" PRIu32 " of its %" PRIu32
                          " rows could be decoded",
-                         head_format_name(head->format), passage->n_rows, head->height);
+                         head_format_name(head->format), state->n_rows, head->height);
     }
     return ST_OK;
 }
@@ -188,7 +190,7 @@ static enum status run_part(const struct picture_part *part, struct str file,
 enum status picture_decode(const struct picture_part *part, uint64_t max_pixels,
                            const struct picture_plan *plan, struct str file, void *out,
                            struct error *err) {
-    struct head head;
+    struct picture_head head;
     enum status st = head_read(file, &head, err);
     if (st == ST_OK) {
         st = check_size(&head, max_pixels, err);
@@ -196,22 +198,22 @@ enum status picture_decode(const struct picture_part *part, uint64_t max_pixels,
     if (st != ST_OK) {
         return st;
     }
-    struct fit fit = fit_make(plan, head.width, head.height);
+    struct fit fit = fit_compute(plan, head.width, head.height);
     struct normalise normalise;
     normalise_init(&normalise, plan);
     if (plan->fit == PICTURE_PAD) {
         normalise_pad(&normalise, out);
     }
-    struct passage passage = {.head = &head,
-                              .plan = plan,
-                              .fit = &fit,
-                              .normalise = &normalise,
-                              .out = out,
-                              .status = ST_OK,
-                              .err = err};
-    st = run_part(part, file, &passage, err);
-    resample_free(passage.resample);
-    free(passage.old_row);
-    free(passage.new_row);
+    struct decode_state state = {.head = &head,
+                                 .plan = plan,
+                                 .fit = &fit,
+                                 .normalise = &normalise,
+                                 .out = out,
+                                 .status = ST_OK,
+                                 .err = err};
+    st = run_part(part, file, &state, err);
+    resample_free(state.resample);
+    free(state.old_row);
+    free(state.new_row);
     return st;
 }

@@ -30,11 +30,11 @@ static enum picture_part_result scripted(const struct picture_part_file *file,
     assert_true(file->n_bytes <= sizeof(script.file));
     memcpy(script.file, file->data, file->n_bytes);
     script.n_bytes = file->n_bytes;
-    if (!sink->start(sink->cookie, PICTURE_SAMPLES_RGB)) {
+    if (!sink->start(sink->user, PICTURE_SAMPLES_RGB)) {
         return PICTURE_PART_NO_MEMORY;
     }
     for (uint32_t i = 0; i < script.n_rows; i++) {
-        sink->row(sink->cookie, row);
+        sink->row(sink->user, row);
     }
     return script.result;
 }
@@ -48,11 +48,11 @@ static enum picture_part_result give_four(const struct picture_part_file *file,
                                           const struct picture_part_sink *sink) {
     uint8_t rgb[4][3];
     (void)file;
-    assert_true(sink->start(sink->cookie, four_are));
+    assert_true(sink->start(sink->user, four_are));
     for (int i = 0; i < 4; i++) {
         memcpy(rgb[i], four[i], 3);
     }
-    sink->row(sink->cookie, four_are == PICTURE_SAMPLES_RGB ? rgb[0] : four[0]);
+    sink->row(sink->user, four_are == PICTURE_SAMPLES_RGB ? rgb[0] : four[0]);
     return PICTURE_PART_OK;
 }
 
@@ -88,7 +88,7 @@ static const struct limit limits[] = {
      "the PNG picture is 1 x 65536 pixels, no side may be over 65535"},
 };
 
-static void limits_hold_before_decoding(void **state) {
+static void picture_decode_size_limits_apply_before_decoder(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         uint8_t out[36];
@@ -128,7 +128,7 @@ static const struct failure failures[] = {
     {0, PICTURE_PART_NO_MEMORY, ST_NO_MEMORY, "out of memory for a PNG picture of 4 x 3 pixels"},
 };
 
-static void a_decoder_that_fails(void **state) {
+static void picture_decode_decoder_failure_is_an_error(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
         uint8_t *out = malloc(36); /* exactly: what is written behind it is found out */
@@ -142,7 +142,7 @@ static void a_decoder_that_fails(void **state) {
     }
 }
 
-static void what_is_no_picture_reaches_no_decoder(void **state) {
+static void picture_decode_unknown_format_skips_decoder(void **state) {
     (void)state;
     uint8_t out[36];
     struct error err = {0};
@@ -154,7 +154,7 @@ static void what_is_no_picture_reaches_no_decoder(void **state) {
 
 /* ---- pictures -------------------------------------------------------------------------------- */
 
-static void pixels_arrive(void **state) {
+static void picture_decode_pixels_are_stored(void **state) {
     (void)state;
     uint8_t out[36];
     struct error err = {0};
@@ -166,7 +166,7 @@ static void pixels_arrive(void **state) {
     }
 }
 
-static void padding_is_around_the_picture(void **state) {
+static void picture_decode_pad_fills_around_picture(void **state) {
     (void)state;
     struct picture_plan plan = plan_4x3;
     uint8_t out[4 * 5 * 3];
@@ -185,7 +185,7 @@ static void padding_is_around_the_picture(void **state) {
 }
 
 /* The frame is the pixel at (1, 0); the rest has the transparent colour, green. */
-static void a_gif_frame_that_does_not_cover_all(void **state) {
+static void picture_decode_partial_gif_frame_is_filled(void **state) {
     (void)state;
     struct picture_plan plan = plan_4x3;
     static const uint8_t expected[12] = {0, 255, 0, 1, 0, 7, 0, 255, 0, 0, 255, 0};
@@ -215,7 +215,7 @@ static const struct kind {
     {"\x08\x03", PICTURE_SAMPLES_RGB, PICTURE_BICUBIC, {110, 110, 23, 82, 122, 209}},
 };
 
-static void resized_as_the_file_has_it(void **state) {
+static void picture_decode_auto_filter_follows_file_samples(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         struct picture_plan plan = plan_4x3;
@@ -234,7 +234,7 @@ static void resized_as_the_file_has_it(void **state) {
 }
 
 /* Pillow copies what has its size already: colours beneath what is transparent stay. */
-static void what_is_not_resized_keeps_its_colours(void **state) {
+static void picture_decode_same_size_keeps_colors(void **state) {
     (void)state;
     struct picture_plan plan = plan_4x3;
     struct str file = STR(FIXTURE_PNG_OF("\0\0\0\4", "\0\0\0\1", "\x08\x06"));
@@ -248,7 +248,7 @@ static void what_is_not_resized_keeps_its_colours(void **state) {
     }
 }
 
-static void the_decoder_gets_the_picture_only(void **state) {
+static void picture_decode_decoder_gets_stripped_file(void **state) {
     (void)state;
     uint8_t out[36];
     struct error err = {0};
@@ -262,15 +262,15 @@ static void the_decoder_gets_the_picture_only(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(limits_hold_before_decoding),
-        cmocka_unit_test(a_decoder_that_fails),
-        cmocka_unit_test(what_is_no_picture_reaches_no_decoder),
-        cmocka_unit_test(pixels_arrive),
-        cmocka_unit_test(padding_is_around_the_picture),
-        cmocka_unit_test(a_gif_frame_that_does_not_cover_all),
-        cmocka_unit_test(resized_as_the_file_has_it),
-        cmocka_unit_test(what_is_not_resized_keeps_its_colours),
-        cmocka_unit_test(the_decoder_gets_the_picture_only),
+        cmocka_unit_test(picture_decode_size_limits_apply_before_decoder),
+        cmocka_unit_test(picture_decode_decoder_failure_is_an_error),
+        cmocka_unit_test(picture_decode_unknown_format_skips_decoder),
+        cmocka_unit_test(picture_decode_pixels_are_stored),
+        cmocka_unit_test(picture_decode_pad_fills_around_picture),
+        cmocka_unit_test(picture_decode_partial_gif_frame_is_filled),
+        cmocka_unit_test(picture_decode_auto_filter_follows_file_samples),
+        cmocka_unit_test(picture_decode_same_size_keeps_colors),
+        cmocka_unit_test(picture_decode_decoder_gets_stripped_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,13 +3,13 @@
 
 #include <math.h>
 
-static struct weights_axis whole(uint32_t n_in, uint32_t n_out) {
+static struct weights_axis axis_whole(uint32_t n_in, uint32_t n_out) {
     return (struct weights_axis){.n_in = n_in, .from = 0, .to = (float)n_in, .n_out = n_out};
 }
 
 /* `length` around the centre, within the picture whatever rounding did to it, and never nothing: in
  * a picture of 1 x 65535 floats do not tell the ends of a narrow window apart. */
-static struct weights_axis middle(uint32_t n_in, double length, uint32_t n_out) {
+static struct weights_axis axis_centered(uint32_t n_in, double length, uint32_t n_out) {
     double left = (n_in - length) * 0.5;
     float most = (float)n_in;
     float from = fmaxf(0, (float)left);
@@ -28,12 +28,12 @@ static struct fit crop(uint32_t width, uint32_t height, uint32_t to_width, uint3
     } else {
         crop_height = width / to_ratio;
     }
-    return (struct fit){.x = middle(width, crop_width, to_width),
-                        .y = middle(height, crop_height, to_height)};
+    return (struct fit){.x = axis_centered(width, crop_width, to_width),
+                        .y = axis_centered(height, crop_height, to_height)};
 }
 
 /* The side that follows from the other one: a half goes to the even number, 0 is not allowed. */
-static uint32_t side(double exact, uint32_t most) {
+static uint32_t resized_side(double exact, uint32_t most) {
     double rounded = rint(exact);
     if (rounded < 1) {
         return 1;
@@ -45,17 +45,17 @@ static struct fit pad(uint32_t width, uint32_t height, uint32_t to_width, uint32
     double ratio = (double)width / height, to_ratio = (double)to_width / to_height;
     uint32_t inner_width = to_width, inner_height = to_height;
     if (ratio > to_ratio) {
-        inner_height = side((double)height / width * to_width, to_height);
+        inner_height = resized_side((double)height / width * to_width, to_height);
     } else if (ratio < to_ratio) {
-        inner_width = side(ratio * to_height, to_width);
+        inner_width = resized_side(ratio * to_height, to_width);
     }
-    return (struct fit){.x = whole(width, inner_width),
-                        .y = whole(height, inner_height),
+    return (struct fit){.x = axis_whole(width, inner_width),
+                        .y = axis_whole(height, inner_height),
                         .left = (uint32_t)rint((to_width - inner_width) * 0.5),
                         .top = (uint32_t)rint((to_height - inner_height) * 0.5)};
 }
 
-struct fit fit_make(const struct picture_plan *plan, uint32_t width, uint32_t height) {
+struct fit fit_compute(const struct picture_plan *plan, uint32_t width, uint32_t height) {
     switch (plan->fit) {
     case PICTURE_CROP:
         return crop(width, height, plan->width, plan->height);
@@ -64,13 +64,13 @@ struct fit fit_make(const struct picture_plan *plan, uint32_t width, uint32_t he
     case PICTURE_STRETCH:
         break;
     }
-    return (struct fit){.x = whole(width, plan->width), .y = whole(height, plan->height)};
+    return (struct fit){.x = axis_whole(width, plan->width), .y = axis_whole(height, plan->height)};
 }
 
-static bool is_same(const struct weights_axis *axis) {
+static bool axis_is_identity(const struct weights_axis *axis) {
     return axis->n_out == axis->n_in && axis->to - axis->from >= (float)axis->n_in;
 }
 
-bool fit_is_same(const struct fit *fit) {
-    return is_same(&fit->x) && is_same(&fit->y);
+bool fit_is_identity(const struct fit *fit) {
+    return axis_is_identity(&fit->x) && axis_is_identity(&fit->y);
 }

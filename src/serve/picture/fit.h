@@ -16,9 +16,9 @@ struct fit {
 };
 
 /* All sizes >= 1. Thread: any. */
-struct fit fit_make(const struct picture_plan *plan, uint32_t width, uint32_t height);
+struct fit fit_compute(const struct picture_plan *plan, uint32_t width, uint32_t height);
 
 /* Whether nothing is resized: old and new pixels are the same. */
-bool fit_is_same(const struct fit *fit);
+bool fit_is_identity(const struct fit *fit);
 
 #endif

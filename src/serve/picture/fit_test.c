@@ -39,13 +39,13 @@ static void check_axis(struct weights_axis axis, uint32_t n_in, double from, dou
     assert_true(axis.from >= 0 && axis.from < axis.to && axis.to <= (float)n_in);
 }
 
-static void windows_and_places(void **state) {
+static void fit_windows_and_offsets_by_table(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const struct row *row = &rows[i];
         struct picture_plan plan = {
             .width = row->to_width, .height = row->to_height, .fit = row->fit};
-        struct fit fit = fit_make(&plan, row->width, row->height);
+        struct fit fit = fit_compute(&plan, row->width, row->height);
         check_axis(fit.x, row->width, row->left, row->right, row->n_x);
         check_axis(fit.y, row->height, row->top, row->bottom, row->n_y);
         assert_int_equal(fit.left, row->x);
@@ -54,7 +54,7 @@ static void windows_and_places(void **state) {
 }
 
 /* Whatever the sizes: something of the old picture is used, and the new one holds what is made. */
-static void no_size_leaves_the_picture(void **state) {
+static void fit_any_size_stays_within_picture(void **state) {
     (void)state;
     static const uint32_t sizes[] = {1, 2, 3, 28, 333, 65535};
     enum { N = 6 };
@@ -63,7 +63,7 @@ static void no_size_leaves_the_picture(void **state) {
                                     .height = sizes[i / N % N],
                                     .fit = (enum picture_fit)(i / (N * N * N * N))};
         uint32_t width = sizes[i / (N * N) % N], height = sizes[i / (N * N * N) % N];
-        struct fit fit = fit_make(&plan, width, height);
+        struct fit fit = fit_compute(&plan, width, height);
         assert_true(fit.x.from >= 0 && fit.x.from < fit.x.to && fit.x.to <= (float)width);
         assert_true(fit.y.from >= 0 && fit.y.from < fit.y.to && fit.y.to <= (float)height);
         assert_true(fit.x.n_out >= 1 && fit.left + fit.x.n_out <= plan.width);
@@ -73,8 +73,8 @@ static void no_size_leaves_the_picture(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_and_places),
-        cmocka_unit_test(no_size_leaves_the_picture),
+        cmocka_unit_test(fit_windows_and_offsets_by_table),
+        cmocka_unit_test(fit_any_size_stays_within_picture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ struct head_frame {
     uint8_t fill[3]; /* the colour of what it does not cover */
 };
 
-struct head {
+struct picture_head {
     enum picture_format format;
     uint32_t width, height; /* >= 1 */
     /* Its pixels are numbers of colours in a palette, or single bits (Pillow's modes P and 1):
@@ -35,13 +35,13 @@ struct head {
 
 /* Reads as far as the size, and for a GIF and a JPEG file to the end of its first picture.
  * Returns: ST_BAD_PICTURE. Thread: any. */
-enum status head_read(struct str file, struct head *out, struct error *err)
+enum status head_read(struct str file, struct picture_head *out, struct error *err)
     __attribute__((warn_unused_result));
 const char *head_format_name(enum picture_format format); /* "JPEG" */
 
 /* Each kind's own; `file` begins with its magic bytes. */
-enum status head_read_jpeg(struct str file, struct head *out, struct error *err);
-enum status head_read_gif(struct str file, struct head *out, struct error *err);
+enum status head_read_jpeg(struct str file, struct picture_head *out, struct error *err);
+enum status head_read_gif(struct str file, struct picture_head *out, struct error *err);
 
 /* Finds the next marker of a JPEG file from `at` on, over the coded bytes of a scan and over bytes
  * that should not be there. Returns: its second byte, `at` behind it; 0: none. */

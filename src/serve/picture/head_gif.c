@@ -80,7 +80,7 @@ static bool is_palette(struct str file, struct colors colors) {
     return false;
 }
 
-static bool read_frame(struct str file, struct head *out) {
+static bool read_frame(struct str file, struct picture_head *out) {
     struct head_frame *frame = &out->frame;
     struct colors colors = {0, 0};
     size_t at = BLOCKS_AT;
@@ -107,7 +107,7 @@ static bool read_frame(struct str file, struct head *out) {
     return true;
 }
 
-enum status head_read_gif(struct str file, struct head *out, struct error *err) {
+enum status head_read_gif(struct str file, struct picture_head *out, struct error *err) {
     if (file.len < BLOCKS_AT || !read_frame(file, out)) {
         return error_set(err, ST_BAD_PICTURE,
                          "the GIF file, of %zu bytes, ends before its first frame does", file.len);

@@ -45,7 +45,7 @@ static bool is_frame(uint32_t marker) {
            marker != MARKER_JPG && marker != MARKER_DAC;
 }
 
-enum status head_read_jpeg(struct str file, struct head *out, struct error *err) {
+enum status head_read_jpeg(struct str file, struct picture_head *out, struct error *err) {
     size_t at = 2;
     unsigned n_scans = 0;
     bool framed = false;

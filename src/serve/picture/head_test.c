@@ -117,13 +117,13 @@ static struct str exact(struct str file, size_t len) {
     return str_make(copy, len);
 }
 
-static void sizes_and_refusals(void **state) {
+static void head_read_size_or_error_by_table(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const struct row *row = &rows[i];
         struct str file = exact(row->file, row->file.len);
         struct error err = {0};
-        struct head head;
+        struct picture_head head;
         enum status st = head_read(file, &head, &err);
         if (st != (row->format ? ST_OK : ST_BAD_PICTURE)) {
             fail_msg("%s: %s %s", row->what, status_name(st), err.text);
@@ -139,13 +139,13 @@ static void sizes_and_refusals(void **state) {
     }
 }
 
-static void cut_off_anywhere(void **state) {
+static void head_read_every_prefix_is_ok_or_error(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         for (size_t n = 0; n < rows[i].file.len; n++) {
             struct str file = exact(rows[i].file, n);
             struct error err = {0};
-            struct head head;
+            struct picture_head head;
             enum status st = head_read(file, &head, &err);
             assert_true(st == ST_OK || (st == ST_BAD_PICTURE && err.text[0] != '\0'));
             assert_true(st != ST_OK || (head.width > 0 && head.height > 0));
@@ -154,13 +154,13 @@ static void cut_off_anywhere(void **state) {
     }
 }
 
-static void the_first_frame_of_a_gif(void **state) {
+static void head_read_gif_finds_first_frame(void **state) {
     (void)state;
     struct str file = STR(
         FIXTURE_GIF_SCREEN
         "\x21\xfe\x03"
         "abc\0" FIXTURE_GIF_CONTROL FIXTURE_GIF_FRAME FIXTURE_GIF_CONTROL FIXTURE_GIF_FRAME "\x3b");
-    struct head head;
+    struct picture_head head;
     struct error err;
     assert_int_equal(head_read(file, &head, &err), ST_OK);
     assert_int_equal(head.frame.left, 1);
@@ -203,10 +203,10 @@ static const struct {
     {"GIF without colours", STR("GIF89a\x02\0\x02\0\0\0\0" FIXTURE_GIF_FRAME), false},
 };
 
-static void pixels_that_are_numbers(void **state) {
+static void head_read_indexed_pixels_by_table(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(pixels) / sizeof(pixels[0]); i++) {
-        struct head head;
+        struct picture_head head;
         struct error err;
         assert_int_equal(head_read(pixels[i].file, &head, &err), ST_OK);
         if (head.is_indexed != pixels[i].is_indexed) {
@@ -216,7 +216,7 @@ static void pixels_that_are_numbers(void **state) {
 }
 
 /* An empty scan is a dozen bytes, and a pass over the whole picture. */
-static void scans_are_counted(void **state) {
+static void head_read_jpeg_scan_limit(void **state) {
     (void)state;
     static const char scan[] = SOS;
     static const char begin[] = SOI SOF("\xc2", "\x20\0", "\x20\0");
@@ -228,7 +228,7 @@ static void scans_are_counted(void **state) {
             memcpy(file + len, scan, sizeof(scan) - 1);
             len += sizeof(scan) - 1;
         }
-        struct head head;
+        struct picture_head head;
         struct error err = {0};
         enum status st = head_read(str_make(file, len), &head, &err);
         assert_int_equal(st, n > HEAD_MAX_SCANS ? ST_BAD_PICTURE : ST_OK);
@@ -240,9 +240,11 @@ static void scans_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_and_refusals),       cmocka_unit_test(cut_off_anywhere),
-        cmocka_unit_test(the_first_frame_of_a_gif), cmocka_unit_test(pixels_that_are_numbers),
-        cmocka_unit_test(scans_are_counted),
+        cmocka_unit_test(head_read_size_or_error_by_table),
+        cmocka_unit_test(head_read_every_prefix_is_ok_or_error),
+        cmocka_unit_test(head_read_gif_finds_first_frame),
+        cmocka_unit_test(head_read_indexed_pixels_by_table),
+        cmocka_unit_test(head_read_jpeg_scan_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,28 +106,28 @@ static uint8_t grey_of(const uint8_t *rgb) {
 }
 
 /* The bytes of one channel, `from_step` apart and each looked up, into elements `to_step` apart. */
-#define WALK(type)                                                                                 \
+#define STORE_CHANNEL(type)                                                                        \
     for (uint32_t i = 0; i < n; i++) {                                                             \
         ((type *)out)[i * to_step] = (type)table[from[i * from_step]];                             \
     }
-static void walk(void *out, size_t to_step, const uint8_t *from, size_t from_step, uint32_t n,
-                 const uint64_t table[256], size_t element_bytes) {
+static void store_channel(void *out, size_t to_step, const uint8_t *from, size_t from_step,
+                          uint32_t n, const uint64_t table[256], size_t element_bytes) {
     switch (element_bytes) {
     case 1:
-        WALK(uint8_t)
+        STORE_CHANNEL(uint8_t)
         break;
     case 2:
-        WALK(uint16_t)
+        STORE_CHANNEL(uint16_t)
         break;
     case 4:
-        WALK(uint32_t)
+        STORE_CHANNEL(uint32_t)
         break;
     default:
-        WALK(uint64_t)
+        STORE_CHANNEL(uint64_t)
         break;
     }
 }
-#undef WALK
+#undef STORE_CHANNEL
 
 static char *element_at(const struct normalise *normalise, void *out, uint32_t x, uint32_t y,
                         uint32_t channel) {
@@ -140,8 +140,8 @@ static void grey_row(const struct normalise *normalise, void *out, uint32_t x, u
                      uint32_t n, const uint8_t *rgb) {
     for (uint32_t i = 0; i < n; i++) {
         uint8_t grey = grey_of(rgb + (size_t)i * 3);
-        walk(element_at(normalise, out, x + i, y, 0), 1, &grey, 1, 1, normalise->table[0],
-             normalise->element_bytes);
+        store_channel(element_at(normalise, out, x + i, y, 0), 1, &grey, 1, 1, normalise->table[0],
+                      normalise->element_bytes);
     }
 }
 
@@ -153,8 +153,9 @@ void normalise_row(const struct normalise *normalise, void *out, uint32_t x, uin
     }
     bool turned = normalise->plan->color == PICTURE_BGR;
     for (uint32_t c = 0; c < 3; c++) {
-        walk(element_at(normalise, out, x, y, c), normalise->pixel_step, rgb + (turned ? 2 - c : c),
-             3, n, normalise->table[c], normalise->element_bytes);
+        store_channel(element_at(normalise, out, x, y, c), normalise->pixel_step,
+                      rgb + (turned ? 2 - c : c), 3, n, normalise->table[c],
+                      normalise->element_bytes);
     }
 }
 
@@ -162,8 +163,8 @@ void normalise_pad(const struct normalise *normalise, void *out) {
     const struct picture_plan *plan = normalise->plan;
     for (uint32_t c = 0; c < normalise->n_channels; c++) {
         for (uint32_t y = 0; y < plan->height; y++) {
-            walk(element_at(normalise, out, 0, y, c), normalise->pixel_step, &plan->pad, 0,
-                 plan->width, normalise->table[c], normalise->element_bytes);
+            store_channel(element_at(normalise, out, 0, y, c), normalise->pixel_step, &plan->pad, 0,
+                          plan->width, normalise->table[c], normalise->element_bytes);
         }
     }
 }

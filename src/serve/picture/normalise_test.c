@@ -70,7 +70,7 @@ static int64_t read_integer(const void *element, enum datatype datatype) {
     return (int64_t)bits;
 }
 
-static void integers_are_rounded_and_clamped(void **state) {
+static void normalise_integers_are_rounded_and_clamped(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
         const struct value *v = &values[i];
@@ -106,7 +106,7 @@ static double read_float(const void *element, enum datatype datatype) {
     }
 }
 
-static void floats_are_exact_or_near(void **state) {
+static void normalise_floats_are_exact_or_near(void **state) {
     (void)state;
     static const struct {
         enum datatype datatype;
@@ -127,7 +127,7 @@ static void floats_are_exact_or_near(void **state) {
     }
 }
 
-static void no_value_is_undefined(void **state) {
+static void normalise_nan_becomes_zero(void **state) {
     (void)state;
     /* A configuration should refuse such numbers; they must not be worse than wrong. */
     struct picture_plan plan = plan_of(DT_INT32, 0, 0, 0); /* 0 / 0 */
@@ -141,7 +141,7 @@ static void no_value_is_undefined(void **state) {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static void grey_is_601(void **state) {
+static void normalise_grey_uses_bt601(void **state) {
     (void)state;
     static const uint8_t pixels[][4] = {{255, 0, 0, 76},     {0, 255, 0, 150},     {0, 0, 255, 29},
                                         {1, 2, 3, 2},        {255, 255, 255, 255}, {0, 0, 0, 0},
@@ -187,7 +187,7 @@ static void check_layout(enum picture_color color, enum picture_layout layout,
     }
 }
 
-static void channels_are_where_the_layout_says(void **state) {
+static void normalise_layouts_place_channels(void **state) {
     (void)state;
     check_layout(PICTURE_RGB, PICTURE_NHWC, "abcdefghijkl");
     check_layout(PICTURE_BGR, PICTURE_NHWC, "cbafedihglkj");
@@ -196,7 +196,7 @@ static void channels_are_where_the_layout_says(void **state) {
 }
 
 /* mean and std belong to the channels of the tensor, not to those of the picture. */
-static void each_channel_has_its_own_mean(void **state) {
+static void normalise_channels_have_own_mean(void **state) {
     (void)state;
     static const uint8_t rgb[3] = {10, 20, 30};
     for (int color = PICTURE_RGB; color <= PICTURE_BGR; color++) {
@@ -217,7 +217,7 @@ static void each_channel_has_its_own_mean(void **state) {
     }
 }
 
-static void padding_is_normalised_too(void **state) {
+static void normalise_pad_value_is_normalised(void **state) {
     (void)state;
     for (int layout = PICTURE_NCHW; layout <= PICTURE_NHWC; layout++) {
         struct picture_plan plan = {.width = 3,
@@ -239,7 +239,7 @@ static void padding_is_normalised_too(void **state) {
     }
 }
 
-static void bytes_of_a_plan(void **state) {
+static void picture_plan_bytes_by_plan(void **state) {
     (void)state;
     size_t n = 0;
     struct picture_plan plan = {.width = 28, .height = 20, .datatype = DT_FP32};
@@ -260,14 +260,14 @@ static void bytes_of_a_plan(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers_are_rounded_and_clamped),
-        cmocka_unit_test(floats_are_exact_or_near),
-        cmocka_unit_test(no_value_is_undefined),
-        cmocka_unit_test(grey_is_601),
-        cmocka_unit_test(channels_are_where_the_layout_says),
-        cmocka_unit_test(each_channel_has_its_own_mean),
-        cmocka_unit_test(padding_is_normalised_too),
-        cmocka_unit_test(bytes_of_a_plan),
+        cmocka_unit_test(normalise_integers_are_rounded_and_clamped),
+        cmocka_unit_test(normalise_floats_are_exact_or_near),
+        cmocka_unit_test(normalise_nan_becomes_zero),
+        cmocka_unit_test(normalise_grey_uses_bt601),
+        cmocka_unit_test(normalise_layouts_place_channels),
+        cmocka_unit_test(normalise_channels_have_own_mean),
+        cmocka_unit_test(normalise_pad_value_is_normalised),
+        cmocka_unit_test(picture_plan_bytes_by_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,32 +19,33 @@ struct pictures {
 
 /* ---- the part -------------------------------------------------------------------------------- */
 
-static void explain(struct pictures *pictures, const char *path, const char *reason) {
+static void set_missing(struct pictures *pictures, const char *path, const char *reason) {
     snprintf(pictures->missing, sizeof(pictures->missing),
              "pictures cannot be decoded without %s (%s); it is built where libvips is: "
              "tools/bootstrap pictures, then make",
              path, reason);
 }
 
-static bool fits(const struct picture_part *part) {
+static bool part_is_compatible(const struct picture_part *part) {
     return part->abi == PICTURE_PART_ABI && part->size >= sizeof(*part) && part->version &&
            part->decode && part->thread_end && part->held_bytes;
 }
 
 /* Returns: NULL, explained. */
-static const struct picture_part *load(struct pictures *pictures, const char *path) {
+static const struct picture_part *load_part(struct pictures *pictures, const char *path) {
     uv_lib_t lib;
     void *symbol = NULL;
     const struct picture_part *(*entry)(void);
     if (uv_dlopen(path, &lib) != 0 || uv_dlsym(&lib, PICTURE_PART_ENTRY, &symbol) != 0) {
-        explain(pictures, path, uv_dlerror(&lib));
+        set_missing(pictures, path, uv_dlerror(&lib));
         uv_dlclose(&lib);
         return NULL;
     }
     memcpy(&entry, &symbol, sizeof(entry)); /* ISO C has no cast between the two */
     const struct picture_part *part = entry();
-    if (!part || !fits(part)) {
-        explain(pictures, path, part ? "it was built for another server" : "libvips did not start");
+    if (!part || !part_is_compatible(part)) {
+        set_missing(pictures, path,
+                    part ? "it was built for another server" : "libvips did not start");
         return NULL;
     }
     return part;
@@ -59,11 +60,11 @@ enum status pictures_new(const struct pictures_options *options, struct pictures
     if (!pictures) {
         return error_set(err, ST_NO_MEMORY, "out of memory for decoding pictures");
     }
-    const struct picture_part *part = load(pictures, options->part);
+    const struct picture_part *part = load_part(pictures, options->part);
     if (part) {
         st = picture_pool_new(part, options, &pictures->pool, err);
-        log_event(LOG_INFO, "pictures can be decoded", LOG_TEXT_OF("library", part->version),
-                  LOG_TEXT_OF("file", options->part));
+        log_event(LOG_INFO, "pictures can be decoded", LOG_CSTR("library", part->version),
+                  LOG_CSTR("file", options->part));
     }
     if (st != ST_OK) {
         free(pictures);

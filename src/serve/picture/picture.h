@@ -88,7 +88,7 @@ struct picture_job {
      * (over max_pixels), ST_OVERLOADED, ST_UNSUPPORTED (no part), ST_NO_MEMORY, ST_CANCELLED */
     struct error error;
     /* the room's own */
-    struct picture_job *next, *previous;
+    struct picture_job *next, *prev;
     struct worker_msg msg;
     bool waiting; /* guarded by the pool's lock */
 };

@@ -35,7 +35,7 @@
 static inline enum picture_part_result fixture_decode(const struct picture_part_file *file,
                                                       const struct picture_part_sink *sink) {
     uint8_t row[64 * 3] = {0};
-    if (!sink->start(sink->cookie, PICTURE_SAMPLES_RGB)) {
+    if (!sink->start(sink->user, PICTURE_SAMPLES_RGB)) {
         return PICTURE_PART_NO_MEMORY;
     }
     for (uint32_t y = 0; y < file->height; y++) {
@@ -44,7 +44,7 @@ static inline enum picture_part_result fixture_decode(const struct picture_part_
             row[x * 3 + 1] = (uint8_t)y;
             row[x * 3 + 2] = 7;
         }
-        sink->row(sink->cookie, row);
+        sink->row(sink->user, row);
     }
     return PICTURE_PART_OK;
 }

@@ -32,12 +32,12 @@ enum picture_samples {
 
 /* Where the rows go. */
 struct picture_part_sink {
-    void *cookie;
+    void *user;
     /* Once, before the first row: what every row is. Returns: false when the room has no memory;
      * the part then gives none and says PICTURE_PART_NO_MEMORY. */
-    bool (*start)(void *cookie, enum picture_samples samples);
+    bool (*start)(void *user, enum picture_samples samples);
     /* The next row from the top, width pixels; borrowed for the call. */
-    void (*row)(void *cookie, const uint8_t *samples);
+    void (*row)(void *user, const uint8_t *samples);
 };
 
 enum picture_part_result {

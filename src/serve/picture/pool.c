@@ -19,7 +19,7 @@ struct picture_pool {
     /* guarded by the lock */
     struct picture_job *head, *tail;
     size_t n_queued;
-    bool ending;
+    bool stopping;
     /* the main thread's */
     unsigned n_threads;
     uv_thread_t threads[];
@@ -45,11 +45,11 @@ static void post_cancelled(struct picture_job *job, const char *why) {
 
 /* ---- the queue, under the lock --------------------------------------------------------------- */
 
-static void push(struct picture_pool *pool, struct picture_job *job) {
+static void queue_push(struct picture_pool *pool, struct picture_job *job) {
     lock_assert_held(&pool->lock);
     job->waiting = true;
     job->next = NULL;
-    job->previous = pool->tail;
+    job->prev = pool->tail;
     *(pool->tail ? &pool->tail->next : &pool->head) = job;
     pool->tail = job;
     pool->n_queued++;
@@ -58,8 +58,8 @@ static void push(struct picture_pool *pool, struct picture_job *job) {
 static void unlink_job(struct picture_pool *pool, struct picture_job *job) {
     lock_assert_held(&pool->lock);
     assert(job->waiting);
-    *(job->previous ? &job->previous->next : &pool->head) = job->next;
-    *(job->next ? &job->next->previous : &pool->tail) = job->previous;
+    *(job->prev ? &job->prev->next : &pool->head) = job->next;
+    *(job->next ? &job->next->prev : &pool->tail) = job->prev;
     job->waiting = false;
     pool->n_queued--;
 }
@@ -67,23 +67,23 @@ static void unlink_job(struct picture_pool *pool, struct picture_job *job) {
 /* ---- threads --------------------------------------------------------------------------------- */
 
 /* Waits for a job. Returns: NULL at the end. */
-static struct picture_job *take(struct picture_pool *pool) {
-    lock_take(&pool->lock);
-    while (!pool->head && !pool->ending) {
-        lock_wait(&pool->lock, &pool->work);
+static struct picture_job *queue_pop(struct picture_pool *pool) {
+    lock_acquire(&pool->lock);
+    while (!pool->head && !pool->stopping) {
+        lock_cond_wait(&pool->lock, &pool->work);
     }
-    struct picture_job *job = pool->ending ? NULL : pool->head;
+    struct picture_job *job = pool->stopping ? NULL : pool->head;
     if (job) {
         unlink_job(pool, job);
     }
-    lock_drop(&pool->lock);
+    lock_release(&pool->lock);
     return job;
 }
 
 static void thread_main(void *arg) {
     struct picture_pool *pool = arg;
     pthread_setname_np(pthread_self(), "pictures");
-    for (struct picture_job *job = take(pool); job; job = take(pool)) {
+    for (struct picture_job *job = queue_pop(pool); job; job = queue_pop(pool)) {
         job->error.status = picture_decode(pool->part, pool->max_pixels, job->plan, job->file,
                                            job->out, &job->error);
         picture_pool_post_done(job);
@@ -92,10 +92,10 @@ static void thread_main(void *arg) {
 }
 
 static void end_threads(struct picture_pool *pool) {
-    lock_take(&pool->lock);
-    pool->ending = true;
-    lock_wake_all(&pool->work);
-    lock_drop(&pool->lock);
+    lock_acquire(&pool->lock);
+    pool->stopping = true;
+    lock_cond_broadcast(&pool->work);
+    lock_release(&pool->lock);
     for (unsigned i = 0; i < pool->n_threads; i++) {
         uv_thread_join(&pool->threads[i]);
     }
@@ -144,13 +144,13 @@ void picture_pool_free(struct picture_pool *pool) {
 /* ---- callers --------------------------------------------------------------------------------- */
 
 void picture_pool_submit(struct picture_pool *pool, struct picture_job *job) {
-    lock_take(&pool->lock);
+    lock_acquire(&pool->lock);
     bool full = pool->n_queued >= pool->max_queued;
     if (!full) {
-        push(pool, job);
-        lock_wake_one(&pool->work);
+        queue_push(pool, job);
+        lock_cond_signal(&pool->work);
     }
-    lock_drop(&pool->lock);
+    lock_release(&pool->lock);
     if (full) {
         error_set(&job->error, ST_OVERLOADED,
                   "%zu pictures wait to be decoded already, no more may", pool->max_queued);
@@ -159,12 +159,12 @@ void picture_pool_submit(struct picture_pool *pool, struct picture_job *job) {
 }
 
 void picture_pool_cancel(struct picture_pool *pool, struct picture_job *job) {
-    lock_take(&pool->lock);
+    lock_acquire(&pool->lock);
     bool waiting = job->waiting;
     if (waiting) {
         unlink_job(pool, job);
     }
-    lock_drop(&pool->lock);
+    lock_release(&pool->lock);
     if (waiting) {
         post_cancelled(job, "nobody waits for it any more");
     }

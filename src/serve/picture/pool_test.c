@@ -108,7 +108,7 @@ static const struct str png = {FIXTURE_PNG("\0\0\0\4", "\0\0\0\3"),
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static void each_is_done_once_on_its_worker(void **state) {
+static void pool_jobs_are_done_once_on_their_worker(void **state) {
     (void)state;
     struct rig rig;
     struct task *tasks = calloc(MANY, sizeof(*tasks));
@@ -129,7 +129,7 @@ static void each_is_done_once_on_its_worker(void **state) {
     free(tasks);
 }
 
-static void the_queue_is_bounded(void **state) {
+static void pool_full_queue_rejects_job(void **state) {
     (void)state;
     struct rig rig;
     struct task tasks[4];
@@ -158,7 +158,7 @@ static void the_queue_is_bounded(void **state) {
 }
 
 /* Of one that runs and three that wait, each in turn is not wanted any more. */
-static void who_is_cancelled_is_told(void **state) {
+static void pool_cancelled_job_is_done_with_cancelled(void **state) {
     (void)state;
     for (int cancelled = 0; cancelled < 4; cancelled++) {
         struct rig rig;
@@ -193,7 +193,7 @@ static void open_later(void *arg) {
     uv_sem_post(&gate.open);
 }
 
-static void those_who_wait_at_the_end_are_told(void **state) {
+static void pool_free_cancels_waiting_jobs(void **state) {
     (void)state;
     struct rig rig;
     struct task tasks[3];
@@ -243,7 +243,7 @@ static void check_missing(const char *path, const char *why) {
     worker_free(rig.worker);
 }
 
-static void without_the_part(void **state) {
+static void pictures_missing_part_reports_reason(void **state) {
     (void)state;
     check_missing("/nowhere/libsluice_pictures.so", "No such file");
     check_missing("/proc/self/status", "invalid ELF header");
@@ -253,11 +253,11 @@ static void without_the_part(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_is_done_once_on_its_worker),
-        cmocka_unit_test(the_queue_is_bounded),
-        cmocka_unit_test(who_is_cancelled_is_told),
-        cmocka_unit_test(those_who_wait_at_the_end_are_told),
-        cmocka_unit_test(without_the_part),
+        cmocka_unit_test(pool_jobs_are_done_once_on_their_worker),
+        cmocka_unit_test(pool_full_queue_rejects_job),
+        cmocka_unit_test(pool_cancelled_job_is_done_with_cancelled),
+        cmocka_unit_test(pool_free_cancels_waiting_jobs),
+        cmocka_unit_test(pictures_missing_part_reports_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

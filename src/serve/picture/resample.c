@@ -49,7 +49,7 @@ static uint32_t count_slots(const struct weights *y) {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static bool make_room(struct resample *resample) {
+static bool resample_alloc(struct resample *resample) {
     size_t n_samples, n_sums, n_bytes;
     if (!weights_init(&resample->x, &resample->plan.x, resample->plan.filter) ||
         !weights_init(&resample->y, &resample->plan.y, resample->plan.filter)) {
@@ -74,7 +74,7 @@ enum status resample_new(const struct resample_plan *plan, struct resample **out
     if (resample) {
         resample->plan = *plan;
     }
-    if (!resample || !make_room(resample)) {
+    if (!resample || !resample_alloc(resample)) {
         resample_free(resample);
         return error_set(err, ST_NO_MEMORY,
                          "out of memory for resizing a picture of %" PRIu32 " x %" PRIu32
@@ -158,14 +158,14 @@ static void add_row(struct resample *resample) {
     }
 }
 
-static void give_rows(struct resample *resample) {
+static void emit_rows(struct resample *resample) {
     while (resample->n_done < resample->n_open &&
            span_end(resample->y.spans[resample->n_done]) == resample->n_rows) {
         const int32_t *sums = sums_of(resample, resample->n_done);
         for (size_t i = 0; i < resample->n_samples; i++) {
             resample->narrow[i] = byte_of(sums[i]);
         }
-        resample->plan.row(resample->plan.cookie, resample->n_done, resample->narrow);
+        resample->plan.row(resample->plan.user, resample->n_done, resample->narrow);
         resample->n_done++;
     }
 }
@@ -178,5 +178,5 @@ void resample_row(struct resample *resample, const uint8_t *samples) {
         add_row(resample);
     }
     resample->n_rows++;
-    give_rows(resample);
+    emit_rows(resample);
 }

@@ -16,8 +16,8 @@ struct resample_plan {
     enum picture_filter filter; /* not AUTO */
     uint32_t n_channels;        /* samples of a pixel: 3 or 4 */
     /* The new rows, from the top, x.n_out pixels each; borrowed for the call. */
-    void (*row)(void *cookie, uint32_t y, const uint8_t *samples);
-    void *cookie;
+    void (*row)(void *user, uint32_t y, const uint8_t *samples);
+    void *user;
 };
 
 /* Returns: ST_NO_MEMORY. */

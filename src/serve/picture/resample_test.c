@@ -63,8 +63,8 @@ struct result {
     uint8_t *pixels;
 };
 
-static void on_row(void *cookie, uint32_t y, const uint8_t *rgb) {
-    struct result *result = cookie;
+static void on_row(void *user, uint32_t y, const uint8_t *rgb) {
+    struct result *result = user;
     assert_int_equal(y, result->n_rows); /* in order, none twice */
     memcpy(result->pixels + (size_t)y * result->row_bytes, rgb, result->row_bytes);
     result->n_rows++;
@@ -76,7 +76,7 @@ static uint8_t *resized(const uint8_t *old, struct weights_axis x, struct weight
     struct result result = {.row_bytes = x.n_out * 3,
                             .pixels = malloc((size_t)y.n_out * x.n_out * 3)};
     struct resample_plan plan = {
-        .x = x, .y = y, .filter = filter, .n_channels = 3, .row = on_row, .cookie = &result};
+        .x = x, .y = y, .filter = filter, .n_channels = 3, .row = on_row, .user = &result};
     struct resample *resample = NULL;
     struct error err;
     assert_int_equal(resample_new(&plan, &resample, &err), ST_OK);
@@ -88,7 +88,7 @@ static uint8_t *resized(const uint8_t *old, struct weights_axis x, struct weight
     return result.pixels;
 }
 
-static void pixels_are_pillows(void **state) {
+static void resample_vectors_match_pillow(void **state) {
     (void)state;
     uint8_t old[OLD_WIDTH * OLD_HEIGHT * 3];
     for (int y = 0; y < OLD_HEIGHT; y++) {
@@ -132,7 +132,7 @@ static void check_weights(struct weights_axis of, enum picture_filter filter) {
     weights_fini(&weights);
 }
 
-static void weights_add_up(void **state) {
+static void weights_of_each_sample_sum_to_one(void **state) {
     (void)state;
     for (int f = 0; f < N_FILTERS; f++) {
         for (uint32_t n_in = 1; n_in <= 40; n_in++) {
@@ -149,7 +149,7 @@ static void weights_add_up(void **state) {
     }
 }
 
-static void one_colour_stays(void **state) {
+static void resample_uniform_color_is_unchanged(void **state) {
     (void)state;
     static const uint32_t sizes[] = {1, 2, 3, 7, 16, 33};
     enum { N = 6 };
@@ -168,7 +168,7 @@ static void one_colour_stays(void **state) {
     }
 }
 
-static void the_same_size_is_the_same_picture(void **state) {
+static void resample_same_size_is_identity(void **state) {
     (void)state;
     uint8_t old[16 * 9 * 3];
     for (size_t i = 0; i < sizeof(old); i++) {
@@ -182,7 +182,7 @@ static void the_same_size_is_the_same_picture(void **state) {
 }
 
 /* Rows above and below what is wanted are only passed over. */
-static void a_window_is_cut_out(void **state) {
+static void resample_window_is_cropped(void **state) {
     (void)state;
     uint8_t old[6 * 6 * 3];
     for (size_t i = 0; i < sizeof(old); i++) {
@@ -198,7 +198,7 @@ static void a_window_is_cut_out(void **state) {
     }
 }
 
-static void values_are_clamped(void **state) {
+static void resample_overshoot_is_clamped(void **state) {
     (void)state;
     /* A step overshoots with every filter that has negative weights. */
     uint8_t old[8 * 1 * 3];
@@ -213,9 +213,12 @@ static void values_are_clamped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pixels_are_pillows),  cmocka_unit_test(weights_add_up),
-        cmocka_unit_test(one_colour_stays),    cmocka_unit_test(the_same_size_is_the_same_picture),
-        cmocka_unit_test(a_window_is_cut_out), cmocka_unit_test(values_are_clamped),
+        cmocka_unit_test(resample_vectors_match_pillow),
+        cmocka_unit_test(weights_of_each_sample_sum_to_one),
+        cmocka_unit_test(resample_uniform_color_is_unchanged),
+        cmocka_unit_test(resample_same_size_is_identity),
+        cmocka_unit_test(resample_window_is_cropped),
+        cmocka_unit_test(resample_overshoot_is_clamped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ enum { N = 6 };
 static const uint8_t rgba[N][4] = {{255, 128, 1, 255}, {255, 128, 1, 128}, {10, 200, 77, 1},
                                    {255, 255, 255, 0}, {90, 60, 30, 254},  {1, 2, 3, 127}};
 
-static void multiplied(void **state) {
+static void samples_multiply_by_table(void **state) {
     (void)state;
     static const uint8_t wanted[N][4] = {{255, 128, 1, 255}, {128, 64, 1, 128}, {0, 1, 0, 1},
                                          {0, 0, 0, 0},       {90, 60, 30, 254}, {0, 1, 1, 127}};
@@ -23,7 +23,7 @@ static void multiplied(void **state) {
 }
 
 /* Resizing overshoots: a colour can be more than its opacity. */
-static void divided(void **state) {
+static void samples_divide_by_table(void **state) {
     (void)state;
     static const uint8_t from[N][4] = {{128, 64, 1, 128},  {200, 0, 3, 100}, {9, 8, 7, 0},
                                        {254, 60, 30, 254}, {1, 0, 1, 1},     {1, 100, 126, 127}};
@@ -34,7 +34,7 @@ static void divided(void **state) {
     assert_memory_equal(got, wanted, sizeof(wanted));
 }
 
-static void opaque_stays(void **state) {
+static void samples_opaque_pixels_are_unchanged(void **state) {
     (void)state;
     for (int color = 0; color < 256; color++) {
         uint8_t pixel[4] = {(uint8_t)color, (uint8_t)(255 - color), 7, 255}, there[4], back[3];
@@ -45,7 +45,7 @@ static void opaque_stays(void **state) {
     }
 }
 
-static void alpha_is_dropped(void **state) {
+static void samples_drop_alpha_keeps_rgb(void **state) {
     (void)state;
     uint8_t got[N][3];
     samples_drop_alpha(rgba[0], N, got[0]);
@@ -54,7 +54,7 @@ static void alpha_is_dropped(void **state) {
     }
 }
 
-static void inks(void **state) {
+static void samples_from_cmyk_by_table(void **state) {
     (void)state;
     static const uint8_t from[N][4] = {{0, 0, 0, 0},      {255, 255, 255, 255}, {0, 0, 0, 255},
                                        {10, 200, 77, 30}, {1, 2, 3, 128},       {255, 0, 127, 1}};
@@ -67,9 +67,11 @@ static void inks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(multiplied),   cmocka_unit_test(divided),
-        cmocka_unit_test(opaque_stays), cmocka_unit_test(alpha_is_dropped),
-        cmocka_unit_test(inks),
+        cmocka_unit_test(samples_multiply_by_table),
+        cmocka_unit_test(samples_divide_by_table),
+        cmocka_unit_test(samples_opaque_pixels_are_unchanged),
+        cmocka_unit_test(samples_drop_alpha_keeps_rgb),
+        cmocka_unit_test(samples_from_cmyk_by_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

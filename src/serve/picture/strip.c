@@ -5,16 +5,16 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-struct copy {
+struct strip_output {
     char *ptr; /* room for the file and one byte */
     size_t len;
 };
 
-static void add(struct copy *copy, struct str file, size_t from, size_t to) {
+static void append_range(struct strip_output *output, struct str file, size_t from, size_t to) {
     to = to < file.len ? to : file.len;
     if (from < to) {
-        memcpy(copy->ptr + copy->len, file.ptr + from, to - from);
-        copy->len += to - from;
+        memcpy(output->ptr + output->len, file.ptr + from, to - from);
+        output->len += to - from;
     }
 }
 
@@ -22,13 +22,13 @@ static void add(struct copy *copy, struct str file, size_t from, size_t to) {
 
 /* ITU-T T.81, B.2.4: comments, and application data except that of JFIF (APP0) and Adobe (APP14),
  * which say what the components mean. */
-static bool is_note(uint32_t marker) {
+static bool is_metadata_marker(uint32_t marker) {
     enum { APP0 = 0xe0, APP14 = 0xee, APP15 = 0xef, COM = 0xfe };
     return marker == COM || (marker > APP0 && marker <= APP15 && marker != APP14);
 }
 
 /* Segments up to the first scan; from there on all of it. */
-static void strip_jpeg(struct copy *copy, struct str file) {
+static void strip_jpeg(struct strip_output *output, struct str file) {
     enum { SOS = 0xda };
     size_t at = 2, kept = 0; /* kept: up to there it is decided */
     for (;;) {
@@ -41,8 +41,8 @@ static void strip_jpeg(struct copy *copy, struct str file) {
             continue;
         }
         size_t end = at + head_be16(file, at);
-        if (is_note(marker)) {
-            add(copy, file, kept, before);
+        if (is_metadata_marker(marker)) {
+            append_range(output, file, kept, before);
             kept = end;
         }
         if (end >= file.len) {
@@ -50,24 +50,24 @@ static void strip_jpeg(struct copy *copy, struct str file) {
         }
         at = end;
     }
-    add(copy, file, kept, file.len);
+    append_range(output, file, kept, file.len);
 }
 
 /* ---- PNG ------------------------------------------------------------------------------------- */
 
 /* PNG (3rd edition) 5.3, 5.4: a chunk is its length, its name, its data, a checksum; one whose name
  * begins with a small letter is ancillary. Nothing counts behind IEND. */
-static void strip_png(struct copy *copy, struct str file) {
+static void strip_png(struct strip_output *output, struct str file) {
     enum { SIGNATURE = 8, AROUND = 12, ANCILLARY = 0x20 };
     size_t at = SIGNATURE;
     bool ended = false;
-    add(copy, file, 0, SIGNATURE);
+    append_range(output, file, 0, SIGNATURE);
     while (!ended && file.len - at >= SIGNATURE) {
         size_t n = (size_t)head_be16(file, at) << 16 | head_be16(file, at + 2);
         size_t left = file.len - at;
         size_t end = n <= left && left - n >= AROUND ? at + n + AROUND : file.len;
         if ((head_byte(file, at + 4) & ANCILLARY) == 0) {
-            add(copy, file, at, end);
+            append_range(output, file, at, end);
         }
         ended = memcmp(file.ptr + at + 4, "IEND", 4) == 0;
         at = end;
@@ -90,66 +90,67 @@ static bool is_webp_picture(const char *name) {
 /* RFC 9649, 2.3 to 2.7: a chunk is its name, its size, its data, and a byte to make it even;
  * nothing counts behind the size in front. The first frame ends an animation; the flags of what is
  * gone, and the size in front, follow. */
-static void strip_webp(struct copy *copy, struct str file) {
+static void strip_webp(struct strip_output *output, struct str file) {
     enum { HEAD = 12, NAME_AND_SIZE = 8, FLAGS_AT = 20, NOTES = 0x20 | 0x08 | 0x04 };
     size_t at = HEAD, dropped = 0;
     uint32_t n_riff = head_le16(file, 4) | head_le16(file, 6) << 16;
     size_t n_all = (size_t)n_riff + NAME_AND_SIZE;
     bool ended = false;
     file.len = n_all < file.len ? n_all : file.len;
-    add(copy, file, 0, HEAD);
+    append_range(output, file, 0, HEAD);
     while (!ended && at + NAME_AND_SIZE <= file.len) {
         const char *name = file.ptr + at;
         size_t n = head_le16(file, at + 4) | (size_t)head_le16(file, at + 6) << 16;
         size_t whole = NAME_AND_SIZE + n + (n & 1);
         size_t end = whole <= file.len - at ? at + whole : file.len;
         if (is_webp_picture(name)) {
-            add(copy, file, at, end);
+            append_range(output, file, at, end);
         } else {
             dropped += whole;
         }
         ended = memcmp(name, "ANMF", 4) == 0;
         at = end;
     }
-    n_riff = ended ? (uint32_t)copy->len - 8 : n_riff - (uint32_t)dropped;
+    n_riff = ended ? (uint32_t)output->len - 8 : n_riff - (uint32_t)dropped;
     for (int i = 0; i < 4; i++) {
-        copy->ptr[4 + i] = (char)(n_riff >> 8 * i);
+        output->ptr[4 + i] = (char)(n_riff >> 8 * i);
     }
-    if (copy->len > FLAGS_AT && memcmp(copy->ptr + HEAD, "VP8X", 4) == 0) {
-        copy->ptr[FLAGS_AT] = (char)(copy->ptr[FLAGS_AT] & ~NOTES);
+    if (output->len > FLAGS_AT && memcmp(output->ptr + HEAD, "VP8X", 4) == 0) {
+        output->ptr[FLAGS_AT] = (char)(output->ptr[FLAGS_AT] & ~NOTES);
     }
 }
 
 /* ---- GIF ------------------------------------------------------------------------------------- */
 
 /* The first frame, with no colour transparent: then a decoder paints every pixel that it has. */
-static void strip_gif(struct copy *copy, struct str file, const struct head_frame *frame) {
+static void strip_gif(struct strip_output *output, struct str file,
+                      const struct head_frame *frame) {
     static const struct str trailer = {"\x3b", 1};
-    add(copy, file, 0, frame->n_bytes);
-    add(copy, trailer, 0, 1);
+    append_range(output, file, 0, frame->n_bytes);
+    append_range(output, trailer, 0, 1);
     if (frame->control != 0) {
-        copy->ptr[frame->control] = (char)(copy->ptr[frame->control] & ~1);
+        output->ptr[frame->control] = (char)(output->ptr[frame->control] & ~1);
     }
 }
 
-struct str strip_copy(struct str file, const struct head *head) {
-    struct copy copy = {.ptr = malloc(file.len + 1)};
-    if (!copy.ptr) {
+struct str strip_copy(struct str file, const struct picture_head *head) {
+    struct strip_output output = {.ptr = malloc(file.len + 1)};
+    if (!output.ptr) {
         return (struct str){0};
     }
     switch (head->format) {
     case PICTURE_JPEG:
-        strip_jpeg(&copy, file);
+        strip_jpeg(&output, file);
         break;
     case PICTURE_PNG:
-        strip_png(&copy, file);
+        strip_png(&output, file);
         break;
     case PICTURE_WEBP:
-        strip_webp(&copy, file);
+        strip_webp(&output, file);
         break;
     case PICTURE_GIF:
-        strip_gif(&copy, file, &head->frame);
+        strip_gif(&output, file, &head->frame);
         break;
     }
-    return str_make(copy.ptr, copy.len);
+    return str_make(output.ptr, output.len);
 }

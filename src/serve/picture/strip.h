@@ -11,6 +11,7 @@
 /* `head` is what head_read said of `file`. What is cut off stays cut off: finding that out is the
  * decoder's. Returns: the copy, at most one byte longer; ptr NULL when memory is out.
  * Owns: the caller, to free(). Thread: any. */
-struct str strip_copy(struct str file, const struct head *head) __attribute__((warn_unused_result));
+struct str strip_copy(struct str file, const struct picture_head *head)
+    __attribute__((warn_unused_result));
 
 #endif

@@ -96,10 +96,10 @@ static const struct row rows[] = {
      STR(FIXTURE_GIF_SCREEN FIXTURE_GIF_FRAME "\x3b")},
 };
 
-static void only_the_picture_is_left(void **state) {
+static void strip_copy_keeps_picture_only_by_table(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct head head;
+        struct picture_head head;
         struct error err = {0};
         if (head_read(rows[i].file, &head, &err) != ST_OK) {
             fail_msg("%s: %s", rows[i].what, err.text);
@@ -114,12 +114,12 @@ static void only_the_picture_is_left(void **state) {
 }
 
 /* Nothing is read behind the file or written behind the copy: the sanitizer watches. */
-static void cut_off_anywhere(void **state) {
+static void strip_copy_every_prefix_stays_within_size(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         for (size_t n = 1; n <= rows[i].file.len; n++) {
             char *exact = malloc(n);
-            struct head head;
+            struct picture_head head;
             memcpy(exact, rows[i].file.ptr, n);
             if (head_read(str_make(exact, n), &head, NULL) == ST_OK) {
                 struct str got = strip_copy(str_make(exact, n), &head);
@@ -133,8 +133,8 @@ static void cut_off_anywhere(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_the_picture_is_left),
-        cmocka_unit_test(cut_off_anywhere),
+        cmocka_unit_test(strip_copy_keeps_picture_only_by_table),
+        cmocka_unit_test(strip_copy_every_prefix_stays_within_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

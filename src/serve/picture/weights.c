@@ -55,7 +55,7 @@ static struct filter filter_of(enum picture_filter filter) {
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-static bool make_room(struct weights *weights, uint32_t n_out, uint32_t stride) {
+static bool weights_alloc(struct weights *weights, uint32_t n_out, uint32_t stride) {
     size_t n_spans, n_values, n_all;
     *weights = (struct weights){.n_out = n_out, .stride = stride};
     if (!checked_mul(n_out, sizeof(*weights->spans), &n_spans) ||
@@ -89,7 +89,7 @@ static double scale_of(const struct weights_axis *axis) {
 static bool init_nearest(struct weights *weights, const struct weights_axis *axis) {
     double step = scale_of(axis);
     double at = (double)axis->from + step * 0.5;
-    if (!make_room(weights, axis->n_out, 1)) {
+    if (!weights_alloc(weights, axis->n_out, 1)) {
         return false;
     }
     for (uint32_t i = 0; i < axis->n_out; i++) {
@@ -117,8 +117,8 @@ static int32_t fixed(double weight) {
 
 /* The weights of the new sample whose centre is at `center` of the old axis. `raw` has room for
  * them. */
-static void weigh(struct weights *weights, uint32_t i, double center, double widening,
-                  const struct filter *filter, uint32_t n_in, double *raw) {
+static void set_weights(struct weights *weights, uint32_t i, double center, double widening,
+                        const struct filter *filter, uint32_t n_in, double *raw) {
     double reach = filter->reach * widening, narrowing = 1 / widening, total = 0;
     uint32_t first = boundary(center - reach + 0.5, n_in);
     uint32_t end = boundary(center + reach + 0.5, n_in);
@@ -143,10 +143,10 @@ bool weights_init(struct weights *weights, const struct weights_axis *axis,
     double widening = scale < 1 ? 1 : scale;
     uint32_t stride = (uint32_t)ceil(filter.reach * widening) * 2 + 1;
     double *raw = calloc(stride, sizeof(*raw));
-    bool ok = raw && make_room(weights, axis->n_out, stride);
+    bool ok = raw && weights_alloc(weights, axis->n_out, stride);
     for (uint32_t i = 0; ok && i < axis->n_out; i++) {
         double center = (double)axis->from + ((double)i + 0.5) * scale;
-        weigh(weights, i, center, widening, &filter, axis->n_in, raw);
+        set_weights(weights, i, center, widening, &filter, axis->n_in, raw);
     }
     free(raw);
     return ok;

@@ -9,7 +9,7 @@
 
 /* ---- what is done ---------------------------------------------------------------------------- */
 
-static enum status bad_name(struct str name, struct error *err) {
+static enum status error_bad_name(struct str name, struct error *err) {
     char quoted[TENSOR_NAME_TEXT_BYTES];
     return error_set(err, ST_BAD_REQUEST, "no model can have the name %s",
                      tensor_name_print(name, quoted));
@@ -17,18 +17,19 @@ static enum status bad_name(struct str name, struct error *err) {
 
 /* Is it served as it is in its directory, which has not changed? */
 static bool is_unchanged(struct repository *repository, const struct model *model) {
-    lock_take(&repository->lock);
-    const struct shelf *shelf = shelf_find(repository_catalog(repository), model->name);
-    const struct model *served = shelf ? shelf->serving : NULL;
+    lock_acquire(&repository->lock);
+    const struct model_slot *model_slot =
+        model_slot_find(repository_name_table(repository), model->name);
+    const struct model *served = model_slot ? model_slot->serving : NULL;
     bool same = served && !served->override_config.ptr && !model->override_config.ptr &&
                 served->fingerprint == model->fingerprint && served->error.status == ST_OK &&
                 str_eq(served->source, model->source);
-    lock_drop(&repository->lock);
+    lock_release(&repository->lock);
     return same;
 }
 
-static enum status load(struct repository *repository, struct repository_change *change,
-                        struct arena *arena) {
+static enum status change_load(struct repository *repository, struct repository_change *change,
+                               struct arena *arena) {
     struct error *err = &change->error;
     struct model_origin origin;
     if (change->n_files > 0 && !change->config.ptr) {
@@ -43,10 +44,10 @@ static enum status load(struct repository *repository, struct repository_change 
                          tensor_name_print(change->model, quoted));
     }
     if (there && !origin.pinned) {
-        lock_take(&repository->lock);
-        struct shelf *shelf = shelf_get(repository, change->model);
-        bool kept = shelf && shelf_set_origin(shelf, &origin);
-        lock_drop(&repository->lock);
+        lock_acquire(&repository->lock);
+        struct model_slot *model_slot = model_slot_get(repository, change->model);
+        bool kept = model_slot && model_slot_set_origin(model_slot, &origin);
+        lock_release(&repository->lock);
         if (!kept) {
             return error_set(err, ST_NO_MEMORY, "out of memory for the table of models");
         }
@@ -59,33 +60,34 @@ static enum status load(struct repository *repository, struct repository_change 
         model_free(model);
         return ST_OK;
     }
-    enum status st = load_model(repository, model, LOAD_ASKED_FOR, err);
+    enum status st = load_model(repository, model, LOAD_REQUESTED, err);
     return st == ST_OK ? ST_OK
                        : error_prefix(err, "failed to load \"%.*s\"", STR_ARG(change->model));
 }
 
-static void unload(struct repository *repository, const struct repository_change *change) {
-    lock_take(&repository->lock);
-    struct shelf *shelf = shelf_find(repository_catalog(repository), change->model);
-    if (shelf) {
-        unload_shelf(repository, shelf);
+static void change_unload(struct repository *repository, const struct repository_change *change) {
+    lock_acquire(&repository->lock);
+    struct model_slot *model_slot =
+        model_slot_find(repository_name_table(repository), change->model);
+    if (model_slot) {
+        unload_model_slot(repository, model_slot);
     }
-    lock_drop(&repository->lock);
-    if (repository->changed) {
-        repository->changed(repository->changed_cookie);
+    lock_release(&repository->lock);
+    if (repository->on_state_changed) {
+        repository->on_state_changed(repository->on_state_changed_user);
     }
 }
 
-static void carry_out(struct repository *repository, struct repository_change *change) {
+static void change_execute(struct repository *repository, struct repository_change *change) {
     change->error.status = ST_OK;
-    if (change->act == REPOSITORY_LOOK) {
-        poll_look(repository);
-    } else if (change->act == REPOSITORY_UNLOAD) {
-        unload(repository, change);
+    if (change->action == REPOSITORY_SCAN) {
+        poll_scan(repository);
+    } else if (change->action == REPOSITORY_UNLOAD) {
+        change_unload(repository, change);
     } else {
         struct arena *arena = arena_new(NULL, 0);
         if (arena) {
-            (void)load(repository, change, arena); /* the outcome is in the change */
+            (void)change_load(repository, change, arena); /* the outcome is in the change */
         } else {
             error_set(&change->error, ST_NO_MEMORY, "out of memory for the model");
         }
@@ -95,8 +97,9 @@ static void carry_out(struct repository *repository, struct repository_change *c
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
-static bool is_running(const struct changes *changes, const struct repository_change *change) {
-    for (size_t i = 0; change->act != REPOSITORY_LOOK && i < changes->n_running; i++) {
+static bool model_is_changing(const struct changes *changes,
+                              const struct repository_change *change) {
+    for (size_t i = 0; change->action != REPOSITORY_SCAN && i < changes->n_running; i++) {
         if (str_eq(changes->running[i], change->model)) {
             return true;
         }
@@ -106,12 +109,12 @@ static bool is_running(const struct changes *changes, const struct repository_ch
 
 /* Takes the first that may begin: those of a model that is being changed wait, and so do all until
  * the start has loaded its models. Returns: NULL when there is none. */
-static struct repository_change *take(struct repository *repository) {
+static struct repository_change *pop_runnable_change(struct repository *repository) {
     struct changes *changes = &repository->changes;
     struct repository_change *before = NULL, *change = changes->first;
-    bool started = atomic_load_explicit(&repository->n_unsettled, memory_order_acquire) == 0;
-    while (change &&
-           (is_running(changes, change) || (!started && change->act != REPOSITORY_LOOK))) {
+    bool started = atomic_load_explicit(&repository->n_start_pending, memory_order_acquire) == 0;
+    while (change && (model_is_changing(changes, change) ||
+                      (!started && change->action != REPOSITORY_SCAN))) {
         before = change;
         change = change->next;
     }
@@ -124,22 +127,22 @@ static struct repository_change *take(struct repository *repository) {
     }
     changes->n_queued--;
     changes->running[changes->n_running++] =
-        change->act == REPOSITORY_LOOK ? STR("") : change->model;
+        change->action == REPOSITORY_SCAN ? STR("") : change->model;
     return change;
 }
 
-static void end(struct repository *repository, struct repository_change *change) {
+static void change_finish(struct repository *repository, struct repository_change *change) {
     struct changes *changes = &repository->changes;
-    struct str name = change->act == REPOSITORY_LOOK ? STR("") : change->model;
+    struct str name = change->action == REPOSITORY_SCAN ? STR("") : change->model;
     size_t i = 0;
     while (!str_eq(changes->running[i], name)) {
         i++;
     }
     changes->running[i] = changes->running[--changes->n_running];
-    lock_wake_all(&changes->work); /* the model's next may begin */
+    lock_cond_broadcast(&changes->work); /* the model's next may begin */
 }
 
-static void refuse(struct repository *repository, struct repository_change *change) {
+static void change_reject(struct repository *repository, struct repository_change *change) {
     error_set(&change->error, ST_NOT_READY, "the server is being stopped");
     atomic_fetch_sub(&repository->n_busy, 1);
     worker_post(change->worker, &change->msg);
@@ -151,38 +154,38 @@ static bool is_ending(const struct repository *repository) {
 
 void changes_refuse(struct repository *repository) {
     struct changes *changes = &repository->changes;
-    lock_take(&repository->lock);
+    lock_acquire(&repository->lock);
     while (changes->first) {
         struct repository_change *change = changes->first;
         changes->first = change->next;
-        refuse(repository, change);
+        change_reject(repository, change);
     }
     changes->last = NULL;
     changes->n_queued = 0;
-    lock_wake_all(&changes->work);
-    lock_drop(&repository->lock);
+    lock_cond_broadcast(&changes->work);
+    lock_release(&repository->lock);
 }
 
 static void thread_main(void *arg) {
     struct repository *repository = arg;
     struct changes *changes = &repository->changes;
-    lock_take(&repository->lock);
+    lock_acquire(&repository->lock);
     while (!is_ending(repository)) {
-        struct repository_change *change = take(repository);
+        struct repository_change *change = pop_runnable_change(repository);
         if (!change) {
             changes->n_waiting++;
-            lock_wait(&repository->lock, &changes->work);
+            lock_cond_wait(&repository->lock, &changes->work);
             changes->n_waiting--;
             continue;
         }
-        lock_drop(&repository->lock);
-        carry_out(repository, change);
-        lock_take(&repository->lock);
-        end(repository, change);
+        lock_release(&repository->lock);
+        change_execute(repository, change);
+        lock_acquire(&repository->lock);
+        change_finish(repository, change);
         atomic_fetch_sub(&repository->n_busy, 1);
         worker_post(change->worker, &change->msg); /* it may be gone now */
     }
-    lock_drop(&repository->lock);
+    lock_release(&repository->lock);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
@@ -194,18 +197,18 @@ static void on_done(struct worker_msg *msg) {
 }
 
 /* A thread more where all are busy. Returns: false when there is none at all. */
-static bool have_thread(struct repository *repository) {
+static bool ensure_thread(struct repository *repository) {
     struct changes *changes = &repository->changes;
-    if (changes->n_queued >= changes->n_waiting && changes->n_threads < changes->n_most) {
+    if (changes->n_queued >= changes->n_waiting && changes->n_threads < changes->max_threads) {
         int rc = uv_thread_create(&changes->threads[changes->n_threads], thread_main, repository);
         changes->n_threads += rc == 0;
     }
     return changes->n_threads > 0;
 }
 
-static enum status check(const struct repository *repository,
-                         const struct repository_change *change, struct error *err) {
-    if (change->act == REPOSITORY_LOOK) {
+static enum status check_change(const struct repository *repository,
+                                const struct repository_change *change, struct error *err) {
+    if (change->action == REPOSITORY_SCAN) {
         return ST_OK;
     }
     if (repository->control != REPOSITORY_EXPLICIT) {
@@ -213,7 +216,7 @@ static enum status check(const struct repository *repository,
                          "models are loaded and unloaded by request only with "
                          "--model-control-mode explicit");
     }
-    return model_name_ok(change->model) ? ST_OK : bad_name(change->model, err);
+    return model_name_is_valid(change->model) ? ST_OK : error_bad_name(change->model, err);
 }
 
 void repository_change(struct repository *repository, struct repository_change *change) {
@@ -222,28 +225,28 @@ void repository_change(struct repository *repository, struct repository_change *
     change->next = NULL;
     change->error.status = ST_OK;
     atomic_fetch_add(&repository->n_busy, 1);
-    if (check(repository, change, &change->error) != ST_OK) {
+    if (check_change(repository, change, &change->error) != ST_OK) {
         atomic_fetch_sub(&repository->n_busy, 1);
         worker_post(change->worker, &change->msg);
         return;
     }
-    lock_take(&repository->lock);
-    if (is_ending(repository) || !have_thread(repository)) {
-        refuse(repository, change);
+    lock_acquire(&repository->lock);
+    if (is_ending(repository) || !ensure_thread(repository)) {
+        change_reject(repository, change);
     } else {
         *(changes->last ? &changes->last->next : &changes->first) = change;
         changes->last = change;
         changes->n_queued++;
-        lock_wake_one(&changes->work);
+        lock_cond_signal(&changes->work);
     }
-    lock_drop(&repository->lock);
+    lock_release(&repository->lock);
 }
 
 void changes_stop(struct repository *repository) {
     struct changes *changes = &repository->changes;
-    lock_take(&repository->lock);
-    lock_wake_all(&changes->work);
-    lock_drop(&repository->lock);
+    lock_acquire(&repository->lock);
+    lock_cond_broadcast(&changes->work);
+    lock_release(&repository->lock);
     for (size_t i = 0; i < changes->n_threads; i++) {
         uv_thread_join(&changes->threads[i]);
     }

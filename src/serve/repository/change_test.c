@@ -140,12 +140,12 @@ static void list_one(void *cookie, const struct repository_entry *entry) {
              entry->reason, entry->listed ? "" : " (gone)");
 }
 
-static void list(struct task *task) {
+static void list_entries(struct task *task) {
     task->text[0] = '\0';
     repository_visit(task->served->repository, list_one, task->text);
 }
 
-static void hold(struct task *task) {
+static void hold_version(struct task *task) {
     struct error err;
     task->found = NULL;
     enum status st = repository_find(task->served->repository, str_of(task->name),
@@ -153,14 +153,14 @@ static void hold(struct task *task) {
     assert_int_equal(st, ST_OK);
 }
 
-static void let_go(struct task *task) {
+static void release_version(struct task *task) {
     model_version_unref(task->found);
 }
 
 static void assert_listed(struct served *served, const char *expected) {
     struct task task;
     for (int i = 0; i < TRIES; i++) {
-        on_worker(served, &task, list);
+        on_worker(served, &task, list_entries);
         if (strcmp(task.text, expected) == 0) {
             return;
         }
@@ -188,10 +188,10 @@ static void note_done(struct repository_change *change) {
     atomic_store(&((struct asked *)(void *)change)->done, true);
 }
 
-static void ask_with(struct served *served, struct asked *asked, enum repository_act act,
+static void ask_with(struct served *served, struct asked *asked, enum repository_action act,
                      const char *name, struct str config) {
     snprintf(asked->name, sizeof(asked->name), "%s", name);
-    asked->change = (struct repository_change){.act = act,
+    asked->change = (struct repository_change){.action = act,
                                                .model = str_of(asked->name),
                                                .config = config,
                                                .worker = served->worker,
@@ -200,7 +200,7 @@ static void ask_with(struct served *served, struct asked *asked, enum repository
     repository_change(served->repository, &asked->change);
 }
 
-static void ask(struct served *served, struct asked *asked, enum repository_act act,
+static void ask(struct served *served, struct asked *asked, enum repository_action act,
                 const char *name) {
     ask_with(served, asked, act, name, str_make(NULL, 0));
 }
@@ -213,7 +213,7 @@ static enum status await_change(struct served *served, struct asked *asked) {
     return asked->change.error.status;
 }
 
-static enum status change(struct served *served, enum repository_act act, const char *name) {
+static enum status change(struct served *served, enum repository_action act, const char *name) {
     struct asked asked;
     ask(served, &asked, act, name);
     return await_change(served, &asked);
@@ -223,7 +223,7 @@ static void add(struct served *served, const char *name, const char *text) {
     test_dir_add(&served->dir, name, text);
 }
 
-static void models_are_loaded_and_unloaded_by_request(void **state) {
+static void repository_explicit_mode_loads_and_unloads_models(void **state) {
     struct served served;
     (void)state;
     begin(&served);
@@ -248,7 +248,7 @@ static void models_are_loaded_and_unloaded_by_request(void **state) {
     end(&served);
 }
 
-static void names_that_lead_elsewhere_are_refused(void **state) {
+static void repository_load_invalid_name_is_refused(void **state) {
     static const char *const names[] = {"", ".", "..", "../r/a", "a/..", "/etc", "a/1", "a\n"};
     struct served served;
     (void)state;
@@ -266,7 +266,7 @@ static void names_that_lead_elsewhere_are_refused(void **state) {
     end(&served);
 }
 
-static void a_load_that_fails_leaves_what_is_served(void **state) {
+static void repository_failed_reload_keeps_served_versions(void **state) {
     struct served served;
     (void)state;
     begin(&served);
@@ -287,7 +287,7 @@ static void a_load_that_fails_leaves_what_is_served(void **state) {
     end(&served);
 }
 
-static void what_is_held_stays_open(void **state) {
+static void repository_unload_waits_for_referenced_version(void **state) {
     struct served served;
     struct task task = {.name = "a"};
     (void)state;
@@ -295,7 +295,7 @@ static void what_is_held_stays_open(void **state) {
     add(&served, "r/a/1/model.fake", "one");
     make(&served, REPOSITORY_EXPLICIT, "a");
     assert_listed(&served, "a 1 ready");
-    on_worker(&served, &task, hold);
+    on_worker(&served, &task, hold_version);
     assert_non_null(task.found);
     add(&served, "r/a/1/model.fake", "another");
     assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
@@ -303,13 +303,13 @@ static void what_is_held_stays_open(void **state) {
     assert_int_equal(change(&served, REPOSITORY_UNLOAD, "a"), ST_OK);
     assert_listed(&served, "a 1 unloading");
     assert_int_equal(model_version_spec(task.found)->version, 1);
-    on_worker(&served, &task, let_go);
+    on_worker(&served, &task, release_version);
     assert_listed(&served, "a 1 unloaded");
     await_open(0);
     end(&served);
 }
 
-static void a_configuration_and_files_come_with_the_load(void **state) {
+static void repository_load_with_config_and_files_overrides_directory(void **state) {
     struct served served;
     struct asked asked;
     struct repository_file files[] = {{STR("7/model.fake"), STR("given")}};
@@ -320,7 +320,7 @@ static void a_configuration_and_files_come_with_the_load(void **state) {
     make(&served, REPOSITORY_EXPLICIT, "a");
     assert_listed(&served, "a 1 ready");
     for (int i = 0; i < 3; i++) { /* a bad name, no configuration, and as it should be */
-        asked.change = (struct repository_change){.act = REPOSITORY_LOAD,
+        asked.change = (struct repository_change){.action = REPOSITORY_LOAD,
                                                   .model = STR("a"),
                                                   .config = i == 1 ? (struct str){NULL, 0}
                                                                    : STR("{\"max_batch_size\": 0}"),
@@ -338,7 +338,7 @@ static void a_configuration_and_files_come_with_the_load(void **state) {
     end(&served);
 }
 
-static void files_are_watched(void **state) {
+static void repository_poll_mode_follows_file_changes(void **state) {
     struct served served;
     char path[PATH_MAX];
     (void)state;
@@ -406,7 +406,7 @@ static void look_again(struct worker_msg *msg) {
     }
 }
 
-static void a_model_is_found_in_every_turn_of_many_reloads(void **state) {
+static void repository_find_succeeds_during_reloads(void **state) {
     struct served served;
     struct asked asked[MODELS];
     (void)state;
@@ -440,7 +440,7 @@ static void a_model_is_found_in_every_turn_of_many_reloads(void **state) {
 }
 
 /* Changes that wait when the server ends are refused, those under way are done. */
-static void the_end_comes_while_models_are_loaded(void **state) {
+static void repository_drain_rejects_queued_changes(void **state) {
     enum { ASKED = 40 };
     struct served served;
     struct asked asked[ASKED];
@@ -466,14 +466,14 @@ static void the_end_comes_while_models_are_loaded(void **state) {
 int main(void) {
     log_configure(LOG_ERROR, LOG_TEXT);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_are_loaded_and_unloaded_by_request),
-        cmocka_unit_test(names_that_lead_elsewhere_are_refused),
-        cmocka_unit_test(a_load_that_fails_leaves_what_is_served),
-        cmocka_unit_test(what_is_held_stays_open),
-        cmocka_unit_test(a_configuration_and_files_come_with_the_load),
-        cmocka_unit_test(files_are_watched),
-        cmocka_unit_test(a_model_is_found_in_every_turn_of_many_reloads),
-        cmocka_unit_test(the_end_comes_while_models_are_loaded),
+        cmocka_unit_test(repository_explicit_mode_loads_and_unloads_models),
+        cmocka_unit_test(repository_load_invalid_name_is_refused),
+        cmocka_unit_test(repository_failed_reload_keeps_served_versions),
+        cmocka_unit_test(repository_unload_waits_for_referenced_version),
+        cmocka_unit_test(repository_load_with_config_and_files_overrides_directory),
+        cmocka_unit_test(repository_poll_mode_follows_file_changes),
+        cmocka_unit_test(repository_find_succeeds_during_reloads),
+        cmocka_unit_test(repository_drain_rejects_queued_changes),
     };
     return cmocka_run_group_tests_name("model/repository_change", tests, NULL, NULL);
 }

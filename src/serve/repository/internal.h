@@ -16,73 +16,73 @@
 #include "serve/repository/repository.h"
 
 /* In front of what is freed when nobody can see it any more. */
-struct retired {
-    struct retired *next;
+struct retired_snapshot {
+    struct retired_snapshot *next;
 };
 
 /* What readers see of a model. */
-struct view {
-    struct retired retired;
+struct published_view {
+    struct retired_snapshot retired;
     const struct ready_list *ready; /* NULL: nothing is served */
     enum repository_phase phase;    /* of the model, when nothing is */
     const char *reason;             /* why then; "" */
-    size_t n_lines;                 /* at least 1 */
-    struct repository_entry lines[];
+    size_t n_entries;               /* at least 1 */
+    struct repository_entry entries[];
 };
 
 /* A name, and what is known of it. It stays as long as the repository. */
-struct shelf {
+struct model_slot {
     struct str name;
-    _Atomic(const struct view *) view;
+    _Atomic(const struct published_view *) view;
     atomic_bool listed; /* what it was found as was there when somebody looked last */
 
     /* under the lock */
     struct model_origin origin; /* `path` empty: it has come with a request only */
     struct model *serving;      /* NULL: none */
-    struct model *coming;       /* being loaded; NULL: none */
-    struct model *past; /* the last try, when it failed or was unloaded; none of its versions is
+    struct model *loading;      /* being loaded; NULL: none */
+    struct model *inactive; /* the last try, when it failed or was unloaded; none of its versions is
                            open; NULL: none */
-    bool closing;       /* what was unloaded is held by nobody, and about to be `past` */
-    bool at_start;      /* `coming` is to be loaded by the start */
-    bool failed;        /* it counts in n_failed */
-    uint64_t seen;      /* polling: the fingerprint that was tried last; 0: none */
+    bool closing;           /* what was unloaded is held by nobody, and about to be `past` */
+    bool load_at_start;     /* `coming` is to be loaded by the start */
+    bool failed;            /* it counts in n_failed */
+    uint64_t seen;          /* polling: the fingerprint that was tried last; 0: none */
 };
 
 /* All shelves, by name. */
-struct catalog {
-    struct retired retired;
-    struct shelf **shelves;
+struct name_table {
+    struct retired_snapshot retired;
+    struct model_slot **model_slots;
     size_t n;
-    struct shelf **slots; /* by the hash of the name; open addressing, at most half full */
+    struct model_slot **slots; /* by the hash of the name; open addressing, at most half full */
     size_t slot_mask;
 };
 
 /* What is no longer served, and what is no longer seen. */
 struct retirement {
-    struct lock_cond work;      /* something was added, a worker has come through, or the end */
-    struct retired *seen;       /* may still be seen */
-    struct model *leaving;      /* models whose versions may still be held; views tell of them */
-    struct model *closing;      /* held by nobody; may still be seen */
-    size_t n_awaited;           /* workers that have yet to come through */
-    struct waypoint *waypoints; /* a message to each worker */
-    size_t n_waypoints;
+    struct lock_cond work;         /* something was added, a worker has come through, or the end */
+    struct retired_snapshot *seen; /* may still be seen */
+    struct model *unloading;       /* models whose versions may still be held; views tell of them */
+    struct model *closing;         /* held by nobody; may still be seen */
+    size_t n_pending_marks;        /* workers that have yet to come through */
+    struct quiescent_mark *quiescent_marks; /* a message to each worker */
+    size_t n_quiescent_marks;
     uv_thread_t thread;
     bool has_thread;
-    bool nobody_looks; /* the workers have ended */
-    bool ending;
+    bool workers_stopped; /* the workers have ended */
+    bool stopping;
 };
 
 /* What was asked for. */
 struct changes {
     struct lock_cond work; /* a change may be begun, or the end */
     struct repository_change *first, *last;
-    struct str running[REPOSITORY_LOADS_MOST]; /* models being changed */
+    struct str running[REPOSITORY_MAX_LOADS]; /* models being changed */
     size_t n_running;
     size_t n_queued;
     size_t n_waiting; /* threads */
-    uv_thread_t threads[REPOSITORY_LOADS_MOST];
+    uv_thread_t threads[REPOSITORY_MAX_LOADS];
     size_t n_threads;
-    size_t n_most;
+    size_t max_threads;
 };
 
 struct repository {
@@ -93,69 +93,70 @@ struct repository {
     uint64_t max_queue_size;
     struct response_cache *cache; /* NULL: there is none */
     bool strict_readiness;
-    enum status (*opened)(void *cookie, struct model_version *version, struct error *err);
-    void *opened_cookie;
-    void (*changed)(void *cookie);
-    void *changed_cookie;
+    enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
+    void *on_version_opened_user;
+    void (*on_state_changed)(void *user);
+    void *on_state_changed_user;
     enum repository_control control;
     uint64_t poll_ns;
     struct cpus cpus;
 
-    _Atomic(const struct catalog *) catalog;
+    _Atomic(const struct name_table *) name_table;
     struct lock lock;
     struct retirement retirement;
     struct changes changes;
     struct lock_cond poll; /* the end of polling, or of the wait for the next time */
-    bool look_soon;        /* polling: that wait is over, under lock */
+    bool poll_now;         /* polling: that wait is over, under lock */
 
-    atomic_size_t n_unsettled; /* models of the start still to be loaded */
-    atomic_size_t n_failed;    /* models of the start of which something could not be loaded */
-    atomic_size_t n_busy;      /* changes and polls under way */
+    atomic_size_t n_start_pending; /* models of the start still to be loaded */
+    atomic_size_t n_failed;        /* models of the start of which something could not be loaded */
+    atomic_size_t n_busy;          /* changes and polls under way */
     atomic_bool draining;
     atomic_bool stopping;
 
     uv_thread_t loader; /* main's */
     bool has_loader;
     bool stopped;
-    void (*loaded)(void *cookie);
-    void *loaded_cookie;
+    void (*on_loaded)(void *user);
+    void *on_loaded_user;
 };
 
-static inline const struct catalog *repository_catalog(const struct repository *repository) {
-    return atomic_load_explicit(&repository->catalog, memory_order_acquire);
+static inline const struct name_table *repository_name_table(const struct repository *repository) {
+    return atomic_load_explicit(&repository->name_table, memory_order_acquire);
 }
 
-/* ---- shelf.c: names --------------------------------------------------------------- */
+/* ---- names.c: names --------------------------------------------------------------- */
 
 /* Returns: NULL when there is none. Takes no lock. */
-struct shelf *shelf_find(const struct catalog *catalog, struct str name);
+struct model_slot *model_slot_find(const struct name_table *name_table, struct str name);
 /* The one of that name, made if need be. The lock is held. Returns: NULL when memory is out. */
-struct shelf *shelf_get(struct repository *repository, struct str name);
+struct model_slot *model_slot_get(struct repository *repository, struct str name);
 /* It was found there (again). The lock is held. Returns: false when memory is out. */
-bool shelf_set_origin(struct shelf *shelf, const struct model_origin *origin);
+bool model_slot_set_origin(struct model_slot *model_slot, const struct model_origin *origin);
 /* Makes the first catalog: a shelf for each of the list's models. Returns: ST_NO_MEMORY. */
-enum status catalog_make(struct repository *repository, struct error *err)
+enum status name_table_init(struct repository *repository, struct error *err)
     __attribute__((warn_unused_result));
 /* After everything else has ended. */
-void catalog_free(struct repository *repository);
+void name_table_free(struct repository *repository);
 
-/* ---- view.c: what readers see ----------------------------------------------------- */
+/* ---- published.c: what readers see ----------------------------------------------------- */
 
 /* Makes a new view of what the shelf holds and shows it. Where there is no memory for it the old
  * one stays. The lock is held. Returns: false when memory is out. */
-bool shelf_show(struct repository *repository, struct shelf *shelf);
+bool model_slot_publish(struct repository *repository, struct model_slot *model_slot);
 
 /* ---- retire.c: what nobody sees any more ------------------------------------------ */
 
 /* Frees it when nobody can see it any more. The lock is held. */
-void retire(struct repository *repository, struct retired *retired);
+void retire_snapshot(struct repository *repository, struct retired_snapshot *retired);
 /* The same for a model that was its shelf's `past`; NULL is allowed. */
-void retire_past(struct repository *repository, struct model *model);
+void retire_inactive(struct repository *repository, struct model *model);
 /* The same for one that its shelf no longer serves: closes its versions when nobody holds them any
  * more. To be shown. */
-void retire_model(struct repository *repository, struct shelf *shelf, struct model *model);
+void retire_model(struct repository *repository, struct model_slot *model_slot,
+                  struct model *model);
 /* Takes the last back, before it was shown. */
-void retire_undo(struct repository *repository, struct model *model);
+void retire_cancel(struct repository *repository, struct model *model);
 /* Room for the messages to the workers. Returns: ST_NO_MEMORY. */
 enum status retirement_init(struct repository *repository, const struct repository_options *options,
                             struct error *err) __attribute__((warn_unused_result));
@@ -171,7 +172,7 @@ void retirement_free(struct repository *repository);
 enum load_occasion {
     LOAD_AT_START, /* readiness depends on it */
     LOAD_FOUND,
-    LOAD_ASKED_FOR,
+    LOAD_REQUESTED,
 };
 
 /* A model found there is to be loaded, with what came with the request. The lock is not held.
@@ -184,7 +185,7 @@ struct model *load_prepare(const struct model_origin *origin,
 enum status load_model(struct repository *repository, struct model *model,
                        enum load_occasion occasion, struct error *err);
 /* Ends serving what the shelf has. The lock is held. */
-void unload_shelf(struct repository *repository, struct shelf *shelf);
+void unload_model_slot(struct repository *repository, struct model_slot *model_slot);
 /* Waits for the loader, if there is one. */
 void repository_load_join(struct repository *repository);
 
@@ -193,7 +194,7 @@ void repository_load_join(struct repository *repository);
 /* Looks into the directories of models: new names get a shelf, those that went are no longer
  * listed.
  * Thread: any that may block. */
-void poll_look(struct repository *repository);
+void poll_scan(struct repository *repository);
 /* Where a model of that name is now. Returns: false when there is none. */
 bool poll_find(struct repository *repository, struct str name, struct model_origin *out,
                struct arena *arena);
@@ -211,6 +212,6 @@ void changes_stop(struct repository *repository);
 
 /* "1, 3" */
 enum { SERVED_TEXT_BYTES = 128 };
-const char *ready_print(const struct ready_list *ready, char out[SERVED_TEXT_BYTES]);
+const char *ready_list_print(const struct ready_list *ready, char out[SERVED_TEXT_BYTES]);
 
 #endif

@@ -9,7 +9,7 @@
 #include "serve/repository/internal.h"
 #include "serve/repository/override.h"
 
-const char *ready_print(const struct ready_list *ready, char out[SERVED_TEXT_BYTES]) {
+const char *ready_list_print(const struct ready_list *ready, char out[SERVED_TEXT_BYTES]) {
     size_t len = 0;
     out[0] = '\0';
     for (size_t i = 0; i < ready->n && len < SERVED_TEXT_BYTES - 1; i++) {
@@ -34,15 +34,15 @@ static enum status load_version(struct repository *repository, const struct mode
         .default_max_batch_size = repository->default_max_batch_size,
         .max_queue_size = repository->max_queue_size,
         .usable_cpus = repository->cpus.usable,
-        .spinning_hurts = repository->cpus.quota_below_affinity,
+        .avoid_spinning = repository->cpus.quota_below_affinity,
         .cache = repository->cache,
-        .opened = repository->opened,
-        .opened_cookie = repository->opened_cookie,
+        .on_version_opened = repository->on_version_opened,
+        .on_version_opened_user = repository->on_version_opened_user,
     };
-    lock_take(&repository->backends_lock);
-    enum status st = model_locate(repository->list.backends, model, attempt->number,
-                                  &options.backend, &options.path, &attempt->error);
-    lock_drop(&repository->backends_lock);
+    lock_acquire(&repository->backends_lock);
+    enum status st = model_find_file(repository->list.backends, model, attempt->number,
+                                     &options.backend, &options.path, &attempt->error);
+    lock_release(&repository->backends_lock);
     struct model_config config = model->config;
     if (st == ST_OK) {
         config.backend = str_of(options.backend->name);
@@ -58,13 +58,13 @@ static void try_version(struct repository *repository, struct model *model,
     enum status st = load_version(repository, model, attempt);
     if (st != ST_OK) {
         log_event(LOG_ERROR, "model failed to load", LOG_STR("model", model->name),
-                  LOG_U64("version", attempt->number), LOG_TEXT_OF("reason", attempt->error.text));
+                  LOG_U64("version", attempt->number), LOG_CSTR("reason", attempt->error.text));
         return;
     }
     struct model_version *version = attempt->version;
     version->statistics.loaded_ns = clock_now_ns() - began_ns;
     log_event(LOG_INFO, "model loaded", LOG_STR("model", model->name),
-              LOG_U64("version", attempt->number), LOG_TEXT_OF("backend", version->backend->name),
+              LOG_U64("version", attempt->number), LOG_CSTR("backend", version->backend->name),
               LOG_U64("max_batch_size", version->config.max_batch_size),
               LOG_U64("instances", version->n_instances), LOG_U64("threads", version->n_threads),
               LOG_F64("seconds", (double)version->statistics.loaded_ns / 1e9));
@@ -76,7 +76,7 @@ static void try_versions(struct repository *repository, struct model *model) {
         error_set(&model->error, ST_NOT_READY, "the server is being stopped");
     } else if (model->error.status != ST_OK) {
         log_event(LOG_ERROR, "model failed to load", LOG_STR("model", model->name),
-                  LOG_TEXT_OF("reason", model->error.text));
+                  LOG_CSTR("reason", model->error.text));
     } else {
         for (size_t i = 0; i < model->n_attempts; i++) {
             try_version(repository, model, &model->attempts[i]);
@@ -87,7 +87,7 @@ static void try_versions(struct repository *repository, struct model *model) {
 /* ---- all of a model -------------------------------------------------------------------------- */
 
 /* The list of what is served; NULL when nothing is, or memory is out. */
-static struct ready_list *make_ready(struct model *model) {
+static struct ready_list *ready_list_new(struct model *model) {
     struct arena *arena = model->arena;
     struct ready_list *ready = arena_calloc(arena, 1, sizeof(*ready));
     if (!ready) {
@@ -112,7 +112,7 @@ static struct ready_list *make_ready(struct model *model) {
 }
 
 /* Collects what failed as the model's own failure. */
-static void keep_failure(struct model *model) {
+static void collect_failures(struct model *model) {
     char text[sizeof(model->error.text)];
     size_t len = 0;
     enum status status = ST_OK;
@@ -130,7 +130,7 @@ static void keep_failure(struct model *model) {
 }
 
 /* What was opened of a model that will not be served. */
-static void give_up(struct model *model) {
+static void close_opened_versions(struct model *model) {
     for (size_t i = 0; i < model->n_attempts; i++) {
         struct model_attempt *attempt = &model->attempts[i];
         if (attempt->version) {
@@ -144,101 +144,107 @@ static void give_up(struct model *model) {
 }
 
 /* What the load came to counts for readiness, if it was the start's or mends what that left. */
-static void count_failure(struct repository *repository, struct shelf *shelf, bool failed) {
-    if (failed && !shelf->failed) {
+static void count_failure(struct repository *repository, struct model_slot *model_slot,
+                          bool failed) {
+    if (failed && !model_slot->failed) {
         atomic_fetch_add_explicit(&repository->n_failed, 1, memory_order_relaxed);
-    } else if (!failed && shelf->failed) {
+    } else if (!failed && model_slot->failed) {
         atomic_fetch_sub_explicit(&repository->n_failed, 1, memory_order_relaxed);
     }
-    shelf->failed = failed;
+    model_slot->failed = failed;
 }
 
 /* The model is served from now on. Returns: false, with everything as it was, when memory is
  * out. */
-static bool swap_in(struct repository *repository, struct shelf *shelf, struct model *model) {
-    struct model *served = shelf->serving, *past = shelf->past, *coming = shelf->coming;
-    shelf->serving = model;
-    shelf->past = NULL;
-    shelf->coming = NULL;
+static bool model_slot_swap_in(struct repository *repository, struct model_slot *model_slot,
+                               struct model *model) {
+    struct model *served = model_slot->serving, *inactive = model_slot->inactive,
+                 *loading = model_slot->loading;
+    model_slot->serving = model;
+    model_slot->inactive = NULL;
+    model_slot->loading = NULL;
     if (served) {
-        retire_model(repository, shelf, served);
+        retire_model(repository, model_slot, served);
     }
-    if (shelf_show(repository, shelf)) {
-        retire_past(repository, past);
+    if (model_slot_publish(repository, model_slot)) {
+        retire_inactive(repository, inactive);
         return true;
     }
     if (served) {
-        retire_undo(repository, served);
+        retire_cancel(repository, served);
     }
-    shelf->serving = served;
-    shelf->past = past;
-    shelf->coming = coming;
+    model_slot->serving = served;
+    model_slot->inactive = inactive;
+    model_slot->loading = loading;
     error_set(&model->error, ST_NO_MEMORY, "out of memory for the table of models");
     return false;
 }
 
 /* The load has failed: what was served is, and the reason is told. */
-static void note_failure(struct repository *repository, struct shelf *shelf, struct model *model) {
-    struct model *past = shelf->past;
-    shelf->coming = NULL;
-    shelf->past = model;
-    if (shelf_show(repository, shelf)) {
-        retire_past(repository, past);
+static void record_failure(struct repository *repository, struct model_slot *model_slot,
+                           struct model *model) {
+    struct model *inactive = model_slot->inactive;
+    model_slot->loading = NULL;
+    model_slot->inactive = model;
+    if (model_slot_publish(repository, model_slot)) {
+        retire_inactive(repository, inactive);
     } else {
-        shelf->past = past;
+        model_slot->inactive = inactive;
         model_free(model);
     }
 }
 
-static void tell(struct repository *repository) {
-    if (repository->changed) {
-        repository->changed(repository->changed_cookie);
+static void notify_state_changed(struct repository *repository) {
+    if (repository->on_state_changed) {
+        repository->on_state_changed(repository->on_state_changed_user);
     }
 }
 
 /* The model, all of whose versions are there, to its shelf. Owns: `model`, when it returns true. */
-static bool publish(struct repository *repository, struct model *model,
-                    enum load_occasion occasion) {
-    lock_take(&repository->lock);
-    struct shelf *shelf = shelf_get(repository, model->name);
-    bool published = shelf && swap_in(repository, shelf, model);
+static bool publish_model(struct repository *repository, struct model *model,
+                          enum load_occasion occasion) {
+    lock_acquire(&repository->lock);
+    struct model_slot *model_slot = model_slot_get(repository, model->name);
+    bool published = model_slot && model_slot_swap_in(repository, model_slot, model);
     bool failed = model->error.status != ST_OK;
     if (published && (!failed || occasion == LOAD_AT_START)) {
-        count_failure(repository, shelf, failed);
-    } else if (!shelf) {
+        count_failure(repository, model_slot, failed);
+    } else if (!model_slot) {
         error_set(&model->error, ST_NO_MEMORY, "out of memory for the table of models");
     }
-    lock_drop(&repository->lock);
+    lock_release(&repository->lock);
     return published;
 }
 
-static void drop(struct repository *repository, struct model *model, enum load_occasion occasion) {
-    give_up(model);
-    lock_take(&repository->lock);
-    struct shelf *shelf = shelf_find(repository_catalog(repository), model->name);
-    if (shelf) {
+static void discard_model(struct repository *repository, struct model *model,
+                          enum load_occasion occasion) {
+    close_opened_versions(model);
+    lock_acquire(&repository->lock);
+    struct model_slot *model_slot = model_slot_find(repository_name_table(repository), model->name);
+    if (model_slot) {
         if (occasion == LOAD_AT_START) {
-            count_failure(repository, shelf, true);
+            count_failure(repository, model_slot, true);
         }
-        note_failure(repository, shelf, model);
+        record_failure(repository, model_slot, model);
     } else {
         model_free(model);
     }
-    lock_drop(&repository->lock);
+    lock_release(&repository->lock);
 }
 
 /* Shows that it is being loaded. Returns: whether a model of that name is served meanwhile. */
-static bool announce(struct repository *repository, struct model *model) {
-    lock_take(&repository->lock);
-    struct shelf *shelf = shelf_find(repository_catalog(repository), model->name);
-    if (shelf && !shelf->coming) {
-        shelf->coming = model;
-        if (!shelf_show(repository, shelf)) {
-            shelf->coming = NULL; /* nobody sees that it is loading: it is loaded all the same */
+static bool publish_loading(struct repository *repository, struct model *model) {
+    lock_acquire(&repository->lock);
+    struct model_slot *model_slot = model_slot_find(repository_name_table(repository), model->name);
+    if (model_slot && !model_slot->loading) {
+        model_slot->loading = model;
+        if (!model_slot_publish(repository, model_slot)) {
+            model_slot->loading = NULL; /* nobody sees that it is loading: it is loaded all the
+                                           same */
         }
     }
-    bool served = shelf && shelf->serving;
-    lock_drop(&repository->lock);
+    bool served = model_slot && model_slot->serving;
+    lock_release(&repository->lock);
     return served;
 }
 
@@ -257,8 +263,9 @@ struct model *load_prepare(const struct model_origin *origin,
                  : error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
     }
     if (st == ST_OK && change && change->n_files > 0) {
-        st = override_write(model->arena, change->files, change->n_files, &model->temporary, err);
-        model->source = model->directory = str_of(st == ST_OK ? model->temporary : "");
+        st = override_write(model->arena, change->files, change->n_files,
+                            &model->temporary_directory, err);
+        model->source = model->directory = str_of(st == ST_OK ? model->temporary_directory : "");
         model->file_backend = NULL;
     }
     if (st != ST_OK) {
@@ -271,20 +278,20 @@ struct model *load_prepare(const struct model_origin *origin,
 
 enum status load_model(struct repository *repository, struct model *model,
                        enum load_occasion occasion, struct error *err) {
-    bool served = announce(repository, model);
+    bool served = publish_loading(repository, model);
     try_versions(repository, model);
-    keep_failure(model);
-    bool in_part = occasion != LOAD_ASKED_FOR && !served;
-    model->ready = model->error.status == ST_OK || in_part ? make_ready(model) : NULL;
+    collect_failures(model);
+    bool in_part = occasion != LOAD_REQUESTED && !served;
+    model->ready = model->error.status == ST_OK || in_part ? ready_list_new(model) : NULL;
     if (!model->ready && model->error.status == ST_OK) {
         error_set(&model->error, ST_NO_MEMORY, "out of memory for the table of versions");
     }
     struct error why = model->error;
-    if (!model->ready || !publish(repository, model, occasion)) {
+    if (!model->ready || !publish_model(repository, model, occasion)) {
         why = model->error;
-        drop(repository, model, occasion);
+        discard_model(repository, model, occasion);
     }
-    tell(repository);
+    notify_state_changed(repository);
     bool stopping = atomic_load_explicit(&repository->stopping, memory_order_relaxed);
     return why.status == ST_OK
                ? ST_OK
@@ -292,58 +299,59 @@ enum status load_model(struct repository *repository, struct model *model,
 }
 
 /* Of files that are gone there is no failure to tell of. */
-static void forget_failure(struct repository *repository, struct shelf *shelf) {
-    struct model *past = shelf->past;
-    if (!past || past->unloaded || atomic_load_explicit(&shelf->listed, memory_order_relaxed)) {
+static void clear_failure(struct repository *repository, struct model_slot *model_slot) {
+    struct model *inactive = model_slot->inactive;
+    if (!inactive || inactive->unloaded ||
+        atomic_load_explicit(&model_slot->listed, memory_order_relaxed)) {
         return;
     }
-    shelf->past = NULL;
-    if (shelf_show(repository, shelf)) {
-        retire_past(repository, past);
+    model_slot->inactive = NULL;
+    if (model_slot_publish(repository, model_slot)) {
+        retire_inactive(repository, inactive);
     } else {
-        shelf->past = past;
+        model_slot->inactive = inactive;
     }
 }
 
-void unload_shelf(struct repository *repository, struct shelf *shelf) {
+void unload_model_slot(struct repository *repository, struct model_slot *model_slot) {
     lock_assert_held(&repository->lock);
-    struct model *model = shelf->serving, *past = shelf->past;
+    struct model *model = model_slot->serving, *inactive = model_slot->inactive;
     if (!model) {
-        count_failure(repository, shelf, false);
-        forget_failure(repository, shelf);
+        count_failure(repository, model_slot, false);
+        clear_failure(repository, model_slot);
         return;
     }
     model->unloaded = true;
-    shelf->serving = NULL;
-    shelf->past = NULL;
-    retire_model(repository, shelf, model);
-    if (!shelf_show(repository, shelf)) {
-        retire_undo(repository, model);
+    model_slot->serving = NULL;
+    model_slot->inactive = NULL;
+    retire_model(repository, model_slot, model);
+    if (!model_slot_publish(repository, model_slot)) {
+        retire_cancel(repository, model);
         model->unloaded = false;
-        shelf->serving = model;
-        shelf->past = past;
+        model_slot->serving = model;
+        model_slot->inactive = inactive;
         return;
     }
-    retire_past(repository, past);
-    count_failure(repository, shelf, false);
-    log_event(LOG_INFO, "model unloaded", LOG_STR("model", shelf->name));
+    retire_inactive(repository, inactive);
+    count_failure(repository, model_slot, false);
+    log_event(LOG_INFO, "model unloaded", LOG_STR("model", model_slot->name));
 }
 
 /* ---- the start ------------------------------------------------------------------------------- */
 
 /* The `i`th model, if it is there and to be loaded by the start. Returns: false behind the last. */
-static bool next_at_start(struct repository *repository, size_t i, struct model **out) {
+static bool next_load_at_start(struct repository *repository, size_t i, struct model **out) {
     *out = NULL;
-    lock_take(&repository->lock);
-    const struct catalog *catalog = repository_catalog(repository);
-    bool there = i < catalog->n;
-    if (there && catalog->shelves[i]->at_start) {
-        struct shelf *shelf = catalog->shelves[i];
-        shelf->at_start = false;
-        shelf->seen = shelf->coming->fingerprint;
-        *out = shelf->coming;
+    lock_acquire(&repository->lock);
+    const struct name_table *name_table = repository_name_table(repository);
+    bool there = i < name_table->n;
+    if (there && name_table->model_slots[i]->load_at_start) {
+        struct model_slot *model_slot = name_table->model_slots[i];
+        model_slot->load_at_start = false;
+        model_slot->seen = model_slot->loading->fingerprint;
+        *out = model_slot->loading;
     }
-    lock_drop(&repository->lock);
+    lock_release(&repository->lock);
     return there;
 }
 
@@ -353,16 +361,16 @@ static void load_all(struct repository *repository, size_t *n, size_t *n_failed)
     struct model *model;
     struct error err;
     *n = *n_failed = 0;
-    for (size_t i = 0; next_at_start(repository, i, &model); i++) {
+    for (size_t i = 0; next_load_at_start(repository, i, &model); i++) {
         if (model) {
             ++*n;
             *n_failed += load_model(repository, model, LOAD_AT_START, &err) != ST_OK;
-            atomic_fetch_sub_explicit(&repository->n_unsettled, 1, memory_order_release);
+            atomic_fetch_sub_explicit(&repository->n_start_pending, 1, memory_order_release);
         }
     }
-    lock_take(&repository->lock);
-    lock_wake_all(&repository->changes.work); /* which have waited for this */
-    lock_drop(&repository->lock);
+    lock_acquire(&repository->lock);
+    lock_cond_broadcast(&repository->changes.work); /* which have waited for this */
+    lock_release(&repository->lock);
 }
 
 enum status repository_load(struct repository *repository, struct error *err) {
@@ -377,18 +385,18 @@ static void loader_main(void *arg) {
     struct repository *repository = arg;
     size_t n, n_failed;
     load_all(repository, &n, &n_failed);
-    if (repository->loaded) {
-        repository->loaded(repository->loaded_cookie);
+    if (repository->on_loaded) {
+        repository->on_loaded(repository->on_loaded_user);
     }
     if (repository->control == REPOSITORY_POLLED) {
         poll_run(repository);
     }
 }
 
-enum status repository_load_start(struct repository *repository, void (*done)(void *cookie),
-                                  void *cookie, struct error *err) {
-    repository->loaded = done;
-    repository->loaded_cookie = cookie;
+enum status repository_load_start(struct repository *repository, void (*done)(void *user),
+                                  void *user, struct error *err) {
+    repository->on_loaded = done;
+    repository->on_loaded_user = user;
     int rc = uv_thread_create(&repository->loader, loader_main, repository);
     if (rc != 0) {
         return error_set(err, ST_IO, "no thread to load models: %s", uv_strerror(rc));

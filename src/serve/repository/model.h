@@ -29,22 +29,24 @@ struct ready_list {
     uint64_t *numbers;
 };
 
-struct shelf; /* serve/repository/internal.h */
+struct model_slot; /* serve/repository/internal.h */
 
 /* One try at serving a model: what was found, what its configuration said then, and what came of
  * it. A model that is loaded again is another one; both are there until the first is let go. */
 struct model {
-    struct arena *arena; /* everything here, this struct included, lives in it */
-    struct model *next;  /* of those that are let go (retire.c) */
-    struct shelf *shelf; /* whose it is, then */
-    bool asked, quiet;   /* then: workers are coming through; all have: nobody finds it any more */
+    struct arena *arena;           /* everything here, this struct included, lives in it */
+    struct model *next;            /* of those that are let go (retire.c) */
+    struct model_slot *model_slot; /* whose it is, then */
+    bool mark_sent, quiescent; /* then: workers are coming through; all have: nobody finds it any
+                                    more */
 
     struct str name;
     struct str source;                  /* the file, or the model's directory */
     struct str directory;               /* the model's directory; "" for a file */
     const sluice_backend *file_backend; /* of a single file: who knows its extension */
     struct str override_config;         /* JSON that stands in for config.pbtxt; ptr NULL: none */
-    const char *temporary;              /* a directory to be removed with it; NULL: none */
+    const char *temporary_directory;    /* a directory to be removed with it; NULL:
+                                                     none */
     bool has_config;
     const struct repository_params *params; /* merged over the configuration's; NULL: none */
     struct model_config config;
@@ -83,7 +85,7 @@ bool model_list_add(struct model_list *list, const struct model_origin *origin);
 
 /* May a model have this name? Not empty, at most 255 bytes of UTF-8, no '/', no control characters,
  * neither "." nor "..". */
-bool model_name_ok(struct str name);
+bool model_name_is_valid(struct str name);
 
 /* Appends what `argument` names: "PATH" or "NAME=PATH", PATH being a model file, a model's
  * directory, or (without a name and without `params`) a directory of those. Returns:
@@ -117,8 +119,8 @@ void model_inspect(struct model *model);
 
 /* Finds the backend and the file of one version. Returns: ST_BAD_MODEL saying what was looked
  * for. */
-enum status model_locate(struct backends *backends, const struct model *model, uint64_t number,
-                         const sluice_backend **backend, struct str *path, struct error *err)
+enum status model_find_file(struct backends *backends, const struct model *model, uint64_t number,
+                            const sluice_backend **backend, struct str *path, struct error *err)
     __attribute__((warn_unused_result));
 
 #endif

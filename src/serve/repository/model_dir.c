@@ -17,7 +17,7 @@
 #include "serve/repository/model.h"
 #include "serve/repository/override.h"
 
-static bool exists(const char *path) {
+static bool path_exists(const char *path) {
     struct stat info;
     return stat(path, &info) == 0;
 }
@@ -35,7 +35,7 @@ bool model_dir_is_model(const char *path) {
     char inner[PATH_MAX];
     uint64_t number;
     bool found = (size_t)snprintf(inner, sizeof(inner), "%s/config.pbtxt", path) < sizeof(inner) &&
-                 exists(inner);
+                 path_exists(inner);
     DIR *dir = found ? NULL : opendir(path);
     if (!dir) {
         return found;
@@ -74,7 +74,7 @@ static enum status open_config(struct model *model, struct doc **doc, struct err
     if (!path.ptr) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
     }
-    return exists(path.ptr) ? doc_load(DOC_PBTXT, path.ptr, doc, err) : ST_OK;
+    return path_exists(path.ptr) ? doc_load(DOC_PBTXT, path.ptr, doc, err) : ST_OK;
 }
 
 static enum status read_config(struct model *model, struct error *err) {
@@ -143,7 +143,7 @@ static enum status find_versions(struct arena *arena, const struct model *model,
         }
         if (!model_dir_version(entry->d_name, &number)) {
             log_event(LOG_DEBUG, "not a version's directory: its name is not a number from 1 on",
-                      LOG_TEXT_OF("path", path));
+                      LOG_CSTR("path", path));
         } else if (!numbers_add(arena, out, number)) {
             st = error_set(err, ST_NO_MEMORY, "out of memory for the model's versions");
         }
@@ -225,7 +225,7 @@ static enum status merge_params(struct arena *arena, struct model *model, struct
     return st == ST_BAD_CONFIG ? error_prefix(err, "the parameters that the server is given") : st;
 }
 
-static enum status inspect(struct model *model, struct error *err) {
+static enum status inspect_model(struct model *model, struct error *err) {
     struct arena *arena = model->arena;
     struct numbers found = {0};
     enum status st = ST_OK;
@@ -249,7 +249,7 @@ void model_inspect(struct model *model) {
     struct error err;
     model->config = (struct model_config){.policy = VERSIONS_LATEST, .latest_count = 1};
     model->fingerprint = fingerprint_of(model->source.ptr);
-    if (inspect(model, &err) != ST_OK) {
+    if (inspect_model(model, &err) != ST_OK) {
         model->error = err;
     }
 }
@@ -278,8 +278,8 @@ struct model *model_new(const struct model_origin *origin) {
 
 void model_free(struct model *model) {
     if (model) {
-        if (model->temporary) {
-            override_remove(model->temporary);
+        if (model->temporary_directory) {
+            override_remove(model->temporary_directory);
         }
         arena_free(model->arena);
     }
@@ -287,27 +287,28 @@ void model_free(struct model *model) {
 
 /* ---- the file of a version ------------------------------------------------------------------- */
 
-static struct str file_in(struct arena *arena, const struct model *model, uint64_t number,
-                          const char *name, const char *extension) {
+static struct str version_file_path(struct arena *arena, const struct model *model, uint64_t number,
+                                    const char *name, const char *extension) {
     return arena_printf(arena, "%s/%" PRIu64 "/%s%s", model->directory.ptr, number, name,
                         extension);
 }
 
 /* For backends_find: is there a file with this extension that would be the model? */
-struct guess {
+struct extension_guess {
     struct arena *arena;
     const struct model *model;
     uint64_t number;
 };
 
-static bool is_there(void *cookie, const char *extension) {
-    const struct guess *guess = cookie;
+static bool has_default_file(void *user, const char *extension) {
+    const struct extension_guess *guess = user;
     struct str filename = guess->model->config.default_filename;
     if (filename.len > 0) {
-        return str_ends(filename, str_of(extension));
+        return str_ends_with(filename, str_of(extension));
     }
-    struct str path = file_in(guess->arena, guess->model, guess->number, "model", extension);
-    return path.ptr && exists(path.ptr);
+    struct str path =
+        version_file_path(guess->arena, guess->model, guess->number, "model", extension);
+    return path.ptr && path_exists(path.ptr);
 }
 
 static enum status find_backend(struct arena *arena, struct backends *backends,
@@ -316,8 +317,8 @@ static enum status find_backend(struct arena *arena, struct backends *backends,
     if (model->config.backend.len > 0) {
         return backends_get(backends, model->config.backend, out, err);
     }
-    struct guess guess = {arena, model, number};
-    *out = backends_find(backends, is_there, &guess);
+    struct extension_guess guess = {arena, model, number};
+    *out = backends_find(backends, has_default_file, &guess);
     if (*out) {
         return ST_OK;
     }
@@ -335,15 +336,15 @@ static struct str default_file(struct arena *arena, const struct model *model, u
                                const sluice_backend *backend) {
     const char *const *extensions = backend->extensions;
     if (!extensions || !extensions[0]) {
-        return file_in(arena, model, number, "", "");
+        return version_file_path(arena, model, number, "", "");
     }
     for (const char *const *extension = extensions; *extension; extension++) {
-        struct str path = file_in(arena, model, number, "model", *extension);
-        if (!path.ptr || exists(path.ptr)) {
+        struct str path = version_file_path(arena, model, number, "model", *extension);
+        if (!path.ptr || path_exists(path.ptr)) {
             return path;
         }
     }
-    return file_in(arena, model, number, "model", extensions[0]);
+    return version_file_path(arena, model, number, "model", extensions[0]);
 }
 
 /* A backend's library may know a number for it, and no word. */
@@ -354,8 +355,8 @@ static enum status check_readable(const char *path, struct error *err) {
     return error_set(err, ST_BAD_MODEL, "%s: cannot be read: %s", path, strerror(errno));
 }
 
-enum status model_locate(struct backends *backends, const struct model *model, uint64_t number,
-                         const sluice_backend **backend, struct str *path, struct error *err) {
+enum status model_find_file(struct backends *backends, const struct model *model, uint64_t number,
+                            const sluice_backend **backend, struct str *path, struct error *err) {
     struct arena *arena = model->arena;
     if (model->file_backend) {
         *backend = model->file_backend;
@@ -371,12 +372,12 @@ enum status model_locate(struct backends *backends, const struct model *model, u
     }
     assert(*backend);
     *path = model->config.default_filename.len > 0
-                ? file_in(arena, model, number, model->config.default_filename.ptr, "")
+                ? version_file_path(arena, model, number, model->config.default_filename.ptr, "")
                 : default_file(arena, model, number, *backend);
     if (!path->ptr) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the model's path");
     }
-    if (!exists(path->ptr)) {
+    if (!path_exists(path->ptr)) {
         return error_set(err, ST_BAD_MODEL,
                          "%s: %s (default_model_filename in config.pbtxt can name another file)",
                          path->ptr, strerror(errno));

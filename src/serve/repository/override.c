@@ -24,7 +24,7 @@ static bool is_inside(struct str path) {
     for (; rest.ptr; n++) {
         struct str part = str_cut(&rest, '/');
         uint64_t number;
-        if (!model_name_ok(part) || n == PATH_PARTS_MOST) {
+        if (!model_name_is_valid(part) || n == PATH_PARTS_MOST) {
             return false;
         }
         if (n == 0) {
@@ -133,6 +133,6 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 void override_remove(const char *directory) {
     if (nftw(directory, remove_one, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS) != 0) {
         log_event(LOG_WARNING, "the files of a model cannot be removed",
-                  LOG_TEXT_OF("path", directory), LOG_TEXT_OF("reason", strerror(errno)));
+                  LOG_CSTR("path", directory), LOG_CSTR("reason", strerror(errno)));
     }
 }

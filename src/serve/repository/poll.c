@@ -13,12 +13,11 @@
 /* ---- the directories ------------------------------------------------------------------------- */
 
 /* What a directory of models holds. Memory is in list->arena. */
-static bool look_into(struct model_list *list, struct str root) {
+static bool scan_root_into(struct model_list *list, struct str root) {
     struct error err;
     enum status st = scan_root(list, root, &err);
     if (st != ST_OK) {
-        log_event(LOG_WARNING, "a model repository cannot be read",
-                  LOG_TEXT_OF("reason", err.text));
+        log_event(LOG_WARNING, "a model repository cannot be read", LOG_CSTR("reason", err.text));
     }
     return st == ST_OK;
 }
@@ -33,33 +32,34 @@ static bool has_name(const struct model_list *list, struct str name) {
 }
 
 /* What was found is listed, on a shelf of its own. */
-static void list_found(struct repository *repository, const struct model_list *found) {
+static void mark_found_listed(struct repository *repository, const struct model_list *found) {
     for (size_t i = 0; i < found->n; i++) {
-        struct shelf *shelf = shelf_get(repository, found->items[i].name);
-        if (shelf && !shelf->origin.pinned) { /* what was named by itself stays what it is */
-            (void)shelf_set_origin(shelf, &found->items[i]);
+        struct model_slot *model_slot = model_slot_get(repository, found->items[i].name);
+        if (model_slot && !model_slot->origin.pinned) { /* what was named by itself stays what it
+                                                           is */
+            (void)model_slot_set_origin(model_slot, &found->items[i]);
         }
     }
 }
 
 /* What was not found is not listed. */
-static void unlist_missing(struct repository *repository, const struct model_list *found) {
-    const struct catalog *catalog = repository_catalog(repository);
-    for (size_t i = 0; i < catalog->n; i++) {
-        struct shelf *shelf = catalog->shelves[i];
-        bool there = shelf->origin.pinned || has_name(found, shelf->name);
+static void mark_missing_unlisted(struct repository *repository, const struct model_list *found) {
+    const struct name_table *name_table = repository_name_table(repository);
+    for (size_t i = 0; i < name_table->n; i++) {
+        struct model_slot *model_slot = name_table->model_slots[i];
+        bool there = model_slot->origin.pinned || has_name(found, model_slot->name);
         if (!there) {
-            atomic_store_explicit(&shelf->listed, false, memory_order_relaxed);
+            atomic_store_explicit(&model_slot->listed, false, memory_order_relaxed);
         }
     }
 }
 
 /* Looks into each directory by itself: of two models of one name the first is taken. */
-static bool look_everywhere(struct repository *repository, struct model_list *found) {
+static bool scan_all_roots(struct repository *repository, struct model_list *found) {
     bool all = true;
     for (size_t i = 0; i < repository->list.n_roots; i++) {
         struct model_list one = {.arena = found->arena};
-        all = look_into(&one, repository->list.roots[i]) && all;
+        all = scan_root_into(&one, repository->list.roots[i]) && all;
         for (size_t j = 0; j < one.n; j++) {
             if (has_name(found, one.items[j].name)) {
                 log_event(LOG_WARNING, "two models have one name; the first is taken",
@@ -74,38 +74,38 @@ static bool look_everywhere(struct repository *repository, struct model_list *fo
 }
 
 /* Returns: false when not everything could be looked at. */
-static bool look(struct repository *repository) {
+static bool scan_and_list(struct repository *repository) {
     struct arena *arena = arena_new(NULL, 0);
     struct model_list found = {.arena = arena};
-    bool all = arena && look_everywhere(repository, &found);
-    lock_take(&repository->lock);
-    list_found(repository, &found);
+    bool all = arena && scan_all_roots(repository, &found);
+    lock_acquire(&repository->lock);
+    mark_found_listed(repository, &found);
     if (all) {
-        unlist_missing(repository, &found);
+        mark_missing_unlisted(repository, &found);
     }
-    lock_drop(&repository->lock);
+    lock_release(&repository->lock);
     arena_free(arena);
     return all;
 }
 
-void poll_look(struct repository *repository) {
-    look(repository);
+void poll_scan(struct repository *repository) {
+    scan_and_list(repository);
 }
 
 bool poll_find(struct repository *repository, struct str name, struct model_origin *out,
                struct arena *arena) {
     *out = (struct model_origin){.name = name, .path = STR("")};
-    lock_take(&repository->lock);
-    const struct shelf *shelf = shelf_find(repository_catalog(repository), name);
-    if (shelf && shelf->origin.pinned) {
-        *out = shelf->origin;
-        out->path = arena_dup(arena, shelf->origin.path);
+    lock_acquire(&repository->lock);
+    const struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
+    if (model_slot && model_slot->origin.pinned) {
+        *out = model_slot->origin;
+        out->path = arena_dup(arena, model_slot->origin.path);
     }
-    lock_drop(&repository->lock);
+    lock_release(&repository->lock);
     if (out->pinned) {
         return out->path.ptr && fingerprint_of(out->path.ptr) != 0;
     }
-    for (size_t i = 0; i < repository->list.n_roots && model_name_ok(name); i++) {
+    for (size_t i = 0; i < repository->list.n_roots && model_name_is_valid(name); i++) {
         struct str path =
             arena_printf(arena, "%s/%.*s", repository->list.roots[i].ptr, STR_ARG(name));
         if (path.ptr && name.ptr[0] != '.' && model_dir_exists(path.ptr)) {
@@ -126,43 +126,43 @@ struct finding {
     bool served;
 };
 
-static bool read_shelf(struct repository *repository, size_t i, struct arena *arena,
-                       struct finding *out) {
-    lock_take(&repository->lock);
-    const struct catalog *catalog = repository_catalog(repository);
-    bool there = i < catalog->n;
+static bool read_model_slot(struct repository *repository, size_t i, struct arena *arena,
+                            struct finding *out) {
+    lock_acquire(&repository->lock);
+    const struct name_table *name_table = repository_name_table(repository);
+    bool there = i < name_table->n;
     if (there) {
-        const struct shelf *shelf = catalog->shelves[i];
+        const struct model_slot *model_slot = name_table->model_slots[i];
         *out = (struct finding){
-            .origin = shelf->origin,
-            .seen = shelf->seen,
-            .listed = atomic_load_explicit(&shelf->listed, memory_order_relaxed),
-            .served = shelf->serving != NULL,
+            .origin = model_slot->origin,
+            .seen = model_slot->seen,
+            .listed = atomic_load_explicit(&model_slot->listed, memory_order_relaxed),
+            .served = model_slot->serving != NULL,
         };
-        out->origin.path = arena_dup(arena, shelf->origin.path);
+        out->origin.path = arena_dup(arena, model_slot->origin.path);
         there = out->origin.path.ptr != NULL;
     }
-    lock_drop(&repository->lock);
+    lock_release(&repository->lock);
     return there;
 }
 
-static void set_seen(struct repository *repository, struct str name, uint64_t seen) {
-    lock_take(&repository->lock);
-    shelf_find(repository_catalog(repository), name)->seen = seen;
-    lock_drop(&repository->lock);
+static void set_tried_fingerprint(struct repository *repository, struct str name, uint64_t seen) {
+    lock_acquire(&repository->lock);
+    model_slot_find(repository_name_table(repository), name)->seen = seen;
+    lock_release(&repository->lock);
 }
 
-static void unload(struct repository *repository, struct str name) {
-    lock_take(&repository->lock);
-    unload_shelf(repository, shelf_find(repository_catalog(repository), name));
-    lock_drop(&repository->lock);
-    if (repository->changed) {
-        repository->changed(repository->changed_cookie);
+static void unload_missing(struct repository *repository, struct str name) {
+    lock_acquire(&repository->lock);
+    unload_model_slot(repository, model_slot_find(repository_name_table(repository), name));
+    lock_release(&repository->lock);
+    if (repository->on_state_changed) {
+        repository->on_state_changed(repository->on_state_changed_user);
     }
 }
 
 /* `gone`: all directories could be read, so what is not there is not there. */
-static void check(struct repository *repository, const struct finding *finding, bool gone) {
+static void check_model(struct repository *repository, const struct finding *finding, bool gone) {
     struct str name = finding->origin.name;
     struct error err;
     bool there = finding->listed || finding->origin.pinned;
@@ -173,17 +173,17 @@ static void check(struct repository *repository, const struct finding *finding, 
     }
     if (now == 0) {
         log_event(LOG_INFO, "the files of a model are gone", LOG_STR("model", name));
-        unload(repository, name);
-        set_seen(repository, name, 0);
+        unload_missing(repository, name);
+        set_tried_fingerprint(repository, name, 0);
         return;
     }
     struct model *model = load_prepare(&finding->origin, NULL, &err);
     if (!model) {
         log_event(LOG_ERROR, "model failed to load", LOG_STR("model", name),
-                  LOG_TEXT_OF("reason", err.text));
+                  LOG_CSTR("reason", err.text));
         return;
     }
-    set_seen(repository, name, model->fingerprint);
+    set_tried_fingerprint(repository, name, model->fingerprint);
     (void)load_model(repository, model, LOAD_FOUND, &err); /* which says in the log how it went */
 }
 
@@ -191,15 +191,15 @@ static bool is_ending(struct repository *repository) {
     return atomic_load_explicit(&repository->draining, memory_order_seq_cst);
 }
 
-static void check_all(struct repository *repository) {
-    bool gone = look(repository);
+static void check_all_models(struct repository *repository) {
+    bool gone = scan_and_list(repository);
     bool more = true;
     for (size_t i = 0; more && !is_ending(repository); i++) {
         struct arena *arena = arena_new(NULL, 0);
         struct finding finding;
-        more = arena && read_shelf(repository, i, arena, &finding);
+        more = arena && read_model_slot(repository, i, arena, &finding);
         if (more) {
-            check(repository, &finding, gone);
+            check_model(repository, &finding, gone);
         }
         arena_free(arena);
     }
@@ -208,26 +208,26 @@ static void check_all(struct repository *repository) {
 /* Returns: false at the end of polling. */
 static bool wait_for_next(struct repository *repository) {
     uint64_t until_ns = clock_now_ns() + repository->poll_ns;
-    lock_take(&repository->lock);
-    while (!is_ending(repository) && !repository->look_soon &&
-           lock_wait_until_ns(&repository->lock, &repository->poll, until_ns)) {
+    lock_acquire(&repository->lock);
+    while (!is_ending(repository) && !repository->poll_now &&
+           lock_cond_wait_until_ns(&repository->lock, &repository->poll, until_ns)) {
     }
-    repository->look_soon = false;
-    lock_drop(&repository->lock);
+    repository->poll_now = false;
+    lock_release(&repository->lock);
     return !is_ending(repository);
 }
 
-void repository_look_soon(struct repository *repository) {
-    lock_take(&repository->lock);
-    repository->look_soon = true;
-    lock_wake_all(&repository->poll);
-    lock_drop(&repository->lock);
+void repository_poll_now(struct repository *repository) {
+    lock_acquire(&repository->lock);
+    repository->poll_now = true;
+    lock_cond_broadcast(&repository->poll);
+    lock_release(&repository->lock);
 }
 
 void poll_run(struct repository *repository) {
     while (wait_for_next(repository)) {
         atomic_fetch_add(&repository->n_busy, 1);
-        check_all(repository);
+        check_all_models(repository);
         atomic_fetch_sub(&repository->n_busy, 1);
     }
 }

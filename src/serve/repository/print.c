@@ -23,7 +23,7 @@ static void print_tensors(const char *label, const struct tensor_spec *specs, si
     }
 }
 
-static const char *place(const struct model_version *version) {
+static const char *run_on_text(const struct model_version *version) {
     switch (version->run_on) {
     case RUN_ON_WORKER:
         return "on the thread that read the request";
@@ -38,7 +38,7 @@ static const char *place(const struct model_version *version) {
 static void print_instances(const struct model_version *version, struct buf *out) {
     buf_printf(out, "  instances  %zu with %" PRIu32 " thread%s each%s, %s\n", version->n_instances,
                version->n_threads, version->n_threads == 1 ? "" : "s",
-               version->may_spin ? " that may spin" : "", place(version));
+               version->may_spin ? " that may spin" : "", run_on_text(version));
 }
 
 static void print_batching(const struct model_config *config, struct buf *out) {
@@ -71,7 +71,7 @@ static void print_queue(const struct model_config *config, struct buf *out) {
     if (config->queue.timeout_us > 0) {
         buf_printf(out, "  timeout    %" PRIu64 " us in the queue, then %s\n",
                    config->queue.timeout_us,
-                   config->queue.delays ? "behind the others" : "refused");
+                   config->queue.delay_on_timeout ? "behind the others" : "refused");
     }
     if (config->preserve_ordering) {
         buf_printf(out, "  order      answers leave in the order of their requests\n");
@@ -86,7 +86,7 @@ static void print_queue(const struct model_config *config, struct buf *out) {
     }
 }
 
-static const char *told(enum model_control_kind kind) {
+static const char *control_text(enum model_control_kind kind) {
     switch (kind) {
     case CONTROL_START:
         return "whether a request begins its sequence";
@@ -108,11 +108,11 @@ static void print_sequences(const struct model_version *version, struct buf *out
     buf_printf(out,
                "  sequences  %s: %zu at once at each instance, over after %" PRIu64 " us of rest\n",
                config->strategy == SEQUENCES_DIRECT ? "direct" : "oldest",
-               version->scheduler.sequences->n_places, config->idle_us);
+               version->scheduler.sequences->slots_per_instance, config->idle_us);
     for (size_t i = 0; i < config->n_controls; i++) {
         const struct model_control *control = &config->controls[i];
         buf_printf(out, "  %-10s %.*s  %s, %s\n", i == 0 ? "controls" : "", STR_ARG(control->name),
-                   datatype_name(control->datatype), told(control->kind));
+                   datatype_name(control->datatype), control_text(control->kind));
     }
 }
 
@@ -137,40 +137,41 @@ static void print_version(const struct model_version *version, struct buf *out) 
 }
 
 /* What it came to: the only try there was, as nothing else happens meanwhile. */
-static void print_model(const struct shelf *shelf, struct buf *out) {
-    const struct model *model = shelf->serving ? shelf->serving
-                                : shelf->past  ? shelf->past
-                                               : shelf->coming;
-    const struct ready_list *ready = shelf->serving ? shelf->serving->ready : NULL;
+static void print_model(const struct model_slot *model_slot, struct buf *out) {
+    const struct model *model = model_slot->serving    ? model_slot->serving
+                                : model_slot->inactive ? model_slot->inactive
+                                                       : model_slot->loading;
+    const struct ready_list *ready = model_slot->serving ? model_slot->serving->ready : NULL;
     char served[SERVED_TEXT_BYTES];
-    buf_printf(out, "%.*s  %s  %.*s%s\n", STR_ARG(shelf->name),
-               ready         ? "ready"
-               : shelf->past ? "FAILED"
-               : model       ? "loading"
-                             : "not loaded",
-               STR_ARG(shelf->origin.path), model && model->has_config ? " with config.pbtxt" : "");
+    buf_printf(out, "%.*s  %s  %.*s%s\n", STR_ARG(model_slot->name),
+               ready                  ? "ready"
+               : model_slot->inactive ? "FAILED"
+               : model                ? "loading"
+                                      : "not loaded",
+               STR_ARG(model_slot->origin.path),
+               model && model->has_config ? " with config.pbtxt" : "");
     if (ready && ready->n > 1) {
-        buf_printf(out, "  versions   %s\n", ready_print(ready, served));
+        buf_printf(out, "  versions   %s\n", ready_list_print(ready, served));
     }
     for (size_t i = 0; ready && i < ready->n; i++) {
         print_version(ready->versions[i], out);
     }
-    if (model && model->error.status != ST_OK && !shelf->coming) {
+    if (model && model->error.status != ST_OK && !model_slot->loading) {
         buf_printf(out, "  error      %s\n", model->error.text);
     }
 }
 
 void repository_print(struct repository *repository, struct buf *out) {
-    const struct catalog *catalog = repository_catalog(repository);
-    lock_take(&repository->lock);
-    for (size_t i = 0; i < catalog->n; i++) {
+    const struct name_table *name_table = repository_name_table(repository);
+    lock_acquire(&repository->lock);
+    for (size_t i = 0; i < name_table->n; i++) {
         if (i > 0) {
             buf_add_char(out, '\n');
         }
-        print_model(catalog->shelves[i], out);
+        print_model(name_table->model_slots[i], out);
     }
-    lock_drop(&repository->lock);
-    if (catalog->n == 0) {
+    lock_release(&repository->lock);
+    if (name_table->n == 0) {
         buf_printf(out, "no models\n");
     }
 }

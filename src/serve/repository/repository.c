@@ -49,7 +49,7 @@ static enum status check_wanted(struct repository *repository,
         if (all && options->n_load > 1) {
             return error_set(err, ST_BAD_CONFIG, "--load-model * stands alone: it is all models");
         }
-        if (!all && !shelf_find(repository_catalog(repository), str_of(options->load[i]))) {
+        if (!all && !model_slot_find(repository_name_table(repository), str_of(options->load[i]))) {
             return error_set(err, ST_BAD_CONFIG, "--load-model %s: there is no such model",
                              options->load[i]);
         }
@@ -58,31 +58,31 @@ static enum status check_wanted(struct repository *repository,
 }
 
 /* Reads the configurations of what is to be loaded, and shows all names. */
-static enum status prepare(struct repository *repository, const struct repository_options *options,
-                           struct error *err) {
-    const struct catalog *catalog = repository_catalog(repository);
+static enum status prepare_models(struct repository *repository,
+                                  const struct repository_options *options, struct error *err) {
+    const struct name_table *name_table = repository_name_table(repository);
     enum status st = check_wanted(repository, options, err);
-    lock_take(&repository->lock);
-    for (size_t i = 0; i < catalog->n && st == ST_OK; i++) {
-        struct shelf *shelf = catalog->shelves[i];
-        if (is_wanted(options, shelf->name)) {
-            shelf->coming = load_prepare(&shelf->origin, NULL, err);
-            shelf->at_start = true;
-            st = shelf->coming ? ST_OK : err->status;
-            atomic_fetch_add(&repository->n_unsettled, 1);
+    lock_acquire(&repository->lock);
+    for (size_t i = 0; i < name_table->n && st == ST_OK; i++) {
+        struct model_slot *model_slot = name_table->model_slots[i];
+        if (is_wanted(options, model_slot->name)) {
+            model_slot->loading = load_prepare(&model_slot->origin, NULL, err);
+            model_slot->load_at_start = true;
+            st = model_slot->loading ? ST_OK : err->status;
+            atomic_fetch_add(&repository->n_start_pending, 1);
         }
-        if (st == ST_OK && !shelf_show(repository, shelf)) {
+        if (st == ST_OK && !model_slot_publish(repository, model_slot)) {
             st = error_set(err, ST_NO_MEMORY, "out of memory for the table of models");
         }
     }
-    lock_drop(&repository->lock);
+    lock_release(&repository->lock);
     return st;
 }
 
-static void destroy(struct repository *repository) {
+static void repository_destroy(struct repository *repository) {
     struct arena *arena = repository->arena;
     retirement_free(repository);
-    catalog_free(repository);
+    name_table_free(repository);
     response_cache_free(repository->cache);
     backends_free(repository->list.backends);
     lock_cond_fini(&repository->changes.work);
@@ -92,21 +92,21 @@ static void destroy(struct repository *repository) {
     arena_free(arena);
 }
 
-static void init(struct repository *repository, struct arena *arena,
-                 const struct repository_options *options) {
+static void repository_init(struct repository *repository, struct arena *arena,
+                            const struct repository_options *options) {
     repository->arena = arena;
     repository->list.arena = arena;
     repository->default_max_batch_size = options->default_max_batch_size;
     repository->max_queue_size = options->max_queue_size;
     repository->strict_readiness = options->strict_readiness;
-    repository->opened = options->opened;
-    repository->opened_cookie = options->opened_cookie;
-    repository->changed = options->changed;
-    repository->changed_cookie = options->changed_cookie;
+    repository->on_version_opened = options->on_version_opened;
+    repository->on_version_opened_user = options->on_version_opened_user;
+    repository->on_state_changed = options->on_state_changed;
+    repository->on_state_changed_user = options->on_state_changed_user;
     repository->control = options->control;
     repository->poll_ns = options->poll_ns;
-    repository->changes.n_most = options->n_loads > 0 ? options->n_loads : 1;
-    assert(repository->changes.n_most <= REPOSITORY_LOADS_MOST);
+    repository->changes.max_threads = options->n_loads > 0 ? options->n_loads : 1;
+    assert(repository->changes.max_threads <= REPOSITORY_MAX_LOADS);
     cpus_read(&repository->cpus);
     lock_init(&repository->lock);
     lock_init(&repository->backends_lock);
@@ -122,10 +122,10 @@ enum status repository_new(const struct repository_options *options, struct repo
         arena_free(arena);
         return error_set(err, ST_NO_MEMORY, "out of memory for the table of models");
     }
-    init(repository, arena, options);
+    repository_init(repository, arena, options);
     enum status st = retirement_init(repository, options, err);
-    if (st == ST_OK && options->cache_bytes > 0) {
-        st = response_cache_new(options->cache_bytes, &repository->cache, err);
+    if (st == ST_OK && options->cache_size > 0) {
+        st = response_cache_new(options->cache_size, &repository->cache, err);
     }
     repository->list.backends =
         backends_new(options->backend_dir, options->builtin, options->n_builtin);
@@ -135,14 +135,14 @@ enum status repository_new(const struct repository_options *options, struct repo
                  : error_set(err, ST_NO_MEMORY, "out of memory for the backends");
     }
     if (st == ST_OK) {
-        st = catalog_make(repository, err);
+        st = name_table_init(repository, err);
     }
     if (st == ST_OK) {
-        st = prepare(repository, options, err);
+        st = prepare_models(repository, options, err);
     }
     if (st != ST_OK) {
         retirement_stop(repository);
-        destroy(repository);
+        repository_destroy(repository);
         return st;
     }
     *out = repository;
@@ -151,12 +151,13 @@ enum status repository_new(const struct repository_options *options, struct repo
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-static enum status unknown(struct str name, const char *what, struct error *err) {
+static enum status error_unknown_model(struct str name, const char *what, struct error *err) {
     char quoted[TENSOR_NAME_TEXT_BYTES];
     return error_set(err, ST_UNKNOWN_MODEL, what, tensor_name_print(name, quoted));
 }
 
-static enum status not_served(struct str name, const struct view *view, struct error *err) {
+static enum status error_not_served(struct str name, const struct published_view *view,
+                                    struct error *err) {
     switch (view->phase) {
     case REPOSITORY_LOADING:
         return error_set(err, ST_NOT_READY, "model \"%.*s\" is still being loaded", STR_ARG(name));
@@ -165,36 +166,36 @@ static enum status not_served(struct str name, const struct view *view, struct e
                          view->reason);
     case REPOSITORY_UNLOADED:
     case REPOSITORY_UNLOADING:
-        return unknown(name, "model %s is not loaded", err);
+        return error_unknown_model(name, "model %s is not loaded", err);
     case REPOSITORY_READY: /* not of one that serves nothing */
     case REPOSITORY_UNTOUCHED:
     case REPOSITORY_PHASES:
         break;
     }
-    return unknown(name, "unknown model %s", err);
+    return error_unknown_model(name, "unknown model %s", err);
 }
 
 /* The version asked for is not among those served: was it tried, or is it unknown? */
-static enum status no_version(struct str name, const struct view *view, struct str text,
-                              uint64_t number, struct error *err) {
-    for (size_t i = 0; i < view->n_lines; i++) {
-        const struct repository_entry *line = &view->lines[i];
-        if (number > 0 && line->number == number && line->phase == REPOSITORY_FAILED) {
+static enum status error_unknown_version(struct str name, const struct published_view *view,
+                                         struct str text, uint64_t number, struct error *err) {
+    for (size_t i = 0; i < view->n_entries; i++) {
+        const struct repository_entry *entry = &view->entries[i];
+        if (number > 0 && entry->number == number && entry->phase == REPOSITORY_FAILED) {
             return error_set(err, ST_NOT_READY,
                              "version %" PRIu64 " of model \"%.*s\" failed to load: %s", number,
-                             STR_ARG(name), line->reason);
+                             STR_ARG(name), entry->reason);
         }
     }
     char served[SERVED_TEXT_BYTES];
     return error_set(err, ST_UNKNOWN_VERSION,
                      "model \"%.*s\" has no version \"%.*s\"; it serves %s", STR_ARG(name),
                      (int)(text.len > 40 ? 40 : text.len), text.ptr,
-                     ready_print(view->ready, served));
+                     ready_list_print(view->ready, served));
 }
 
 /* `text` with ptr NULL: the highest. */
-static struct model_version *pick(const struct ready_list *ready, struct str text,
-                                  uint64_t *number) {
+static struct model_version *pick_version(const struct ready_list *ready, struct str text,
+                                          uint64_t *number) {
     *number = 0;
     if (!text.ptr) {
         return ready->versions[ready->n - 1];
@@ -211,18 +212,19 @@ static struct model_version *pick(const struct ready_list *ready, struct str tex
 
 enum status repository_find(struct repository *repository, struct str name, struct str version_text,
                             struct model_version **out, struct error *err) {
-    const struct shelf *shelf = shelf_find(repository_catalog(repository), name);
+    const struct model_slot *model_slot = model_slot_find(repository_name_table(repository), name);
     uint64_t number;
-    if (!shelf) {
-        return unknown(name, "unknown model %s", err);
+    if (!model_slot) {
+        return error_unknown_model(name, "unknown model %s", err);
     }
-    const struct view *view = atomic_load_explicit(&shelf->view, memory_order_acquire);
+    const struct published_view *view =
+        atomic_load_explicit(&model_slot->view, memory_order_acquire);
     if (!view->ready) {
-        return not_served(shelf->name, view, err);
+        return error_not_served(model_slot->name, view, err);
     }
-    struct model_version *version = pick(view->ready, version_text, &number);
+    struct model_version *version = pick_version(view->ready, version_text, &number);
     if (!version) {
-        return no_version(shelf->name, view, version_text, number, err);
+        return error_unknown_version(model_slot->name, view, version_text, number, err);
     }
     if (atomic_load_explicit(&repository->stopping, memory_order_relaxed)) {
         return error_set(err, ST_NOT_READY, "the server is being stopped");
@@ -233,20 +235,20 @@ enum status repository_find(struct repository *repository, struct str name, stru
 }
 
 bool repository_is_ready(const struct repository *repository) {
-    return atomic_load_explicit(&repository->n_unsettled, memory_order_acquire) == 0 &&
+    return atomic_load_explicit(&repository->n_start_pending, memory_order_acquire) == 0 &&
            !atomic_load_explicit(&repository->stopping, memory_order_relaxed) &&
            (!repository->strict_readiness ||
             atomic_load_explicit(&repository->n_failed, memory_order_relaxed) == 0);
 }
 
 bool repository_is_busy(const struct repository *repository) {
-    return atomic_load_explicit(&repository->n_unsettled, memory_order_acquire) > 0 ||
+    return atomic_load_explicit(&repository->n_start_pending, memory_order_acquire) > 0 ||
            atomic_load_explicit(&repository->n_busy, memory_order_acquire) > 0;
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-static void each_version(const struct model *model, void (*act)(struct model_version *)) {
+static void for_each_version(const struct model *model, void (*act)(struct model_version *)) {
     for (size_t i = 0; model && i < model->n_attempts; i++) {
         if (model->attempts[i].version) {
             act(model->attempts[i].version);
@@ -254,19 +256,19 @@ static void each_version(const struct model *model, void (*act)(struct model_ver
     }
 }
 
-static void each_served(struct repository *repository, void (*act)(struct model_version *)) {
-    const struct catalog *catalog = repository_catalog(repository);
-    for (size_t i = 0; i < catalog->n; i++) {
-        each_version(catalog->shelves[i]->serving, act);
+static void for_each_served(struct repository *repository, void (*act)(struct model_version *)) {
+    const struct name_table *name_table = repository_name_table(repository);
+    for (size_t i = 0; i < name_table->n; i++) {
+        for_each_version(name_table->model_slots[i]->serving, act);
     }
 }
 
 void repository_drain(struct repository *repository) {
     atomic_store_explicit(&repository->draining, true, memory_order_seq_cst);
     changes_refuse(repository);
-    lock_take(&repository->lock);
-    lock_wake_all(&repository->poll);
-    lock_drop(&repository->lock);
+    lock_acquire(&repository->lock);
+    lock_cond_broadcast(&repository->poll);
+    lock_release(&repository->lock);
 }
 
 void repository_stop(struct repository *repository) {
@@ -277,15 +279,15 @@ void repository_stop(struct repository *repository) {
     if (!repository->stopped) {
         repository->stopped = true;
         retirement_stop(repository);
-        each_served(repository, version_refuse);
-        each_served(repository, version_stop);
+        for_each_served(repository, version_reject_calls);
+        for_each_served(repository, version_stop);
     }
 }
 
 void repository_free(struct repository *repository) {
     if (repository) {
         repository_stop(repository);
-        each_served(repository, version_close);
-        destroy(repository);
+        for_each_served(repository, version_close);
+        repository_destroy(repository);
     }
 }

@@ -44,7 +44,7 @@ enum repository_control {
     REPOSITORY_EXPLICIT, /* `load` at the start, the rest when somebody asks */
 };
 
-enum { REPOSITORY_LOADS_MOST = 64 /* at once */ };
+enum { REPOSITORY_MAX_LOADS = 64 /* at once */ };
 
 struct repository_options {
     const char *const *paths; /* "PATH" or "NAME=PATH": a model file, or a repository directory */
@@ -58,7 +58,7 @@ struct repository_options {
     size_t n_builtin;
     uint64_t default_max_batch_size; /* where a model without configuration may batch: 64 */
     uint64_t max_queue_size;         /* waiting requests per model before QUEUE_FULL */
-    uint64_t cache_bytes;            /* for answers of models that ask for it; 0: none is kept */
+    uint64_t cache_size;             /* for answers of models that ask for it; 0: none is kept */
     bool strict_readiness;           /* ready only when every model is */
     enum repository_control control;
     const char *const *load; /* REPOSITORY_EXPLICIT: names, or one "*": all */
@@ -72,13 +72,13 @@ struct repository_options {
     struct worker *main;
     /* Called when a model has begun or ceased to be served, or has failed; may be NULL. Thread:
      * any. */
-    void (*changed)(void *cookie);
-    void *changed_cookie;
+    void (*on_state_changed)(void *user);
+    void *on_state_changed_user;
     /* Called for each version when it has been opened and before it is served: a front end may make
      * what it needs of it (model_version_set_user_data), or refuse it, and then it has failed to
      * load. May be NULL. Thread: the one that loads. */
-    enum status (*opened)(void *cookie, struct model_version *version, struct error *err);
-    void *opened_cookie;
+    enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
+    void *on_version_opened_user;
 };
 
 /* Reads the directories and configurations: names are known, nothing is loaded. Returns:
@@ -88,13 +88,13 @@ enum status repository_new(const struct repository_options *options, struct repo
                            struct error *err) __attribute__((warn_unused_result));
 /* Loads all models on a thread of its own; `done` runs on that thread when all have loaded or
  * failed. */
-enum status repository_load_start(struct repository *repository, void (*done)(void *cookie),
-                                  void *cookie, struct error *err);
+enum status repository_load_start(struct repository *repository, void (*done)(void *user),
+                                  void *user, struct error *err);
 /* The same on the calling thread (--check). Returns: ST_BAD_MODEL when any failed. */
 enum status repository_load(struct repository *repository, struct error *err);
 /* REPOSITORY_POLLED: the files are looked at without waiting for the next time; otherwise nothing.
  * Thread: any. */
-void repository_look_soon(struct repository *repository);
+void repository_poll_now(struct repository *repository);
 /* Nothing is loaded any more but what has been begun; requests are still served. Idempotent. */
 void repository_drain(struct repository *repository);
 /* Is something being loaded, or unloaded by request? */
@@ -145,14 +145,13 @@ struct repository_entry {
  * those being unloaded behind the others, and once for a model without one. Takes no lock. The
  * entry, and what it points to, are borrowed until the worker's next turn. */
 void repository_visit(struct repository *repository,
-                      void (*visit)(void *cookie, const struct repository_entry *entry),
-                      void *cookie);
+                      void (*visit)(void *user, const struct repository_entry *entry), void *user);
 /* Calls `visit` for each ready version of the model (`name` empty: of all), or for the one that
  * `version_text` names (ptr NULL: none does). Returns: as repository_find. */
 enum status repository_visit_ready(struct repository *repository, struct str name,
                                    struct str version_text,
-                                   void (*visit)(void *cookie, struct model_version *version),
-                                   void *cookie, struct error *err)
+                                   void (*visit)(void *user, struct model_version *version),
+                                   void *user, struct error *err)
     __attribute__((warn_unused_result));
 
 /* ---- changes --------------------------------------------------------------------------------- */
@@ -163,8 +162,8 @@ struct repository_file {
     struct str data;
 };
 
-enum repository_act {
-    REPOSITORY_LOOK, /* which models there are now, so that a visit tells */
+enum repository_action {
+    REPOSITORY_SCAN, /* which models there are now, so that a visit tells */
     REPOSITORY_LOAD,
     REPOSITORY_UNLOAD,
 };
@@ -172,7 +171,7 @@ enum repository_act {
 /* What somebody asks for. All but the last part is set by who asks; everything it points to stays
  * until `done`. */
 struct repository_change {
-    enum repository_act act;
+    enum repository_action action;
     struct str model;
     struct str config; /* of a load: JSON instead of config.pbtxt; ptr NULL: none */
     const struct repository_file *files; /* of a load, with `config`: instead of the directory */

@@ -112,7 +112,7 @@ static void assert_not_found(struct served *served, const char *name, const char
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-static void models_are_found_by_name_and_version(void **state) {
+static void repository_find_by_name_and_version(void **state) {
     struct served served;
     (void)state;
     begin(&served);
@@ -145,7 +145,7 @@ static void models_are_found_by_name_and_version(void **state) {
     end(&served);
 }
 
-static void a_name_of_any_bytes_is_only_unknown(void **state) {
+static void repository_find_arbitrary_bytes_is_unknown_model(void **state) {
     static char name[65536];
     struct served served;
     struct model_version *found = NULL;
@@ -166,7 +166,7 @@ static void a_name_of_any_bytes_is_only_unknown(void **state) {
     end(&served);
 }
 
-static void siblings_are_the_versions_served(void **state) {
+static void model_version_siblings_lists_served_versions(void **state) {
     struct served served;
     struct model_version *found = NULL;
     size_t n = 0;
@@ -191,7 +191,7 @@ static void siblings_are_the_versions_served(void **state) {
     end(&served);
 }
 
-static void many_names_share_the_table(void **state) {
+static void repository_find_hundred_names(void **state) {
     struct served served;
     char name[64];
     (void)state;
@@ -233,7 +233,7 @@ static const struct failing failings[] = {
      "none of the versions that version_policy names, but 5"},
 };
 
-static void a_failure_leaves_the_others_serving(void **state) {
+static void repository_failed_model_leaves_others_served(void **state) {
     (void)state;
     for (size_t i = 0; i < 2 * sizeof(failings) / sizeof(failings[0]); i++) {
         const struct failing *row = &failings[i / 2];
@@ -258,7 +258,7 @@ static void a_failure_leaves_the_others_serving(void **state) {
     }
 }
 
-static void no_models_at_all_is_ready(void **state) {
+static void repository_without_models_is_ready(void **state) {
     struct repository_options options = {.strict_readiness = true};
     struct repository *repository;
     struct error err;
@@ -271,7 +271,7 @@ static void no_models_at_all_is_ready(void **state) {
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static void what_it_resolved_to_can_be_read(void **state) {
+static void repository_print_lists_resolved_models(void **state) {
     struct served served;
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
@@ -365,7 +365,7 @@ static int count_ready(struct served *served, const char *name, const char *vers
     return st == ST_OK ? n : -(int)st;
 }
 
-static void everything_is_listed(void **state) {
+static void repository_visit_lists_every_version(void **state) {
     struct served served;
     struct listed before = {""}, after = {""};
     struct error err;
@@ -417,7 +417,7 @@ static void *find_all_the_time(void *arg) {
     return NULL;
 }
 
-static void lookups_run_while_models_load(void **state) {
+static void repository_find_during_load_is_safe(void **state) {
     struct served served;
     struct finder finder = {.served = &served};
     pthread_t threads[2];
@@ -464,7 +464,7 @@ static sluice_status open_without_mip(const sluice_model_args *args, sluice_mode
     return right ? rig_model_open(args, model, error) : SLUICE_INTERNAL;
 }
 
-static void a_front_end_looks_at_each_version(void **state) {
+static void repository_on_version_opened_may_refuse_version(void **state) {
     struct served served;
     atomic_int n_seen = 0;
     char path[PATH_MAX];
@@ -483,8 +483,8 @@ static void a_front_end_looks_at_each_version(void **state) {
                                          .builtin = served.builtin,
                                          .n_builtin = 1,
                                          .default_max_batch_size = 64,
-                                         .opened = look_at_version,
-                                         .opened_cookie = &n_seen};
+                                         .on_version_opened = look_at_version,
+                                         .on_version_opened_user = &n_seen};
     assert_int_equal(repository_new(&options, &served.repository, &served.err), ST_OK);
     assert_int_equal(repository_load(served.repository, &served.err), ST_BAD_MODEL);
     assert_int_equal(atomic_load(&n_seen), 2);
@@ -504,7 +504,7 @@ static void a_front_end_looks_at_each_version(void **state) {
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static void a_stopped_repository_serves_nothing(void **state) {
+static void repository_stopped_finds_nothing(void **state) {
     struct served served;
     (void)state;
     begin(&served);
@@ -521,17 +521,17 @@ static void a_stopped_repository_serves_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_are_found_by_name_and_version),
-        cmocka_unit_test(a_name_of_any_bytes_is_only_unknown),
-        cmocka_unit_test(siblings_are_the_versions_served),
-        cmocka_unit_test(many_names_share_the_table),
-        cmocka_unit_test(a_failure_leaves_the_others_serving),
-        cmocka_unit_test(no_models_at_all_is_ready),
-        cmocka_unit_test(what_it_resolved_to_can_be_read),
-        cmocka_unit_test(everything_is_listed),
-        cmocka_unit_test(lookups_run_while_models_load),
-        cmocka_unit_test(a_front_end_looks_at_each_version),
-        cmocka_unit_test(a_stopped_repository_serves_nothing),
+        cmocka_unit_test(repository_find_by_name_and_version),
+        cmocka_unit_test(repository_find_arbitrary_bytes_is_unknown_model),
+        cmocka_unit_test(model_version_siblings_lists_served_versions),
+        cmocka_unit_test(repository_find_hundred_names),
+        cmocka_unit_test(repository_failed_model_leaves_others_served),
+        cmocka_unit_test(repository_without_models_is_ready),
+        cmocka_unit_test(repository_print_lists_resolved_models),
+        cmocka_unit_test(repository_visit_lists_every_version),
+        cmocka_unit_test(repository_find_during_load_is_safe),
+        cmocka_unit_test(repository_on_version_opened_may_refuse_version),
+        cmocka_unit_test(repository_stopped_finds_nothing),
     };
     log_configure(LOG_ERROR, LOG_TEXT);
     return cmocka_run_group_tests_name("model/repository", tests, NULL, NULL);

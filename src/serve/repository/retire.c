@@ -16,7 +16,7 @@
 enum { HELD_POLL_NS = 2000000 };
 
 /* A message to one worker. */
-struct waypoint {
+struct quiescent_mark {
     struct worker_msg msg;
     struct repository *repository;
     struct worker *worker;
@@ -24,28 +24,28 @@ struct waypoint {
 
 /* ---- the workers ----------------------------------------------------------------------------- */
 
-static void come_through(struct worker_msg *msg) {
-    struct repository *repository = ((struct waypoint *)(void *)msg)->repository;
+static void on_quiescent_mark(struct worker_msg *msg) {
+    struct repository *repository = ((struct quiescent_mark *)(void *)msg)->repository;
     struct retirement *retirement = &repository->retirement;
-    lock_take(&repository->lock);
-    if (--retirement->n_awaited == 0) {
-        lock_wake_all(&retirement->work);
+    lock_acquire(&repository->lock);
+    if (--retirement->n_pending_marks == 0) {
+        lock_cond_broadcast(&retirement->work);
     }
-    lock_drop(&repository->lock);
+    lock_release(&repository->lock);
 }
 
 /* Waits, without the lock in between, until every worker has come through. */
-static void await_workers(struct repository *repository) {
+static void wait_for_quiescence(struct repository *repository) {
     struct retirement *retirement = &repository->retirement;
-    if (retirement->nobody_looks) {
+    if (retirement->workers_stopped) {
         return;
     }
-    retirement->n_awaited = retirement->n_waypoints;
-    for (size_t i = 0; i < retirement->n_waypoints; i++) {
-        worker_post(retirement->waypoints[i].worker, &retirement->waypoints[i].msg);
+    retirement->n_pending_marks = retirement->n_quiescent_marks;
+    for (size_t i = 0; i < retirement->n_quiescent_marks; i++) {
+        worker_post(retirement->quiescent_marks[i].worker, &retirement->quiescent_marks[i].msg);
     }
-    while (retirement->n_awaited > 0 && !retirement->nobody_looks) {
-        lock_wait(&repository->lock, &retirement->work);
+    while (retirement->n_pending_marks > 0 && !retirement->workers_stopped) {
+        lock_cond_wait(&repository->lock, &retirement->work);
     }
 }
 
@@ -73,41 +73,41 @@ static void close_versions(struct model *model) {
     model->ready = NULL;
 }
 
-static void free_all(struct retired *retired) {
+static void free_snapshots(struct retired_snapshot *retired) {
     while (retired) {
-        struct retired *next = retired->next;
+        struct retired_snapshot *next = retired->next;
         free(retired);
         retired = next;
     }
 }
 
 /* That it was there is remembered, unless there is something newer to say. The lock is held. */
-static bool becomes_past(struct repository *repository, struct model *model) {
-    struct shelf *shelf = model->shelf;
-    if (!model->unloaded || shelf->serving || shelf->past) {
+static bool keep_as_inactive(struct repository *repository, struct model *model) {
+    struct model_slot *model_slot = model->model_slot;
+    if (!model->unloaded || model_slot->serving || model_slot->inactive) {
         return false;
     }
-    shelf->past = model;
-    if (!shelf_show(repository, shelf)) {
-        shelf->past = NULL;
+    model_slot->inactive = model;
+    if (!model_slot_publish(repository, model_slot)) {
+        model_slot->inactive = NULL;
     }
-    return shelf->past != NULL;
+    return model_slot->inactive != NULL;
 }
 
 static void close_all(struct repository *repository, struct model *closing) {
     while (closing) {
         struct model *next = closing->next;
         bool was_served = closing->ready != NULL;
-        lock_drop(&repository->lock);
+        lock_release(&repository->lock);
         close_versions(closing);
         if (was_served) {
             log_event(LOG_INFO, "model closed", LOG_STR("model", closing->name));
         }
-        lock_take(&repository->lock);
+        lock_acquire(&repository->lock);
         if (closing->unloaded) {
-            closing->shelf->closing = false;
+            closing->model_slot->closing = false;
         }
-        if (!becomes_past(repository, closing)) {
+        if (!keep_as_inactive(repository, closing)) {
             model_free(closing);
         }
         closing = next;
@@ -117,50 +117,50 @@ static void close_all(struct repository *repository, struct model *closing) {
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 /* Is there something that workers have to come through for? */
-static bool is_pending(const struct retirement *retirement) {
+static bool needs_quiescence(const struct retirement *retirement) {
     bool pending = retirement->seen || retirement->closing;
-    for (const struct model *model = retirement->leaving; model; model = model->next) {
-        pending = pending || !model->quiet;
+    for (const struct model *model = retirement->unloading; model; model = model->next) {
+        pending = pending || !model->quiescent;
     }
     return pending;
 }
 
-static void pass(struct repository *repository) {
+static void reclaim_pass(struct repository *repository) {
     struct retirement *retirement = &repository->retirement;
-    struct retired *seen = retirement->seen;
+    struct retired_snapshot *seen = retirement->seen;
     struct model *closing = retirement->closing;
     retirement->seen = NULL;
     retirement->closing = NULL;
-    for (struct model *model = retirement->leaving; model; model = model->next) {
-        model->asked = true;
+    for (struct model *model = retirement->unloading; model; model = model->next) {
+        model->mark_sent = true;
     }
-    await_workers(repository);
-    for (struct model *model = retirement->leaving; model; model = model->next) {
-        model->quiet = model->asked;
+    wait_for_quiescence(repository);
+    for (struct model *model = retirement->unloading; model; model = model->next) {
+        model->quiescent = model->mark_sent;
     }
-    free_all(seen);
+    free_snapshots(seen);
     close_all(repository, closing);
 }
 
 /* Until it has become its shelf's past, that it was unloaded is told all the same. */
-static bool show_closing(struct repository *repository, const struct model *model) {
-    struct shelf *shelf = model->shelf;
-    bool before = shelf->closing;
-    shelf->closing = before || model->unloaded;
-    bool shown = shelf_show(repository, shelf);
-    shelf->closing = shown ? shelf->closing : before;
+static bool publish_closing(struct repository *repository, const struct model *model) {
+    struct model_slot *model_slot = model->model_slot;
+    bool before = model_slot->closing;
+    model_slot->closing = before || model->unloaded;
+    bool shown = model_slot_publish(repository, model_slot);
+    model_slot->closing = shown ? model_slot->closing : before;
     return shown;
 }
 
 /* Hides those that nobody holds. Returns: whether there were any. */
-static bool hide(struct repository *repository) {
+static bool unpublish_unused(struct repository *repository) {
     struct retirement *retirement = &repository->retirement;
-    struct model **at = &retirement->leaving;
+    struct model **at = &retirement->unloading;
     bool hidden = false;
     while (*at) {
         struct model *model = *at;
         *at = model->next; /* out of the list, so that views don't tell of it */
-        if (model->quiet && !is_held(model) && show_closing(repository, model)) {
+        if (model->quiescent && !is_held(model) && publish_closing(repository, model)) {
             model->next = retirement->closing;
             retirement->closing = model;
             hidden = true;
@@ -175,61 +175,63 @@ static bool hide(struct repository *repository) {
 static void thread_main(void *arg) {
     struct repository *repository = arg;
     struct retirement *retirement = &repository->retirement;
-    lock_take(&repository->lock);
-    while (!retirement->ending) {
-        if (is_pending(retirement)) {
-            pass(repository);
-        } else if (hide(repository)) {
+    lock_acquire(&repository->lock);
+    while (!retirement->stopping) {
+        if (needs_quiescence(retirement)) {
+            reclaim_pass(repository);
+        } else if (unpublish_unused(repository)) {
             continue;
-        } else if (retirement->leaving) {
-            lock_wait_until_ns(&repository->lock, &retirement->work, clock_now_ns() + HELD_POLL_NS);
+        } else if (retirement->unloading) {
+            lock_cond_wait_until_ns(&repository->lock, &retirement->work,
+                                    clock_now_ns() + HELD_POLL_NS);
         } else {
-            lock_wait(&repository->lock, &retirement->work);
+            lock_cond_wait(&repository->lock, &retirement->work);
         }
     }
-    lock_drop(&repository->lock);
+    lock_release(&repository->lock);
 }
 
 /* Without the thread, or when the workers are not known, all is kept until retirement_free. */
-static void wake(struct repository *repository) {
+static void wake_thread(struct repository *repository) {
     struct retirement *retirement = &repository->retirement;
-    if (!retirement->has_thread && retirement->n_waypoints > 0 && !retirement->ending) {
+    if (!retirement->has_thread && retirement->n_quiescent_marks > 0 && !retirement->stopping) {
         retirement->has_thread =
             uv_thread_create(&retirement->thread, thread_main, repository) == 0;
     }
-    lock_wake_all(&retirement->work);
+    lock_cond_broadcast(&retirement->work);
 }
 
 /* ---- what is brought ------------------------------------------------------------------------- */
 
-void retire(struct repository *repository, struct retired *retired) {
+void retire_snapshot(struct repository *repository, struct retired_snapshot *retired) {
     lock_assert_held(&repository->lock);
     retired->next = repository->retirement.seen;
     repository->retirement.seen = retired;
-    wake(repository);
+    wake_thread(repository);
 }
 
-void retire_past(struct repository *repository, struct model *model) {
+void retire_inactive(struct repository *repository, struct model *model) {
     lock_assert_held(&repository->lock);
     if (model) {
         model->unloaded = false; /* it is not to be told of again */
         model->next = repository->retirement.closing;
         repository->retirement.closing = model;
-        wake(repository);
+        wake_thread(repository);
     }
 }
 
-void retire_model(struct repository *repository, struct shelf *shelf, struct model *model) {
+void retire_model(struct repository *repository, struct model_slot *model_slot,
+                  struct model *model) {
     lock_assert_held(&repository->lock);
-    model->shelf = shelf;
-    model->next = repository->retirement.leaving;
-    repository->retirement.leaving = model;
-    wake(repository);
+    model->model_slot = model_slot;
+    model->next = repository->retirement.unloading;
+    repository->retirement.unloading = model;
+    wake_thread(repository);
 }
 
-void retire_undo(struct repository *repository, struct model *model) {
+void retire_cancel(struct repository *repository, struct model *model) {
     lock_assert_held(&repository->lock);
-    struct model **at = &repository->retirement.leaving;
+    struct model **at = &repository->retirement.unloading;
     while (*at != model) {
         at = &(*at)->next;
     }
@@ -239,26 +241,26 @@ void retire_undo(struct repository *repository, struct model *model) {
 
 /* ---- beginning and ending -------------------------------------------------------------------- */
 
-static void add_waypoint(struct repository *repository, struct worker *worker) {
+static void add_quiescent_mark(struct repository *repository, struct worker *worker) {
     struct retirement *retirement = &repository->retirement;
-    retirement->waypoints[retirement->n_waypoints++] =
-        (struct waypoint){.msg = {.run = come_through}, .repository = repository, .worker = worker};
+    retirement->quiescent_marks[retirement->n_quiescent_marks++] = (struct quiescent_mark){
+        .msg = {.run = on_quiescent_mark}, .repository = repository, .worker = worker};
 }
 
 enum status retirement_init(struct repository *repository, const struct repository_options *options,
                             struct error *err) {
     struct retirement *retirement = &repository->retirement;
     lock_cond_init(&retirement->work);
-    retirement->waypoints =
-        arena_calloc(repository->arena, options->n_workers + 1, sizeof(retirement->waypoints[0]));
-    if (!retirement->waypoints) {
+    retirement->quiescent_marks = arena_calloc(repository->arena, options->n_workers + 1,
+                                               sizeof(retirement->quiescent_marks[0]));
+    if (!retirement->quiescent_marks) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the table of models");
     }
     for (size_t i = 0; i < options->n_workers; i++) {
-        add_waypoint(repository, options->workers[i]);
+        add_quiescent_mark(repository, options->workers[i]);
     }
     if (options->main) {
-        add_waypoint(repository, options->main);
+        add_quiescent_mark(repository, options->main);
     }
     return ST_OK;
 }
@@ -275,16 +277,16 @@ static void stop_list(const struct model *model) {
 
 void retirement_stop(struct repository *repository) {
     struct retirement *retirement = &repository->retirement;
-    lock_take(&repository->lock);
-    retirement->nobody_looks = true;
-    retirement->ending = true;
-    lock_wake_all(&retirement->work);
-    lock_drop(&repository->lock);
+    lock_acquire(&repository->lock);
+    retirement->workers_stopped = true;
+    retirement->stopping = true;
+    lock_cond_broadcast(&retirement->work);
+    lock_release(&repository->lock);
     if (retirement->has_thread) {
         uv_thread_join(&retirement->thread);
         retirement->has_thread = false;
     }
-    stop_list(retirement->leaving);
+    stop_list(retirement->unloading);
     stop_list(retirement->closing);
 }
 
@@ -299,8 +301,8 @@ static void close_list(struct model *model) {
 
 void retirement_free(struct repository *repository) {
     struct retirement *retirement = &repository->retirement;
-    close_list(retirement->leaving);
+    close_list(retirement->unloading);
     close_list(retirement->closing);
-    free_all(retirement->seen);
+    free_snapshots(retirement->seen);
     lock_cond_fini(&retirement->work);
 }

@@ -13,7 +13,7 @@
 
 enum { MODEL_NAME_MAX = 255 };
 
-bool model_name_ok(struct str name) {
+bool model_name_is_valid(struct str name) {
     if (name.len == 0 || name.len > MODEL_NAME_MAX || str_is(name, ".") || str_is(name, "..") ||
         !utf8_is_valid(name.ptr, name.len)) {
         return false;
@@ -29,13 +29,13 @@ bool model_name_ok(struct str name) {
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static enum status no_memory(struct error *err) {
+static enum status error_no_memory_scan(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory while looking for models");
 }
 
 static enum status check_name(const struct model_list *list, struct str name, const char *path,
                               struct error *err) {
-    if (!model_name_ok(name)) {
+    if (!model_name_is_valid(name)) {
         return error_set(
             err, ST_BAD_CONFIG,
             "%s: \"%.*s\" cannot be the name of a model: it must be UTF-8 text of 1 to "
@@ -75,7 +75,7 @@ static enum status add_root(struct model_list *list, const char *path, struct er
                                       (list->n_roots + 1) * sizeof(*roots));
     struct str root = roots ? arena_dup(list->arena, str_of(path)) : (struct str){NULL, 0};
     if (!root.ptr) {
-        return no_memory(err);
+        return error_no_memory_scan(err);
     }
     list->roots = roots;
     list->roots[list->n_roots++] = root;
@@ -83,7 +83,7 @@ static enum status add_root(struct model_list *list, const char *path, struct er
 }
 
 /* What is being looked at. */
-struct source {
+struct scan_source {
     const char *path;
     struct str name;                        /* as the argument says; ptr NULL: not said */
     const struct repository_params *params; /* NULL: none */
@@ -91,8 +91,9 @@ struct source {
 };
 
 /* `backend`: for a single file. */
-static enum status add(struct model_list *list, struct str name, const struct source *source,
-                       const sluice_backend *backend, struct error *err) {
+static enum status add_model(struct model_list *list, struct str name,
+                             const struct scan_source *source, const sluice_backend *backend,
+                             struct error *err) {
     const char *path = source->path;
     enum status st = check_name(list, name, path, err);
     if (st != ST_OK) {
@@ -104,7 +105,7 @@ static enum status add(struct model_list *list, struct str name, const struct so
                                   .params = source->params,
                                   .pinned = source->pinned};
     bool added = origin.name.ptr && origin.path.ptr && model_list_add(list, &origin);
-    return added ? ST_OK : no_memory(err);
+    return added ? ST_OK : error_no_memory_scan(err);
 }
 
 /* ---- a file ---------------------------------------------------------------------------------- */
@@ -115,13 +116,13 @@ struct file_name {
     struct str extension;
 };
 
-static bool file_has_extension(void *cookie, const char *extension) {
-    struct file_name *file = cookie;
+static bool file_has_extension(void *user, const char *extension) {
+    struct file_name *file = user;
     file->extension = str_of(extension);
-    return file->name.len > file->extension.len && str_ends(file->name, file->extension);
+    return file->name.len > file->extension.len && str_ends_with(file->name, file->extension);
 }
 
-static struct str last_part(struct str path) {
+static struct str base_name(struct str path) {
     struct str part = path;
     while (path.ptr) {
         part = str_cut(&path, '/');
@@ -129,9 +130,9 @@ static struct str last_part(struct str path) {
     return part;
 }
 
-static enum status scan_file(struct model_list *list, const struct source *source,
+static enum status scan_file(struct model_list *list, const struct scan_source *source,
                              struct error *err) {
-    struct file_name file = {.name = last_part(str_of(source->path))};
+    struct file_name file = {.name = base_name(str_of(source->path))};
     const sluice_backend *backend = backends_find(list->backends, file_has_extension, &file);
     if (!backend) {
         return error_set(err, ST_BAD_CONFIG,
@@ -140,7 +141,7 @@ static enum status scan_file(struct model_list *list, const struct source *sourc
                          source->path, backends_list(list->backends));
     }
     struct str stem = str_make(file.name.ptr, file.name.len - file.extension.len);
-    return add(list, source->name.ptr ? source->name : stem, source, backend, err);
+    return add_model(list, source->name.ptr ? source->name : stem, source, backend, err);
 }
 
 /* ---- a directory ----------------------------------------------------------------------------- */
@@ -155,7 +156,7 @@ struct contents {
     bool other; /* files */
 };
 
-static void look_at(const char *directory, const char *name, struct contents *out) {
+static void inspect_entry(const char *directory, const char *name, struct contents *out) {
     char path[PATH_MAX];
     uint64_t number;
     if ((size_t)snprintf(path, sizeof(path), "%s/%s", directory, name) >= sizeof(path)) {
@@ -179,7 +180,7 @@ static enum status open_directory(const char *path, DIR **out, struct error *err
     return *out ? ST_OK : error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
 }
 
-static enum status look_into(const char *path, struct contents *out, struct error *err) {
+static enum status inspect_directory(const char *path, struct contents *out, struct error *err) {
     DIR *dir;
     *out = (struct contents){0};
     enum status st = open_directory(path, &dir, err);
@@ -188,7 +189,7 @@ static enum status look_into(const char *path, struct contents *out, struct erro
     }
     for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
         if (entry->d_name[0] != '.') {
-            look_at(path, entry->d_name, out);
+            inspect_entry(path, entry->d_name, out);
         }
     }
     closedir(dir);
@@ -202,12 +203,12 @@ static enum status scan_entry(struct model_list *list, const char *directory, co
     if (name[0] == '.' || !fits || !model_dir_exists(path)) {
         return ST_OK;
     }
-    if (!model_name_ok(str_of(name))) {
+    if (!model_name_is_valid(str_of(name))) {
         log_event(LOG_WARNING, "a directory whose name cannot be a model's is left out",
-                  LOG_TEXT_OF("path", path));
+                  LOG_CSTR("path", path));
         return ST_OK;
     }
-    return add(list, str_of(name), &(struct source){.path = path}, NULL, err);
+    return add_model(list, str_of(name), &(struct scan_source){.path = path}, NULL, err);
 }
 
 static enum status scan_models(struct model_list *list, const char *path, struct error *err) {
@@ -223,7 +224,7 @@ static enum status scan_models(struct model_list *list, const char *path, struct
     return st;
 }
 
-static enum status not_a_repository(const char *path, struct error *err) {
+static enum status error_not_a_repository(const char *path, struct error *err) {
     return error_set(
         err, ST_BAD_CONFIG,
         "%s: neither a model nor a directory of models; expected "
@@ -233,25 +234,25 @@ static enum status not_a_repository(const char *path, struct error *err) {
         path, path, path);
 }
 
-static enum status scan_model_dir(struct model_list *list, const struct source *source,
+static enum status scan_model_dir(struct model_list *list, const struct scan_source *source,
                                   struct error *err) {
     if (source->name.ptr) {
-        return add(list, source->name, source, NULL, err);
+        return add_model(list, source->name, source, NULL, err);
     }
     char *real = realpath(source->path, NULL); /* "." has a name, too */
     if (!real) {
         return error_set(err, ST_BAD_CONFIG, "%s: %s", source->path, strerror(errno));
     }
-    enum status st = add(list, last_part(str_of(real)), source, NULL, err);
+    enum status st = add_model(list, base_name(str_of(real)), source, NULL, err);
     free(real);
     return st;
 }
 
-static enum status scan_dir(struct model_list *list, const struct source *source,
+static enum status scan_dir(struct model_list *list, const struct scan_source *source,
                             struct error *err) {
     const char *path = source->path;
     struct contents contents;
-    enum status st = look_into(path, &contents, err);
+    enum status st = inspect_directory(path, &contents, err);
     if (st != ST_OK) {
         return st;
     }
@@ -259,7 +260,7 @@ static enum status scan_dir(struct model_list *list, const struct source *source
         return scan_model_dir(list, source, err);
     }
     if (!contents.models) {
-        return not_a_repository(path, err);
+        return error_not_a_repository(path, err);
     }
     if (source->params && source->params->n > 0) {
         return error_set(err, ST_BAD_CONFIG,
@@ -281,7 +282,7 @@ static enum status scan_dir(struct model_list *list, const struct source *source
 
 enum status scan_path(struct model_list *list, const char *argument,
                       const struct repository_params *params, struct error *err) {
-    struct source source = {.path = argument, .params = params, .pinned = true};
+    struct scan_source source = {.path = argument, .params = params, .pinned = true};
     struct str rest = str_of(argument);
     struct str name = str_cut(&rest, '=');
     if (rest.ptr && !memchr(name.ptr, '/', name.len)) {
@@ -302,7 +303,7 @@ enum status scan_root(struct model_list *list, struct str root, struct error *er
 
 enum status scan_repository(struct model_list *list, const char *path, struct error *err) {
     struct contents contents;
-    enum status st = look_into(path, &contents, err);
+    enum status st = inspect_directory(path, &contents, err);
     if (st == ST_OK) {
         st = add_root(list, path, err);
     }
@@ -310,8 +311,8 @@ enum status scan_repository(struct model_list *list, const char *path, struct er
         return st;
     }
     if (!contents.directories && !contents.other) {
-        log_event(LOG_WARNING, "the model repository is empty", LOG_TEXT_OF("path", path));
+        log_event(LOG_WARNING, "the model repository is empty", LOG_CSTR("path", path));
         return ST_OK;
     }
-    return contents.models ? scan_models(list, path, err) : not_a_repository(path, err);
+    return contents.models ? scan_models(list, path, err) : error_not_a_repository(path, err);
 }

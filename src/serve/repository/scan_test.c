@@ -194,7 +194,7 @@ static void check_row(const struct row *row, size_t i, struct scan *scan) {
     }
 }
 
-static void each_layout(void **state) {
+static void scan_directory_layouts_by_table(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct test_dir dir;
@@ -214,7 +214,7 @@ static void each_layout(void **state) {
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-static void two_models_of_one_name(void **state) {
+static void scan_duplicate_name_is_refused(void **state) {
     struct test_dir dir;
     struct scan scan;
     char first[PATH_MAX], second[PATH_MAX];
@@ -233,7 +233,7 @@ static void two_models_of_one_name(void **state) {
     test_dir_remove(&dir);
 }
 
-static void what_is_wrong_with_a_model_is_kept(void **state) {
+static void model_inspect_config_error_is_kept(void **state) {
     struct test_dir dir;
     struct scan scan;
     char path[PATH_MAX];
@@ -251,7 +251,7 @@ static void what_is_wrong_with_a_model_is_kept(void **state) {
 }
 
 /* A mounted repository is often links into another directory. */
-static void links_are_followed(void **state) {
+static void scan_symlinks_are_followed(void **state) {
     struct test_dir dir;
     struct scan scan;
     char path[PATH_MAX], target[PATH_MAX], text[64];
@@ -269,7 +269,7 @@ static void links_are_followed(void **state) {
 }
 
 /* Parameters from the server's own settings belong to one model. */
-static void parameters_come_with_a_path(void **state) {
+static void scan_path_parameters_override_config(void **state) {
     static const struct repository_param items[] = {{STR("a"), STR("2")},
                                                     {STR("sluice.run_on"), STR("gpu")}};
     const struct repository_params good = {items, 1}, bad = {items, 2};
@@ -307,11 +307,11 @@ static void parameters_come_with_a_path(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_layout),
-        cmocka_unit_test(two_models_of_one_name),
-        cmocka_unit_test(what_is_wrong_with_a_model_is_kept),
-        cmocka_unit_test(links_are_followed),
-        cmocka_unit_test(parameters_come_with_a_path),
+        cmocka_unit_test(scan_directory_layouts_by_table),
+        cmocka_unit_test(scan_duplicate_name_is_refused),
+        cmocka_unit_test(model_inspect_config_error_is_kept),
+        cmocka_unit_test(scan_symlinks_are_followed),
+        cmocka_unit_test(scan_path_parameters_override_config),
     };
     return cmocka_run_group_tests_name("model/scan", tests, NULL, NULL);
 }

@@ -155,7 +155,7 @@ static inline void rig_execute(sluice_instance *instance, const sluice_request *
             rig_pause();
         }
         if (model->takes_ns > 0) {
-            clock_drive_ns(clock_now_ns() + model->takes_ns);
+            clock_set_fake_ns(clock_now_ns() + model->takes_ns);
         }
         (model->act ? model->act : rig_echo)(model, requests[i]);
     }

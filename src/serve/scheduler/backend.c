@@ -13,7 +13,7 @@
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "serve/config/read.h"
-#include "serve/scheduler/respond.h"
+#include "serve/scheduler/host_callbacks.h"
 
 /* ---- the host's side ------------------------------------------------------------------------- */
 
@@ -27,10 +27,10 @@ static void host_log(sluice_log_level level, const char *model, const char *text
     bool known = (unsigned)level < sizeof(levels) / sizeof(levels[0]);
     enum log_level ours = known ? levels[level] : LOG_INFO;
     if (!model || model[0] == '\0') { /* of the backend as a whole */
-        log_event(ours, "backend", LOG_TEXT_OF("text", text ? text : ""));
+        log_event(ours, "backend", LOG_CSTR("text", text ? text : ""));
         return;
     }
-    log_event(ours, "backend", LOG_TEXT_OF("model", model), LOG_TEXT_OF("text", text ? text : ""));
+    log_event(ours, "backend", LOG_CSTR("model", model), LOG_CSTR("text", text ? text : ""));
 }
 
 const sluice_host *backend_host(void) {
@@ -92,7 +92,7 @@ enum status backend_check(const sluice_backend *backend, struct str name, struct
 
 /* ---- the installed ones ---------------------------------------------------------------------- */
 
-struct installed {
+struct installed_backend {
     struct str name;
     bool tried;
     const sluice_backend *backend; /* NULL when it could not be loaded */
@@ -102,7 +102,7 @@ struct installed {
 struct backends {
     struct arena *arena;
     struct str directory;
-    struct installed *items; /* by name */
+    struct installed_backend *items; /* by name */
     size_t n;
     size_t cap;
     struct str list;
@@ -112,11 +112,11 @@ static const struct str file_prefix = {"libsluice_", 10};
 static const struct str file_suffix = {".so", 3};
 
 static int compare_names(const void *a, const void *b) {
-    const struct installed *left = a, *right = b;
+    const struct installed_backend *left = a, *right = b;
     return strcmp(left->name.ptr, right->name.ptr);
 }
 
-static struct installed *find(const struct backends *backends, struct str name) {
+static struct installed_backend *find_installed(const struct backends *backends, struct str name) {
     for (size_t i = 0; i < backends->n; i++) {
         if (str_eq(backends->items[i].name, name)) {
             return &backends->items[i];
@@ -126,10 +126,10 @@ static struct installed *find(const struct backends *backends, struct str name) 
 }
 
 /* Returns: NULL when memory is out. */
-static struct installed *add(struct backends *backends, struct str name) {
+static struct installed_backend *add_installed(struct backends *backends, struct str name) {
     if (backends->n == backends->cap) {
         size_t cap = backends->cap * 2 + 8;
-        struct installed *items = arena_realloc(
+        struct installed_backend *items = arena_realloc(
             backends->arena, backends->items, backends->cap * sizeof(*items), cap * sizeof(*items));
         if (!items) {
             return NULL;
@@ -137,23 +137,24 @@ static struct installed *add(struct backends *backends, struct str name) {
         backends->items = items;
         backends->cap = cap;
     }
-    struct installed *item = &backends->items[backends->n];
-    *item = (struct installed){.name = arena_dup(backends->arena, name)};
+    struct installed_backend *item = &backends->items[backends->n];
+    *item = (struct installed_backend){.name = arena_dup(backends->arena, name)};
     backends->n += item->name.ptr ? 1 : 0;
     return item->name.ptr ? item : NULL;
 }
 
 static bool add_file(struct backends *backends, struct str file) {
-    if (!str_starts(file, file_prefix) || !str_ends(file, file_suffix)) {
+    if (!str_starts_with(file, file_prefix) || !str_ends_with(file, file_suffix)) {
         return true;
     }
     struct str name =
         str_make(file.ptr + file_prefix.len, file.len - file_prefix.len - file_suffix.len);
-    return !backend_name_ok(name) || find(backends, name) || add(backends, name);
+    return !backend_name_is_valid(name) || find_installed(backends, name) ||
+           add_installed(backends, name);
 }
 
 static bool add_builtin(struct backends *backends, const sluice_backend *backend) {
-    struct installed *item = add(backends, str_of(backend->name));
+    struct installed_backend *item = add_installed(backends, str_of(backend->name));
     if (!item) {
         return false;
     }
@@ -165,7 +166,7 @@ static bool add_builtin(struct backends *backends, const sluice_backend *backend
 }
 
 /* For messages. `reason`: why the directory could not be looked into, 0 where it could. */
-static bool list_names(struct backends *backends, int reason) {
+static bool build_name_list(struct backends *backends, int reason) {
     struct buf list;
     buf_init(&list, backends->arena, 64);
     for (size_t i = 0; i < backends->n; i++) {
@@ -182,7 +183,7 @@ static bool list_names(struct backends *backends, int reason) {
     return !list.failed;
 }
 
-static bool scan(struct backends *backends) {
+static bool scan_directory(struct backends *backends) {
     bool wanted = backends->directory.ptr != NULL;
     DIR *dir = wanted ? opendir(backends->directory.ptr) : NULL;
     int reason = wanted && !dir ? errno : 0;
@@ -196,7 +197,7 @@ static bool scan(struct backends *backends) {
     if (ok && backends->n > 0) {
         qsort(backends->items, backends->n, sizeof(*backends->items), compare_names);
     }
-    return ok && list_names(backends, reason);
+    return ok && build_name_list(backends, reason);
 }
 
 struct backends *backends_new(const char *directory, const sluice_backend *const *builtin,
@@ -215,7 +216,7 @@ struct backends *backends_new(const char *directory, const sluice_backend *const
     for (size_t i = 0; i < n_builtin && ok; i++) {
         ok = add_builtin(backends, builtin[i]);
     }
-    if (!ok || !scan(backends)) {
+    if (!ok || !scan_directory(backends)) {
         arena_free(arena);
         return NULL;
     }
@@ -234,8 +235,8 @@ const char *backends_list(const struct backends *backends) {
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-static enum status load(const char *path, struct str name, const sluice_backend **out,
-                        struct error *err) {
+static enum status load_library(const char *path, struct str name, const sluice_backend **out,
+                                struct error *err) {
     uv_lib_t lib;
     const sluice_backend *(*entry)(const sluice_host *host);
     void *symbol = NULL;
@@ -255,17 +256,18 @@ static enum status load(const char *path, struct str name, const sluice_backend 
     return st;
 }
 
-static enum status load_once(struct backends *backends, struct installed *item, struct error *err) {
+static enum status load_once(struct backends *backends, struct installed_backend *item,
+                             struct error *err) {
     if (!item->tried) {
         item->tried = true;
         struct str path = arena_printf(backends->arena, "%s/%s%s%s", backends->directory.ptr,
                                        file_prefix.ptr, item->name.ptr, file_suffix.ptr);
         if (!path.ptr) {
             error_set(&item->error, ST_NO_MEMORY, "out of memory for a backend's path");
-        } else if (load(path.ptr, item->name, &item->backend, &item->error) == ST_OK) {
+        } else if (load_library(path.ptr, item->name, &item->backend, &item->error) == ST_OK) {
             const char *version = item->backend->version;
             log_event(LOG_INFO, "backend loaded", LOG_STR("backend", item->name),
-                      LOG_TEXT_OF("version", version ? version : ""), LOG_STR("file", path));
+                      LOG_CSTR("version", version ? version : ""), LOG_STR("file", path));
         }
     }
     if (!item->backend) {
@@ -277,13 +279,13 @@ static enum status load_once(struct backends *backends, struct installed *item, 
 
 enum status backends_get(struct backends *backends, struct str name, const sluice_backend **out,
                          struct error *err) {
-    if (!backend_name_ok(name)) {
+    if (!backend_name_is_valid(name)) {
         return error_set(err, ST_BAD_MODEL,
                          "\"%.*s\" is not the name of a backend: those are made of a-z, 0-9, _ "
                          "and -",
                          STR_ARG(name));
     }
-    struct installed *item = find(backends, name);
+    struct installed_backend *item = find_installed(backends, name);
     if (item) {
         enum status st = load_once(backends, item, err);
         *out = item->backend;
@@ -296,11 +298,11 @@ enum status backends_get(struct backends *backends, struct str name, const sluic
                      somewhere ? backends->directory.ptr : "", backends->list.ptr);
 }
 
-static bool has_extension(const sluice_backend *backend,
-                          bool (*accepts)(void *cookie, const char *extension), void *cookie) {
+static bool accepts_any_extension(const sluice_backend *backend,
+                                  bool (*accepts)(void *user, const char *extension), void *user) {
     const char *const *extension = backend->extensions;
     while (extension && *extension) {
-        if (accepts(cookie, *extension)) {
+        if (accepts(user, *extension)) {
             return true;
         }
         extension++;
@@ -309,18 +311,18 @@ static bool has_extension(const sluice_backend *backend,
 }
 
 const sluice_backend *backends_find(struct backends *backends,
-                                    bool (*accepts)(void *cookie, const char *extension),
-                                    void *cookie) {
+                                    bool (*accepts)(void *user, const char *extension),
+                                    void *user) {
     for (size_t i = 0; i < backends->n; i++) {
-        struct installed *item = &backends->items[i];
+        struct installed_backend *item = &backends->items[i];
         bool first = !item->tried;
         struct error err;
         if (load_once(backends, item, &err) != ST_OK) {
             if (first) {
                 log_event(LOG_WARNING, "a backend could not be loaded",
-                          LOG_TEXT_OF("reason", err.text));
+                          LOG_CSTR("reason", err.text));
             }
-        } else if (has_extension(item->backend, accepts, cookie)) {
+        } else if (accepts_any_extension(item->backend, accepts, user)) {
             return item->backend;
         }
     }

@@ -27,8 +27,7 @@ enum status backends_get(struct backends *backends, struct str name, const sluic
 /* The first backend, by name, one of whose extensions `accepts` says yes to; loads backends until
  * it has one. Returns: NULL when none. Thread: one at a time. */
 const sluice_backend *backends_find(struct backends *backends,
-                                    bool (*accepts)(void *cookie, const char *extension),
-                                    void *cookie);
+                                    bool (*accepts)(void *user, const char *extension), void *user);
 /* "identity, onnxruntime", or "none", for messages; valid until `backends` is freed. */
 const char *backends_list(const struct backends *backends);
 

@@ -16,17 +16,17 @@
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static void names(void **state) {
+static void backend_name_validity_by_table(void **state) {
     const char *const good[] = {"identity", "a", "0", "my-own_1"};
     const char *const bad[] = {"", "A", "a.b", "../a", "a/b", "a b", "\xc3\xa4"};
     (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        assert_true(backend_name_ok(str_of(good[i])));
+        assert_true(backend_name_is_valid(str_of(good[i])));
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        assert_false(backend_name_ok(str_of(bad[i])));
+        assert_false(backend_name_is_valid(str_of(bad[i])));
     }
-    assert_false(backend_name_ok(STR("a\0b")));
+    assert_false(backend_name_is_valid(STR("a\0b")));
 }
 
 static void other_abi(sluice_backend *table) {
@@ -62,7 +62,7 @@ static const struct spoiled spoileds[] = {
     {no_name, "calls itself \"\""},
 };
 
-static void tables_that_cannot_be_used(void **state) {
+static void backend_check_bad_table_is_refused(void **state) {
     struct error err;
     (void)state;
     assert_int_equal(backend_check(&rig_backend, STR("fake"), &err), ST_OK);
@@ -79,7 +79,7 @@ static void tables_that_cannot_be_used(void **state) {
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
-static void a_directory_of_backends(void **state) {
+static void backends_directory_lists_and_loads_by_name(void **state) {
     struct test_dir dir;
     const sluice_backend *const builtin[] = {&rig_backend};
     const sluice_backend *backend = NULL;
@@ -109,7 +109,7 @@ static void a_directory_of_backends(void **state) {
     test_dir_remove(&dir);
 }
 
-static void no_directory_at_all(void **state) {
+static void backends_without_directory_lists_none(void **state) {
     const sluice_backend *backend = NULL;
     struct error err;
     const char *const directories[] = {NULL, "/nonexistent/backends"};
@@ -168,10 +168,10 @@ static void open_identity(struct rig *rig, const sluice_backend *backend, uint64
 static void send_two_rows(struct rig *rig) {
     struct rig_call *call = rig_make(rig, 0, 2, 5);
     rig_submit(call);
-    assert_int_equal(call_state(&call->call), CALL_PUT_OFF); /* it says that it is cheap */
+    assert_int_equal(call_state(&call->call), CALL_INLINE_QUEUED); /* it says that it is cheap */
 }
 
-static void identity_from_the_build_folder(void **state) {
+static void identity_backend_built_library_echoes(void **state) {
     static struct rig rig;
     char directory[PATH_MAX];
     const sluice_backend *backend = NULL;
@@ -200,11 +200,11 @@ static void identity_from_the_build_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),
-        cmocka_unit_test(tables_that_cannot_be_used),
-        cmocka_unit_test(a_directory_of_backends),
-        cmocka_unit_test(no_directory_at_all),
-        cmocka_unit_test(identity_from_the_build_folder),
+        cmocka_unit_test(backend_name_validity_by_table),
+        cmocka_unit_test(backend_check_bad_table_is_refused),
+        cmocka_unit_test(backends_directory_lists_and_loads_by_name),
+        cmocka_unit_test(backends_without_directory_lists_none),
+        cmocka_unit_test(identity_backend_built_library_echoes),
     };
     return cmocka_run_group_tests_name("model/backend", tests, NULL, NULL);
 }

@@ -4,14 +4,14 @@
 
 /* How many calls that don't fit are passed over: a queue that is full of calls of other shapes must
  * not cost a walk over all of it under the lock, every time. */
-enum { PASSED_OVER_CALLS = 512 };
+enum { MAX_SKIPPED_CALLS = 512 };
 
-static struct str name_of(const sluice_param *param) {
+static struct str param_name(const sluice_param *param) {
     return str_make(param->name, param->name_bytes);
 }
 
 static bool param_eq(const sluice_param *a, const sluice_param *b) {
-    if (a->kind != b->kind || !str_eq(name_of(a), name_of(b))) {
+    if (a->kind != b->kind || !str_eq(param_name(a), param_name(b))) {
         return false;
     }
     switch (a->kind) {
@@ -61,12 +61,12 @@ bool batch_can_share(const struct call *a, const struct call *b) {
 }
 
 /* Would `call` be taken with `head`, if there is room? Not if its time is over. */
-static bool takes(const struct call *head, const struct call *call, uint64_t now_ns) {
-    return !patience_is_over(&call->patience, now_ns) && batch_can_share(head, call);
+static bool joins_batch(const struct call *head, const struct call *call, uint64_t now_ns) {
+    return !queue_deadline_passed(&call->queue_deadline, now_ns) && batch_can_share(head, call);
 }
 
 /* The largest preferred size that `rows` reaches; 0: none. */
-static uint64_t preferred(const struct batch_rules *rules, uint64_t rows) {
+static uint64_t preferred_size(const struct batch_rules *rules, uint64_t rows) {
     uint64_t best = 0;
     for (size_t i = 0; i < rules->n_preferred; i++) {
         uint64_t size = rules->preferred[i];
@@ -76,61 +76,62 @@ static uint64_t preferred(const struct batch_rules *rules, uint64_t rows) {
 }
 
 /* Counts calls from `head` on that fit into `max_rows`. */
-static struct batch_offer gather(const struct call *head, uint64_t max_rows, size_t max,
-                                 uint64_t now_ns) {
-    struct batch_offer offer = {
-        .rows = head->abi.batch, .n_calls = 1, .until_ns = head->patience.linger_ns};
-    size_t passed_over = 0;
+static struct batch_candidate collect_batch(const struct call *head, uint64_t max_rows, size_t max,
+                                            uint64_t now_ns) {
+    struct batch_candidate candidate = {.rows = head->abi.batch,
+                                        .n_calls = 1,
+                                        .until_ns = head->queue_deadline.batch_wait_until_ns};
+    size_t n_skipped = 0;
     const struct call *call = head->next;
-    for (; call && offer.n_calls < max && passed_over < PASSED_OVER_CALLS; call = call->next) {
-        if (patience_is_over(&call->patience, now_ns)) {
-            passed_over++;
+    for (; call && candidate.n_calls < max && n_skipped < MAX_SKIPPED_CALLS; call = call->next) {
+        if (queue_deadline_passed(&call->queue_deadline, now_ns)) {
+            n_skipped++;
             continue;
         }
-        if (call->patience.linger_ns < offer.until_ns) {
-            offer.until_ns = call->patience.linger_ns;
+        if (call->queue_deadline.batch_wait_until_ns < candidate.until_ns) {
+            candidate.until_ns = call->queue_deadline.batch_wait_until_ns;
         }
         if (!batch_can_share(head, call)) {
-            passed_over++;
+            n_skipped++;
             continue;
         }
-        if (call->abi.batch > max_rows - offer.rows) {
-            offer.full = true; /* it goes first into the next one */
+        if (call->abi.batch > max_rows - candidate.rows) {
+            candidate.full = true; /* it goes first into the next one */
             break;
         }
-        offer.rows += call->abi.batch;
-        offer.n_calls++;
+        candidate.rows += call->abi.batch;
+        candidate.n_calls++;
     }
-    offer.full = offer.full || offer.rows >= max_rows || offer.n_calls == max;
-    return offer;
+    candidate.full = candidate.full || candidate.rows >= max_rows || candidate.n_calls == max;
+    return candidate;
 }
 
-struct batch_offer batch_offer(const struct batch_rules *rules, const struct call *head, size_t max,
-                               uint64_t now_ns) {
+struct batch_candidate batch_preview(const struct batch_rules *rules, const struct call *head,
+                                     size_t max, uint64_t now_ns) {
     if (rules->max_rows == 0 || head->abi.batch >= rules->max_rows) {
-        return (struct batch_offer){
+        return (struct batch_candidate){
             .rows = head->abi.batch, .n_calls = 1, .full = true, .until_ns = now_ns};
     }
-    struct batch_offer offer = gather(head, rules->max_rows, max, now_ns);
-    uint64_t size = preferred(rules, offer.rows);
+    struct batch_candidate candidate = collect_batch(head, rules->max_rows, max, now_ns);
+    uint64_t size = preferred_size(rules, candidate.rows);
     if (size >= head->abi.batch && size > 0) {
-        struct batch_offer exact = gather(head, size, max, now_ns);
+        struct batch_candidate exact = collect_batch(head, size, max, now_ns);
         exact.full = true;
         return exact;
     }
-    return offer;
+    return candidate;
 }
 
-size_t batch_take(const struct batch_rules *rules, struct queue *queue, struct call *head,
+size_t batch_take(const struct batch_rules *rules, struct priority_queue *queue, struct call *head,
                   struct call **batch, size_t max, uint64_t now_ns) {
-    size_t wanted = batch_offer(rules, head, max, now_ns).n_calls, n = 0;
+    size_t wanted = batch_preview(rules, head, max, now_ns).n_calls, n = 0;
     struct call *call = head->next;
-    queue_remove(queue, head);
+    priority_queue_remove(queue, head);
     batch[n++] = head;
     while (n < wanted) { /* they are there: the offer was made of this same queue */
         struct call *next = call->next;
-        if (takes(head, call, now_ns)) {
-            queue_remove(queue, call);
+        if (joins_batch(head, call, now_ns)) {
+            priority_queue_remove(queue, call);
             batch[n++] = call;
         }
         call = next;

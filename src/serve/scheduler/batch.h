@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "serve/scheduler/call.h"
-#include "serve/scheduler/queue.h"
+#include "serve/scheduler/priority_queue.h"
 
 /* What a model's configuration says of its batches. */
 struct batch_rules {
@@ -18,7 +18,7 @@ struct batch_rules {
 };
 
 /* What could be executed now, beginning with `head`. */
-struct batch_offer {
+struct batch_candidate {
     uint64_t rows;     /* of the calls that would be taken */
     size_t n_calls;    /* among them `head` */
     bool full;         /* no more could be added, or a preferred size is reached: don't wait */
@@ -30,10 +30,10 @@ struct batch_offer {
 bool batch_can_share(const struct call *a, const struct call *b);
 /* Looks through the queue from `head` on, whose time is not over, at most `max` calls of it into
  * one batch. */
-struct batch_offer batch_offer(const struct batch_rules *rules, const struct call *head, size_t max,
-                               uint64_t now_ns);
+struct batch_candidate batch_preview(const struct batch_rules *rules, const struct call *head,
+                                     size_t max, uint64_t now_ns);
 /* Takes what that offers out of the queue. Returns: how many. */
-size_t batch_take(const struct batch_rules *rules, struct queue *queue, struct call *head,
+size_t batch_take(const struct batch_rules *rules, struct priority_queue *queue, struct call *head,
                   struct call **batch, size_t max, uint64_t now_ns);
 
 #endif

@@ -29,12 +29,12 @@ static void queue_make(struct made *queue, size_t n, const int64_t (*dims)[2]) {
         call->abi.inputs = &queue->inputs[i];
         call->abi.n_inputs = 1;
         call->abi.batch = (uint64_t)dims[i][0];
-        call->patience.expires_ns = UINT64_MAX;
+        call->queue_deadline.expires_ns = UINT64_MAX;
         call->next = i + 1 < n ? &queue->calls[i + 1] : NULL;
     }
 }
 
-static void test_offers(void **state) {
+static void batch_preview_rows_and_limits_by_table(void **state) {
     (void)state;
     static const uint64_t four_eight[] = {4, 8};
     static const struct {
@@ -42,7 +42,7 @@ static void test_offers(void **state) {
         size_t n;
         struct batch_rules rules;
         size_t max;
-        struct batch_offer want;
+        struct batch_candidate want;
     } rows[] = {
         {{{1, 4}, {1, 4}, {1, 4}}, 3, {.max_rows = 8}, 64, {3, 3, false, 0}},
         {{{1, 4}, {1, 4}, {1, 4}}, 3, {.max_rows = 2}, 64, {2, 2, true, 0}},
@@ -71,7 +71,7 @@ static void test_offers(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         static struct made queue;
         queue_make(&queue, rows[i].n, rows[i].dims);
-        struct batch_offer got = batch_offer(&rows[i].rules, &queue.calls[0], rows[i].max, 0);
+        struct batch_candidate got = batch_preview(&rows[i].rules, &queue.calls[0], rows[i].max, 0);
         if (got.rows != rows[i].want.rows || got.n_calls != rows[i].want.n_calls ||
             got.full != rows[i].want.full) {
             fail_msg("row %zu: %zu calls, %zu rows, full %d", i, got.n_calls, (size_t)got.rows,
@@ -82,12 +82,12 @@ static void test_offers(void **state) {
 
 /* What is due waits for an instance, not for a time: a thread that finds none idle would otherwise
  * look again and again until there is one. */
-static void test_when_to_look_again(void **state) {
+static void scheduler_is_due_returns_next_wakeup_time(void **state) {
     (void)state;
     enum { NOW_NS = 1000, LATER_NS = 5000 };
     static const struct {
         int64_t rows;
-        uint64_t linger_ns;
+        uint64_t batch_wait_until_ns;
         bool due;
         uint64_t until_ns;
     } cases[] = {
@@ -101,11 +101,11 @@ static void test_when_to_look_again(void **state) {
         uint64_t until_ns = 0;
         lock_init(&scheduler.lock);
         queue_make(&made, 1, (const int64_t[][2]){{cases[i].rows, 4}});
-        made.calls[0].patience.linger_ns = cases[i].linger_ns;
+        made.calls[0].queue_deadline.batch_wait_until_ns = cases[i].batch_wait_until_ns;
         scheduler.queue.first = &made.calls[0];
-        lock_take(&scheduler.lock);
+        lock_acquire(&scheduler.lock);
         bool due = scheduler_is_due(&scheduler, N, NOW_NS, &until_ns);
-        lock_drop(&scheduler.lock);
+        lock_release(&scheduler.lock);
         assert_int_equal(due, cases[i].due);
         assert_int_equal(until_ns, cases[i].until_ns);
         lock_fini(&scheduler.lock);
@@ -113,7 +113,7 @@ static void test_when_to_look_again(void **state) {
 }
 
 /* Far more than fit on one page of a queue. */
-static void test_long_queues(void **state) {
+static void batch_preview_long_queue_skips_bounded_misfits(void **state) {
     (void)state;
     enum { LONG = 1300 };
     static struct call calls[LONG];
@@ -128,10 +128,10 @@ static void test_long_queues(void **state) {
             bool misfit = k > 0 && k <= rows[i].n_misfits;
             inputs[k] = (sluice_input){.dims = misfit ? does_not : fits, .rank = 2};
             calls[k] = (struct call){.abi = {.inputs = &inputs[k], .n_inputs = 1, .batch = 1},
-                                     .patience.expires_ns = UINT64_MAX,
+                                     .queue_deadline.expires_ns = UINT64_MAX,
                                      .next = k + 1 < LONG ? &calls[k + 1] : NULL};
         }
-        struct batch_offer got = batch_offer(&rules, &calls[0], 1024, 0);
+        struct batch_candidate got = batch_preview(&rules, &calls[0], 1024, 0);
         assert_int_equal(got.n_calls, rows[i].want);
         assert_int_equal(got.rows, rows[i].want);
     }
@@ -145,7 +145,7 @@ static sluice_param text_param(const char *name, const char *value) {
                           .string_bytes = strlen(value)};
 }
 
-static void test_parameters_and_inputs_that_part_them(void **state) {
+static void batch_can_share_differing_params_or_inputs_are_separate(void **state) {
     (void)state;
     static const int64_t dims[2][2] = {{1, 4}, {1, 4}};
     static struct made queue;
@@ -188,7 +188,7 @@ static void send_behind_a_shut_gate(struct rig *rig) {
     atomic_store(&rig->model->shut, false);
 }
 
-static void test_what_waits_is_executed_together(void **state) {
+static void batch_waiting_calls_execute_together(void **state) {
     static struct rig rig;
     (void)state;
     rig_open(&rig, &on_instance, 0);
@@ -222,7 +222,7 @@ static void fail_200(sluice_model *model, const sluice_request *request) {
     rig_echo(model, request);
 }
 
-static void test_one_of_a_batch_fails_by_itself(void **state) {
+static void batch_one_failing_request_leaves_others_ok(void **state) {
     static struct rig rig;
     (void)state;
     rig_open(&rig, &on_instance, 0);
@@ -241,7 +241,7 @@ static void send_three_and_wait(struct rig *rig) {
     }
 }
 
-static void test_a_batch_waits_for_more(void **state) {
+static void batch_queue_delay_collects_more_calls(void **state) {
     static struct rig rig;
     (void)state;
     struct model_config config = on_instance;
@@ -261,7 +261,7 @@ static void send_eight(struct rig *rig) {
 }
 
 /* The delay is longer than the test may take. */
-static void test_a_full_batch_waits_no_longer(void **state) {
+static void batch_full_or_preferred_size_skips_delay(void **state) {
     static struct rig rig;
     (void)state;
     static const uint64_t four[] = {4};
@@ -283,14 +283,14 @@ static void test_a_full_batch_waits_no_longer(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_offers),
-        cmocka_unit_test(test_when_to_look_again),
-        cmocka_unit_test(test_long_queues),
-        cmocka_unit_test(test_parameters_and_inputs_that_part_them),
-        cmocka_unit_test(test_what_waits_is_executed_together),
-        cmocka_unit_test(test_one_of_a_batch_fails_by_itself),
-        cmocka_unit_test(test_a_batch_waits_for_more),
-        cmocka_unit_test(test_a_full_batch_waits_no_longer),
+        cmocka_unit_test(batch_preview_rows_and_limits_by_table),
+        cmocka_unit_test(scheduler_is_due_returns_next_wakeup_time),
+        cmocka_unit_test(batch_preview_long_queue_skips_bounded_misfits),
+        cmocka_unit_test(batch_can_share_differing_params_or_inputs_are_separate),
+        cmocka_unit_test(batch_waiting_calls_execute_together),
+        cmocka_unit_test(batch_one_failing_request_leaves_others_ok),
+        cmocka_unit_test(batch_queue_delay_collects_more_calls),
+        cmocka_unit_test(batch_full_or_preferred_size_skips_delay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,73 +10,74 @@
 
 #include "core/event/clock.h"
 #include "serve/scheduler/cache/call_cache.h"
-#include "serve/scheduler/call_here.h"
 #include "serve/scheduler/call_state.h"
-#include "serve/scheduler/part.h"
+#include "serve/scheduler/inline_queue.h"
+#include "serve/scheduler/partial_response.h"
 #include "serve/scheduler/version.h"
 
-void call_move(struct call *call, enum call_state to) {
+void call_set_state(struct call *call, enum call_state to) {
     static const bool allowed[][CALL_ANSWERED + 1] = {
-        [CALL_NEW] = {[CALL_PUT_OFF] = true,
+        [CALL_NEW] = {[CALL_INLINE_QUEUED] = true,
                       [CALL_QUEUED] = true,
                       [CALL_RUNNING] = true,
                       [CALL_ANSWERED] = true},
-        [CALL_PUT_OFF] = {[CALL_QUEUED] = true, [CALL_RUNNING] = true, [CALL_ANSWERED] = true},
+        [CALL_INLINE_QUEUED] =
+            {[CALL_QUEUED] = true, [CALL_RUNNING] = true, [CALL_ANSWERED] = true},
         [CALL_QUEUED] = {[CALL_RUNNING] = true, [CALL_ANSWERED] = true},
-        [CALL_RUNNING] = {[CALL_HELD] = true, [CALL_ANSWERED] = true},
-        [CALL_HELD] = {[CALL_ANSWERED] = true},
+        [CALL_RUNNING] = {[CALL_PARTIAL] = true, [CALL_ANSWERED] = true},
+        [CALL_PARTIAL] = {[CALL_ANSWERED] = true},
         [CALL_ANSWERED] = {[CALL_NEW] = false},
     };
     assert(allowed[atomic_load_explicit(&call->state, memory_order_relaxed)][to]);
     atomic_store_explicit(&call->state, to, memory_order_release);
 }
 
-void call_finish(struct call *call) {
+void call_deliver(struct call *call) {
     struct model_version *version = call->version;
-    if (call->cached == CALL_MISSED) {
+    if (call->cached == CALL_CACHE_MISS) {
         call_cache_store_copy(call);
     }
     if (call->queued_ns > 0) {
         statistics_count_call(&version->statistics, call);
     }
-    alarm_clear(worker_alarms(call->worker), &call->alarm);
-    flow_unref(call->flow);
-    call->flow = NULL;
+    timer_stop(worker_timers(call->worker), &call->timer);
+    response_stream_unref(call->stream);
+    call->stream = NULL;
     bool held = call->response.release != NULL;
-    call->release_unrefs = held;
+    call->release_unrefs_version = held;
     call->done(call);
     if (!held) {
         model_version_unref(version);
     }
 }
 
-static void on_worker(struct worker_msg *msg) {
-    call_finish((struct call *)(void *)((char *)msg - offsetof(struct call, msg)));
+static void on_completion(struct worker_msg *msg) {
+    call_deliver((struct call *)(void *)((char *)msg - offsetof(struct call, msg)));
 }
 
-void call_answer(struct call *call) {
+void call_complete(struct call *call) {
     call->finished_ns = clock_now_ns();
-    call_move(call, CALL_ANSWERED);
+    call_set_state(call, CALL_ANSWERED);
     /* Only on the worker's own thread may on_worker be looked at. */
-    if (worker_is_current(call->worker) && call->on_worker) {
-        call->answered = true; /* call_here.c goes on when the backend has returned */
+    if (worker_is_current(call->worker) && call->running_inline) {
+        call->answered_inline = true; /* inline_queue.c goes on when the backend has returned */
         return;
     }
     struct model_version *version = call->version;
     if (call->sequence) {
-        scheduler_sequence_goes_on(&version->scheduler, call);
+        scheduler_sequence_resume(&version->scheduler, call);
     }
     if (call->in_order) {
-        scheduler_send_in_order(&version->scheduler, call);
+        scheduler_complete_in_order(&version->scheduler, call);
         return;
     }
     worker_post(call->worker, &call->msg);
     version_leave(version); /* the last that this thread touches of it */
 }
 
-void call_refuse(struct call *call) {
+void call_reject(struct call *call) {
     call->finished_ns = clock_now_ns();
-    call_finish(call);
+    call_deliver(call);
 }
 
 void call_init(struct call *call, struct model_version *version) {
@@ -89,37 +90,37 @@ void call_init(struct call *call, struct model_version *version) {
     call->response.release = NULL;
     call->response.cookie = NULL;
     call->queued_ns = call->started_ns = call->finished_ns = 0;
-    call->computing_ns = call->computed_ns = 0;
+    call->compute_start_ns = call->compute_end_ns = 0;
     call->cached = CALL_NOT_CACHED;
     call->cache_ns = 0;
-    call->next = call->prev = call->before = call->behind = NULL;
-    call->alarm = (struct alarm){0};
-    call->in_order = call->may_leave = false;
-    call->ask = (struct sequence_ask){.start = true, .end = true};
+    call->next = call->prev = call->order_prev = call->order_next = NULL;
+    call->timer = (struct timer){0};
+    call->in_order = call->response_ready = false;
+    call->sequence_params = (struct sequence_params){.start = true, .end = true};
     call->sequence = NULL;
-    call->earlier = call->later = NULL;
-    call->filler = false;
-    call->msg = (struct worker_msg){.run = on_worker};
-    call->on_worker = call->answered = call->release_unrefs = false;
+    call->sequence_prev = call->sequence_next = NULL;
+    call->is_padding = false;
+    call->msg = (struct worker_msg){.run = on_completion};
+    call->running_inline = call->answered_inline = call->release_unrefs_version = false;
     call->backend_release = NULL;
     call->backend_cookie = NULL;
-    call->extra = NULL;
-    call->flow = NULL;
+    call->extra_arena = NULL;
+    call->stream = NULL;
     call->n_answers = call->answered_ns = 0;
-    call->lost = false;
+    call->partial_lost = false;
     atomic_init(&call->cancelled, false);
     atomic_init(&call->state, CALL_NEW);
 }
 
 /* A known answer goes at once, unless others have to go before it. */
-static void answer_known(struct call *call) {
+static void deliver_cached(struct call *call) {
     struct model_version *version = call->version;
     if (version->config.preserve_ordering) {
-        scheduler_pass_in_order(&version->scheduler, call);
+        scheduler_complete_unqueued_in_order(&version->scheduler, call);
         return;
     }
     version_leave(version);
-    call_finish(call);
+    call_deliver(call);
 }
 
 void call_submit(struct call *call, struct model_version *version) {
@@ -127,18 +128,18 @@ void call_submit(struct call *call, struct model_version *version) {
     struct error *err = &call->response.error;
     assert(worker_is_current(call->worker));
     uint64_t now_ns = clock_now_ns();
-    if (call_admit(call, now_ns, err) != ST_OK || call_prepare(call, err) != ST_OK ||
-        flow_new(call, err) != ST_OK || !version_enter(version, err)) {
-        call_move(call, CALL_ANSWERED);
-        call_refuse(call);
+    if (call_apply_policy(call, now_ns, err) != ST_OK || call_prepare(call, err) != ST_OK ||
+        response_stream_new(call, err) != ST_OK || !version_enter(version, err)) {
+        call_set_state(call, CALL_ANSWERED);
+        call_reject(call);
         return;
     }
     call->queued_ns = now_ns;
     if (version->cache.cache && call_cache_find(call)) {
-        answer_known(call);
+        deliver_cached(call);
         return;
     }
-    if (!call_here(call) && call_enqueue(call)) {
+    if (!call_run_inline(call) && call_enqueue(call)) {
         scheduler_notify(&version->scheduler, 1);
     }
 }

@@ -12,29 +12,30 @@
 #include "core/base/keyed_hash.h"
 #include "core/event/worker.h"
 #include "core/tensor/infer.h"
-#include "serve/config/policy.h"
-#include "serve/config/sequence_ask.h"
+#include "serve/config/queue_policy.h"
+#include "serve/config/sequence_params.h"
 #include "serve/scheduler/model_version.h"
 #include "sluice/backend.h"
 
-/* What a call may be. call_move is the only one that changes it. */
+/* What a call may be. call_set_state is the only one that changes it. */
 enum call_state {
-    CALL_NEW,      /* not (or no longer) with the model */
-    CALL_PUT_OFF,  /* waits on its worker for the end of the turn; may be taken back */
-    CALL_QUEUED,   /* waits for an instance; may be taken back */
-    CALL_RUNNING,  /* the backend has it and gave no answer yet */
-    CALL_HELD,     /* the backend gave an answer and said that it was not the last */
-    CALL_ANSWERED, /* the last answer came; `done` runs next */
+    CALL_NEW,           /* not (or no longer) with the model */
+    CALL_INLINE_QUEUED, /* waits on its worker for the end of the turn; may be taken back */
+    CALL_QUEUED,        /* waits for an instance; may be taken back */
+    CALL_RUNNING,       /* the backend has it and gave no answer yet */
+    CALL_PARTIAL,       /* the backend gave an answer and said that it was not the last */
+    CALL_ANSWERED,      /* the last answer came; `done` runs next */
 };
 
 /* Was the answer looked for in the response cache? */
-enum call_cached { CALL_NOT_CACHED, CALL_MISSED, CALL_HIT };
+enum call_cached { CALL_NOT_CACHED, CALL_CACHE_MISS, CALL_CACHE_HIT };
 
 struct call {
     /* set by the front end */
     struct infer_request *request; /* checked (infer_check) and aligned; lives until `done` */
     struct worker *worker;         /* where `done` runs */
-    bool at_once; /* if it runs on its worker, don't put it off: its answer leaves together with
+    bool run_immediately; /* if it runs on its worker, don't put it off: its answer leaves together
+                             with
                      those of other requests of its connection, if it comes now */
     void (*done)(
         struct call *call); /* exactly once; may run before call_submit or call_cancel returns.
@@ -44,31 +45,33 @@ struct call {
     /* Of a decoupled model: each answer but the last, as it comes, before `done`; the receiver
      * releases it, whenever it is through with it, which lets the backend go on. NULL: nobody wants
      * them. */
-    void (*part)(struct call *call, struct infer_response *response);
+    void (*on_partial_response)(struct call *call, struct infer_response *response);
     /* filled for `done`; of a decoupled model without outputs when nothing came with the end */
     struct infer_response response;
     uint64_t queued_ns, started_ns, finished_ns; /* monotonic; queued 0: refused before; started 0:
                                                     never ran */
-    enum call_cached cached;                     /* CALL_HIT: it never ran */
-    uint64_t computing_ns, computed_ns; /* within that, as the backend says; 0: it says nothing */
+    enum call_cached cached;                     /* CALL_CACHE_HIT: it never ran */
+    uint64_t compute_start_ns, compute_end_ns;   /* within that, as the backend says; 0: it says
+                                                  nothing */
 
     /* the scheduler's own */
     struct model_version *version;
-    struct call *next, *prev;     /* in the queue */
-    struct patience patience;     /* how it waits there */
-    struct alarm alarm;           /* while it does: rings when its time is over */
-    struct call *before, *behind; /* among those whose answers leave in order */
-    bool in_order;                /* it is one of those */
-    bool may_leave;               /* it was answered, and goes when those before it have */
-    struct sequence_ask ask;      /* of a model with sequences: which, and where in it */
-    struct sequence *sequence;    /* while it waits; and, oldest, until it was answered */
-    struct call *earlier, *later; /* of that sequence, while it waits */
-    uint64_t arrival;             /* among all of them */
-    bool filler;                  /* it is nobody's: it fills a row (filler.h) */
-    struct worker_msg msg;        /* brings the call back to its worker */
-    sluice_request abi;           /* the request as the backend sees it */
-    struct keyed_hash cache_key;  /* unless CALL_NOT_CACHED */
-    uint64_t cache_ns;            /* how long looking, and storing, took */
+    struct call *next, *prev;             /* in the queue */
+    struct queue_deadline queue_deadline; /* how it waits there */
+    struct timer timer;                   /* while it does: rings when its time is over */
+    struct call *order_prev, *order_next; /* among those whose answers leave in order */
+    bool in_order;                        /* it is one of those */
+    bool response_ready;                  /* it was answered, and goes when those before it have */
+    struct sequence_params sequence_params; /* of a model with sequences: which, and where in
+                                                    it */
+    struct sequence *sequence;              /* while it waits; and, oldest, until it was answered */
+    struct call *sequence_prev, *sequence_next; /* of that sequence, while it waits */
+    uint64_t arrival;                           /* among all of them */
+    bool is_padding;             /* it is nobody's: it fills a row (padding_request.h) */
+    struct worker_msg msg;       /* brings the call back to its worker */
+    sluice_request abi;          /* the request as the backend sees it */
+    struct keyed_hash cache_key; /* unless CALL_NOT_CACHED */
+    uint64_t cache_ns;           /* how long looking, and storing, took */
     size_t input_bytes;
     uint32_t instance; /* which executes, or executed, it */
     struct tensor
@@ -77,16 +80,18 @@ struct call {
     int64_t *output_dims;        /* plan.max_output_rank each */
     atomic_bool cancelled;
     _Atomic(enum call_state) state;
-    bool on_worker; /* call_submit executes it right now; touched by the worker's thread only */
-    bool answered;  /* the last answer came during that */
-    bool release_unrefs; /* the reference on `version` goes with the response */
+    bool running_inline;  /* call_submit executes it right now; touched by the worker's thread
+                            only */
+    bool answered_inline; /* the last answer came during that */
+    bool release_unrefs_version; /* the reference on `version` goes with the response */
     void (*backend_release)(void *cookie);
     void *backend_cookie;
-    uint64_t n_answers;   /* of a decoupled model, given so far */
-    uint64_t answered_ns; /* when it had given the last of them */
-    bool lost;            /* an answer before the last was, for want of memory */
-    struct flow *flow;    /* of the answers that are on their way (part.h); NULL: one answer */
-    struct arena *extra;  /* what an answer needs beyond the prepared room */
+    uint64_t n_answers;             /* of a decoupled model, given so far */
+    uint64_t answered_ns;           /* when it had given the last of them */
+    bool partial_lost;              /* an answer before the last was, for want of memory */
+    struct response_stream *stream; /* of the answers that are on their way (partial_response.h);
+                                          NULL: one answer */
+    struct arena *extra_arena;      /* what an answer needs beyond the prepared room */
 };
 
 /* Sends the request to the model: it runs on this worker, at the end of its turn, when the model is

@@ -3,8 +3,8 @@
  * thread, so an instance must not take from it later. */
 #include <string.h>
 
-#include "serve/config/control.h"
 #include "serve/config/reshape.h"
+#include "serve/config/sequence_control.h"
 #include "serve/scheduler/call_state.h"
 #include "serve/scheduler/version.h"
 
@@ -36,8 +36,8 @@ static bool fill_param(struct arena *arena, const struct param *param, sluice_pa
 }
 
 /* Is it the scheduler's or a protocol's, and not the model's business? */
-static bool is_left_out(const struct infer_request *request, const struct param *param) {
-    return !request->params_are_the_models && param_is_reserved(param->name);
+static bool is_reserved_param(const struct infer_request *request, const struct param *param) {
+    return !request->params_are_opaque && param_is_reserved(param->name);
 }
 
 static bool fill_params(const struct infer_request *request, sluice_request *abi) {
@@ -47,7 +47,7 @@ static bool fill_params(const struct infer_request *request, sluice_request *abi
     abi->params = NULL;
     abi->n_params = 0;
     for (size_t i = 0; i < params.n; i++) {
-        n += !is_left_out(request, &params.items[i]);
+        n += !is_reserved_param(request, &params.items[i]);
     }
     if (n == 0) {
         return true;
@@ -55,7 +55,7 @@ static bool fill_params(const struct infer_request *request, sluice_request *abi
     sluice_param *out = arena_calloc(arena, n, sizeof(*out));
     for (size_t i = 0; out && i < params.n; i++) {
         const struct param *param = &params.items[i];
-        if (is_left_out(request, param)) {
+        if (is_reserved_param(request, param)) {
             continue;
         }
         if (!fill_param(arena, param, &out[abi->n_params++])) {
@@ -133,7 +133,8 @@ static bool fill_inputs(struct call *call, const struct model_plan *plan) {
         }
         n++;
     }
-    if (plan->n_controls > 0 && !controls_fill(request->arena, plan, &call->ask, inputs, &n)) {
+    if (plan->n_controls > 0 &&
+        !controls_fill(request->arena, plan, &call->sequence_params, inputs, &n)) {
         return false;
     }
     call->abi.inputs = inputs;

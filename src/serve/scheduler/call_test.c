@@ -34,7 +34,7 @@ static void send_one(struct rig *rig) {
 
 /* ---- where ----------------------------------------------------------------------------------- */
 
-static void an_instance_answers(void **state) {
+static void call_on_instance_echoes(void **state) {
     static struct rig rig;
     (void)state;
     int64_t inline_before = metric_read(METRIC_INLINE_EXECUTIONS_TOTAL);
@@ -59,7 +59,7 @@ static void send_and_see_it_done(struct rig *rig) {
     rig_then(rig, see_it_done);
 }
 
-static void the_worker_itself_answers(void **state) {
+static void call_on_worker_completes_before_next_message(void **state) {
     static struct rig rig;
     (void)state;
     int64_t inline_before = metric_read(METRIC_INLINE_EXECUTIONS_TOTAL);
@@ -84,30 +84,31 @@ static int64_t run_in_turn(struct rig *rig, int n) {
     return metric_read(METRIC_INLINE_EXECUTIONS_TOTAL) - before;
 }
 
-static void measured_to_be_quick_it_moves_to_the_worker(void **state) {
+static void call_fast_model_moves_to_worker_and_back_on_stall(void **state) {
     static struct rig rig;
     (void)state;
-    clock_drive_ns(1000000);
+    clock_set_fake_ns(1000000);
     rig_open(&rig, NULL, 0);
     rig.model->takes_ns = 20 * 1000;
-    assert_int_equal(run_in_turn(&rig, PACE_FAST_NEEDED), 0);
+    assert_int_equal(run_in_turn(&rig, EXEC_FAST_MIN_COUNT), 0);
     assert_int_equal(run_in_turn(&rig, 5), 5);
     rig.model->takes_ns = 5 * 1000 * 1000; /* one stall, and it is back on its instance */
     assert_int_equal(run_in_turn(&rig, 1), 1);
     assert_int_equal(run_in_turn(&rig, 5), 0);
     rig_close(&rig);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
 }
 
 static void send_a_large_one(struct rig *rig) {
     struct rig_call *call = rig_make(rig, 0, 1, 0);
-    static float large[CALL_CHEAP_BYTES / sizeof(float) + RIG_WIDTH];
+    static float large[CALL_INLINE_MAX_BYTES / sizeof(float) + RIG_WIDTH];
     call->dims[0] = (int64_t)(sizeof(large) / sizeof(float) / RIG_WIDTH);
     call->request.batch = (uint64_t)call->dims[0];
     call->input.tensor.n_bytes = sizeof(large);
     call->piece = (struct piece){large, sizeof(large)};
     rig_submit(call);
-    assert_true(call_state(&call->call) != CALL_PUT_OFF); /* queued although the model is quick */
+    assert_true(call_state(&call->call) != CALL_INLINE_QUEUED); /* queued although the model is
+                                                                   quick */
 }
 
 /* The backend has not as many rows to answer with. */
@@ -118,18 +119,18 @@ static void fail_it(sluice_response *response, sluice_output *outputs, int64_t *
     response->error = "large";
 }
 
-static void a_large_request_never_runs_on_the_worker(void **state) {
+static void call_large_request_never_runs_inline(void **state) {
     static struct rig rig;
     (void)state;
-    clock_drive_ns(1000000);
+    clock_set_fake_ns(1000000);
     rig_open(&rig, NULL, 0);
-    run_in_turn(&rig, PACE_FAST_NEEDED);
+    run_in_turn(&rig, EXEC_FAST_MIN_COUNT);
     assert_int_equal(run_in_turn(&rig, 1), 1);
     rig.model->spoil = fail_it;
     rig_run(&rig, send_a_large_one, 1);
     assert_string_equal(rig.calls[0].error.text, "large");
     rig_close(&rig);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
 }
 
 /* ---- the queue ------------------------------------------------------------------------------- */
@@ -143,7 +144,7 @@ static void send_eight_behind_a_shut_gate(struct rig *rig) {
     atomic_store(&rig->model->shut, false);
 }
 
-static void first_come_first_served(void **state) {
+static void call_queue_is_first_in_first_out(void **state) {
     static struct rig rig;
     (void)state;
     rig_open(&rig, &on_instance, 0);
@@ -167,7 +168,7 @@ static void send_more_than_fit(struct rig *rig) {
     atomic_store(&rig->model->shut, false);
 }
 
-static void a_full_queue_refuses(void **state) {
+static void call_full_queue_is_rejected(void **state) {
     static struct rig rig;
     (void)state;
     struct model_config config = {.run_on = RUN_ON_INSTANCE, .queue.max_size = 2};
@@ -198,7 +199,7 @@ static void send_two_at_once(struct rig *rig) {
     atomic_store(&rig->model->shut, false);
 }
 
-static void what_an_idle_instance_will_take_fills_no_queue(void **state) {
+static void call_idle_instance_does_not_count_against_queue_limit(void **state) {
     static struct rig rig;
     (void)state;
     struct model_config config = {.run_on = RUN_ON_INSTANCE, .queue.max_size = 1};
@@ -230,7 +231,7 @@ static void send_past_a_busy_instance(struct rig *rig) {
     rig_then(rig, release_the_instance);
 }
 
-static void a_released_instance_wakes_who_waits(void **state) {
+static void call_released_instance_wakes_waiting_calls(void **state) {
     static struct rig rig;
     (void)state;
     rig_open(&rig, &on_worker, 0);
@@ -251,13 +252,13 @@ static void send_behind_it(struct rig *rig) {
 
 static void send_behind_one_that_waits(struct rig *rig) {
     instances_stop(rig->version); /* without a thread nobody takes what is queued */
-    rig->version->scheduler.ending = false;
+    rig->version->scheduler.stopping = false;
     taken = instance_claim(rig->version);
     rig_send(rig, 0);
     rig_then(rig, send_behind_it);
 }
 
-static void the_worker_does_not_overtake_the_queue(void **state) {
+static void call_inline_does_not_overtake_queued_calls(void **state) {
     static struct rig rig;
     (void)state;
     rig_open(&rig, &on_worker, 0);
@@ -292,7 +293,7 @@ static void cancel_a_queued_and_a_running_one(struct rig *rig) {
     call_cancel(&running->call);
 }
 
-static void cancelled_calls_are_dropped_or_told(void **state) {
+static void call_cancel_drops_queued_and_signals_running(void **state) {
     static struct rig rig;
     (void)state;
     rig_open(&rig, &on_instance, 0);
@@ -334,7 +335,7 @@ static void send_and_answer_from_a_thread(struct rig *rig) {
     rig_then(rig, let_a_thread_answer);
 }
 
-static void an_answer_after_execute_has_returned(void **state) {
+static void call_response_after_execute_returns_is_delivered(void **state) {
     static struct rig rig;
     const struct model_config *configs[] = {&on_instance, &on_worker};
     (void)state;
@@ -357,7 +358,7 @@ static void answer_on_the_worker_later(struct rig *rig) {
     rig_then(rig, answer_it);
 }
 
-static void an_answer_on_the_worker_outside_execute_is_a_message(void **state) {
+static void call_response_on_worker_outside_execute_is_posted(void **state) {
     static struct rig rig;
     (void)state;
     rig_open(&rig, &on_worker, 0);
@@ -368,7 +369,7 @@ static void an_answer_on_the_worker_outside_execute_is_a_message(void **state) {
 
 /* ---- stopping -------------------------------------------------------------------------------- */
 
-static void a_stopped_version_refuses(void **state) {
+static void call_stopped_version_returns_not_ready(void **state) {
     static struct rig rig;
     (void)state;
     rig_open(&rig, NULL, 0);
@@ -405,7 +406,7 @@ static void stop_and_open_the_gate(struct rig *rig) {
     pthread_join(thread, NULL);
 }
 
-static void stopping_answers_what_was_taken(void **state) {
+static void version_stop_completes_accepted_calls(void **state) {
     static struct rig rig;
     (void)state;
     rig_open(&rig, &on_instance, 0);
@@ -418,20 +419,20 @@ static void stopping_answers_what_was_taken(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_instance_answers),
-        cmocka_unit_test(the_worker_itself_answers),
-        cmocka_unit_test(measured_to_be_quick_it_moves_to_the_worker),
-        cmocka_unit_test(a_large_request_never_runs_on_the_worker),
-        cmocka_unit_test(first_come_first_served),
-        cmocka_unit_test(a_full_queue_refuses),
-        cmocka_unit_test(what_an_idle_instance_will_take_fills_no_queue),
-        cmocka_unit_test(a_released_instance_wakes_who_waits),
-        cmocka_unit_test(the_worker_does_not_overtake_the_queue),
-        cmocka_unit_test(cancelled_calls_are_dropped_or_told),
-        cmocka_unit_test(an_answer_after_execute_has_returned),
-        cmocka_unit_test(an_answer_on_the_worker_outside_execute_is_a_message),
-        cmocka_unit_test(a_stopped_version_refuses),
-        cmocka_unit_test(stopping_answers_what_was_taken),
+        cmocka_unit_test(call_on_instance_echoes),
+        cmocka_unit_test(call_on_worker_completes_before_next_message),
+        cmocka_unit_test(call_fast_model_moves_to_worker_and_back_on_stall),
+        cmocka_unit_test(call_large_request_never_runs_inline),
+        cmocka_unit_test(call_queue_is_first_in_first_out),
+        cmocka_unit_test(call_full_queue_is_rejected),
+        cmocka_unit_test(call_idle_instance_does_not_count_against_queue_limit),
+        cmocka_unit_test(call_released_instance_wakes_waiting_calls),
+        cmocka_unit_test(call_inline_does_not_overtake_queued_calls),
+        cmocka_unit_test(call_cancel_drops_queued_and_signals_running),
+        cmocka_unit_test(call_response_after_execute_returns_is_delivered),
+        cmocka_unit_test(call_response_on_worker_outside_execute_is_posted),
+        cmocka_unit_test(call_stopped_version_returns_not_ready),
+        cmocka_unit_test(version_stop_completes_accepted_calls),
     };
     return cmocka_run_group_tests_name("model/call", tests, NULL, NULL);
 }

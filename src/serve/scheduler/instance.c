@@ -9,14 +9,14 @@
 #include "core/event/clock.h"
 #include "serve/scheduler/backend.h"
 #include "serve/scheduler/call_state.h"
-#include "serve/scheduler/filler.h"
+#include "serve/scheduler/padding_request.h"
 #include "serve/scheduler/version.h"
 
 enum { THREAD_NAME_BYTES = 16 };
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-static void close_first(struct model_version *version, size_t n) {
+static void close_first_instances(struct model_version *version, size_t n) {
     while (n > 0) {
         n--;
         version->backend->instance_close(version->instances[n].handle);
@@ -32,7 +32,7 @@ enum status instances_open(struct model_version *version, struct error *err) {
         sluice_status status =
             version->backend->instance_open(version->model, i, &instance->handle, &reason);
         if (status != SLUICE_OK) {
-            close_first(version, i);
+            close_first_instances(version, i);
             backend_error(err, version->backend, status, reason.text);
             return error_prefix(err, "instance %u", i);
         }
@@ -41,7 +41,7 @@ enum status instances_open(struct model_version *version, struct error *err) {
 }
 
 void instances_close(struct model_version *version) {
-    close_first(version, version->n_instances);
+    close_first_instances(version, version->n_instances);
 }
 
 /* ---- claiming -------------------------------------------------------------------------------- */
@@ -77,26 +77,26 @@ void instance_execute(struct instance *instance, struct call *const *calls, size
     struct model_version *version = instance->version;
     const sluice_request *requests[INSTANCE_REQUESTS_MAX];
     assert(n >= 1 && n <= INSTANCE_REQUESTS_MAX);
-    lock_assert_free(&version->scheduler.lock);
+    lock_assert_not_held(&version->scheduler.lock);
     for (size_t i = 0; i < n; i++) {
         calls[i]->started_ns = started_ns;
         calls[i]->instance = instance->index;
         requests[i] = &calls[i]->abi;
     }
-    statistics_begin(&version->statistics, instance->index, calls, n, started_ns);
+    statistics_execution_begin(&version->statistics, instance->index, calls, n, started_ns);
     version->backend->execute(instance->handle, requests, n);
 }
 
 void instance_executed(struct instance *instance, uint64_t ended_ns) {
-    statistics_end(&instance->version->statistics, instance->index, ended_ns);
+    statistics_execution_end(&instance->version->statistics, instance->index, ended_ns);
 }
 
 /* Waits until there is something to do and an instance to do it with. `held` is the instance that
  * the caller used last: it keeps it while calls wait. Returns: NULL at the end. */
-static struct instance *await_work(struct model_version *version, struct instance *held,
-                                   struct call **batch, size_t *n) {
+static struct instance *wait_for_batch(struct model_version *version, struct instance *held,
+                                       struct call **batch, size_t *n) {
     struct scheduler *scheduler = &version->scheduler;
-    lock_take(&scheduler->lock);
+    lock_acquire(&scheduler->lock);
     for (;;) {
         uint64_t until_ns, now_ns = clock_now_ns();
         bool due = scheduler_is_due(scheduler, INSTANCE_REQUESTS_MAX, now_ns, &until_ns);
@@ -112,48 +112,48 @@ static struct instance *await_work(struct model_version *version, struct instanc
             atomic_store_explicit(&held->busy, false, memory_order_seq_cst);
             held = NULL;
         }
-        if (scheduler->ending) {
+        if (scheduler->stopping) {
             break;
         }
         if (until_ns == UINT64_MAX) {
-            lock_wait(&scheduler->lock, &scheduler->work);
+            lock_cond_wait(&scheduler->lock, &scheduler->work);
         } else {
-            lock_wait_until_ns(&scheduler->lock, &scheduler->work, until_ns);
+            lock_cond_wait_until_ns(&scheduler->lock, &scheduler->work, until_ns);
         }
     }
-    lock_drop(&scheduler->lock);
+    lock_release(&scheduler->lock);
     return held;
 }
 
 /* The same for an instance that has sequences of its own. Returns: false at the end. */
-static bool await_sequences(struct instance *instance, struct call **batch, size_t *n) {
+static bool wait_for_sequence_batch(struct instance *instance, struct call **batch, size_t *n) {
     struct scheduler *scheduler = &instance->version->scheduler;
     uint64_t until_ns, now_ns = clock_now_ns();
-    lock_take(&scheduler->lock);
+    lock_acquire(&scheduler->lock);
     scheduler_executed(scheduler, instance->index, now_ns);
-    bool due = scheduler_is_due_at(scheduler, instance->index, now_ns, &until_ns);
+    bool due = scheduler_is_due_for_instance(scheduler, instance->index, now_ns, &until_ns);
     atomic_store_explicit(&instance->busy, due, memory_order_seq_cst);
-    while (!due && !scheduler->ending) {
+    while (!due && !scheduler->stopping) {
         if (until_ns == UINT64_MAX) {
-            lock_wait(&scheduler->lock, &scheduler->work);
+            lock_cond_wait(&scheduler->lock, &scheduler->work);
         } else {
-            lock_wait_until_ns(&scheduler->lock, &scheduler->work, until_ns);
+            lock_cond_wait_until_ns(&scheduler->lock, &scheduler->work, until_ns);
         }
         now_ns = clock_now_ns();
-        due = scheduler_is_due_at(scheduler, instance->index, now_ns, &until_ns);
+        due = scheduler_is_due_for_instance(scheduler, instance->index, now_ns, &until_ns);
     }
-    *n = due ? scheduler_take_at(scheduler, instance->index, batch, now_ns) : 0;
+    *n = due ? scheduler_take_for_instance(scheduler, instance->index, batch, now_ns) : 0;
     atomic_store_explicit(&instance->busy, due, memory_order_seq_cst);
-    lock_drop(&scheduler->lock);
+    lock_release(&scheduler->lock);
     return due;
 }
 
 /* The backend won't see them. */
-static void fail_all(struct call *const *batch, size_t n, const struct error *err) {
+static void fail_batch(struct call *const *batch, size_t n, const struct error *err) {
     for (size_t i = 0; i < n; i++) {
         if (batch[i]) {
             batch[i]->response.error = *err;
-            call_answer(batch[i]);
+            call_complete(batch[i]);
         }
     }
 }
@@ -161,9 +161,9 @@ static void fail_all(struct call *const *batch, size_t n, const struct error *er
 static void run_sequences(struct instance *instance, struct call **batch) {
     struct error err;
     size_t n = 0;
-    while (await_sequences(instance, batch, &n)) {
-        if (fillers_put(instance->version, batch, n, &err) != ST_OK) {
-            fail_all(batch, n, &err);
+    while (wait_for_sequence_batch(instance, batch, &n)) {
+        if (padding_requests_add(instance->version, batch, n, &err) != ST_OK) {
+            fail_batch(batch, n, &err);
             continue;
         }
         instance_execute(instance, batch, n, clock_now_ns());
@@ -184,16 +184,16 @@ static void thread_main(void *arg) {
         return;
     }
     /* Its own instance was only for its number. */
-    instance = await_work(version, NULL, batch, &n);
+    instance = wait_for_batch(version, NULL, batch, &n);
     while (instance) {
         uint64_t started_ns = clock_now_ns();
         instance_execute(instance, batch, n, started_ns);
         uint64_t ended_ns = clock_now_ns();
         instance_executed(instance, ended_ns);
         if (version->run_on == RUN_AUTO) {
-            pace_add(&version->pace, ended_ns - started_ns, n);
+            exec_time_stats_add(&version->exec_time_stats, ended_ns - started_ns, n);
         }
-        instance = await_work(version, instance, batch, &n);
+        instance = wait_for_batch(version, instance, batch, &n);
     }
 }
 
@@ -211,7 +211,7 @@ enum status instances_start(struct model_version *version, struct error *err) {
 }
 
 void instances_stop(struct model_version *version) {
-    scheduler_end(&version->scheduler);
+    scheduler_stop(&version->scheduler);
     for (size_t i = 0; i < version->n_instances; i++) {
         struct instance *instance = &version->instances[i];
         if (instance->has_thread) {

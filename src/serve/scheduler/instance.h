@@ -42,7 +42,7 @@ void instances_close(struct model_version *version);
 struct instance *instance_claim(struct model_version *version);
 void instance_release(struct instance *instance);
 /* Runs the calls, which are in CALL_RUNNING, and began at `started_ns`. Calls that were answered
- * may be gone when it returns (see call_answer). */
+ * may be gone when it returns (see call_complete). */
 void instance_execute(struct instance *instance, struct call *const *calls, size_t n,
                       uint64_t started_ns);
 /* That has returned: counts it. The instance is still the caller's. */

@@ -1,6 +1,6 @@
 /* Which calls an idle instance of a model version takes next. Those that wait stand in a queue
- * (queue.h) under one lock; how they are run is instance.c's business, what becomes of those whose
- * time is over call_queue.c's. */
+ * (priority_queue.h) under one lock; how they are run is instance.c's business, what becomes of
+ * those whose time is over call_wait.c's. */
 #ifndef SLUICE_SERVE_SCHEDULER_SCHEDULER_H
 #define SLUICE_SERVE_SCHEDULER_SCHEDULER_H
 
@@ -10,26 +10,26 @@
 
 #include "core/base/status.h"
 #include "core/event/lock.h"
-#include "serve/config/policy.h"
+#include "serve/config/queue_policy.h"
 #include "serve/scheduler/batch.h"
 #include "serve/scheduler/call.h"
-#include "serve/scheduler/queue.h"
+#include "serve/scheduler/priority_queue.h"
 #include "serve/scheduler/sequence/sequence.h"
 
 struct scheduler {
     /* set before calls come */
     struct batch_rules rules;
-    struct policy policy;
+    struct queue_policy policy;
     bool in_order; /* answers leave in the order in which their calls were queued */
 
     struct sequences *sequences; /* NULL: each request is for itself */
 
     struct lock lock;
     struct lock_cond work; /* calls or an instance may have become available, or the end */
-    struct queue queue;
+    struct priority_queue queue;
     atomic_size_t n_queued; /* as the queue has; read by the path that wants to avoid the lock */
-    struct call *first_out, *last_out; /* in_order: queued and not yet on their way back */
-    bool ending;
+    struct call *order_first, *order_last; /* in_order: queued and not yet on their way back */
+    bool stopping;
 };
 
 void scheduler_init(struct scheduler *scheduler);
@@ -60,7 +60,7 @@ void scheduler_notify(struct scheduler *scheduler, size_t n);
 bool scheduler_remove(struct scheduler *scheduler, struct call *call);
 /* The call lets the others of its level pass. Returns: false when an instance has it already.
  * Thread: any. */
-bool scheduler_yield(struct scheduler *scheduler, struct call *call);
+bool scheduler_deprioritize(struct scheduler *scheduler, struct call *call);
 /* Is there something to be executed now, at most `max` calls together, for an instance that is
  * idle? A batch that could be larger waits as long as its calls do. Returns: false with *until_ns,
  * when to look again (UINT64_MAX: when something is queued). The lock is held. */
@@ -72,22 +72,22 @@ size_t scheduler_take(struct scheduler *scheduler, struct call **batch, size_t m
 /* The same two of a version with sequences, for the instance of that number: it has no other's. The
  * batch may have NULLs, for rows that stay empty; after it scheduler_executed has to follow. The
  * lock is held. */
-bool scheduler_is_due_at(struct scheduler *scheduler, size_t instance, uint64_t now_ns,
-                         uint64_t *until_ns);
-size_t scheduler_take_at(struct scheduler *scheduler, size_t instance, struct call **batch,
-                         uint64_t now_ns);
+bool scheduler_is_due_for_instance(struct scheduler *scheduler, size_t instance, uint64_t now_ns,
+                                   uint64_t *until_ns);
+size_t scheduler_take_for_instance(struct scheduler *scheduler, size_t instance,
+                                   struct call **batch, uint64_t now_ns);
 /* The lock is held. */
 void scheduler_executed(struct scheduler *scheduler, size_t instance, uint64_t now_ns);
 /* A call that ran, and has a sequence, was answered. Thread: any. */
-void scheduler_sequence_goes_on(struct scheduler *scheduler, struct call *call);
+void scheduler_sequence_resume(struct scheduler *scheduler, struct call *call);
 /* An answered call goes back to its worker when those before it have: in_order. It must not be
  * touched after this. Thread: any. */
-void scheduler_send_in_order(struct scheduler *scheduler, struct call *call);
+void scheduler_complete_in_order(struct scheduler *scheduler, struct call *call);
 /* The same for one that was answered without having been queued. */
-void scheduler_pass_in_order(struct scheduler *scheduler, struct call *call);
+void scheduler_complete_unqueued_in_order(struct scheduler *scheduler, struct call *call);
 /* An instance became free although calls wait: wakes a thread for them. Thread: any. */
 void scheduler_wake(struct scheduler *scheduler);
 /* Threads that wait for work end. The queue is empty and stays so. */
-void scheduler_end(struct scheduler *scheduler);
+void scheduler_stop(struct scheduler *scheduler);
 
 #endif

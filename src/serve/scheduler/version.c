@@ -17,7 +17,7 @@ static sluice_param *params_for_backend(struct arena *arena, const struct model_
     sluice_param *params = arena_calloc(arena, config->n_params, sizeof(*params));
     *n = 0;
     for (size_t i = 0; params && i < config->n_params; i++) {
-        if (!model_config_param_is_backends(&config->params[i])) {
+        if (!model_config_param_is_for_backend(&config->params[i])) {
             continue;
         }
         params[(*n)++] = (sluice_param){
@@ -56,8 +56,9 @@ static enum status open_model(struct model_version *version, const struct versio
     return status == SLUICE_OK ? ST_OK : backend_error(err, version->backend, status, reason.text);
 }
 
-static enum status describe(struct model_version *version, const struct version_options *options,
-                            sluice_model_info *info, struct error *err) {
+static enum status describe_model(struct model_version *version,
+                                  const struct version_options *options, sluice_model_info *info,
+                                  struct error *err) {
     sluice_error reason = {{0}};
     *info = (sluice_model_info){.size = sizeof(*info)};
     sluice_status status = version->backend->model_describe(version->model, info, &reason);
@@ -68,7 +69,7 @@ static enum status describe(struct model_version *version, const struct version_
     if (st != ST_OK) {
         return error_prefix(err, "backend %s", version->backend->name);
     }
-    return model_complete(version->arena, &version->config, info, options->version,
+    return resolve_config(version->arena, &version->config, info, options->version,
                           options->default_max_batch_size, &version->plan, err);
 }
 
@@ -81,7 +82,7 @@ static void divide_cpus(struct model_version *version, const struct version_opti
     version->n_threads = threads > 0 ? (uint32_t)threads : 1;
     /* The workers need CPUs too: threads that spin between requests would take theirs on a small
      * machine. */
-    version->may_spin = !options->spinning_hurts && version->n_threads >= VERSION_SPIN_CPUS;
+    version->may_spin = !options->avoid_spinning && version->n_threads >= VERSION_SPIN_CPUS;
 }
 
 /* A model that is a single file has no directory of its own. */
@@ -97,7 +98,7 @@ static struct str directory_of(const struct version_options *options) {
 }
 
 /* Are its answers kept, and where? */
-static struct response_cache *cache_for(const struct version_options *options) {
+static struct response_cache *response_cache_for(const struct version_options *options) {
     if (options->config->response_cache && !options->cache) {
         log_event(LOG_WARNING,
                   "response_cache has no effect: this server keeps no answers (--cache-size)",
@@ -106,7 +107,8 @@ static struct response_cache *cache_for(const struct version_options *options) {
     return options->config->response_cache ? options->cache : NULL;
 }
 
-static struct model_version *allocate(const struct version_options *options, struct error *err) {
+static struct model_version *version_alloc(const struct version_options *options,
+                                           struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
     struct model_version *version =
         arena ? arena_alloc_aligned(arena, sizeof(*version), CACHE_LINE_BYTES) : NULL;
@@ -124,8 +126,8 @@ static struct model_version *allocate(const struct version_options *options, str
     };
     version->config.name = options->name;
     scheduler_init(&version->scheduler);
-    pace_init(&version->pace);
-    cache_scope_open(&version->cache, cache_for(options));
+    exec_time_stats_init(&version->exec_time_stats);
+    cache_scope_open(&version->cache, response_cache_for(options));
     atomic_flag_clear(&version->shape_reported);
     atomic_init(&version->refs, 1);
     atomic_init(&version->n_in_flight, 0);
@@ -133,25 +135,25 @@ static struct model_version *allocate(const struct version_options *options, str
     return version;
 }
 
-static void destroy(struct model_version *version) {
+static void version_free(struct model_version *version) {
     if (version->model) {
         version->backend->model_close(version->model);
     }
     scheduler_fini(&version->scheduler);
-    statistics_close(&version->statistics);
-    by_worker_free_all(&version->here);
+    statistics_fini(&version->statistics);
+    per_worker_table_fini(&version->inline_queues);
     cache_scope_close(&version->cache);
     arena_free(version->arena);
 }
 
 /* Is it configured to wait for company? A worker can't. */
-static bool wants_company(const struct model_config *config) {
+static bool waits_for_batch(const struct model_config *config) {
     return config->max_batch_size > 0 && config->max_queue_delay_us > 0;
 }
 
 /* Where it runs. Answers that leave in order come from instances only: workers don't know of each
  * other's. */
-static enum status choose_place(struct model_version *version, bool cheap, struct error *err) {
+static enum status choose_run_on(struct model_version *version, bool cheap, struct error *err) {
     version->run_on = version->config.run_on;
     bool has_sequences = version->config.sequences.strategy != SEQUENCES_NONE;
     if (has_sequences && version->run_on == RUN_ON_WORKER) {
@@ -169,7 +171,7 @@ static enum status choose_place(struct model_version *version, bool cheap, struc
                          "a decoupled model needs instances of its own, where it can wait for slow "
                          "readers: sluice.run_on must not be worker");
     }
-    bool waits = wants_company(&version->config);
+    bool waits = waits_for_batch(&version->config);
     if (version->run_on == RUN_ON_WORKER && waits) {
         log_event(LOG_WARNING,
                   "max_queue_delay_microseconds has no effect on requests that run on the worker "
@@ -185,7 +187,7 @@ static enum status choose_place(struct model_version *version, bool cheap, struc
 }
 
 static enum status open_instances(struct model_version *version, bool cheap, struct error *err) {
-    enum status st = choose_place(version, cheap, err);
+    enum status st = choose_run_on(version, cheap, err);
     if (st != ST_OK) {
         return st;
     }
@@ -195,7 +197,7 @@ static enum status open_instances(struct model_version *version, bool cheap, str
         return error_set(err, ST_NO_MEMORY, "out of memory for %zu instances",
                          version->n_instances);
     }
-    st = statistics_open(&version->statistics, version->arena, version->n_instances,
+    st = statistics_init(&version->statistics, version->arena, version->n_instances,
                          version->config.max_batch_size, err);
     if (st == ST_OK) {
         st = instances_open(version, err);
@@ -216,14 +218,14 @@ static enum status open_instances(struct model_version *version, bool cheap, str
 enum status version_open(const struct version_options *options, struct model_version **out,
                          struct error *err) {
     sluice_model_info info;
-    struct model_version *version = allocate(options, err);
+    struct model_version *version = version_alloc(options, err);
     if (!version) {
         return ST_NO_MEMORY;
     }
     divide_cpus(version, options);
     enum status st = open_model(version, options, err);
     if (st == ST_OK) {
-        st = describe(version, options, &info, err);
+        st = describe_model(version, options, &info, err);
     }
     if (st == ST_OK && info.cheap && options->config->instance_count == 0 &&
         options->config->sequences.strategy == SEQUENCES_NONE) {
@@ -234,14 +236,14 @@ enum status version_open(const struct version_options *options, struct model_ver
         st = scheduler_configure(&version->scheduler, version->arena, &version->config,
                                  options->max_queue_size, err);
     }
-    if (st == ST_OK && options->opened) {
-        st = options->opened(options->opened_cookie, version, err);
+    if (st == ST_OK && options->on_version_opened) {
+        st = options->on_version_opened(options->on_version_opened_user, version, err);
     }
     if (st == ST_OK) {
         st = open_instances(version, info.cheap != 0, err);
     }
     if (st != ST_OK) {
-        destroy(version);
+        version_free(version);
         return st;
     }
     *out = version;
@@ -309,12 +311,12 @@ const void *model_version_user_data(const struct model_version *version,
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-void version_refuse(struct model_version *version) {
+void version_reject_calls(struct model_version *version) {
     atomic_store_explicit(&version->stopping, true, memory_order_seq_cst);
 }
 
 void version_stop(struct model_version *version) {
-    version_refuse(version);
+    version_reject_calls(version);
     /* Looked at from time to time instead of signalled: whoever ends the last call must not touch
      * the version after its count, and serving pays nothing for an end that comes once. */
     while (atomic_load_explicit(&version->n_in_flight, memory_order_acquire) > 0) {
@@ -333,5 +335,5 @@ void version_close(struct model_version *version) {
         return;
     }
     instances_close(version);
-    destroy(version);
+    version_free(version);
 }

@@ -11,13 +11,13 @@
 
 #include "core/base/arena.h"
 #include "core/base/status.h"
-#include "serve/config/complete.h"
 #include "serve/config/config.h"
-#include "serve/scheduler/by_worker.h"
+#include "serve/config/resolve_config.h"
 #include "serve/scheduler/cache/response_cache.h"
+#include "serve/scheduler/exec_time_stats.h"
 #include "serve/scheduler/instance.h"
 #include "serve/scheduler/model_version.h"
-#include "serve/scheduler/pace.h"
+#include "serve/scheduler/per_worker.h"
 #include "serve/scheduler/scheduler.h"
 #include "serve/scheduler/statistics/count.h"
 #include "sluice/backend.h"
@@ -48,9 +48,9 @@ struct model_version {
 
     /* in motion; apart from what is read all the time */
     alignas(CACHE_LINE_BYTES) struct scheduler scheduler;
-    struct pace pace;
-    struct by_workers here;     /* what workers have put off (call_here.c) */
-    atomic_flag shape_reported; /* an output unlike the specification is logged once */
+    struct exec_time_stats exec_time_stats;
+    struct per_worker_table inline_queues; /* what workers have put off (inline_queue.c) */
+    atomic_flag shape_reported;            /* an output unlike the specification is logged once */
     struct statistics statistics;
     struct cache_scope cache; /* of its answers */
     alignas(CACHE_LINE_BYTES) atomic_size_t refs;
@@ -69,12 +69,12 @@ struct version_options {
     uint64_t default_max_batch_size;
     uint64_t max_queue_size;
     unsigned usable_cpus;
-    bool spinning_hurts; /* the CPU quota is below the affinity */
+    bool avoid_spinning; /* the CPU quota is below the affinity */
     struct response_cache
         *cache; /* for the answers of models that ask for it; NULL: there is none */
     /* repository_options.opened; NULL: nobody asks */
-    enum status (*opened)(void *cookie, struct model_version *version, struct error *err);
-    void *opened_cookie;
+    enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
+    void *on_version_opened_user;
 };
 
 /* Opens the model in its backend, completes the configuration, opens the instances and starts their
@@ -83,7 +83,7 @@ struct version_options {
 enum status version_open(const struct version_options *options, struct model_version **out,
                          struct error *err) __attribute__((warn_unused_result));
 /* Refuses new calls from now on. Thread: any. */
-void version_refuse(struct model_version *version);
+void version_reject_calls(struct model_version *version);
 /* Refuses new calls, waits until those taken are answered, ends the threads. */
 void version_stop(struct model_version *version);
 /* After version_stop, when nobody holds a reference or an answer's bytes any more; a version that

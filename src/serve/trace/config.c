@@ -5,9 +5,9 @@
 #include "core/base/utf8.h"
 #include "telemetry/trace/file.h"
 
-enum { DEFAULT_RATE = 1000, MOST_BSP = 1000000 };
+enum { DEFAULT_RATE = 1000, MAX_BSP_VALUE = 1000000 };
 
-static enum status unknown(const char *item, struct error *err) {
+static enum status error_unknown_setting(const char *item, struct error *err) {
     return error_set(err, ST_BAD_CONFIG,
                      "expected level=, rate=, count=, mode=, triton,file=, triton,log-frequency=, "
                      "opentelemetry,url= or opentelemetry,resource=, got \"%s\"",
@@ -38,19 +38,19 @@ static enum status read_level(struct str text, struct v2_trace_values *values, s
 }
 
 static enum status read_server(struct str name, struct str value, const char *item,
-                               struct v2_trace_wanted *wanted, struct tracer_options *out,
+                               struct v2_trace_update *wanted, struct tracer_options *out,
                                struct error *err) {
     if (str_is(name, "level")) {
         return read_level(value, &wanted->values, err);
     }
     if (str_is(name, "rate")) {
-        return v2_trace_take_number(V2_TRACE_RATE, value, wanted, err);
+        return v2_trace_parse_number(V2_TRACE_RATE, value, wanted, err);
     }
     if (str_is(name, "count")) {
-        return v2_trace_take_number(V2_TRACE_COUNT, value, wanted, err);
+        return v2_trace_parse_number(V2_TRACE_COUNT, value, wanted, err);
     }
     if (!str_is(name, "mode")) {
-        return unknown(item, err);
+        return error_unknown_setting(item, err);
     }
     out->opentelemetry = str_eq_nocase(value, STR("opentelemetry"));
     return out->opentelemetry || str_eq_nocase(value, STR("triton"))
@@ -67,11 +67,11 @@ static enum status read_resource(struct str value, struct trace_export_options *
     while (at < out->n_resource && !str_eq(out->resource[at].key, key)) {
         at++;
     }
-    if (!value.ptr || key.len == 0 || at == TRACE_RESOURCES_MOST ||
+    if (!value.ptr || key.len == 0 || at == TRACE_MAX_RESOURCES ||
         !utf8_is_valid(key.ptr, key.len) || !utf8_is_valid(value.ptr, value.len)) {
         return error_set(err, ST_BAD_CONFIG,
                          "resource: expected KEY=VALUE, at most %d of them, as UTF-8",
-                         TRACE_RESOURCES_MOST);
+                         TRACE_MAX_RESOURCES);
     }
     out->resource[at] = (struct otlp_attribute){key, value};
     out->n_resource += at == out->n_resource;
@@ -80,9 +80,9 @@ static enum status read_resource(struct str value, struct trace_export_options *
 
 static enum status read_bsp(const char *name, struct str value, uint32_t *out, struct error *err) {
     uint64_t number;
-    if (!num_parse_u64(value, &number) || number < OTLP_SPANS || number > MOST_BSP) {
+    if (!num_parse_u64(value, &number) || number < OTLP_SPANS || number > MAX_BSP_VALUE) {
         return error_set(err, ST_BAD_CONFIG, "%s: expected a whole number from %d to %d", name,
-                         OTLP_SPANS, MOST_BSP);
+                         OTLP_SPANS, MAX_BSP_VALUE);
     }
     *out = (uint32_t)number;
     return ST_OK;
@@ -103,10 +103,10 @@ static enum status read_opentelemetry(struct str name, struct str value, const c
         return read_bsp("bsp_schedule_delay", value, &out->delay_ms, err);
     }
     if (!str_is(name, "url")) {
-        return unknown(item, err);
+        return error_unknown_setting(item, err);
     }
     out->url = value.ptr; /* the rest of the item */
-    return str_starts(value, STR("http://")) || str_starts(value, STR("https://"))
+    return str_starts_with(value, STR("http://")) || str_starts_with(value, STR("https://"))
                ? ST_OK
                : error_set(err, ST_BAD_CONFIG,
                            "url: expected http://HOST:PORT/v1/traces, or https, got \"%s\"",
@@ -114,24 +114,24 @@ static enum status read_opentelemetry(struct str name, struct str value, const c
 }
 
 static enum status read_triton(struct str name, struct str value, const char *item,
-                               struct v2_trace_wanted *wanted, struct tracer_options *out,
+                               struct v2_trace_update *wanted, struct tracer_options *out,
                                struct error *err) {
     if (str_is(name, "log-frequency")) {
-        return v2_trace_take_number(V2_TRACE_FREQUENCY, value, wanted, err);
+        return v2_trace_parse_number(V2_TRACE_FREQUENCY, value, wanted, err);
     }
     if (!str_is(name, "file")) {
-        return unknown(item, err);
+        return error_unknown_setting(item, err);
     }
     out->file = value.ptr; /* the rest of the item */
     return trace_file_check(out->file, err);
 }
 
-static enum status read_item(const char *item, struct v2_trace_wanted *wanted,
+static enum status read_item(const char *item, struct v2_trace_update *wanted,
                              struct tracer_options *out, struct error *err) {
     struct str value = str_of(item), mode = {NULL, 0};
     struct str name = str_cut(&value, '=');
     if (!value.ptr) {
-        return unknown(item, err);
+        return error_unknown_setting(item, err);
     }
     struct str rest = name, first = str_cut(&rest, ',');
     if (rest.ptr) {
@@ -145,10 +145,10 @@ static enum status read_item(const char *item, struct v2_trace_wanted *wanted,
         return read_opentelemetry(name, value, item, &out->collector, err);
     }
     return str_eq_nocase(mode, STR("triton")) ? read_triton(name, value, item, wanted, out, err)
-                                              : unknown(item, err);
+                                              : error_unknown_setting(item, err);
 }
 
-static enum status check_together(const struct tracer_options *options, struct error *err) {
+static enum status check_combination(const struct tracer_options *options, struct error *err) {
     const struct v2_trace_values *values = &options->values;
     if (options->collector.max_batch > options->collector.max_queue) {
         return error_set(err, ST_BAD_CONFIG,
@@ -168,9 +168,9 @@ static enum status check_together(const struct tracer_options *options, struct e
     return values->rate > 0 ? ST_OK : error_set(err, ST_BAD_CONFIG, "rate: expected at least 1");
 }
 
-enum status trace_config_read(const char *const *items, size_t n, struct tracer_options *out,
-                              struct error *err) {
-    struct v2_trace_wanted wanted = {.values = {.rate = DEFAULT_RATE, .count = -1}};
+enum status trace_config_parse(const char *const *items, size_t n, struct tracer_options *out,
+                               struct error *err) {
+    struct v2_trace_update wanted = {.values = {.rate = DEFAULT_RATE, .count = -1}};
     enum status st = ST_OK;
     *out = (struct tracer_options){.collector = {.url = "http://localhost:4318/v1/traces",
                                                  .resource = {{STR("service.name"), STR("sluice")}},
@@ -183,7 +183,7 @@ enum status trace_config_read(const char *const *items, size_t n, struct tracer_
     }
     out->values = wanted.values;
     if (st == ST_OK) {
-        st = check_together(out, err);
+        st = check_combination(out, err);
     }
     return st == ST_OK ? ST_OK : (err->status = ST_BAD_CONFIG);
 }

@@ -9,7 +9,7 @@
 /* Reads "level=TIMESTAMPS", "rate=100", "count=-1", "mode=triton", "triton,file=FILE",
  * "triton,log-frequency=50", `n` of them, of which later ones win; levels add up. What is not said
  * has the reference's defaults. Returns: ST_BAD_CONFIG. Owns: *out refers to the texts. */
-enum status trace_config_read(const char *const *items, size_t n, struct tracer_options *out,
-                              struct error *err) __attribute__((warn_unused_result));
+enum status trace_config_parse(const char *const *items, size_t n, struct tracer_options *out,
+                               struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -12,14 +12,14 @@
 static enum status read_two(const char *first, const char *second, struct tracer_options *out,
                             struct error *err) {
     const char *items[] = {first, second};
-    return trace_config_read(items, second ? 2 : 1, out, err);
+    return trace_config_parse(items, second ? 2 : 1, out, err);
 }
 
-static void defaults(void **state) {
+static void trace_config_without_items_has_defaults(void **state) {
     struct tracer_options got;
     struct error err;
     (void)state;
-    assert_int_equal(trace_config_read(NULL, 0, &got, &err), ST_OK);
+    assert_int_equal(trace_config_parse(NULL, 0, &got, &err), ST_OK);
     assert_int_equal(got.values.level, 0);
     assert_int_equal(got.values.rate, 1000);
     assert_int_equal(got.values.count, -1);
@@ -27,7 +27,7 @@ static void defaults(void **state) {
     assert_null(got.file);
 }
 
-static void settings(void **state) {
+static void trace_config_later_item_wins(void **state) {
     struct tracer_options got;
     struct error err;
     (void)state;
@@ -42,7 +42,7 @@ static void settings(void **state) {
     assert_int_equal(read_two("level=TENSORS", "level=OFF", &got, &err), ST_OK);
     assert_int_equal(got.values.level, 0);
     const char *both[] = {"level=TENSORS", "triton,file=/t", "level=on"};
-    assert_int_equal(trace_config_read(both, 3, &got, &err), ST_OK);
+    assert_int_equal(trace_config_parse(both, 3, &got, &err), ST_OK);
     assert_int_equal(got.values.level, V2_TRACE_TENSORS | V2_TRACE_TIMESTAMPS);
 }
 
@@ -57,7 +57,7 @@ static void collector(void **state) {
     struct tracer_options got;
     struct error err;
     (void)state;
-    assert_int_equal(trace_config_read(items, sizeof items / sizeof items[0], &got, &err), ST_OK);
+    assert_int_equal(trace_config_parse(items, sizeof items / sizeof items[0], &got, &err), ST_OK);
     assert_true(got.opentelemetry);
     assert_string_equal(got.collector.url, "http://h:1/x=y,z");
     assert_int_equal(got.collector.n_resource, 2);
@@ -67,7 +67,7 @@ static void collector(void **state) {
     assert_int_equal(got.collector.max_queue, 2048);
 }
 
-static void refused(void **state) {
+static void trace_config_bad_item_is_refused(void **state) {
     static const struct {
         const char *first, *second;
         const char *says;
@@ -106,15 +106,15 @@ static void refused(void **state) {
         }
     }
     const char *never[] = {"level=TIMESTAMPS", "triton,file=t", "rate=0"};
-    assert_int_equal(trace_config_read(never, 3, &got, &err), ST_BAD_CONFIG);
+    assert_int_equal(trace_config_parse(never, 3, &got, &err), ST_BAD_CONFIG);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(settings),
+        cmocka_unit_test(trace_config_without_items_has_defaults),
+        cmocka_unit_test(trace_config_later_item_wins),
         cmocka_unit_test(collector),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(trace_config_bad_item_is_refused),
     };
     return cmocka_run_group_tests_name("serve/trace_config", tests, NULL, NULL);
 }

@@ -13,16 +13,16 @@ struct trace {
     uint32_t level;
     struct arena *arena;
     size_t n_bytes;  /* of copied tensors */
-    bool lost;       /* there was no memory for a part of it */
-    bool has_caller; /* who has begun it: */
-    struct traceparent caller;
+    bool incomplete; /* there was no memory for a part of it */
+    bool has_parent; /* who has begun it: */
+    struct traceparent parent;
     struct str state;
     struct trace *next;
 };
 
-struct trace_setting *tracer_setting_of(struct tracer_core *core, struct str model);
+struct trace_setting *tracer_setting_find(struct tracer_core *core, struct str model);
 /* Unlinks and frees it. The lock is held. */
-void tracer_setting_drop(struct tracer_core *core, struct trace_setting **at);
+void tracer_setting_remove(struct tracer_core *core, struct trace_setting **at);
 /* Neither written nor in the queue any more. */
 void trace_free(struct trace *trace);
 

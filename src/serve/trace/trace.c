@@ -12,7 +12,7 @@
 
 /* Clause: trace extension, trace_rate and trace_count. Of a request whose caller has decided, that
  * decides (`caller` NULL: nobody has). */
-static bool is_chosen(struct trace_setting *setting, const struct traceparent *caller) {
+static bool is_sampled(struct trace_setting *setting, const struct traceparent *caller) {
     struct v2_trace_values *values = &setting->values;
     if (values->level > 0 && caller) {
         return caller->sampled;
@@ -20,7 +20,7 @@ static bool is_chosen(struct trace_setting *setting, const struct traceparent *c
     if (values->level == 0 || values->rate == 0 || values->count == 0) {
         return false;
     }
-    if (++setting->n_seen % values->rate != 0) {
+    if (++setting->n_requests % values->rate != 0) {
         return false;
     }
     values->count -= values->count > 0;
@@ -46,61 +46,62 @@ static struct trace *trace_new(struct tracer_core *core, struct trace_setting *s
 }
 
 /* The lock is held. */
-static void close_one(struct tracer_core *core, struct trace_setting *setting) {
-    setting->n_open--;
+static void count_dropped(struct tracer_core *core, struct trace_setting *setting) {
+    setting->n_unwritten--;
     metric_add(METRIC_TRACES_DROPPED, 1);
-    tracer_write_wake(core);
+    tracer_writer_wake(core);
 }
 
 /* A caller's trace counts where traces of several servers come together.
  * Clause: W3C Trace Context, 3.2: what is malformed is passed over. */
-static bool read_caller(const struct tracer_core *core, const struct trace_caller *caller,
-                        struct traceparent *out) {
+static bool read_trace_context(const struct tracer_core *core, const struct trace_context *caller,
+                               struct traceparent *out) {
     return core->collector && caller->n_parents == 1 && traceparent_parse(caller->parent, out);
 }
 
-static void keep_caller(struct trace *trace, const struct traceparent *parent, struct str state) {
-    trace->has_caller = true;
-    trace->caller = *parent;
-    if (tracestate_is_sound(state)) {
+static void store_trace_context(struct trace *trace, const struct traceparent *parent,
+                                struct str state) {
+    trace->has_parent = true;
+    trace->parent = *parent;
+    if (tracestate_is_valid(state)) {
         trace->state = arena_dup(trace->arena, state);
-        trace->lost = !trace->state.ptr;
+        trace->incomplete = !trace->state.ptr;
     }
 }
 
 struct trace *trace_sample(struct tracer *tracer, const struct model_spec *spec,
-                           const struct trace_caller *caller) {
+                           const struct trace_context *caller) {
     struct tracer_core *core = tracer->core;
     struct traceparent parent;
-    bool has_caller = read_caller(core, caller, &parent);
-    lock_take(&core->lock);
-    struct trace_setting *setting = tracer_setting_of(core, spec->name);
-    bool chosen = is_chosen(setting, has_caller ? &parent : NULL);
+    bool has_parent = read_trace_context(core, caller, &parent);
+    lock_acquire(&core->lock);
+    struct trace_setting *setting = tracer_setting_find(core, spec->name);
+    bool sampled = is_sampled(setting, has_parent ? &parent : NULL);
     uint32_t level = setting->values.level;
-    uint64_t id = chosen ? ++core->last_id : 0;
-    setting->n_open += chosen;
-    lock_drop(&core->lock);
-    if (!chosen) {
+    uint64_t id = sampled ? ++core->last_id : 0;
+    setting->n_unwritten += sampled;
+    lock_release(&core->lock);
+    if (!sampled) {
         return NULL;
     }
     struct trace *trace = trace_new(core, setting, spec);
     if (!trace) {
-        lock_take(&core->lock);
-        close_one(core, setting);
-        lock_drop(&core->lock);
+        lock_acquire(&core->lock);
+        count_dropped(core, setting);
+        lock_release(&core->lock);
         return NULL;
     }
     trace->level = level;
     trace->record.id = id;
-    if (has_caller) {
-        keep_caller(trace, &parent, caller->state);
+    if (has_parent) {
+        store_trace_context(trace, &parent, caller->state);
     }
     return trace;
 }
 
 struct trace *trace_sample_http(struct tracer *tracer, const struct model_spec *spec,
                                 const struct http_head *head) {
-    struct trace_caller caller = {.parent = {NULL, 0}};
+    struct trace_context caller = {.parent = {NULL, 0}};
     caller.n_parents = http_head_find(head, "traceparent", &caller.parent);
     if (caller.n_parents > 0 && http_head_find(head, "tracestate", &caller.state) != 1) {
         caller.state = STR("");
@@ -110,35 +111,35 @@ struct trace *trace_sample_http(struct tracer *tracer, const struct model_spec *
 
 struct trace *trace_sample_grpc(struct tracer *tracer, const struct model_spec *spec,
                                 const struct grpc_call *call) {
-    struct trace_caller caller;
+    struct trace_context caller;
     size_t n_states;
-    caller.parent = grpc_find(call, "traceparent", &caller.n_parents);
-    caller.state = grpc_find(call, "tracestate", &n_states);
+    caller.parent = grpc_find_field(call, "traceparent", &caller.n_parents);
+    caller.state = grpc_find_field(call, "tracestate", &n_states);
     caller.state = n_states == 1 ? caller.state : STR("");
     return trace_sample(tracer, spec, &caller);
 }
 
 void trace_free(struct trace *trace) {
     struct tracer_core *core = trace->core;
-    lock_take(&core->lock);
+    lock_acquire(&core->lock);
     core->n_bytes -= trace->n_bytes;
-    lock_drop(&core->lock);
+    lock_release(&core->lock);
     arena_free(trace->arena);
 }
 
-void trace_send(struct trace *trace) {
+void trace_submit(struct trace *trace) {
     struct tracer_core *core = trace->core;
-    lock_take(&core->lock);
-    bool dropped = trace->lost || core->n_queued >= TRACES_QUEUED_MOST;
+    lock_acquire(&core->lock);
+    bool dropped = trace->incomplete || core->n_queued >= TRACE_MAX_QUEUED;
     if (dropped) {
-        close_one(core, trace->setting);
+        count_dropped(core, trace->setting);
     } else {
         *core->queue_end = trace;
         core->queue_end = &trace->next;
         core->n_queued++;
-        tracer_write_wake(core);
+        tracer_writer_wake(core);
     }
-    lock_drop(&core->lock);
+    lock_release(&core->lock);
     if (dropped) {
         trace_free(trace);
     }
@@ -146,33 +147,35 @@ void trace_send(struct trace *trace) {
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
-void trace_note(struct trace *trace, enum trace_mark mark) {
+void trace_timestamp_record(struct trace *trace, enum trace_timestamp mark) {
     trace->record.ns[mark] = clock_now_ns();
 }
 
 /* Where the backend does not say when it computed, all of it was computing. */
-static void note_compute(struct trace *trace, const struct call *call) {
+static void set_compute_timestamps(struct trace *trace, const struct call *call) {
     uint64_t *ns = trace->record.ns;
-    bool said = call->computing_ns >= call->started_ns && call->computed_ns >= call->computing_ns &&
-                call->finished_ns >= call->computed_ns;
+    bool said = call->compute_start_ns >= call->started_ns &&
+                call->compute_end_ns >= call->compute_start_ns &&
+                call->finished_ns >= call->compute_end_ns;
     ns[TRACE_COMPUTE_START] = call->started_ns;
-    ns[TRACE_COMPUTE_INPUT_END] = said ? call->computing_ns : call->started_ns;
-    ns[TRACE_COMPUTE_OUTPUT_START] = said ? call->computed_ns : call->finished_ns;
+    ns[TRACE_COMPUTE_INPUT_END] = said ? call->compute_start_ns : call->started_ns;
+    ns[TRACE_COMPUTE_OUTPUT_START] = said ? call->compute_end_ns : call->finished_ns;
     ns[TRACE_COMPUTE_END] = call->finished_ns;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 /* Room for the bytes of a tensor. Returns: false when too many wait to be written. */
-static bool take_room(struct trace *trace, size_t n_bytes) {
+static bool reserve_tensor_bytes(struct trace *trace, size_t n_bytes) {
     struct tracer_core *core = trace->core;
-    lock_take(&core->lock);
-    bool fits = n_bytes <= TRACE_BYTES_MOST && core->n_bytes <= TRACE_BYTES_MOST - n_bytes;
+    lock_acquire(&core->lock);
+    bool fits =
+        n_bytes <= TRACE_MAX_TENSOR_BYTES && core->n_bytes <= TRACE_MAX_TENSOR_BYTES - n_bytes;
     if (fits) {
         core->n_bytes += n_bytes;
         trace->n_bytes += n_bytes;
     }
-    lock_drop(&core->lock);
+    lock_release(&core->lock);
     return fits;
 }
 
@@ -192,7 +195,7 @@ static bool tensor_copy(struct trace *trace, const struct tensor *from, struct t
     int64_t *dims = arena_calloc(arena, rank, sizeof(*dims));
     *to = *from;
     to->name = arena_dup(arena, from->name);
-    if (!piece || !dims || !to->name.ptr || !take_room(trace, from->n_bytes)) {
+    if (!piece || !dims || !to->name.ptr || !reserve_tensor_bytes(trace, from->n_bytes)) {
         return false;
     }
     if (rank > 0) {
@@ -207,12 +210,12 @@ static bool tensor_copy(struct trace *trace, const struct tensor *from, struct t
 
 static void add_tensor(struct trace *trace, const struct tensor *tensor, bool is_output) {
     size_t n = trace->record.n_tensors;
-    struct trace_tensor *grown = trace->lost
+    struct trace_tensor *grown = trace->incomplete
                                      ? NULL
                                      : arena_realloc(trace->arena, trace->tensors,
                                                      n * sizeof(*grown), (n + 1) * sizeof(*grown));
     if (!grown) {
-        trace->lost = true;
+        trace->incomplete = true;
         return;
     }
     trace->record.tensors = trace->tensors = grown;
@@ -220,40 +223,40 @@ static void add_tensor(struct trace *trace, const struct tensor *tensor, bool is
     if (tensor_copy(trace, tensor, &grown[n].tensor)) {
         trace->record.n_tensors++;
     } else {
-        trace->lost = true;
+        trace->incomplete = true;
     }
 }
 
 /* ---- what happens to it ---------------------------------------------------------------------- */
 
-void trace_asked_copy(struct trace *trace, const struct infer_request *request) {
-    trace_note(trace, TRACE_REQUEST_START);
+void trace_add_request_copy(struct trace *trace, const struct infer_request *request) {
+    trace_timestamp_record(trace, TRACE_REQUEST_START);
     if (request->id.len > 0) {
         trace->record.request_id = arena_dup(trace->arena, request->id);
-        trace->lost = trace->lost || !trace->record.request_id.ptr;
+        trace->incomplete = trace->incomplete || !trace->record.request_id.ptr;
     }
     for (size_t i = 0; trace->level & V2_TRACE_TENSORS && i < request->n_inputs; i++) {
         add_tensor(trace, &request->inputs[i].tensor, false);
     }
 }
 
-void trace_part_copy(struct trace *trace, const struct infer_response *response) {
+void trace_add_partial_response_copy(struct trace *trace, const struct infer_response *response) {
     bool has = response->error.status == ST_OK && (trace->level & V2_TRACE_TENSORS);
     for (size_t i = 0; has && i < response->n_outputs; i++) {
         add_tensor(trace, &response->outputs[i], true);
     }
 }
 
-void trace_answered_copy(struct trace *trace, const struct call *call) {
+void trace_add_response_copy(struct trace *trace, const struct call *call) {
     trace->record.ns[TRACE_QUEUE_START] = call->queued_ns;
     if (call->started_ns > 0) {
-        note_compute(trace, call);
+        set_compute_timestamps(trace, call);
     }
     if (call->response.error.status == ST_OK) {
         trace->record.ns[TRACE_INFER_RESPONSE_COMPLETE] = call->finished_ns;
     } else {
         trace->record.failure = arena_dup(trace->arena, str_of(call->response.error.text));
     }
-    trace_part_copy(trace, &call->response);
-    trace_note(trace, TRACE_REQUEST_END);
+    trace_add_partial_response_copy(trace, &call->response);
+    trace_timestamp_record(trace, TRACE_REQUEST_END);
 }

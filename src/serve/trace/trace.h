@@ -14,7 +14,7 @@
 struct trace;
 
 /* What a request says of a trace that it is a part of: traceparent and tracestate. */
-struct trace_caller {
+struct trace_context {
     size_t n_parents; /* more than one is none */
     struct str parent, state;
 };
@@ -22,15 +22,15 @@ struct trace_caller {
 /* A request of this model begins. Returns: NULL, unless it is to be traced. Owns: who calls, until
  * trace_end. */
 struct trace *trace_sample(struct tracer *tracer, const struct model_spec *spec,
-                           const struct trace_caller *caller);
+                           const struct trace_context *caller);
 struct trace *trace_sample_http(struct tracer *tracer, const struct model_spec *spec,
                                 const struct http_head *head);
 struct trace *trace_sample_grpc(struct tracer *tracer, const struct model_spec *spec,
                                 const struct grpc_call *call);
 /* Where nobody can say what it is a part of. */
 static inline struct trace *trace_begin(struct tracer *tracer, const struct model_spec *spec) {
-    static const struct trace_caller nobody = {.n_parents = 0};
-    return tracer_is_on(tracer) ? trace_sample(tracer, spec, &nobody) : NULL;
+    static const struct trace_context no_parent = {.n_parents = 0};
+    return tracer_is_on(tracer) ? trace_sample(tracer, spec, &no_parent) : NULL;
 }
 static inline struct trace *trace_begin_http(struct tracer *tracer, const struct model_spec *spec,
                                              const struct http_head *head) {
@@ -42,38 +42,39 @@ static inline struct trace *trace_begin_grpc(struct tracer *tracer, const struct
 }
 
 /* It is now. */
-void trace_note(struct trace *trace, enum trace_mark mark);
-static inline void trace_mark(struct trace *trace, enum trace_mark mark) {
+void trace_timestamp_record(struct trace *trace, enum trace_timestamp mark);
+static inline void trace_timestamp_set(struct trace *trace, enum trace_timestamp mark) {
     if (trace) {
-        trace_note(trace, mark);
+        trace_timestamp_record(trace, mark);
     }
 }
 /* What the model is about to be asked. */
-void trace_asked_copy(struct trace *trace, const struct infer_request *request);
-static inline void trace_asked(struct trace *trace, const struct infer_request *request) {
+void trace_add_request_copy(struct trace *trace, const struct infer_request *request);
+static inline void trace_add_request(struct trace *trace, const struct infer_request *request) {
     if (trace) {
-        trace_asked_copy(trace, request);
+        trace_add_request_copy(trace, request);
     }
 }
 /* One of the answers of a model that gives several, but for the last. */
-void trace_part_copy(struct trace *trace, const struct infer_response *response);
-static inline void trace_part(struct trace *trace, const struct infer_response *response) {
+void trace_add_partial_response_copy(struct trace *trace, const struct infer_response *response);
+static inline void trace_add_partial_response(struct trace *trace,
+                                              const struct infer_response *response) {
     if (trace) {
-        trace_part_copy(trace, response);
+        trace_add_partial_response_copy(trace, response);
     }
 }
 /* The call has come back. */
-void trace_answered_copy(struct trace *trace, const struct call *call);
-static inline void trace_answered(struct trace *trace, const struct call *call) {
+void trace_add_response_copy(struct trace *trace, const struct call *call);
+static inline void trace_add_response(struct trace *trace, const struct call *call) {
     if (trace) {
-        trace_answered_copy(trace, call);
+        trace_add_response_copy(trace, call);
     }
 }
 /* The request is over; `*trace` is NULL afterwards. */
-void trace_send(struct trace *trace);
+void trace_submit(struct trace *trace);
 static inline void trace_end(struct trace **trace) {
     if (*trace) {
-        trace_send(*trace);
+        trace_submit(*trace);
         *trace = NULL;
     }
 }

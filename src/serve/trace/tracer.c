@@ -7,12 +7,12 @@
 #include "core/base/log.h"
 #include "serve/trace/state.h"
 
-enum { SHOWN = 5 };
+enum { N_COLLECTOR_OPTIONS = 5 };
 
 /* ---- looking up ------------------------------------------------------------------------------ */
 
 /* Those of the model itself; NULL: it has none. */
-static struct trace_setting *own_of(const struct tracer_core *core, struct str model) {
+static struct trace_setting *find_model_setting(const struct tracer_core *core, struct str model) {
     for (struct trace_setting *at = core->settings; at; at = at->next) {
         if (!at->replaced && at->model && str_eq(str_of(at->model), model)) {
             return at;
@@ -21,9 +21,9 @@ static struct trace_setting *own_of(const struct tracer_core *core, struct str m
     return NULL;
 }
 
-struct trace_setting *tracer_setting_of(struct tracer_core *core, struct str model) {
+struct trace_setting *tracer_setting_find(struct tracer_core *core, struct str model) {
     lock_assert_held(&core->lock);
-    struct trace_setting *own = model.len > 0 ? own_of(core, model) : NULL;
+    struct trace_setting *own = model.len > 0 ? find_model_setting(core, model) : NULL;
     return own ? own : core->server;
 }
 
@@ -32,7 +32,7 @@ static bool is_tracing(const struct tracer_core *core, const struct trace_settin
     return setting->values.level != 0 && (setting->values.rate > 0 || core->collector);
 }
 
-static void find_out_whether_on(struct tracer_core *core) {
+static void update_is_on(struct tracer_core *core) {
     bool on = false;
     for (const struct trace_setting *at = core->settings; at; at = at->next) {
         on = on || (!at->replaced && is_tracing(core, at));
@@ -42,8 +42,8 @@ static void find_out_whether_on(struct tracer_core *core) {
 
 /* ---- changing -------------------------------------------------------------------------------- */
 
-static enum status check(const struct tracer_core *core, const struct trace_setting *setting,
-                         struct error *err) {
+static enum status check_setting(const struct tracer_core *core,
+                                 const struct trace_setting *setting, struct error *err) {
     if (setting->values.level == 0) {
         return ST_OK;
     }
@@ -86,16 +86,16 @@ static void copy_value(enum v2_trace_key key, const struct v2_trace_values *from
 
 /* What applies after a change: what is set or was, else what it falls back on. Returns: whether
  * anything is its own. */
-static bool merge(const struct trace_setting *before, const struct v2_trace_wanted *wanted,
-                  const struct v2_trace_values *fallback, struct trace_setting *out) {
+static bool merge_settings(const struct trace_setting *before, const struct v2_trace_update *wanted,
+                           const struct v2_trace_values *fallback, struct trace_setting *out) {
     bool any = false;
     out->values = *fallback;
     for (size_t i = 0; i < V2_TRACE_KEYS; i++) {
         enum v2_trace_key key = (enum v2_trace_key)i;
         bool set = wanted->change[i] == V2_TRACE_SET;
-        bool had = before && before->own[i] && wanted->change[i] != V2_TRACE_CLEAR;
-        out->own[i] = set || had;
-        any = any || out->own[i];
+        bool had = before && before->is_set[i] && wanted->change[i] != V2_TRACE_CLEAR;
+        out->is_set[i] = set || had;
+        any = any || out->is_set[i];
         if (set) {
             copy_value(key, &wanted->values, &out->values);
         } else if (had) {
@@ -112,20 +112,20 @@ static void setting_free(struct trace_setting *setting) {
 }
 
 /* It applies no more; NULL: there was none. The writer frees it when its traces are written. */
-static void retire(struct tracer_core *core, struct trace_setting *setting) {
+static void retire_setting(struct tracer_core *core, struct trace_setting *setting) {
     if (setting && core->writer) {
         setting->replaced = true;
-        tracer_write_wake(core);
+        tracer_writer_wake(core);
     } else if (setting) {
         struct trace_setting **at = &core->settings;
         while (*at != setting) {
             at = &(*at)->next;
         }
-        tracer_setting_drop(core, at);
+        tracer_setting_remove(core, at);
     }
 }
 
-void tracer_setting_drop(struct tracer_core *core, struct trace_setting **at) {
+void tracer_setting_remove(struct tracer_core *core, struct trace_setting **at) {
     struct trace_setting *setting = *at;
     lock_assert_held(&core->lock);
     *at = setting->next;
@@ -133,14 +133,14 @@ void tracer_setting_drop(struct tracer_core *core, struct trace_setting **at) {
 }
 
 /* Puts new settings in the place of `before`. */
-static void put(struct tracer_core *core, struct trace_setting *before,
-                struct trace_setting *setting) {
+static void replace_setting(struct tracer_core *core, struct trace_setting *before,
+                            struct trace_setting *setting) {
     setting->next = core->settings;
     core->settings = setting;
     if (!setting->model) {
         core->server = setting;
     }
-    retire(core, before);
+    retire_setting(core, before);
 }
 
 static struct trace_setting *setting_new(const struct trace_setting *like, struct str model) {
@@ -160,28 +160,29 @@ static struct trace_setting *setting_new(const struct trace_setting *like, struc
 }
 
 static enum status change(struct tracer_core *core, struct str model,
-                          const struct v2_trace_wanted *wanted, bool checked, struct error *err) {
-    struct trace_setting *before = model.len > 0 ? own_of(core, model) : core->server;
+                          const struct v2_trace_update *wanted, bool checked, struct error *err) {
+    struct trace_setting *before = model.len > 0 ? find_model_setting(core, model) : core->server;
     struct trace_setting made = {.next = NULL};
-    bool any = merge(before, wanted, model.len > 0 ? &core->server->values : &core->first, &made);
+    bool any = merge_settings(before, wanted,
+                              model.len > 0 ? &core->server->values : &core->defaults, &made);
     if (model.len > 0 && !any) {
-        retire(core, before);
+        retire_setting(core, before);
         return ST_OK;
     }
-    enum status st = checked ? check(core, &made, err) : ST_OK;
+    enum status st = checked ? check_setting(core, &made, err) : ST_OK;
     struct trace_setting *setting = st == ST_OK ? setting_new(&made, model) : NULL;
     if (st == ST_OK && !setting) {
         st = error_set(err, ST_NO_MEMORY, "no memory for trace settings");
     }
     if (st == ST_OK) {
-        put(core, before, setting);
+        replace_setting(core, before, setting);
     }
     return st;
 }
 
 /* The server's have changed: models follow in what is not their own. */
-static enum status follow(struct tracer_core *core, struct error *err) {
-    static const struct v2_trace_wanted nothing = {.model = {NULL, 0}};
+static enum status update_model_settings(struct tracer_core *core, struct error *err) {
+    static const struct v2_trace_update nothing = {.model = {NULL, 0}};
     enum status st = ST_OK;
     struct trace_setting *next;
     for (struct trace_setting *at = core->settings; at && st == ST_OK; at = next) {
@@ -193,7 +194,7 @@ static enum status follow(struct tracer_core *core, struct error *err) {
     return st;
 }
 
-static bool changes_anything(const struct v2_trace_wanted *wanted) {
+static bool changes_anything(const struct v2_trace_update *wanted) {
     for (size_t i = 0; i < V2_TRACE_KEYS; i++) {
         if (wanted->change[i] != V2_TRACE_KEEP) {
             return true;
@@ -202,21 +203,21 @@ static bool changes_anything(const struct v2_trace_wanted *wanted) {
     return false;
 }
 
-enum status tracer_change(struct tracer *tracer, struct str model,
-                          const struct v2_trace_wanted *wanted, struct error *err) {
+enum status tracer_change_settings(struct tracer *tracer, struct str model,
+                                   const struct v2_trace_update *wanted, struct error *err) {
     struct tracer_core *core = tracer->core;
     if (!changes_anything(wanted)) {
         return ST_OK;
     }
-    lock_take(&core->lock);
+    lock_acquire(&core->lock);
     enum status st = change(core, model, wanted, true, err);
     if (st == ST_OK && model.len == 0) {
-        st = follow(core, err);
+        st = update_model_settings(core, err);
     }
-    find_out_whether_on(core);
-    lock_drop(&core->lock);
+    update_is_on(core);
+    lock_release(&core->lock);
     if (st == ST_OK) {
-        struct v2_trace_shown now = tracer_shown(tracer, model);
+        struct v2_trace_settings now = tracer_get_settings(tracer, model);
         log_event(LOG_INFO, "trace settings changed", LOG_STR("model", model),
                   LOG_U64("timestamps", (now.values.level & V2_TRACE_TIMESTAMPS) != 0),
                   LOG_U64("tensors", (now.values.level & V2_TRACE_TENSORS) != 0),
@@ -225,25 +226,27 @@ enum status tracer_change(struct tracer *tracer, struct str model,
     return st;
 }
 
-struct v2_trace_shown tracer_shown(struct tracer *tracer, struct str model) {
+struct v2_trace_settings tracer_get_settings(struct tracer *tracer, struct str model) {
     struct tracer_core *core = tracer->core;
-    lock_take(&core->lock);
-    struct v2_trace_shown shown = {.values = tracer_setting_of(core, model)->values,
-                                   .opentelemetry = core->collector != NULL,
-                                   .file = core->file.path ? core->file.path : "",
-                                   .options = core->shown,
-                                   .n_options = core->n_shown};
-    lock_drop(&core->lock);
+    lock_acquire(&core->lock);
+    struct v2_trace_settings shown = {.values = tracer_setting_find(core, model)->values,
+                                      .opentelemetry = core->collector != NULL,
+                                      .file = core->file.path ? core->file.path : "",
+                                      .options = core->shown,
+                                      .n_options = core->n_shown};
+    lock_release(&core->lock);
     return shown;
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
 /* What clients are told: the settings in the reference's words. */
-static enum status show_collector(struct tracer_core *core,
-                                  const struct trace_export_options *options, struct error *err) {
+static enum status describe_collector(struct tracer_core *core,
+                                      const struct trace_export_options *options,
+                                      struct error *err) {
     struct arena *arena = core->shown_arena = arena_new(NULL, 0);
-    struct v2_trace_option *shown = arena ? arena_calloc(arena, SHOWN, sizeof(*shown)) : NULL;
+    struct v2_trace_option *shown =
+        arena ? arena_calloc(arena, N_COLLECTOR_OPTIONS, sizeof(*shown)) : NULL;
     if (!shown) {
         return error_set(err, ST_NO_MEMORY, "no memory for traces");
     }
@@ -263,7 +266,7 @@ static enum status show_collector(struct tracer_core *core,
     shown[4] = (struct v2_trace_option){"bsp_schedule_delay",
                                         arena_printf(arena, "%u", options->delay_ms).ptr};
     core->shown = shown;
-    core->n_shown = SHOWN;
+    core->n_shown = N_COLLECTOR_OPTIONS;
     return ST_OK;
 }
 
@@ -278,26 +281,26 @@ enum status tracer_open(struct tracer *tracer, const struct tracer_options *opti
     }
     lock_init(&core->lock);
     core->tracer = tracer;
-    core->first = server->values = options->values;
+    core->defaults = server->values = options->values;
     core->server = core->settings = server;
     core->queue_end = &core->queue;
     trace_file_init(&core->file, options->file);
     tracer->core = core;
     enum status st = ST_OK;
     if (options->opentelemetry) {
-        st = show_collector(core, &options->collector, err);
+        st = describe_collector(core, &options->collector, err);
     }
     if (st == ST_OK && (options->opentelemetry || options->file)) {
-        st = tracer_write_start(core, options->opentelemetry ? &options->collector : NULL, err);
+        st = tracer_writer_start(core, options->opentelemetry ? &options->collector : NULL, err);
     }
-    if (st == ST_OK && check(core, server, err) != ST_OK) {
+    if (st == ST_OK && check_setting(core, server, err) != ST_OK) {
         st = err->status = ST_BAD_CONFIG;
     }
     if (st != ST_OK) {
         tracer_close(tracer);
         return st;
     }
-    find_out_whether_on(core);
+    update_is_on(core);
     return ST_OK;
 }
 
@@ -307,7 +310,7 @@ void tracer_close(struct tracer *tracer) {
         return;
     }
     atomic_store_explicit(&tracer->on, false, memory_order_relaxed);
-    tracer_write_end(core);
+    tracer_writer_stop(core);
     while (core->settings) {
         struct trace_setting *setting = core->settings;
         core->settings = setting->next;

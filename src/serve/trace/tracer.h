@@ -45,10 +45,10 @@ static inline bool tracer_is_on(const struct tracer *tracer) {
 
 /* Changes the settings of a model (`model` empty: the server's), all of it or nothing. Returns:
  * ST_BAD_FIELD for what can't work, ST_NO_MEMORY. */
-enum status tracer_change(struct tracer *tracer, struct str model,
-                          const struct v2_trace_wanted *wanted, struct error *err)
+enum status tracer_change_settings(struct tracer *tracer, struct str model,
+                                   const struct v2_trace_update *wanted, struct error *err)
     __attribute__((warn_unused_result));
 /* What applies to the model. */
-struct v2_trace_shown tracer_shown(struct tracer *tracer, struct str model);
+struct v2_trace_settings tracer_get_settings(struct tracer *tracer, struct str model);
 
 #endif

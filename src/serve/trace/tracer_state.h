@@ -9,31 +9,31 @@
 #include "telemetry/trace/file.h"
 
 enum {
-    TRACES_QUEUED_MOST = 8192,
-    TRACE_BYTES_MOST = 64 * 1024 * 1024, /* of tensors in traces that are not written yet */
-    TRACE_TEXT_MOST = 16 * 1024 * 1024,  /* that waits for its file to be full */
+    TRACE_MAX_QUEUED = 8192,
+    TRACE_MAX_TENSOR_BYTES = 64 * 1024 * 1024, /* of tensors in traces that are not written yet */
+    TRACE_MAX_TEXT_BYTES = 16 * 1024 * 1024,   /* that waits for its file to be full */
 };
 
 /* Settings as they applied for a while: a change makes new ones, and these go when the last trace
  * that was begun under them has been written. */
 struct trace_setting {
     struct v2_trace_values values; /* the count is what is left of it */
-    bool own[V2_TRACE_KEYS];       /* not taken over from those it falls back on */
+    bool is_set[V2_TRACE_KEYS];    /* not taken over from those it falls back on */
     bool replaced;
-    char *model;     /* NULL: the server's */
-    uint64_t n_seen; /* requests, since it applies */
-    size_t n_open;   /* traces that have begun and are neither written nor dropped */
+    char *model;         /* NULL: the server's */
+    uint64_t n_requests; /* requests, since it applies */
+    size_t n_unwritten;  /* traces that have begun and are neither written nor dropped */
     struct trace_setting *next;
     /* the writer's own */
     struct arena *arena; /* of the text; NULL: there is none */
     struct buf text;     /* the traces of a file that is not full yet */
-    uint64_t n_in_text;
+    uint64_t n_buffered;
 };
 
 struct tracer_core {
     struct tracer *tracer;
     struct lock lock;
-    struct v2_trace_values first; /* what the server's settings fall back on */
+    struct v2_trace_values defaults; /* what the server's settings fall back on */
     struct trace_setting *server;
     struct trace_setting *settings; /* all of them, with the server's and those replaced */
     struct trace *queue;            /* ended, not yet written */
@@ -52,13 +52,13 @@ struct tracer_core {
     size_t n_shown;
 };
 
-/* tracer_write.c: makes the thread, which sends to `collector` unless that is NULL; ends it when
+/* tracer_writer.c: makes the thread, which sends to `collector` unless that is NULL; ends it when
  * all is written. */
-enum status tracer_write_start(struct tracer_core *core,
-                               const struct trace_export_options *collector, struct error *err)
+enum status tracer_writer_start(struct tracer_core *core,
+                                const struct trace_export_options *collector, struct error *err)
     __attribute__((warn_unused_result));
-void tracer_write_end(struct tracer_core *core);
+void tracer_writer_stop(struct tracer_core *core);
 /* The writer has to look. The lock is held. */
-void tracer_write_wake(struct tracer_core *core);
+void tracer_writer_wake(struct tracer_core *core);
 
 #endif

@@ -16,7 +16,7 @@ void http_text_reply(struct http_exchange *exchange, int status, const char *typ
                                               .n_pieces = body->len > 0});
 }
 
-bool http_text_method_fits(struct http_exchange *exchange, enum http_methods methods) {
+bool http_check_method(struct http_exchange *exchange, enum http_method_set methods) {
     static const struct {
         const char *allow, *words;
     } rows[] = {

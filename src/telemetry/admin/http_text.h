@@ -14,8 +14,8 @@ static inline void http_json_reply(struct http_exchange *exchange, int status,
     http_text_reply(exchange, status, "application/json", body);
 }
 /* How a resource is called. */
-enum http_methods { HTTP_READ, HTTP_POST, HTTP_READ_OR_POST };
+enum http_method_set { HTTP_READ, HTTP_POST, HTTP_READ_OR_POST };
 /* Is the method one of these? Reading is GET or HEAD. Answers 405 with Allow when it is not. */
-bool http_text_method_fits(struct http_exchange *exchange, enum http_methods methods);
+bool http_check_method(struct http_exchange *exchange, enum http_method_set methods);
 
 #endif

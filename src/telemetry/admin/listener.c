@@ -7,7 +7,7 @@ enum { MAX_CONNECTIONS = 256 };
 
 static const uint64_t BODY_BYTES = 65536; /* of requests, none of which needs one */
 
-bool admin_listener_is_wanted(const char *where) {
+bool admin_listener_is_enabled(const char *where) {
     return !str_is(str_of(where), "none");
 }
 
@@ -15,7 +15,7 @@ static enum status make_server(struct admin_listener *listener, const struct htt
                                struct http_handler handler, struct worker *main,
                                struct error *err) {
     struct worker *const workers[] = {main};
-    listener->budget.body_memory_bytes = BODY_BYTES;
+    listener->budget.body_memory = BODY_BYTES;
     listener->budget.max_connections = MAX_CONNECTIONS;
     struct http_server_options options = {.limits = *limits,
                                           .budget = &listener->budget,
@@ -24,7 +24,7 @@ static enum status make_server(struct admin_listener *listener, const struct htt
                                           .n_workers = 1,
                                           .acceptor = main,
                                           .server_name = "sluice/" SLUICE_VERSION};
-    options.limits.max_body_bytes = BODY_BYTES;
+    options.limits.max_body_size = BODY_BYTES;
     return http_server_new(&options, &listener->server, err);
 }
 
@@ -32,7 +32,7 @@ enum status admin_listener_open(struct admin_listener *listener, const char *whe
                                 const struct http_limits *limits, struct http_handler handler,
                                 struct worker *main, struct error *err) {
     struct address address;
-    if (!admin_listener_is_wanted(where)) {
+    if (!admin_listener_is_enabled(where)) {
         return ST_OK;
     }
     enum status st = make_server(listener, limits, handler, main, err);
@@ -46,8 +46,7 @@ enum status admin_listener_open(struct admin_listener *listener, const char *whe
         return error_prefix(err, "--metrics %s", where);
     }
     char text[ADDRESS_TEXT_BYTES];
-    log_event(LOG_INFO, "listening",
-              LOG_TEXT_OF("metrics", address_print(&listener->address, text)));
+    log_event(LOG_INFO, "listening", LOG_CSTR("metrics", address_print(&listener->address, text)));
     return ST_OK;
 }
 

@@ -14,7 +14,7 @@ struct admin_listener {
 };
 
 /* Is there to be one? `where` is what --metrics says. */
-bool admin_listener_is_wanted(const char *where);
+bool admin_listener_is_enabled(const char *where);
 /* Fills in zeroed memory, and does nothing where none is wanted. Returns: why it can't listen, with
  * the setting. Owns: admin_listener_free, also after a failure. */
 enum status admin_listener_open(struct admin_listener *listener, const char *where,

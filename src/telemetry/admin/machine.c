@@ -13,14 +13,14 @@ enum { FILE_BYTES = 4096 };
 static const uint64_t INTERVAL_NS = 1000000000;
 
 /* The beginning of a file. Returns: empty where it can't be read. */
-static struct str read_file(const char *path, char room[FILE_BYTES]) {
+static struct str read_file(const char *path, char buffer[FILE_BYTES]) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return STR("");
     }
-    ssize_t n = read(fd, room, FILE_BYTES);
+    ssize_t n = read(fd, buffer, FILE_BYTES);
     close(fd);
-    return str_make(room, n > 0 ? (size_t)n : 0);
+    return str_make(buffer, n > 0 ? (size_t)n : 0);
 }
 
 /* The next number; what is before it must be blanks. */
@@ -34,47 +34,47 @@ static uint64_t next_number(struct str *text) {
 }
 
 /* What is behind `key` on the line that begins with it. */
-static struct str line_of(struct str text, struct str key) {
+static struct str find_line(struct str text, struct str key) {
     while (text.ptr) {
         struct str line = str_cut(&text, '\n');
-        if (str_starts(line, key)) {
+        if (str_starts_with(line, key)) {
             return str_make(line.ptr + key.len, line.len - key.len);
         }
     }
     return text;
 }
 
-uint64_t admin_machine_number(struct str text, struct str key) {
-    struct str line = line_of(text, key);
+uint64_t admin_machine_parse_number(struct str text, struct str key) {
+    struct str line = find_line(text, key);
     return next_number(&line);
 }
 
 /* cpu  user nice system idle iowait irq softirq steal; a guest's time is in user already. */
-void admin_machine_ticks(struct str text, uint64_t *busy, uint64_t *idle) {
-    struct str line = line_of(text, STR("cpu "));
+void admin_machine_parse_cpu_ticks(struct str text, uint64_t *busy, uint64_t *idle) {
+    struct str line = find_line(text, STR("cpu "));
     *busy = *idle = 0;
     for (int i = 0; i < 8; i++) {
         *(i == 3 || i == 4 ? idle : busy) += next_number(&line);
     }
 }
 
-static void look_at_cpus(struct admin_machine *machine) {
-    char room[FILE_BYTES];
+static void sample_cpu_ticks(struct admin_machine *machine) {
+    char buffer[FILE_BYTES];
     uint64_t busy, idle;
-    admin_machine_ticks(read_file("/proc/stat", room), &busy, &idle);
-    uint64_t was_busy = busy - machine->busy, was_idle = idle - machine->idle;
-    if (busy >= machine->busy && idle >= machine->idle && was_busy + was_idle > 0) {
-        machine->utilization = (double)was_busy / (double)(was_busy + was_idle);
+    admin_machine_parse_cpu_ticks(read_file("/proc/stat", buffer), &busy, &idle);
+    uint64_t busy_delta = busy - machine->busy, idle_delta = idle - machine->idle;
+    if (busy >= machine->busy && idle >= machine->idle && busy_delta + idle_delta > 0) {
+        machine->utilization = (double)busy_delta / (double)(busy_delta + idle_delta);
     }
     machine->busy = busy;
     machine->idle = idle;
-    machine->seen_ns = clock_now_ns();
+    machine->sampled_ns = clock_now_ns();
 }
 
 void admin_machine_init(struct admin_machine *machine) {
     *machine = (struct admin_machine){.busy = 0};
     lock_init(&machine->lock);
-    look_at_cpus(machine);
+    sample_cpu_ticks(machine);
     machine->utilization = 0; /* that was since the machine started */
 }
 
@@ -82,21 +82,21 @@ void admin_machine_fini(struct admin_machine *machine) {
     lock_fini(&machine->lock);
 }
 
-void admin_machine_read(struct admin_machine *machine, struct admin_machine_state *out) {
-    char room[FILE_BYTES];
+void admin_machine_read(struct admin_machine *machine, struct admin_machine_stats *out) {
+    char buffer[FILE_BYTES];
     struct rusage usage = {.ru_utime = {0, 0}};
-    lock_take(&machine->lock);
-    if (clock_now_ns() - machine->seen_ns >= INTERVAL_NS) {
-        look_at_cpus(machine);
+    lock_acquire(&machine->lock);
+    if (clock_now_ns() - machine->sampled_ns >= INTERVAL_NS) {
+        sample_cpu_ticks(machine);
     }
-    *out = (struct admin_machine_state){.utilization = machine->utilization};
-    lock_drop(&machine->lock);
-    struct str text = read_file("/proc/meminfo", room);
-    uint64_t available = admin_machine_number(text, STR("MemAvailable:")) * 1024;
-    out->memory_total_bytes = admin_machine_number(text, STR("MemTotal:")) * 1024;
+    *out = (struct admin_machine_stats){.utilization = machine->utilization};
+    lock_release(&machine->lock);
+    struct str text = read_file("/proc/meminfo", buffer);
+    uint64_t available = admin_machine_parse_number(text, STR("MemAvailable:")) * 1024;
+    out->memory_total_bytes = admin_machine_parse_number(text, STR("MemTotal:")) * 1024;
     out->memory_used_bytes =
         out->memory_total_bytes > available ? out->memory_total_bytes - available : 0;
-    text = read_file("/proc/self/statm", room);
+    text = read_file("/proc/self/statm", buffer);
     next_number(&text); /* the size comes first */
     out->resident_bytes = next_number(&text) * (uint64_t)sysconf(_SC_PAGESIZE);
     getrusage(RUSAGE_SELF, &usage);

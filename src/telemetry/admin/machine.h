@@ -9,7 +9,7 @@
 #include "core/event/lock.h"
 
 /* What could not be read is 0. */
-struct admin_machine_state {
+struct admin_machine_stats {
     uint64_t resident_bytes;
     double cpu_seconds; /* of the process */
     double utilization; /* of all the machine's CPUs, 0 to 1, over the last second or more */
@@ -18,7 +18,7 @@ struct admin_machine_state {
 
 struct admin_machine {
     struct lock lock;
-    uint64_t seen_ns; /* when the two below were read */
+    uint64_t sampled_ns; /* when the two below were read */
     uint64_t busy, idle;
     double utilization; /* up to then */
 };
@@ -27,13 +27,13 @@ struct admin_machine {
 void admin_machine_init(struct admin_machine *machine);
 void admin_machine_fini(struct admin_machine *machine);
 /* Thread: any. */
-void admin_machine_read(struct admin_machine *machine, struct admin_machine_state *out);
+void admin_machine_read(struct admin_machine *machine, struct admin_machine_stats *out);
 
 /* ---- for the tests --------------------------------------------------------------------------- */
 
 /* The number behind a line's `key` ("MemTotal:"); 0 when there is none. */
-uint64_t admin_machine_number(struct str text, struct str key);
+uint64_t admin_machine_parse_number(struct str text, struct str key);
 /* CPU time from /proc/stat, in ticks. */
-void admin_machine_ticks(struct str text, uint64_t *busy, uint64_t *idle);
+void admin_machine_parse_cpu_ticks(struct str text, uint64_t *busy, uint64_t *idle);
 
 #endif

@@ -33,7 +33,7 @@ static void print_f64(struct metric_text *text, enum metric_family family, doubl
 }
 
 void admin_process_print(struct admin_process *process, struct metric_text *text) {
-    struct admin_machine_state state;
+    struct admin_machine_stats state;
     struct buf labels;
     buf_init(&labels, text->out->arena, 64);
     metric_label_add(&labels, "version", str_of(process->version));
@@ -48,14 +48,14 @@ void admin_process_print(struct admin_process *process, struct metric_text *text
     print_u64(text, METRIC_FAMILY_CPU_MEMORY_USED, state.memory_used_bytes);
 }
 
-void admin_page_reply(struct http_exchange *exchange,
-                      void (*print)(void *context, struct metric_text *text), void *context) {
+void metrics_page_reply(struct http_exchange *exchange,
+                        void (*print)(void *context, struct metric_text *text), void *context) {
     struct str accept = {NULL, 0};
     struct buf body;
     struct metric_text text = {.out = &body};
     http_head_find(&exchange->head, "Accept", &accept);
-    text.format = metric_format_of(accept);
+    text.format = metric_format_negotiate(accept);
     buf_init(&body, exchange->arena, PAGE_BYTES);
     print(context, &text);
-    http_text_reply(exchange, 200, metric_format_type(text.format), &body);
+    http_text_reply(exchange, 200, metric_content_type(text.format), &body);
 }

@@ -19,7 +19,7 @@ void admin_process_fini(struct admin_process *process);
 void admin_process_print(struct admin_process *process, struct metric_text *text);
 
 /* Answers with the page that `print` writes, in the format that the request's Accept asks for. */
-void admin_page_reply(struct http_exchange *exchange,
-                      void (*print)(void *context, struct metric_text *text), void *context);
+void metrics_page_reply(struct http_exchange *exchange,
+                        void (*print)(void *context, struct metric_text *text), void *context);
 
 #endif

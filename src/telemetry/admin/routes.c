@@ -1,12 +1,12 @@
 /* Routing of an operators' listener. */
 #include "telemetry/admin/routes.h"
 
-#include "codec/kserve/text.h"
+#include "codec/kserve/metadata.h"
 #include "core/base/buf.h"
 #include "core/tensor/tensor.h"
 #include "telemetry/admin/http_text.h"
 
-static const struct admin_route *route_of(const struct admin_routes *routes, struct str path) {
+static const struct admin_route *find_route(const struct admin_routes *routes, struct str path) {
     for (size_t i = 0; i < routes->n; i++) {
         if (str_is(path, routes->items[i].path)) {
             return &routes->items[i];
@@ -23,7 +23,7 @@ static void list_paths(const struct admin_routes *routes, struct buf *out) {
     }
 }
 
-static void answer_nothing(const struct admin_routes *routes, struct http_exchange *exchange) {
+static void answer_not_found(const struct admin_routes *routes, struct http_exchange *exchange) {
     char text[TENSOR_NAME_TEXT_BYTES];
     struct error err;
     struct buf paths;
@@ -36,10 +36,10 @@ static void answer_nothing(const struct admin_routes *routes, struct http_exchan
 
 static void on_head(struct http_exchange *exchange, void *context) {
     const struct admin_routes *routes = context;
-    const struct admin_route *route = route_of(routes, exchange->head.path);
+    const struct admin_route *route = find_route(routes, exchange->head.path);
     if (!route) {
-        answer_nothing(routes, exchange);
-    } else if (http_text_method_fits(exchange, HTTP_READ)) {
+        answer_not_found(routes, exchange);
+    } else if (http_check_method(exchange, HTTP_READ)) {
         route->answer(exchange, routes->context);
     }
 }

@@ -5,35 +5,34 @@
 #include "core/base/log.h"
 #include "telemetry/admin/http_text.h"
 
-enum { LINES_MOST = 2000 }; /* in the log */
+enum { MAX_LOG_LINES = 2000 }; /* in the log */
 
-static enum status start(struct admin_state *state, struct buf *out, void (*done)(void *cookie),
-                         void *cookie, struct error *err) {
+static enum status start_report(struct admin_state *state, struct buf *out,
+                                void (*done)(void *user), void *user, struct error *err) {
     state->print(state->context, out);
-    return net_report_start(state->servers, state->n_servers, state->worker, out, done, cookie,
-                            err);
+    return net_report_start(state->servers, state->n_servers, state->worker, out, done, user, err);
 }
 
 /* ---- as an answer ---------------------------------------------------------------------------- */
 
-struct answer {
+struct state_reply {
     struct http_exchange *exchange;
     struct buf text;
 };
 
-static void answer_done(void *cookie) {
-    struct answer *answer = cookie;
-    http_text_reply(answer->exchange, 200, "text/plain; charset=utf-8", &answer->text);
+static void reply_done(void *user) {
+    struct state_reply *reply = user;
+    http_text_reply(reply->exchange, 200, "text/plain; charset=utf-8", &reply->text);
 }
 
 void admin_state_reply(struct admin_state *state, struct http_exchange *exchange) {
-    struct answer *answer = arena_calloc(exchange->arena, 1, sizeof *answer);
+    struct state_reply *reply = arena_calloc(exchange->arena, 1, sizeof *reply);
     struct error err;
     enum status st = ST_NO_MEMORY;
-    if (answer) {
-        answer->exchange = exchange;
-        buf_init(&answer->text, exchange->arena, 4096);
-        st = start(state, &answer->text, answer_done, answer, &err);
+    if (reply) {
+        reply->exchange = exchange;
+        buf_init(&reply->text, exchange->arena, 4096);
+        st = start_report(state, &reply->text, reply_done, reply, &err);
     } else {
         error_set(&err, st, "no memory for the answer");
     }
@@ -44,30 +43,31 @@ void admin_state_reply(struct admin_state *state, struct http_exchange *exchange
 
 /* ---- in the log ------------------------------------------------------------------------------ */
 
-struct entry {
+struct state_log {
     struct arena *arena; /* it lies in it */
     struct buf text;
 };
 
-static void entry_done(void *cookie) {
-    struct entry *entry = cookie;
-    struct str rest = buf_str(&entry->text);
-    for (size_t n = 0; rest.ptr && rest.len > 0 && n < LINES_MOST; n++) {
+static void state_log_done(void *user) {
+    struct state_log *state_log = user;
+    struct str rest = buf_str(&state_log->text);
+    for (size_t n = 0; rest.ptr && rest.len > 0 && n < MAX_LOG_LINES; n++) {
         log_event(LOG_WARNING, "state", LOG_STR("line", str_cut(&rest, '\n')));
     }
-    arena_free(entry->arena);
+    arena_free(state_log->arena);
 }
 
 void admin_state_log(struct admin_state *state) {
     struct arena *arena = arena_new(worker_arenas(state->worker), 0);
-    struct entry *entry = arena ? arena_calloc(arena, 1, sizeof *entry) : NULL;
+    struct state_log *state_log = arena ? arena_calloc(arena, 1, sizeof *state_log) : NULL;
     struct error err;
-    if (entry) {
-        entry->arena = arena;
-        buf_init(&entry->text, arena, 4096);
+    if (state_log) {
+        state_log->arena = arena;
+        buf_init(&state_log->text, arena, 4096);
     }
-    if (!entry || start(state, &entry->text, entry_done, entry, &err) != ST_OK) {
+    if (!state_log ||
+        start_report(state, &state_log->text, state_log_done, state_log, &err) != ST_OK) {
         arena_free(arena);
-        log_plain(LOG_WARNING, "no memory to write down the state");
+        log_message(LOG_WARNING, "no memory to write down the state");
     }
 }

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "core/base/dice.h"
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
+#include "core/base/prng.h"
 #include "core/base/random.h"
 #include "core/event/clock.h"
 #include "net/client/http_fetch.h"
@@ -16,10 +16,10 @@
 #define NS_PER_S UINT64_C(1000000000)
 
 enum {
-    TRIES = 5,
-    TRY_S = 10, /* how long one may take */
-    MOST_WAIT_S = 30,
-    END_S = 3,
+    MAX_TRIES = 5,
+    TRY_TIMEOUT_S = 10, /* how long one may take */
+    MAX_BACKOFF_S = 30,
+    STOP_TIMEOUT_S = 3,
     FIRST_BYTES = 4096,
     ANSWER_BYTES = 4096, /* in which a collector says what it did not take */
 };
@@ -38,26 +38,26 @@ struct trace_export {
     struct worker *worker;
     struct http_fetcher *fetcher;
     struct trace_export_options options;
-    struct dice dice;
+    struct prng prng;
     struct batch *oldest, *newest;
     size_t n_spans;           /* in all of them */
     struct http_fetch *fetch; /* of the oldest; NULL: it is not being sent */
     char answer[ANSWER_BYTES];
     size_t n_answer;    /* bytes of it; over ANSWER_BYTES: it was longer, and is not there */
-    struct alarm alarm; /* the next thing to do */
+    struct timer timer; /* the next thing to do */
     uint64_t due_ns;    /* when the newest is sent at the latest */
-    uint64_t again_ns;  /* the oldest is not sent before */
+    uint64_t retry_ns;  /* the oldest is not sent before */
     bool failing;       /* the last batch got lost: it has been logged */
     bool refusing;      /* some spans of the last were refused: it has been logged */
     bool ending;
     bool stopping; /* the fetcher has been told */
-    uint64_t end_ns;
-    void (*ended)(void *cookie);
-    void *cookie;
+    uint64_t stop_deadline_ns;
+    void (*stopped)(void *user);
+    void *user;
     struct worker_msg msg;
 };
 
-static void go_on(struct trace_export *self);
+static void advance_export(struct trace_export *self);
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
@@ -90,7 +90,7 @@ static struct batch *open_batch(struct trace_export *self) {
     return batch;
 }
 
-static void drop_oldest(struct trace_export *self) {
+static void free_oldest_batch(struct trace_export *self) {
     struct batch *batch = self->oldest;
     self->oldest = batch->next;
     self->newest = self->oldest ? self->newest : NULL;
@@ -99,25 +99,25 @@ static void drop_oldest(struct trace_export *self) {
 }
 
 /* It is there, or given up. */
-static void end_oldest(struct trace_export *self, bool written, const char *why) {
+static void finish_oldest_batch(struct trace_export *self, bool written, const char *why) {
     struct batch *batch = self->oldest;
     metric_add(written ? METRIC_TRACES_WRITTEN : METRIC_TRACES_FAILED, (int64_t)batch->n_traces);
     if (!written && !self->failing) {
-        log_event(LOG_ERROR, "cannot send traces", LOG_TEXT_OF("reason", why),
+        log_event(LOG_ERROR, "cannot send traces", LOG_CSTR("reason", why),
                   LOG_U64("traces", batch->n_traces));
     }
     self->failing = !written;
-    self->again_ns = 0;
-    drop_oldest(self);
+    self->retry_ns = 0;
+    free_oldest_batch(self);
 }
 
 /* Clause: OTLP, partial success: what was refused is told, and not sent again. */
-static void end_taken(struct trace_export *self) {
+static void finish_accepted_batch(struct trace_export *self) {
     struct arena *arena = arena_new(NULL, 0);
     struct str said = str_make(self->answer, self->n_answer), why = STR("");
     uint64_t n_refused = 0;
     if (arena && self->n_answer <= ANSWER_BYTES) {
-        n_refused = otlp_trace_refused(arena, said, &why);
+        n_refused = otlp_trace_rejected_spans(arena, said, &why);
     }
     if (n_refused > 0 && !self->refusing) {
         log_event(LOG_WARNING, "the collector refused spans", LOG_U64("spans", n_refused),
@@ -125,21 +125,21 @@ static void end_taken(struct trace_export *self) {
     }
     self->refusing = n_refused > 0;
     bool any = n_refused < self->oldest->n_spans;
-    end_oldest(self, any, "the collector refused all spans");
+    finish_oldest_batch(self, any, "the collector refused all spans");
     arena_free(arena);
 }
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-static void roll(struct dice *dice, unsigned char *out, size_t n) {
+static void fill_random_id(struct prng *prng, unsigned char *out, size_t n) {
     for (size_t i = 0; i < n; i += sizeof(uint64_t)) {
-        uint64_t bits = dice_roll(dice) | 1; /* no id is 0 */
+        uint64_t bits = prng_next(prng) | 1; /* no id is 0 */
         memcpy(out + i, &bits, sizeof bits);
     }
 }
 
 /* The calendar's time at 0 of the monotonic clock. */
-static uint64_t unix_of_clock(void) {
+static uint64_t unix_time_at_clock_zero(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec - clock_now_ns();
@@ -154,13 +154,14 @@ void trace_export_add(struct trace_export *self, const struct trace_record *reco
         metric_add(METRIC_TRACES_DROPPED, 1);
         return;
     }
-    roll(&self->dice, ids.trace, sizeof ids.trace);
-    roll(&self->dice, (unsigned char *)ids.spans, sizeof ids.spans);
+    fill_random_id(&self->prng, ids.trace, sizeof ids.trace);
+    fill_random_id(&self->prng, (unsigned char *)ids.spans, sizeof ids.spans);
     if (parent) {
         memcpy(ids.trace, parent->trace, sizeof ids.trace);
     }
     size_t before = batch->text.len;
-    size_t n = otlp_trace_add(&batch->text, record, &ids, unix_of_clock(), batch->n_spans == 0);
+    size_t n =
+        otlp_trace_add(&batch->text, record, &ids, unix_time_at_clock_zero(), batch->n_spans == 0);
     if (batch->text.failed) {
         batch->text.failed = false;
         batch->text.len = before;
@@ -170,13 +171,13 @@ void trace_export_add(struct trace_export *self, const struct trace_record *reco
     batch->n_traces++;
     batch->n_spans += n;
     self->n_spans += n;
-    go_on(self);
+    advance_export(self);
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
 /* Clause: OTLP, retryable response codes. */
-static bool may_be_sent_again(const struct http_fetched *fetched) {
+static bool is_retryable(const struct http_fetch_result *fetched) {
     if (fetched->error.status != ST_OK) {
         return fetched->error.status == ST_IO || fetched->error.status == ST_DEADLINE_EXCEEDED;
     }
@@ -184,26 +185,27 @@ static bool may_be_sent_again(const struct http_fetched *fetched) {
            fetched->status == 504;
 }
 
-static uint64_t wait_s(const struct trace_export *self, const struct http_fetched *fetched) {
+static uint64_t backoff_s(const struct trace_export *self,
+                          const struct http_fetch_result *fetched) {
     uint64_t wait = UINT64_C(1) << (self->oldest->tries - 1);
     wait = fetched->retry_after_s > wait ? fetched->retry_after_s : wait;
-    return wait < MOST_WAIT_S ? wait : MOST_WAIT_S;
+    return wait < MAX_BACKOFF_S ? wait : MAX_BACKOFF_S;
 }
 
-static void on_fetched(void *user, const struct http_fetched *fetched) {
+static void on_fetched(void *user, const struct http_fetch_result *fetched) {
     struct trace_export *self = user;
     bool answered = fetched->error.status == ST_OK;
     char why[64];
     snprintf(why, sizeof why, "the collector answered with %d", fetched->status);
     self->fetch = NULL;
     if (answered && fetched->status >= 200 && fetched->status < 300) {
-        end_taken(self);
-    } else if (may_be_sent_again(fetched) && self->oldest->tries < TRIES && !self->ending) {
-        self->again_ns = clock_now_ns() + wait_s(self, fetched) * NS_PER_S;
+        finish_accepted_batch(self);
+    } else if (is_retryable(fetched) && self->oldest->tries < MAX_TRIES && !self->ending) {
+        self->retry_ns = clock_now_ns() + backoff_s(self, fetched) * NS_PER_S;
     } else {
-        end_oldest(self, false, answered ? why : fetched->error.text);
+        finish_oldest_batch(self, false, answered ? why : fetched->error.text);
     }
-    go_on(self);
+    advance_export(self);
 }
 
 static void on_piece(void *user, struct str bytes) {
@@ -216,91 +218,93 @@ static void on_piece(void *user, struct str bytes) {
     }
 }
 
-static void send_oldest(struct trace_export *self) {
+static void send_oldest_batch(struct trace_export *self) {
     struct batch *batch = self->oldest;
     struct error err;
     if (!batch->closed) {
         batch->closed = true;
         otlp_trace_end(&batch->text);
     }
-    struct http_fetch_ask ask = {.url = self->options.url,
-                                 .method = "POST",
-                                 .timeout_ns = (self->ending ? END_S : TRY_S) * NS_PER_S,
-                                 .body = buf_str(&batch->text),
-                                 .content_type = "application/json",
-                                 .max_body_bytes = SIZE_MAX,
-                                 .piece = on_piece,
-                                 .done = on_fetched,
-                                 .user = self};
+    struct http_fetch_request ask = {.url = self->options.url,
+                                     .method = "POST",
+                                     .timeout_ns =
+                                         (self->ending ? STOP_TIMEOUT_S : TRY_TIMEOUT_S) * NS_PER_S,
+                                     .body = buf_str(&batch->text),
+                                     .content_type = "application/json",
+                                     .max_body_size = SIZE_MAX,
+                                     .piece = on_piece,
+                                     .done = on_fetched,
+                                     .user = self};
     batch->tries++;
     self->n_answer = 0;
     if (batch->text.failed) {
-        end_oldest(self, false, "out of memory");
-    } else if (http_fetch_begin(self->fetcher, &ask, &self->fetch, &err) != ST_OK) {
+        finish_oldest_batch(self, false, "out of memory");
+    } else if (http_fetch_start(self->fetcher, &ask, &self->fetch, &err) != ST_OK) {
         self->fetch = NULL;
-        end_oldest(self, false, err.text);
+        finish_oldest_batch(self, false, err.text);
     }
 }
 
 /* When the oldest is to be sent. Returns: 0 for at once. */
-static uint64_t time_of_oldest(const struct trace_export *self) {
+static uint64_t oldest_batch_send_ns(const struct trace_export *self) {
     const struct batch *batch = self->oldest;
     bool full = batch->closed || batch->next ||
                 batch->n_spans + OTLP_SPANS > self->options.max_batch || self->ending;
     uint64_t at = full ? 0 : self->due_ns;
-    return at > self->again_ns || self->ending ? at : self->again_ns;
+    return at > self->retry_ns || self->ending ? at : self->retry_ns;
 }
 
-static void on_alarm(struct alarm *alarm) {
-    go_on((struct trace_export *)(void *)((char *)alarm - offsetof(struct trace_export, alarm)));
+static void on_timer(struct timer *timer) {
+    advance_export(
+        (struct trace_export *)(void *)((char *)timer - offsetof(struct trace_export, timer)));
 }
 
-static void finish_if_over(struct trace_export *self) {
+static void stop_if_drained(struct trace_export *self) {
     if (self->ending && !self->stopping && !self->oldest && !self->fetch) {
         self->stopping = true;
         worker_post(self->worker, &self->msg); /* not from within a callback of the fetcher */
     }
 }
 
-static void give_up(struct trace_export *self) {
+static void fail_all_batches(struct trace_export *self) {
     if (self->fetch) {
         http_fetch_cancel(self->fetch);
         self->fetch = NULL;
     }
     while (self->oldest) {
-        end_oldest(self, false, "the server ends");
+        finish_oldest_batch(self, false, "the server ends");
     }
 }
 
-static void go_on(struct trace_export *self) {
+static void advance_export(struct trace_export *self) {
     uint64_t now = clock_now_ns();
-    if (self->ending && now >= self->end_ns) {
-        give_up(self);
+    if (self->ending && now >= self->stop_deadline_ns) {
+        fail_all_batches(self);
     }
-    while (self->oldest && !self->fetch && time_of_oldest(self) <= now) {
-        send_oldest(self);
+    while (self->oldest && !self->fetch && oldest_batch_send_ns(self) <= now) {
+        send_oldest_batch(self);
     }
-    uint64_t next = self->oldest && !self->fetch ? time_of_oldest(self) : 0;
-    next = self->ending ? self->end_ns : next;
+    uint64_t next = self->oldest && !self->fetch ? oldest_batch_send_ns(self) : 0;
+    next = self->ending ? self->stop_deadline_ns : next;
     if (next > 0 && !self->stopping) {
-        if (!alarm_set(worker_alarms(self->worker), &self->alarm, next)) {
-            give_up(self); /* nobody would come back to it */
+        if (!timer_start(worker_timers(self->worker), &self->timer, next)) {
+            fail_all_batches(self); /* nobody would come back to it */
         }
     }
-    finish_if_over(self);
+    stop_if_drained(self);
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
 
-static void on_stopped(void *cookie) {
-    struct trace_export *self = cookie;
-    self->ended(self->cookie);
+static void on_stopped(void *user) {
+    struct trace_export *self = user;
+    self->stopped(self->user);
 }
 
-static void on_finish(struct worker_msg *msg) {
+static void on_stop_message(struct worker_msg *msg) {
     struct trace_export *self =
         (struct trace_export *)(void *)((char *)msg - offsetof(struct trace_export, msg));
-    alarm_clear(worker_alarms(self->worker), &self->alarm);
+    timer_stop(worker_timers(self->worker), &self->timer);
     http_fetcher_stop(self->fetcher, on_stopped, self);
 }
 
@@ -312,9 +316,9 @@ enum status trace_export_new(struct worker *worker, const struct trace_export_op
     }
     self->worker = worker;
     self->options = *options;
-    self->alarm.ring = on_alarm;
-    self->msg.run = on_finish;
-    random_fill(&self->dice.state, sizeof self->dice.state);
+    self->timer.on_expire = on_timer;
+    self->msg.run = on_stop_message;
+    random_fill(&self->prng.state, sizeof self->prng.state);
     enum status st = http_fetcher_new(worker, NULL, 1, &self->fetcher, err);
     if (st != ST_OK) {
         free(self);
@@ -331,13 +335,13 @@ void trace_export_free(struct trace_export *self) {
     }
 }
 
-void trace_export_end(struct trace_export *self, void (*ended)(void *cookie), void *cookie) {
+void trace_export_stop(struct trace_export *self, void (*stopped)(void *user), void *user) {
     if (self->ending) {
         return;
     }
-    self->ended = ended;
-    self->cookie = cookie;
+    self->stopped = stopped;
+    self->user = user;
     self->ending = true;
-    self->end_ns = clock_now_ns() + END_S * NS_PER_S;
-    go_on(self);
+    self->stop_deadline_ns = clock_now_ns() + STOP_TIMEOUT_S * NS_PER_S;
+    advance_export(self);
 }

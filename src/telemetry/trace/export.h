@@ -11,12 +11,12 @@
 
 struct trace_export;
 
-enum { TRACE_RESOURCES_MOST = 32 };
+enum { TRACE_MAX_RESOURCES = 32 };
 
 /* The texts must outlive it. */
 struct trace_export_options {
     const char *url;
-    struct otlp_attribute resource[TRACE_RESOURCES_MOST];
+    struct otlp_attribute resource[TRACE_MAX_RESOURCES];
     size_t n_resource;
     uint32_t max_queue; /* spans that wait, being sent or not */
     uint32_t max_batch; /* spans in one request */
@@ -32,6 +32,6 @@ void trace_export_free(struct trace_export *self);
 void trace_export_add(struct trace_export *self, const struct trace_record *record,
                       const struct traceparent *parent, struct str state);
 /* Sends what there is, for a few seconds at most; `ended` when nothing is under way any more. */
-void trace_export_end(struct trace_export *self, void (*ended)(void *cookie), void *cookie);
+void trace_export_stop(struct trace_export *self, void (*stopped)(void *user), void *user);
 
 #endif

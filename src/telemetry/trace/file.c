@@ -33,11 +33,11 @@ enum status trace_file_check(const char *path, struct error *err) {
                            strerror(errno));
 }
 
-static void say(struct trace_file *file, bool written, int error, uint64_t n) {
+static void report_result(struct trace_file *file, bool written, int error, uint64_t n) {
     metric_add(written ? METRIC_TRACES_WRITTEN : METRIC_TRACES_FAILED, (int64_t)n);
     if (!written && !file->failing) {
-        log_event(LOG_ERROR, "cannot write traces", LOG_TEXT_OF("file", file->path),
-                  LOG_TEXT_OF("reason", strerror(error)));
+        log_event(LOG_ERROR, "cannot write traces", LOG_CSTR("file", file->path),
+                  LOG_CSTR("reason", strerror(error)));
     }
     file->failing = !written;
 }
@@ -70,11 +70,11 @@ static bool write_array(int fd, char before, struct str objects, off_t at) {
 
 /* What a write that failed has left, on a full disk for one, goes: the bracket is back where it
  * was. */
-static void take_back(const struct trace_file *file) {
+static void restore_end(const struct trace_file *file) {
     bool bracket = file->end == 0 || write_all(file->fd, STR("]\n"), file->end);
     if (!bracket || ftruncate(file->fd, file->end > 0 ? file->end + 2 : 0) != 0) {
-        log_event(LOG_WARNING, "a file of traces is torn", LOG_TEXT_OF("file", file->path),
-                  LOG_TEXT_OF("reason", strerror(errno)));
+        log_event(LOG_WARNING, "a file of traces is torn", LOG_CSTR("file", file->path),
+                  LOG_CSTR("reason", strerror(errno)));
     }
 }
 
@@ -85,16 +85,16 @@ void trace_file_append(struct trace_file *file, struct str objects, uint64_t n) 
     }
     bool written =
         file->fd >= 0 && write_array(file->fd, file->end > 0 ? ',' : '[', objects, file->end);
-    say(file, written, errno, n);
+    report_result(file, written, errno, n);
     if (written) {
         file->end += 1 + (off_t)objects.len;
     } else if (file->fd >= 0) {
-        take_back(file);
+        restore_end(file);
     }
 }
 
 /* Under another name until it is whole: who waits for the file finds all of it. */
-void trace_file_add(struct trace_file *file, struct str objects, uint64_t n) {
+void trace_file_write_next(struct trace_file *file, struct str objects, uint64_t n) {
     char path[PATH_MAX], part[PATH_MAX];
     int len = snprintf(path, sizeof(path), "%s.%" PRIu64, file->path, file->next_index);
     int part_len = snprintf(part, sizeof(part), "%s.part", file->path);
@@ -112,7 +112,7 @@ void trace_file_add(struct trace_file *file, struct str objects, uint64_t n) {
     if (fd >= 0 && !written) {
         (void)unlink(part);
     }
-    say(file, written, error, n);
+    report_result(file, written, error, n);
     file->next_index += written;
 }
 

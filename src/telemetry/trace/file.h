@@ -28,7 +28,7 @@ enum status trace_file_check(const char *path, struct error *err)
 /* Writes `n` traces, objects with commas between them, behind those that are there. */
 void trace_file_append(struct trace_file *file, struct str objects, uint64_t n);
 /* Writes them into the next file. */
-void trace_file_add(struct trace_file *file, struct str objects, uint64_t n);
+void trace_file_write_next(struct trace_file *file, struct str objects, uint64_t n);
 void trace_file_close(struct trace_file *file);
 
 #endif

@@ -42,7 +42,7 @@ static void expect(const char *name, const char *text) {
     assert_int_equal(unlink(path), 0);
 }
 
-static void behind_each_other(void **state) {
+static void trace_file_appended_traces_form_one_array(void **state) {
     struct trace_file file;
     char path[PATH_BYTES], other[PATH_BYTES];
     struct stat info;
@@ -62,13 +62,13 @@ static void behind_each_other(void **state) {
     expect("t", "[{}]\n");
 }
 
-static void numbered(void **state) {
+static void trace_file_numbered_files_are_consecutive(void **state) {
     struct trace_file file;
     char path[PATH_BYTES];
     (void)state;
     trace_file_init(&file, path_of("n", path));
-    trace_file_add(&file, STR("{\"id\":1}"), 1);
-    trace_file_add(&file, STR("{\"id\":2}"), 1);
+    trace_file_write_next(&file, STR("{\"id\":1}"), 1);
+    trace_file_write_next(&file, STR("{\"id\":2}"), 1);
     trace_file_close(&file);
     expect("n.0", "[{\"id\":1}]\n");
     expect("n.1", "[{\"id\":2}]\n");
@@ -76,7 +76,7 @@ static void numbered(void **state) {
 }
 
 /* What can't be written is counted; the next one may go well. */
-static void not_written(void **state) {
+static void trace_file_failed_write_is_counted(void **state) {
     struct trace_file file;
     char path[PATH_BYTES];
     (void)state;
@@ -103,7 +103,7 @@ static rlim_t limit_files(rlim_t n_bytes) {
 }
 
 /* As on a full disk, where a part of it may still be written: what was there stays an array. */
-static void written_in_part(void **state) {
+static void trace_file_partial_write_is_undone(void **state) {
     static const char large[] = "{\"id\":2222222222222222}";
     struct trace_file file;
     char path[PATH_BYTES], part[PATH_BYTES];
@@ -119,14 +119,14 @@ static void written_in_part(void **state) {
     trace_file_append(&file, STR("{\"id\":1}"), 1);
     limit_files(20);
     trace_file_append(&file, str_of(large), 1);
-    trace_file_add(&file, str_of(large), 1);
+    trace_file_write_next(&file, str_of(large), 1);
     limit_files(before);
     assert_int_equal(metric_read(METRIC_TRACES_FAILED), failed + 3);
     assert_int_equal(link(path, path_of("before", part)), 0);
     expect("before", "[{\"id\":1}]\n");
     assert_int_not_equal(access(path_of("p.part", part), F_OK), 0);
     trace_file_append(&file, STR("{\"id\":3}"), 1);
-    trace_file_add(&file, STR("{}"), 1);
+    trace_file_write_next(&file, STR("{}"), 1);
     trace_file_close(&file);
     expect("p", "[{\"id\":1},{\"id\":3}]\n");
     expect("p.0", "[{}]\n");
@@ -139,10 +139,10 @@ static int end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(behind_each_other),
-        cmocka_unit_test(numbered),
-        cmocka_unit_test(not_written),
-        cmocka_unit_test(written_in_part),
+        cmocka_unit_test(trace_file_appended_traces_form_one_array),
+        cmocka_unit_test(trace_file_numbered_files_are_consecutive),
+        cmocka_unit_test(trace_file_failed_write_is_counted),
+        cmocka_unit_test(trace_file_partial_write_is_undone),
     };
     return cmocka_run_group_tests_name("serve/trace_file", tests, begin, end);
 }

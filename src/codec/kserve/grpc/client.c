@@ -4,13 +4,13 @@
 #include "codec/kserve/grpc/fields.h"
 #include "codec/kserve/grpc/v2_grpc.h"
 
-static const struct v2_grpc_place WHOLE = {NULL, 0};
+static const struct v2_grpc_path_prefix WHOLE = {NULL, 0};
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for the answer");
 }
 
-static size_t count(struct str message, uint32_t number) {
+static size_t count_fields(struct str message, uint32_t number) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
     size_t n = 0;
@@ -21,8 +21,8 @@ static size_t count(struct str message, uint32_t number) {
 }
 
 static enum status read_tensor_head(struct arena *arena, struct str message,
-                                    struct v2_grpc_place place, int64_t least, struct str *name,
-                                    enum datatype *datatype, struct shape *shape,
+                                    struct v2_grpc_path_prefix prefix, int64_t least,
+                                    struct str *name, enum datatype *datatype, struct shape *shape,
                                     struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
@@ -31,35 +31,36 @@ static enum status read_tensor_head(struct arena *arena, struct str message,
     *name = STR("");
     while (st == ST_OK && pb_next(&reader, &field)) {
         if (field.number == V2_GRPC_TENSOR_NAME) {
-            st = v2_grpc_take_string(&field, place, "name", name, err);
+            st = v2_grpc_get_string(&field, prefix, "name", name, err);
         } else if (field.number == V2_GRPC_TENSOR_DATATYPE) {
-            st = v2_grpc_take_string(&field, place, "datatype", &text, err);
+            st = v2_grpc_get_string(&field, prefix, "datatype", &text, err);
         }
     }
-    if (st == ST_OK && reader.broken) {
-        st = pb_broken(&reader, "tensor", err);
+    if (st == ST_OK && reader.error_text) {
+        st = pb_reader_error(&reader, "tensor", err);
     }
     if (st == ST_OK) {
         *datatype = datatype_parse(text);
-        st = v2_grpc_shape_read(arena, message, V2_GRPC_TENSOR_SHAPE, place, least, shape, err);
+        st = v2_grpc_shape_read(arena, message, V2_GRPC_TENSOR_SHAPE, prefix, least, shape, err);
     }
     return st;
 }
 
 /* ---- inference ------------------------------------------------------------------------------- */
 
-static enum status read_output(struct arena *arena, struct str message, struct v2_grpc_place place,
-                               struct tensor *out, struct error *err) {
-    static const struct json_limits limits = {.max_elements = UINT64_MAX};
+static enum status read_output(struct arena *arena, struct str message,
+                               struct v2_grpc_path_prefix prefix, struct tensor *out,
+                               struct error *err) {
+    static const struct json_limits limits = {.max_tensor_elements = UINT64_MAX};
     bool present;
     enum status st =
-        read_tensor_head(arena, message, place, 0, &out->name, &out->datatype, &out->shape, err);
+        read_tensor_head(arena, message, prefix, 0, &out->name, &out->datatype, &out->shape, err);
     if (st == ST_OK && out->datatype == DT_INVALID) {
         return error_set(err, ST_BAD_DATATYPE, "outputs[%zu]: a datatype that is not known",
-                         place.index);
+                         prefix.index);
     }
     return st == ST_OK ? v2_grpc_contents_read(arena, message, V2_GRPC_TENSOR_CONTENTS, &limits,
-                                               place, out, &present, err)
+                                               prefix, out, &present, err)
                        : st;
 }
 
@@ -77,20 +78,20 @@ static enum status bind_raw(struct arena *arena, struct tensor *tensor, struct s
 }
 
 static enum status read_answer_field(struct arena *arena, const struct pb_field *field,
-                                     struct v2_grpc_answer *out, struct error *err) {
-    struct v2_grpc_place place = {"outputs", out->n_outputs};
+                                     struct v2_grpc_client_response *out, struct error *err) {
+    struct v2_grpc_path_prefix prefix = {"outputs", out->n_outputs};
     struct str message;
     switch (field->number) {
     case V2_GRPC_MODEL_NAME:
-        return v2_grpc_take_string(field, WHOLE, "model_name", &out->model, err);
+        return v2_grpc_get_string(field, WHOLE, "model_name", &out->model, err);
     case V2_GRPC_MODEL_VERSION:
-        return v2_grpc_take_string(field, WHOLE, "model_version", &out->version, err);
+        return v2_grpc_get_string(field, WHOLE, "model_version", &out->version, err);
     case V2_GRPC_ID:
-        return v2_grpc_take_string(field, WHOLE, "id", &out->id, err);
-    case V2_GRPC_ANSWER_OUTPUTS: {
-        enum status st = v2_grpc_take_message(field, WHOLE, "outputs", &message, err);
+        return v2_grpc_get_string(field, WHOLE, "id", &out->id, err);
+    case V2_GRPC_RESPONSE_OUTPUTS: {
+        enum status st = v2_grpc_get_message(field, WHOLE, "outputs", &message, err);
         return st == ST_OK
-                   ? read_output(arena, message, place, &out->outputs[out->n_outputs++], err)
+                   ? read_output(arena, message, prefix, &out->outputs[out->n_outputs++], err)
                    : st;
     }
     default:
@@ -99,8 +100,8 @@ static enum status read_answer_field(struct arena *arena, const struct pb_field 
 }
 
 /* Raw contents go to the outputs in order, wherever in the message they stand. */
-static enum status read_raw(struct arena *arena, struct str message, struct v2_grpc_answer *out,
-                            struct error *err) {
+static enum status read_raw(struct arena *arena, struct str message,
+                            struct v2_grpc_client_response *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
     size_t n = 0;
@@ -113,54 +114,55 @@ static enum status read_raw(struct arena *arena, struct str message, struct v2_g
         if (n == out->n_outputs) {
             return error_set(err, ST_BAD_ANSWER, "more raw_output_contents than outputs");
         }
-        st = v2_grpc_take_message(&field, WHOLE, "raw_output_contents", &bytes, err);
+        st = v2_grpc_get_message(&field, WHOLE, "raw_output_contents", &bytes, err);
         st = st == ST_OK ? bind_raw(arena, &out->outputs[n++], bytes, err) : st;
     }
     return st;
 }
 
-static enum status read_answer(struct arena *arena, struct str message, struct v2_grpc_answer *out,
-                               struct error *err) {
+static enum status read_answer(struct arena *arena, struct str message,
+                               struct v2_grpc_client_response *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
     enum status st = ST_OK;
     out->outputs =
-        arena_calloc(arena, count(message, V2_GRPC_ANSWER_OUTPUTS), sizeof *out->outputs);
+        arena_calloc(arena, count_fields(message, V2_GRPC_RESPONSE_OUTPUTS), sizeof *out->outputs);
     if (!out->outputs) {
         return no_memory(err);
     }
     while (st == ST_OK && pb_next(&reader, &field)) {
         st = read_answer_field(arena, &field, out, err);
     }
-    if (st == ST_OK && reader.broken) {
-        st = pb_broken(&reader, "ModelInferResponse", err);
+    if (st == ST_OK && reader.error_text) {
+        st = pb_reader_error(&reader, "ModelInferResponse", err);
     }
     if (st == ST_OK) {
         st = v2_grpc_params_read(arena, message, V2_GRPC_PARAMETERS,
-                                 count(message, V2_GRPC_PARAMETERS), V2_GRPC_OF_ANSWER, WHOLE,
-                                 &out->params, err);
+                                 count_fields(message, V2_GRPC_PARAMETERS), V2_GRPC_OF_RESPONSE,
+                                 WHOLE, &out->params, err);
     }
     return st == ST_OK ? read_raw(arena, message, out, err) : st;
 }
 
-enum status v2_grpc_answer_decode(struct arena *arena, struct str message, bool stream,
-                                  struct v2_grpc_answer *out, struct error *err) {
+enum status v2_grpc_client_response_decode(struct arena *arena, struct str message, bool stream,
+                                           struct v2_grpc_client_response *out, struct error *err) {
     struct str inner = message;
     enum status st = ST_OK;
-    *out = (struct v2_grpc_answer){.error_message = STR("")};
+    *out = (struct v2_grpc_client_response){.error_message = STR("")};
     if (stream) {
         struct pb_reader reader = pb_read(message);
         struct pb_field field;
         inner = STR("");
         while (st == ST_OK && pb_next(&reader, &field)) {
             if (field.number == V2_GRPC_STREAM_ERROR) {
-                st = v2_grpc_take_string(&field, WHOLE, "error_message", &out->error_message, err);
+                st = v2_grpc_get_string(&field, WHOLE, "error_message", &out->error_message, err);
             } else if (field.number == V2_GRPC_STREAM_RESPONSE) {
-                st = v2_grpc_take_message(&field, WHOLE, "infer_response", &inner, err);
+                st = v2_grpc_get_message(&field, WHOLE, "infer_response", &inner, err);
             }
         }
-        st =
-            st == ST_OK && reader.broken ? pb_broken(&reader, "ModelStreamInferResponse", err) : st;
+        st = st == ST_OK && reader.error_text
+                 ? pb_reader_error(&reader, "ModelStreamInferResponse", err)
+                 : st;
     }
     return st == ST_OK ? read_answer(arena, inner, out, err) : st;
 }
@@ -170,10 +172,10 @@ enum status v2_grpc_answer_decode(struct arena *arena, struct str message, bool 
 static enum status read_spec(struct arena *arena, const struct pb_field *field, const char *list,
                              struct tensor_spec *specs, size_t *n, struct error *err) {
     struct str message;
-    struct v2_grpc_place place = {list, *n};
+    struct v2_grpc_path_prefix prefix = {list, *n};
     struct tensor_spec *spec = &specs[(*n)++];
-    enum status st = v2_grpc_take_message(field, WHOLE, list, &message, err);
-    return st == ST_OK ? read_tensor_head(arena, message, place, INT64_MIN, &spec->name,
+    enum status st = v2_grpc_get_message(field, WHOLE, list, &message, err);
+    return st == ST_OK ? read_tensor_head(arena, message, prefix, INT64_MIN, &spec->name,
                                           &spec->datatype, &spec->shape, err)
                        : st;
 }
@@ -182,12 +184,11 @@ static enum status read_metadata_field(struct arena *arena, const struct pb_fiel
                                        struct v2_grpc_model_metadata *out, struct error *err) {
     switch (field->number) {
     case 1:
-        return v2_grpc_take_string(field, WHOLE, "name", &out->name, err);
+        return v2_grpc_get_string(field, WHOLE, "name", &out->name, err);
     case 2:
-        return v2_grpc_take_string(field, WHOLE, "versions", &out->versions[out->n_versions++],
-                                   err);
+        return v2_grpc_get_string(field, WHOLE, "versions", &out->versions[out->n_versions++], err);
     case 3:
-        return v2_grpc_take_string(field, WHOLE, "platform", &out->platform, err);
+        return v2_grpc_get_string(field, WHOLE, "platform", &out->platform, err);
     case 4:
         return read_spec(arena, field, "inputs", out->inputs, &out->n_inputs, err);
     case 5:
@@ -205,9 +206,9 @@ enum status v2_grpc_model_metadata_decode(struct arena *arena, struct str messag
     *out = (struct v2_grpc_model_metadata){
         .name = STR(""),
         .platform = STR(""),
-        .versions = arena_calloc(arena, count(message, 2), sizeof(struct str)),
-        .inputs = arena_calloc(arena, count(message, 4), sizeof(struct tensor_spec)),
-        .outputs = arena_calloc(arena, count(message, 5), sizeof(struct tensor_spec)),
+        .versions = arena_calloc(arena, count_fields(message, 2), sizeof(struct str)),
+        .inputs = arena_calloc(arena, count_fields(message, 4), sizeof(struct tensor_spec)),
+        .outputs = arena_calloc(arena, count_fields(message, 5), sizeof(struct tensor_spec)),
     };
     if (!out->versions || !out->inputs || !out->outputs) {
         return no_memory(err);
@@ -215,5 +216,6 @@ enum status v2_grpc_model_metadata_decode(struct arena *arena, struct str messag
     while (st == ST_OK && pb_next(&reader, &field)) {
         st = read_metadata_field(arena, &field, out, err);
     }
-    return st == ST_OK && reader.broken ? pb_broken(&reader, "ModelMetadataResponse", err) : st;
+    return st == ST_OK && reader.error_text ? pb_reader_error(&reader, "ModelMetadataResponse", err)
+                                            : st;
 }

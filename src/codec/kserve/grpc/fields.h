@@ -9,53 +9,53 @@
 #include "core/tensor/tensor.h"
 
 /* A place in a message, for what is said of it: "inputs[3].name". */
-struct v2_grpc_place {
+struct v2_grpc_path_prefix {
     const char *list; /* "inputs"; NULL: the message itself */
     size_t index;
 };
 
 enum { V2_GRPC_PATH_BYTES = 64 };
 /* Prints the path of `field` there. Returns: `out`. */
-const char *v2_grpc_path(struct v2_grpc_place place, const char *field,
-                         char out[V2_GRPC_PATH_BYTES]);
+const char *v2_grpc_path_print(struct v2_grpc_path_prefix prefix, const char *field,
+                               char out[V2_GRPC_PATH_BYTES]);
 
 /* Takes a string, a nested message. Returns: ST_BAD_FIELD by its path. */
-enum status v2_grpc_take_string(const struct pb_field *field, struct v2_grpc_place place,
-                                const char *name, struct str *out, struct error *err)
+enum status v2_grpc_get_string(const struct pb_field *field, struct v2_grpc_path_prefix prefix,
+                               const char *name, struct str *out, struct error *err)
     __attribute__((warn_unused_result));
-enum status v2_grpc_take_message(const struct pb_field *field, struct v2_grpc_place place,
-                                 const char *name, struct str *out, struct error *err)
+enum status v2_grpc_get_message(const struct pb_field *field, struct v2_grpc_path_prefix prefix,
+                                const char *name, struct str *out, struct error *err)
     __attribute__((warn_unused_result));
 /* Takes an entry of a map from a string to a message, `name` its field: ("", "") for what is left
  * out. Returns: ST_BAD_FIELD, ST_BAD_REQUEST. */
-enum status v2_grpc_take_entry(const struct pb_field *field, const char *name, struct str *key,
-                               struct str *value, struct error *err)
+enum status v2_grpc_get_map_entry(const struct pb_field *field, const char *name, struct str *key,
+                                  struct str *value, struct error *err)
     __attribute__((warn_unused_result));
 
 /* Whose parameters they are: which keys are reserved. */
 /* The one of the reserved parameters that a request may have. */
 static const struct str V2_GRPC_EMPTY_FINAL = {"triton_enable_empty_final_response", 34};
 
-enum v2_grpc_params_of { V2_GRPC_OF_REQUEST, V2_GRPC_OF_TENSOR, V2_GRPC_OF_ANSWER };
+enum v2_grpc_params_of { V2_GRPC_OF_REQUEST, V2_GRPC_OF_TENSOR, V2_GRPC_OF_RESPONSE };
 
 /* The map<string, InferParameter> that is field `number` of `message`, `n` entries; of equal keys
  * the last counts, as in every protobuf map. Returns: ST_BAD_FIELD for an entry without a value and
  * for reserved keys. Owns: in `arena`, strings in the message. */
 enum status v2_grpc_params_read(struct arena *arena, struct str message, uint32_t number, size_t n,
-                                enum v2_grpc_params_of of, struct v2_grpc_place place,
+                                enum v2_grpc_params_of of, struct v2_grpc_path_prefix prefix,
                                 struct params *out, struct error *err)
     __attribute__((warn_unused_result));
 /* The region that parameters of a tensor name; none: name.ptr is NULL. Returns: ST_BAD_FIELD. */
-enum status v2_grpc_region_read(struct params params, struct v2_grpc_place place,
+enum status v2_grpc_region_read(struct params params, struct v2_grpc_path_prefix prefix,
                                 struct infer_region *out, struct error *err)
     __attribute__((warn_unused_result));
-void v2_grpc_params_print(struct buf *out, uint32_t number, struct params params);
-void v2_grpc_param_print_bool(struct buf *out, uint32_t number, struct str name, bool value);
+void v2_grpc_params_encode(struct buf *out, uint32_t number, struct params params);
+void v2_grpc_param_bool_encode(struct buf *out, uint32_t number, struct str name, bool value);
 
 /* The repeated int64 that is field `number` of `message`, packed or not. Returns: ST_BAD_SHAPE for
  * negative dimensions and too many of them. Owns: in `arena`. */
 enum status v2_grpc_shape_read(struct arena *arena, struct str message, uint32_t number,
-                               struct v2_grpc_place place, int64_t least, struct shape *out,
+                               struct v2_grpc_path_prefix prefix, int64_t least, struct shape *out,
                                struct error *err) __attribute__((warn_unused_result));
 
 /* The InferTensorContents in field `number` of `message` (all of them, if it is repeated) as the
@@ -63,8 +63,9 @@ enum status v2_grpc_shape_read(struct arena *arena, struct str message, uint32_t
  * Returns: ST_BAD_FIELD for a list that is not the datatype's and for a value out of its range,
  * ST_TOO_MANY_ELEMENTS, ST_NO_MEMORY. Owns: in `arena`. */
 enum status v2_grpc_contents_read(struct arena *arena, struct str message, uint32_t number,
-                                  const struct json_limits *limits, struct v2_grpc_place place,
-                                  struct tensor *tensor, bool *present, struct error *err)
+                                  const struct json_limits *limits,
+                                  struct v2_grpc_path_prefix prefix, struct tensor *tensor,
+                                  bool *present, struct error *err)
     __attribute__((warn_unused_result));
 
 /* A number of the fields of ModelInferRequest and ModelInferResponse, which agree but for two. */
@@ -76,7 +77,7 @@ enum {
     V2_GRPC_INPUTS = 5,
     V2_GRPC_OUTPUTS = 6, /* of a request */
     V2_GRPC_RAW_INPUTS = 7,
-    V2_GRPC_ANSWER_OUTPUTS = 5,
+    V2_GRPC_RESPONSE_OUTPUTS = 5,
     V2_GRPC_RAW_OUTPUTS = 6,
     /* of a tensor, input or output */
     V2_GRPC_TENSOR_NAME = 1,
@@ -85,8 +86,8 @@ enum {
     V2_GRPC_TENSOR_PARAMETERS = 4,
     V2_GRPC_TENSOR_CONTENTS = 5,
     /* of a requested output */
-    V2_GRPC_WANTED_NAME = 1,
-    V2_GRPC_WANTED_PARAMETERS = 2,
+    V2_GRPC_REQUESTED_OUTPUT_NAME = 1,
+    V2_GRPC_REQUESTED_OUTPUT_PARAMETERS = 2,
     /* of ModelStreamInferResponse */
     V2_GRPC_STREAM_ERROR = 1,
     V2_GRPC_STREAM_RESPONSE = 2,

@@ -41,14 +41,14 @@ static enum status read_value(struct str message, const char *name, struct setti
         out->number = field.value;
         out->text = field.bytes;
     }
-    return reader.broken ? pb_broken(&reader, "SettingValue", err) : ST_OK;
+    return reader.error_text ? pb_reader_error(&reader, "SettingValue", err) : ST_OK;
 }
 
 /* Of equal keys the last counts, as in every protobuf map; other names are passed over. */
 static enum status read_entry(const struct pb_field *field, struct setting *settings,
                               struct error *err) {
     struct str key, value;
-    enum status st = v2_grpc_take_entry(field, "settings", &key, &value, err);
+    enum status st = v2_grpc_get_map_entry(field, "settings", &key, &value, err);
     for (size_t i = 0; st == ST_OK && i < V2_LOG_KEYS; i++) {
         if (str_eq(key, str_of(ROWS[i].name))) {
             st = read_value(value, ROWS[i].name, &settings[i], err);
@@ -57,8 +57,8 @@ static enum status read_entry(const struct pb_field *field, struct setting *sett
     return st;
 }
 
-static enum status take(enum v2_log_key key, const struct setting *setting,
-                        struct v2_log_settings *out, struct error *err) {
+static enum status apply_setting(enum v2_log_key key, const struct setting *setting,
+                                 struct v2_log_settings *out, struct error *err) {
     static const char *const kinds[] = {
         [BOOL] = "bool_param", [UINT32] = "uint32_param", [STRING] = "string_param"};
     if (key == V2_LOG_FILE) {
@@ -95,12 +95,12 @@ enum status v2_grpc_log_decode(struct str message, struct v2_log_settings *out, 
             st = read_entry(&field, settings, err);
         }
     }
-    if (st == ST_OK && reader.broken) {
-        st = pb_broken(&reader, "LogSettingsRequest", err);
+    if (st == ST_OK && reader.error_text) {
+        st = pb_reader_error(&reader, "LogSettingsRequest", err);
     }
     for (size_t i = 0; st == ST_OK && i < V2_LOG_KEYS; i++) {
         if (settings[i].given) {
-            st = take((enum v2_log_key)i, &settings[i], out, err);
+            st = apply_setting((enum v2_log_key)i, &settings[i], out, err);
             out->given[i] = st == ST_OK;
         }
     }
@@ -110,7 +110,7 @@ enum status v2_grpc_log_decode(struct str message, struct v2_log_settings *out, 
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* A value of the oneof is written even where it is the default. */
-static void add(struct buf *out, enum v2_log_key key, uint64_t number, struct str text) {
+static void encode_setting(struct buf *out, enum v2_log_key key, uint64_t number, struct str text) {
     size_t entry = pb_begin(out, SETTINGS);
     pb_add_bytes(out, KEY, str_of(ROWS[key].name));
     size_t value = pb_begin(out, VALUE);
@@ -123,11 +123,11 @@ static void add(struct buf *out, enum v2_log_key key, uint64_t number, struct st
     pb_end(out, entry);
 }
 
-void v2_grpc_log_print(struct buf *out, const struct v2_log_settings *settings) {
-    add(out, V2_LOG_FILE, 0, STR(""));
-    add(out, V2_LOG_INFO, settings->info, STR(""));
-    add(out, V2_LOG_WARNING, settings->warning, STR(""));
-    add(out, V2_LOG_ERROR, settings->error, STR(""));
-    add(out, V2_LOG_VERBOSE_LEVEL, settings->verbose_level, STR(""));
-    add(out, V2_LOG_FORMAT, 0, STR("ISO8601"));
+void v2_grpc_log_encode(struct buf *out, const struct v2_log_settings *settings) {
+    encode_setting(out, V2_LOG_FILE, 0, STR(""));
+    encode_setting(out, V2_LOG_INFO, settings->info, STR(""));
+    encode_setting(out, V2_LOG_WARNING, settings->warning, STR(""));
+    encode_setting(out, V2_LOG_ERROR, settings->error, STR(""));
+    encode_setting(out, V2_LOG_VERBOSE_LEVEL, settings->verbose_level, STR(""));
+    encode_setting(out, V2_LOG_FORMAT, 0, STR("ISO8601"));
 }

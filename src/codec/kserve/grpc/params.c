@@ -5,17 +5,18 @@
 enum { KEY = 1, VALUE = 2, BOOL = 1, INT64 = 2, STRING = 3, DOUBLE = 4, UINT64 = 5 };
 
 static enum status check_key(const struct param *param, enum v2_grpc_params_of of,
-                             struct v2_grpc_place place, struct error *err) {
+                             struct v2_grpc_path_prefix prefix, struct error *err) {
     char path[V2_GRPC_PATH_BYTES];
     if (of == V2_GRPC_OF_REQUEST && str_eq(param->name, V2_GRPC_EMPTY_FINAL)) {
         return param->kind == PARAM_BOOL
                    ? ST_OK
                    : error_set(err, ST_BAD_FIELD, "%s: expected a bool_param for \"%.*s\"",
-                               v2_grpc_path(place, "parameters", path), STR_ARG(param->name));
+                               v2_grpc_path_print(prefix, "parameters", path),
+                               STR_ARG(param->name));
     }
-    if (of != V2_GRPC_OF_ANSWER && str_starts(param->name, STR("triton_"))) {
+    if (of != V2_GRPC_OF_RESPONSE && str_starts_with(param->name, STR("triton_"))) {
         return error_set(err, ST_BAD_FIELD, "%s: names that begin with \"triton_\" are reserved",
-                         v2_grpc_path(place, "parameters", path));
+                         v2_grpc_path_print(prefix, "parameters", path));
     }
     return ST_OK;
 }
@@ -59,28 +60,28 @@ static bool read_choice(const struct pb_field *field, struct param *out, bool *f
     return true;
 }
 
-static enum status read_value(struct str message, struct v2_grpc_place place, struct param *out,
-                              bool *found, struct error *err) {
+static enum status read_value(struct str message, struct v2_grpc_path_prefix prefix,
+                              struct param *out, bool *found, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
     char path[V2_GRPC_PATH_BYTES];
     while (pb_next(&reader, &field)) {
         if (!read_choice(&field, out, found)) {
             return error_set(err, ST_BAD_FIELD, "%s: field %u of a value has a wrong type",
-                             v2_grpc_path(place, "parameters", path), field.number);
+                             v2_grpc_path_print(prefix, "parameters", path), field.number);
         }
         if (field.number == STRING) {
-            enum status st = v2_grpc_take_string(&field, place, "parameters", &out->string, err);
+            enum status st = v2_grpc_get_string(&field, prefix, "parameters", &out->string, err);
             if (st != ST_OK) {
                 return st;
             }
         }
     }
-    return reader.broken ? pb_broken(&reader, "InferParameter", err) : ST_OK;
+    return reader.error_text ? pb_reader_error(&reader, "InferParameter", err) : ST_OK;
 }
 
-static enum status read_entry(struct str message, struct v2_grpc_place place, struct param *out,
-                              struct error *err) {
+static enum status read_entry(struct str message, struct v2_grpc_path_prefix prefix,
+                              struct param *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
     enum status st = ST_OK;
@@ -89,27 +90,27 @@ static enum status read_entry(struct str message, struct v2_grpc_place place, st
     while (st == ST_OK && pb_next(&reader, &field)) {
         struct str value;
         if (field.number == KEY) {
-            st = v2_grpc_take_string(&field, place, "parameters", &out->name, err);
+            st = v2_grpc_get_string(&field, prefix, "parameters", &out->name, err);
         } else if (field.number == VALUE) {
-            st = v2_grpc_take_message(&field, place, "parameters", &value, err);
+            st = v2_grpc_get_message(&field, prefix, "parameters", &value, err);
             if (st == ST_OK) {
-                st = read_value(value, place, out, &found, err);
+                st = read_value(value, prefix, out, &found, err);
             }
         }
     }
-    if (st == ST_OK && reader.broken) {
-        st = pb_broken(&reader, "map of parameters", err);
+    if (st == ST_OK && reader.error_text) {
+        st = pb_reader_error(&reader, "map of parameters", err);
     }
     if (st == ST_OK && !found) {
         char path[V2_GRPC_PATH_BYTES];
         st = error_set(err, ST_BAD_FIELD, "%s: \"%.*s\" has no value",
-                       v2_grpc_path(place, "parameters", path), STR_ARG(out->name));
+                       v2_grpc_path_print(prefix, "parameters", path), STR_ARG(out->name));
     }
     return st;
 }
 
 enum status v2_grpc_params_read(struct arena *arena, struct str message, uint32_t number, size_t n,
-                                enum v2_grpc_params_of of, struct v2_grpc_place place,
+                                enum v2_grpc_params_of of, struct v2_grpc_path_prefix prefix,
                                 struct params *out, struct error *err) {
     *out = (struct params){NULL, 0};
     if (n == 0) {
@@ -127,15 +128,15 @@ enum status v2_grpc_params_read(struct arena *arena, struct str message, uint32_
         if (field.number != number) {
             continue;
         }
-        st = v2_grpc_take_message(&field, place, "parameters", &entry, err);
+        st = v2_grpc_get_message(&field, prefix, "parameters", &entry, err);
         if (st == ST_OK) {
-            st = read_entry(entry, place, &items[out->n], err);
+            st = read_entry(entry, prefix, &items[out->n], err);
         }
         if (st == ST_OK) {
-            st = check_key(&items[out->n++], of, place, err);
+            st = check_key(&items[out->n++], of, prefix, err);
         }
     }
-    if (st == ST_OK && out->n > 1 && !params_unique(arena, items, &out->n, PARAMS_KEEP_LAST)) {
+    if (st == ST_OK && out->n > 1 && !params_dedup(arena, items, &out->n, PARAMS_KEEP_LAST)) {
         return error_set(err, ST_NO_MEMORY, "no memory for parameters");
     }
     out->items = items;
@@ -144,19 +145,19 @@ enum status v2_grpc_params_read(struct arena *arena, struct str message, uint32_
 
 /* ---- regions --------------------------------------------------------------------------------- */
 
-static enum status read_number(const struct param *param, struct v2_grpc_place place, uint64_t *out,
-                               struct error *err) {
+static enum status read_number(const struct param *param, struct v2_grpc_path_prefix prefix,
+                               uint64_t *out, struct error *err) {
     char path[V2_GRPC_PATH_BYTES];
     if (param && (param->kind != PARAM_INT64 || param->int64 < 0)) {
         return error_set(err, ST_BAD_FIELD,
                          "%s: expected \"%.*s\" to be a whole number from 0 to 2^63-1",
-                         v2_grpc_path(place, "parameters", path), STR_ARG(param->name));
+                         v2_grpc_path_print(prefix, "parameters", path), STR_ARG(param->name));
     }
     *out = param ? (uint64_t)param->int64 : 0;
     return ST_OK;
 }
 
-enum status v2_grpc_region_read(struct params params, struct v2_grpc_place place,
+enum status v2_grpc_region_read(struct params params, struct v2_grpc_path_prefix prefix,
                                 struct infer_region *out, struct error *err) {
     const struct param *region = params_find(params, "shared_memory_region");
     const struct param *offset = params_find(params, "shared_memory_offset");
@@ -170,11 +171,11 @@ enum status v2_grpc_region_read(struct params params, struct v2_grpc_place place
         return error_set(err, ST_BAD_FIELD,
                          "%s: expected shared_memory_region, a string, and "
                          "shared_memory_byte_size together",
-                         v2_grpc_path(place, "parameters", path));
+                         v2_grpc_path_print(prefix, "parameters", path));
     }
     out->name = region->string.ptr ? region->string : STR("");
-    enum status st = read_number(offset, place, &out->offset, err);
-    return st == ST_OK ? read_number(n_bytes, place, &out->n_bytes, err) : st;
+    enum status st = read_number(offset, prefix, &out->offset, err);
+    return st == ST_OK ? read_number(n_bytes, prefix, &out->n_bytes, err) : st;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -208,12 +209,12 @@ static void print_entry(struct buf *out, uint32_t number, const struct param *pa
     pb_end(out, entry);
 }
 
-void v2_grpc_params_print(struct buf *out, uint32_t number, struct params params) {
+void v2_grpc_params_encode(struct buf *out, uint32_t number, struct params params) {
     for (size_t i = 0; i < params.n; i++) {
         print_entry(out, number, &params.items[i]);
     }
 }
 
-void v2_grpc_param_print_bool(struct buf *out, uint32_t number, struct str name, bool value) {
+void v2_grpc_param_bool_encode(struct buf *out, uint32_t number, struct str name, bool value) {
     print_entry(out, number, &(struct param){.name = name, .kind = PARAM_BOOL, .boolean = value});
 }

@@ -7,9 +7,9 @@ enum { REPOSITORY = 1, READY = 2, MODEL = 2, PARAMETERS = 3 };
 /* ModelRepositoryParameter */
 enum { BOOL = 1, INT64 = 2, STRING = 3, BYTES = 4 };
 
-static enum status take_repository(const struct pb_field *field, struct error *err) {
+static enum status reject_repository_name(const struct pb_field *field, struct error *err) {
     struct str name = {NULL, 0};
-    enum status st = pb_take_string(field, "repository_name", &name, err);
+    enum status st = pb_get_string(field, "repository_name", &name, err);
     return st == ST_OK && name.len > 0
                ? error_set(err, ST_UNSUPPORTED, "repository_name: naming one is not supported")
                : st;
@@ -23,12 +23,14 @@ enum status v2_grpc_repository_index_decode(struct str message, struct v2_reposi
     *out = (struct v2_repository_request){.ready = false};
     while (st == ST_OK && pb_next(&reader, &field)) {
         if (field.number == REPOSITORY) {
-            st = take_repository(&field, err);
+            st = reject_repository_name(&field, err);
         } else if (field.number == READY && field.type == PB_VARINT) {
             out->ready = field.value != 0;
         }
     }
-    return st == ST_OK && reader.broken ? pb_broken(&reader, "RepositoryIndexRequest", err) : st;
+    return st == ST_OK && reader.error_text
+               ? pb_reader_error(&reader, "RepositoryIndexRequest", err)
+               : st;
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */
@@ -53,13 +55,13 @@ static enum status read_value(struct str message, struct entry *out, struct erro
             out->bytes = field.bytes;
         }
     }
-    return reader.broken ? pb_broken(&reader, "ModelRepositoryParameter", err) : ST_OK;
+    return reader.error_text ? pb_reader_error(&reader, "ModelRepositoryParameter", err) : ST_OK;
 }
 
 static enum status read_entry(const struct pb_field *whole, struct entry *out, struct error *err) {
     struct str value;
     *out = (struct entry){.key = STR("")};
-    enum status st = v2_grpc_take_entry(whole, "parameters", &out->key, &value, err);
+    enum status st = v2_grpc_get_map_entry(whole, "parameters", &out->key, &value, err);
     return st == ST_OK ? read_value(value, out, err) : st;
 }
 
@@ -70,16 +72,17 @@ static enum status wrong_kind(const struct entry *entry, const char *expected, s
 
 /* ---- load and unload ------------------------------------------------------------------------- */
 
-enum { FILES_MOST = 256 };
+enum { MAX_FILES = 256 };
 
 /* What one of the parameters says. `files` has room for one more than FILES_MOST. */
-typedef enum status take_entry(const struct entry *entry, struct v2_repository_file *files,
-                               struct v2_repository_request *out, struct error *err);
+typedef enum status entry_handler(const struct entry *entry, struct v2_repository_file *files,
+                                  struct v2_repository_request *out, struct error *err);
 
 /* RepositoryModelLoadRequest and RepositoryModelUnloadRequest. */
-static enum status decode(struct str message, const char *what, take_entry *take,
-                          struct v2_repository_file *files, struct v2_repository_request *out,
-                          struct error *err) {
+static enum status decode_model_request(struct str message, const char *what,
+                                        entry_handler *handle_entry,
+                                        struct v2_repository_file *files,
+                                        struct v2_repository_request *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
     struct entry entry;
@@ -87,19 +90,19 @@ static enum status decode(struct str message, const char *what, take_entry *take
     *out = (struct v2_repository_request){.model = STR(""), .files = files};
     while (st == ST_OK && pb_next(&reader, &field)) {
         if (field.number == REPOSITORY) {
-            st = take_repository(&field, err);
+            st = reject_repository_name(&field, err);
         } else if (field.number == MODEL) {
-            st = pb_take_string(&field, "model_name", &out->model, err);
+            st = pb_get_string(&field, "model_name", &out->model, err);
         } else if (field.number == PARAMETERS) {
             st = read_entry(&field, &entry, err);
-            st = st == ST_OK ? take(&entry, files, out, err) : st;
+            st = st == ST_OK ? handle_entry(&entry, files, out, err) : st;
         }
     }
-    return st == ST_OK && reader.broken ? pb_broken(&reader, what, err) : st;
+    return st == ST_OK && reader.error_text ? pb_reader_error(&reader, what, err) : st;
 }
 
 /* Of a repeated file the last counts. */
-static void put_file(struct v2_repository_file *files, size_t *n, const struct entry *entry) {
+static void add_file(struct v2_repository_file *files, size_t *n, const struct entry *entry) {
     struct str path = str_make(entry->key.ptr + 5, entry->key.len - 5);
     size_t i = 0;
     while (i < *n && !str_eq(files[i].path, path)) {
@@ -109,13 +112,13 @@ static void put_file(struct v2_repository_file *files, size_t *n, const struct e
     *n += i == *n;
 }
 
-static enum status take_load_entry(const struct entry *entry, struct v2_repository_file *files,
-                                   struct v2_repository_request *out, struct error *err) {
+static enum status handle_load_entry(const struct entry *entry, struct v2_repository_file *files,
+                                     struct v2_repository_request *out, struct error *err) {
     if (str_is(entry->key, "config")) {
         out->config = entry->bytes;
         return entry->kind == STRING ? ST_OK : wrong_kind(entry, "string_param", err);
     }
-    if (!str_starts(entry->key, STR("file:"))) {
+    if (!str_starts_with(entry->key, STR("file:"))) {
         return error_set(err, ST_BAD_FIELD,
                          "parameters: expected config and file:VERSION/NAME, got \"%.*s\"",
                          STR_ARG(entry->key));
@@ -123,14 +126,14 @@ static enum status take_load_entry(const struct entry *entry, struct v2_reposito
     if (entry->kind != BYTES) {
         return wrong_kind(entry, "bytes_param", err);
     }
-    put_file(files, &out->n_files, entry);
-    return out->n_files <= FILES_MOST
+    add_file(files, &out->n_files, entry);
+    return out->n_files <= MAX_FILES
                ? ST_OK
-               : error_set(err, ST_BAD_FIELD, "parameters: more than %d files", FILES_MOST);
+               : error_set(err, ST_BAD_FIELD, "parameters: more than %d files", MAX_FILES);
 }
 
-static enum status take_unload_entry(const struct entry *entry, struct v2_repository_file *files,
-                                     struct v2_repository_request *out, struct error *err) {
+static enum status handle_unload_entry(const struct entry *entry, struct v2_repository_file *files,
+                                       struct v2_repository_request *out, struct error *err) {
     (void)files, (void)out;
     bool wrong = str_is(entry->key, "unload_dependents") && entry->kind != BOOL;
     return wrong ? wrong_kind(entry, "bool_param", err) : ST_OK;
@@ -138,12 +141,14 @@ static enum status take_unload_entry(const struct entry *entry, struct v2_reposi
 
 enum status v2_grpc_repository_load_decode(struct arena *arena, struct str message,
                                            struct v2_repository_request *out, struct error *err) {
-    struct v2_repository_file *files = arena_calloc(arena, FILES_MOST + 1, sizeof(*files));
-    return files ? decode(message, "RepositoryModelLoadRequest", take_load_entry, files, out, err)
+    struct v2_repository_file *files = arena_calloc(arena, MAX_FILES + 1, sizeof(*files));
+    return files ? decode_model_request(message, "RepositoryModelLoadRequest", handle_load_entry,
+                                        files, out, err)
                  : error_set(err, ST_NO_MEMORY, "no memory for the parameters");
 }
 
 enum status v2_grpc_repository_unload_decode(struct str message, struct v2_repository_request *out,
                                              struct error *err) {
-    return decode(message, "RepositoryModelUnloadRequest", take_unload_entry, NULL, out, err);
+    return decode_model_request(message, "RepositoryModelUnloadRequest", handle_unload_entry, NULL,
+                                out, err);
 }

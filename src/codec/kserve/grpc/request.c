@@ -6,7 +6,7 @@
 #include "codec/kserve/grpc/v2_grpc.h"
 
 static const char WHAT[] = "ModelInferRequest";
-static const struct v2_grpc_place WHOLE = {NULL, 0};
+static const struct v2_grpc_path_prefix WHOLE = {NULL, 0};
 
 struct counts {
     size_t inputs, wanted, raw, params;
@@ -24,7 +24,7 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for the request");
 }
 
-static enum status count(struct str message, struct counts *out, struct error *err) {
+static enum status count_fields(struct str message, struct counts *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
     *out = (struct counts){0};
@@ -34,15 +34,15 @@ static enum status count(struct str message, struct counts *out, struct error *e
         out->raw += field.number == V2_GRPC_RAW_INPUTS;
         out->params += field.number == V2_GRPC_PARAMETERS;
     }
-    return reader.broken ? pb_broken(&reader, WHAT, err) : ST_OK;
+    return reader.error_text ? pb_reader_error(&reader, WHAT, err) : ST_OK;
 }
 
 /* ---- an input -------------------------------------------------------------------------------- */
 
-static enum status read_datatype(const struct pb_field *field, struct v2_grpc_place place,
+static enum status read_datatype(const struct pb_field *field, struct v2_grpc_path_prefix prefix,
                                  struct tensor *tensor, struct error *err) {
     struct str name;
-    enum status st = v2_grpc_take_string(field, place, "datatype", &name, err);
+    enum status st = v2_grpc_get_string(field, prefix, "datatype", &name, err);
     if (st == ST_OK) {
         tensor->datatype = datatype_parse(name);
         if (tensor->datatype == DT_INVALID) {
@@ -50,40 +50,42 @@ static enum status read_datatype(const struct pb_field *field, struct v2_grpc_pl
             st = error_set(err, ST_BAD_DATATYPE,
                            "%s: expected BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, "
                            "INT64, FP16, FP32, FP64, BF16 or BYTES, got \"%.*s\"",
-                           v2_grpc_path(place, "datatype", path), STR_ARG(name));
+                           v2_grpc_path_print(prefix, "datatype", path), STR_ARG(name));
         }
     }
     return st;
 }
 
 static enum status check_input(const struct decoder *decoder, const struct tensor *tensor,
-                               struct v2_grpc_place place, struct error *err) {
+                               struct v2_grpc_path_prefix prefix, struct error *err) {
     char path[V2_GRPC_PATH_BYTES];
     if (tensor->name.len == 0) {
         return error_set(err, ST_BAD_FIELD, "%s: expected a name, got none",
-                         v2_grpc_path(place, "name", path));
+                         v2_grpc_path_print(prefix, "name", path));
     }
     if (tensor->datatype == DT_INVALID) {
         return error_set(err, ST_BAD_DATATYPE, "%s: expected the name of a datatype, got none",
-                         v2_grpc_path(place, "datatype", path));
+                         v2_grpc_path_print(prefix, "datatype", path));
     }
     uint64_t n_elements;
     if (!shape_elements(tensor->shape, &n_elements)) {
         char text[SHAPE_TEXT_BYTES];
         return error_set(err, ST_BAD_SHAPE, "%s: the product of %s does not fit 63 bits",
-                         v2_grpc_path(place, "shape", path), shape_print(tensor->shape, text));
+                         v2_grpc_path_print(prefix, "shape", path),
+                         shape_print(tensor->shape, text));
     }
-    if (n_elements > decoder->limits->max_elements) {
-        return error_set(
-            err, ST_TOO_MANY_ELEMENTS,
-            "%s: expected at most %" PRIu64 " elements, got %" PRIu64 " (--max-tensor-elements)",
-            v2_grpc_path(place, "shape", path), decoder->limits->max_elements, n_elements);
+    if (n_elements > decoder->limits->max_tensor_elements) {
+        return error_set(err, ST_TOO_MANY_ELEMENTS,
+                         "%s: expected at most %" PRIu64 " elements, got %" PRIu64
+                         " (--max-tensor-elements)",
+                         v2_grpc_path_print(prefix, "shape", path),
+                         decoder->limits->max_tensor_elements, n_elements);
     }
     return ST_OK;
 }
 
 static enum status read_input(const struct decoder *decoder, struct str message,
-                              struct v2_grpc_place place, struct infer_input *out,
+                              struct v2_grpc_path_prefix prefix, struct infer_input *out,
                               struct error *err) {
     struct tensor *tensor = &out->tensor;
     struct pb_reader reader = pb_read(message);
@@ -93,35 +95,35 @@ static enum status read_input(const struct decoder *decoder, struct str message,
     *tensor = (struct tensor){.name = STR("")};
     while (st == ST_OK && pb_next(&reader, &field)) {
         if (field.number == V2_GRPC_TENSOR_NAME) {
-            st = v2_grpc_take_string(&field, place, "name", &tensor->name, err);
+            st = v2_grpc_get_string(&field, prefix, "name", &tensor->name, err);
         } else if (field.number == V2_GRPC_TENSOR_DATATYPE) {
-            st = read_datatype(&field, place, tensor, err);
+            st = read_datatype(&field, prefix, tensor, err);
         } else if (field.number == V2_GRPC_TENSOR_PARAMETERS) {
             n_params++;
         }
     }
-    if (st == ST_OK && reader.broken) {
-        st = pb_broken(&reader, "InferInputTensor", err);
+    if (st == ST_OK && reader.error_text) {
+        st = pb_reader_error(&reader, "InferInputTensor", err);
     }
     if (st == ST_OK) {
-        st = v2_grpc_shape_read(decoder->arena, message, V2_GRPC_TENSOR_SHAPE, place, 0,
+        st = v2_grpc_shape_read(decoder->arena, message, V2_GRPC_TENSOR_SHAPE, prefix, 0,
                                 &tensor->shape, err);
     }
     if (st == ST_OK) {
         st = v2_grpc_params_read(decoder->arena, message, V2_GRPC_TENSOR_PARAMETERS, n_params,
-                                 V2_GRPC_OF_TENSOR, place, &out->params, err);
+                                 V2_GRPC_OF_TENSOR, prefix, &out->params, err);
     }
     if (st == ST_OK) {
-        st = v2_grpc_region_read(out->params, place, &out->region, err);
+        st = v2_grpc_region_read(out->params, prefix, &out->region, err);
     }
-    return st == ST_OK ? check_input(decoder, tensor, place, err) : st;
+    return st == ST_OK ? check_input(decoder, tensor, prefix, err) : st;
 }
 
 /* ---- a wanted output ------------------------------------------------------------------------- */
 
 /* Clause: reference, classification, 1: a number above 0. */
-static enum status read_classification(struct v2_grpc_place place, struct infer_wanted *wanted,
-                                       struct error *err) {
+static enum status read_classification(struct v2_grpc_path_prefix prefix,
+                                       struct infer_requested_output *wanted, struct error *err) {
     const struct param *param = params_find(wanted->params, "classification");
     char path[V2_GRPC_PATH_BYTES];
     if (!param) {
@@ -130,53 +132,53 @@ static enum status read_classification(struct v2_grpc_place place, struct infer_
     if (param->kind != PARAM_INT64 || param->int64 < 1) {
         return error_set(err, ST_BAD_FIELD,
                          "%s: expected classification to be a whole number from 1 to 2^63-1",
-                         v2_grpc_path(place, "parameters", path));
+                         v2_grpc_path_print(prefix, "parameters", path));
     }
     wanted->n_classes = (uint64_t)param->int64;
     return wanted->region.name.ptr
                ? error_set(err, ST_BAD_FIELD,
                            "%s: expected either classification or shared_memory_region",
-                           v2_grpc_path(place, "parameters", path))
+                           v2_grpc_path_print(prefix, "parameters", path))
                : ST_OK;
 }
 
 static enum status read_wanted(const struct decoder *decoder, struct str message,
-                               struct v2_grpc_place place, struct infer_wanted *out,
-                               struct error *err) {
+                               struct v2_grpc_path_prefix prefix,
+                               struct infer_requested_output *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
     size_t n_params = 0;
     enum status st = ST_OK;
     out->name = STR("");
     while (st == ST_OK && pb_next(&reader, &field)) {
-        if (field.number == V2_GRPC_WANTED_NAME) {
-            st = v2_grpc_take_string(&field, place, "name", &out->name, err);
-        } else if (field.number == V2_GRPC_WANTED_PARAMETERS) {
+        if (field.number == V2_GRPC_REQUESTED_OUTPUT_NAME) {
+            st = v2_grpc_get_string(&field, prefix, "name", &out->name, err);
+        } else if (field.number == V2_GRPC_REQUESTED_OUTPUT_PARAMETERS) {
             n_params++;
         }
     }
-    if (st == ST_OK && reader.broken) {
-        st = pb_broken(&reader, "InferRequestedOutputTensor", err);
+    if (st == ST_OK && reader.error_text) {
+        st = pb_reader_error(&reader, "InferRequestedOutputTensor", err);
     }
     if (st == ST_OK) {
-        st = v2_grpc_params_read(decoder->arena, message, V2_GRPC_WANTED_PARAMETERS, n_params,
-                                 V2_GRPC_OF_TENSOR, place, &out->params, err);
+        st = v2_grpc_params_read(decoder->arena, message, V2_GRPC_REQUESTED_OUTPUT_PARAMETERS,
+                                 n_params, V2_GRPC_OF_TENSOR, prefix, &out->params, err);
     }
     if (st == ST_OK) {
-        st = v2_grpc_region_read(out->params, place, &out->region, err);
+        st = v2_grpc_region_read(out->params, prefix, &out->region, err);
     }
-    return st == ST_OK ? read_classification(place, out, err) : st;
+    return st == ST_OK ? read_classification(prefix, out, err) : st;
 }
 
 /* ---- the message ----------------------------------------------------------------------------- */
 
 static enum status read_input_field(struct decoder *decoder, const struct pb_field *field,
                                     struct infer_request *infer, struct error *err) {
-    struct v2_grpc_place place = {"inputs", infer->n_inputs};
+    struct v2_grpc_path_prefix prefix = {"inputs", infer->n_inputs};
     struct str *message = &decoder->messages[infer->n_inputs];
-    enum status st = v2_grpc_take_message(field, WHOLE, "inputs", message, err);
+    enum status st = v2_grpc_get_message(field, WHOLE, "inputs", message, err);
     if (st == ST_OK) {
-        st = read_input(decoder, *message, place, &infer->inputs[infer->n_inputs], err);
+        st = read_input(decoder, *message, prefix, &infer->inputs[infer->n_inputs], err);
         infer->n_inputs++;
     }
     return st;
@@ -184,11 +186,11 @@ static enum status read_input_field(struct decoder *decoder, const struct pb_fie
 
 static enum status read_wanted_field(struct decoder *decoder, const struct pb_field *field,
                                      struct infer_request *infer, struct error *err) {
-    struct v2_grpc_place place = {"outputs", infer->n_wanted};
+    struct v2_grpc_path_prefix prefix = {"outputs", infer->n_wanted};
     struct str message;
-    enum status st = v2_grpc_take_message(field, WHOLE, "outputs", &message, err);
+    enum status st = v2_grpc_get_message(field, WHOLE, "outputs", &message, err);
     if (st == ST_OK) {
-        st = read_wanted(decoder, message, place, &infer->wanted[infer->n_wanted], err);
+        st = read_wanted(decoder, message, prefix, &infer->wanted[infer->n_wanted], err);
         infer->n_wanted++;
     }
     return st;
@@ -198,18 +200,18 @@ static enum status read_field(struct decoder *decoder, const struct pb_field *fi
                               struct v2_grpc_request *out, struct error *err) {
     switch (field->number) {
     case V2_GRPC_MODEL_NAME:
-        return v2_grpc_take_string(field, WHOLE, "model_name", &out->model, err);
+        return v2_grpc_get_string(field, WHOLE, "model_name", &out->model, err);
     case V2_GRPC_MODEL_VERSION:
-        return v2_grpc_take_string(field, WHOLE, "model_version", &out->version, err);
+        return v2_grpc_get_string(field, WHOLE, "model_version", &out->version, err);
     case V2_GRPC_ID:
-        return v2_grpc_take_string(field, WHOLE, "id", &out->infer.id, err);
+        return v2_grpc_get_string(field, WHOLE, "id", &out->infer.id, err);
     case V2_GRPC_INPUTS:
         return read_input_field(decoder, field, &out->infer, err);
     case V2_GRPC_OUTPUTS:
         return read_wanted_field(decoder, field, &out->infer, err);
     case V2_GRPC_RAW_INPUTS:
-        return v2_grpc_take_message(field, WHOLE, "raw_input_contents", &decoder->raw[(*n_raw)++],
-                                    err);
+        return v2_grpc_get_message(field, WHOLE, "raw_input_contents", &decoder->raw[(*n_raw)++],
+                                   err);
     default:
         return ST_OK;
     }
@@ -256,7 +258,7 @@ static enum status read_fields(struct decoder *decoder, struct str message,
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* Those in regions have no bytes in the message. */
-static size_t count_here(const struct infer_request *infer) {
+static size_t count_inline_inputs(const struct infer_request *infer) {
     size_t n = 0;
     for (size_t i = 0; i < infer->n_inputs; i++) {
         n += !infer->inputs[i].region.name.ptr;
@@ -266,7 +268,7 @@ static size_t count_here(const struct infer_request *infer) {
 
 static enum status bind_raw(const struct decoder *decoder, struct infer_request *infer,
                             struct error *err) {
-    size_t n_here = count_here(infer), at = 0;
+    size_t n_here = count_inline_inputs(infer), at = 0;
     if (decoder->n.raw != n_here) {
         return error_set(err, ST_BAD_INPUTS,
                          "raw_input_contents: expected %zu entries, one for each input, got %zu",
@@ -294,10 +296,10 @@ static enum status bind_contents(const struct decoder *decoder, struct infer_req
     enum status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < infer->n_inputs; i++) {
         struct tensor *tensor = &infer->inputs[i].tensor;
-        struct v2_grpc_place place = {"inputs", i};
+        struct v2_grpc_path_prefix prefix = {"inputs", i};
         bool present;
         st = v2_grpc_contents_read(decoder->arena, decoder->messages[i], V2_GRPC_TENSOR_CONTENTS,
-                                   decoder->limits, place, tensor, &present, err);
+                                   decoder->limits, prefix, tensor, &present, err);
         uint64_t n_elements = 0;
         shape_elements(tensor->shape, &n_elements); /* checked before */
         bool elsewhere = infer->inputs[i].region.name.ptr != NULL;
@@ -318,7 +320,8 @@ static enum status bind_contents(const struct decoder *decoder, struct infer_req
 }
 
 /* One or the other: never both (ModelInferRequest, raw_input_contents). */
-static enum status refuse_mix(const struct decoder *decoder, size_t n_inputs, struct error *err) {
+static enum status mixed_contents_error(const struct decoder *decoder, size_t n_inputs,
+                                        struct error *err) {
     for (size_t i = 0; i < n_inputs; i++) {
         struct pb_reader reader = pb_read(decoder->messages[i]);
         struct pb_field field;
@@ -334,7 +337,7 @@ static enum status refuse_mix(const struct decoder *decoder, size_t n_inputs, st
     return ST_OK;
 }
 
-static bool make_room(struct decoder *decoder, struct infer_request *infer) {
+static bool alloc_arrays(struct decoder *decoder, struct infer_request *infer) {
     infer->inputs = arena_calloc(decoder->arena, decoder->n.inputs, sizeof *infer->inputs);
     infer->wanted = arena_calloc(decoder->arena, decoder->n.wanted, sizeof *infer->wanted);
     decoder->messages = arena_calloc(decoder->arena, decoder->n.inputs, sizeof(struct str));
@@ -347,16 +350,16 @@ enum status v2_grpc_request_decode(struct arena *arena, struct str message,
                                    struct error *err) {
     struct decoder decoder = {.arena = arena, .limits = limits};
     *out = (struct v2_grpc_request){.infer.arena = arena, .infer.batch = 1};
-    enum status st = count(message, &decoder.n, err);
+    enum status st = count_fields(message, &decoder.n, err);
     if (st != ST_OK) {
         return st;
     }
-    if (!make_room(&decoder, &out->infer)) {
+    if (!alloc_arrays(&decoder, &out->infer)) {
         return no_memory(err);
     }
     st = read_fields(&decoder, message, out, err);
     if (st == ST_OK && decoder.n.raw > 0) {
-        st = refuse_mix(&decoder, out->infer.n_inputs, err);
+        st = mixed_contents_error(&decoder, out->infer.n_inputs, err);
         st = st == ST_OK ? bind_raw(&decoder, &out->infer, err) : st;
     } else if (st == ST_OK) {
         st = bind_contents(&decoder, &out->infer, err);
@@ -373,14 +376,14 @@ enum status v2_grpc_request_peek(struct str message, struct str *model, struct s
     /* In the order of fields, which is how everybody writes them, these come before all data. */
     while (st == ST_OK && pb_next(&reader, &field) && field.number <= V2_GRPC_ID) {
         if (field.number == V2_GRPC_MODEL_NAME) {
-            st = v2_grpc_take_string(&field, WHOLE, "model_name", model, err);
+            st = v2_grpc_get_string(&field, WHOLE, "model_name", model, err);
         } else if (field.number == V2_GRPC_MODEL_VERSION) {
-            st = v2_grpc_take_string(&field, WHOLE, "model_version", version, err);
+            st = v2_grpc_get_string(&field, WHOLE, "model_version", version, err);
         } else if (field.number == V2_GRPC_ID) {
-            st = v2_grpc_take_string(&field, WHOLE, "id", id, err);
+            st = v2_grpc_get_string(&field, WHOLE, "id", id, err);
         }
     }
-    return st == ST_OK && reader.broken ? pb_broken(&reader, WHAT, err) : st;
+    return st == ST_OK && reader.error_text ? pb_reader_error(&reader, WHAT, err) : st;
 }
 
 /* The field whose bytes run past what is there is the one that is looked for, most often: so heads

@@ -14,7 +14,7 @@ static struct v2_grpc_request request;
 static struct error err;
 
 static enum status decode(struct str message) {
-    static const struct json_limits limits = {.max_elements = 1000};
+    static const struct json_limits limits = {.max_tensor_elements = 1000};
     return v2_grpc_request_decode(arena, message, &limits, &request, &err);
 }
 
@@ -28,7 +28,7 @@ static void assert_bytes(const struct tensor *tensor, const char *bytes, size_t 
     assert_int_equal(at, n);
 }
 
-static void test_typed_contents(void **state) {
+static void v2_grpc_request_typed_contents_are_decoded(void **state) {
     (void)state;
     assert_int_equal(decode(MESSAGE(TYPED)), ST_OK);
     const struct infer_request *infer = &request.infer;
@@ -50,7 +50,7 @@ static void test_typed_contents(void **state) {
     assert_true(str_is(infer->wanted[0].name, "O"));
 }
 
-static void test_raw_contents_are_views(void **state) {
+static void v2_grpc_request_raw_contents_are_views(void **state) {
     (void)state;
     assert_int_equal(decode(MESSAGE(RAW)), ST_OK);
     const struct infer_request *infer = &request.infer;
@@ -62,7 +62,7 @@ static void test_raw_contents_are_views(void **state) {
 }
 
 /* Every prefix, in memory of its exact size: never more is read than there is. */
-static void test_prefixes(void **state) {
+static void v2_grpc_request_prefix_is_not_read_past(void **state) {
     (void)state;
     for (size_t n = 0; n < sizeof TYPED - 1; n++) {
         char *copy = malloc(n ? n : 1);
@@ -90,7 +90,7 @@ static size_t begin_input(const char *datatype, int64_t n) {
     return input;
 }
 
-static void test_unpacked_and_split_lists(void **state) {
+static void v2_grpc_request_unpacked_and_split_lists_are_merged(void **state) {
     (void)state;
     begin();
     size_t input = begin_input("INT32", 4);
@@ -105,7 +105,7 @@ static void test_unpacked_and_split_lists(void **state) {
     assert_bytes(&request.infer.inputs[0].tensor, "\7\0\0\0\x08\0\0\0\7\0\0\0\x08\0\0\0", 16);
 }
 
-static void test_unknown_fields_and_order(void **state) {
+static void v2_grpc_request_unknown_fields_in_any_order_are_skipped(void **state) {
     (void)state;
     buf_init(&message, arena, 256);
     pb_add_bytes(&message, 7, STR("\1\2"));
@@ -120,7 +120,7 @@ static void test_unknown_fields_and_order(void **state) {
     assert_bytes(&request.infer.inputs[0].tensor, "\1\2", 2);
 }
 
-static void test_of_equal_parameters_the_last_counts(void **state) {
+static void v2_grpc_request_duplicate_parameter_takes_last(void **state) {
     (void)state;
     begin();
     for (uint64_t i = 0; i < 3; i++) {
@@ -137,7 +137,7 @@ static void test_of_equal_parameters_the_last_counts(void **state) {
 }
 
 /* One input with one list, and what comes of it. */
-static void test_values_and_lists(void **state) {
+static void v2_grpc_request_typed_value_must_fit_datatype(void **state) {
     (void)state;
     static const struct {
         const char *datatype;
@@ -183,7 +183,7 @@ static void test_values_and_lists(void **state) {
     }
 }
 
-static void test_shapes(void **state) {
+static void v2_grpc_request_invalid_shape_is_refused(void **state) {
     (void)state;
     static const struct {
         int64_t dims[3];
@@ -218,7 +218,7 @@ static void test_shapes(void **state) {
     assert_non_null(strstr(err.text, "at most 64 dimensions"));
 }
 
-static void test_bytes_and_inputs_disagree(void **state) {
+static void v2_grpc_request_raw_count_mismatch_is_refused(void **state) {
     (void)state;
     begin();
     pb_end(&message, begin_input("INT8", 1));
@@ -238,7 +238,7 @@ static void test_bytes_and_inputs_disagree(void **state) {
     assert_non_null(strstr(err.text, "expected nothing here"));
 }
 
-static void test_names_and_parameters(void **state) {
+static void v2_grpc_request_invalid_names_and_parameters_are_refused(void **state) {
     (void)state;
     static const struct {
         struct str bytes;
@@ -273,7 +273,7 @@ static void test_names_and_parameters(void **state) {
     }
 }
 
-static void test_peek(void **state) {
+static void v2_grpc_request_peek_returns_model_version_id(void **state) {
     (void)state;
     struct str model, version, id;
     assert_int_equal(v2_grpc_request_peek(MESSAGE(TYPED), &model, &version, &id, &err), ST_OK);
@@ -282,7 +282,7 @@ static void test_peek(void **state) {
                      ST_BAD_REQUEST);
 }
 
-static void test_where_the_first_tensor_begins(void **state) {
+static void v2_grpc_raw_offset_is_first_raw_byte(void **state) {
     (void)state;
     size_t at = v2_grpc_raw_offset(MESSAGE(RAW));
     assert_memory_equal(RAW + at, "\1\2\3", 3);
@@ -292,10 +292,10 @@ static void test_where_the_first_tensor_begins(void **state) {
     assert_int_equal(v2_grpc_raw_offset(STR("")), 0);
 }
 
-static void test_what_a_client_writes(void **state) {
+static void v2_grpc_request_encode_matches_foreign_bytes(void **state) {
     (void)state;
     assert_int_equal(decode(MESSAGE(RAW)), ST_OK);
-    struct v2_grpc_response out;
+    struct v2_grpc_message out;
     struct v2_grpc_request copy = request;
     assert_int_equal(v2_grpc_request_encode(arena, &copy, &out, &err), ST_OK);
     struct buf whole;
@@ -311,19 +311,19 @@ static void test_what_a_client_writes(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_typed_contents),
-        TEST(test_raw_contents_are_views),
-        TEST(test_prefixes),
-        TEST(test_unpacked_and_split_lists),
-        TEST(test_unknown_fields_and_order),
-        TEST(test_of_equal_parameters_the_last_counts),
-        TEST(test_values_and_lists),
-        TEST(test_shapes),
-        TEST(test_bytes_and_inputs_disagree),
-        TEST(test_names_and_parameters),
-        TEST(test_peek),
-        TEST(test_where_the_first_tensor_begins),
-        TEST(test_what_a_client_writes),
+        TEST(v2_grpc_request_typed_contents_are_decoded),
+        TEST(v2_grpc_request_raw_contents_are_views),
+        TEST(v2_grpc_request_prefix_is_not_read_past),
+        TEST(v2_grpc_request_unpacked_and_split_lists_are_merged),
+        TEST(v2_grpc_request_unknown_fields_in_any_order_are_skipped),
+        TEST(v2_grpc_request_duplicate_parameter_takes_last),
+        TEST(v2_grpc_request_typed_value_must_fit_datatype),
+        TEST(v2_grpc_request_invalid_shape_is_refused),
+        TEST(v2_grpc_request_raw_count_mismatch_is_refused),
+        TEST(v2_grpc_request_invalid_names_and_parameters_are_refused),
+        TEST(v2_grpc_request_peek_returns_model_version_id),
+        TEST(v2_grpc_raw_offset_is_first_raw_byte),
+        TEST(v2_grpc_request_encode_matches_foreign_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

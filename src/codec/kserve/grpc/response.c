@@ -26,12 +26,12 @@ static void print_head(struct buf *out, const struct model_spec *model, struct s
     pb_add_string(out, V2_GRPC_MODEL_NAME, model->name);
     pb_add_string(out, V2_GRPC_MODEL_VERSION, model->version_text);
     pb_add_string(out, V2_GRPC_ID, id);
-    v2_grpc_params_print(out, V2_GRPC_PARAMETERS, response->params);
+    v2_grpc_params_encode(out, V2_GRPC_PARAMETERS, response->params);
     if (final >= 0) {
-        v2_grpc_param_print_bool(out, V2_GRPC_PARAMETERS, FINAL, final != 0);
+        v2_grpc_param_bool_encode(out, V2_GRPC_PARAMETERS, FINAL, final != 0);
     }
     for (size_t i = 0; i < response->n_outputs; i++) {
-        print_tensor(out, V2_GRPC_ANSWER_OUTPUTS, &response->outputs[i]);
+        print_tensor(out, V2_GRPC_RESPONSE_OUTPUTS, &response->outputs[i]);
     }
 }
 
@@ -53,9 +53,9 @@ static void add_raw(struct scattered *message, uint32_t number, size_t i,
 }
 
 /* Lays the pieces out; `wrap` != 0 puts the whole into that field of another message. */
-static enum status gather(struct arena *arena, struct scattered *message, uint32_t wrap,
-                          const struct tensor *tensors, size_t n, struct v2_grpc_response *out,
-                          struct error *err) {
+static enum status gather_pieces(struct arena *arena, struct scattered *message, uint32_t wrap,
+                                 const struct tensor *tensors, size_t n,
+                                 struct v2_grpc_message *out, struct error *err) {
     struct buf outer;
     buf_init(&outer, arena, wrap ? 16 : 0);
     message->n_bytes += message->heads.len;
@@ -85,11 +85,11 @@ static enum status gather(struct arena *arena, struct scattered *message, uint32
     if (message->heads.len > at) {
         pieces[k++] = (struct piece){message->heads.data + at, message->heads.len - at};
     }
-    *out = (struct v2_grpc_response){pieces, k, message->n_bytes + outer.len};
+    *out = (struct v2_grpc_message){pieces, k, message->n_bytes + outer.len};
     return ST_OK;
 }
 
-static bool begin(struct arena *arena, struct scattered *message, size_t n_tensors) {
+static bool message_init(struct arena *arena, struct scattered *message, size_t n_tensors) {
     *message = (struct scattered){.cuts = arena_alloc(arena, n_tensors * sizeof(size_t))};
     buf_init(&message->heads, arena, FIRST_BYTES);
     return message->cuts != NULL;
@@ -97,22 +97,22 @@ static bool begin(struct arena *arena, struct scattered *message, size_t n_tenso
 
 enum status v2_grpc_response_encode(struct arena *arena, const struct model_spec *model,
                                     struct str id, const struct infer_response *response,
-                                    bool stream, int final, struct v2_grpc_response *out,
+                                    bool stream, int final, struct v2_grpc_message *out,
                                     struct error *err) {
     struct scattered message;
-    if (!begin(arena, &message, response->n_outputs)) {
+    if (!message_init(arena, &message, response->n_outputs)) {
         return error_set(err, ST_NO_MEMORY, "no memory for the answer");
     }
     print_head(&message.heads, model, id, response, final);
     for (size_t i = 0; i < response->n_outputs; i++) {
         add_raw(&message, V2_GRPC_RAW_OUTPUTS, i, &response->outputs[i]);
     }
-    return gather(arena, &message, stream ? V2_GRPC_STREAM_RESPONSE : 0, response->outputs,
-                  response->n_outputs, out, err);
+    return gather_pieces(arena, &message, stream ? V2_GRPC_STREAM_RESPONSE : 0, response->outputs,
+                         response->n_outputs, out, err);
 }
 
-void v2_grpc_stream_error_print(struct buf *out, const struct error *error, struct str id,
-                                struct str model, struct str version, int final) {
+void v2_grpc_stream_error_encode(struct buf *out, const struct error *error, struct str id,
+                                 struct str model, struct str version, int final) {
     const char *text = error->text[0] ? error->text : status_text(error->status);
     pb_add_string(out, V2_GRPC_STREAM_ERROR, str_of(text));
     size_t begun = pb_begin(out, V2_GRPC_STREAM_RESPONSE);
@@ -120,32 +120,32 @@ void v2_grpc_stream_error_print(struct buf *out, const struct error *error, stru
     pb_add_string(out, V2_GRPC_MODEL_VERSION, version);
     pb_add_string(out, V2_GRPC_ID, id);
     if (final >= 0) {
-        v2_grpc_param_print_bool(out, V2_GRPC_PARAMETERS, FINAL, final != 0);
+        v2_grpc_param_bool_encode(out, V2_GRPC_PARAMETERS, FINAL, final != 0);
     }
     pb_end(out, begun);
 }
 
 /* ---- the client's request -------------------------------------------------------------------- */
 
-static void print_wanted(struct buf *out, const struct infer_wanted *wanted) {
+static void print_wanted(struct buf *out, const struct infer_requested_output *wanted) {
     size_t begun = pb_begin(out, V2_GRPC_OUTPUTS);
-    pb_add_string(out, V2_GRPC_WANTED_NAME, wanted->name);
-    v2_grpc_params_print(out, V2_GRPC_WANTED_PARAMETERS, wanted->params);
+    pb_add_string(out, V2_GRPC_REQUESTED_OUTPUT_NAME, wanted->name);
+    v2_grpc_params_encode(out, V2_GRPC_REQUESTED_OUTPUT_PARAMETERS, wanted->params);
     pb_end(out, begun);
 }
 
 enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_request *request,
-                                   struct v2_grpc_response *out, struct error *err) {
+                                   struct v2_grpc_message *out, struct error *err) {
     const struct infer_request *infer = &request->infer;
     struct scattered message;
     struct tensor *tensors = arena_alloc(arena, infer->n_inputs * sizeof *tensors);
-    if (!tensors || !begin(arena, &message, infer->n_inputs)) {
+    if (!tensors || !message_init(arena, &message, infer->n_inputs)) {
         return error_set(err, ST_NO_MEMORY, "no memory for the request");
     }
     pb_add_string(&message.heads, V2_GRPC_MODEL_NAME, request->model);
     pb_add_string(&message.heads, V2_GRPC_MODEL_VERSION, request->version);
     pb_add_string(&message.heads, V2_GRPC_ID, infer->id);
-    v2_grpc_params_print(&message.heads, V2_GRPC_PARAMETERS, infer->params);
+    v2_grpc_params_encode(&message.heads, V2_GRPC_PARAMETERS, infer->params);
     for (size_t i = 0; i < infer->n_inputs; i++) {
         tensors[i] = infer->inputs[i].tensor;
         print_tensor(&message.heads, V2_GRPC_INPUTS, &tensors[i]);
@@ -156,5 +156,5 @@ enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_req
     for (size_t i = 0; i < infer->n_inputs; i++) {
         add_raw(&message, V2_GRPC_RAW_INPUTS, i, &tensors[i]);
     }
-    return gather(arena, &message, 0, tensors, infer->n_inputs, out, err);
+    return gather_pieces(arena, &message, 0, tensors, infer->n_inputs, out, err);
 }

@@ -30,7 +30,7 @@ static struct infer_response two_outputs(struct tensor out[2]) {
     return (struct infer_response){.outputs = out, .n_outputs = 2};
 }
 
-static struct str join(const struct v2_grpc_response *message) {
+static struct str join(const struct v2_grpc_message *message) {
     struct buf whole;
     buf_init(&whole, arena, 64);
     for (size_t i = 0; i < message->n_pieces; i++) {
@@ -45,11 +45,11 @@ static void assert_message(struct str got, struct str want) {
     assert_memory_equal(got.ptr, want.ptr, want.len);
 }
 
-static void test_answer(void **state) {
+static void v2_grpc_response_encode_matches_foreign_bytes(void **state) {
     (void)state;
     struct tensor outputs[2];
     struct infer_response response = two_outputs(outputs);
-    struct v2_grpc_response out;
+    struct v2_grpc_message out;
     assert_int_equal(
         v2_grpc_response_encode(arena, &SPEC, STR("abc"), &response, false, 1, &out, &err), ST_OK);
     assert_message(join(&out), MESSAGE(ANSWER));
@@ -63,33 +63,34 @@ static void test_answer(void **state) {
     assert_message(join(&out), MESSAGE(STREAM_ANSWER));
 }
 
-static void test_answer_over_the_limit_of_clients(void **state) {
+static void v2_grpc_response_encode_over_max_message_is_refused(void **state) {
     (void)state;
     struct tensor outputs[2];
     struct infer_response response = two_outputs(outputs);
     outputs[0].n_bytes = INT32_MAX;
-    struct v2_grpc_response out;
+    struct v2_grpc_message out;
     assert_int_equal(
         v2_grpc_response_encode(arena, &SPEC, STR(""), &response, false, -1, &out, &err),
         ST_BAD_OUTPUT);
 }
 
-static void test_stream_error(void **state) {
+static void v2_grpc_stream_error_encode_matches_foreign_bytes(void **state) {
     (void)state;
     struct error error = {ST_BAD_SHAPE, "no"};
     struct buf out;
     buf_init(&out, arena, 64);
-    v2_grpc_stream_error_print(&out, &error, STR("abc"), STR("m"), STR("1"), 0);
+    v2_grpc_stream_error_encode(&out, &error, STR("abc"), STR("m"), STR("1"), 0);
     assert_message(buf_str(&out), MESSAGE(STREAM_ERROR));
-    struct v2_grpc_answer answer;
+    struct v2_grpc_client_response answer;
     error.text[0] = 0; /* an empty text would look like a result */
     out.len = 0;
-    v2_grpc_stream_error_print(&out, &error, STR(""), STR(""), STR(""), -1);
-    assert_int_equal(v2_grpc_answer_decode(arena, buf_str(&out), true, &answer, &err), ST_OK);
+    v2_grpc_stream_error_encode(&out, &error, STR(""), STR(""), STR(""), -1);
+    assert_int_equal(v2_grpc_client_response_decode(arena, buf_str(&out), true, &answer, &err),
+                     ST_OK);
     assert_true(str_is(answer.error_message, "wrong shape"));
 }
 
-static void test_metadata_both_ways(void **state) {
+static void v2_grpc_model_metadata_roundtrips(void **state) {
     (void)state;
     static const int64_t a[] = {-1, 2}, b[] = {-1};
     static const struct tensor_spec in = {STR("A"), DT_FP32, {a, 2}, false},
@@ -101,7 +102,7 @@ static void test_metadata_both_ways(void **state) {
     spec.n_inputs = spec.n_outputs = 1;
     struct buf out;
     buf_init(&out, arena, 64);
-    v2_grpc_model_metadata_print(&out, &spec, versions, 2);
+    v2_grpc_model_metadata_encode(&out, &spec, versions, 2);
     assert_message(buf_str(&out), MESSAGE(METADATA));
     struct v2_grpc_model_metadata read;
     assert_int_equal(v2_grpc_model_metadata_decode(arena, buf_str(&out), &read, &err), ST_OK);
@@ -111,11 +112,11 @@ static void test_metadata_both_ways(void **state) {
     assert_int_equal(read.outputs[0].datatype, DT_BYTES);
 }
 
-static void test_reading_an_answer(void **state) {
+static void v2_grpc_client_response_decode_reads_outputs(void **state) {
     (void)state;
-    struct v2_grpc_answer answer;
-    assert_int_equal(v2_grpc_answer_decode(arena, MESSAGE(STREAM_ANSWER), true, &answer, &err),
-                     ST_OK);
+    struct v2_grpc_client_response answer;
+    assert_int_equal(
+        v2_grpc_client_response_decode(arena, MESSAGE(STREAM_ANSWER), true, &answer, &err), ST_OK);
     assert_true(str_is(answer.id, "abc") && str_is(answer.version, "1"));
     assert_true(params_find(answer.params, "triton_final_response")->boolean);
     assert_int_equal(answer.n_outputs, 2);
@@ -124,29 +125,30 @@ static void test_reading_an_answer(void **state) {
     for (size_t n = 0; n < sizeof ANSWER - 1; n++) { /* never more is read than there is */
         char *copy = malloc(n ? n : 1);
         memcpy(copy, ANSWER, n);
-        enum status st = v2_grpc_answer_decode(arena, str_make(copy, n), false, &answer, &err);
+        enum status st =
+            v2_grpc_client_response_decode(arena, str_make(copy, n), false, &answer, &err);
         assert_true(st == ST_OK || st == ST_BAD_REQUEST);
         free(copy);
     }
     struct buf out;
     buf_init(&out, arena, 64);
     pb_add_bytes(&out, 6, STR("x"));
-    assert_int_equal(v2_grpc_answer_decode(arena, buf_str(&out), false, &answer, &err),
+    assert_int_equal(v2_grpc_client_response_decode(arena, buf_str(&out), false, &answer, &err),
                      ST_BAD_ANSWER);
 }
 
-static void test_small_messages(void **state) {
+static void v2_grpc_small_messages_match_bytes(void **state) {
     (void)state;
     static const char *const extensions[] = {"binary_tensor_data", NULL};
     struct str name, version;
     struct buf out;
     buf_init(&out, arena, 64);
-    v2_grpc_yes_print(&out, true);
+    v2_grpc_bool_encode(&out, true);
     assert_message(buf_str(&out), STR("\x08\x01"));
     out.len = 0;
-    v2_grpc_yes_print(&out, false);
+    v2_grpc_bool_encode(&out, false);
     assert_int_equal(out.len, 0);
-    v2_grpc_server_metadata_print(&out, "s", "1", extensions);
+    v2_grpc_server_metadata_encode(&out, "s", "1", extensions);
     assert_message(buf_str(&out), STR("\x0a\x01s\x12\x01"
                                       "1\x1a\x12"
                                       "binary_tensor_data"));
@@ -165,12 +167,12 @@ static void test_small_messages(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_answer),
-        TEST(test_answer_over_the_limit_of_clients),
-        TEST(test_stream_error),
-        TEST(test_metadata_both_ways),
-        TEST(test_reading_an_answer),
-        TEST(test_small_messages),
+        TEST(v2_grpc_response_encode_matches_foreign_bytes),
+        TEST(v2_grpc_response_encode_over_max_message_is_refused),
+        TEST(v2_grpc_stream_error_encode_matches_foreign_bytes),
+        TEST(v2_grpc_model_metadata_roundtrips),
+        TEST(v2_grpc_client_response_decode_reads_outputs),
+        TEST(v2_grpc_small_messages_match_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

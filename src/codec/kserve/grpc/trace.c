@@ -16,9 +16,9 @@ struct setting {
 static enum status read_entry(const struct pb_field *field, struct setting *settings,
                               struct error *err) {
     struct str key, value;
-    enum status st = v2_grpc_take_entry(field, "settings", &key, &value, err);
+    enum status st = v2_grpc_get_map_entry(field, "settings", &key, &value, err);
     for (size_t i = 0; st == ST_OK && i < V2_TRACE_KEYS; i++) {
-        if (str_is(key, v2_trace_name((enum v2_trace_key)i))) {
+        if (str_is(key, v2_trace_key_name((enum v2_trace_key)i))) {
             settings[i] = (struct setting){true, value};
         }
     }
@@ -31,23 +31,23 @@ static bool next_text(struct pb_reader *reader, enum v2_trace_key key, struct st
     struct pb_field field;
     while (pb_next(reader, &field)) {
         if (field.number == TEXT) {
-            *st = pb_take_string(&field, v2_trace_name(key), out, err);
+            *st = pb_get_string(&field, v2_trace_key_name(key), out, err);
             return *st == ST_OK;
         }
     }
-    if (reader->broken) {
-        *st = pb_broken(reader, "SettingValue", err);
+    if (reader->error_text) {
+        *st = pb_reader_error(reader, "SettingValue", err);
     }
     return false;
 }
 
-static enum status take(enum v2_trace_key key, struct str value, struct v2_trace_wanted *out,
-                        struct error *err) {
+static enum status apply_setting(enum v2_trace_key key, struct str value,
+                                 struct v2_trace_update *out, struct error *err) {
     enum status st = ST_OK;
     struct str text;
     size_t n = 0;
     if (key == V2_TRACE_FILE) {
-        return v2_trace_refuse_file(err);
+        return v2_trace_file_error(err);
     }
     struct pb_reader reader = pb_read(value);
     while (next_text(&reader, key, &text, &st, err)) {
@@ -58,37 +58,38 @@ static enum status take(enum v2_trace_key key, struct str value, struct v2_trace
         return ST_OK;
     }
     if (st == ST_OK && n > 1 && key != V2_TRACE_LEVEL) {
-        st = error_set(err, ST_BAD_FIELD, "%s: expected one value, got %zu", v2_trace_name(key), n);
+        st = error_set(err, ST_BAD_FIELD, "%s: expected one value, got %zu", v2_trace_key_name(key),
+                       n);
     }
     enum status end = ST_OK;
     reader = pb_read(value);
     while (st == ST_OK && next_text(&reader, key, &text, &end, err)) {
-        st = key == V2_TRACE_LEVEL ? v2_trace_take_word(text, n, out, err)
-                                   : v2_trace_take_number(key, text, out, err);
+        st = key == V2_TRACE_LEVEL ? v2_trace_parse_level(text, n, out, err)
+                                   : v2_trace_parse_number(key, text, out, err);
     }
     return st;
 }
 
-enum status v2_grpc_trace_decode(struct str message, struct v2_trace_wanted *out,
+enum status v2_grpc_trace_decode(struct str message, struct v2_trace_update *out,
                                  struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
     struct setting settings[V2_TRACE_KEYS] = {{.given = false}};
     enum status st = ST_OK;
-    *out = (struct v2_trace_wanted){.model = STR("")};
+    *out = (struct v2_trace_update){.model = STR("")};
     while (st == ST_OK && pb_next(&reader, &field)) {
         if (field.number == SETTINGS) {
             st = read_entry(&field, settings, err);
         } else if (field.number == MODEL_NAME) {
-            st = pb_take_string(&field, "model_name", &out->model, err);
+            st = pb_get_string(&field, "model_name", &out->model, err);
         }
     }
-    if (st == ST_OK && reader.broken) {
-        st = pb_broken(&reader, "TraceSettingRequest", err);
+    if (st == ST_OK && reader.error_text) {
+        st = pb_reader_error(&reader, "TraceSettingRequest", err);
     }
     for (size_t i = 0; st == ST_OK && i < V2_TRACE_KEYS; i++) {
         if (settings[i].given) {
-            st = take((enum v2_trace_key)i, settings[i].value, out, err);
+            st = apply_setting((enum v2_trace_key)i, settings[i].value, out, err);
         }
     }
     return st;
@@ -115,11 +116,11 @@ static void add_text(struct buf *out, const char *name, struct str text) {
 
 static void add_number(struct buf *out, enum v2_trace_key key, int64_t number) {
     char text[20];
-    add_text(out, v2_trace_name(key), str_make(text, num_print_i64(text, number)));
+    add_text(out, v2_trace_key_name(key), str_make(text, num_print_i64(text, number)));
 }
 
 static void add_levels(struct buf *out, uint32_t level) {
-    size_t entry, value = begin_entry(out, v2_trace_name(V2_TRACE_LEVEL), &entry);
+    size_t entry, value = begin_entry(out, v2_trace_key_name(V2_TRACE_LEVEL), &entry);
     if (level == 0) {
         pb_add_bytes(out, TEXT, STR("OFF"));
     }
@@ -132,16 +133,16 @@ static void add_levels(struct buf *out, uint32_t level) {
     end_entry(out, entry, value);
 }
 
-void v2_grpc_trace_print(struct buf *out, const struct v2_trace_shown *shown) {
-    add_levels(out, shown->values.level);
-    add_number(out, V2_TRACE_RATE, shown->values.rate);
-    add_number(out, V2_TRACE_COUNT, shown->values.count);
-    if (!shown->opentelemetry) {
-        add_number(out, V2_TRACE_FREQUENCY, shown->values.log_frequency);
-        add_text(out, v2_trace_name(V2_TRACE_FILE), str_of(shown->file));
+void v2_grpc_trace_encode(struct buf *out, const struct v2_trace_settings *settings) {
+    add_levels(out, settings->values.level);
+    add_number(out, V2_TRACE_RATE, settings->values.rate);
+    add_number(out, V2_TRACE_COUNT, settings->values.count);
+    if (!settings->opentelemetry) {
+        add_number(out, V2_TRACE_FREQUENCY, settings->values.log_frequency);
+        add_text(out, v2_trace_key_name(V2_TRACE_FILE), str_of(settings->file));
     }
-    add_text(out, "trace_mode", shown->opentelemetry ? STR("opentelemetry") : STR("triton"));
-    for (size_t i = 0; i < shown->n_options; i++) {
-        add_text(out, shown->options[i].name, str_of(shown->options[i].value));
+    add_text(out, "trace_mode", settings->opentelemetry ? STR("opentelemetry") : STR("triton"));
+    for (size_t i = 0; i < settings->n_options; i++) {
+        add_text(out, settings->options[i].name, str_of(settings->options[i].value));
     }
 }

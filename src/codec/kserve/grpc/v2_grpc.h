@@ -42,19 +42,19 @@ size_t v2_grpc_raw_offset(struct str beginning);
  * raw_output_contents, one entry each. `pieces` are in the order of sending; the tensors' bytes are
  * not copied. `final` >= 0 adds the parameter triton_final_response.
  * Returns: ST_NO_MEMORY, ST_BAD_OUTPUT over 2^31 - 1 bytes. */
-struct v2_grpc_response {
+struct v2_grpc_message {
     const struct piece *pieces;
     size_t n_pieces;
     uint64_t n_bytes;
 };
 enum status v2_grpc_response_encode(struct arena *arena, const struct model_spec *model,
                                     struct str id, const struct infer_response *response,
-                                    bool stream, int final, struct v2_grpc_response *out,
+                                    bool stream, int final, struct v2_grpc_message *out,
                                     struct error *err) __attribute__((warn_unused_result));
 /* A ModelStreamInferResponse with error_message (never empty), and in infer_response what is known
  * of id, model_name, model_version ("" left out), and triton_final_response where `final` >= 0. */
-void v2_grpc_stream_error_print(struct buf *out, const struct error *error, struct str id,
-                                struct str model, struct str version, int final);
+void v2_grpc_stream_error_encode(struct buf *out, const struct error *error, struct str id,
+                                 struct str model, struct str version, int final);
 
 /* Requests with a name and a version: ModelReady, ModelMetadata, ModelConfig, ModelStatistics. */
 enum status v2_grpc_named_decode(struct arena *arena, struct str message, struct str *name,
@@ -65,29 +65,29 @@ enum status v2_grpc_empty_decode(struct str message, struct error *err)
     __attribute__((warn_unused_result));
 
 /* Answers. */
-void v2_grpc_yes_print(struct buf *out, bool yes); /* ServerLive, ServerReady, ModelReady */
-void v2_grpc_server_metadata_print(struct buf *out, const char *name, const char *version,
-                                   const char *const *extensions);
-void v2_grpc_model_metadata_print(struct buf *out, const struct model_spec *spec,
-                                  const uint64_t *versions, size_t n_versions);
+void v2_grpc_bool_encode(struct buf *out, bool yes); /* ServerLive, ServerReady, ModelReady */
+void v2_grpc_server_metadata_encode(struct buf *out, const char *name, const char *version,
+                                    const char *const *extensions);
+void v2_grpc_model_metadata_encode(struct buf *out, const struct model_spec *spec,
+                                   const uint64_t *versions, size_t n_versions);
 
 /* ---- the client's side ----------------------------------------------------------------------- */
 
 /* A ModelInferRequest: inputs raw, as pieces. */
 enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_request *request,
-                                   struct v2_grpc_response *out, struct error *err)
+                                   struct v2_grpc_message *out, struct error *err)
     __attribute__((warn_unused_result));
 
 /* A ModelInferResponse as a client sees it. */
-struct v2_grpc_answer {
+struct v2_grpc_client_response {
     struct str model, version, id;
     struct params params;
     struct tensor *outputs; /* views of the message; typed contents become bytes in the arena */
     size_t n_outputs;
     struct str error_message; /* of a ModelStreamInferResponse */
 };
-enum status v2_grpc_answer_decode(struct arena *arena, struct str message, bool stream,
-                                  struct v2_grpc_answer *out, struct error *err)
+enum status v2_grpc_client_response_decode(struct arena *arena, struct str message, bool stream,
+                                           struct v2_grpc_client_response *out, struct error *err)
     __attribute__((warn_unused_result));
 
 struct v2_grpc_model_metadata {

@@ -28,7 +28,8 @@ void doc_value_append(struct doc_value *parent, struct doc_value *child) {
     children->n++;
 }
 
-enum status doc_fail(const struct doc_source *source, unsigned line, const char *format, ...) {
+enum status doc_parse_error(const struct doc_source *source, unsigned line, const char *format,
+                            ...) {
     va_list args;
     va_start(args, format);
     error_setv(source->err, ST_BAD_CONFIG, format, args);

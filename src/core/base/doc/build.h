@@ -62,12 +62,12 @@ struct doc_value *doc_value_new(struct arena *arena, enum doc_kind kind, unsigne
 void doc_value_append(struct doc_value *parent, struct doc_value *child);
 
 /* Fills source->err with "NAME:LINE: sentence". Returns: ST_BAD_CONFIG. */
-enum status doc_fail(const struct doc_source *source, unsigned line, const char *format, ...)
+enum status doc_parse_error(const struct doc_source *source, unsigned line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 enum status doc_no_memory(const struct doc_source *source);
 
 /* The parsers: *root is the document's value. */
-enum status doc_yaml_parse(const struct doc_source *source, bool many, struct doc_value **root);
+enum status doc_yaml_parse(const struct doc_source *source, bool multi, struct doc_value **root);
 enum status doc_pbtxt_parse(const struct doc_source *source, struct doc_value **root);
 
 /* Copies the values into `doc`: its tree and its lines. */

@@ -25,7 +25,7 @@ static unsigned line_of(struct str text, size_t at) {
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
 /* What ends a number or a word and begins no value. */
-static bool is_between(char c) {
+static bool is_token_end(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ',' || c == ':' || c == ']' ||
            c == '}';
 }
@@ -38,7 +38,7 @@ static size_t token_end(struct str text, size_t at) {
         }
         return at + 1;
     }
-    while (at < text.len && !is_between(text.ptr[at])) {
+    while (at < text.len && !is_token_end(text.ptr[at])) {
         at++;
     }
     return at;
@@ -58,11 +58,11 @@ static enum status json_lines(const struct doc_source *source, struct doc *doc) 
         char c = text.ptr[at];
         if (c == '{' || c == '[') {
             if (++depth > DOC_MAX_DEPTH) {
-                return doc_fail(source, line, "nested deeper than %d", DOC_MAX_DEPTH);
+                return doc_parse_error(source, line, "nested deeper than %d", DOC_MAX_DEPTH);
             }
             doc->lines[n++] = line;
             at++;
-        } else if (is_between(c)) {
+        } else if (is_token_end(c)) {
             depth -= c == ']' || c == '}';
             line += c == '\n';
             at++;
@@ -83,7 +83,8 @@ static enum status json_parse(const struct doc_source *source, struct doc *doc) 
         return doc_no_memory(source);
     }
     if (!doc->tree) {
-        return doc_fail(source, line_of(source->text, problem.pos), "not JSON: %s", problem.msg);
+        return doc_parse_error(source, line_of(source->text, problem.pos), "not JSON: %s",
+                               problem.msg);
     }
     return json_lines(source, doc);
 }
@@ -117,9 +118,9 @@ static enum status check_object_keys(const struct doc_source *source, const stru
         struct str first = str_make(yyjson_get_str(keys[i - 1]), yyjson_get_len(keys[i - 1]));
         if (str_eq(first, str_make(yyjson_get_str(keys[i]), yyjson_get_len(keys[i])))) {
             yyjson_val *root = yyjson_doc_get_root(doc->tree);
-            return doc_fail(source, doc->lines[keys[i] - root],
-                            "the key \"%.*s\" is there twice; the first is in line %u",
-                            STR_ARG(first), doc->lines[keys[i - 1] - root]);
+            return doc_parse_error(source, doc->lines[keys[i] - root],
+                                   "the key \"%.*s\" is there twice; the first is in line %u",
+                                   STR_ARG(first), doc->lines[keys[i - 1] - root]);
         }
     }
     return ST_OK;
@@ -149,9 +150,9 @@ static enum status check_text(const struct doc_source *source) {
     }
     size_t valid = utf8_valid_prefix(source->text.ptr, source->text.len);
     if (valid < source->text.len) {
-        return doc_fail(source, line_of(source->text, valid),
-                        "expected UTF-8 text, got the byte 0x%02x",
-                        (unsigned char)source->text.ptr[valid]);
+        return doc_parse_error(source, line_of(source->text, valid),
+                               "expected UTF-8 text, got the byte 0x%02x",
+                               (unsigned char)source->text.ptr[valid]);
     }
     return ST_OK;
 }
@@ -167,8 +168,8 @@ static enum status parse_values(const struct doc_source *source, struct doc *doc
         status = json_parse(source, doc);
         break;
     case DOC_YAML:
-    case DOC_YAML_MANY:
-        status = doc_yaml_parse(source, doc->format == DOC_YAML_MANY, &root);
+    case DOC_YAML_MULTI:
+        status = doc_yaml_parse(source, doc->format == DOC_YAML_MULTI, &root);
         break;
     case DOC_PBTXT:
         status = doc_pbtxt_parse(source, &root);
@@ -204,7 +205,7 @@ enum status doc_parse(enum doc_format format, const char *name, struct str text,
     return status;
 }
 
-enum status doc_of_tree(const char *name, yyjson_doc *tree, struct doc **out, struct error *err) {
+enum status doc_from_tree(const char *name, yyjson_doc *tree, struct doc **out, struct error *err) {
     struct doc *doc = calloc(1, sizeof(*doc));
     char *copy = strdup(name);
     if (!doc || !copy) {

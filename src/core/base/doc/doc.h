@@ -4,10 +4,10 @@
  *
  * In YAML, plain scalars become numbers, booleans, null or strings as YAML 1.2's core schema says;
  * anchors and tags are refused. In the protobuf text format a field that is given once is a plain
- * value and one that is given several times, or as a list, is an array: `doc_each` treats a single
+ * value and one that is given several times, or as a list, is an array: `doc_next` treats a single
  * value as an array of one, so that both read the same. Bare enum names are strings there.
  *
- * A YAML file may have several documents where whoever reads it says so (DOC_YAML_MANY): the root
+ * A YAML file may have several documents where whoever reads it says so (DOC_YAML_MULTI): the root
  * is then a list of them. */
 #ifndef SLUICE_CORE_BASE_DOC_DOC_H
 #define SLUICE_CORE_BASE_DOC_DOC_H
@@ -20,7 +20,7 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 
-enum doc_format { DOC_YAML, DOC_YAML_MANY, DOC_PBTXT, DOC_JSON };
+enum doc_format { DOC_YAML, DOC_YAML_MULTI, DOC_PBTXT, DOC_JSON };
 
 struct doc; /* a parsed file: the tree, the line of each value, the file's name for messages */
 
@@ -33,10 +33,10 @@ enum status doc_parse(enum doc_format format, const char *name, struct str text,
 enum status doc_load(enum doc_format format, const char *path, struct doc **out, struct error *err)
     __attribute__((warn_unused_result));
 /* A document of a tree that somebody else has parsed, as a server with an API sends it: it has no
- * lines, and messages give none; and doc_only takes members that it doesn't know, as the server may
- * be newer than we are. Returns: ST_NO_MEMORY. Owns: takes the tree, whatever comes of
+ * lines, and messages give none; and doc_reject_unknown takes members that it doesn't know, as the
+ * server may be newer than we are. Returns: ST_NO_MEMORY. Owns: takes the tree, whatever comes of
  * it; *out until doc_free. */
-enum status doc_of_tree(const char *name, yyjson_doc *tree, struct doc **out, struct error *err)
+enum status doc_from_tree(const char *name, yyjson_doc *tree, struct doc **out, struct error *err)
     __attribute__((warn_unused_result));
 void doc_free(struct doc *doc);
 
@@ -53,16 +53,16 @@ struct doc_node {
 struct doc_node doc_root(const struct doc *doc);
 /* The member `key`; absent (val NULL) when there is none or `node` is absent. */
 struct doc_node doc_get(const struct doc_node *node, const char *key);
-bool doc_present(const struct doc_node *node); /* there and not null */
+bool doc_is_present(const struct doc_node *node); /* there and not null */
 /* Number of elements: an array's, 1 for any other value, 0 when absent. */
 size_t doc_count(const struct doc_node *node);
 struct doc_node doc_at(const struct doc_node *node, size_t index);
 /* Goes through the elements of a list (any other value is a list of one), each in one step: `*item`
  * is zeroed at first. Returns: false behind the last; `*item` is then zeroed again. */
-bool doc_each(const struct doc_node *list, struct doc_node *item);
+bool doc_next(const struct doc_node *list, struct doc_node *item);
 /* The same for the members of an object, whose names are in item->key (a name with a NUL in it ends
  * there); anything else has none. */
-bool doc_each_member(const struct doc_node *object, struct doc_node *item);
+bool doc_next_member(const struct doc_node *object, struct doc_node *item);
 /* The line in the file, from 1; 0 where there are no lines. */
 unsigned doc_line(const struct doc_node *node);
 
@@ -79,7 +79,8 @@ enum status doc_expect_object(const struct doc_node *node, struct error *err);
 
 /* Refuses members of `node` that are not among `names` (ending with NULL): "NAME:LINE: unknown
  * field \"input[0].dim\"; did you mean \"dims\"?". */
-enum status doc_only(const struct doc_node *node, const char *const *names, struct error *err);
+enum status doc_reject_unknown(const struct doc_node *node, const char *const *names,
+                               struct error *err);
 /* Fills `err` with file, line, path and the formatted sentence. Returns: ST_BAD_CONFIG. */
 enum status doc_error(const struct doc_node *node, struct error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

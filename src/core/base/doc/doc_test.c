@@ -22,7 +22,7 @@ static enum status parse(enum doc_format format, struct str text, struct error *
     return status;
 }
 
-static void json_is_refused_with_its_line(void **state) {
+static void doc_json_invalid_text_reports_line(void **state) {
     static const struct {
         const char *text;
         const char *message;
@@ -50,7 +50,7 @@ static void json_is_refused_with_its_line(void **state) {
 
 /* The line of every value, against an independent walk: each value of this document is, or is under
  * a key that is, the number of its line. */
-static void json_lines_are_kept(void **state) {
+static void doc_json_values_have_lines(void **state) {
     static const char text[] = "{\n\"k2\": [\n3, -4.5e1, {\"k3\":\n4},\n\"\\\"]}\\\\\", true,\n"
                                "null\n, [ ], { }], \"k8\"\n:\n\n10}";
     struct error err;
@@ -65,7 +65,7 @@ static void json_lines_are_kept(void **state) {
     doc_free(doc);
 }
 
-static void json_depth_is_limited(void **state) {
+static void doc_json_depth_over_limit_is_rejected(void **state) {
     struct error err;
     size_t n = 1000000;
     char *text = malloc(2 * n);
@@ -81,7 +81,7 @@ static void json_depth_is_limited(void **state) {
     free(text);
 }
 
-static void size_and_encoding_hold_for_all(void **state) {
+static void doc_parse_checks_size_and_utf8(void **state) {
     size_t n = (4u << 20) + 1;
     char *text = malloc(n);
     (void)state;
@@ -105,7 +105,7 @@ static void size_and_encoding_hold_for_all(void **state) {
     free(text);
 }
 
-static void no_error_is_wanted(void **state) {
+static void doc_parse_null_error_is_accepted(void **state) {
     (void)state;
     assert_int_equal(parse(DOC_PBTXT, STR("a"), NULL), ST_BAD_CONFIG);
     assert_int_equal(parse(DOC_YAML, STR("a: *b"), NULL), ST_BAD_CONFIG);
@@ -119,7 +119,7 @@ static void write_file(const char *path, const char *text, size_t n) {
     assert_int_equal(fclose(file), 0);
 }
 
-static void files(void **state) {
+static void doc_load_reads_file_or_reports_io_error(void **state) {
     char folder[] = "/tmp/sluice-doc-XXXXXX", path[64], want[128];
     struct error err;
     struct doc *doc;
@@ -159,12 +159,12 @@ static void files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_is_refused_with_its_line),
-        cmocka_unit_test(json_lines_are_kept),
-        cmocka_unit_test(json_depth_is_limited),
-        cmocka_unit_test(size_and_encoding_hold_for_all),
-        cmocka_unit_test(no_error_is_wanted),
-        cmocka_unit_test(files),
+        cmocka_unit_test(doc_json_invalid_text_reports_line),
+        cmocka_unit_test(doc_json_values_have_lines),
+        cmocka_unit_test(doc_json_depth_over_limit_is_rejected),
+        cmocka_unit_test(doc_parse_checks_size_and_utf8),
+        cmocka_unit_test(doc_parse_null_error_is_accepted),
+        cmocka_unit_test(doc_load_reads_file_or_reports_io_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include "core/base/doc/build.h"
 #include "core/base/doc/doc.h"
-#include "core/base/nearest.h"
+#include "core/base/suggest.h"
 
 enum { PATH_BYTES = 200, SHOWN_BYTES = 60 };
 
@@ -18,7 +18,7 @@ struct doc_node doc_get(const struct doc_node *node, const char *key) {
         .doc = node->doc, .val = yyjson_obj_get(node->val, key), .parent = node, .key = key};
 }
 
-bool doc_present(const struct doc_node *node) {
+bool doc_is_present(const struct doc_node *node) {
     return node->val && !yyjson_is_null(node->val);
 }
 
@@ -41,7 +41,7 @@ struct doc_node doc_at(const struct doc_node *node, size_t index) {
         .doc = node->doc, .val = yyjson_arr_get(node->val, index), .parent = node, .index = index};
 }
 
-bool doc_each(const struct doc_node *list, struct doc_node *item) {
+bool doc_next(const struct doc_node *list, struct doc_node *item) {
     size_t index = item->val ? item->index + 1 : 0;
     if (!yyjson_is_arr(list->val)) {
         bool only = list->val && !item->val;
@@ -58,7 +58,7 @@ bool doc_each(const struct doc_node *list, struct doc_node *item) {
     return true;
 }
 
-bool doc_each_member(const struct doc_node *object, struct doc_node *item) {
+bool doc_next_member(const struct doc_node *object, struct doc_node *item) {
     size_t index = item->val ? item->index + 1 : 0;
     if (index >= yyjson_obj_size(object->val)) {
         *item = (struct doc_node){0};
@@ -162,7 +162,7 @@ static const char *val_print(yyjson_val *val, char out[SHOWN_BYTES]) {
     }
 }
 
-static enum status expected(const struct doc_node *node, struct error *err, const char *what) {
+static enum status type_error(const struct doc_node *node, struct error *err, const char *what) {
     char shown[SHOWN_BYTES];
     return doc_error(node, err, "expected %s, got %s", what, val_print(node->val, shown));
 }
@@ -177,7 +177,7 @@ enum status doc_read_bool(const struct doc_node *node, bool *out, struct error *
     bool number = node->doc->format == DOC_PBTXT && yyjson_is_uint(node->val) &&
                   yyjson_get_uint(node->val) <= 1;
     if (!number && !yyjson_is_bool(node->val)) {
-        return expected(node, err, "true or false");
+        return type_error(node, err, "true or false");
     }
     *out = number ? yyjson_get_uint(node->val) == 1 : yyjson_get_bool(node->val);
     return ST_OK;
@@ -194,7 +194,7 @@ enum status doc_read_i64(const struct doc_node *node, int64_t min, int64_t max, 
     if (!fits || value < min || value > max) {
         char what[100];
         snprintf(what, sizeof(what), "a whole number from %" PRId64 " to %" PRId64, min, max);
-        return expected(node, err, what);
+        return type_error(node, err, what);
     }
     *out = value;
     return ST_OK;
@@ -205,7 +205,7 @@ enum status doc_read_f64(const struct doc_node *node, double *out, struct error 
         return ST_OK;
     }
     if (!yyjson_is_num(node->val)) {
-        return expected(node, err, "a number");
+        return type_error(node, err, "a number");
     }
     *out = yyjson_get_num(node->val);
     return ST_OK;
@@ -216,10 +216,10 @@ enum status doc_read_str(const struct doc_node *node, struct str *out, struct er
         return ST_OK;
     }
     if (!yyjson_is_str(node->val)) {
-        return expected(node, err,
-                        yyjson_is_num(node->val) || yyjson_is_bool(node->val)
-                            ? "text (in quotes, where it looks like something else)"
-                            : "text");
+        return type_error(node, err,
+                          yyjson_is_num(node->val) || yyjson_is_bool(node->val)
+                              ? "text (in quotes, where it looks like something else)"
+                              : "text");
     }
     *out = str_make(yyjson_get_str(node->val), yyjson_get_len(node->val));
     return ST_OK;
@@ -229,7 +229,7 @@ enum status doc_expect_object(const struct doc_node *node, struct error *err) {
     if (!node->val || yyjson_is_obj(node->val)) {
         return ST_OK;
     }
-    return expected(node, err, "an object (named fields)");
+    return type_error(node, err, "an object (named fields)");
 }
 
 /* ---- unknown fields -------------------------------------------------------------------------- */
@@ -241,18 +241,19 @@ static enum status unknown_field(const struct doc_node *node, yyjson_val *key,
     char path[PATH_BYTES];
     const char *dot = path_print(node, path) > 0 ? "." : "";
     struct str wrong = str_make(yyjson_get_str(key), yyjson_get_len(key));
-    char hint[NEAREST_HINT_BYTES];
-    struct nearest nearest = {0};
+    char hint[SUGGEST_HINT_BYTES];
+    struct suggestion suggestion = {0};
     for (; *names; names++) {
-        nearest_consider(&nearest, wrong, str_of(*names));
+        suggest_consider(&suggestion, wrong, str_of(*names));
     }
     int cut = wrong.len > NAME_MAX_CHARS ? NAME_MAX_CHARS : (int)wrong.len;
     return error_set(err, ST_BAD_CONFIG, "%s:%u: unknown field \"%s%s%.*s\"%s", node->doc->name,
                      val_line(node->doc, key), path, dot, cut, wrong.ptr,
-                     nearest_hint(&nearest, hint));
+                     suggest_hint(&suggestion, hint));
 }
 
-enum status doc_only(const struct doc_node *node, const char *const *names, struct error *err) {
+enum status doc_reject_unknown(const struct doc_node *node, const char *const *names,
+                               struct error *err) {
     size_t i, max;
     yyjson_val *key, *value;
     if (!yyjson_is_obj(node->val) || !node->doc->lines) {

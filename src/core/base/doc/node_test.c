@@ -20,7 +20,7 @@ static struct doc *parse(enum doc_format format, const char *text) {
     return doc;
 }
 
-static void walking(void **state) {
+static void doc_get_and_at_find_nodes(void **state) {
     struct doc *doc = parse(DOC_PBTXT, "one: 1 many: [1, 2] none: [] m { x: 'y' }");
     (void)state;
     struct doc_node root = doc_root(doc);
@@ -30,8 +30,8 @@ static void walking(void **state) {
     assert_int_equal(doc_count(&many), 2);
     assert_int_equal(doc_count(&none), 0);
     assert_int_equal(doc_count(&no), 0);
-    assert_true(doc_present(&none));
-    assert_false(doc_present(&no));
+    assert_true(doc_is_present(&none));
+    assert_false(doc_is_present(&no));
     struct doc_node first = doc_at(&one, 0), second = doc_at(&one, 1), third = doc_at(&many, 2);
     assert_ptr_equal(first.val, one.val);
     assert_null(second.val);
@@ -45,33 +45,33 @@ static void walking(void **state) {
     root = doc_root(doc);
     struct doc_node a = doc_get(&root, "a");
     assert_non_null(a.val);
-    assert_false(doc_present(&a)); /* there, but null */
+    assert_false(doc_is_present(&a)); /* there, but null */
     doc_free(doc);
 }
 
-static void going_through(void **state) {
+static void doc_next_visits_elements_and_members(void **state) {
     (void)state;
     struct doc *doc = parse(DOC_YAML, "l: [7, [8], {a: 9}]\ne: []\no: {x: 1, y: {z: 2}, w: 3}\n"
                                       "s: 5\nn: {}\nin: [[1, 2], 3]\n");
     struct doc_node root = doc_root(doc), list = doc_get(&root, "l"), item = {0};
     for (size_t i = 0; i < 3; i++) {
         struct doc_node same = doc_at(&list, i);
-        assert_true(doc_each(&list, &item));
+        assert_true(doc_next(&list, &item));
         assert_ptr_equal(item.val, same.val);
         assert_int_equal(item.index, i);
         assert_ptr_equal(item.parent, &list);
     }
-    assert_false(doc_each(&list, &item));
+    assert_false(doc_next(&list, &item));
     assert_null(item.val);
     static const char *const empty[] = {"e", "n", "s", "none"};
     for (size_t i = 0; i < 4; i++) {
         struct doc_node node = doc_get(&root, empty[i]);
         unsigned n = 0, n_members = 0;
-        for (item = (struct doc_node){0}; doc_each(&node, &item);) {
+        for (item = (struct doc_node){0}; doc_next(&node, &item);) {
             assert_ptr_equal(item.val, node.val); /* itself */
             n++;
         }
-        for (item = (struct doc_node){0}; doc_each_member(&node, &item);) {
+        for (item = (struct doc_node){0}; doc_next_member(&node, &item);) {
             n_members++;
         }
         assert_int_equal(n, i == 1 || i == 2);
@@ -81,14 +81,14 @@ static void going_through(void **state) {
     static const char *const names[] = {"x", "y", "w"};
     for (size_t i = 0; i < 3; i++) {
         struct doc_node same = doc_get(&object, names[i]);
-        assert_true(doc_each_member(&object, &item));
+        assert_true(doc_next_member(&object, &item));
         assert_ptr_equal(item.val, same.val);
         assert_string_equal(item.key, names[i]);
     }
-    assert_false(doc_each_member(&object, &item));
+    assert_false(doc_next_member(&object, &item));
     struct doc_node outer = doc_get(&root, "in"), inner = {0}, number = {0};
     struct error err;
-    assert_true(doc_each(&outer, &inner) && doc_each(&inner, &number) && doc_each(&inner, &number));
+    assert_true(doc_next(&outer, &inner) && doc_next(&inner, &number) && doc_next(&inner, &number));
     assert_int_equal(doc_error(&number, &err, "no"), ST_BAD_CONFIG);
     assert_non_null(strstr(err.text, "in[0][1]: no"));
     doc_free(doc);
@@ -160,7 +160,7 @@ static const struct {
      "true or false, got \"aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeee...\""},
 };
 
-static void each_reader(void **state) {
+static void doc_read_checks_type_and_range(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct doc *doc = parse(rows[i].format, rows[i].text);
@@ -182,7 +182,7 @@ static void each_reader(void **state) {
     }
 }
 
-static void values_arrive(void **state) {
+static void doc_read_returns_values(void **state) {
     struct doc *doc = parse(DOC_PBTXT, "b: t z: 0 i: -7 f: 2.5 n: 3 s: 'a\\0b'");
     struct doc_node root = doc_root(doc), node;
     struct error err;
@@ -212,7 +212,7 @@ static void values_arrive(void **state) {
     doc_free(doc);
 }
 
-static void paths_name_the_place(void **state) {
+static void doc_error_names_line_and_path(void **state) {
     struct doc *doc = parse(DOC_PBTXT, "input [\n {\n},\n {\n dims: [1,\n'x']\n}\n]\nname: 'm'");
     struct error err;
     (void)state;
@@ -232,7 +232,7 @@ static void paths_name_the_place(void **state) {
     doc_free(doc);
 }
 
-static void long_paths_are_cut(void **state) {
+static void doc_error_long_path_is_truncated(void **state) {
     struct doc *doc = parse(DOC_JSON, "{}");
     char key[300];
     struct error err;
@@ -251,7 +251,7 @@ static void long_paths_are_cut(void **state) {
     doc_free(doc);
 }
 
-static void unknown_fields(void **state) {
+static void doc_reject_unknown_suggests_name(void **state) {
     static const char *const names[] = {"name", "dims", "data_type", "max_batch_size", NULL};
     static const struct {
         const char *text;
@@ -275,7 +275,8 @@ static void unknown_fields(void **state) {
         struct doc *doc;
         assert_int_equal(doc_parse(DOC_PBTXT, "f", str_of(fields[i].text), &doc, &err), ST_OK);
         struct doc_node root = doc_root(doc);
-        assert_int_equal(doc_only(&root, names, &err), fields[i].message ? ST_BAD_CONFIG : ST_OK);
+        assert_int_equal(doc_reject_unknown(&root, names, &err),
+                         fields[i].message ? ST_BAD_CONFIG : ST_OK);
         assert_string_equal(err.text, fields[i].message ? fields[i].message : "");
         doc_free(doc);
     }
@@ -283,15 +284,15 @@ static void unknown_fields(void **state) {
     struct doc *doc = parse(DOC_PBTXT, "input {}\ninput {\n\ndim: 1 }");
     struct doc_node root = doc_root(doc), input = doc_get(&root, "input");
     struct doc_node second = doc_at(&input, 1), absent = doc_get(&root, "absent");
-    assert_int_equal(doc_only(&second, names, &err), ST_BAD_CONFIG);
+    assert_int_equal(doc_reject_unknown(&second, names, &err), ST_BAD_CONFIG);
     assert_string_equal(err.text,
                         "models/x/config.pbtxt:4: unknown field \"input[1].dim\"; did you "
                         "mean \"dims\"?");
-    assert_int_equal(doc_only(&absent, names, &err), ST_OK);
+    assert_int_equal(doc_reject_unknown(&absent, names, &err), ST_OK);
     doc_free(doc);
 }
 
-static void a_very_long_unknown_field(void **state) {
+static void doc_reject_unknown_long_name_is_truncated(void **state) {
     static const char *const names[] = {"name", NULL};
     char text[1000];
     struct error err;
@@ -300,13 +301,13 @@ static void a_very_long_unknown_field(void **state) {
     memcpy(text + 990, ": 1", 4);
     struct doc *doc = parse(DOC_PBTXT, text);
     struct doc_node root = doc_root(doc);
-    assert_int_equal(doc_only(&root, names, &err), ST_BAD_CONFIG);
+    assert_int_equal(doc_reject_unknown(&root, names, &err), ST_BAD_CONFIG);
     assert_in_range(strlen(err.text), 80, 140);
     doc_free(doc);
 }
 
 /* A tree that came from elsewhere: messages have no lines, and unknown members are left alone. */
-static void trees_of_others(void **state) {
+static void doc_from_tree_reports_no_lines(void **state) {
     static const char *const names[] = {"a", NULL};
     const char *text = "{\"a\": {\"b\": 7}, \"new\": 1}";
     struct error err;
@@ -314,9 +315,9 @@ static void trees_of_others(void **state) {
     struct str value;
     (void)state;
     yyjson_doc *tree = yyjson_read(text, strlen(text), YYJSON_READ_NOFLAG);
-    assert_int_equal(doc_of_tree("Thing one", tree, &doc, &err), ST_OK);
+    assert_int_equal(doc_from_tree("Thing one", tree, &doc, &err), ST_OK);
     struct doc_node root = doc_root(doc), a = doc_get(&root, "a"), b = doc_get(&a, "b");
-    assert_int_equal(doc_only(&root, names, &err), ST_OK);
+    assert_int_equal(doc_reject_unknown(&root, names, &err), ST_OK);
     assert_int_equal(doc_line(&b), 0);
     assert_int_equal(doc_read_str(&b, &value, &err), ST_BAD_CONFIG);
     assert_string_equal(err.text, "Thing one: a.b: expected text (in quotes, where it looks like "
@@ -328,15 +329,15 @@ static void trees_of_others(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(walking),
-        cmocka_unit_test(going_through),
-        cmocka_unit_test(each_reader),
-        cmocka_unit_test(values_arrive),
-        cmocka_unit_test(paths_name_the_place),
-        cmocka_unit_test(long_paths_are_cut),
-        cmocka_unit_test(unknown_fields),
-        cmocka_unit_test(a_very_long_unknown_field),
-        cmocka_unit_test(trees_of_others),
+        cmocka_unit_test(doc_get_and_at_find_nodes),
+        cmocka_unit_test(doc_next_visits_elements_and_members),
+        cmocka_unit_test(doc_read_checks_type_and_range),
+        cmocka_unit_test(doc_read_returns_values),
+        cmocka_unit_test(doc_error_names_line_and_path),
+        cmocka_unit_test(doc_error_long_path_is_truncated),
+        cmocka_unit_test(doc_reject_unknown_suggests_name),
+        cmocka_unit_test(doc_reject_unknown_long_name_is_truncated),
+        cmocka_unit_test(doc_from_tree_reports_no_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,19 +41,20 @@ struct str pbtxt_take_ident(struct pbtxt_reader *reader) {
     return str_make(start, (size_t)(reader->at - start));
 }
 
-enum status pbtxt_expected(const struct pbtxt_reader *reader, const char *what) {
+enum status pbtxt_syntax_error(const struct pbtxt_reader *reader, const char *what) {
     size_t left = (size_t)(reader->end - reader->at);
     if (left == 0) {
-        return doc_fail(reader->source, reader->line, "expected %s, got the end of the file", what);
+        return doc_parse_error(reader->source, reader->line, "expected %s, got the end of the file",
+                               what);
     }
-    size_t n = utf8_next(reader->at, left);
+    size_t n = utf8_char_len(reader->at, left);
     if (starts_ident(*reader->at)) { /* a whole word says more than its first letter */
         while (n < left && n < 40 && starts_ident(reader->at[n])) {
             n++;
         }
     }
-    return doc_fail(reader->source, reader->line, "expected %s, got \"%.*s\"", what, (int)n,
-                    reader->at);
+    return doc_parse_error(reader->source, reader->line, "expected %s, got \"%.*s\"", what, (int)n,
+                           reader->at);
 }
 
 /* ---- fields that are given several times ----------------------------------------------------- */
@@ -152,9 +153,10 @@ static enum status merge_repeated(struct pbtxt_reader *reader, struct doc_value 
 
 static enum status read_fields(struct pbtxt_reader *reader, struct doc_value *message, char close);
 
-static enum status go_deeper(struct pbtxt_reader *reader) {
+static enum status enter_level(struct pbtxt_reader *reader) {
     if (reader->depth == DOC_MAX_DEPTH) {
-        return doc_fail(reader->source, reader->line, "nested deeper than %d", DOC_MAX_DEPTH);
+        return doc_parse_error(reader->source, reader->line, "nested deeper than %d",
+                               DOC_MAX_DEPTH);
     }
     reader->depth++;
     return ST_OK;
@@ -166,7 +168,7 @@ static bool opens_message(char c) {
 
 /* At '{' or '<'. */
 static enum status read_message(struct pbtxt_reader *reader, struct doc_value **out) {
-    enum status status = go_deeper(reader);
+    enum status status = enter_level(reader);
     if (status != ST_OK) {
         return status;
     }
@@ -190,7 +192,8 @@ static enum status read_element(struct pbtxt_reader *reader, bool colon, struct 
     } else if (colon) {
         status = pbtxt_read_scalar(reader, &value);
     } else {
-        status = pbtxt_expected(reader, "\"{\" or \"<\" (a list of anything else needs a colon)");
+        status =
+            pbtxt_syntax_error(reader, "\"{\" or \"<\" (a list of anything else needs a colon)");
     }
     if (status == ST_OK) {
         doc_value_append(list, value);
@@ -202,7 +205,7 @@ static enum status read_element(struct pbtxt_reader *reader, bool colon, struct 
 /* At '['. */
 static enum status read_list(struct pbtxt_reader *reader, bool colon, struct doc_value **out) {
     struct doc_value *list = doc_value_new(reader->source->arena, DOC_ARRAY, reader->line);
-    enum status status = list ? go_deeper(reader) : doc_no_memory(reader->source);
+    enum status status = list ? enter_level(reader) : doc_no_memory(reader->source);
     if (status != ST_OK) {
         return status;
     }
@@ -217,7 +220,7 @@ static enum status read_list(struct pbtxt_reader *reader, bool colon, struct doc
         }
     }
     if (status == ST_OK && pbtxt_peek(reader) != ']') {
-        status = pbtxt_expected(reader, "\",\" or \"]\"");
+        status = pbtxt_syntax_error(reader, "\",\" or \"]\"");
     }
     if (status == ST_OK) {
         reader->at++;
@@ -245,18 +248,18 @@ static enum status read_value(struct pbtxt_reader *reader, struct str name,
         char what[120];
         int cut = name.len > 60 ? 60 : (int)name.len;
         snprintf(what, sizeof(what), "\":\" or \"{\" behind \"%.*s\"", cut, name.ptr);
-        return pbtxt_expected(reader, what);
+        return pbtxt_syntax_error(reader, what);
     }
     return pbtxt_read_scalar(reader, out);
 }
 
 static enum status read_name(struct pbtxt_reader *reader, struct str *name) {
     if (pbtxt_peek(reader) == '[') {
-        return doc_fail(reader->source, reader->line,
-                        "extensions and Any (\"[name]\") are not supported");
+        return doc_parse_error(reader->source, reader->line,
+                               "extensions and Any (\"[name]\") are not supported");
     }
     *name = pbtxt_take_ident(reader);
-    return name->len > 0 ? ST_OK : pbtxt_expected(reader, "a field's name");
+    return name->len > 0 ? ST_OK : pbtxt_syntax_error(reader, "a field's name");
 }
 
 static enum status read_field(struct pbtxt_reader *reader, struct doc_value *message) {
@@ -291,10 +294,11 @@ static enum status read_fields(struct pbtxt_reader *reader, struct doc_value *me
     }
     if (status == ST_OK && close != '\0') {
         if (reader->at == reader->end) {
-            return doc_fail(reader->source, reader->line,
-                            "expected \"%c\" to close the \"%c\" of line %u, got the end of the "
-                            "file",
-                            close, close == '}' ? '{' : '<', message->line);
+            return doc_parse_error(
+                reader->source, reader->line,
+                "expected \"%c\" to close the \"%c\" of line %u, got the end of the "
+                "file",
+                close, close == '}' ? '{' : '<', message->line);
         }
         reader->at++;
     }

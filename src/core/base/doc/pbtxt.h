@@ -21,7 +21,7 @@ char pbtxt_peek(const struct pbtxt_reader *reader);
 /* Takes an identifier ("Identifiers"); empty when there is none. */
 struct str pbtxt_take_ident(struct pbtxt_reader *reader);
 /* Refuses what stands at the reader. Returns: ST_BAD_CONFIG with "expected WHAT, got …". */
-enum status pbtxt_expected(const struct pbtxt_reader *reader, const char *what);
+enum status pbtxt_syntax_error(const struct pbtxt_reader *reader, const char *what);
 
 /* Reads a string (adjacent ones are one), a number or a word ("Fields", ScalarValue). */
 enum status pbtxt_read_scalar(struct pbtxt_reader *reader, struct doc_value **out);

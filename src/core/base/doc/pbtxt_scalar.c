@@ -50,8 +50,8 @@ static enum status read_code_point(struct pbtxt_reader *reader, char letter, str
     uint32_t code, low;
     unsigned n = letter == 'u' ? 4 : 8;
     if (take_digits(reader, 16, n, &code) != n) {
-        return doc_fail(reader->source, reader->line,
-                        "expected %u hexadecimal digits behind \"\\%c\"", n, letter);
+        return doc_parse_error(reader->source, reader->line,
+                               "expected %u hexadecimal digits behind \"\\%c\"", n, letter);
     }
     if (letter == 'u' && code >= 0xd800 && code < 0xdc00 && reader->end - reader->at >= 6 &&
         reader->at[0] == '\\' && reader->at[1] == 'u') {
@@ -61,7 +61,8 @@ static enum status read_code_point(struct pbtxt_reader *reader, char letter, str
         }
     }
     if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) {
-        return doc_fail(reader->source, reader->line, "U+%04X is no character", (unsigned)code);
+        return doc_parse_error(reader->source, reader->line, "U+%04X is no character",
+                               (unsigned)code);
     }
     add_utf8(out, code);
     return ST_OK;
@@ -76,8 +77,8 @@ static enum status read_escape(struct pbtxt_reader *reader, struct buf *out) {
     if (c >= '0' && c <= '7') {
         take_digits(reader, 8, 3, &byte);
         if (byte > 255) {
-            return doc_fail(reader->source, reader->line, "\"\\%o\" is more than a byte",
-                            (unsigned)byte);
+            return doc_parse_error(reader->source, reader->line, "\"\\%o\" is more than a byte",
+                                   (unsigned)byte);
         }
         buf_add_char(out, (char)byte);
         return ST_OK;
@@ -91,7 +92,7 @@ static enum status read_escape(struct pbtxt_reader *reader, struct buf *out) {
     if (c == 'x' || c == 'X') {
         reader->at++;
         if (take_digits(reader, 16, 2, &byte) == 0) {
-            return pbtxt_expected(reader, "hexadecimal digits behind \"\\x\"");
+            return pbtxt_syntax_error(reader, "hexadecimal digits behind \"\\x\"");
         }
         buf_add_char(out, (char)byte);
         return ST_OK;
@@ -100,9 +101,9 @@ static enum status read_escape(struct pbtxt_reader *reader, struct buf *out) {
         reader->at++;
         return read_code_point(reader, c, out);
     }
-    return pbtxt_expected(reader,
-                          "an escape (one of abfnrtv?\\'\", octal digits, x, u or U) behind "
-                          "\"\\\"");
+    return pbtxt_syntax_error(reader,
+                              "an escape (one of abfnrtv?\\'\", octal digits, x, u or U) behind "
+                              "\"\\\"");
 }
 
 /* At a quote; adds what is inside. */
@@ -112,11 +113,13 @@ static enum status read_quoted(struct pbtxt_reader *reader, struct buf *out) {
     while (status == ST_OK) {
         char c = pbtxt_peek(reader);
         if (reader->at == reader->end || c == '\n') {
-            return doc_fail(reader->source, reader->line,
-                            "expected %c to end the string before the end of the line", quote);
+            return doc_parse_error(reader->source, reader->line,
+                                   "expected %c to end the string before the end of the line",
+                                   quote);
         }
         if (c == '\0') {
-            return doc_fail(reader->source, reader->line, "a string with a NUL (write \"\\0\")");
+            return doc_parse_error(reader->source, reader->line,
+                                   "a string with a NUL (write \"\\0\")");
         }
         reader->at++;
         if (c == quote) {
@@ -145,9 +148,9 @@ static enum status read_string(struct pbtxt_reader *reader, struct doc_value *va
         return doc_no_memory(reader->source);
     }
     if (!utf8_is_valid(text.data, text.len)) {
-        return doc_fail(reader->source, value->line,
-                        "expected a string of UTF-8 text; its escapes "
-                        "make something else");
+        return doc_parse_error(reader->source, value->line,
+                               "expected a string of UTF-8 text; its escapes "
+                               "make something else");
     }
     value->kind = DOC_STR;
     value->text = buf_str(&text);
@@ -227,8 +230,8 @@ static enum status read_number(struct pbtxt_reader *reader, bool negative,
     }
     if (!parse_real(text, &real)) {
         int cut = text.len > 60 ? 60 : (int)text.len;
-        return doc_fail(reader->source, value->line, "expected a number, got \"%.*s\"", cut,
-                        text.ptr);
+        return doc_parse_error(reader->source, value->line, "expected a number, got \"%.*s\"", cut,
+                               text.ptr);
     }
     value->kind = DOC_REAL;
     value->real = negative ? -real : real;
@@ -249,7 +252,7 @@ static enum status read_word(struct pbtxt_reader *reader, bool negative, struct 
         value->real = negative ? -real : real;
     } else if (negative) {
         reader->at = start;
-        return pbtxt_expected(reader, "a number behind \"-\"");
+        return pbtxt_syntax_error(reader, "a number behind \"-\"");
     } else if (yes || no) {
         value->kind = DOC_BOOL;
         value->boolean = yes;
@@ -257,7 +260,7 @@ static enum status read_word(struct pbtxt_reader *reader, bool negative, struct 
         value->kind = DOC_STR;
         value->text = word;
     } else {
-        return pbtxt_expected(reader, "a value");
+        return pbtxt_syntax_error(reader, "a value");
     }
     return ST_OK;
 }

@@ -156,7 +156,7 @@ static char *as_json(const struct doc *doc) {
     return json;
 }
 
-static void what_is_taken(void **state) {
+static void doc_pbtxt_valid_text_becomes_tree(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
         struct error err;
@@ -171,7 +171,7 @@ static void what_is_taken(void **state) {
     }
 }
 
-static void what_is_refused(void **state) {
+static void doc_pbtxt_invalid_text_is_rejected(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         struct error err;
@@ -187,7 +187,7 @@ static void what_is_refused(void **state) {
 
 /* No prefix of a good text crashes or hangs, whatever it is worth; each is read from a block of
  * exactly its size. */
-static void every_prefix_ends(void **state) {
+static void doc_pbtxt_every_prefix_terminates(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
         size_t all = strlen(taken[i].text);
@@ -205,7 +205,7 @@ static void every_prefix_ends(void **state) {
     }
 }
 
-static void a_nul_is_no_end(void **state) {
+static void doc_pbtxt_nul_byte_is_rejected(void **state) {
     struct error err;
     struct doc *doc;
     (void)state;
@@ -231,7 +231,7 @@ static enum status parse_nested(const char *open, const char *close, size_t dept
     return status;
 }
 
-static void depth_is_limited(void **state) {
+static void doc_pbtxt_depth_over_limit_is_rejected(void **state) {
     struct error err;
     (void)state;
     assert_int_equal(parse_nested("m{", "}", 63, &err), ST_OK);
@@ -244,7 +244,7 @@ static void depth_is_limited(void **state) {
 
 /* Many fields, all the same and all different: joining them must not take the square of their
  * number. */
-static void many_fields(void **state) {
+static void doc_pbtxt_many_fields_are_merged(void **state) {
     enum { N = 100000 };
     (void)state;
     for (int same = 0; same < 2; same++) {
@@ -266,7 +266,7 @@ static void many_fields(void **state) {
     }
 }
 
-static void lines_are_kept(void **state) {
+static void doc_pbtxt_values_have_lines(void **state) {
     struct error err;
     struct doc *doc;
     (void)state;
@@ -290,10 +290,13 @@ static void lines_are_kept(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_taken),     cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(every_prefix_ends), cmocka_unit_test(a_nul_is_no_end),
-        cmocka_unit_test(depth_is_limited),  cmocka_unit_test(many_fields),
-        cmocka_unit_test(lines_are_kept),
+        cmocka_unit_test(doc_pbtxt_valid_text_becomes_tree),
+        cmocka_unit_test(doc_pbtxt_invalid_text_is_rejected),
+        cmocka_unit_test(doc_pbtxt_every_prefix_terminates),
+        cmocka_unit_test(doc_pbtxt_nul_byte_is_rejected),
+        cmocka_unit_test(doc_pbtxt_depth_over_limit_is_rejected),
+        cmocka_unit_test(doc_pbtxt_many_fields_are_merged),
+        cmocka_unit_test(doc_pbtxt_values_have_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ struct yaml_reader {
     struct yaml_frame frames[DOC_MAX_DEPTH];
     size_t depth;
     struct doc_value *root;
-    bool many; /* the root is a list of documents */
+    bool multi; /* the root is a list of documents */
     bool seen_document;
     bool done;
 };
@@ -37,7 +37,7 @@ static bool is_one_of(struct str text, const char *const *words) {
 
 /* "0o17" and "0x1f": digits of 3 or 4 bits each. */
 static bool parse_based(struct str text, uint64_t *out) {
-    unsigned bits = str_starts(text, STR("0o")) ? 3 : str_starts(text, STR("0x")) ? 4 : 0;
+    unsigned bits = str_starts_with(text, STR("0o")) ? 3 : str_starts_with(text, STR("0x")) ? 4 : 0;
     uint64_t value = 0;
     if (bits == 0 || text.len < 3) {
         return false;
@@ -54,7 +54,8 @@ static bool parse_based(struct str text, uint64_t *out) {
 }
 
 static bool resolve_whole(struct str text, struct doc_value *value) {
-    struct str digits = str_starts(text, STR("+")) ? str_make(text.ptr + 1, text.len - 1) : text;
+    struct str digits =
+        str_starts_with(text, STR("+")) ? str_make(text.ptr + 1, text.len - 1) : text;
     if (parse_based(text, &value->uint) || num_parse_u64(digits, &value->uint)) {
         value->kind = DOC_UINT;
         return true;
@@ -106,25 +107,26 @@ static unsigned event_line(const yaml_event_t *event) {
     return (unsigned)event->start_mark.line + 1;
 }
 
-static enum status refuse_marks(struct yaml_reader *reader, const yaml_event_t *event,
-                                const yaml_char_t *anchor, const yaml_char_t *tag) {
+static enum status reject_anchor_and_tag(struct yaml_reader *reader, const yaml_event_t *event,
+                                         const yaml_char_t *anchor, const yaml_char_t *tag) {
     if (anchor) {
-        return doc_fail(reader->source, event_line(event), "anchors (\"&%s\") are not supported",
-                        (const char *)anchor);
+        return doc_parse_error(reader->source, event_line(event),
+                               "anchors (\"&%s\") are not supported", (const char *)anchor);
     }
     if (tag) {
-        return doc_fail(reader->source, event_line(event),
-                        "tags (\"%s\") are not supported; put text into quotes", (const char *)tag);
+        return doc_parse_error(reader->source, event_line(event),
+                               "tags (\"%s\") are not supported; put text into quotes",
+                               (const char *)tag);
     }
     return ST_OK;
 }
 
 /* Puts a finished scalar or a fresh container where the reader is. */
-static enum status place(struct yaml_reader *reader, struct doc_value *value) {
+static enum status add_value(struct yaml_reader *reader, struct doc_value *value) {
     if (!value) {
         return doc_no_memory(reader->source);
     }
-    if (reader->depth == 0 && reader->many) {
+    if (reader->depth == 0 && reader->multi) {
         doc_value_append(reader->root, value);
         return ST_OK;
     }
@@ -142,7 +144,7 @@ static enum status place(struct yaml_reader *reader, struct doc_value *value) {
     return ST_OK;
 }
 
-static bool waits_for_key(const struct yaml_reader *reader) {
+static bool expects_key(const struct yaml_reader *reader) {
     if (reader->depth == 0) {
         return false;
     }
@@ -154,14 +156,14 @@ static enum status on_scalar(struct yaml_reader *reader, const yaml_event_t *eve
     const char *bytes = (const char *)event->data.scalar.value;
     struct str text = arena_dup(reader->source->arena, str_make(bytes, event->data.scalar.length));
     enum status status =
-        refuse_marks(reader, event, event->data.scalar.anchor, event->data.scalar.tag);
+        reject_anchor_and_tag(reader, event, event->data.scalar.anchor, event->data.scalar.tag);
     if (status != ST_OK) {
         return status;
     }
     if (!text.ptr) {
         return doc_no_memory(reader->source);
     }
-    if (waits_for_key(reader)) {
+    if (expects_key(reader)) {
         reader->frames[reader->depth - 1].key = text;
         reader->frames[reader->depth - 1].key_line = event_line(event);
         return ST_OK;
@@ -172,7 +174,7 @@ static enum status on_scalar(struct yaml_reader *reader, const yaml_event_t *eve
     } else if (value) {
         value->text = text;
     }
-    return place(reader, value);
+    return add_value(reader, value);
 }
 
 static enum status on_start(struct yaml_reader *reader, const yaml_event_t *event,
@@ -181,19 +183,20 @@ static enum status on_start(struct yaml_reader *reader, const yaml_event_t *even
         kind == DOC_OBJECT ? event->data.mapping_start.anchor : event->data.sequence_start.anchor;
     const yaml_char_t *tag =
         kind == DOC_OBJECT ? event->data.mapping_start.tag : event->data.sequence_start.tag;
-    enum status status = refuse_marks(reader, event, anchor, tag);
+    enum status status = reject_anchor_and_tag(reader, event, anchor, tag);
     if (status != ST_OK) {
         return status;
     }
-    if (waits_for_key(reader)) {
-        return doc_fail(reader->source, event_line(event), "expected text as a key, got %s",
-                        kind == DOC_OBJECT ? "an object" : "a list");
+    if (expects_key(reader)) {
+        return doc_parse_error(reader->source, event_line(event), "expected text as a key, got %s",
+                               kind == DOC_OBJECT ? "an object" : "a list");
     }
     if (reader->depth == DOC_MAX_DEPTH) {
-        return doc_fail(reader->source, event_line(event), "nested deeper than %d", DOC_MAX_DEPTH);
+        return doc_parse_error(reader->source, event_line(event), "nested deeper than %d",
+                               DOC_MAX_DEPTH);
     }
     struct doc_value *value = doc_value_new(reader->source->arena, kind, event_line(event));
-    status = place(reader, value);
+    status = add_value(reader, value);
     if (status == ST_OK) {
         reader->frames[reader->depth++] = (struct yaml_frame){.container = value};
     }
@@ -201,9 +204,9 @@ static enum status on_start(struct yaml_reader *reader, const yaml_event_t *even
 }
 
 static enum status on_document(struct yaml_reader *reader, const yaml_event_t *event) {
-    if (reader->seen_document && !reader->many) {
-        return doc_fail(reader->source, event_line(event),
-                        "expected one document in the file, got a second");
+    if (reader->seen_document && !reader->multi) {
+        return doc_parse_error(reader->source, event_line(event),
+                               "expected one document in the file, got a second");
     }
     reader->seen_document = true;
     return ST_OK;
@@ -222,8 +225,9 @@ static enum status on_event(struct yaml_reader *reader, const yaml_event_t *even
         reader->depth--;
         return ST_OK;
     case YAML_ALIAS_EVENT:
-        return doc_fail(reader->source, event_line(event), "aliases (\"*%s\") are not supported",
-                        (const char *)event->data.alias.anchor);
+        return doc_parse_error(reader->source, event_line(event),
+                               "aliases (\"*%s\") are not supported",
+                               (const char *)event->data.alias.anchor);
     case YAML_DOCUMENT_START_EVENT:
         return on_document(reader, event);
     case YAML_STREAM_END_EVENT:
@@ -237,17 +241,19 @@ static enum status on_event(struct yaml_reader *reader, const yaml_event_t *even
     return ST_OK;
 }
 
-static enum status parser_problem(const struct yaml_reader *reader) {
+static enum status parser_error(const struct yaml_reader *reader) {
     const yaml_parser_t *parser = &reader->parser;
     if (parser->error == YAML_MEMORY_ERROR) {
         return doc_no_memory(reader->source);
     }
     const char *problem = parser->problem ? parser->problem : "cannot be parsed";
     if (parser->error == YAML_READER_ERROR) { /* has an offset instead of a mark */
-        return doc_fail(reader->source, (unsigned)parser->mark.line + 1, "not YAML: %s", problem);
+        return doc_parse_error(reader->source, (unsigned)parser->mark.line + 1, "not YAML: %s",
+                               problem);
     }
-    return doc_fail(reader->source, (unsigned)parser->problem_mark.line + 1, "not YAML: %s%s%s",
-                    problem, parser->context ? ", " : "", parser->context ? parser->context : "");
+    return doc_parse_error(reader->source, (unsigned)parser->problem_mark.line + 1,
+                           "not YAML: %s%s%s", problem, parser->context ? ", " : "",
+                           parser->context ? parser->context : "");
 }
 
 static enum status read_events(struct yaml_reader *reader) {
@@ -255,7 +261,7 @@ static enum status read_events(struct yaml_reader *reader) {
     while (status == ST_OK && !reader->done) {
         yaml_event_t event;
         if (!yaml_parser_parse(&reader->parser, &event)) {
-            return parser_problem(reader);
+            return parser_error(reader);
         }
         status = on_event(reader, &event);
         yaml_event_delete(&event);
@@ -263,10 +269,10 @@ static enum status read_events(struct yaml_reader *reader) {
     return status;
 }
 
-enum status doc_yaml_parse(const struct doc_source *source, bool many, struct doc_value **root) {
-    struct yaml_reader reader = {.source = source, .many = many};
-    reader.root = many ? doc_value_new(source->arena, DOC_ARRAY, 1) : NULL;
-    if (many && !reader.root) {
+enum status doc_yaml_parse(const struct doc_source *source, bool multi, struct doc_value **root) {
+    struct yaml_reader reader = {.source = source, .multi = multi};
+    reader.root = multi ? doc_value_new(source->arena, DOC_ARRAY, 1) : NULL;
+    if (multi && !reader.root) {
         return doc_no_memory(source);
     }
     if (!yaml_parser_initialize(&reader.parser)) {

@@ -83,7 +83,7 @@ static const struct {
     {"a: 1\nb: \xc3\n", "f:2: expected UTF-8 text, got the byte 0xc3"},
 };
 
-static void what_is_taken(void **state) {
+static void doc_yaml_valid_text_becomes_tree(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
         struct error err;
@@ -99,7 +99,7 @@ static void what_is_taken(void **state) {
     }
 }
 
-static void what_is_refused(void **state) {
+static void doc_yaml_invalid_text_is_rejected(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         struct error err;
@@ -113,7 +113,7 @@ static void what_is_refused(void **state) {
     }
 }
 
-static void every_prefix_ends(void **state) {
+static void doc_yaml_every_prefix_terminates(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
         for (size_t n = 0; n <= strlen(taken[i].text); n++) {
@@ -130,7 +130,7 @@ static void every_prefix_ends(void **state) {
     }
 }
 
-static void depth_is_limited(void **state) {
+static void doc_yaml_depth_over_limit_is_rejected(void **state) {
     char text[400] = "";
     struct error err;
     struct doc *doc;
@@ -145,7 +145,7 @@ static void depth_is_limited(void **state) {
     assert_string_equal(err.text, "f:1: nested deeper than 64");
 }
 
-static void lines_are_kept(void **state) {
+static void doc_yaml_values_have_lines(void **state) {
     struct error err;
     struct doc *doc;
     (void)state;
@@ -162,7 +162,7 @@ static void lines_are_kept(void **state) {
     doc_free(doc);
 }
 
-static void several_documents(void **state) {
+static void doc_yaml_multi_document_becomes_list(void **state) {
     static const struct {
         const char *text, *json;
     } rows[] = {
@@ -177,7 +177,7 @@ static void several_documents(void **state) {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct error err;
         struct doc *doc;
-        assert_int_equal(doc_parse(DOC_YAML_MANY, "f", str_of(rows[i].text), &doc, &err), ST_OK);
+        assert_int_equal(doc_parse(DOC_YAML_MULTI, "f", str_of(rows[i].text), &doc, &err), ST_OK);
         char *json = yyjson_write(doc->tree, YYJSON_WRITE_NOFLAG, NULL);
         assert_string_equal(json, rows[i].json);
         free(json);
@@ -185,10 +185,10 @@ static void several_documents(void **state) {
     }
     struct error err;
     struct doc *doc;
-    assert_int_equal(doc_parse(DOC_YAML_MANY, "f", STR("a: 1\n---\nb: 1\nb: 2\n"), &doc, &err),
+    assert_int_equal(doc_parse(DOC_YAML_MULTI, "f", STR("a: 1\n---\nb: 1\nb: 2\n"), &doc, &err),
                      ST_BAD_CONFIG);
     assert_string_equal(err.text, "f:4: the key \"b\" is there twice; the first is in line 3");
-    assert_int_equal(doc_parse(DOC_YAML_MANY, "f", STR("a: 1\n---\nb:\n  c: 7\n"), &doc, &err),
+    assert_int_equal(doc_parse(DOC_YAML_MULTI, "f", STR("a: 1\n---\nb:\n  c: 7\n"), &doc, &err),
                      ST_OK);
     struct doc_node root = doc_root(doc), second = doc_at(&root, 1), b = doc_get(&second, "b");
     struct doc_node c = doc_get(&b, "c");
@@ -198,9 +198,12 @@ static void several_documents(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_taken),     cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(every_prefix_ends), cmocka_unit_test(depth_is_limited),
-        cmocka_unit_test(lines_are_kept),    cmocka_unit_test(several_documents),
+        cmocka_unit_test(doc_yaml_valid_text_becomes_tree),
+        cmocka_unit_test(doc_yaml_invalid_text_is_rejected),
+        cmocka_unit_test(doc_yaml_every_prefix_terminates),
+        cmocka_unit_test(doc_yaml_depth_over_limit_is_rejected),
+        cmocka_unit_test(doc_yaml_values_have_lines),
+        cmocka_unit_test(doc_yaml_multi_document_becomes_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

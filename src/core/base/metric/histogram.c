@@ -11,17 +11,17 @@ unsigned metric_bucket(uint64_t value) {
     return bucket < METRIC_BOUNDS ? bucket : METRIC_BOUNDS;
 }
 
-static void add(struct metric_histogram *histogram, unsigned bucket, uint64_t value) {
+static void bucket_add(struct metric_histogram *histogram, unsigned bucket, uint64_t value) {
     metric_cell_add(&histogram->buckets[bucket], 1);
     metric_cell_add(&histogram->sum, value);
 }
 
 void metric_histogram_add_ns(struct metric_histogram *histogram, uint64_t ns) {
-    add(histogram, metric_bucket(ns / NS_PER_US + (ns % NS_PER_US != 0)), ns);
+    bucket_add(histogram, metric_bucket(ns / NS_PER_US + (ns % NS_PER_US != 0)), ns);
 }
 
 void metric_histogram_add(struct metric_histogram *histogram, uint64_t size) {
-    add(histogram, metric_bucket(size), size);
+    bucket_add(histogram, metric_bucket(size), size);
 }
 
 void metric_histogram_read(const struct metric_histogram *histogram,

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void bounds_belong_to_their_bucket(void **state) {
+static void metric_bucket_includes_upper_bound(void **state) {
     static const struct {
         uint64_t value;
         unsigned bucket;
@@ -32,7 +32,7 @@ static void bounds_belong_to_their_bucket(void **state) {
     }
 }
 
-static void times_are_counted_in_microseconds(void **state) {
+static void metric_histogram_time_is_bucketed_in_microseconds(void **state) {
     struct metric_histogram histogram = {0};
     struct metric_distribution seen = {{0}, 0, 0};
     (void)state;
@@ -48,7 +48,7 @@ static void times_are_counted_in_microseconds(void **state) {
     assert_int_equal(seen.sum, UINT64_C(60000002001));
 }
 
-static void several_are_added_up(void **state) {
+static void metric_histogram_read_accumulates(void **state) {
     struct metric_histogram one = {0}, other = {0};
     struct metric_distribution seen = {{0}, 0, 0};
     (void)state;
@@ -62,7 +62,7 @@ static void several_are_added_up(void **state) {
     assert_int_equal(seen.sum, 25);
 }
 
-static void quantiles_lie_within_their_bucket(void **state) {
+static void metric_quantile_interpolates_within_bucket(void **state) {
     struct metric_distribution seen = {{0}, 0, 0};
     (void)state;
     assert_true(metric_quantile(&seen, 0.5) <= 0);
@@ -87,7 +87,7 @@ static void *add_many(void *argument) {
     return NULL;
 }
 
-static void read_while_another_adds(void **state) {
+static void metric_histogram_concurrent_read_never_decreases(void **state) {
     struct metric_histogram histogram = {0};
     struct metric_distribution seen = {{0}, 0, 0};
     uint64_t before = 0;
@@ -106,11 +106,11 @@ static void read_while_another_adds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bounds_belong_to_their_bucket),
-        cmocka_unit_test(times_are_counted_in_microseconds),
-        cmocka_unit_test(several_are_added_up),
-        cmocka_unit_test(quantiles_lie_within_their_bucket),
-        cmocka_unit_test(read_while_another_adds),
+        cmocka_unit_test(metric_bucket_includes_upper_bound),
+        cmocka_unit_test(metric_histogram_time_is_bucketed_in_microseconds),
+        cmocka_unit_test(metric_histogram_read_accumulates),
+        cmocka_unit_test(metric_quantile_interpolates_within_bucket),
+        cmocka_unit_test(metric_histogram_concurrent_read_never_decreases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

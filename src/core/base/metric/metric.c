@@ -16,8 +16,8 @@
 #include "core/base/thread_local.h"
 
 enum {
-    ERRORS = METRIC_COUNT_, /* where they begin, by protocol and status */
-    N_CELLS = ERRORS + (int)METRIC_PROTOCOLS * (int)ST_COUNT_,
+    FIRST_ERROR_CELL = METRIC_COUNT_, /* where they begin, by protocol and status */
+    N_CELLS = FIRST_ERROR_CELL + (int)METRIC_PROTOCOLS * (int)ST_COUNT_,
 };
 
 struct metric_block {
@@ -38,7 +38,7 @@ static struct metric_registry registry = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .once = PTHREAD_ONCE_INIT,
 };
-static THREAD_LOCAL struct metric_block *own_block;
+static THREAD_LOCAL struct metric_block *thread_block;
 
 struct metric_row {
     const char *exposed;
@@ -63,7 +63,7 @@ static const struct metric_row family_rows[METRIC_FAMILIES] = {
 #undef METRIC
 #undef FAMILY
 
-static void thread_ended(void *argument) {
+static void on_thread_exit(void *argument) {
     struct metric_block *block = argument;
     pthread_mutex_lock(&registry.lock);
     for (int i = 0; i < N_CELLS; i++) {
@@ -79,19 +79,19 @@ static void thread_ended(void *argument) {
         block->next->prev = block->prev;
     }
     pthread_mutex_unlock(&registry.lock);
-    own_block = NULL; /* a later destructor of this thread may still count: it gets a new one */
+    thread_block = NULL; /* a later destructor of this thread may still count: it gets a new one */
     free(block);
 }
 
-static void registry_start(void) {
-    if (pthread_key_create(&registry.key, thread_ended) != 0) {
+static void registry_init(void) {
+    if (pthread_key_create(&registry.key, on_thread_exit) != 0) {
         abort(); /* at the first count of the process: no key is left of a thousand */
     }
 }
 
 /* Returns: NULL when memory is out. */
 static struct metric_block *block_register(void) {
-    pthread_once(&registry.once, registry_start);
+    pthread_once(&registry.once, registry_init);
     struct metric_block *block = calloc(1, sizeof(*block));
     if (!block || pthread_setspecific(registry.key, block) != 0) {
         free(block);
@@ -104,41 +104,41 @@ static struct metric_block *block_register(void) {
     }
     registry.blocks = block;
     pthread_mutex_unlock(&registry.lock);
-    own_block = block;
+    thread_block = block;
     return block;
 }
 
 /* The thread's first. */
-static void add_first(int cell, int64_t delta) __attribute__((cold, noinline));
+static void cell_add_first(int cell, int64_t delta) __attribute__((cold, noinline));
 
-static inline void add(int cell, int64_t delta) {
-    struct metric_block *block = own_block;
+static inline void cell_add(int cell, int64_t delta) {
+    struct metric_block *block = thread_block;
     if (!block) {
-        add_first(cell, delta);
+        cell_add_first(cell, delta);
         return;
     }
     int64_t value = atomic_load_explicit(&block->values[cell], memory_order_relaxed);
     atomic_store_explicit(&block->values[cell], value + delta, memory_order_relaxed);
 }
 
-static void add_first(int cell, int64_t delta) {
+static void cell_add_first(int cell, int64_t delta) {
     if (block_register()) {
-        add(cell, delta);
+        cell_add(cell, delta);
     } else {
         atomic_fetch_add_explicit(&registry.total[cell], delta, memory_order_relaxed);
     }
 }
 
 static int error_cell(enum metric_protocol protocol, enum status status) {
-    return ERRORS + (int)protocol * (int)ST_COUNT_ + (int)status;
+    return FIRST_ERROR_CELL + (int)protocol * (int)ST_COUNT_ + (int)status;
 }
 
 void metric_add(enum metric metric, int64_t delta) {
-    add((int)metric, delta);
+    cell_add((int)metric, delta);
 }
 
 void metric_add_error(enum metric_protocol protocol, enum status status) {
-    add(error_cell(protocol, status), 1);
+    cell_add(error_cell(protocol, status), 1);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -191,31 +191,31 @@ void metric_family_begin(struct metric_text *text, enum metric_family family) {
 }
 
 static void visit_cells(const int64_t *values,
-                        void (*visit)(void *cookie, const char *protocol, enum status status,
+                        void (*visit)(void *user, const char *protocol, enum status status,
                                       int64_t n),
-                        void *cookie) {
+                        void *user) {
     static const char *const protocols[METRIC_PROTOCOLS] = {[METRIC_HTTP] = "http",
                                                             [METRIC_GRPC] = "grpc",
                                                             [METRIC_MIP] = "mip",
                                                             [METRIC_PICK] = "pick"};
-    for (int i = 0; i < N_CELLS - ERRORS; i++) {
+    for (int i = 0; i < N_CELLS - FIRST_ERROR_CELL; i++) {
         if (values[i] != 0) {
-            visit(cookie, protocols[i / (int)ST_COUNT_], (enum status)(i % (int)ST_COUNT_),
+            visit(user, protocols[i / (int)ST_COUNT_], (enum status)(i % (int)ST_COUNT_),
                   values[i]);
         }
     }
 }
 
-void metric_visit_errors(void (*visit)(void *cookie, const char *protocol, enum status status,
+void metric_visit_errors(void (*visit)(void *user, const char *protocol, enum status status,
                                        int64_t n),
-                         void *cookie) {
-    int64_t values[N_CELLS - ERRORS];
-    read_cells(ERRORS, N_CELLS - ERRORS, values);
-    visit_cells(values, visit, cookie);
+                         void *user) {
+    int64_t values[N_CELLS - FIRST_ERROR_CELL];
+    read_cells(FIRST_ERROR_CELL, N_CELLS - FIRST_ERROR_CELL, values);
+    visit_cells(values, visit, user);
 }
 
-static void print_error(void *cookie, const char *protocol, enum status status, int64_t n) {
-    struct metric_text *text = cookie;
+static void print_error(void *user, const char *protocol, enum status status, int64_t n) {
+    struct metric_text *text = user;
     struct buf labels;
     buf_init(&labels, text->out->arena, 64);
     metric_label_add(&labels, "protocol", str_of(protocol));
@@ -223,12 +223,12 @@ static void print_error(void *cookie, const char *protocol, enum status status, 
     metric_text_i64(text, buf_str(&labels), n);
 }
 
-void metric_print(struct metric_text *text, const char *without) {
+void metric_print(struct metric_text *text, const char *excluded_prefix) {
     int64_t values[N_CELLS];
     read_cells(0, N_CELLS, values);
     for (int i = 0; i < METRIC_COUNT_; i++) {
         const struct metric_row *row = &metric_rows[i];
-        if (without && str_starts(name_of(row), str_of(without))) {
+        if (excluded_prefix && str_starts_with(name_of(row), str_of(excluded_prefix))) {
             continue;
         }
         if (i == 0 || !str_eq(name_of(row), name_of(row - 1))) {
@@ -237,5 +237,5 @@ void metric_print(struct metric_text *text, const char *without) {
         metric_text_i64(text, labels_of(row), values[i]);
     }
     metric_family_begin(text, METRIC_FAMILY_ERRORS);
-    visit_cells(values + ERRORS, print_error, text);
+    visit_cells(values + FIRST_ERROR_CELL, print_error, text);
 }

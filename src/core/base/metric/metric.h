@@ -41,12 +41,12 @@ int64_t metric_read(enum metric metric);
 int64_t metric_read_error(enum metric_protocol protocol, enum status status);
 
 /* Calls `visit` for each kind of error that has happened. */
-void metric_visit_errors(void (*visit)(void *cookie, const char *protocol, enum status status,
+void metric_visit_errors(void (*visit)(void *user, const char *protocol, enum status status,
                                        int64_t n),
-                         void *cookie);
+                         void *user);
 
 /* Appends all that the registry holds, but names that begin with `without` (NULL: none). */
-void metric_print(struct metric_text *text, const char *without);
+void metric_print(struct metric_text *text, const char *excluded_prefix);
 /* Begins a family of FAMILY rows. */
 void metric_family_begin(struct metric_text *text, enum metric_family family);
 

@@ -22,7 +22,7 @@ static void *count(void *argument) {
     return NULL;
 }
 
-static void threads_lose_nothing(void **state) {
+static void metric_add_from_threads_loses_nothing(void **state) {
     pthread_t threads[N_THREADS];
     int64_t before = metric_read(METRIC_REQUESTS_TOTAL);
     int64_t seen = before;
@@ -56,7 +56,7 @@ static const char *printed(struct arena *arena, enum metric_format format) {
     return out.data;
 }
 
-static void printed_in_the_text_format(void **state) {
+static void metric_print_writes_prometheus_text(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     (void)state;
     metric_add(METRIC_OUTPUTS_HELD, -2);
@@ -78,7 +78,7 @@ static void printed_in_the_text_format(void **state) {
     arena_free(arena);
 }
 
-static void each_family_is_introduced_once(void **state) {
+static void metric_print_writes_each_family_header_once(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     char name[128];
     (void)state;
@@ -93,7 +93,7 @@ static void each_family_is_introduced_once(void **state) {
     arena_free(arena);
 }
 
-static void errors_by_protocol_and_reason(void **state) {
+static void metric_add_error_counts_by_protocol_and_reason(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     (void)state;
     metric_add_error(METRIC_HTTP, ST_BAD_SHAPE);
@@ -109,7 +109,7 @@ static void errors_by_protocol_and_reason(void **state) {
 }
 
 /* What a format asks of names and texts, so that nobody has to escape them. */
-static void names_and_texts_are_plain(void **state) {
+static void metric_rows_need_no_escaping(void **state) {
     static const struct {
         const char *exposed, *help;
     } rows[] = {
@@ -130,11 +130,11 @@ static void names_and_texts_are_plain(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_lose_nothing),
-        cmocka_unit_test(printed_in_the_text_format),
-        cmocka_unit_test(each_family_is_introduced_once),
-        cmocka_unit_test(errors_by_protocol_and_reason),
-        cmocka_unit_test(names_and_texts_are_plain),
+        cmocka_unit_test(metric_add_from_threads_loses_nothing),
+        cmocka_unit_test(metric_print_writes_prometheus_text),
+        cmocka_unit_test(metric_print_writes_each_family_header_once),
+        cmocka_unit_test(metric_add_error_counts_by_protocol_and_reason),
+        cmocka_unit_test(metric_rows_need_no_escaping),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 /* ---- which format ---------------------------------------------------------------------------- */
 
-const char *metric_format_type(enum metric_format format) {
+const char *metric_content_type(enum metric_format format) {
     return format == METRIC_FORMAT_OPENMETRICS
                ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
                : "text/plain; version=0.0.4; charset=utf-8";
@@ -34,7 +34,7 @@ static double element_weight(struct str element, struct str *type, bool *is_open
     return weight;
 }
 
-enum metric_format metric_format_of(struct str accept) {
+enum metric_format metric_format_negotiate(struct str accept) {
     double open = 0, plain = 0;
     while (accept.ptr) {
         struct str type;
@@ -55,7 +55,8 @@ enum metric_format metric_format_of(struct str accept) {
 static const char *kind_name(const struct metric_text *text, enum metric_kind kind) {
     switch (kind) {
     case METRIC_KIND_COUNTER:
-        return text->format == METRIC_FORMAT_OPENMETRICS && !str_ends(text->name, STR("_total"))
+        return text->format == METRIC_FORMAT_OPENMETRICS &&
+                       !str_ends_with(text->name, STR("_total"))
                    ? "unknown"
                    : "counter";
     case METRIC_KIND_GAUGE:
@@ -80,7 +81,7 @@ void metric_text_begin(struct metric_text *text, struct str name, enum metric_ki
     struct str family = name, total = STR("_total");
     text->name = name;
     if (text->format == METRIC_FORMAT_OPENMETRICS && kind == METRIC_KIND_COUNTER &&
-        str_ends(name, total)) {
+        str_ends_with(name, total)) {
         family.len -= total.len;
     }
     add_head(text, STR("# HELP "), family, help);

@@ -33,9 +33,9 @@ struct metric_text {
 
 /* What an Accept field asks for (ptr NULL: there is none): OpenMetrics where it is named and weighs
  * no less than plain text does. */
-enum metric_format metric_format_of(struct str accept);
+enum metric_format metric_format_negotiate(struct str accept);
 /* The Content-Type. */
-const char *metric_format_type(enum metric_format format);
+const char *metric_content_type(enum metric_format format);
 
 /* Begins a family; `name` stays until the next one. */
 void metric_text_begin(struct metric_text *text, struct str name, enum metric_kind kind,

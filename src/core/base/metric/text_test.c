@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static void which_format(void **state) {
+static void metric_format_negotiate_follows_accept(void **state) {
     static const struct {
         const char *accept;
         enum metric_format format;
@@ -36,7 +36,7 @@ static void which_format(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        assert_int_equal(metric_format_of(str_of(cases[i].accept)), cases[i].format);
+        assert_int_equal(metric_format_negotiate(str_of(cases[i].accept)), cases[i].format);
     }
 }
 
@@ -67,7 +67,7 @@ static void assert_page(enum metric_format format, const char *expected) {
     arena_free(arena);
 }
 
-static void prometheus(void **state) {
+static void metric_text_prometheus_page_matches(void **state) {
     (void)state;
     assert_page(METRIC_FORMAT_PROMETHEUS,
                 "# HELP one_total Ones.\n"
@@ -82,7 +82,7 @@ static void prometheus(void **state) {
                 "three_total{a=\"b\"} 0.25\n");
 }
 
-static void openmetrics(void **state) {
+static void metric_text_openmetrics_page_matches(void **state) {
     (void)state;
     assert_page(METRIC_FORMAT_OPENMETRICS,
                 "# HELP one Ones.\n"
@@ -116,7 +116,7 @@ static void assert_distribution(struct str labels, enum metric_unit unit, unsign
     arena_free(arena);
 }
 
-static void histograms(void **state) {
+static void metric_text_distribution_writes_buckets(void **state) {
     (void)state;
     assert_distribution(STR("m=\"x\""), METRIC_UNIT_SECONDS, 0, 2,
                         "h_bucket{m=\"x\",le=\"0.000001\"} 1\n"
@@ -133,7 +133,7 @@ static void histograms(void **state) {
                         "h_count 6\n");
 }
 
-static void every_bound_of_a_time(void **state) {
+static void metric_text_time_bounds_are_exact(void **state) {
     struct metric_distribution seen = {.count = 0};
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
@@ -159,9 +159,11 @@ static void every_bound_of_a_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(which_format),          cmocka_unit_test(prometheus),
-        cmocka_unit_test(openmetrics),           cmocka_unit_test(histograms),
-        cmocka_unit_test(every_bound_of_a_time),
+        cmocka_unit_test(metric_format_negotiate_follows_accept),
+        cmocka_unit_test(metric_text_prometheus_page_matches),
+        cmocka_unit_test(metric_text_openmetrics_page_matches),
+        cmocka_unit_test(metric_text_distribution_writes_buckets),
+        cmocka_unit_test(metric_text_time_bounds_are_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 enum { OWN_FIELDS = 9 };
 
-static struct grpc_client_stream *of_call(const struct grpc_client_call *call) {
+static struct grpc_client_stream *stream_of_call(const struct grpc_client_call *call) {
     return (struct grpc_client_stream *)(uintptr_t)call;
 }
 
@@ -40,42 +40,42 @@ static void set_state(struct grpc_client_stream *stream, enum grpc_client_state 
     static const unsigned PREDECESSORS[] = {
         [GRPC_CLIENT_WAITING] = 0,
         [GRPC_CLIENT_OPEN] = FROM(WAITING),
-        [GRPC_CLIENT_DECIDED] = FROM(WAITING) | FROM(OPEN),
-        [GRPC_CLIENT_TOLD] = FROM(DECIDED),
+        [GRPC_CLIENT_STATUS_SET] = FROM(WAITING) | FROM(OPEN),
+        [GRPC_CLIENT_NOTIFIED] = FROM(STATUS_SET),
     };
     assert(PREDECESSORS[state] & (1u << stream->state));
     stream->state = (uint8_t)state;
 }
 
-static void ask_sweep(struct grpc_client_stream *stream) {
+static void schedule_sweep(struct grpc_client_stream *stream) {
     struct grpc_client_core *core = stream->core;
-    if (!stream->sweeping) {
-        stream->sweeping = true;
+    if (!stream->in_sweep_list) {
+        stream->in_sweep_list = true;
         stream->ended_next = core->ended;
         core->ended = stream;
     }
-    core->ask_turn(core);
+    core->schedule_deferred(core);
 }
 
-void grpc_client_stream_step(struct grpc_client_stream *stream, enum grpc_client_event event) {
-    bool inner = stream->stepping;
-    stream->stepping = true;
-    stream->step(&stream->call, event);
-    stream->stepping = inner;
+void grpc_client_stream_emit(struct grpc_client_stream *stream, enum grpc_client_event event) {
+    bool inner = stream->in_callback;
+    stream->in_callback = true;
+    stream->on_event(&stream->call, event);
+    stream->in_callback = inner;
 }
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-static enum status set_fields(struct grpc_client_stream *stream, const struct grpc_client_ask *ask,
-                              struct error *err) {
-    if (ask->n_fields > GRPC_CLIENT_MOST_FIELDS) {
+static enum status set_fields(struct grpc_client_stream *stream,
+                              const struct grpc_client_call_options *options, struct error *err) {
+    if (options->n_fields > GRPC_CLIENT_MAX_FIELDS) {
         return error_set(err, ST_BAD_FIELD, "expected at most %d fields of metadata, got %zu",
-                         (int)GRPC_CLIENT_MOST_FIELDS, ask->n_fields);
+                         (int)GRPC_CLIENT_MAX_FIELDS, options->n_fields);
     }
-    for (size_t i = 0; i < ask->n_fields; i++) {
-        const struct grpc_field *field = &ask->fields[i];
-        grpc_fields_set(stream->call.arena, &stream->set, GRPC_CLIENT_MOST_FIELDS, field->name,
-                        field->value);
+    for (size_t i = 0; i < options->n_fields; i++) {
+        const struct grpc_field *field = &options->fields[i];
+        grpc_fields_add_encoded(stream->call.arena, &stream->set, GRPC_CLIENT_MAX_FIELDS,
+                                field->name, field->value);
         if (stream->set.n != i + 1) {
             return no_memory(err);
         }
@@ -92,33 +92,35 @@ static enum status set_fields(struct grpc_client_stream *stream, const struct gr
     return ST_OK;
 }
 
-static enum status fill(struct grpc_client_stream *stream, const struct grpc_client_ask *ask,
-                        struct error *err) {
+static enum status stream_init(struct grpc_client_stream *stream,
+                               const struct grpc_client_call_options *options, struct error *err) {
     struct grpc_client_core *core = stream->core;
-    stream->call.user = ask->user;
+    stream->call.user = options->user;
     stream->call.code = -1;
-    stream->step = ask->step;
-    stream->streams = ask->streams;
-    stream->waits = ask->waits;
-    stream->in = (struct grpc_receiver){
-        .means = &core->means, .align_at = ask->align_at, .n_wanted = ask->streams ? 0 : 1};
-    stream->path = arena_dup(stream->call.arena, ask->path);
+    stream->on_event = options->on_event;
+    stream->streams = options->streams;
+    stream->wait_for_ready = options->wait_for_ready;
+    stream->in = (struct grpc_receiver){.receiver_options = &core->receiver_options,
+                                        .align_at = options->align_at,
+                                        .n_reads_wanted = options->streams ? 0 : 1};
+    stream->path = arena_dup(stream->call.arena, options->path);
     if (!stream->path.ptr) {
         return no_memory(err);
     }
-    enum status st = set_fields(stream, ask, err);
-    if (st == ST_OK && ask->timeout_ns > 0) {
+    enum status st = set_fields(stream, options, err);
+    if (st == ST_OK && options->timeout_ns > 0) {
         uint64_t now_ns = grpc_client_core_now(core);
         stream->deadline_ns =
-            ask->timeout_ns < UINT64_MAX - now_ns ? now_ns + ask->timeout_ns : UINT64_MAX;
-        st = deadlines_set(&core->deadlines, &stream->deadline, stream->deadline_ns)
+            options->timeout_ns < UINT64_MAX - now_ns ? now_ns + options->timeout_ns : UINT64_MAX;
+        st = timer_heap_set(&core->deadlines, &stream->deadline, stream->deadline_ns)
                  ? ST_OK
                  : no_memory(err);
     }
     return st;
 }
 
-enum status grpc_client_stream_new(struct grpc_client_core *core, const struct grpc_client_ask *ask,
+enum status grpc_client_stream_new(struct grpc_client_core *core,
+                                   const struct grpc_client_call_options *options,
                                    struct grpc_client_stream **out, struct error *err) {
     struct arena *arena = arena_new(core->arenas, 0);
     struct grpc_client_stream *stream = arena ? arena_calloc(arena, 1, sizeof(*stream)) : NULL;
@@ -128,14 +130,14 @@ enum status grpc_client_stream_new(struct grpc_client_core *core, const struct g
     }
     stream->core = core;
     stream->call.arena = arena;
-    enum status st = fill(stream, ask, err);
+    enum status st = stream_init(stream, options, err);
     if (st != ST_OK) {
         arena_free(arena); /* with the stream itself, which has no deadline yet */
         return st;
     }
     list_add(&core->waiting, stream);
     core->n_alive++;
-    core->ask_turn(core);
+    core->schedule_deferred(core);
     *out = stream;
     return ST_OK;
 }
@@ -147,56 +149,56 @@ static ssize_t on_read(nghttp2_session *h2, int32_t id, uint8_t *buf, size_t len
                        uint32_t *flags, nghttp2_data_source *source, void *user) {
     struct grpc_client_stream *stream = source->ptr;
     (void)h2, (void)id, (void)buf, (void)user;
-    size_t n = grpc_queue_promise(&stream->out, length);
-    stream->said_end = n == stream->out.n_bytes && stream->half_closed;
-    if (n == 0 && !stream->said_end) {
+    size_t n = grpc_send_queue_reserve(&stream->out, length);
+    stream->end_stream_sent = n == stream->out.n_bytes && stream->half_closed;
+    if (n == 0 && !stream->end_stream_sent) {
         stream->deferred = true;
         return NGHTTP2_ERR_DEFERRED;
     }
-    *flags |= NGHTTP2_DATA_FLAG_NO_COPY | (stream->said_end ? NGHTTP2_DATA_FLAG_EOF : 0);
+    *flags |= NGHTTP2_DATA_FLAG_NO_COPY | (stream->end_stream_sent ? NGHTTP2_DATA_FLAG_EOF : 0);
     return (ssize_t)n;
 }
 
 /* gRPC over HTTP2, "Requests". `timeout` has the bytes of grpc-timeout. Returns: how many. */
 static size_t make_head(const struct grpc_client_stream *stream, char timeout[GRPC_TIMEOUT_BYTES],
-                        nghttp2_nv nv[OWN_FIELDS + GRPC_CLIENT_MOST_FIELDS]) {
+                        nghttp2_nv nv[OWN_FIELDS + GRPC_CLIENT_MAX_FIELDS]) {
     const struct grpc_client_core *core = stream->core;
     uint64_t now_ns = grpc_client_core_now(core);
     size_t n = 0;
-    nv[n++] = grpc_nv(STR(":method"), STR("POST"), GRPC_NV_OURS);
-    nv[n++] = grpc_nv(STR(":scheme"), core->is_tls ? STR("https") : STR("http"), GRPC_NV_OURS);
-    nv[n++] = grpc_nv(STR(":path"), stream->path, GRPC_NV_OURS);
-    nv[n++] = grpc_nv(STR(":authority"), core->authority, GRPC_NV_OURS);
-    nv[n++] = grpc_nv(STR("te"), STR("trailers"), GRPC_NV_OURS);
+    nv[n++] = grpc_nv(STR(":method"), STR("POST"), GRPC_NV_NO_COPY);
+    nv[n++] = grpc_nv(STR(":scheme"), core->is_tls ? STR("https") : STR("http"), GRPC_NV_NO_COPY);
+    nv[n++] = grpc_nv(STR(":path"), stream->path, GRPC_NV_NO_COPY);
+    nv[n++] = grpc_nv(STR(":authority"), core->authority, GRPC_NV_NO_COPY);
+    nv[n++] = grpc_nv(STR("te"), STR("trailers"), GRPC_NV_NO_COPY);
     if (stream->deadline_ns > 0) {
         uint64_t left_ns = stream->deadline_ns > now_ns ? stream->deadline_ns - now_ns : 1;
         struct str text = str_make(timeout, grpc_timeout_print(left_ns, timeout));
-        nv[n++] = grpc_nv(STR("grpc-timeout"), text, GRPC_NV_OUR_NAME);
+        nv[n++] = grpc_nv(STR("grpc-timeout"), text, GRPC_NV_NO_COPY_NAME);
     }
-    nv[n++] = grpc_nv(STR("content-type"), STR("application/grpc"), GRPC_NV_OURS);
-    nv[n++] = grpc_nv(STR("grpc-accept-encoding"), STR("identity,deflate,gzip"), GRPC_NV_OURS);
-    nv[n++] = grpc_nv(STR("user-agent"), STR("grpc-c-sluice/" SLUICE_VERSION), GRPC_NV_OURS);
+    nv[n++] = grpc_nv(STR("content-type"), STR("application/grpc"), GRPC_NV_NO_COPY);
+    nv[n++] = grpc_nv(STR("grpc-accept-encoding"), STR("identity,deflate,gzip"), GRPC_NV_NO_COPY);
+    nv[n++] = grpc_nv(STR("user-agent"), STR("grpc-c-sluice/" SLUICE_VERSION), GRPC_NV_NO_COPY);
     for (size_t i = 0; i < stream->set.n; i++) {
-        nv[n++] = grpc_nv(stream->set.items[i].name, stream->set.items[i].value, GRPC_NV_OURS);
+        nv[n++] = grpc_nv(stream->set.items[i].name, stream->set.items[i].value, GRPC_NV_NO_COPY);
     }
     return n;
 }
 
 bool grpc_client_stream_start(struct grpc_client_stream *stream,
                               struct grpc_client_session *session) {
-    nghttp2_nv nv[OWN_FIELDS + GRPC_CLIENT_MOST_FIELDS];
+    nghttp2_nv nv[OWN_FIELDS + GRPC_CLIENT_MAX_FIELDS];
     char timeout[GRPC_TIMEOUT_BYTES];
     struct error err;
     nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = on_read};
     size_t n = make_head(stream, timeout, nv);
     int32_t id = nghttp2_submit_request(session->h2, NULL, nv, n, &provider, stream);
     if (id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE) { /* RFC 9113, 5.1.1: they are used up */
-        grpc_client_session_leave(session);
+        grpc_client_session_send_goaway(session);
         return false;
     }
     if (id < 0) {
         no_memory(&err);
-        grpc_client_stream_decide(stream, -1, &err);
+        grpc_client_stream_set_status(stream, -1, &err);
         return true;
     }
     list_remove(stream);
@@ -205,49 +207,49 @@ bool grpc_client_stream_start(struct grpc_client_stream *stream,
     stream->id = id;
     session->n_open++;
     set_state(stream, GRPC_CLIENT_OPEN);
-    grpc_client_session_ask(session);
+    grpc_client_session_schedule_write(session);
     return true;
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 static void drop_queue(struct grpc_client_stream *stream) {
-    struct grpc_flight none = {0};
-    grpc_queue_drop(&stream->out, stream->session ? &stream->session->flight : &none);
+    struct grpc_write_batch none = {0};
+    grpc_send_queue_clear(&stream->out, stream->session ? &stream->session->write_batch : &none);
 }
 
 /* The server need not go on. */
-static void reset(struct grpc_client_stream *stream) {
-    if (!stream->closed && !(stream->remote_ended && stream->said_end)) {
+static void reset_stream(struct grpc_client_stream *stream) {
+    if (!stream->closed && !(stream->remote_ended && stream->end_stream_sent)) {
         nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id,
                                   NGHTTP2_CANCEL);
-        grpc_client_session_ask(stream->session);
+        grpc_client_session_schedule_write(stream->session);
     }
 }
 
-void grpc_client_stream_decide(struct grpc_client_stream *stream, int code,
-                               const struct error *err) {
+void grpc_client_stream_set_status(struct grpc_client_stream *stream, int code,
+                                   const struct error *err) {
     bool waited = stream->state == GRPC_CLIENT_WAITING;
-    if (stream->state >= GRPC_CLIENT_DECIDED) {
+    if (stream->state >= GRPC_CLIENT_STATUS_SET) {
         return;
     }
-    set_state(stream, GRPC_CLIENT_DECIDED);
+    set_state(stream, GRPC_CLIENT_STATUS_SET);
     stream->call.error = *err;
     stream->call.code = code;
     stream->call.trailers = stream->trailers.items;
     stream->call.n_trailers = stream->trailers.n;
-    deadlines_remove(&stream->core->deadlines, &stream->deadline);
-    grpc_client_answer_stop(stream);
+    timer_heap_remove(&stream->core->deadlines, &stream->deadline);
+    grpc_client_response_stop(stream);
     if (waited) {
         list_remove(stream);
-        stream->call.untouched = stream->closed = true;
+        stream->call.not_processed = stream->closed = true;
     } else {
-        reset(stream);
+        reset_stream(stream);
     }
-    if (stream->out.promised == 0) { /* else nghttp2 will come for it */
+    if (stream->out.n_reserved == 0) { /* else nghttp2 will come for it */
         drop_queue(stream);
     }
-    ask_sweep(stream);
+    schedule_sweep(stream);
 }
 
 void grpc_client_stream_closed(struct grpc_client_stream *stream) {
@@ -256,23 +258,23 @@ void grpc_client_stream_closed(struct grpc_client_stream *stream) {
     stream->closed = true;
     session->n_open--;
     nghttp2_session_set_stream_user_data(session->h2, stream->id, NULL);
-    if (session->heading == stream) {
-        session->heading = NULL;
+    if (session->head_stream == stream) {
+        session->head_stream = NULL;
     }
     drop_queue(stream);
     list_remove(stream);
     stream->session = NULL;
-    ask_sweep(stream);
-    stream->core->ask_turn(stream->core); /* there is room for another one */
+    schedule_sweep(stream);
+    stream->core->schedule_deferred(stream->core); /* there is room for another one */
 }
 
 void grpc_client_stream_sweep(struct grpc_client_stream *stream) {
-    if (stream->state == GRPC_CLIENT_DECIDED) {
-        set_state(stream, GRPC_CLIENT_TOLD);
-        grpc_client_stream_step(stream, GRPC_CLIENT_END);
+    if (stream->state == GRPC_CLIENT_STATUS_SET) {
+        set_state(stream, GRPC_CLIENT_NOTIFIED);
+        grpc_client_stream_emit(stream, GRPC_CLIENT_END);
     }
-    if (stream->state == GRPC_CLIENT_TOLD && stream->closed && stream->out.n_flying == 0 &&
-        !stream->sweeping) {
+    if (stream->state == GRPC_CLIENT_NOTIFIED && stream->closed && stream->out.n_in_write == 0 &&
+        !stream->in_sweep_list) {
         stream->core->n_alive--;
         arena_free(stream->call.arena); /* with the stream itself */
     }
@@ -281,62 +283,62 @@ void grpc_client_stream_sweep(struct grpc_client_stream *stream) {
 /* ---- for callers ----------------------------------------------------------------------------- */
 
 /* nghttp2 shall ask again. */
-static void resume(struct grpc_client_stream *stream) {
+static void resume_data(struct grpc_client_stream *stream) {
     if (stream->deferred && !stream->closed) {
         stream->deferred = false;
         nghttp2_session_resume_data(stream->session->h2, stream->id);
-        grpc_client_session_ask(stream->session);
+        grpc_client_session_schedule_write(stream->session);
     }
 }
 
 void grpc_client_send(struct grpc_client_call *call, const struct piece *pieces, size_t n_pieces,
-                      void (*release)(void *cookie), void *cookie) {
-    struct grpc_client_stream *stream = of_call(call);
+                      void (*release)(void *user), void *user) {
+    struct grpc_client_stream *stream = stream_of_call(call);
     /* A unary call's one message lives with the call; of others there may be any number. */
-    struct grpc_queue_options options = {.arena = stream->streams ? NULL : call->arena,
-                                         .blocks = &stream->core->blocks};
+    struct grpc_send_queue_options options = {.arena = stream->streams ? NULL : call->arena,
+                                              .blocks = &stream->core->blocks};
     struct error err;
-    bool wanted = stream->state < GRPC_CLIENT_DECIDED && !stream->remote_ended;
+    bool wanted = stream->state < GRPC_CLIENT_STATUS_SET && !stream->remote_ended;
     assert(!stream->half_closed);
     stream->half_closed = !stream->streams;
-    if (wanted && grpc_queue_add(&stream->out, &options, pieces, n_pieces, release, cookie)) {
-        resume(stream);
+    if (wanted && grpc_send_queue_push(&stream->out, &options, pieces, n_pieces, release, user)) {
+        resume_data(stream);
         return;
     }
     if (release) {
-        release(cookie);
+        release(user);
     }
     if (wanted) { /* the server would miss a message */
         error_set(&err, ST_NO_MEMORY, "a message could not be sent: no memory, or over 4 GiB");
-        grpc_client_stream_decide(stream, -1, &err);
+        grpc_client_stream_set_status(stream, -1, &err);
     }
 }
 
 void grpc_client_half_close(struct grpc_client_call *call) {
-    struct grpc_client_stream *stream = of_call(call);
+    struct grpc_client_stream *stream = stream_of_call(call);
     if (!stream->half_closed) {
         stream->half_closed = true;
-        resume(stream);
+        resume_data(stream);
     }
 }
 
 void grpc_client_read(struct grpc_client_call *call) {
-    struct grpc_client_stream *stream = of_call(call);
+    struct grpc_client_stream *stream = stream_of_call(call);
     assert(stream->streams);
-    if (stream->in.state != GRPC_RECEIVING_END) {
-        stream->in.n_wanted++;
-        grpc_client_answer_deliver(stream);
+    if (stream->in.state != GRPC_RECEIVING_STOPPED) {
+        stream->in.n_reads_wanted++;
+        grpc_client_response_deliver(stream);
     }
 }
 
 void grpc_client_cancel(struct grpc_client_call *call) {
     struct error err;
     error_set(&err, ST_CANCELLED, "the call was cancelled");
-    grpc_client_stream_decide(of_call(call), -1, &err);
+    grpc_client_stream_set_status(stream_of_call(call), -1, &err);
 }
 
 size_t grpc_client_queued_bytes(const struct grpc_client_call *call) {
-    return of_call(call)->out.n_bytes;
+    return stream_of_call(call)->out.n_bytes;
 }
 
 struct str grpc_client_find(const struct grpc_field *fields, size_t n_fields, const char *name,
@@ -344,17 +346,17 @@ struct str grpc_client_find(const struct grpc_field *fields, size_t n_fields, co
     return grpc_fields_find(fields, n_fields, name, n);
 }
 
-void grpc_client_stream_left(struct grpc_queue *queue) {
+void grpc_client_stream_on_message_sent(struct grpc_send_queue *queue) {
     struct grpc_client_stream *stream =
         (struct grpc_client_stream *)(void *)((char *)queue -
                                               offsetof(struct grpc_client_stream, out));
-    if (queue->n_flying > 0) {
+    if (queue->n_in_write > 0) {
         return;
     }
-    if (stream->state == GRPC_CLIENT_TOLD && stream->closed) {
-        ask_sweep(stream);
+    if (stream->state == GRPC_CLIENT_NOTIFIED && stream->closed) {
+        schedule_sweep(stream);
     } else if (!queue->first && stream->streams && stream->state == GRPC_CLIENT_OPEN &&
                !stream->half_closed && !stream->remote_ended) {
-        grpc_client_stream_step(stream, GRPC_CLIENT_WRITABLE);
+        grpc_client_stream_emit(stream, GRPC_CLIENT_WRITABLE);
     }
 }

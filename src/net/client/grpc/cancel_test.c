@@ -21,186 +21,188 @@ static struct str text_of(size_t n) {
     return str_make(text, n);
 }
 
-static void assert_ok(const struct asked *asked) {
-    if (asked->error.status != ST_OK) {
-        fail_msg("%s", asked->error.text);
+static void assert_ok(const struct call_record *record) {
+    if (record->error.status != ST_OK) {
+        fail_msg("%s", record->error.text);
     }
-    assert_int_equal(asked->n_ended, 1);
-    assert_int_equal(asked->code, 0);
+    assert_int_equal(record->n_ended, 1);
+    assert_int_equal(record->code, 0);
 }
 
-static void assert_failed(const struct asked *asked, enum status status, int code,
+static void assert_failed(const struct call_record *record, enum status status, int code,
                           const char *part) {
-    assert_int_equal(asked->n_ended, 1);
-    if (asked->error.status != status || asked->code != code || !strstr(asked->error.text, part)) {
+    assert_int_equal(record->n_ended, 1);
+    if (record->error.status != status || record->code != code ||
+        !strstr(record->error.text, part)) {
         fail_msg("expected %s, %d, \"%s\"; got %s, %d, \"%s\"", status_name(status), code, part,
-                 status_name(asked->error.status), asked->code, asked->error.text);
+                 status_name(record->error.status), record->code, record->error.text);
     }
 }
 
 /* ---- cancelling, in each state --------------------------------------------------------------- */
 
-static void assert_cancelled(const struct asked *asked) {
-    assert_failed(asked, ST_CANCELLED, -1, "cancelled");
+static void assert_cancelled(const struct call_record *record) {
+    assert_failed(record, ST_CANCELLED, -1, "cancelled");
 }
 
-static void test_cancel_while_waiting(void **state) {
-    struct duo *duo = duo_begin();
+static void cancel_waiting_call_never_reaches_server(void **state) {
+    struct session_pair *pair = session_pair_open();
     (void)state;
-    struct asked *asked = duo_unary(duo, "/t.T/Later", text_of(70000));
-    grpc_client_cancel(asked->call);
-    grpc_client_cancel(asked->call);
-    assert_int_equal(asked->n_ended, 0); /* never from within a function */
-    duo_run(duo);
-    assert_cancelled(asked);
-    assert_true(asked->untouched);
-    assert_int_equal(asked->n_released, 1);
-    assert_int_equal(duo->world->service.n, 0);
-    duo_end(duo);
+    struct call_record *record = session_pair_unary(pair, "/t.T/Later", text_of(70000));
+    grpc_client_cancel(record->call);
+    grpc_client_cancel(record->call);
+    assert_int_equal(record->n_ended, 0); /* never from within a function */
+    session_pair_run(pair);
+    assert_cancelled(record);
+    assert_true(record->not_processed);
+    assert_int_equal(record->n_released, 1);
+    assert_int_equal(pair->fixture->service.n, 0);
+    session_pair_free(pair);
 }
 
 /* nghttp2 has it, and its head has not left. */
-static void test_cancel_before_the_head_left(void **state) {
-    struct duo *duo = duo_begin();
+static void cancel_before_head_sent_never_reaches_server(void **state) {
+    struct session_pair *pair = session_pair_open();
     (void)state;
-    duo_run(duo);
-    struct asked *asked = duo_unary(duo, "/t.T/Later", text_of(70000));
-    grpc_client_core_dispatch(&duo->core, &duo->session);
-    assert_int_equal(duo->session.n_open, 1);
-    grpc_client_cancel(asked->call);
-    duo_run(duo);
-    assert_cancelled(asked);
-    assert_int_equal(asked->n_released, 1);
-    assert_int_equal(duo->session.n_open, 0);
-    assert_int_equal(duo->world->service.n, 0);
-    struct asked *next = duo_unary(duo, "/t.T/Echo", STR("a"));
-    duo_run(duo);
+    session_pair_run(pair);
+    struct call_record *record = session_pair_unary(pair, "/t.T/Later", text_of(70000));
+    grpc_client_core_dispatch(&pair->core, &pair->session);
+    assert_int_equal(pair->session.n_open, 1);
+    grpc_client_cancel(record->call);
+    session_pair_run(pair);
+    assert_cancelled(record);
+    assert_int_equal(record->n_released, 1);
+    assert_int_equal(pair->session.n_open, 0);
+    assert_int_equal(pair->fixture->service.n, 0);
+    struct call_record *next = session_pair_unary(pair, "/t.T/Echo", STR("a"));
+    session_pair_run(pair);
     assert_ok(next);
-    duo_end(duo);
+    session_pair_free(pair);
 }
 
 /* The message is partly on its way: collected, promised, or held up by the window. */
-static void test_cancel_within_a_message(void **state) {
+static void cancel_mid_message_releases_once(void **state) {
     (void)state;
     for (size_t n_turns = 1; n_turns < 6; n_turns++) {
-        struct duo *duo = duo_begin();
-        struct asked *asked = duo_unary(duo, "/t.T/Later", text_of(500000));
-        struct asked *other = duo_unary(duo, "/t.T/Echo", text_of(300000));
+        struct session_pair *pair = session_pair_open();
+        struct call_record *record = session_pair_unary(pair, "/t.T/Later", text_of(500000));
+        struct call_record *other = session_pair_unary(pair, "/t.T/Echo", text_of(300000));
         for (size_t i = 0; i < n_turns; i++) {
-            duo_turn(duo);
+            session_pair_run_once(pair);
         }
-        grpc_client_cancel(asked->call);
-        duo_run(duo);
-        assert_cancelled(asked);
-        assert_int_equal(asked->n_released, 1);
+        grpc_client_cancel(record->call);
+        session_pair_run(pair);
+        assert_cancelled(record);
+        assert_int_equal(record->n_released, 1);
         assert_ok(other);
-        assert_int_equal(duo->session.n_open, 0);
-        duo_end(duo);
+        assert_int_equal(pair->session.n_open, 0);
+        session_pair_free(pair);
     }
 }
 
 /* Its bytes are with the socket when it is cancelled: they are released when they have left, and
  * the caller need not wait for that. */
-static void test_cancel_while_writing(void **state) {
-    struct duo *duo = duo_begin();
+static void cancel_during_write_releases_after_write(void **state) {
+    struct session_pair *pair = session_pair_open();
     (void)state;
-    duo_run(duo);
-    struct asked *asked = duo_unary(duo, "/t.T/Later", text_of(50000));
-    grpc_client_core_dispatch(&duo->core, &duo->session);
-    assert_true(grpc_client_session_output(&duo->session, &duo->output));
-    grpc_client_cancel(asked->call);
-    grpc_client_core_sweep(&duo->core);
-    assert_cancelled(asked);
-    assert_int_equal(asked->n_released, 0);
-    for (size_t i = 0; i < duo->output.n; i++) {
-        world_feed(duo->world, duo->output.pieces[i].data, duo->output.pieces[i].n_bytes);
+    session_pair_run(pair);
+    struct call_record *record = session_pair_unary(pair, "/t.T/Later", text_of(50000));
+    grpc_client_core_dispatch(&pair->core, &pair->session);
+    assert_true(grpc_client_session_collect_output(&pair->session, &pair->output));
+    grpc_client_cancel(record->call);
+    grpc_client_core_sweep(&pair->core);
+    assert_cancelled(record);
+    assert_int_equal(record->n_released, 0);
+    for (size_t i = 0; i < pair->output.n; i++) {
+        grpc_fixture_feed(pair->fixture, pair->output.pieces[i].data,
+                          pair->output.pieces[i].n_bytes);
     }
-    grpc_client_session_written(&duo->session);
-    assert_int_equal(asked->n_released, 1);
-    duo_run(duo);
-    assert_int_equal(duo->core.n_alive, 0);
-    duo_end(duo);
+    grpc_client_session_on_written(&pair->session);
+    assert_int_equal(record->n_released, 1);
+    session_pair_run(pair);
+    assert_int_equal(pair->core.n_alive, 0);
+    session_pair_free(pair);
 }
 
 /* The server has it; it hears of it. */
-static void test_cancel_while_the_server_works(void **state) {
-    struct duo *duo = duo_begin();
+static void cancel_running_call_reaches_server(void **state) {
+    struct session_pair *pair = session_pair_open();
     (void)state;
-    struct asked *asked = duo_unary(duo, "/t.T/Later", STR("a"));
-    duo_run(duo);
-    grpc_client_cancel(asked->call);
-    duo_run(duo);
-    assert_cancelled(asked);
-    assert_int_equal(duo->world->service.calls[0].n_cancelled, 1);
-    duo_end(duo);
+    struct call_record *record = session_pair_unary(pair, "/t.T/Later", STR("a"));
+    session_pair_run(pair);
+    grpc_client_cancel(record->call);
+    session_pair_run(pair);
+    assert_cancelled(record);
+    assert_int_equal(pair->fixture->service.calls[0].n_cancelled, 1);
+    session_pair_free(pair);
 }
 
-static void test_cancel_within_events(void **state) {
-    struct duo *duo = duo_begin();
+static void cancel_inside_event_callback_ends_call(void **state) {
+    struct session_pair *pair = session_pair_open();
     (void)state;
-    struct asked *asked = duo_stream(duo, "/t.T/Many");
-    asked->cancels = true;
-    asked_send(asked, STR("\xc8"));
-    duo_run(duo);
-    assert_cancelled(asked);
-    struct asked *unary_one = duo_unary(duo, "/t.T/Echo", text_of(30000));
+    struct call_record *record = session_pair_stream(pair, "/t.T/Many");
+    record->cancels = true;
+    call_record_send(record, STR("\xc8"));
+    session_pair_run(pair);
+    assert_cancelled(record);
+    struct call_record *unary_one = session_pair_unary(pair, "/t.T/Echo", text_of(30000));
     unary_one->cancels = true;
-    duo_run(duo);
+    session_pair_run(pair);
     assert_cancelled(unary_one);
-    assert_int_equal(duo->session.n_open, 0);
-    duo_end(duo);
+    assert_int_equal(pair->session.n_open, 0);
+    session_pair_free(pair);
 }
 
 /* All has come; the caller has not asked for it. */
-static void test_cancel_before_reading(void **state) {
-    struct duo *duo = duo_begin();
+static void cancel_unread_call_discards_messages(void **state) {
+    struct session_pair *pair = session_pair_open();
     (void)state;
-    struct asked *asked =
-        duo_ask(duo, &(struct grpc_client_ask){.path = STR("/t.T/Bidi"), .streams = true});
-    asked_send(asked, text_of(1000));
-    asked_send(asked, text_of(2000));
-    grpc_client_half_close(asked->call);
-    duo_run(duo);
-    assert_int_equal(asked->n_messages, 0);
-    assert_int_equal(asked->n_ended, 0);
-    grpc_client_cancel(asked->call);
-    duo_run(duo);
-    assert_cancelled(asked);
-    duo_end(duo);
+    struct call_record *record = session_pair_call(
+        pair, &(struct grpc_client_call_options){.path = STR("/t.T/Bidi"), .streams = true});
+    call_record_send(record, text_of(1000));
+    call_record_send(record, text_of(2000));
+    grpc_client_half_close(record->call);
+    session_pair_run(pair);
+    assert_int_equal(record->n_messages, 0);
+    assert_int_equal(record->n_ended, 0);
+    grpc_client_cancel(record->call);
+    session_pair_run(pair);
+    assert_cancelled(record);
+    session_pair_free(pair);
 }
 
 /* What came before the end is given before it, however late it is asked for. */
-static void test_reading_late(void **state) {
-    struct duo *duo = duo_begin();
+static void read_after_end_of_stream_delivers_messages_first(void **state) {
+    struct session_pair *pair = session_pair_open();
     (void)state;
-    struct asked *asked =
-        duo_ask(duo, &(struct grpc_client_ask){.path = STR("/t.T/Bidi"), .streams = true});
-    asked->eager = false;
-    asked_send(asked, text_of(1000));
-    asked_send(asked, text_of(2000));
-    grpc_client_half_close(asked->call);
-    duo_run(duo);
-    grpc_client_read(asked->call);
-    duo_run(duo);
-    assert_true(asked->n_messages == 1 && asked->n_ended == 0);
-    duo_close(duo, "gone"); /* the call does not need it any more */
-    grpc_client_read(asked->call);
-    grpc_client_core_sweep(&duo->core);
-    assert_int_equal(asked->n_messages, 2);
-    assert_ok(asked);
-    duo_end(duo);
+    struct call_record *record = session_pair_call(
+        pair, &(struct grpc_client_call_options){.path = STR("/t.T/Bidi"), .streams = true});
+    record->eager = false;
+    call_record_send(record, text_of(1000));
+    call_record_send(record, text_of(2000));
+    grpc_client_half_close(record->call);
+    session_pair_run(pair);
+    grpc_client_read(record->call);
+    session_pair_run(pair);
+    assert_true(record->n_messages == 1 && record->n_ended == 0);
+    session_pair_close(pair, "gone"); /* the call does not need it any more */
+    grpc_client_read(record->call);
+    grpc_client_core_sweep(&pair->core);
+    assert_int_equal(record->n_messages, 2);
+    assert_ok(record);
+    session_pair_free(pair);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cancel_while_waiting),
-        cmocka_unit_test(test_cancel_before_the_head_left),
-        cmocka_unit_test(test_cancel_within_a_message),
-        cmocka_unit_test(test_cancel_while_writing),
-        cmocka_unit_test(test_cancel_while_the_server_works),
-        cmocka_unit_test(test_cancel_within_events),
-        cmocka_unit_test(test_cancel_before_reading),
-        cmocka_unit_test(test_reading_late),
+        cmocka_unit_test(cancel_waiting_call_never_reaches_server),
+        cmocka_unit_test(cancel_before_head_sent_never_reaches_server),
+        cmocka_unit_test(cancel_mid_message_releases_once),
+        cmocka_unit_test(cancel_during_write_releases_after_write),
+        cmocka_unit_test(cancel_running_call_reaches_server),
+        cmocka_unit_test(cancel_inside_event_callback_ends_call),
+        cmocka_unit_test(cancel_unread_call_discards_messages),
+        cmocka_unit_test(read_after_end_of_stream_delivers_messages_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

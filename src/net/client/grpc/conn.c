@@ -16,11 +16,12 @@ enum { KEEPALIVE_S = 60 }; /* TCP's: a machine that is gone is noticed some day 
 
 static void set_phase(struct grpc_client_conn *conn, enum grpc_client_phase phase) {
     static const unsigned PREDECESSORS[] = {
-        [GRPC_CLIENT_LOOKING] = FROM(LOOKING),
-        [GRPC_CLIENT_CONNECTING] = FROM(LOOKING) | FROM(CONNECTING),
-        [GRPC_CLIENT_SHAKING] = FROM(CONNECTING),
-        [GRPC_CLIENT_CONNECTED] = FROM(CONNECTING) | FROM(SHAKING),
-        [GRPC_CLIENT_CLOSED] = FROM(LOOKING) | FROM(CONNECTING) | FROM(SHAKING) | FROM(CONNECTED),
+        [GRPC_CLIENT_RESOLVING] = FROM(RESOLVING),
+        [GRPC_CLIENT_CONNECTING] = FROM(RESOLVING) | FROM(CONNECTING),
+        [GRPC_CLIENT_TLS_HANDSHAKE] = FROM(CONNECTING),
+        [GRPC_CLIENT_CONNECTED] = FROM(CONNECTING) | FROM(TLS_HANDSHAKE),
+        [GRPC_CLIENT_CLOSED] =
+            FROM(RESOLVING) | FROM(CONNECTING) | FROM(TLS_HANDSHAKE) | FROM(CONNECTED),
     };
     assert(PREDECESSORS[phase] & (1u << conn->phase));
     conn->phase = (uint8_t)phase;
@@ -39,7 +40,8 @@ static void on_closed(uv_handle_t *handle);
 static bool is_failure(const struct grpc_client_conn *conn) {
     const struct grpc_client_session *session = &conn->session;
     return !conn->client->stopping &&
-           (!session->greeted || (conn->used && !session->served && session->streams.first));
+           (!session->settings_received ||
+            (conn->used && !session->call_answered && session->streams.first));
 }
 
 void grpc_client_conn_close(struct grpc_client_conn *conn, const struct error *err) {
@@ -48,38 +50,38 @@ void grpc_client_conn_close(struct grpc_client_conn *conn, const struct error *e
         return;
     }
     if (is_failure(conn)) {
-        grpc_client_note_failure(client, grpc_client_session_why(&conn->session, err));
+        grpc_client_start_backoff(client, grpc_client_session_close_reason(&conn->session, err));
     }
-    grpc_client_tls_say_end(conn);
+    grpc_client_tls_send_close_notify(conn);
     set_phase(conn, GRPC_CLIENT_CLOSED);
-    alarm_clear(worker_alarms(client->worker), &conn->alarm);
+    timer_stop(worker_timers(client->worker), &conn->timer);
     grpc_client_session_close(&conn->session, err);
     if (conn->output && !conn->writing) {
         grpc_client_conn_written(conn);
     }
-    if (conn->looking) {
+    if (conn->resolving) {
         uv_cancel((uv_req_t *)&conn->lookup);
     }
     if (conn->has_handle && !uv_is_closing(&conn->uv.handle)) {
         uv_close(&conn->uv.handle, on_closed);
     }
-    grpc_client_ask_turn(client);
+    grpc_client_schedule_deferred(client);
 }
 
-void grpc_client_conn_lost(struct grpc_client_conn *conn, const char *why) {
+void grpc_client_conn_fail(struct grpc_client_conn *conn, const char *why) {
     struct error err;
     error_set(&err, ST_IO, "%s: %s", conn->client->target.text, why);
     grpc_client_conn_close(conn, &err);
 }
 
-bool grpc_client_conn_is_gone(const struct grpc_client_conn *conn) {
-    return conn->phase == GRPC_CLIENT_CLOSED && !conn->has_handle && !conn->looking;
+bool grpc_client_conn_can_free(const struct grpc_client_conn *conn) {
+    return conn->phase == GRPC_CLIENT_CLOSED && !conn->has_handle && !conn->resolving;
 }
 
 void grpc_client_conn_free(struct grpc_client_conn *conn) {
-    assert(!conn->output && conn->n_sealed == 0);
-    if (conn->found) {
-        uv_freeaddrinfo(conn->found);
+    assert(!conn->output && conn->n_encrypted_writes == 0);
+    if (conn->addresses) {
+        uv_freeaddrinfo(conn->addresses);
     }
     tls_session_fini(&conn->tls);
     free(conn);
@@ -99,18 +101,18 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
         return;
     }
     if (n < 0) {
-        grpc_client_conn_lost(conn, n != UV_EOF ? uv_strerror((int)n)
-                                    : conn->phase == GRPC_CLIENT_SHAKING
+        grpc_client_conn_fail(conn, n != UV_EOF ? uv_strerror((int)n)
+                                    : conn->phase == GRPC_CLIENT_TLS_HANDSHAKE
                                         ? "the server closed the connection within the TLS "
                                           "handshake; does it speak TLS?"
                                         : "the server closed the connection");
     } else if (conn->client->tls) {
-        grpc_client_tls_received(conn, str_make(buf->base, (size_t)n));
+        grpc_client_tls_receive(conn, str_make(buf->base, (size_t)n));
     } else {
         grpc_client_session_receive(&conn->session, str_make(buf->base, (size_t)n));
     }
-    if (conn->session.greeted) {
-        alarm_clear(worker_alarms(conn->client->worker), &conn->alarm);
+    if (conn->session.settings_received) {
+        timer_stop(worker_timers(conn->client->worker), &conn->timer);
     }
 }
 
@@ -151,16 +153,16 @@ static int connect_to(struct grpc_client_conn *conn, const struct sockaddr *to) 
 }
 
 /* That address can't be reached: the next one, if there is one, when the handle is closed. */
-static void try_next(struct grpc_client_conn *conn, int why) {
+static void try_next_address(struct grpc_client_conn *conn, int why) {
     char text[ERROR_TEXT_BYTES];
-    conn->trying = conn->trying ? conn->trying->ai_next : NULL;
+    conn->next_address = conn->next_address ? conn->next_address->ai_next : NULL;
     snprintf(text, sizeof(text), "no connection: %s", uv_strerror(why));
-    if (!conn->trying) {
-        grpc_client_conn_lost(conn, text);
+    if (!conn->next_address) {
+        grpc_client_conn_fail(conn, text);
     } else if (conn->has_handle) {
         uv_close(&conn->uv.handle, on_closed);
     } else {
-        grpc_client_conn_lost(conn, text); /* not even a handle could be made */
+        grpc_client_conn_fail(conn, text); /* not even a handle could be made */
     }
 }
 
@@ -173,15 +175,15 @@ static void on_connected(uv_connect_t *connect, int status) {
         status = uv_read_start(&conn->uv.stream, on_alloc, on_read);
     }
     if (status != 0) {
-        try_next(conn, status);
+        try_next_address(conn, status);
         return;
     }
     if (conn->uv.handle.type == UV_TCP) {
         uv_tcp_keepalive(&conn->uv.tcp, 1, KEEPALIVE_S);
     }
     if (conn->client->tls) {
-        set_phase(conn, GRPC_CLIENT_SHAKING);
-        grpc_client_tls_begin(conn);
+        set_phase(conn, GRPC_CLIENT_TLS_HANDSHAKE);
+        grpc_client_tls_start_handshake(conn);
     } else {
         grpc_client_conn_ready(conn);
     }
@@ -191,63 +193,63 @@ static void on_closed(uv_handle_t *handle) {
     struct grpc_client_conn *conn = handle->data;
     conn->has_handle = false;
     if (conn->phase == GRPC_CLIENT_CONNECTING) {
-        int rc = connect_to(conn, conn->trying->ai_addr);
+        int rc = connect_to(conn, conn->next_address->ai_addr);
         if (rc != 0) {
-            try_next(conn, rc);
+            try_next_address(conn, rc);
         }
     }
-    grpc_client_ask_turn(conn->client);
+    grpc_client_schedule_deferred(conn->client);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static void on_found(uv_getaddrinfo_t *lookup, int status, struct addrinfo *found) {
+static void on_resolved(uv_getaddrinfo_t *lookup, int status, struct addrinfo *addresses) {
     struct grpc_client_conn *conn = lookup->data;
     char text[ERROR_TEXT_BYTES];
-    conn->looking = false;
-    conn->found = found;
-    conn->trying = found;
-    grpc_client_ask_turn(conn->client);
+    conn->resolving = false;
+    conn->addresses = addresses;
+    conn->next_address = addresses;
+    grpc_client_schedule_deferred(conn->client);
     if (conn->phase == GRPC_CLIENT_CLOSED) {
         return;
     }
     if (status != 0) {
         snprintf(text, sizeof(text), "the name can't be looked up: %s", uv_strerror(status));
-        grpc_client_conn_lost(conn, text);
+        grpc_client_conn_fail(conn, text);
         return;
     }
     set_phase(conn, GRPC_CLIENT_CONNECTING);
-    int rc = connect_to(conn, found->ai_addr);
+    int rc = connect_to(conn, addresses->ai_addr);
     if (rc != 0) {
-        try_next(conn, rc);
+        try_next_address(conn, rc);
     }
 }
 
 /* Returns: libuv's error, or 0. */
-static int look_up(struct grpc_client_conn *conn) {
+static int resolve_name(struct grpc_client_conn *conn) {
     const struct grpc_client_target *target = &conn->client->target;
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     conn->lookup.data = conn;
-    int rc = uv_getaddrinfo(worker_loop(conn->client->worker), &conn->lookup, on_found,
+    int rc = uv_getaddrinfo(worker_loop(conn->client->worker), &conn->lookup, on_resolved,
                             target->host, target->port, &hints);
-    conn->looking = rc == 0;
+    conn->resolving = rc == 0;
     return rc;
 }
 
 /* ---- the beginning --------------------------------------------------------------------------- */
 
-static void on_late(struct alarm *alarm) {
+static void on_connect_timeout(struct timer *timer) {
     static const char *const WORDS[] = {
-        [GRPC_CLIENT_LOOKING] = "the name could not be looked up in time",
+        [GRPC_CLIENT_RESOLVING] = "the name could not be looked up in time",
         [GRPC_CLIENT_CONNECTING] = "there was no connection in time",
-        [GRPC_CLIENT_SHAKING] = "the TLS handshake did not end in time",
+        [GRPC_CLIENT_TLS_HANDSHAKE] = "the TLS handshake did not end in time",
         [GRPC_CLIENT_CONNECTED] = "the server did not say in time that it speaks HTTP/2",
     };
     struct grpc_client_conn *conn =
-        (struct grpc_client_conn *)(void *)((char *)alarm -
-                                            offsetof(struct grpc_client_conn, alarm));
+        (struct grpc_client_conn *)(void *)((char *)timer -
+                                            offsetof(struct grpc_client_conn, timer));
     assert(conn->phase != GRPC_CLIENT_CLOSED);
-    grpc_client_conn_lost(conn, WORDS[conn->phase]);
+    grpc_client_conn_fail(conn, WORDS[conn->phase]);
 }
 
 bool grpc_client_conn_new(struct grpc_client *client) {
@@ -256,16 +258,16 @@ bool grpc_client_conn_new(struct grpc_client *client) {
     struct error err;
     if (!conn) {
         error_set(&err, ST_NO_MEMORY, "no memory for a connection");
-        grpc_client_note_failure(client, &err);
+        grpc_client_start_backoff(client, &err);
         return false;
     }
     conn->client = client;
     conn->session.core = &client->core;
-    conn->alarm.ring = on_late;
+    conn->timer.on_expire = on_connect_timeout;
     conn->next = client->conns;
     client->conns = conn;
     uint64_t due_ns = clock_now_ns() + client->core.limits.connect_timeout_ns;
-    if (!alarm_set(worker_alarms(client->worker), &conn->alarm, due_ns)) {
+    if (!timer_start(worker_timers(client->worker), &conn->timer, due_ns)) {
         error_set(&err, ST_NO_MEMORY, "no memory for a connection");
         grpc_client_conn_close(conn, &err);
         return false;
@@ -275,10 +277,10 @@ bool grpc_client_conn_new(struct grpc_client *client) {
         set_phase(conn, GRPC_CLIENT_CONNECTING);
         rc = connect_to(conn, (const struct sockaddr *)&address->storage);
     } else {
-        rc = look_up(conn);
+        rc = resolve_name(conn);
     }
     if (rc != 0) {
-        try_next(conn, rc);
+        try_next_address(conn, rc);
     }
     return true;
 }

@@ -7,10 +7,10 @@
 #include "net/client/grpc/session.h"
 
 enum {
-    MOST_SETTINGS = 32,
-    MOST_ACKS = 1000, /* that wait to be sent to a server who does not read */
-    MOST_HEADER_BLOCK_BYTES = 1 << 20,
-    MOST_POOLED_BYTES = 256 << 20, /* of large messages' memory, kept for the next ones */
+    MAX_SETTINGS = 32,
+    MAX_ACKS = 1000, /* that wait to be sent to a server who does not read */
+    MAX_HEADER_BLOCK_BYTES = 1 << 20,
+    MAX_POOLED_BYTES = 256 << 20, /* of large messages' memory, kept for the next ones */
 };
 
 static enum status no_memory(struct error *err) {
@@ -23,15 +23,14 @@ static uint64_t or_default(uint64_t value, uint64_t otherwise) {
     return value > 0 ? value : otherwise;
 }
 
-static void fill_in(struct grpc_client_limits *limits) {
+static void set_default_limits(struct grpc_client_limits *limits) {
     limits->max_message_bytes = or_default(limits->max_message_bytes, 256 << 20);
     limits->setting = limits->setting ? limits->setting : "max_message_bytes";
-    limits->max_header_bytes = or_default(limits->max_header_bytes, 64 << 10);
+    limits->max_header_size = or_default(limits->max_header_size, 64 << 10);
     limits->connect_timeout_ns =
         or_default(limits->connect_timeout_ns, UINT64_C(20) * 1000 * 1000 * 1000);
-    limits->first_pause_ns = or_default(limits->first_pause_ns, UINT64_C(100000000));
-    limits->longest_pause_ns =
-        or_default(limits->longest_pause_ns, UINT64_C(10) * 1000 * 1000 * 1000);
+    limits->initial_backoff_ns = or_default(limits->initial_backoff_ns, UINT64_C(100000000));
+    limits->max_backoff_ns = or_default(limits->max_backoff_ns, UINT64_C(10) * 1000 * 1000 * 1000);
     limits->stream_window_bytes = (uint32_t)or_default(limits->stream_window_bytes, 4 << 20);
     limits->connection_window_bytes =
         (uint32_t)or_default(limits->connection_window_bytes, 64 << 20);
@@ -43,22 +42,23 @@ static enum status make_option(struct grpc_client_core *core, struct error *err)
         return no_memory(err);
     }
     nghttp2_option_set_no_auto_window_update(core->option, 1);
-    nghttp2_option_set_max_settings(core->option, MOST_SETTINGS);
-    nghttp2_option_set_max_outbound_ack(core->option, MOST_ACKS);
-    nghttp2_option_set_max_send_header_block_length(core->option, MOST_HEADER_BLOCK_BYTES);
+    nghttp2_option_set_max_settings(core->option, MAX_SETTINGS);
+    nghttp2_option_set_max_outbound_ack(core->option, MAX_ACKS);
+    nghttp2_option_set_max_send_header_block_length(core->option, MAX_HEADER_BLOCK_BYTES);
     return ST_OK;
 }
 
 enum status grpc_client_core_init(struct grpc_client_core *core, struct error *err) {
-    fill_in(&core->limits);
-    core->budget.body_memory_bytes = UINT64_MAX;
-    core->blocks.most_bytes = H2_MEM_MOST_BYTES;
-    body_pool_init(&core->pool, MOST_POOLED_BYTES);
-    core->means = (struct grpc_receiver_means){.arenas = core->arenas,
-                                               .pool = &core->pool,
-                                               .budget = &core->budget,
-                                               .max_message_bytes = core->limits.max_message_bytes,
-                                               .setting = core->limits.setting};
+    set_default_limits(&core->limits);
+    core->budget.body_memory = UINT64_MAX;
+    core->blocks.max_cached_bytes = H2_MEM_MAX_BYTES;
+    body_pool_init(&core->pool, MAX_POOLED_BYTES);
+    core->receiver_options =
+        (struct grpc_receiver_options){.arenas = core->arenas,
+                                       .pool = &core->pool,
+                                       .budget = &core->budget,
+                                       .max_message_bytes = core->limits.max_message_bytes,
+                                       .setting = core->limits.setting};
     enum status st = make_option(core, err);
     if (st == ST_OK) {
         core->callbacks = grpc_client_frames_callbacks();
@@ -74,9 +74,9 @@ void grpc_client_core_fini(struct grpc_client_core *core) {
     assert(core->n_alive == 0);
     nghttp2_option_del(core->option);
     nghttp2_session_callbacks_del(core->callbacks);
-    deadlines_fini(&core->deadlines);
+    timer_heap_fini(&core->deadlines);
     body_pool_fini(&core->pool);
-    free(core->spare);
+    free(core->spare_output);
     small_blocks_fini(&core->blocks);
     *core = (struct grpc_client_core){0};
 }
@@ -88,17 +88,18 @@ uint64_t grpc_client_core_now(const struct grpc_client_core *core) {
 /* ---- calls that wait ------------------------------------------------------------------------- */
 
 void grpc_client_core_dispatch(struct grpc_client_core *core, struct grpc_client_session *session) {
-    while (core->waiting.first && grpc_client_session_has_room(session) &&
+    while (core->waiting.first && grpc_client_session_can_start_call(session) &&
            grpc_client_stream_start(core->waiting.first, session)) {
     }
 }
 
-void grpc_client_core_give_up(struct grpc_client_core *core, const struct error *err, bool all) {
+void grpc_client_core_fail_waiting(struct grpc_client_core *core, const struct error *err,
+                                   bool all) {
     struct grpc_client_stream *stream = core->waiting.first;
     while (stream) {
         struct grpc_client_stream *next = stream->next;
-        if (all || !stream->waits) {
-            grpc_client_stream_decide(stream, -1, err);
+        if (all || !stream->wait_for_ready) {
+            grpc_client_stream_set_status(stream, -1, err);
         }
         stream = next;
     }
@@ -111,31 +112,31 @@ void grpc_client_core_sweep(struct grpc_client_core *core) {
     while (core->ended) {
         struct grpc_client_stream *stream = core->ended;
         core->ended = stream->ended_next;
-        stream->sweeping = false;
+        stream->in_sweep_list = false;
         grpc_client_stream_sweep(stream);
     }
 }
 
-static struct grpc_client_stream *of_deadline(struct deadline *deadline) {
+static struct grpc_client_stream *stream_of_deadline(struct timer_node *deadline) {
     return (struct grpc_client_stream *)(void *)((char *)deadline -
                                                  offsetof(struct grpc_client_stream, deadline));
 }
 
-void grpc_client_core_tick(struct grpc_client_core *core, uint64_t now_ns) {
-    struct deadline *deadline;
+void grpc_client_core_run_timers(struct grpc_client_core *core, uint64_t now_ns) {
+    struct timer_node *deadline;
     struct error err;
     core->running = true;
     core->now_ns = now_ns;
-    while ((deadline = deadlines_take_due(&core->deadlines, now_ns))) {
-        struct grpc_client_stream *stream = of_deadline(deadline);
+    while ((deadline = timer_heap_pop_due(&core->deadlines, now_ns))) {
+        struct grpc_client_stream *stream = stream_of_deadline(deadline);
         error_set(&err, ST_DEADLINE_EXCEEDED,
                   stream->state == GRPC_CLIENT_WAITING ? "there was no connection in time"
                                                        : "no answer came in time");
-        grpc_client_stream_decide(stream, -1, &err);
+        grpc_client_stream_set_status(stream, -1, &err);
     }
     core->running = false;
 }
 
-uint64_t grpc_client_core_next_ns(const struct grpc_client_core *core) {
-    return deadlines_next_ns(&core->deadlines);
+uint64_t grpc_client_core_next_timer_ns(const struct grpc_client_core *core) {
+    return timer_heap_next_ns(&core->deadlines);
 }

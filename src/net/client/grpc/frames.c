@@ -1,12 +1,12 @@
 /* What nghttp2 calls: each a few lines that find the call and hand on. What it means is
- * answer.c's. */
+ * client_response.c's. */
 #include <stdio.h>
 
 #include "net/client/grpc/session.h"
 
 enum {
-    FIELD_OVERHEAD = 32, /* RFC 9113, 10.5.1: what a field counts for besides its bytes */
-    FAR_OVER = 8,        /* times the limit: not only refused, but the connection ended */
+    FIELD_OVERHEAD = 32,    /* RFC 9113, 10.5.1: what a field counts for besides its bytes */
+    HEADER_ABUSE_RATIO = 8, /* times the limit: not only refused, but the connection ended */
 };
 
 static struct grpc_client_stream *stream_of(nghttp2_session *h2, int32_t id) {
@@ -22,7 +22,7 @@ static bool is_failing(const struct grpc_client_session *session) {
 static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
     struct grpc_client_session *session = user;
     bool push = frame->hd.type == NGHTTP2_PUSH_PROMISE; /* before it has seen that none is wanted */
-    session->heading = push ? NULL : stream_of(h2, frame->hd.stream_id);
+    session->head_stream = push ? NULL : stream_of(h2, frame->hd.stream_id);
     session->head_bytes = 0;
     return push ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE : 0;
 }
@@ -31,12 +31,12 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
                      size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
                      void *user) {
     struct grpc_client_session *session = user;
-    struct grpc_client_stream *stream = session->heading;
-    uint64_t limit = session->core->limits.max_header_bytes;
+    struct grpc_client_stream *stream = session->head_stream;
+    uint64_t limit = session->core->limits.max_header_size;
     struct error err;
     (void)h2, (void)frame, (void)flags;
     session->head_bytes += name_len + value_len + FIELD_OVERHEAD;
-    if (session->head_bytes / FAR_OVER > limit) {
+    if (session->head_bytes / HEADER_ABUSE_RATIO > limit) {
         error_set(&err, ST_BAD_ANSWER, "the server sent header fields far over the limit");
         grpc_client_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM, &err);
     }
@@ -44,10 +44,10 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
         return NGHTTP2_ERR_PAUSE;
     }
     if (stream && session->head_bytes > limit) {
-        stream->head_over = true;
+        stream->head_too_large = true;
     } else if (stream) {
-        grpc_client_answer_field(stream, str_make((const char *)name, name_len),
-                                 str_make((const char *)value, value_len));
+        grpc_client_response_add_field(stream, str_make((const char *)name, name_len),
+                                       str_make((const char *)value, value_len));
     }
     return 0;
 }
@@ -58,7 +58,7 @@ static void on_goaway(struct grpc_client_session *session, const nghttp2_goaway 
     size_t len = frame->opaque_data_len;
     session->going_away = true;
     if (frame->error_code != NGHTTP2_NO_ERROR) {
-        error_set(&session->goodbye, ST_IO, "the server ended the connection: %s%s%.*s",
+        error_set(&session->goaway_error, ST_IO, "the server ended the connection: %s%s%.*s",
                   nghttp2_http2_strerror(frame->error_code), len > 0 ? ": " : "", (int)len,
                   len > 0 ? (const char *)frame->opaque_data : "");
     }
@@ -69,16 +69,16 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
     struct grpc_client_stream *stream = stream_of(h2, frame->hd.stream_id);
     bool last = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
     if (frame->hd.type == NGHTTP2_SETTINGS) {
-        session->greeted = true;
+        session->settings_received = true;
     } else if (frame->hd.type == NGHTTP2_GOAWAY) {
         on_goaway(session, &frame->goaway);
     } else if (frame->hd.type == NGHTTP2_HEADERS && stream) {
-        session->served = true;
-        session->heading = NULL;
-        grpc_client_answer_head(stream, last);
+        session->call_answered = true;
+        session->head_stream = NULL;
+        grpc_client_response_finish_head(stream, last);
     }
     if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) && last && stream) {
-        grpc_client_answer_end(stream);
+        grpc_client_response_on_end_stream(stream);
     }
     return 0;
 }
@@ -94,7 +94,7 @@ static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t
     /* One call whose caller does not read holds up its own window, never the connection's. */
     nghttp2_session_consume_connection(h2, len);
     if (stream) {
-        grpc_client_answer_data(stream, str_make((const char *)data, len));
+        grpc_client_response_add_data(stream, str_make((const char *)data, len));
     }
     return 0;
 }
@@ -104,7 +104,7 @@ static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *user) 
     (void)user;
     if (stream) {
         if (!stream->remote_ended) {
-            grpc_client_answer_reset(stream, code);
+            grpc_client_response_on_reset(stream, code);
         }
         grpc_client_stream_closed(stream);
     }
@@ -124,7 +124,7 @@ static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) 
         error_set(&err, ST_BAD_ANSWER, "the server broke a rule of HTTP/2: %s%s%.*s",
                   nghttp2_http2_strerror(frame->goaway.error_code), len > 0 ? ": " : "", (int)len,
                   len > 0 ? (const char *)frame->goaway.opaque_data : "");
-        session->told = true;
+        session->terminate_submitted = true;
         grpc_client_session_fail(session, frame->goaway.error_code, &err);
     }
     return 0;
@@ -134,9 +134,9 @@ static int on_send_data(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t
                         nghttp2_data_source *source, void *user) {
     struct grpc_client_session *session = user;
     struct grpc_client_stream *stream = source->ptr;
-    struct grpc_flight *flight = &session->flight;
+    struct grpc_write_batch *flight = &session->write_batch;
     (void)h2, (void)frame;
-    return grpc_output_data(flight->output, &stream->out, flight, head, len)
+    return grpc_output_add_data_frame(flight->output, &stream->out, flight, head, len)
                ? 0
                : NGHTTP2_ERR_WOULDBLOCK;
 }

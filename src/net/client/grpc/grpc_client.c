@@ -8,19 +8,20 @@
 #include "core/event/clock.h"
 #include "net/client/grpc/conn.h"
 
-enum { MOST_ROUNDS = 4 }; /* of a turn; then others have theirs */
+enum { MAX_ROUNDS = 4 }; /* of a turn; then others have theirs */
 
-static struct grpc_client *of_core(struct grpc_client_core *core) {
+static struct grpc_client *client_of_core(struct grpc_client_core *core) {
     return (struct grpc_client *)(void *)((char *)core - offsetof(struct grpc_client, core));
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
 /* Which connection has the next call? The one with the fewest. */
-static struct grpc_client_conn *least_loaded(const struct grpc_client *client) {
+static struct grpc_client_conn *least_loaded_conn(const struct grpc_client *client) {
     struct grpc_client_conn *best = NULL;
     for (struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
-        if (conn->phase == GRPC_CLIENT_CONNECTED && grpc_client_session_has_room(&conn->session) &&
+        if (conn->phase == GRPC_CLIENT_CONNECTED &&
+            grpc_client_session_can_start_call(&conn->session) &&
             (!best || conn->session.n_open < best->session.n_open)) {
             best = conn;
         }
@@ -30,7 +31,7 @@ static struct grpc_client_conn *least_loaded(const struct grpc_client *client) {
 
 static void begin_calls(struct grpc_client *client) {
     struct grpc_client_conn *conn;
-    while (client->core.waiting.first && (conn = least_loaded(client))) {
+    while (client->core.waiting.first && (conn = least_loaded_conn(client))) {
         conn->used = true;
         (void)grpc_client_stream_start(client->core.waiting.first, &conn->session);
     }
@@ -54,18 +55,19 @@ static unsigned count_usable(const struct grpc_client *client, size_t *n_calls) 
     return n;
 }
 
-void grpc_client_note_failure(struct grpc_client *client, const struct error *err) {
+void grpc_client_start_backoff(struct grpc_client *client, const struct error *err) {
     const struct grpc_client_limits *limits = &client->core.limits;
     uint64_t now_ns = clock_now_ns();
     client->why = *err;
     if (now_ns < client->next_attempt_ns) {
         return; /* it was tried with another one, which counted */
     }
-    client->pause_ns = client->pause_ns == 0 ? limits->first_pause_ns : 2 * client->pause_ns;
-    if (client->pause_ns > limits->longest_pause_ns) {
-        client->pause_ns = limits->longest_pause_ns;
+    client->backoff_ns =
+        client->backoff_ns == 0 ? limits->initial_backoff_ns : 2 * client->backoff_ns;
+    if (client->backoff_ns > limits->max_backoff_ns) {
+        client->backoff_ns = limits->max_backoff_ns;
     }
-    client->next_attempt_ns = now_ns + client->pause_ns;
+    client->next_attempt_ns = now_ns + client->backoff_ns;
 }
 
 /* As many connections as there are calls for; none during a pause, in which calls fail with the
@@ -79,18 +81,18 @@ static void connect_as_needed(struct grpc_client *client) {
         n++;
     }
     if (n == 0 && client->core.waiting.first) {
-        grpc_client_core_give_up(&client->core, &client->why, false);
+        grpc_client_core_fail_waiting(&client->core, &client->why, false);
     }
 }
 
-static void look_at_conns(struct grpc_client *client) {
+static void free_closed_conns(struct grpc_client *client) {
     struct grpc_client_conn **place = &client->conns;
     while (*place) {
         struct grpc_client_conn *conn = *place;
-        if (conn->session.served) {
-            client->pause_ns = 0;
+        if (conn->session.call_answered) {
+            client->backoff_ns = 0;
         }
-        if (grpc_client_conn_is_gone(conn)) {
+        if (grpc_client_conn_can_free(conn)) {
             *place = conn->next;
             grpc_client_conn_free(conn);
         } else {
@@ -104,7 +106,7 @@ static void look_at_conns(struct grpc_client *client) {
 static void on_handle_closed(uv_handle_t *handle) {
     struct grpc_client *client = handle->data;
     if (--client->n_handles == 0) {
-        client->done(client->cookie);
+        client->done(client->user);
     }
 }
 
@@ -112,35 +114,35 @@ static void on_handle_closed(uv_handle_t *handle) {
 static void stop_all(struct grpc_client *client) {
     struct error err;
     error_set(&err, ST_CANCELLED, "the client was stopped");
-    grpc_client_core_give_up(&client->core, &err, true);
+    grpc_client_core_fail_waiting(&client->core, &err, true);
     for (struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
         if (conn->phase != GRPC_CLIENT_CONNECTED) {
             continue;
         }
         struct grpc_client_stream *stream = conn->session.streams.first;
         for (; stream; stream = stream->next) {
-            grpc_client_stream_decide(stream, -1, &err);
+            grpc_client_stream_set_status(stream, -1, &err);
         }
-        grpc_client_session_leave(&conn->session);
-        grpc_client_conn_say(conn);
+        grpc_client_session_send_goaway(&conn->session);
+        grpc_client_conn_flush(conn);
     }
     for (struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
         grpc_client_conn_close(conn, &err);
     }
 }
 
-static void end_if_over(struct grpc_client *client) {
+static void close_if_done(struct grpc_client *client) {
     if (client->conns || client->core.n_alive > 0 || uv_is_closing((uv_handle_t *)&client->idle)) {
         return;
     }
-    alarm_clear(worker_alarms(client->worker), &client->alarm);
+    timer_stop(worker_timers(client->worker), &client->timer);
     uv_close((uv_handle_t *)&client->check, on_handle_closed);
     uv_close((uv_handle_t *)&client->idle, on_handle_closed);
 }
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-static void play_round(struct grpc_client *client) {
+static void run_round(struct grpc_client *client) {
     if (client->stopping) {
         stop_all(client);
     } else {
@@ -148,14 +150,14 @@ static void play_round(struct grpc_client *client) {
         connect_as_needed(client);
     }
     for (struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
-        grpc_client_conn_say(conn);
+        grpc_client_conn_flush(conn);
     }
     grpc_client_core_sweep(&client->core);
-    look_at_conns(client);
+    free_closed_conns(client);
 }
 
-static void set_alarm(struct grpc_client *client) {
-    uint64_t due_ns = grpc_client_core_next_ns(&client->core);
+static void update_timer(struct grpc_client *client) {
+    uint64_t due_ns = grpc_client_core_next_timer_ns(&client->core);
     uint64_t trim_ns = body_pool_trim(&client->core.pool, clock_now_ns());
     if (client->core.waiting.first && client->next_attempt_ns < due_ns &&
         client->why.status != ST_OK) {
@@ -163,56 +165,56 @@ static void set_alarm(struct grpc_client *client) {
     }
     due_ns = trim_ns < due_ns ? trim_ns : due_ns;
     if (due_ns == UINT64_MAX) {
-        alarm_clear(worker_alarms(client->worker), &client->alarm);
-    } else if (!alarm_set(worker_alarms(client->worker), &client->alarm, due_ns)) {
-        grpc_client_ask_turn(client); /* no memory: it looks by itself */
+        timer_stop(worker_timers(client->worker), &client->timer);
+    } else if (!timer_start(worker_timers(client->worker), &client->timer, due_ns)) {
+        grpc_client_schedule_deferred(client); /* no memory: it looks by itself */
     }
 }
 
-static void on_turn(struct grpc_client *client) {
-    if (!client->idling) {
+static void run_deferred(struct grpc_client *client) {
+    if (!client->idle_active) {
         return;
     }
-    for (unsigned n = 0; client->again && n < MOST_ROUNDS; n++) {
-        client->again = false;
-        play_round(client);
+    for (unsigned n = 0; client->has_deferred && n < MAX_ROUNDS; n++) {
+        client->has_deferred = false;
+        run_round(client);
     }
-    if (!client->again) {
-        client->idling = false;
+    if (!client->has_deferred) {
+        client->idle_active = false;
         uv_idle_stop(&client->idle);
     }
     if (client->stopping) {
-        end_if_over(client);
+        close_if_done(client);
     } else {
-        set_alarm(client);
+        update_timer(client);
     }
 }
 
 static void on_check(uv_check_t *check) {
-    on_turn(check->data);
+    run_deferred(check->data);
 }
 
 static void on_idle(uv_idle_t *idle) {
-    on_turn(idle->data);
+    run_deferred(idle->data);
 }
 
-void grpc_client_ask_turn(struct grpc_client *client) {
-    client->again = true;
-    if (!client->idling && !uv_is_closing((uv_handle_t *)&client->idle)) {
-        client->idling = true;
+void grpc_client_schedule_deferred(struct grpc_client *client) {
+    client->has_deferred = true;
+    if (!client->idle_active && !uv_is_closing((uv_handle_t *)&client->idle)) {
+        client->idle_active = true;
         uv_idle_start(&client->idle, on_idle);
     }
 }
 
-static void ask_turn(struct grpc_client_core *core) {
-    grpc_client_ask_turn(of_core(core));
+static void schedule_deferred(struct grpc_client_core *core) {
+    grpc_client_schedule_deferred(client_of_core(core));
 }
 
-static void on_alarm(struct alarm *alarm) {
+static void on_timeout(struct timer *timer) {
     struct grpc_client *client =
-        (struct grpc_client *)(void *)((char *)alarm - offsetof(struct grpc_client, alarm));
-    grpc_client_core_tick(&client->core, clock_now_ns());
-    grpc_client_ask_turn(client);
+        (struct grpc_client *)(void *)((char *)timer - offsetof(struct grpc_client, timer));
+    grpc_client_core_run_timers(&client->core, clock_now_ns());
+    grpc_client_schedule_deferred(client);
 }
 
 /* ---- a client's life ------------------------------------------------------------------------- */
@@ -233,7 +235,7 @@ static enum status make_core(struct grpc_client *client, const struct grpc_clien
     client->core.authority = str_make(client->authority, authority.len);
     client->core.is_tls = options->tls != NULL;
     client->core.arenas = worker_arenas(client->worker);
-    client->core.ask_turn = ask_turn;
+    client->core.schedule_deferred = schedule_deferred;
     return grpc_client_core_init(&client->core, err);
 }
 
@@ -243,7 +245,7 @@ static void make_handles(struct grpc_client *client) {
     uv_idle_init(loop, &client->idle);
     client->check.data = client->idle.data = client;
     client->n_handles = 2;
-    client->alarm.ring = on_alarm;
+    client->timer.on_expire = on_timeout;
     uv_check_start(&client->check, on_check);
 }
 
@@ -271,12 +273,12 @@ enum status grpc_client_new(const struct grpc_client_options *options, struct gr
     return ST_OK;
 }
 
-void grpc_client_stop(struct grpc_client *client, void (*done)(void *cookie), void *cookie) {
+void grpc_client_stop(struct grpc_client *client, void (*done)(void *user), void *user) {
     assert(!client->stopping);
     client->stopping = true;
     client->done = done;
-    client->cookie = cookie;
-    grpc_client_ask_turn(client);
+    client->user = user;
+    grpc_client_schedule_deferred(client);
 }
 
 void grpc_client_free(struct grpc_client *client) {
@@ -284,7 +286,7 @@ void grpc_client_free(struct grpc_client *client) {
         return;
     }
     assert(client->n_handles == 0 && !client->conns);
-    if (client->core.ask_turn) {
+    if (client->core.schedule_deferred) {
         grpc_client_core_fini(&client->core);
     }
     grpc_client_tls_free(client);
@@ -293,10 +295,11 @@ void grpc_client_free(struct grpc_client *client) {
     free(client);
 }
 
-enum status grpc_client_begin(struct grpc_client *client, const struct grpc_client_ask *ask,
-                              struct grpc_client_call **out, struct error *err) {
+enum status grpc_client_start_call(struct grpc_client *client,
+                                   const struct grpc_client_call_options *options,
+                                   struct grpc_client_call **out, struct error *err) {
     struct grpc_client_stream *stream;
-    enum status st = grpc_client_stream_new(&client->core, ask, &stream, err);
+    enum status st = grpc_client_stream_new(&client->core, options, &stream, err);
     if (st == ST_OK) {
         *out = &stream->call;
     }

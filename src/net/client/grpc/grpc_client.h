@@ -1,7 +1,7 @@
 /* gRPC as a client: calls of one server, any number in flight over one connection or several. It
  * knows no service: a call is a path and messages, and is told what happened to it.
  *
- *     grpc_client_begin → grpc_client_send …, grpc_client_half_close
+ *     grpc_client_start_call → grpc_client_send …, grpc_client_half_close
  *                         GRPC_CLIENT_HEAD → GRPC_CLIENT_MESSAGE … → GRPC_CLIENT_END
  *
  * A unary call sends one message, which also ends its side, and is given one. Of a streaming call
@@ -52,40 +52,42 @@ struct grpc_client_call {
      * answer: ST_IO (no connection, or lost), ST_DEADLINE_EXCEEDED, ST_CANCELLED, ST_BAD_ANSWER,
      * ST_BODY_TOO_LARGE, ST_HEADER_TOO_LARGE, ST_OVERLOADED, ST_NO_MEMORY. */
     struct error error;
-    int code;       /* with ST_OK and ST_REFUSED: grpc-status (codec/protobuf/grpc_status.h); else
+    int code; /* with ST_OK and ST_REFUSED: grpc-status (codec/protobuf/grpc_status.h); else
                        -1 */
-    bool untouched; /* the server surely did nothing: it may be tried again */
+    bool not_processed; /* the server surely did nothing: it may be tried again */
 };
 
-typedef void grpc_client_step(struct grpc_client_call *call, enum grpc_client_event event);
+typedef void grpc_client_event_cb(struct grpc_client_call *call, enum grpc_client_event event);
 
-/* What a call is to be; read during grpc_client_begin only. */
-struct grpc_client_ask {
+/* What a call is to be; read during grpc_client_start_call only. */
+struct grpc_client_call_options {
     struct str path;                 /* "/inference.GRPCInferenceService/ModelInfer" */
     const struct grpc_field *fields; /* metadata; values of names in "-bin" are encoded */
-    size_t n_fields;                 /* at most GRPC_CLIENT_MOST_FIELDS */
+    size_t n_fields;                 /* at most GRPC_CLIENT_MAX_FIELDS */
     uint64_t timeout_ns;             /* from now, waiting for a connection included; 0: none */
-    grpc_client_step *step;
+    grpc_client_event_cb *on_event;
     void *user;
-    bool streams; /* any number of messages each way; else one */
-    bool waits;   /* a connection that can't be made does not end it, only its timeout does */
+    bool streams;        /* any number of messages each way; else one */
+    bool wait_for_ready; /* a connection that can't be made does not end it, only its timeout
+                              does */
     /* Of an answer's first bytes (all of it, or up to a few KiB): which offset shall fall on a
      * 64-byte boundary. May be NULL. */
     size_t (*align_at)(struct str beginning);
 };
 
-enum { GRPC_CLIENT_MOST_FIELDS = 64 };
+enum { GRPC_CLIENT_MAX_FIELDS = 64 };
 
 /* Begins a call. Returns: ST_BAD_FIELD for metadata that HTTP does not allow, ST_NO_MEMORY. Owns:
  * *out until GRPC_CLIENT_END. */
-enum status grpc_client_begin(struct grpc_client *client, const struct grpc_client_ask *ask,
-                              struct grpc_client_call **out, struct error *err)
+enum status grpc_client_start_call(struct grpc_client *client,
+                                   const struct grpc_client_call_options *options,
+                                   struct grpc_client_call **out, struct error *err)
     __attribute__((warn_unused_result));
 /* Queues a message of these pieces behind those before. The array is read during the call only. The
  * bytes must stay until `release`, called exactly once, perhaps after GRPC_CLIENT_END; NULL where
  * they are in the call's arena or outlive the client. */
 void grpc_client_send(struct grpc_client_call *call, const struct piece *pieces, size_t n_pieces,
-                      void (*release)(void *cookie), void *cookie);
+                      void (*release)(void *user), void *user);
 /* No more messages from this side. Idempotent; a unary call's message says so by itself. */
 void grpc_client_half_close(struct grpc_client_call *call);
 /* Asks for the next message of a streaming call. One is given for each time. */
@@ -105,10 +107,10 @@ struct str grpc_client_find(const struct grpc_field *fields, size_t n_fields, co
 struct grpc_client_limits {
     uint64_t max_message_bytes;       /* of an answer, decompressed; 256 MiB */
     const char *setting;              /* that changes it, for messages; "max_message_bytes" */
-    uint64_t max_header_bytes;        /* of an answer, decoded; 64 KiB */
+    uint64_t max_header_size;         /* of an answer, decoded; 64 KiB */
     uint64_t connect_timeout_ns;      /* looking up the name included; 20 s */
-    uint64_t first_pause_ns;          /* between two attempts to connect; 100 ms */
-    uint64_t longest_pause_ns;        /* 10 s */
+    uint64_t initial_backoff_ns;      /* between two attempts to connect; 100 ms */
+    uint64_t max_backoff_ns;          /* 10 s */
     uint32_t stream_window_bytes;     /* 4 MiB */
     uint32_t connection_window_bytes; /* 64 MiB */
     unsigned n_connections;           /* 1 */
@@ -134,7 +136,7 @@ struct grpc_client_options {
 enum status grpc_client_new(const struct grpc_client_options *options, struct grpc_client **out,
                             struct error *err) __attribute__((warn_unused_result));
 /* Ends all calls with ST_CANCELLED, then the connections; `done` when nothing is left of them. */
-void grpc_client_stop(struct grpc_client *client, void (*done)(void *cookie), void *cookie);
+void grpc_client_stop(struct grpc_client *client, void (*done)(void *user), void *user);
 /* After `done`. NULL is allowed. */
 void grpc_client_free(struct grpc_client *client);
 /* Connections that calls can begin on. */

@@ -36,25 +36,25 @@ static void unary_on(const char *address) {
     test_grpc_end(&test);
 }
 
-static void test_tcp(void **state) {
+static void client_over_tcp_is_answered(void **state) {
     (void)state;
     unary_on("127.0.0.1:0");
 }
 
-static void test_unix(void **state) {
+static void client_over_unix_socket_is_answered(void **state) {
     char text[64];
     (void)state;
     snprintf(text, sizeof(text), "unix:/tmp/sluice-grpc-client-%ld", (long)getpid());
     unary_on(text);
 }
 
-static void test_ipv6(void **state) {
+static void client_over_ipv6_is_answered(void **state) {
     (void)state;
     unary_on("[::1]:0");
 }
 
 /* A name is looked up, and each of its addresses tried. */
-static void test_a_name(void **state) {
+static void client_resolves_name_and_tries_each_address(void **state) {
     struct caller caller;
     char target[64];
     (void)state;
@@ -66,48 +66,48 @@ static void test_a_name(void **state) {
     test_grpc_end(&test);
 }
 
-static void test_streaming(void **state) {
+static void client_streaming_is_answered(void **state) {
     struct caller caller;
-    struct asked asked;
+    struct call_record record;
     (void)state;
     serve("127.0.0.1:0");
     caller_open_on(&caller, &test);
-    caller_ask(&caller, &asked,
-               &(struct grpc_client_ask){.path = STR("/t.T/Bidi"), .streams = true});
-    grpc_client_read(asked.call);
+    caller_ask(&caller, &record,
+               &(struct grpc_client_call_options){.path = STR("/t.T/Bidi"), .streams = true});
+    grpc_client_read(record.call);
     for (unsigned i = 1; i <= 20; i++) {
-        asked_send(&asked, STR("abc"));
-        while (asked.n_messages < i) {
+        call_record_send(&record, STR("abc"));
+        while (record.n_messages < i) {
             caller_step(&caller, true);
         }
     }
-    grpc_client_half_close(asked.call);
-    caller_until_ended(&caller, &asked);
-    assert_int_equal(asked.in_len, 60);
-    assert_int_equal(asked.n_released, 20);
-    assert_int_equal(asked.n_heads, 1);
-    assert_answered(&asked, str_make(asked.in, asked.in_len));
+    grpc_client_half_close(record.call);
+    caller_until_ended(&caller, &record);
+    assert_int_equal(record.in_len, 60);
+    assert_int_equal(record.n_released, 20);
+    assert_int_equal(record.n_heads, 1);
+    assert_answered(&record, str_make(record.in, record.in_len));
     caller_close(&caller);
     test_grpc_end(&test);
 }
 
-static void test_many_at_once(void **state) {
+static void client_many_calls_share_one_connection(void **state) {
     enum { N = 300 };
-    static struct asked asked[N];
+    static struct call_record record[N];
     struct caller caller;
     (void)state;
     serve("127.0.0.1:0");
     caller_open_on(&caller, &test);
     for (int i = 0; i < N; i++) {
-        caller_unary(&caller, &asked[i], "/t.T/Echo", STR("abc"));
+        caller_unary(&caller, &record[i], "/t.T/Echo", STR("abc"));
     }
     for (int i = 0; i < N; i++) {
-        caller_until_ended(&caller, &asked[i]);
+        caller_until_ended(&caller, &record[i]);
         /* More than the server takes, begun before it had said so, it did not begin. */
-        if (asked[i].untouched) {
-            assert_ended(&asked[i], ST_REFUSED, "did not begin the call");
+        if (record[i].not_processed) {
+            assert_ended(&record[i], ST_REFUSED, "did not begin the call");
         } else {
-            assert_answered(&asked[i], STR("abc"));
+            assert_answered(&record[i], STR("abc"));
         }
     }
     caller_echo(&caller, STR("a"));
@@ -125,32 +125,32 @@ static char *large_text(void) {
     return text;
 }
 
-static void test_large_messages(void **state) {
+static void client_large_messages_are_echoed(void **state) {
     struct grpc_limits limits = test_limits();
-    struct net_budget budget = {.body_memory_bytes = 512 << 20, .max_connections = 10};
+    struct net_budget budget = {.body_memory = 512 << 20, .max_connections = 10};
     struct caller caller;
-    struct asked asked[2];
+    struct call_record record[2];
     char *text = large_text();
     (void)state;
     limits.max_message_bytes = LARGE_BYTES;
     test_grpc_start_over(&test, &limits, budget, NULL, "127.0.0.1:0");
     caller_open_on(&caller, &test);
     for (int i = 0; i < 2; i++) {
-        caller_unary(&caller, &asked[i], "/t.T/Echo", str_make(text, LARGE_BYTES));
+        caller_unary(&caller, &record[i], "/t.T/Echo", str_make(text, LARGE_BYTES));
     }
     for (int i = 0; i < 2; i++) {
-        caller_until_ended(&caller, &asked[i]);
-        assert_int_equal(asked[i].n_released, 1);
-        assert_answered(&asked[i], str_make(text, LARGE_BYTES));
+        caller_until_ended(&caller, &record[i]);
+        assert_int_equal(record[i].n_released, 1);
+        assert_answered(&record[i], str_make(text, LARGE_BYTES));
     }
     caller_close(&caller);
     test_grpc_end(&test);
     free(text);
 }
 
-static void test_several_connections(void **state) {
+static void client_n_connections_are_opened_on_demand(void **state) {
     enum { N = 9 };
-    struct asked asked[N];
+    struct call_record record[N];
     struct caller caller;
     (void)state;
     serve("127.0.0.1:0");
@@ -159,7 +159,7 @@ static void test_several_connections(void **state) {
     caller_echo(&caller, STR("a"));
     assert_int_equal(grpc_client_n_connected(caller.client), 1); /* one call needs no more */
     for (int i = 0; i < N; i++) {
-        caller_unary(&caller, &asked[i], "/t.T/Later", STR("a"));
+        caller_unary(&caller, &record[i], "/t.T/Later", STR("a"));
         while (atomic_load(&test.n_later) <= i) {
             caller_step(&caller, false);
             usleep(200);
@@ -171,8 +171,8 @@ static void test_several_connections(void **state) {
         test_finish_later(&test, i);
     }
     for (int i = 0; i < N; i++) {
-        caller_until_ended(&caller, &asked[i]);
-        assert_answered(&asked[i], STR("late"));
+        caller_until_ended(&caller, &record[i]);
+        assert_answered(&record[i], STR("late"));
     }
     caller_close(&caller);
     test_grpc_end(&test);
@@ -180,20 +180,21 @@ static void test_several_connections(void **state) {
 
 /* ---- calls that are given up ----------------------------------------------------------------- */
 
-static void test_deadline(void **state) {
+static void client_deadline_ends_call(void **state) {
     struct caller caller;
-    struct asked asked;
+    struct call_record record;
     (void)state;
     serve("127.0.0.1:0");
     caller_open_on(&caller, &test);
-    caller_ask(&caller, &asked,
-               &(struct grpc_client_ask){.path = STR("/t.T/Later"), .timeout_ns = 20 * MS});
-    asked_send(&asked, STR("a"));
-    caller_until_ended(&caller, &asked);
-    if (asked.error.status == ST_REFUSED) { /* the server keeps it too, and may be first */
-        assert_int_equal(asked.code, GRPC_CODE_DEADLINE_EXCEEDED);
+    caller_ask(
+        &caller, &record,
+        &(struct grpc_client_call_options){.path = STR("/t.T/Later"), .timeout_ns = 20 * MS});
+    call_record_send(&record, STR("a"));
+    caller_until_ended(&caller, &record);
+    if (record.error.status == ST_REFUSED) { /* the server keeps it too, and may be first */
+        assert_int_equal(record.code, GRPC_CODE_DEADLINE_EXCEEDED);
     } else {
-        assert_ended(&asked, ST_DEADLINE_EXCEEDED, "no answer came in time");
+        assert_ended(&record, ST_DEADLINE_EXCEEDED, "no answer came in time");
     }
     caller_echo(&caller, STR("a"));
     if (atomic_load(&test.n_later) > 0) { /* else it was too late for the server to begin */
@@ -203,21 +204,21 @@ static void test_deadline(void **state) {
     test_grpc_end(&test);
 }
 
-static void test_cancel(void **state) {
+static void client_cancel_ends_call(void **state) {
     struct caller caller;
-    struct asked asked;
+    struct call_record record;
     (void)state;
     serve("127.0.0.1:0");
     caller_open_on(&caller, &test);
-    caller_unary(&caller, &asked, "/t.T/Later", STR("a"));
+    caller_unary(&caller, &record, "/t.T/Later", STR("a"));
     while (atomic_load(&test.n_later) < 1) {
         caller_step(&caller, false);
         usleep(200);
     }
-    grpc_client_cancel(asked.call);
-    assert_int_equal(asked.n_ended, 0); /* never from within */
-    caller_until_ended(&caller, &asked);
-    assert_ended(&asked, ST_CANCELLED, "cancelled");
+    grpc_client_cancel(record.call);
+    assert_int_equal(record.n_ended, 0); /* never from within */
+    caller_until_ended(&caller, &record);
+    assert_ended(&record, ST_CANCELLED, "cancelled");
     while (atomic_load(&test.cancels) < 1) { /* the server is told */
         caller_step(&caller, false);
         usleep(200);
@@ -227,9 +228,9 @@ static void test_cancel(void **state) {
     test_grpc_end(&test);
 }
 
-static void test_stop_with_calls_under_way(void **state) {
+static void client_stop_cancels_open_calls(void **state) {
     struct caller caller;
-    struct asked later, waits;
+    struct call_record later, waits;
     (void)state;
     serve("127.0.0.1:0");
     caller_open_on(&caller, &test);
@@ -247,32 +248,32 @@ static void test_stop_with_calls_under_way(void **state) {
     test_grpc_end(&test);
 }
 
-static void test_stop_while_connecting(void **state) {
+static void client_stop_while_connecting_cancels_call(void **state) {
     struct caller caller;
-    struct asked asked;
+    struct call_record record;
     struct bare bare;
     (void)state;
     bare_listen(&bare);
     caller_open_to(&caller, bare.target);
-    caller_unary(&caller, &asked, "/t.T/Echo", STR("a"));
+    caller_unary(&caller, &record, "/t.T/Echo", STR("a"));
     caller_step(&caller, false);
     caller_close(&caller);
-    assert_ended(&asked, ST_CANCELLED, "the client was stopped");
+    assert_ended(&record, ST_CANCELLED, "the client was stopped");
     close(bare.fd);
 }
 
 /* ---- servers that come and go ---------------------------------------------------------------- */
 
-static void test_the_server_goes_away_and_comes_back(void **state) {
+static void client_reconnects_after_server_restart(void **state) {
     struct caller caller;
-    struct asked lost, refused, waits;
+    struct call_record lost, refused, waits;
     char address[64];
     (void)state;
     snprintf(address, sizeof(address), "unix:/tmp/sluice-grpc-client-%ld", (long)getpid());
     serve(address);
     caller_open(&caller, &(struct grpc_client_options){.target = str_of(address),
-                                                       .limits.first_pause_ns = MS,
-                                                       .limits.longest_pause_ns = 4 * MS});
+                                                       .limits.initial_backoff_ns = MS,
+                                                       .limits.max_backoff_ns = 4 * MS});
     caller_echo(&caller, STR("a"));
     caller_unary(&caller, &lost, "/t.T/Later", STR("a"));
     while (atomic_load(&test.n_later) < 1) {
@@ -285,15 +286,17 @@ static void test_the_server_goes_away_and_comes_back(void **state) {
     test_finish_later(&test, 0);
     test_grpc_end(&test);
     assert_ended(&lost, ST_IO, "the server closed the connection");
-    assert_false(lost.untouched);
+    assert_false(lost.not_processed);
     for (int i = 0; i < 5; i++) {
         caller_call(&caller, &refused, "/t.T/Echo", STR("a"));
         assert_ended(&refused, ST_IO, "no connection: ");
-        assert_true(refused.untouched);
+        assert_true(refused.not_processed);
     }
     /* One that waits is begun when there is a server. */
-    caller_ask(&caller, &waits, &(struct grpc_client_ask){.path = STR("/t.T/Echo"), .waits = true});
-    asked_send(&waits, STR("b"));
+    caller_ask(
+        &caller, &waits,
+        &(struct grpc_client_call_options){.path = STR("/t.T/Echo"), .wait_for_ready = true});
+    call_record_send(&waits, STR("b"));
     caller_call(&caller, &refused, "/t.T/Echo", STR("a"));
     assert_ended(&refused, ST_IO, "no connection: ");
     assert_int_equal(waits.n_ended, 0);
@@ -305,55 +308,55 @@ static void test_the_server_goes_away_and_comes_back(void **state) {
 }
 
 /* Attempts become rare, and what is asked for between them fails at once, for the same reason. */
-static void test_pauses_double(void **state) {
+static void client_backoff_doubles_and_fails_calls_meanwhile(void **state) {
     const uint64_t first = UINT64_C(100) * MS;
     struct caller caller;
-    struct asked asked;
+    struct call_record record;
     struct bare bare;
     (void)state;
     bare_listen(&bare);
     close(bare.fd); /* nobody listens there any more */
     caller_open(&caller, &(struct grpc_client_options){.target = str_of(bare.target),
-                                                       .limits.first_pause_ns = first,
-                                                       .limits.longest_pause_ns = 5 * first});
+                                                       .limits.initial_backoff_ns = first,
+                                                       .limits.max_backoff_ns = 5 * first});
     uint64_t now_ns = clock_now_ns();
     static const unsigned PAUSES[] = {1, 2, 4, 5, 5};
     for (size_t i = 0; i < sizeof(PAUSES) / sizeof(PAUSES[0]); i++) {
-        clock_drive_ns(now_ns);
-        caller_call(&caller, &asked, "/t.T/Echo", STR("a"));
-        assert_ended(&asked, ST_IO, "no connection: connection refused");
-        assert_true(caller.client->pause_ns == PAUSES[i] * first);
+        clock_set_fake_ns(now_ns);
+        caller_call(&caller, &record, "/t.T/Echo", STR("a"));
+        assert_ended(&record, ST_IO, "no connection: connection refused");
+        assert_true(caller.client->backoff_ns == PAUSES[i] * first);
         assert_true(caller.client->next_attempt_ns == now_ns + PAUSES[i] * first);
         now_ns += PAUSES[i] * first - 1;
-        clock_drive_ns(now_ns++);
-        caller_call(&caller, &asked, "/t.T/Echo", STR("a"));
-        assert_ended(&asked, ST_IO, "no connection: connection refused");
+        clock_set_fake_ns(now_ns++);
+        caller_call(&caller, &record, "/t.T/Echo", STR("a"));
+        assert_ended(&record, ST_IO, "no connection: connection refused");
         assert_true(caller.client->next_attempt_ns == now_ns);
     }
     caller_close(&caller);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
 }
 
-static void test_names_that_do_not_exist(void **state) {
+static void client_unknown_name_is_io_error(void **state) {
     struct caller caller;
-    struct asked asked;
+    struct call_record record;
     (void)state;
     caller_open_to(&caller, "a..b:1");
-    caller_call(&caller, &asked, "/t.T/Echo", STR("a"));
-    assert_ended(&asked, ST_IO, "a..b:1: the name can't be looked up: ");
+    caller_call(&caller, &record, "/t.T/Echo", STR("a"));
+    assert_ended(&record, ST_IO, "a..b:1: the name can't be looked up: ");
     caller_close(&caller);
 }
 
-static void test_no_connection_in_time(void **state) {
+static void client_connect_timeout_fails_call(void **state) {
     struct caller caller;
-    struct asked asked;
+    struct call_record record;
     struct bare bare;
     (void)state;
     bare_listen(&bare);
     caller_open(&caller, &(struct grpc_client_options){.target = str_of(bare.target),
                                                        .limits.connect_timeout_ns = 30 * MS});
-    caller_call(&caller, &asked, "/t.T/Echo", STR("a")); /* nobody accepts, or says anything */
-    assert_ended(&asked, ST_IO, "the server did not say in time that it speaks HTTP/2");
+    caller_call(&caller, &record, "/t.T/Echo", STR("a")); /* nobody accepts, or says anything */
+    assert_ended(&record, ST_IO, "the server did not say in time that it speaks HTTP/2");
     caller_close(&caller);
     close(bare.fd);
 }
@@ -362,23 +365,23 @@ static void test_no_connection_in_time(void **state) {
 
 static void answer_with(struct str text, const char *expected, enum status status) {
     struct caller caller;
-    struct asked asked;
+    struct call_record record;
     struct bare bare;
     bare_listen(&bare);
     caller_open_to(&caller, bare.target);
-    caller_unary(&caller, &asked, "/t.T/Echo", STR("a"));
+    caller_unary(&caller, &record, "/t.T/Echo", STR("a"));
     int fd = bare_accept(&bare, &caller);
     bare_hear(fd, &caller);
     test_send(fd, text);
     shutdown(fd, SHUT_WR);
-    caller_until_ended(&caller, &asked);
-    assert_ended(&asked, status, expected);
+    caller_until_ended(&caller, &record);
+    assert_ended(&record, status, expected);
     caller_close(&caller);
     close(fd);
     close(bare.fd);
 }
 
-static void test_servers_of_something_else(void **state) {
+static void client_server_of_other_protocol_is_named(void **state) {
     (void)state;
     answer_with(STR("HTTP/1.1 400 Bad Request\r\n\r\n"), "HTTP/1.1", ST_BAD_ANSWER);
     answer_with(STR("\x15\x03\x01\0\x02\x02\x46\0\0\0"), "expects TLS", ST_BAD_ANSWER);
@@ -387,7 +390,7 @@ static void test_servers_of_something_else(void **state) {
 }
 
 /* GOAWAY (RFC 9113, 6.8): what has begun goes on, the next call has another connection. */
-static void test_goodbye(void **state) {
+static void client_goaway_moves_next_call_to_new_connection(void **state) {
     static const char SETTINGS[] = "\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0";
     static const char GOAWAY[] = "\0\0\x08\x07\0\0\0\0\0\0\0\0\x01\0\0\0\0";
     /* :status 200 (RFC 7541, appendix A), content-type, then a message "b", then grpc-status 0. */
@@ -400,7 +403,7 @@ static void test_goodbye(void **state) {
                                  "\x01"
                                  "0";
     struct caller caller;
-    struct asked first, second;
+    struct call_record first, second;
     struct bare bare;
     (void)state;
     bare_listen(&bare);
@@ -437,7 +440,7 @@ static void test_goodbye(void **state) {
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
-static void test_targets(void **state) {
+static void client_invalid_targets_are_bad_config(void **state) {
     static const struct {
         const char *text, *expected;
     } CASES[] = {
@@ -468,25 +471,25 @@ static void test_targets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tcp),
-        cmocka_unit_test(test_unix),
-        cmocka_unit_test(test_ipv6),
-        cmocka_unit_test(test_a_name),
-        cmocka_unit_test(test_streaming),
-        cmocka_unit_test(test_many_at_once),
-        cmocka_unit_test(test_large_messages),
-        cmocka_unit_test(test_several_connections),
-        cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_stop_with_calls_under_way),
-        cmocka_unit_test(test_stop_while_connecting),
-        cmocka_unit_test(test_the_server_goes_away_and_comes_back),
-        cmocka_unit_test(test_pauses_double),
-        cmocka_unit_test(test_names_that_do_not_exist),
-        cmocka_unit_test(test_no_connection_in_time),
-        cmocka_unit_test(test_servers_of_something_else),
-        cmocka_unit_test(test_goodbye),
-        cmocka_unit_test(test_targets),
+        cmocka_unit_test(client_over_tcp_is_answered),
+        cmocka_unit_test(client_over_unix_socket_is_answered),
+        cmocka_unit_test(client_over_ipv6_is_answered),
+        cmocka_unit_test(client_resolves_name_and_tries_each_address),
+        cmocka_unit_test(client_streaming_is_answered),
+        cmocka_unit_test(client_many_calls_share_one_connection),
+        cmocka_unit_test(client_large_messages_are_echoed),
+        cmocka_unit_test(client_n_connections_are_opened_on_demand),
+        cmocka_unit_test(client_deadline_ends_call),
+        cmocka_unit_test(client_cancel_ends_call),
+        cmocka_unit_test(client_stop_cancels_open_calls),
+        cmocka_unit_test(client_stop_while_connecting_cancels_call),
+        cmocka_unit_test(client_reconnects_after_server_restart),
+        cmocka_unit_test(client_backoff_doubles_and_fails_calls_meanwhile),
+        cmocka_unit_test(client_unknown_name_is_io_error),
+        cmocka_unit_test(client_connect_timeout_fails_call),
+        cmocka_unit_test(client_server_of_other_protocol_is_named),
+        cmocka_unit_test(client_goaway_moves_next_call_to_new_connection),
+        cmocka_unit_test(client_invalid_targets_are_bad_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include <netinet/in.h>
 
 #include "core/event/clock.h"
-#include "net/client/grpc/asked_fixture.h"
+#include "net/client/grpc/client_calls_fixture.h"
 #include "net/client/grpc/conn.h"
 #include "net/server/grpc/server_fixture.h"
 
@@ -49,8 +49,8 @@ static inline void caller_step(struct caller *caller, bool wait) {
     uv_run(worker_loop(caller->worker), wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
 }
 
-static inline void caller_stopped(void *cookie) {
-    ((struct caller *)cookie)->stopped = true;
+static inline void caller_stopped(void *user) {
+    ((struct caller *)user)->stopped = true;
 }
 
 static inline void caller_close(struct caller *caller) {
@@ -64,60 +64,60 @@ static inline void caller_close(struct caller *caller) {
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-static inline void caller_ask(struct caller *caller, struct asked *asked,
-                              const struct grpc_client_ask *ask) {
-    struct grpc_client_ask all = *ask;
+static inline void caller_ask(struct caller *caller, struct call_record *record,
+                              const struct grpc_client_call_options *ask) {
+    struct grpc_client_call_options all = *ask;
     struct error err;
-    *asked = (struct asked){.eager = ask->streams};
-    all.step = asked_step;
-    all.user = asked;
-    assert_int_equal(grpc_client_begin(caller->client, &all, &asked->call, &err), ST_OK);
+    *record = (struct call_record){.eager = ask->streams};
+    all.on_event = call_record_on_event;
+    all.user = record;
+    assert_int_equal(grpc_client_start_call(caller->client, &all, &record->call, &err), ST_OK);
 }
 
-static inline void caller_unary(struct caller *caller, struct asked *asked, const char *path,
+static inline void caller_unary(struct caller *caller, struct call_record *record, const char *path,
                                 struct str text) {
-    caller_ask(caller, asked, &(struct grpc_client_ask){.path = str_of(path)});
-    asked_send(asked, text);
+    caller_ask(caller, record, &(struct grpc_client_call_options){.path = str_of(path)});
+    call_record_send(record, text);
 }
 
-static inline void caller_until_ended(struct caller *caller, const struct asked *asked) {
-    while (asked->n_ended == 0) {
+static inline void caller_until_ended(struct caller *caller, const struct call_record *record) {
+    while (record->n_ended == 0) {
         caller_step(caller, true);
     }
 }
 
 /* Calls, and waits. */
-static inline void caller_call(struct caller *caller, struct asked *asked, const char *path,
+static inline void caller_call(struct caller *caller, struct call_record *record, const char *path,
                                struct str text) {
-    caller_unary(caller, asked, path, text);
-    caller_until_ended(caller, asked);
+    caller_unary(caller, record, path, text);
+    caller_until_ended(caller, record);
 }
 
-static inline void assert_answered(struct asked *asked, struct str text) {
-    if (asked->error.status != ST_OK) {
-        fail_msg("%s", asked->error.text);
+static inline void assert_answered(struct call_record *record, struct str text) {
+    if (record->error.status != ST_OK) {
+        fail_msg("%s", record->error.text);
     }
-    assert_int_equal(asked->code, 0);
-    assert_int_equal(asked->n_ended, 1);
-    assert_true(str_eq(str_make(asked->in, asked->in_len), text));
-    free(asked->in);
-    asked->in = NULL;
+    assert_int_equal(record->code, 0);
+    assert_int_equal(record->n_ended, 1);
+    assert_true(str_eq(str_make(record->in, record->in_len), text));
+    free(record->in);
+    record->in = NULL;
 }
 
-static inline void assert_ended(struct asked *asked, enum status status, const char *part) {
-    if (asked->error.status != status || !strstr(asked->error.text, part)) {
+static inline void assert_ended(struct call_record *record, enum status status, const char *part) {
+    if (record->error.status != status || !strstr(record->error.text, part)) {
         fail_msg("expected %s \"%s\", got %s \"%s\"", status_name(status), part,
-                 status_name(asked->error.status), asked->error.text);
+                 status_name(record->error.status), record->error.text);
     }
-    free(asked->in);
-    asked->in = NULL;
+    free(record->in);
+    record->in = NULL;
 }
 
 /* Echoes once, and the answer is right. */
 static inline void caller_echo(struct caller *caller, struct str text) {
-    struct asked asked;
-    caller_call(caller, &asked, "/t.T/Echo", text);
-    assert_answered(&asked, text);
+    struct call_record record;
+    caller_call(caller, &record, "/t.T/Echo", text);
+    assert_answered(&record, text);
 }
 
 /* ---- a listener of the test's own ------------------------------------------------------------ */

@@ -4,19 +4,19 @@
 #ifndef SLUICE_NET_CLIENT_GRPC_SESSION_FIXTURE_H
 #define SLUICE_NET_CLIENT_GRPC_SESSION_FIXTURE_H
 
-#include "net/client/grpc/asked_fixture.h"
+#include "net/client/grpc/client_calls_fixture.h"
 #include "net/client/grpc/session.h"
 #include "net/server/grpc/session_fixture.h"
 
 /* ---- the client ------------------------------------------------------------------------------ */
 
-struct duo {
-    struct world *world; /* the server; NULL: the test's own frames */
-    enum pace pace;      /* of bytes to the client */
+struct session_pair {
+    struct grpc_fixture *fixture; /* the server; NULL: the test's own frames */
+    enum pace pace;               /* of bytes to the client */
     struct grpc_client_core core;
     struct grpc_client_session session;
     struct grpc_output output;
-    struct asked asked[MOST_ASKED];
+    struct call_record record[MAX_CALL_RECORDS];
     size_t n;
     bool no_reading; /* nobody takes what the client says */
     char *said;      /* by the client, without `world` */
@@ -25,190 +25,194 @@ struct duo {
     uint64_t now_ns;
 };
 
-static inline void duo_ask_turn(struct grpc_client_core *core) {
+static inline void session_pair_schedule_deferred(struct grpc_client_core *core) {
     (void)core;
 }
 
-static inline struct duo *duo_new(const struct grpc_client_limits *limits) {
-    struct duo *duo = calloc(1, sizeof(*duo));
+static inline struct session_pair *session_pair_new(const struct grpc_client_limits *limits) {
+    struct session_pair *pair = calloc(1, sizeof(*pair));
     struct error err;
-    duo->core.limits = *limits;
-    duo->core.authority = STR("test:1");
-    duo->core.ask_turn = duo_ask_turn;
-    duo->now_ns = SECOND;
-    clock_drive_ns(duo->now_ns);
-    assert_int_equal(grpc_client_core_init(&duo->core, &err), ST_OK);
-    assert_int_equal(grpc_client_session_open(&duo->core, &duo->session, &err), ST_OK);
-    return duo;
+    pair->core.limits = *limits;
+    pair->core.authority = STR("test:1");
+    pair->core.schedule_deferred = session_pair_schedule_deferred;
+    pair->now_ns = SECOND;
+    clock_set_fake_ns(pair->now_ns);
+    assert_int_equal(grpc_client_core_init(&pair->core, &err), ST_OK);
+    assert_int_equal(grpc_client_session_open(&pair->core, &pair->session, &err), ST_OK);
+    return pair;
 }
 
 /* A client of our own server. */
-static inline struct duo *duo_begin_with(const struct grpc_limits *limits,
-                                         const struct grpc_client_limits *client) {
+static inline struct session_pair *session_pair_open_with(const struct grpc_limits *limits,
+                                                          const struct grpc_client_limits *client) {
     struct error err;
-    struct world *world = world_new(limits);
-    assert_int_equal(grpc_core_init(&world->core, &world->options, world->worker, &err), ST_OK);
-    assert_int_equal(grpc_session_open(&world->core, &world->session, &err), ST_OK);
-    world->keep_raw = true;
-    struct duo *duo = duo_new(client);
-    duo->world = world;
-    return duo;
+    struct grpc_fixture *fixture = grpc_fixture_new(limits);
+    assert_int_equal(grpc_core_init(&fixture->core, &fixture->options, fixture->worker, &err),
+                     ST_OK);
+    assert_int_equal(grpc_session_open(&fixture->core, &fixture->session, &err), ST_OK);
+    fixture->keep_raw = true;
+    struct session_pair *pair = session_pair_new(client);
+    pair->fixture = fixture;
+    return pair;
 }
 
-static inline struct duo *duo_begin(void) {
-    struct grpc_limits limits = world_limits();
+static inline struct session_pair *session_pair_open(void) {
+    struct grpc_limits limits = grpc_fixture_limits();
     struct grpc_client_limits client = {0};
-    return duo_begin_with(&limits, &client);
+    return session_pair_open_with(&limits, &client);
 }
 
-static inline struct asked *duo_ask(struct duo *duo, const struct grpc_client_ask *ask) {
+static inline struct call_record *session_pair_call(struct session_pair *pair,
+                                                    const struct grpc_client_call_options *ask) {
     struct error err;
     struct grpc_client_stream *stream;
-    struct asked *asked = &duo->asked[duo->n++];
-    struct grpc_client_ask all = *ask;
-    assert_true(duo->n <= MOST_ASKED);
-    all.step = asked_step;
-    all.user = asked;
-    asked->eager = ask->streams;
-    assert_int_equal(grpc_client_stream_new(&duo->core, &all, &stream, &err), ST_OK);
-    asked->call = &stream->call;
-    return asked;
+    struct call_record *record = &pair->record[pair->n++];
+    struct grpc_client_call_options all = *ask;
+    assert_true(pair->n <= MAX_CALL_RECORDS);
+    all.on_event = call_record_on_event;
+    all.user = record;
+    record->eager = ask->streams;
+    assert_int_equal(grpc_client_stream_new(&pair->core, &all, &stream, &err), ST_OK);
+    record->call = &stream->call;
+    return record;
 }
 
-static inline struct asked *duo_unary(struct duo *duo, const char *path, struct str text) {
-    struct asked *asked = duo_ask(duo, &(struct grpc_client_ask){.path = str_of(path)});
-    asked_send(asked, text);
-    return asked;
+static inline struct call_record *session_pair_unary(struct session_pair *pair, const char *path,
+                                                     struct str text) {
+    struct call_record *record =
+        session_pair_call(pair, &(struct grpc_client_call_options){.path = str_of(path)});
+    call_record_send(record, text);
+    return record;
 }
 
 /* A streaming call that wants what comes. */
-static inline struct asked *duo_stream(struct duo *duo, const char *path) {
-    struct asked *asked =
-        duo_ask(duo, &(struct grpc_client_ask){.path = str_of(path), .streams = true});
-    grpc_client_read(asked->call);
-    return asked;
+static inline struct call_record *session_pair_stream(struct session_pair *pair, const char *path) {
+    struct call_record *record = session_pair_call(
+        pair, &(struct grpc_client_call_options){.path = str_of(path), .streams = true});
+    grpc_client_read(record->call);
+    return record;
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* Bytes to the client. */
-static inline void duo_feed(struct duo *duo, const void *data, size_t n) {
+static inline void session_pair_feed(struct session_pair *pair, const void *data, size_t n) {
     static const size_t PIECES[] = {
         [PACE_WHOLE] = SIZE_MAX, [PACE_BYTES] = 1, [PACE_SEVENS] = 7, [PACE_RANDOM] = 641};
     const char *at = data;
-    duo->n_heard += n;
+    pair->n_heard += n;
     while (n > 0) {
-        size_t piece = n < PIECES[duo->pace] ? n : PIECES[duo->pace];
+        size_t piece = n < PIECES[pair->pace] ? n : PIECES[pair->pace];
         char *copy = malloc(piece); /* so that a view that outlives it is seen */
         memcpy(copy, at, piece);
-        grpc_client_session_receive(&duo->session, str_make(copy, piece));
+        grpc_client_session_receive(&pair->session, str_make(copy, piece));
         free(copy);
-        grpc_client_core_sweep(&duo->core);
+        grpc_client_core_sweep(&pair->core);
         at += piece;
         n -= piece;
     }
 }
 
-static inline void duo_keep(struct duo *duo, const void *data, size_t n) {
-    duo->said = realloc(duo->said, duo->said_len + n + 1);
-    memcpy(duo->said + duo->said_len, data, n);
-    duo->said_len += n;
+static inline void session_pair_store(struct session_pair *pair, const void *data, size_t n) {
+    pair->said = realloc(pair->said, pair->said_len + n + 1);
+    memcpy(pair->said + pair->said_len, data, n);
+    pair->said_len += n;
 }
 
 /* One turn of the client. Returns: whether it said something. */
-static inline bool duo_turn(struct duo *duo) {
-    grpc_client_core_dispatch(&duo->core, &duo->session);
-    grpc_client_core_sweep(&duo->core);
-    if (duo->no_reading || !grpc_client_session_has_output(&duo->session) ||
-        !grpc_client_session_output(&duo->session, &duo->output)) {
+static inline bool session_pair_run_once(struct session_pair *pair) {
+    grpc_client_core_dispatch(&pair->core, &pair->session);
+    grpc_client_core_sweep(&pair->core);
+    if (pair->no_reading || !grpc_client_session_has_output(&pair->session) ||
+        !grpc_client_session_collect_output(&pair->session, &pair->output)) {
         return false;
     }
-    for (size_t i = 0; i < duo->output.n; i++) {
-        const struct piece *piece = &duo->output.pieces[i];
-        if (duo->world) {
-            world_feed(duo->world, piece->data, piece->n_bytes);
+    for (size_t i = 0; i < pair->output.n; i++) {
+        const struct piece *piece = &pair->output.pieces[i];
+        if (pair->fixture) {
+            grpc_fixture_feed(pair->fixture, piece->data, piece->n_bytes);
         } else {
-            duo_keep(duo, piece->data, piece->n_bytes);
+            session_pair_store(pair, piece->data, piece->n_bytes);
         }
     }
-    grpc_client_session_written(&duo->session);
-    grpc_client_core_sweep(&duo->core);
+    grpc_client_session_on_written(&pair->session);
+    grpc_client_core_sweep(&pair->core);
     return true;
 }
 
 /* What the server has said arrives. Returns: whether it was anything. */
-static inline bool duo_arrive(struct duo *duo) {
-    struct world *world = duo->world;
-    bool any = world && world_turn(world);
+static inline bool session_pair_deliver(struct session_pair *pair) {
+    struct grpc_fixture *fixture = pair->fixture;
+    bool any = fixture && grpc_fixture_run_once(fixture);
     if (any) {
-        char *raw = world->raw;
-        size_t n = world->raw_len;
-        world->raw = NULL;
-        world->raw_len = 0;
-        duo_feed(duo, raw, n);
+        char *raw = fixture->raw;
+        size_t n = fixture->raw_len;
+        fixture->raw = NULL;
+        fixture->raw_len = 0;
+        session_pair_feed(pair, raw, n);
         free(raw);
     }
     return any;
 }
 
 /* Until nobody has anything to say. */
-static inline void duo_run(struct duo *duo) {
+static inline void session_pair_run(struct session_pair *pair) {
     bool busy = true;
     while (busy) {
-        bool said = duo_turn(duo);
-        busy = duo_arrive(duo) || said;
+        bool said = session_pair_run_once(pair);
+        busy = session_pair_deliver(pair) || said;
     }
 }
 
-static inline void duo_pass(struct duo *duo, uint64_t ns) {
-    if (duo->world) {
-        world_pass(duo->world, ns);
+static inline void session_pair_advance_clock(struct session_pair *pair, uint64_t ns) {
+    if (pair->fixture) {
+        grpc_fixture_advance_clock(pair->fixture, ns);
     }
-    duo->now_ns += ns;
-    clock_drive_ns(duo->now_ns);
-    grpc_client_core_tick(&duo->core, duo->now_ns);
-    grpc_client_core_sweep(&duo->core);
+    pair->now_ns += ns;
+    clock_set_fake_ns(pair->now_ns);
+    grpc_client_core_run_timers(&pair->core, pair->now_ns);
+    grpc_client_core_sweep(&pair->core);
 }
 
 /* The connection is gone. */
-static inline void duo_close(struct duo *duo, const char *why) {
+static inline void session_pair_close(struct session_pair *pair, const char *why) {
     struct error err;
     error_set(&err, ST_IO, "%s", why);
-    grpc_client_session_close(&duo->session, &err);
-    if (duo->session.flight.writing) {
-        grpc_client_session_written(&duo->session);
+    grpc_client_session_close(&pair->session, &err);
+    if (pair->session.write_batch.writing) {
+        grpc_client_session_on_written(&pair->session);
     }
-    grpc_client_core_sweep(&duo->core);
+    grpc_client_core_sweep(&pair->core);
 }
 
 /* Ends all of it; every call must have come to its end once, and nothing may be left over. */
-static inline void duo_end(struct duo *duo) {
+static inline void session_pair_free(struct session_pair *pair) {
     struct error err;
-    duo_close(duo, "the test ended");
+    session_pair_close(pair, "the test ended");
     error_set(&err, ST_CANCELLED, "the test ended");
-    grpc_client_core_give_up(&duo->core, &err, true);
-    grpc_client_core_sweep(&duo->core);
-    for (size_t i = 0; i < duo->n; i++) {
-        if (duo->asked[i].call) { /* it has not read what came */
-            grpc_client_cancel(duo->asked[i].call);
+    grpc_client_core_fail_waiting(&pair->core, &err, true);
+    grpc_client_core_sweep(&pair->core);
+    for (size_t i = 0; i < pair->n; i++) {
+        if (pair->record[i].call) { /* it has not read what came */
+            grpc_client_cancel(pair->record[i].call);
         }
     }
-    grpc_client_core_sweep(&duo->core);
-    for (size_t i = 0; i < duo->n; i++) {
-        assert_null(duo->asked[i].call);
-        assert_int_equal(duo->asked[i].n_ended, 1);
-        free(duo->asked[i].in);
+    grpc_client_core_sweep(&pair->core);
+    for (size_t i = 0; i < pair->n; i++) {
+        assert_null(pair->record[i].call);
+        assert_int_equal(pair->record[i].n_ended, 1);
+        free(pair->record[i].in);
     }
-    assert_int_equal(duo->core.n_alive, 0);
-    assert_int_equal(duo->core.deadlines.n, 0);
-    assert_int_equal(duo->core.budget.n_body_bytes, 0);
-    grpc_client_core_fini(&duo->core);
-    if (duo->world) {
-        world_end(duo->world);
+    assert_int_equal(pair->core.n_alive, 0);
+    assert_int_equal(pair->core.deadlines.n, 0);
+    assert_int_equal(pair->core.budget.n_body_bytes, 0);
+    grpc_client_core_fini(&pair->core);
+    if (pair->fixture) {
+        grpc_fixture_free(pair->fixture);
     }
-    free(duo->said);
-    free(duo);
-    clock_drive_ns(0);
+    free(pair->said);
+    free(pair);
+    clock_set_fake_ns(0);
 }
 
 /* ---- frames of the test's own ---------------------------------------------------------------- */
@@ -288,37 +292,38 @@ static inline void frames_message(struct frames *frames, int32_t id, bool compre
 }
 
 /* They arrive, and are used up. */
-static inline void duo_hear(struct duo *duo, struct frames *frames) {
-    duo_turn(duo);
-    duo_feed(duo, frames->data, frames->len);
+static inline void session_pair_receive_frames(struct session_pair *pair, struct frames *frames) {
+    session_pair_run_once(pair);
+    session_pair_feed(pair, frames->data, frames->len);
     free(frames->data);
     *frames = (struct frames){0};
-    while (duo_turn(duo)) {
+    while (session_pair_run_once(pair)) {
     }
 }
 
 /* A client that has heard the server's settings. */
-static inline struct duo *duo_begin_raw(const struct grpc_client_limits *limits) {
-    struct duo *duo = duo_new(limits);
+static inline struct session_pair *session_pair_open_raw(const struct grpc_client_limits *limits) {
+    struct session_pair *pair = session_pair_new(limits);
     struct frames frames = {0};
     frames_settings(&frames);
-    duo_hear(duo, &frames);
+    session_pair_receive_frames(pair, &frames);
     frames_frame(&frames, NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0, STR(""));
-    duo_hear(duo, &frames);
-    return duo;
+    session_pair_receive_frames(pair, &frames);
+    return pair;
 }
 
 /* The n-th frame of that type that the client said, on `id` (0: any). Returns: its payload; ptr
  * NULL: none. */
-static inline struct str duo_said(const struct duo *duo, int type, int32_t id, size_t n) {
+static inline struct str session_pair_find_sent(const struct session_pair *pair, int type,
+                                                int32_t id, size_t n) {
     size_t at = 24; /* RFC 9113, 3.4: the preface */
-    while (at + 9 <= duo->said_len) {
-        const unsigned char *head = (const unsigned char *)duo->said + at;
+    while (at + 9 <= pair->said_len) {
+        const unsigned char *head = (const unsigned char *)pair->said + at;
         size_t len = (size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2];
         int32_t of = (int32_t)((uint32_t)(head[5] & 127) << 24 | (uint32_t)head[6] << 16 |
                                (uint32_t)head[7] << 8 | head[8]);
         if (head[3] == type && (id == 0 || of == id) && n-- == 0) {
-            return str_make(duo->said + at + 9, len);
+            return str_make(pair->said + at + 9, len);
         }
         at += 9 + len;
     }

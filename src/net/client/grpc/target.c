@@ -7,7 +7,7 @@
 #include "core/base/num.h"
 #include "net/client/grpc/conn.h"
 
-static enum status expected(struct str text, const char *why, struct error *err) {
+static enum status target_error(struct str text, const char *why, struct error *err) {
     return error_set(err, ST_BAD_CONFIG,
                      "\"%.*s\" is no server: %s. Expected HOST:PORT (127.0.0.1:8001), [IPV6]:PORT, "
                      "or unix:/PATH",
@@ -23,8 +23,8 @@ static char *dup_text(struct str text) {
     return copy;
 }
 
-static enum status keep(struct grpc_client_target *out, struct str text, struct str host,
-                        struct error *err) {
+static enum status set_parts(struct grpc_client_target *out, struct str text, struct str host,
+                             struct error *err) {
     out->text = dup_text(text);
     out->host = dup_text(host);
     if (!out->text || !out->host) {
@@ -49,9 +49,9 @@ static bool is_name(struct str host) {
 enum status grpc_client_target_parse(struct str text, struct grpc_client_target *out,
                                      struct error *err) {
     *out = (struct grpc_client_target){0};
-    if (str_starts(text, STR("unix:"))) {
+    if (str_starts_with(text, STR("unix:"))) {
         enum status st = address_parse(text, &out->address, err);
-        return st == ST_OK ? keep(out, text, STR("localhost"), err) : st;
+        return st == ST_OK ? set_parts(out, text, STR("localhost"), err) : st;
     }
     size_t colon = text.len;
     while (colon > 0 && text.ptr[colon - 1] != ':') {
@@ -60,11 +60,11 @@ enum status grpc_client_target_parse(struct str text, struct grpc_client_target 
     struct str host = str_make(text.ptr, colon > 0 ? colon - 1 : 0);
     uint64_t port;
     if (colon == 0) {
-        return expected(text, "the port is missing", err);
+        return target_error(text, "the port is missing", err);
     }
     if (!num_parse_u64(str_make(text.ptr + colon, text.len - colon), &port) || port == 0 ||
         port > UINT16_MAX) {
-        return expected(text, "the port is a number from 1 to 65535", err);
+        return target_error(text, "the port is a number from 1 to 65535", err);
     }
     snprintf(out->port, sizeof(out->port), "%u", (unsigned)port);
     bool numeric = host.len > 0 && !str_eq_nocase(host, STR("localhost")) &&
@@ -72,11 +72,11 @@ enum status grpc_client_target_parse(struct str text, struct grpc_client_target 
     if (!numeric) {
         out->address.len = 0;
         if (!is_name(host)) {
-            return expected(text, "the host is neither a name nor an address", err);
+            return target_error(text, "the host is neither a name nor an address", err);
         }
     }
     bool bracketed = host.len >= 2 && host.ptr[0] == '[';
-    return keep(out, text, bracketed ? str_make(host.ptr + 1, host.len - 2) : host, err);
+    return set_parts(out, text, bracketed ? str_make(host.ptr + 1, host.len - 2) : host, err);
 }
 
 void grpc_client_target_fini(struct grpc_client_target *target) {

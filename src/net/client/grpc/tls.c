@@ -10,7 +10,7 @@
 static const unsigned char ALPN[] = "\x02h2"; /* RFC 9113, 3.2 */
 
 /* Sealed bytes that the socket did not take at once. */
-struct sealed {
+struct encrypted_write {
     uv_write_t write;
     struct grpc_client_conn *conn;
     size_t n_bytes;
@@ -61,24 +61,24 @@ void grpc_client_tls_free(struct grpc_client *client) {
 
 /* ---- sealed bytes to the socket -------------------------------------------------------------- */
 
-static void on_sealed_sent(uv_write_t *write, int status) {
-    struct sealed *sealed = (struct sealed *)write;
-    struct grpc_client_conn *conn = sealed->conn;
-    free(sealed);
-    conn->n_sealed--;
+static void on_encrypted_sent(uv_write_t *write, int status) {
+    struct encrypted_write *encrypted = (struct encrypted_write *)write;
+    struct grpc_client_conn *conn = encrypted->conn;
+    free(encrypted);
+    conn->n_encrypted_writes--;
     if (conn->phase == GRPC_CLIENT_CLOSED) {
         return;
     }
     if (status < 0) {
-        grpc_client_conn_lost(conn, uv_strerror(status));
-    } else if (conn->n_sealed == 0 && conn->output) {
+        grpc_client_conn_fail(conn, uv_strerror(status));
+    } else if (conn->n_encrypted_writes == 0 && conn->output) {
         grpc_client_tls_push(conn);
     }
-    grpc_client_ask_turn(conn->client);
+    grpc_client_schedule_deferred(conn->client);
 }
 
 /* At once, or from a copy. Returns: libuv's error, or 0. */
-static int send_sealed(struct grpc_client_conn *conn, char *data, size_t n_bytes) {
+static int send_encrypted(struct grpc_client_conn *conn, char *data, size_t n_bytes) {
     uv_buf_t buf = {.base = data, .len = n_bytes};
     if (n_bytes == 0) {
         return 0;
@@ -88,36 +88,36 @@ static int send_sealed(struct grpc_client_conn *conn, char *data, size_t n_bytes
     if (n == n_bytes || (rc < 0 && rc != UV_EAGAIN)) {
         return n == n_bytes ? 0 : rc;
     }
-    struct sealed *sealed = malloc(sizeof(*sealed) + n_bytes - n);
-    if (!sealed) {
+    struct encrypted_write *encrypted = malloc(sizeof(*encrypted) + n_bytes - n);
+    if (!encrypted) {
         return UV_ENOMEM;
     }
-    sealed->conn = conn;
-    memcpy(sealed->data, data + n, n_bytes - n);
-    buf = (uv_buf_t){.base = sealed->data, .len = n_bytes - n};
-    rc = uv_write(&sealed->write, &conn->uv.stream, &buf, 1, on_sealed_sent);
+    encrypted->conn = conn;
+    memcpy(encrypted->data, data + n, n_bytes - n);
+    buf = (uv_buf_t){.base = encrypted->data, .len = n_bytes - n};
+    rc = uv_write(&encrypted->write, &conn->uv.stream, &buf, 1, on_encrypted_sent);
     if (rc == 0) {
-        conn->n_sealed++;
+        conn->n_encrypted_writes++;
     } else {
-        free(sealed);
+        free(encrypted);
     }
     return rc;
 }
 
 /* Sends what the session has said. Returns: false when the connection is closed. */
-static bool say(struct grpc_client_conn *conn, struct tls_wire *wire) {
-    size_t n = wire->out_len;
-    wire->out_len = 0;
-    int rc = send_sealed(conn, wire->out, n);
+static bool flush_session(struct grpc_client_conn *conn, struct tls_io *io) {
+    size_t n = io->out_len;
+    io->out_len = 0;
+    int rc = send_encrypted(conn, io->out, n);
     if (rc != 0) {
-        grpc_client_conn_lost(conn, uv_strerror(rc));
+        grpc_client_conn_fail(conn, uv_strerror(rc));
     }
     return rc == 0;
 }
 
-static struct tls_wire wire_of(const struct grpc_client_conn *conn, struct str in) {
-    return (struct tls_wire){
-        .in = in, .out = conn->client->tls->sealed, .out_cap = GRPC_CLIENT_SEALED_BYTES};
+static struct tls_io io_of(const struct grpc_client_conn *conn, struct str in) {
+    return (struct tls_io){
+        .in = in, .out = conn->client->tls->encrypted, .out_cap = GRPC_CLIENT_ENCRYPTED_BYTES};
 }
 
 /* ---- out ------------------------------------------------------------------------------------- */
@@ -143,32 +143,32 @@ static struct str next_record(const struct grpc_client_conn *conn) {
 }
 
 void grpc_client_tls_push(struct grpc_client_conn *conn) {
-    while (conn->output && conn->n_sealed == 0 && conn->phase == GRPC_CLIENT_CONNECTED) {
-        struct tls_wire wire = wire_of(conn, STR(""));
+    while (conn->output && conn->n_encrypted_writes == 0 && conn->phase == GRPC_CLIENT_CONNECTED) {
+        struct tls_io io = io_of(conn, STR(""));
         enum tls_result result = TLS_DONE;
         while (conn->output && result == TLS_DONE) {
             struct str record = next_record(conn);
-            result = tls_session_write(&conn->tls, &wire, record);
+            result = tls_session_write(&conn->tls, &io, record);
             if (result == TLS_DONE) {
                 grpc_client_conn_advance(conn, record.len);
             }
         }
-        if (!say(conn, &wire)) {
+        if (!flush_session(conn, &io)) {
             return;
         }
-        if (result != TLS_DONE && result != TLS_FULL) {
-            grpc_client_conn_lost(conn, "TLS is over");
+        if (result != TLS_DONE && result != TLS_WANT_WRITE) {
+            grpc_client_conn_fail(conn, "TLS is over");
         }
     }
 }
 
-void grpc_client_tls_say_end(struct grpc_client_conn *conn) {
-    if (!conn->tls.ssl || conn->n_sealed > 0 || !conn->has_handle) {
+void grpc_client_tls_send_close_notify(struct grpc_client_conn *conn) {
+    if (!conn->tls.ssl || conn->n_encrypted_writes > 0 || !conn->has_handle) {
         return;
     }
-    struct tls_wire wire = wire_of(conn, STR(""));
-    tls_session_say_end(&conn->tls, &wire);
-    uv_buf_t buf = {.base = wire.out, .len = wire.out_len};
+    struct tls_io io = io_of(conn, STR(""));
+    tls_session_send_close_notify(&conn->tls, &io);
+    uv_buf_t buf = {.base = io.out, .len = io.out_len};
     if (buf.len > 0) {
         (void)uv_try_write(&conn->uv.stream, &buf, 1);
     }
@@ -177,7 +177,7 @@ void grpc_client_tls_say_end(struct grpc_client_conn *conn) {
 /* ---- hands ----------------------------------------------------------------------------------- */
 
 /* RFC 9113, 3.2: both have to agree on "h2". */
-static bool agreed(const struct grpc_client_conn *conn) {
+static bool is_h2_negotiated(const struct grpc_client_conn *conn) {
     const unsigned char *name;
     unsigned n;
     SSL_get0_alpn_selected(conn->tls.ssl, &name, &n);
@@ -185,63 +185,63 @@ static bool agreed(const struct grpc_client_conn *conn) {
 }
 
 /* Goes on with the handshake. Returns: whether it is over, and the connection can be used. */
-static bool shake(struct grpc_client_conn *conn, struct tls_wire *wire) {
+static bool do_handshake(struct grpc_client_conn *conn, struct tls_io *io) {
     enum tls_failure why;
     struct error err;
-    enum tls_result result = TLS_FULL;
-    while (result == TLS_FULL) {
-        result = tls_session_shake(&conn->tls, wire, &why, &err);
-        if (!say(conn, wire)) {
+    enum tls_result result = TLS_WANT_WRITE;
+    while (result == TLS_WANT_WRITE) {
+        result = tls_session_handshake(&conn->tls, io, &why, &err);
+        if (!flush_session(conn, io)) {
             return false;
         }
     }
-    if (result == TLS_BROKEN) {
-        grpc_client_conn_lost(conn, err.text);
-    } else if (result == TLS_DONE && !agreed(conn)) {
-        grpc_client_conn_lost(conn, "the server does not speak HTTP/2 over TLS (ALPN \"h2\")");
+    if (result == TLS_FAILED) {
+        grpc_client_conn_fail(conn, err.text);
+    } else if (result == TLS_DONE && !is_h2_negotiated(conn)) {
+        grpc_client_conn_fail(conn, "the server does not speak HTTP/2 over TLS (ALPN \"h2\")");
     } else if (result == TLS_DONE) {
         grpc_client_conn_ready(conn);
     }
     return conn->phase == GRPC_CLIENT_CONNECTED;
 }
 
-void grpc_client_tls_begin(struct grpc_client_conn *conn) {
+void grpc_client_tls_start_handshake(struct grpc_client_conn *conn) {
     const struct grpc_client_tls_state *tls = conn->client->tls;
-    struct tls_wire wire = wire_of(conn, STR(""));
+    struct tls_io io = io_of(conn, STR(""));
     if (!tls_session_init(&conn->tls, tls_context_ref(tls->context), STR("")) ||
-        !tls_peer_expect(conn->tls.ssl, tls->server_name) ||
+        !tls_peer_set_host(conn->tls.ssl, tls->server_name) ||
         SSL_set_alpn_protos(conn->tls.ssl, ALPN, sizeof(ALPN) - 1) != 0) {
         ERR_clear_error();
-        grpc_client_conn_lost(conn, "no memory for TLS");
+        grpc_client_conn_fail(conn, "no memory for TLS");
         return;
     }
     SSL_set_connect_state(conn->tls.ssl);
-    (void)shake(conn, &wire);
+    (void)do_handshake(conn, &io);
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-void grpc_client_tls_received(struct grpc_client_conn *conn, struct str sealed) {
-    struct tls_wire wire = wire_of(conn, sealed);
+void grpc_client_tls_receive(struct grpc_client_conn *conn, struct str encrypted) {
+    struct tls_io io = io_of(conn, encrypted);
     struct error err;
     size_t n = 0;
     enum tls_result result = TLS_DONE;
-    if (conn->phase == GRPC_CLIENT_SHAKING && !shake(conn, &wire)) {
+    if (conn->phase == GRPC_CLIENT_TLS_HANDSHAKE && !do_handshake(conn, &io)) {
         return;
     }
-    while (result == TLS_DONE || result == TLS_FULL) {
-        char *opened = conn->client->tls->opened;
-        result = tls_session_read(&conn->tls, &wire, opened, GRPC_CLIENT_READ_BYTES, &n, &err);
-        if (!say(conn, &wire)) {
+    while (result == TLS_DONE || result == TLS_WANT_WRITE) {
+        char *decrypted = conn->client->tls->decrypted;
+        result = tls_session_read(&conn->tls, &io, decrypted, GRPC_CLIENT_READ_BYTES, &n, &err);
+        if (!flush_session(conn, &io)) {
             return;
         }
         if (n > 0) {
-            grpc_client_session_receive(&conn->session, str_make(opened, n));
+            grpc_client_session_receive(&conn->session, str_make(decrypted, n));
         }
     }
-    if (result == TLS_ENDED) {
-        grpc_client_conn_lost(conn, "the server closed the connection");
-    } else if (result == TLS_BROKEN) {
-        grpc_client_conn_lost(conn, err.text);
+    if (result == TLS_CLOSED) {
+        grpc_client_conn_fail(conn, "the server closed the connection");
+    } else if (result == TLS_FAILED) {
+        grpc_client_conn_fail(conn, err.text);
     }
 }

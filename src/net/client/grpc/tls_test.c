@@ -120,16 +120,16 @@ static void expect_echo(const struct wish *wish) {
 
 static void expect_failure(const struct wish *wish, const char *target, const char *expected) {
     struct caller caller;
-    struct asked asked;
+    struct call_record record;
     call_over(&caller, wish, target);
-    caller_call(&caller, &asked, "/t.T/Echo", STR("a"));
-    assert_ended(&asked, ST_IO, expected);
+    caller_call(&caller, &record, "/t.T/Echo", STR("a"));
+    assert_ended(&record, ST_IO, expected);
     caller_close(&caller);
 }
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static void test_trusted(void **state) {
+static void tls_trusted_server_is_accepted(void **state) {
     struct tls_server *tls = serve(NULL);
     (void)state;
     expect_echo(&(struct wish){.ca = "server"});
@@ -139,7 +139,7 @@ static void test_trusted(void **state) {
     serve_end(tls);
 }
 
-static void test_not_trusted(void **state) {
+static void tls_untrusted_server_is_refused(void **state) {
     struct tls_server *tls = serve(NULL);
     const char *at = address_of(&test);
     (void)state;
@@ -153,7 +153,7 @@ static void test_not_trusted(void **state) {
     serve_end(tls);
 }
 
-static void test_mutual(void **state) {
+static void tls_client_certificate_is_required(void **state) {
     struct tls_server *tls = serve("client");
     (void)state;
     expect_echo(&(struct wish){.ca = "server", .cert = "client", .key = "client-key"});
@@ -164,7 +164,7 @@ static void test_mutual(void **state) {
     serve_end(tls);
 }
 
-static void test_large_messages(void **state) {
+static void tls_large_messages_are_echoed(void **state) {
     struct tls_server *tls = serve(NULL);
     struct caller caller;
     char *text = malloc(LARGE_BYTES);
@@ -183,40 +183,40 @@ static void test_large_messages(void **state) {
     serve_end(tls);
 }
 
-static void test_streaming(void **state) {
+static void tls_streaming_is_answered(void **state) {
     struct tls_server *tls = serve(NULL);
     struct caller caller;
-    struct asked asked;
+    struct call_record record;
     (void)state;
     call_over(&caller, &(struct wish){.ca = "server"}, address_of(&test));
-    caller_ask(&caller, &asked,
-               &(struct grpc_client_ask){.path = STR("/t.T/Bidi"), .streams = true});
-    grpc_client_read(asked.call);
+    caller_ask(&caller, &record,
+               &(struct grpc_client_call_options){.path = STR("/t.T/Bidi"), .streams = true});
+    grpc_client_read(record.call);
     for (unsigned i = 1; i <= 10; i++) {
-        asked_send(&asked, STR("abc"));
-        while (asked.n_messages < i) {
+        call_record_send(&record, STR("abc"));
+        while (record.n_messages < i) {
             caller_step(&caller, true);
         }
     }
-    grpc_client_half_close(asked.call);
-    caller_until_ended(&caller, &asked);
-    assert_int_equal(asked.in_len, 30);
-    assert_answered(&asked, str_make(asked.in, asked.in_len));
+    grpc_client_half_close(record.call);
+    caller_until_ended(&caller, &record);
+    assert_int_equal(record.in_len, 30);
+    assert_answered(&record, str_make(record.in, record.in_len));
     caller_close(&caller);
     serve_end(tls);
 }
 
 /* One end speaks TLS, the other doesn't. */
-static void test_one_sided(void **state) {
+static void tls_on_one_side_only_is_named(void **state) {
     struct tls_server *tls = serve(NULL);
     struct grpc_limits limits = test_limits();
     struct caller caller;
-    struct asked asked;
+    struct call_record record;
     (void)state;
     caller_open_on(&caller, &test);
-    caller_call(&caller, &asked, "/t.T/Echo", STR("a"));
-    assert_int_equal(asked.n_messages, 0);
-    assert_ended(&asked, ST_IO, "this port takes TLS only");
+    caller_call(&caller, &record, "/t.T/Echo", STR("a"));
+    assert_int_equal(record.n_messages, 0);
+    assert_ended(&record, ST_IO, "this port takes TLS only");
     caller_close(&caller);
     serve_end(tls);
     test_grpc_start(&test, &limits, 100, "127.0.0.1:0");
@@ -224,46 +224,46 @@ static void test_one_sided(void **state) {
     test_grpc_end(&test);
 }
 
-static void test_no_tls_there(void **state) {
+static void tls_to_plaintext_server_is_named(void **state) {
     struct caller caller;
-    struct asked asked;
+    struct call_record record;
     struct bare bare;
     (void)state;
     bare_listen(&bare);
     call_over(&caller, &(struct wish){.insecure = true}, bare.target);
-    caller_unary(&caller, &asked, "/t.T/Echo", STR("a"));
+    caller_unary(&caller, &record, "/t.T/Echo", STR("a"));
     int fd = bare_accept(&bare, &caller);
     bare_hear(fd, &caller);
     test_send(fd, STR("HTTP/1.1 400 Bad Request\r\n\r\n"));
-    caller_until_ended(&caller, &asked);
-    assert_ended(&asked, ST_IO, "what the server says is no TLS");
+    caller_until_ended(&caller, &record);
+    assert_ended(&record, ST_IO, "what the server says is no TLS");
     close(fd);
     caller_close(&caller);
     close(bare.fd);
 }
 
 /* A server of TLS that does not choose "h2". */
-static void test_no_http2_over_tls(void **state) {
+static void tls_server_without_h2_alpn_is_named(void **state) {
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
     struct caller caller;
-    struct asked asked;
+    struct call_record record;
     struct bare bare;
     (void)state;
     SSL_CTX_use_certificate(context, server_id.cert);
     SSL_CTX_use_PrivateKey(context, server_id.key);
     bare_listen(&bare);
     call_over(&caller, &(struct wish){.ca = "server"}, bare.target);
-    caller_unary(&caller, &asked, "/t.T/Echo", STR("a"));
+    caller_unary(&caller, &record, "/t.T/Echo", STR("a"));
     int fd = bare_accept(&bare, &caller);
     fcntl(fd, F_SETFL, O_NONBLOCK);
     SSL *ssl = SSL_new(context);
     SSL_set_fd(ssl, fd);
-    while (asked.n_ended == 0) {
+    while (record.n_ended == 0) {
         (void)SSL_accept(ssl);
         caller_step(&caller, false);
         usleep(200);
     }
-    assert_ended(&asked, ST_IO, "does not speak HTTP/2 over TLS (ALPN \"h2\")");
+    assert_ended(&record, ST_IO, "does not speak HTTP/2 over TLS (ALPN \"h2\")");
     SSL_free(ssl);
     close(fd);
     close(bare.fd);
@@ -271,7 +271,7 @@ static void test_no_http2_over_tls(void **state) {
     SSL_CTX_free(context);
 }
 
-static void test_files_that_can_not_be_used(void **state) {
+static void tls_unusable_files_are_bad_config(void **state) {
     static const struct {
         const char *ca, *cert, *key, *expected;
     } CASES[] = {
@@ -305,15 +305,15 @@ static void test_files_that_can_not_be_used(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trusted),
-        cmocka_unit_test(test_not_trusted),
-        cmocka_unit_test(test_mutual),
-        cmocka_unit_test(test_large_messages),
-        cmocka_unit_test(test_streaming),
-        cmocka_unit_test(test_one_sided),
-        cmocka_unit_test(test_no_tls_there),
-        cmocka_unit_test(test_no_http2_over_tls),
-        cmocka_unit_test(test_files_that_can_not_be_used),
+        cmocka_unit_test(tls_trusted_server_is_accepted),
+        cmocka_unit_test(tls_untrusted_server_is_refused),
+        cmocka_unit_test(tls_client_certificate_is_required),
+        cmocka_unit_test(tls_large_messages_are_echoed),
+        cmocka_unit_test(tls_streaming_is_answered),
+        cmocka_unit_test(tls_on_one_side_only_is_named),
+        cmocka_unit_test(tls_to_plaintext_server_is_named),
+        cmocka_unit_test(tls_server_without_h2_alpn_is_named),
+        cmocka_unit_test(tls_unusable_files_are_bad_config),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

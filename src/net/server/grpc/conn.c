@@ -7,26 +7,26 @@
 #include "core/event/clock.h"
 #include "net/server/grpc/conn.h"
 
-enum { MOST_WRITES = 4 }; /* of one connection in a turn; then others have theirs */
+enum { MAX_WRITES = 4 }; /* of one connection in a turn; then others have theirs */
 
-static struct grpc_core *core_of(const struct net_shard *shard) {
-    return &grpc_shard_of(shard)->core;
+static struct grpc_core *core_of(const struct server_worker *server_worker) {
+    return &grpc_server_worker_of(server_worker)->core;
 }
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
 /* One is enough for all connections whose socket takes what it is given. */
 static struct grpc_output *output_take(struct grpc_core *core) {
-    struct grpc_output *output = core->spare;
-    core->spare = NULL;
+    struct grpc_output *output = core->spare_output;
+    core->spare_output = NULL;
     return output ? output : malloc(sizeof(*output));
 }
 
 static void output_give(struct grpc_core *core, struct grpc_output *output) {
-    if (core->spare) {
+    if (core->spare_output) {
         free(output);
     } else {
-        core->spare = output;
+        core->spare_output = output;
     }
 }
 
@@ -41,14 +41,14 @@ static bool send_output(struct grpc_conn *conn, struct grpc_output *output) {
 }
 
 /* Collects and sends once. Returns: whether to go on. */
-static bool write_once(struct grpc_conn *conn) {
-    struct grpc_core *core = core_of(conn->net.shard);
+static bool collect_and_send(struct grpc_conn *conn) {
+    struct grpc_core *core = core_of(conn->net.server_worker);
     struct grpc_output *output = output_take(core);
     if (!output) {
         net_conn_close(&conn->net);
         return false;
     }
-    if (!grpc_session_output(&conn->session, output)) {
+    if (!grpc_session_collect_output(&conn->session, output)) {
         output_give(core, output);
         return false;
     }
@@ -58,58 +58,59 @@ static bool write_once(struct grpc_conn *conn) {
         return false;
     }
     output_give(core, output);
-    grpc_session_written(&conn->session);
+    grpc_session_on_written(&conn->session);
     return sent;
 }
 
 /* All the while the session counts as dirty, so that asking from inside does nothing: whatever was
  * asked for is seen by the look behind each write. */
-static void say_what_there_is(struct grpc_conn *conn) {
+static void flush_session(struct grpc_conn *conn) {
     struct grpc_session *session = &conn->session;
     bool more = grpc_session_has_output(session);
-    for (unsigned n = 0; more && n < MOST_WRITES && write_once(conn); n++) {
+    for (unsigned n = 0; more && n < MAX_WRITES && collect_and_send(conn); n++) {
         more = conn->net.phase == NET_OPEN && grpc_session_has_output(session);
     }
-    session->dirty = false;
-    if (conn->net.phase != NET_OPEN || session->flight.writing) {
+    session->scheduled = false;
+    if (conn->net.phase != NET_OPEN || session->write_batch.writing) {
         return;
     }
     if (more) {
-        grpc_core_ask(session->core, session);
-    } else if (grpc_session_is_over(session)) {
+        grpc_core_schedule_write(session->core, session);
+    } else if (grpc_session_is_done(session)) {
         grpc_session_close(session);
-        net_conn_end(&conn->net, false);
+        net_conn_close_gracefully(&conn->net, false);
     }
 }
 
 static void on_sent(struct net_conn *net_conn) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
     assert(conn->output);
-    output_give(core_of(net_conn->shard), conn->output);
+    output_give(core_of(net_conn->server_worker), conn->output);
     conn->output = NULL;
-    grpc_session_written(&conn->session);
+    grpc_session_on_written(&conn->session);
 }
 
-static bool on_turn(struct net_shard *shard) {
-    struct grpc_core *core = core_of(shard);
-    struct grpc_session *session = grpc_core_take_dirty(core);
+static bool run_deferred(struct server_worker *server_worker) {
+    struct grpc_core *core = core_of(server_worker);
+    struct grpc_session *session = grpc_core_take_scheduled(core);
     while (session) {
         struct grpc_conn *conn = grpc_conn_of(session);
-        struct grpc_session *next = session->dirty_next;
+        struct grpc_session *next = session->next_scheduled;
         if (conn->net.phase == NET_OPEN) {
-            say_what_there_is(conn);
-            net_conn_settle(&conn->net);
+            flush_session(conn);
+            net_conn_update_io(&conn->net);
         } else {
-            session->dirty = false;
+            session->scheduled = false;
         }
         session = next;
     }
     grpc_core_sweep(core);
-    net_shard_wake_at(shard, grpc_core_next_ns(core));
-    if (shard->pool.n > 0) {
-        net_shard_wake_at(shard, body_pool_trim(&shard->pool, clock_now_ns()));
+    server_worker_schedule_timer(server_worker, grpc_core_next_timer_ns(core));
+    if (server_worker->pool.n > 0) {
+        server_worker_schedule_timer(server_worker,
+                                     body_pool_trim(&server_worker->pool, clock_now_ns()));
     }
-    return core->dirty != NULL;
+    return core->scheduled != NULL;
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */
@@ -117,14 +118,14 @@ static bool on_turn(struct net_shard *shard) {
 /* Returns: false when out of memory, and the connection is closed. */
 static bool open_session(struct grpc_conn *conn) {
     struct error err;
-    if (conn->opened) {
+    if (conn->session_opened) {
         return true;
     }
-    if (grpc_session_open(core_of(conn->net.shard), &conn->session, &err) != ST_OK) {
+    if (grpc_session_open(core_of(conn->net.server_worker), &conn->session, &err) != ST_OK) {
         net_conn_close(&conn->net);
         return false;
     }
-    conn->opened = true;
+    conn->session_opened = true;
     return true;
 }
 
@@ -134,7 +135,7 @@ static bool on_bytes(struct net_conn *net_conn, struct str *data) {
     *data = str_make(data->ptr + data->len, 0);
     if (open_session(conn)) {
         grpc_session_receive(&conn->session, all);
-        if (net_shard_is_draining(net_conn->shard)) {
+        if (server_worker_is_draining(net_conn->server_worker)) {
             grpc_session_drain(&conn->session);
         }
     }
@@ -144,7 +145,7 @@ static bool on_bytes(struct net_conn *net_conn, struct str *data) {
 static void on_refused(struct net_conn *net_conn, const struct error *err) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
     if (open_session(conn)) {
-        grpc_session_refuse(&conn->session, err);
+        grpc_session_reject(&conn->session, err);
     }
 }
 
@@ -153,7 +154,7 @@ static char *room(struct net_conn *conn, size_t *n_bytes) {
     return NULL;
 }
 
-static void on_room_filled(struct net_conn *conn, size_t n_bytes) {
+static void on_read_buffer_filled(struct net_conn *conn, size_t n_bytes) {
     (void)conn, (void)n_bytes;
     assert(false); /* no room is given */
 }
@@ -166,24 +167,24 @@ static bool on_eof(struct net_conn *conn) {
 
 static bool wants_to_read(const struct net_conn *net_conn) {
     const struct grpc_conn *conn = (const struct grpc_conn *)net_conn;
-    return !conn->opened || grpc_session_wants_input(&conn->session);
+    return !conn->session_opened || grpc_session_wants_input(&conn->session);
 }
 
-static bool is_in_bulk(const struct net_conn *net_conn) {
+static bool is_receiving_bulk(const struct net_conn *net_conn) {
     const struct grpc_conn *conn = (const struct grpc_conn *)net_conn;
-    return conn->session.bulk_left >= NET_READ_BYTES;
+    return conn->session.message_bytes_left >= NET_READ_BYTES;
 }
 
 /* ---- time and the end ------------------------------------------------------------------------ */
 
-static enum net_timeout timeout_of(const struct net_conn *net_conn, bool *keeps) {
+static enum net_timeout timeout_of(const struct net_conn *net_conn, bool *keep_running) {
     const struct grpc_conn *conn = (const struct grpc_conn *)net_conn;
     const struct grpc_session *session = &conn->session;
-    *keeps = true;
+    *keep_running = true;
     if (conn->output) {
         return NET_TIMEOUT_WRITE;
     }
-    if (!session->greeted || h2_scan_is_in_fields(&session->scan)) {
+    if (!session->settings_received || h2_scan_is_in_fields(&session->scan)) {
         return NET_TIMEOUT_HEAD;
     }
     if (session->n_open > 0) {
@@ -192,14 +193,14 @@ static enum net_timeout timeout_of(const struct net_conn *net_conn, bool *keeps)
     if (session->draining) {
         return NET_TIMEOUT_LINGER; /* the client does not answer the notice */
     }
-    *keeps = false;
+    *keep_running = false;
     return NET_TIMEOUT_IDLE;
 }
 
 static void on_timeout(struct net_conn *net_conn, enum net_timeout timeout) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
     (void)timeout;
-    if (conn->opened) {
+    if (conn->session_opened) {
         grpc_session_fail(&conn->session, NGHTTP2_SETTINGS_TIMEOUT,
                           "the preface or a head was not complete in time (--header-timeout)");
     } else {
@@ -209,14 +210,14 @@ static void on_timeout(struct net_conn *net_conn, enum net_timeout timeout) {
 
 static void on_drain(struct net_conn *net_conn) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
-    if (conn->opened) {
+    if (conn->session_opened) {
         grpc_session_drain(&conn->session);
     } /* else its first bytes are answered with the notice */
 }
 
 static void on_close(struct net_conn *net_conn) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
-    if (conn->opened) {
+    if (conn->session_opened) {
         grpc_session_close(&conn->session);
     }
 }
@@ -226,9 +227,9 @@ static bool is_idle(const struct net_conn *net_conn) {
     return conn->session.n_open == 0;
 }
 
-static void on_tick(struct net_shard *shard, uint64_t now_ns) {
-    grpc_core_tick(core_of(shard), now_ns);
-    net_shard_wake_at(shard, grpc_core_next_ns(core_of(shard)));
+static void on_timer(struct server_worker *server_worker, uint64_t now_ns) {
+    grpc_core_run_timers(core_of(server_worker), now_ns);
+    server_worker_schedule_timer(server_worker, grpc_core_next_timer_ns(core_of(server_worker)));
 }
 
 const struct net_protocol grpc_protocol = {
@@ -236,8 +237,8 @@ const struct net_protocol grpc_protocol = {
     .alpn = "\x02h2",
     .on_refused = on_refused,
     .on_bytes = on_bytes,
-    .room = room,
-    .on_room_filled = on_room_filled,
+    .read_buffer = room,
+    .on_read_buffer_filled = on_read_buffer_filled,
     .on_eof = on_eof,
     .on_timeout = on_timeout,
     .on_close = on_close,
@@ -246,8 +247,8 @@ const struct net_protocol grpc_protocol = {
     .is_idle = is_idle,
     .on_drain = on_drain,
     .on_sent = on_sent,
-    .is_in_bulk = is_in_bulk,
-    .on_turn = on_turn,
-    .on_tick = on_tick,
+    .is_receiving_bulk = is_receiving_bulk,
+    .run_deferred = run_deferred,
+    .on_timer = on_timer,
     .describe = grpc_describe,
 };

@@ -12,11 +12,11 @@ struct grpc_conn {
     struct grpc_session session;
     struct grpc_output *output; /* what `write` has */
     struct net_write write;
-    bool opened; /* the session was; it is with the first bytes */
+    bool session_opened; /* the session was; it is with the first bytes */
 };
 
 /* What a worker has of the server. */
-struct grpc_shard {
+struct grpc_server_worker {
     struct grpc_core core;
     struct log_limit log;
 };
@@ -24,11 +24,13 @@ struct grpc_shard {
 struct grpc_server {
     struct net_server net;
     struct grpc_server_options options;
-    struct grpc_shard *shards; /* as many as the base's */
+    struct grpc_server_worker *workers; /* as many as the base's */
 };
 
-static inline struct grpc_shard *grpc_shard_of(const struct net_shard *shard) {
-    return &((struct grpc_server *)shard->server)->shards[net_shard_index(shard)];
+static inline struct grpc_server_worker *grpc_server_worker_of(
+    const struct server_worker *server_worker) {
+    return &((struct grpc_server *)server_worker->server)
+                ->workers[server_worker_index(server_worker)];
 }
 
 static inline struct grpc_conn *grpc_conn_of(struct grpc_session *session) {
@@ -41,7 +43,7 @@ enum { GRPC_DISCARD_BYTES = 1 << 20 }; /* while a connection lingers */
 
 extern const struct net_protocol grpc_protocol;
 
-/* In net/server/describe.c. */
+/* In net/server/conn_describe.c. */
 void grpc_describe(const struct net_conn *conn, struct buf *out);
 
 /* ---- log.c ------------------------------------------------------------------------------ */

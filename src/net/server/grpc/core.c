@@ -8,12 +8,12 @@
 
 enum {
     /* nghttp2's own count does not know which streams were answered: ours does
-     * (net/transport/h2_abuse.h). */
+     * (net/transport/h2_rate_limit.h). */
     NO_RESET_LIMIT = 1 << 30,
-    MOST_SETTINGS = 32,
-    MOST_ACKS = 1000, /* waiting to be sent to a peer who does not read */
+    MAX_SETTINGS = 32,
+    MAX_ACKS = 1000, /* waiting to be sent to a peer who does not read */
     /* What a method may say in the head or the trailers of an answer. */
-    MOST_HEADER_BLOCK_BYTES = 1 << 20,
+    MAX_HEADER_BLOCK_BYTES = 1 << 20,
 };
 
 static enum status no_memory(struct error *err) {
@@ -26,10 +26,10 @@ static enum status make_option(struct grpc_core *core, struct error *err) {
     }
     nghttp2_option_set_no_auto_window_update(core->option, 1);
     nghttp2_option_set_no_closed_streams(core->option, 1);
-    nghttp2_option_set_max_settings(core->option, MOST_SETTINGS);
-    nghttp2_option_set_max_outbound_ack(core->option, MOST_ACKS);
+    nghttp2_option_set_max_settings(core->option, MAX_SETTINGS);
+    nghttp2_option_set_max_outbound_ack(core->option, MAX_ACKS);
     nghttp2_option_set_stream_reset_rate_limit(core->option, NO_RESET_LIMIT, NO_RESET_LIMIT);
-    nghttp2_option_set_max_send_header_block_length(core->option, MOST_HEADER_BLOCK_BYTES);
+    nghttp2_option_set_max_send_header_block_length(core->option, MAX_HEADER_BLOCK_BYTES);
     return ST_OK;
 }
 
@@ -50,16 +50,16 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
                            struct worker *worker, struct error *err) {
     core->options = options;
     core->worker = worker;
-    core->blocks.most_bytes = H2_MEM_MOST_BYTES;
-    core->means =
-        (struct grpc_receiver_means){.arenas = worker_arenas(worker),
-                                     .pool = core->pool,
-                                     .budget = options->budget,
-                                     .max_message_bytes = options->limits.max_message_bytes,
-                                     .message_memory_bytes = options->limits.request_memory_bytes,
-                                     .setting = "--max-body-size"};
-    core->timeouts.after_ns[GRPC_WAIT_MESSAGE] = options->limits.body_timeout_ns;
-    core->timeouts.after_ns[GRPC_WAIT_WINDOW] = options->limits.write_timeout_ns;
+    core->blocks.max_cached_bytes = H2_MEM_MAX_BYTES;
+    core->receiver_options =
+        (struct grpc_receiver_options){.arenas = worker_arenas(worker),
+                                       .pool = core->pool,
+                                       .budget = options->budget,
+                                       .max_message_bytes = options->limits.max_message_bytes,
+                                       .message_memory_bytes = options->limits.request_memory,
+                                       .setting = "--max-body-size"};
+    core->stream_timers.after_ns[GRPC_WAIT_MESSAGE] = options->limits.body_timeout_ns;
+    core->stream_timers.after_ns[GRPC_WAIT_WINDOW] = options->limits.write_timeout_ns;
     enum status st = make_option(core, err);
     if (st == ST_OK) {
         st = make_routes(core, err);
@@ -75,17 +75,17 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
 }
 
 void grpc_core_fini(struct grpc_core *core) {
-    assert(!core->ended && !core->dirty);
+    assert(!core->ended && !core->scheduled);
     nghttp2_option_del(core->option);
     nghttp2_session_callbacks_del(core->callbacks);
-    deadlines_fini(&core->deadlines);
+    timer_heap_fini(&core->deadlines);
     free(core->routes);
-    free(core->spare);
+    free(core->spare_output);
     small_blocks_fini(&core->blocks);
     *core = (struct grpc_core){0};
 }
 
-const struct grpc_method *grpc_core_find(const struct grpc_core *core, struct str path) {
+const struct grpc_method *grpc_core_find_method(const struct grpc_core *core, struct str path) {
     for (size_t i = 0; i < core->options->n_methods; i++) {
         if (str_eq(path, core->routes[i].path)) {
             return core->routes[i].method;
@@ -100,38 +100,38 @@ uint64_t grpc_core_now(const struct grpc_core *core) {
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-void grpc_core_ask(struct grpc_core *core, struct grpc_session *session) {
-    if (session && session->h2 && !session->dirty) {
-        session->dirty = true;
-        session->dirty_next = NULL;
-        if (core->dirty) {
-            core->dirty_last->dirty_next = session;
+void grpc_core_schedule_write(struct grpc_core *core, struct grpc_session *session) {
+    if (session && session->h2 && !session->scheduled) {
+        session->scheduled = true;
+        session->next_scheduled = NULL;
+        if (core->scheduled) {
+            core->last_scheduled->next_scheduled = session;
         } else {
-            core->dirty = session;
+            core->scheduled = session;
         }
-        core->dirty_last = session;
+        core->last_scheduled = session;
     }
-    core->ask_turn(core);
+    core->schedule_deferred(core);
 }
 
-struct grpc_session *grpc_core_take_dirty(struct grpc_core *core) {
-    struct grpc_session *list = core->dirty;
-    core->dirty = core->dirty_last = NULL;
+struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core) {
+    struct grpc_session *list = core->scheduled;
+    core->scheduled = core->last_scheduled = NULL;
     return list;
 }
 
-void grpc_core_forget(struct grpc_core *core, struct grpc_session *session) {
-    struct grpc_session *before = NULL, *at = core->dirty;
+void grpc_core_unschedule(struct grpc_core *core, struct grpc_session *session) {
+    struct grpc_session *before = NULL, *at = core->scheduled;
     while (at && at != session) {
         before = at;
-        at = at->dirty_next;
+        at = at->next_scheduled;
     }
     if (!at) {
         return;
     }
-    session->dirty = false;
-    *(before ? &before->dirty_next : &core->dirty) = session->dirty_next;
-    core->dirty_last = core->dirty_last == session ? before : core->dirty_last;
+    session->scheduled = false;
+    *(before ? &before->next_scheduled : &core->scheduled) = session->next_scheduled;
+    core->last_scheduled = core->last_scheduled == session ? before : core->last_scheduled;
 }
 
 /* All of them end at one time. */
@@ -142,8 +142,8 @@ void grpc_core_sweep(struct grpc_core *core) {
     while (core->ended) {
         struct grpc_stream *stream = core->ended;
         core->ended = stream->ended_next;
-        stream->sweeping = false;
-        if (grpc_stream_is_over(stream)) { /* else whoever completes it asks again */
+        stream->in_sweep_list = false;
+        if (grpc_stream_can_free(stream)) { /* else whoever completes it asks again */
             grpc_stream_free(stream);
         }
     }
@@ -152,32 +152,32 @@ void grpc_core_sweep(struct grpc_core *core) {
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-static struct grpc_stream *of_deadline(struct deadline *deadline) {
+static struct grpc_stream *stream_of_deadline(struct timer_node *deadline) {
     return (struct grpc_stream *)(void *)((char *)deadline -
                                           offsetof(struct grpc_stream, deadline));
 }
 
-static struct grpc_stream *of_timeout(struct timeout *timeout) {
+static struct grpc_stream *stream_of_timer(struct list_timer *timeout) {
     return (struct grpc_stream *)(void *)((char *)timeout - offsetof(struct grpc_stream, timeout));
 }
 
-void grpc_core_tick(struct grpc_core *core, uint64_t now_ns) {
-    struct deadline *deadline;
-    struct timeout *timeout;
+void grpc_core_run_timers(struct grpc_core *core, uint64_t now_ns) {
+    struct timer_node *deadline;
+    struct list_timer *timeout;
     struct error err;
     core->running = true;
     core->now_ns = now_ns;
-    while ((deadline = deadlines_take_due(&core->deadlines, now_ns))) {
+    while ((deadline = timer_heap_pop_due(&core->deadlines, now_ns))) {
         error_set(&err, ST_DEADLINE_EXCEEDED, "the call's deadline has passed (grpc-timeout)");
-        grpc_stream_cancel(of_deadline(deadline), &err);
+        grpc_stream_cancel(stream_of_deadline(deadline), &err);
     }
-    while ((timeout = timeouts_take_due(&core->timeouts, now_ns))) {
-        grpc_stream_timed_out(of_timeout(timeout), (enum grpc_wait)timeout->klass);
+    while ((timeout = timer_list_pop_due(&core->stream_timers, now_ns))) {
+        grpc_stream_timed_out(stream_of_timer(timeout), (enum grpc_wait)timeout->timer_class);
     }
     core->running = false;
 }
 
-uint64_t grpc_core_next_ns(const struct grpc_core *core) {
-    uint64_t a = deadlines_next_ns(&core->deadlines), b = timeouts_next_ns(&core->timeouts);
+uint64_t grpc_core_next_timer_ns(const struct grpc_core *core) {
+    uint64_t a = timer_heap_next_ns(&core->deadlines), b = timer_list_next_ns(&core->stream_timers);
     return a < b ? a : b;
 }

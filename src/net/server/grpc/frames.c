@@ -7,10 +7,11 @@
 enum {
     /* A peer that resets its calls faster than they end has no more than this many of them alive,
      * in multiples of the streams it may have at once. */
-    MOST_ALIVE = 4,
-    FIELD_OVERHEAD = 32,   /* RFC 9113, 10.5.1: what a field counts for besides its bytes */
-    LARGE_BYTES = 1 << 20, /* of a message, and then of a frame */
-    FAR_OVER = 8,          /* times the limit: not only refused, but the connection ended */
+    MAX_ALIVE_RATIO = 4,
+    FIELD_OVERHEAD = 32,    /* RFC 9113, 10.5.1: what a field counts for besides its bytes */
+    LARGE_BYTES = 1 << 20,  /* of a message, and then of a frame */
+    HEADER_ABUSE_RATIO = 8, /* times the limit: not only refused, but the connection
+                                        ended */
 };
 
 /* Frames of one stream mostly follow each other. */
@@ -23,7 +24,7 @@ static struct grpc_stream *stream_of(struct grpc_session *session, int32_t id) {
 
 /* A call that was ended before it was answered, or that could not even begin. */
 static void count_reset(struct grpc_session *session) {
-    if (!h2_bucket_take(&session->resets, &H2_RESETS, grpc_core_now(session->core))) {
+    if (!h2_bucket_take(&session->resets, &H2_RESETS_LIMIT, grpc_core_now(session->core))) {
         grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
                           "more resets of unanswered calls than any client needs");
     }
@@ -33,14 +34,14 @@ static void count_reset(struct grpc_session *session) {
 
 static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
     struct grpc_session *session = user;
-    session->heading = NULL;
+    session->head_stream = NULL;
     session->head_bytes = 0;
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
         return 0; /* trailers: of no interest here, but counted */
     }
-    size_t most = (size_t)session->core->options->limits.max_streams * MOST_ALIVE;
+    size_t most = (size_t)session->core->options->limits.max_streams * MAX_ALIVE_RATIO;
     struct grpc_stream *stream = NULL;
-    if (session->n_alive < most && !session->failing) {
+    if (session->n_alive < most && !session->terminating) {
         stream = grpc_stream_new(session, frame->hd.stream_id);
     }
     if (!stream) { /* RFC 9113, 8.7: it may be tried again */
@@ -50,7 +51,7 @@ static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, voi
         return code == 0 ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
     nghttp2_session_set_stream_user_data(h2, frame->hd.stream_id, stream);
-    session->heading = session->recent = stream;
+    session->head_stream = session->recent = stream;
     return 0;
 }
 
@@ -58,20 +59,20 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
                      size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
                      void *user) {
     struct grpc_session *session = user;
-    size_t limit = session->core->options->limits.max_header_bytes;
+    size_t limit = session->core->options->limits.max_header_size;
     (void)h2, (void)frame, (void)flags;
     session->head_bytes += name_len + value_len + FIELD_OVERHEAD;
-    if (session->head_bytes > limit * FAR_OVER) {
+    if (session->head_bytes > limit * HEADER_ABUSE_RATIO) {
         grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
                           "header fields far over the limit that the settings told "
                           "(--max-header-size)");
     }
-    if (session->failing) {
+    if (session->terminating) {
         return NGHTTP2_ERR_PAUSE;
     }
-    struct grpc_stream *stream = session->heading;
+    struct grpc_stream *stream = session->head_stream;
     if (stream && session->head_bytes > limit) {
-        stream->head_over = true;
+        stream->head_too_large = true;
     } else if (stream) {
         grpc_head_add(stream, str_make((const char *)name, name_len),
                       str_make((const char *)value, value_len));
@@ -80,10 +81,10 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
 }
 
 static void on_head(struct grpc_session *session) {
-    struct grpc_stream *stream = session->heading;
-    session->heading = NULL;
+    struct grpc_stream *stream = session->head_stream;
+    session->head_stream = NULL;
     if (stream && !stream->closed) {
-        grpc_stream_begin(stream);
+        grpc_stream_on_head(stream);
     }
 }
 
@@ -99,14 +100,14 @@ static bool is_control(const struct grpc_session *session, const nghttp2_frame *
     case NGHTTP2_SETTINGS:
         return !ack;
     case NGHTTP2_PING:
-        return !ack && !session->spoke; /* who measures while data flows may */
+        return !ack && !session->sent_since_ping; /* who measures while data flows may */
     default:
         return false;
     }
 }
 
 static void count_control(struct grpc_session *session) {
-    if (!h2_bucket_take(&session->control, &H2_CONTROL, grpc_core_now(session->core))) {
+    if (!h2_bucket_take(&session->control, &H2_CONTROL_LIMIT, grpc_core_now(session->core))) {
         grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
                           "more pings, settings, priorities or empty frames than any client needs");
     }
@@ -127,15 +128,15 @@ static void count_frame(struct grpc_session *session, const nghttp2_frame *frame
         count_control(session);
     }
     if (frame->hd.type == NGHTTP2_PING) {
-        session->spoke = false;
+        session->sent_since_ping = false;
     }
 }
 
 /* ---- frames in ------------------------------------------------------------------------------- */
 
 /* The client has seen the notice of the end. */
-static int say_goodbye(struct grpc_session *session) {
-    session->said_goodbye = true;
+static int submit_last_goaway(struct grpc_session *session) {
+    session->goaway_sent = true;
     int32_t last = nghttp2_session_get_last_proc_stream_id(session->h2);
     return nghttp2_submit_goaway(session->h2, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0);
 }
@@ -146,10 +147,10 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
     (void)h2;
     count_frame(session, frame);
     if (frame->hd.type == NGHTTP2_SETTINGS) {
-        session->greeted = true;
+        session->settings_received = true;
     }
-    if (frame->hd.type == NGHTTP2_PING && ack && session->draining && !session->said_goodbye) {
-        return say_goodbye(session) == 0 ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+    if (frame->hd.type == NGHTTP2_PING && ack && session->draining && !session->goaway_sent) {
+        return submit_last_goaway(session) == 0 ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
     }
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) {
         return 0;
@@ -193,15 +194,15 @@ static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t
     struct grpc_session *session = user;
     struct grpc_stream *stream = stream_of(session, id);
     (void)flags;
-    if (session->failing) {
+    if (session->terminating) {
         return NGHTTP2_ERR_PAUSE;
     }
     /* One call that does not read holds up its own window, never the connection's. */
     nghttp2_session_consume_connection(h2, len);
     if (stream) {
         grpc_receive_data(stream, str_make((const char *)data, len));
-        session->bulk_left = grpc_receiver_left(&stream->in);
-        if (session->bulk_left >= LARGE_BYTES) {
+        session->message_bytes_left = grpc_receiver_n_left(&stream->in);
+        if (session->message_bytes_left >= LARGE_BYTES) {
             allow_large_frames(session);
         }
     }
@@ -215,14 +216,14 @@ static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *user) 
     if (stream) {
         /* Resets are also provoked, by frames that are wrong for the stream, so it does not matter
          * who sent this one; but for those that are our own doing. */
-        if (code != NGHTTP2_NO_ERROR && !stream->served && !stream->call.gone) {
+        if (code != NGHTTP2_NO_ERROR && !stream->response_started && !stream->call.is_cancelled) {
             count_reset(session);
         }
-        if (session->heading == stream) {
-            session->heading = NULL;
+        if (session->head_stream == stream) {
+            session->head_stream = NULL;
         }
         if (stream->remote_ended) {
-            h2_ended_add(&session->scan.ended, id);
+            h2_closed_streams_add(&session->scan.ended, id);
         }
         grpc_stream_closed(stream);
     }
@@ -234,20 +235,20 @@ static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *user) 
 /* nghttp2 ends connections by itself too; this is where it is heard of. */
 static void on_goaway_sent(struct grpc_session *session, const nghttp2_goaway *frame) {
     char why[128];
-    if (frame->error_code == NGHTTP2_NO_ERROR || session->failing) {
+    if (frame->error_code == NGHTTP2_NO_ERROR || session->terminating) {
         return;
     }
     struct str reason = str_make((const char *)frame->opaque_data, frame->opaque_data_len);
     snprintf(why, sizeof(why), "%s%s%.*s", nghttp2_http2_strerror(frame->error_code),
              reason.len > 0 ? ": " : "", STR_ARG(reason));
-    session->told = true;
+    session->terminate_submitted = true;
     grpc_session_fail(session, frame->error_code, why);
 }
 
 /* RFC 9113, 8.1: a server that has answered without reading all of the request asks the client to
  * stop, with a reset that is no error. */
 static void on_answer_sent(struct grpc_session *session, struct grpc_stream *stream) {
-    grpc_stream_set_answer(stream, GRPC_ANSWER_SENT);
+    grpc_stream_set_response_state(stream, GRPC_RESPONSE_SENT);
     if (!stream->remote_ended) {
         nghttp2_submit_rst_stream(session->h2, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_NO_ERROR);
     }
@@ -262,7 +263,7 @@ static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) 
     if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) {
         return 0;
     }
-    session->spoke = true;
+    session->sent_since_ping = true;
     if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) {
         struct grpc_stream *stream = stream_of(session, frame->hd.stream_id);
         if (stream) {
@@ -286,13 +287,13 @@ static int on_not_sent(nghttp2_session *h2, const nghttp2_frame *frame, int code
 static int on_send_data(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t *head, size_t len,
                         nghttp2_data_source *source, void *user) {
     struct grpc_session *session = user;
-    struct grpc_flight *flight = &session->flight;
+    struct grpc_write_batch *flight = &session->write_batch;
     struct grpc_stream *stream = source->ptr;
     (void)h2, (void)frame;
-    if (!grpc_output_data(flight->output, &stream->out, flight, head, len)) {
+    if (!grpc_output_add_data_frame(flight->output, &stream->out, flight, head, len)) {
         return NGHTTP2_ERR_WOULDBLOCK;
     }
-    grpc_stream_await(stream); /* it was taken: the time begins anew */
+    grpc_stream_update_timer(stream); /* it was taken: the time begins anew */
     return 0;
 }
 

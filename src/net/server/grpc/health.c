@@ -23,7 +23,7 @@ struct watchers {
 struct grpc_health {
     struct grpc_health_options options;
     struct watchers *watchers; /* one for each worker */
-    atomic_bool ends;
+    atomic_bool shutting_down;
 };
 
 struct watch {
@@ -31,7 +31,7 @@ struct watch {
     struct watchers *watchers;
     struct watch *next;
     struct str service;
-    enum grpc_health_state told;
+    enum grpc_health_state last_sent;
 };
 
 static enum grpc_health_state state_of(const struct grpc_health *health, struct str service) {
@@ -45,10 +45,11 @@ static enum status read_service(struct str message, struct str *service, struct 
     *service = STR("");
     while (st == ST_OK && pb_next(&reader, &field)) {
         if (field.number == SERVICE) {
-            st = pb_take_string(&field, "service", service, err);
+            st = pb_get_string(&field, "service", service, err);
         }
     }
-    return st == ST_OK && reader.broken ? pb_broken(&reader, "HealthCheckRequest", err) : st;
+    return st == ST_OK && reader.error_text ? pb_reader_error(&reader, "HealthCheckRequest", err)
+                                            : st;
 }
 
 /* ---- Check ----------------------------------------------------------------------------------- */
@@ -82,30 +83,30 @@ static void answer_check(struct grpc_health *health, struct grpc_call *call) {
     grpc_finish(call, st == ST_OK ? NULL : &err);
 }
 
-static void step_check(struct grpc_call *call, enum grpc_event event) {
+static void on_check_event(struct grpc_call *call, enum grpc_event event) {
     if (event == GRPC_MESSAGE) {
         answer_check(call->method->context, call);
     } else if (event == GRPC_CANCELLED) { /* between the message and the answer nothing can be */
-        grpc_finish(call, &call->cancelled);
+        grpc_finish(call, &call->cancel_error);
     }
 }
 
 /* ---- Watch ----------------------------------------------------------------------------------- */
 
-static void tell(struct watch *watch) {
+static void send_state(struct watch *watch) {
     static const char states[][2] = {{8, GRPC_HEALTH_UNKNOWN},
                                      {8, GRPC_HEALTH_SERVING},
                                      {8, GRPC_HEALTH_NOT_SERVING},
                                      {8, GRPC_HEALTH_SERVICE_UNKNOWN}};
     enum grpc_health_state state = state_of(watch->watchers->health, watch->service);
-    if (state != watch->told) {
-        watch->told = state;
+    if (state != watch->last_sent) {
+        watch->last_sent = state;
         struct piece piece = {states[state], sizeof states[state]};
         grpc_send(watch->call, &piece, 1, NULL, NULL);
     }
 }
 
-static void leave(struct watch *watch) {
+static void unlink_watch(struct watch *watch) {
     struct watch **at = &watch->watchers->first;
     while (*at != watch) {
         at = &(*at)->next;
@@ -115,32 +116,32 @@ static void leave(struct watch *watch) {
 
 /* Its call may last until the client has taken what is on its way: from now on it hears no more. */
 static void end_watch(struct watch *watch, const struct error *err) {
-    leave(watch);
+    unlink_watch(watch);
     watch->call->user = NULL;
     grpc_finish(watch->call, err);
 }
 
 /* Tells who watches how it is; the last time, that it was the last time. */
-static void mind(struct watch *watch) {
+static void update_watch(struct watch *watch) {
     struct error err;
-    tell(watch);
-    if (atomic_load(&watch->watchers->health->ends)) {
+    send_state(watch);
+    if (atomic_load(&watch->watchers->health->shutting_down)) {
         error_set(&err, ST_NOT_READY, "the server is about to end");
         end_watch(watch, &err);
     }
 }
 
-static void run_tell(struct worker_msg *msg) {
+static void run_notify(struct worker_msg *msg) {
     struct watchers *watchers =
         (struct watchers *)(void *)((char *)msg - offsetof(struct watchers, msg));
     atomic_store(&watchers->posted, false);
     for (struct watch *watch = watchers->first, *next; watch; watch = next) {
         next = watch->next; /* it may leave the list */
-        mind(watch);
+        update_watch(watch);
     }
 }
 
-void grpc_health_changed(struct grpc_health *health) {
+void grpc_health_notify(struct grpc_health *health) {
     for (size_t i = 0; i < health->options.n_workers; i++) {
         struct watchers *watchers = &health->watchers[i];
         if (!atomic_exchange(&watchers->posted, true)) {
@@ -149,9 +150,9 @@ void grpc_health_changed(struct grpc_health *health) {
     }
 }
 
-void grpc_health_end(struct grpc_health *health) {
-    atomic_store(&health->ends, true);
-    grpc_health_changed(health);
+void grpc_health_shutdown(struct grpc_health *health) {
+    atomic_store(&health->shutting_down, true);
+    grpc_health_notify(health);
 }
 
 static struct watchers *watchers_of(struct grpc_health *health, const struct grpc_call *call) {
@@ -197,7 +198,7 @@ static void watch_begin(struct grpc_health *health, struct grpc_call *call) {
         return;
     }
     call->user = watch;
-    mind(watch);
+    update_watch(watch);
 }
 
 /* Streaming, because the answer is: the client sends one message and closes its side. */
@@ -217,9 +218,9 @@ void grpc_health_watch(struct grpc_health *health, struct grpc_call *call, enum 
         break;
     case GRPC_CANCELLED:
         if (watch) {
-            end_watch(watch, &call->cancelled);
+            end_watch(watch, &call->cancel_error);
         } else {
-            grpc_finish(call, &call->cancelled);
+            grpc_finish(call, &call->cancel_error);
         }
         break;
     case GRPC_WRITABLE:
@@ -228,7 +229,7 @@ void grpc_health_watch(struct grpc_health *health, struct grpc_call *call, enum 
     }
 }
 
-static void step_watch(struct grpc_call *call, enum grpc_event event) {
+static void on_watch_event(struct grpc_call *call, enum grpc_event event) {
     grpc_health_watch(call->method->context, call, event);
 }
 
@@ -247,7 +248,7 @@ enum status grpc_health_new(const struct grpc_health_options *options, struct gr
     for (size_t i = 0; i < options->n_workers; i++) {
         watchers[i].health = health;
         watchers[i].worker = options->workers[i];
-        watchers[i].msg = (struct worker_msg){.run = run_tell};
+        watchers[i].msg = (struct worker_msg){.run = run_notify};
     }
     *out = health;
     return ST_OK;
@@ -262,8 +263,8 @@ void grpc_health_free(struct grpc_health *health) {
 
 void grpc_health_methods(struct grpc_health *health,
                          struct grpc_method methods[GRPC_HEALTH_METHODS]) {
-    methods[0] =
-        (struct grpc_method){.path = GRPC_HEALTH_CHECK, .step = step_check, .context = health};
+    methods[0] = (struct grpc_method){
+        .path = GRPC_HEALTH_CHECK, .on_event = on_check_event, .context = health};
     methods[1] = (struct grpc_method){
-        .path = GRPC_HEALTH_WATCH, .step = step_watch, .streams = true, .context = health};
+        .path = GRPC_HEALTH_WATCH, .on_event = on_watch_event, .streams = true, .context = health};
 }

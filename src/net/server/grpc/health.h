@@ -34,10 +34,10 @@ enum status grpc_health_new(const struct grpc_health_options *options, struct gr
 /* NULL is allowed. */
 void grpc_health_free(struct grpc_health *health);
 /* A state may have changed: tells those who watch. Thread: any. */
-void grpc_health_changed(struct grpc_health *health);
+void grpc_health_notify(struct grpc_health *health);
 /* The server ends: tells those who watch, and ends their calls (UNAVAILABLE), also those of whoever
  * still comes to watch. A drain would wait for them in vain. Thread: any. */
-void grpc_health_end(struct grpc_health *health);
+void grpc_health_shutdown(struct grpc_health *health);
 
 /* The rows for grpc_server_new: Check, and Watch. They live as long as `health`. */
 enum { GRPC_HEALTH_METHODS = 2 };

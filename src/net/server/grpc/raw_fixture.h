@@ -66,13 +66,13 @@ static inline void raw_call(struct raw *raw, const char *path, int flags) {
 }
 
 /* Sends all of it and drops what the server says, as a client that does not care. */
-static inline void raw_feed(struct world *world, struct raw *raw) {
+static inline void raw_feed(struct grpc_fixture *fixture, struct raw *raw) {
     enum { PIECE = 65536 };
-    world->keep_raw = true;
+    fixture->keep_raw = true;
     for (size_t at = 0; at < raw->n; at += PIECE) {
         size_t n = raw->n - at < PIECE ? raw->n - at : PIECE;
-        world_feed(world, raw->bytes + at, n);
-        while (world_turn(world)) {
+        grpc_fixture_feed(fixture, raw->bytes + at, n);
+        while (grpc_fixture_run_once(fixture)) {
         }
     }
     raw->n = 0;
@@ -84,15 +84,15 @@ static inline void raw_end(struct raw *raw) {
 
 /* Looks for a frame among what the server said. Returns: its payload, ptr NULL when there is
  * none. */
-static inline struct str raw_find(const struct world *world, int type, int32_t id) {
-    for (size_t at = 0; at + 9 <= world->raw_len;) {
-        const unsigned char *head = (const unsigned char *)world->raw + at;
+static inline struct str raw_find(const struct grpc_fixture *fixture, int type, int32_t id) {
+    for (size_t at = 0; at + 9 <= fixture->raw_len;) {
+        const unsigned char *head = (const unsigned char *)fixture->raw + at;
         size_t n = (size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2];
         int32_t of = (int32_t)((uint32_t)head[5] << 24 | (uint32_t)head[6] << 16 |
                                (uint32_t)head[7] << 8 | head[8]);
-        assert_true(at + 9 + n <= world->raw_len);
+        assert_true(at + 9 + n <= fixture->raw_len);
         if (head[3] == type && (of == id || id < 0)) {
-            return str_make(world->raw + at + 9, n);
+            return str_make(fixture->raw + at + 9, n);
         }
         at += 9 + n;
     }

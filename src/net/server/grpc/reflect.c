@@ -3,16 +3,16 @@
 
 #include "codec/protobuf/grpc_reflection.h"
 
-static void free_message(void *cookie) {
-    grpc_message_free(cookie);
+static void free_message(void *user) {
+    grpc_message_free(user);
 }
 
-static void answer(struct str descriptors, struct grpc_call *call) {
+static void answer_request(struct str descriptors, struct grpc_call *call) {
     struct grpc_message *message = call->message;
     struct error err;
     struct buf out;
     buf_init(&out, message->arena, 1024);
-    if (grpc_reflection_answer(descriptors, message->data, &out, &err) != ST_OK) {
+    if (grpc_reflection_respond(descriptors, message->data, &out, &err) != ST_OK) {
         grpc_message_free(message);
         grpc_finish(call, &err);
         return;
@@ -28,13 +28,13 @@ void grpc_reflect(struct str descriptors, struct grpc_call *call, enum grpc_even
         grpc_read(call);
         break;
     case GRPC_MESSAGE:
-        answer(descriptors, call);
+        answer_request(descriptors, call);
         break;
     case GRPC_HALF_CLOSE:
         grpc_finish(call, NULL);
         break;
     case GRPC_CANCELLED:
-        grpc_finish(call, &call->cancelled);
+        grpc_finish(call, &call->cancel_error);
         break;
     case GRPC_WRITABLE:
     case GRPC_END:

@@ -7,33 +7,33 @@
 
 static struct net_limits limits_of(const struct grpc_limits *limits) {
     return (struct net_limits){
-        .request_memory_bytes = limits->request_memory_bytes,
+        .request_memory = limits->request_memory,
         .idle_timeout_ns = limits->idle_timeout_ns,
         .header_timeout_ns = limits->header_timeout_ns,
         .body_timeout_ns = limits->body_timeout_ns,
         .write_timeout_ns = limits->write_timeout_ns,
-        .discard_bytes = GRPC_DISCARD_BYTES,
+        .discard_size = GRPC_DISCARD_BYTES,
     };
 }
 
-static void ask_turn(struct grpc_core *core) {
-    net_shard_ask_turn(core->cookie);
+static void schedule_deferred(struct grpc_core *core) {
+    server_worker_schedule_deferred(core->user);
 }
 
-static enum status init_shards(struct grpc_server *server, struct error *err) {
+static enum status init_workers(struct grpc_server *server, struct error *err) {
     enum status st = ST_OK;
-    for (size_t i = 0; i < server->net.n_shards && st == ST_OK; i++) {
-        struct net_shard *shard = &server->net.shards[i];
-        struct grpc_core *core = &server->shards[i].core;
+    for (size_t i = 0; i < server->net.n_workers && st == ST_OK; i++) {
+        struct server_worker *server_worker = &server->net.workers[i];
+        struct grpc_core *core = &server->workers[i].core;
         *core = (struct grpc_core){
-            .pool = &shard->pool,
-            .n_alive = &shard->n_calls,
-            .n_calls = &shard->in_flight,
-            .ask_turn = ask_turn,
+            .pool = &server_worker->pool,
+            .n_alive = &server_worker->n_calls,
+            .n_calls = &server_worker->in_flight,
+            .schedule_deferred = schedule_deferred,
             .on_refused = grpc_log_refused,
-            .cookie = shard,
+            .user = server_worker,
         };
-        st = grpc_core_init(core, &server->options, shard->worker, err);
+        st = grpc_core_init(core, &server->options, server_worker->worker, err);
     }
     return st;
 }
@@ -49,21 +49,21 @@ enum status grpc_server_new(const struct grpc_server_options *options, struct gr
         .acceptor = options->acceptor,
     };
     struct grpc_server *server = calloc(1, sizeof(*server));
-    struct grpc_shard *shards = calloc(options->n_workers, sizeof(*shards));
+    struct grpc_server_worker *workers = calloc(options->n_workers, sizeof(*workers));
     enum status st = ST_NO_MEMORY;
-    if (server && shards) {
+    if (server && workers) {
         st = net_server_init(&server->net, &net, err);
     } else {
         error_set(err, st, "no memory for the gRPC server");
     }
     if (!server || st != ST_OK) {
         free(server);
-        free(shards);
+        free(workers);
         return st;
     }
     server->options = *options;
-    server->shards = shards;
-    st = init_shards(server, err);
+    server->workers = workers;
+    st = init_workers(server, err);
     if (st != ST_OK) {
         grpc_server_free(server);
         return st;
@@ -76,11 +76,11 @@ void grpc_server_free(struct grpc_server *server) {
     if (!server) {
         return;
     }
-    for (size_t i = 0; i < server->net.n_shards; i++) {
-        grpc_core_fini(&server->shards[i].core);
+    for (size_t i = 0; i < server->net.n_workers; i++) {
+        grpc_core_fini(&server->workers[i].core);
     }
     net_server_fini(&server->net);
-    free(server->shards);
+    free(server->workers);
     free(server);
 }
 
@@ -102,6 +102,6 @@ uint64_t grpc_server_in_flight(const struct grpc_server *server) {
     return net_server_in_flight(&server->net);
 }
 
-void grpc_server_stop(struct grpc_server *server, void (*done)(void *cookie), void *cookie) {
-    net_server_stop(&server->net, done, cookie);
+void grpc_server_stop(struct grpc_server *server, void (*done)(void *user), void *user) {
+    net_server_stop(&server->net, done, user);
 }

@@ -60,17 +60,17 @@ struct grpc_call {
     uint64_t deadline_ns;         /* on the monotonic clock; 0: none */
     struct grpc_message *message; /* during GRPC_MESSAGE */
     struct error
-        cancelled; /* from GRPC_CANCELLED on: why (ST_CANCELLED, _DEADLINE_EXCEEDED, _BAD_…,
+        cancel_error;  /* from GRPC_CANCELLED on: why (ST_CANCELLED, _DEADLINE_EXCEEDED, _BAD_…,
                                _REQUEST_TIMEOUT) */
-    bool gone;     /* cancelled */
-    void *user;    /* the method's own, NULL at GRPC_BEGIN */
+    bool is_cancelled; /* cancelled */
+    void *user;        /* the method's own, NULL at GRPC_BEGIN */
 };
 
-typedef void grpc_step(struct grpc_call *call, enum grpc_event event);
+typedef void grpc_event_cb(struct grpc_call *call, enum grpc_event event);
 
 struct grpc_method {
     const char *path; /* "/inference.GRPCInferenceService/ModelInfer" */
-    grpc_step *step;
+    grpc_event_cb *on_event;
     bool streams; /* the client may send any number of messages, the server too */
     /* Of a message's first bytes (all of it, or 1 KiB and more): which offset shall fall on a
      * 64-byte boundary. Not asked of compressed ones. May be NULL. */
@@ -79,7 +79,7 @@ struct grpc_method {
     /* A streaming call's next message can't be taken: too large, no memory, not a message. The
      * method may say something about it and then finishes the call, or returns false, as without
      * this: the call is cancelled with `why`. May be NULL. */
-    bool (*untaken)(struct grpc_call *call, const struct error *why);
+    bool (*on_message_rejected)(struct grpc_call *call, const struct error *why);
     /* What a call that has begun is doing, for people (net/server/report.h); may be NULL. */
     void (*describe)(const struct grpc_call *call, struct buf *out);
 };
@@ -90,29 +90,29 @@ void grpc_read(struct grpc_call *call);
  * bytes must stay until `release`, called exactly once on the worker; NULL where they live until
  * GRPC_END. */
 void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_pieces,
-               void (*release)(void *cookie), void *cookie);
+               void (*release)(void *user), void *user);
 /* Bytes queued and not yet taken by the connection: who streams much waits for GRPC_WRITABLE. */
 size_t grpc_queued_bytes(const struct grpc_call *call);
 /* The time (clock_now_ns) at which what this step is about was there: it is looked at once for all
  * that came together. */
 uint64_t grpc_now_ns(const struct grpc_call *call);
 /* Fields of the answer's head, before the first grpc_send; of its trailers, before grpc_finish.
- * Copied; those over the first GRPC_MOST_SET of each are dropped. A name (lower case) that ends in
- * "-bin" is encoded; another value must be what HTTP allows. */
-enum { GRPC_MOST_SET = 32 };
+ * Copied; those over the first GRPC_MAX_SET_FIELDS of each are dropped. A name (lower case) that
+ * ends in "-bin" is encoded; another value must be what HTTP allows. */
+enum { GRPC_MAX_SET_FIELDS = 32 };
 void grpc_set_field(struct grpc_call *call, struct str name, struct str value);
 void grpc_set_trailer(struct grpc_call *call, struct str name, struct str value);
 /* Ends the call with grpc-status status_grpc(err->status) and its text; NULL: OK. Exactly once. */
 void grpc_finish(struct grpc_call *call, const struct error *err);
 /* The value of a field; *n is how many there are. Returns: the first one, or an empty string. */
-struct str grpc_find(const struct grpc_call *call, const char *name, size_t *n);
+struct str grpc_find_field(const struct grpc_call *call, const char *name, size_t *n);
 
 /* Each is a setting with a default (program/model_server/settings.def). */
 struct grpc_limits {
-    size_t max_header_bytes;       /* header list, decoded */
-    uint64_t max_message_bytes;    /* decompressed: RESOURCE_EXHAUSTED */
-    uint64_t request_memory_bytes; /* of one message's arena */
-    uint32_t max_streams;          /* at once on a connection */
+    size_t max_header_size;     /* header list, decoded */
+    uint64_t max_message_bytes; /* decompressed: RESOURCE_EXHAUSTED */
+    uint64_t request_memory;    /* of one message's arena */
+    uint32_t max_streams;       /* at once on a connection */
     uint32_t stream_window_bytes, connection_window_bytes;
     uint64_t idle_timeout_ns;   /* a connection without streams */
     uint64_t header_timeout_ns; /* preface, and header blocks */
@@ -145,7 +145,7 @@ void grpc_server_drain(struct grpc_server *server);
 uint64_t grpc_server_in_flight(const struct grpc_server *server);
 /* For net/server/report.h. */
 struct net_server *grpc_server_net(struct grpc_server *server);
-void grpc_server_stop(struct grpc_server *server, void (*done)(void *cookie), void *cookie);
+void grpc_server_stop(struct grpc_server *server, void (*done)(void *user), void *user);
 void grpc_server_free(struct grpc_server *server);
 
 #endif

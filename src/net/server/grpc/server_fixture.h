@@ -46,8 +46,8 @@ static inline void test_count(struct grpc_call *call, enum grpc_event event) {
                      event == GRPC_CANCELLED || event == GRPC_END);
 }
 
-static inline void test_release(void *cookie) {
-    grpc_message_free(cookie);
+static inline void test_release(void *user) {
+    grpc_message_free(user);
 }
 
 static inline void test_send_back(struct grpc_call *call) {
@@ -100,9 +100,9 @@ static inline void test_step_flood(struct grpc_call *call, enum grpc_event event
 /* ---- the server ------------------------------------------------------------------------------ */
 
 static inline struct grpc_limits test_limits(void) {
-    return (struct grpc_limits){.max_header_bytes = 8192,
+    return (struct grpc_limits){.max_header_size = 8192,
                                 .max_message_bytes = 32 << 20,
-                                .request_memory_bytes = 1 << 20,
+                                .request_memory = 1 << 20,
                                 .max_streams = 100,
                                 .stream_window_bytes = 1 << 20,
                                 .connection_window_bytes = 4 << 20};
@@ -115,10 +115,11 @@ static inline void test_grpc_start_over(struct test_grpc *test, const struct grp
     struct address address;
     struct error err;
     *test = (struct test_grpc){
-        .methods = {{.path = "/t.T/Echo", .step = test_step_echo, .context = test},
-                    {.path = "/t.T/Bidi", .step = test_step_bidi, .streams = true, .context = test},
-                    {.path = "/t.T/Later", .step = test_step_later, .context = test},
-                    {.path = "/t.T/Flood", .step = test_step_flood, .context = test}}};
+        .methods = {
+            {.path = "/t.T/Echo", .on_event = test_step_echo, .context = test},
+            {.path = "/t.T/Bidi", .on_event = test_step_bidi, .streams = true, .context = test},
+            {.path = "/t.T/Later", .on_event = test_step_later, .context = test},
+            {.path = "/t.T/Flood", .on_event = test_step_flood, .context = test}}};
     test_host_init(&test->host, budget);
     struct grpc_server_options options = {.limits = *limits,
                                           .budget = &test->host.budget,

@@ -47,12 +47,12 @@ static void echo_on(const char *address) {
     test_grpc_end(&test);
 }
 
-static void test_tcp(void **state) {
+static void server_over_tcp_answers(void **state) {
     (void)state;
     echo_on("127.0.0.1:0");
 }
 
-static void test_unix(void **state) {
+static void server_over_unix_socket_answers(void **state) {
     (void)state;
     char text[64];
     snprintf(text, sizeof(text), "unix:/tmp/sluice-grpc-test-%ld", (long)getpid());
@@ -60,7 +60,7 @@ static void test_unix(void **state) {
 }
 
 /* A large message both ways, and a stream beside it that is not held up for ever. */
-static void test_large(void **state) {
+static void server_large_messages_are_echoed(void **state) {
     (void)state;
     static struct test_grpc test;
     static char text[20 << 20];
@@ -81,7 +81,7 @@ static void test_large(void **state) {
     test_grpc_end(&test);
 }
 
-static void test_drain(void **state) {
+static void server_drain_finishes_open_calls(void **state) {
     (void)state;
     static struct test_grpc test;
     struct grpc_limits limits = test_limits();
@@ -118,7 +118,7 @@ static void test_drain(void **state) {
     test_grpc_end(&test);
 }
 
-static void test_stop_with_calls(void **state) {
+static void server_stop_cancels_open_calls(void **state) {
     (void)state;
     static struct test_grpc test;
     struct grpc_limits limits = test_limits();
@@ -141,7 +141,7 @@ static void test_stop_with_calls(void **state) {
     test_grpc_end(&test);
 }
 
-static void test_vanishing(void **state) {
+static void server_lost_client_cancels_calls(void **state) {
     (void)state;
     static struct test_grpc test;
     struct grpc_limits limits = test_limits();
@@ -165,7 +165,7 @@ static void test_vanishing(void **state) {
 }
 
 /* A reset cancels the call and leaves the connection alone. */
-static void test_reset_call(void **state) {
+static void server_reset_stream_cancels_call(void **state) {
     (void)state;
     static struct test_grpc test;
     struct grpc_limits limits = test_limits();
@@ -186,7 +186,7 @@ static void test_reset_call(void **state) {
 }
 
 /* Of a stream, which its method sees before any message has come. */
-static void test_deadline(void **state) {
+static void server_deadline_cancels_call(void **state) {
     (void)state;
     static struct test_grpc test;
     struct grpc_limits limits = test_limits();
@@ -204,7 +204,7 @@ static void test_deadline(void **state) {
 /* ---- slow and silent clients ----------------------------------------------------------------- */
 
 /* The socket is full for a while: nothing is lost. */
-static void test_slow_reader(void **state) {
+static void server_slow_reader_gets_all_bytes(void **state) {
     (void)state;
     static struct test_grpc test;
     struct grpc_limits limits = test_limits();
@@ -236,7 +236,7 @@ static void wait_for_no_connection(void) {
 }
 
 /* One that takes nothing, one that takes bytes but opens no window. */
-static void test_write_timeout(void **state) {
+static void server_write_timeout_resets_unread_calls(void **state) {
     (void)state;
     static struct test_grpc test;
     struct grpc_limits limits = test_limits();
@@ -262,7 +262,7 @@ static void test_write_timeout(void **state) {
     test_grpc_end(&test);
 }
 
-static void test_header_timeout(void **state) {
+static void server_header_timeout_closes_connection(void **state) {
     (void)state;
     static struct test_grpc test;
     static const char PREFACE[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -288,7 +288,7 @@ static void test_header_timeout(void **state) {
     test_grpc_end(&test);
 }
 
-static void test_idle_timeout(void **state) {
+static void server_idle_timeout_sends_goaway(void **state) {
     (void)state;
     static struct test_grpc test;
     struct grpc_limits limits = test_limits();
@@ -315,7 +315,7 @@ static void test_idle_timeout(void **state) {
 
 /* ---- who should not be here ------------------------------------------------------------------ */
 
-static void test_http1(void **state) {
+static void server_http1_request_gets_505(void **state) {
     (void)state;
     static struct test_grpc test;
     char answer[1024] = "";
@@ -338,7 +338,7 @@ static void test_http1(void **state) {
     test_grpc_end(&test);
 }
 
-static void test_too_many_connections(void **state) {
+static void server_connection_over_limit_gets_goaway(void **state) {
     (void)state;
     static struct test_grpc test;
     struct grpc_limits limits = test_limits();
@@ -356,20 +356,20 @@ static void test_too_many_connections(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tcp),
-        cmocka_unit_test(test_unix),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_drain),
-        cmocka_unit_test(test_stop_with_calls),
-        cmocka_unit_test(test_vanishing),
-        cmocka_unit_test(test_reset_call),
-        cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_slow_reader),
-        cmocka_unit_test(test_write_timeout),
-        cmocka_unit_test(test_header_timeout),
-        cmocka_unit_test(test_idle_timeout),
-        cmocka_unit_test(test_http1),
-        cmocka_unit_test(test_too_many_connections),
+        cmocka_unit_test(server_over_tcp_answers),
+        cmocka_unit_test(server_over_unix_socket_answers),
+        cmocka_unit_test(server_large_messages_are_echoed),
+        cmocka_unit_test(server_drain_finishes_open_calls),
+        cmocka_unit_test(server_stop_cancels_open_calls),
+        cmocka_unit_test(server_lost_client_cancels_calls),
+        cmocka_unit_test(server_reset_stream_cancels_call),
+        cmocka_unit_test(server_deadline_cancels_call),
+        cmocka_unit_test(server_slow_reader_gets_all_bytes),
+        cmocka_unit_test(server_write_timeout_resets_unread_calls),
+        cmocka_unit_test(server_header_timeout_closes_connection),
+        cmocka_unit_test(server_idle_timeout_sends_goaway),
+        cmocka_unit_test(server_http1_request_gets_505),
+        cmocka_unit_test(server_connection_over_limit_gets_goaway),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

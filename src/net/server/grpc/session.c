@@ -17,7 +17,7 @@ static_assert(sizeof(PLAIN_TEXT) - 1 == 91, "its length stands in the answer");
 
 enum {
     /* Heads of answers that wait for a peer who does not read: it is not read from either. */
-    MOST_QUEUED = 1000,
+    MAX_QUEUED = 1000,
 };
 
 /* ---- beginning ------------------------------------------------------------------------------- */
@@ -27,7 +27,7 @@ static int submit_settings(const struct grpc_session *session) {
     const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, limits->max_streams},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, limits->stream_window_bytes},
-        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)limits->max_header_bytes},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)limits->max_header_size},
     };
     int code = nghttp2_submit_settings(session->h2, NGHTTP2_FLAG_NONE, settings,
                                        sizeof(settings) / sizeof(settings[0]));
@@ -41,7 +41,7 @@ static int submit_settings(const struct grpc_session *session) {
 enum status grpc_session_open(struct grpc_core *core, struct grpc_session *session,
                               struct error *err) {
     session->core = core;
-    nghttp2_mem mem = h2_mem_of(&core->blocks);
+    nghttp2_mem mem = h2_mem_from_blocks(&core->blocks);
     int code =
         nghttp2_session_server_new3(&session->h2, core->callbacks, session, core->option, &mem);
     if (code == 0) {
@@ -60,32 +60,32 @@ enum status grpc_session_open(struct grpc_core *core, struct grpc_session *sessi
 void grpc_session_fail(struct grpc_session *session, uint32_t code, const char *why) {
     struct grpc_core *core = session->core;
     struct error err;
-    if (session->failing) {
+    if (session->terminating) {
         return;
     }
-    session->failing = true;
+    session->terminating = true;
     session->error_code = code;
     if (core->on_refused) {
         error_set(&err, ST_BAD_REQUEST, "%s", why);
         core->on_refused(session, &err, true);
     }
-    grpc_core_ask(core, session);
+    grpc_core_schedule_write(core, session);
 }
 
-void grpc_session_tell(struct grpc_session *session) {
-    if (session->failing && !session->told) {
-        session->told = true;
+void grpc_session_submit_terminate(struct grpc_session *session) {
+    if (session->terminating && !session->terminate_submitted) {
+        session->terminate_submitted = true;
         nghttp2_session_terminate_session(session->h2, session->error_code);
     }
 }
 
-void grpc_session_refuse(struct grpc_session *session, const struct error *err) {
+void grpc_session_reject(struct grpc_session *session, const struct error *err) {
     struct str text = str_of(err->text);
-    session->failing = session->told = true;
+    session->terminating = session->terminate_submitted = true;
     session->preface.result = H2_PREFACE_OK; /* it is not waited for */
     nghttp2_submit_goaway(session->h2, NGHTTP2_FLAG_NONE, 0, NGHTTP2_ENHANCE_YOUR_CALM,
                           (const uint8_t *)text.ptr, text.len);
-    grpc_core_ask(session->core, session);
+    grpc_core_schedule_write(session->core, session);
 }
 
 /* RFC 9113, 6.8: first a notice, and when the client has surely seen it, which calls were the last.
@@ -97,20 +97,20 @@ void grpc_session_drain(struct grpc_session *session) {
     session->draining = true;
     nghttp2_submit_shutdown_notice(session->h2);
     nghttp2_submit_ping(session->h2, NGHTTP2_FLAG_NONE, NULL);
-    grpc_core_ask(session->core, session);
+    grpc_core_schedule_write(session->core, session);
 }
 
 bool grpc_session_wants_input(const struct grpc_session *session) {
-    return session->h2 && !session->failing &&
-           !(session->flight.writing &&
-             nghttp2_session_get_outbound_queue_size(session->h2) > MOST_QUEUED);
+    return session->h2 && !session->terminating &&
+           !(session->write_batch.writing &&
+             nghttp2_session_get_outbound_queue_size(session->h2) > MAX_QUEUED);
 }
 
-bool grpc_session_is_over(const struct grpc_session *session) {
-    bool ends = session->failing || session->plain_said ||
+bool grpc_session_is_done(const struct grpc_session *session) {
+    bool ends = session->terminating || session->plain_reply_sent ||
                 !nghttp2_session_want_read(session->h2) ||
-                (session->said_goodbye && session->n_open == 0);
-    return ends && !session->flight.writing && !grpc_session_has_output(session);
+                (session->goaway_sent && session->n_open == 0);
+    return ends && !session->write_batch.writing && !grpc_session_has_output(session);
 }
 
 void grpc_session_close(struct grpc_session *session) {
@@ -130,7 +130,7 @@ void grpc_session_close(struct grpc_session *session) {
     }
     nghttp2_session_del(session->h2);
     session->h2 = NULL;
-    grpc_core_forget(session->core, session);
+    grpc_core_unschedule(session->core, session);
 }
 
 /* ---- bytes in -------------------------------------------------------------------------------- */
@@ -159,12 +159,12 @@ static bool receive_preface(struct grpc_session *session, struct str *data) {
         return true;
     case H2_PREFACE_HTTP1:
         grpc_session_fail(session, NGHTTP2_HTTP_1_1_REQUIRED, "HTTP/1.1 on a port for gRPC");
-        session->plain = str_make(PLAIN_ANSWER, sizeof(PLAIN_ANSWER) - 1);
+        session->plain_reply = str_make(PLAIN_ANSWER, sizeof(PLAIN_ANSWER) - 1);
         break;
     case H2_PREFACE_OTHER:
         grpc_session_fail(session, NGHTTP2_PROTOCOL_ERROR,
                           "the first bytes are not the preface of HTTP/2");
-        session->plain_said = true; /* there is nobody who would understand an answer */
+        session->plain_reply_sent = true; /* there is nobody who would understand an answer */
         break;
     case H2_PREFACE_MORE:
         break;
@@ -175,7 +175,7 @@ static bool receive_preface(struct grpc_session *session, struct str *data) {
 void grpc_session_receive(struct grpc_session *session, struct str data) {
     struct grpc_core *core = session->core;
     assert(!core->running);
-    if (session->failing) {
+    if (session->terminating) {
         return;
     }
     core->running = true;
@@ -188,46 +188,47 @@ void grpc_session_receive(struct grpc_session *session, struct str data) {
         }
     }
     core->running = false;
-    grpc_core_ask(core, session);
+    grpc_core_schedule_write(core, session);
 }
 
 /* ---- bytes out ------------------------------------------------------------------------------- */
 
 bool grpc_session_has_output(const struct grpc_session *session) {
-    if (!session->h2 || session->flight.writing || session->plain_said) {
+    if (!session->h2 || session->write_batch.writing || session->plain_reply_sent) {
         return false;
     }
     /* Nothing is said before the client has spoken: it may be one of HTTP/1.1. */
-    return session->plain.len > 0 ||
+    return session->plain_reply.len > 0 ||
            (session->preface.result == H2_PREFACE_OK &&
-            ((session->failing && !session->told) || nghttp2_session_want_write(session->h2)));
+            ((session->terminating && !session->terminate_submitted) ||
+             nghttp2_session_want_write(session->h2)));
 }
 
-bool grpc_session_output(struct grpc_session *session, struct grpc_output *output) {
+bool grpc_session_collect_output(struct grpc_session *session, struct grpc_output *output) {
     struct grpc_core *core = session->core;
-    assert(!core->running && !session->flight.writing);
+    assert(!core->running && !session->write_batch.writing);
     grpc_output_clear(output);
-    grpc_session_tell(session);
+    grpc_session_submit_terminate(session);
     core->running = true;
     core->now_ns = clock_now_ns();
-    session->flight.output = output;
-    if (session->plain.len > 0) {
-        grpc_output_add_copy(output, session->plain.ptr, session->plain.len);
-        session->plain_said = true;
+    session->write_batch.output = output;
+    if (session->plain_reply.len > 0) {
+        grpc_output_add_copy(output, session->plain_reply.ptr, session->plain_reply.len);
+        session->plain_reply_sent = true;
     } else {
         int code = grpc_output_collect(output, session->h2);
         if (code != 0) {
             grpc_session_fail(session, NGHTTP2_INTERNAL_ERROR, nghttp2_strerror(code));
         }
     }
-    session->flight.output = NULL;
+    session->write_batch.output = NULL;
     core->running = false;
     metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)output->n_copied);
-    session->flight.writing = output->n > 0;
-    return session->flight.writing;
+    session->write_batch.writing = output->n > 0;
+    return session->write_batch.writing;
 }
 
-void grpc_session_written(struct grpc_session *session) {
-    grpc_flight_land(&session->flight, grpc_send_left);
-    grpc_core_ask(session->core, session); /* more to collect, or over */
+void grpc_session_on_written(struct grpc_session *session) {
+    grpc_write_batch_complete(&session->write_batch, grpc_send_on_message_sent);
+    grpc_core_schedule_write(session->core, session); /* more to collect, or over */
 }

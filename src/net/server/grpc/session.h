@@ -1,6 +1,6 @@
 /* The inside of the gRPC server: an HTTP/2 connection as nghttp2 sees it, and the calls on it. Sans
  * I/O: bytes go in (grpc_session_receive), events go to the methods, bytes come out
- * (grpc_session_output); sockets are server.c's. For the grpc_*.c files of this room only.
+ * (grpc_session_collect_output); sockets are server.c's. For the grpc_*.c files of this room only.
  *
  * What runs inside what: methods' steps run inside nghttp2's callbacks, and what they call submits
  * to nghttp2 right there, which it allows. Two things never happen while one of its callbacks or a
@@ -19,15 +19,15 @@
 #include <stdint.h>
 
 #include "codec/protobuf/grpc_text.h"
-#include "core/event/deadlines.h"
+#include "core/event/timer_heap.h"
 #include "net/server/grpc/server.h"
-#include "net/server/timeouts.h"
+#include "net/server/timer_list.h"
 #include "net/transport/grpc/fields.h"
 #include "net/transport/grpc/output.h"
 #include "net/transport/grpc/receiver.h"
-#include "net/transport/h2_abuse.h"
 #include "net/transport/h2_mem.h"
 #include "net/transport/h2_preface.h"
+#include "net/transport/h2_rate_limit.h"
 #include "net/transport/h2_scan.h"
 
 struct grpc_session;
@@ -54,36 +54,36 @@ struct grpc_core {
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
     struct small_blocks blocks; /* nghttp2's, and of what is queued */
-    struct grpc_receiver_means means;
-    struct deadlines deadlines;
-    struct timeouts timeouts;
-    uint64_t now_ns;                         /* while `running` */
-    bool running;                            /* receive, output or tick is on the stack */
-    struct grpc_stream *ended;               /* to be looked at by the next sweep */
-    struct grpc_session *dirty, *dirty_last; /* have something to say, or are over */
-    struct grpc_output *spare;               /* one that nobody fills */
-    size_t *n_alive;                         /* calls, whether or not their connection is */
-    _Atomic uint64_t *n_calls;               /* in flight, for others to see */
+    struct grpc_receiver_options receiver_options;
+    struct timer_heap deadlines;
+    struct timer_list stream_timers;
+    uint64_t now_ns;                                 /* while `running` */
+    bool running;                                    /* receive, output or tick is on the stack */
+    struct grpc_stream *ended;                       /* to be looked at by the next sweep */
+    struct grpc_session *scheduled, *last_scheduled; /* have something to say, or are over */
+    struct grpc_output *spare_output;                /* one that nobody fills */
+    size_t *n_alive;                                 /* calls, whether or not their connection is */
+    _Atomic uint64_t *n_calls;                       /* in flight, for others to see */
     /* Something is to be written, or swept, when this turn ends. */
-    void (*ask_turn)(struct grpc_core *core);
+    void (*schedule_deferred)(struct grpc_core *core);
     /* A call, or (`whole`) the connection, was refused. May be NULL. */
     void (*on_refused)(struct grpc_session *session, const struct error *err, bool whole);
-    void *cookie;
+    void *user;
 };
 
 /* How far the answer is. stream.c's setter is the only one that changes it. */
-enum grpc_answer {
-    GRPC_ANSWER_NONE,   /* nothing was said */
-    GRPC_ANSWER_OPEN,   /* its head is with nghttp2; messages follow */
-    GRPC_ANSWER_ENDING, /* the status is decided; it leaves behind what is queued */
-    GRPC_ANSWER_SENT,   /* END_STREAM is with the connection */
+enum grpc_response_state {
+    GRPC_RESPONSE_NONE,   /* nothing was said */
+    GRPC_RESPONSE_OPEN,   /* its head is with nghttp2; messages follow */
+    GRPC_RESPONSE_ENDING, /* the status is decided; it leaves behind what is queued */
+    GRPC_RESPONSE_SENT,   /* END_STREAM is with the connection */
 };
 
 /* Whose call it is. */
-enum grpc_hold {
-    GRPC_UNSEEN, /* no method has seen it: no event is owed */
-    GRPC_HELD,   /* from GRPC_BEGIN to grpc_finish */
-    GRPC_LET_GO, /* GRPC_END is owed */
+enum grpc_method_state {
+    GRPC_METHOD_NOT_STARTED, /* no method has seen it: no event is owed */
+    GRPC_METHOD_ACTIVE,      /* from GRPC_BEGIN to grpc_finish */
+    GRPC_METHOD_FINISHED,    /* GRPC_END is owed */
 };
 
 struct grpc_stream {
@@ -93,31 +93,31 @@ struct grpc_stream {
     struct grpc_stream *prev, *next; /* of the session */
     struct grpc_stream *ended_next;
     int32_t id;
-    uint8_t hold;   /* enum grpc_hold */
-    uint8_t answer; /* enum grpc_answer */
-    struct deadline deadline;
-    struct timeout timeout; /* enum grpc_wait */
+    uint8_t method_state;   /* enum grpc_method_state */
+    uint8_t response_state; /* enum grpc_response_state */
+    struct timer_node deadline;
+    struct list_timer timeout; /* enum grpc_wait */
     /* the head, while it comes */
     struct grpc_fields head;
     struct str http_method, path;
     struct grpc_receiver in;
-    struct grpc_queue out;
+    struct grpc_send_queue out;
     enum http_coding answer_coding;
     struct grpc_fields set, trailers; /* of the method's */
     int status;                       /* grpc-status, or that of a plain answer */
     struct str message;
-    bool head_over;    /* oversized, told to the client */
-    bool is_plain;     /* HTTP, but no gRPC */
-    bool remote_ended; /* END_STREAM came */
-    bool half_closed;  /* ... and the method knows */
-    bool deferred;     /* nghttp2 waits for more to send */
-    bool served;       /* a message was sent, or the status: a reset is no abuse */
-    bool broken;       /* a message could not be sent: a reset is on its way */
-    bool closed;       /* by nghttp2, or with the connection */
-    bool sweeping;     /* in core->ended */
+    bool head_too_large;   /* oversized, told to the client */
+    bool is_plain;         /* HTTP, but no gRPC */
+    bool remote_ended;     /* END_STREAM came */
+    bool half_closed;      /* ... and the method knows */
+    bool deferred;         /* nghttp2 waits for more to send */
+    bool response_started; /* a message was sent, or the status: a reset is no abuse */
+    bool reset_submitted;  /* a message could not be sent: a reset is on its way */
+    bool closed;           /* by nghttp2, or with the connection */
+    bool in_sweep_list;    /* in core->ended */
     bool counted;
-    bool giving;   /* messages are being handed over: on the stack */
-    bool stepping; /* the method's step is on the stack */
+    bool delivering;  /* messages are being handed over: on the stack */
+    bool in_callback; /* the method's step is on the stack */
 };
 
 struct grpc_session {
@@ -125,27 +125,28 @@ struct grpc_session {
     nghttp2_session *h2;         /* NULL: closed */
     struct grpc_stream *streams; /* all that are alive, closed ones too */
     size_t n_alive;
-    size_t n_open;               /* of them, not closed */
-    struct grpc_stream *heading; /* whose head is being read */
-    struct grpc_stream *recent;  /* whose frame came or left last; NULL: not known */
-    size_t head_bytes;           /* of that head, or of trailers */
-    uint64_t bulk_left;          /* of the message to which bytes came last, still to come */
+    size_t n_open;                   /* of them, not closed */
+    struct grpc_stream *head_stream; /* whose head is being read */
+    struct grpc_stream *recent;      /* whose frame came or left last; NULL: not known */
+    size_t head_bytes;               /* of that head, or of trailers */
+    uint64_t message_bytes_left;     /* of the message to which bytes came last, still to
+                                             come */
     struct h2_preface preface;
     struct h2_bucket control, resets;
     struct h2_scan scan;
-    struct grpc_flight flight;
-    struct grpc_session *dirty_next;
-    struct str plain;    /* is said instead of HTTP/2, then the connection ends */
-    uint32_t error_code; /* of HTTP/2, while `failing` */
-    bool plain_said;
-    bool greeted;      /* the client's first SETTINGS came */
-    bool large_frames; /* were allowed */
-    bool spoke;        /* HEADERS or DATA were sent since the last PING came */
-    bool draining;     /* the client was told that the end is near */
-    bool said_goodbye; /* ... and which calls were the last */
-    bool failing;      /* nothing more is read; the connection ends after what it has to say */
-    bool told;         /* nghttp2 knows */
-    bool dirty;
+    struct grpc_write_batch write_batch;
+    struct grpc_session *next_scheduled;
+    struct str plain_reply; /* is said instead of HTTP/2, then the connection ends */
+    uint32_t error_code;    /* of HTTP/2, while `failing` */
+    bool plain_reply_sent;
+    bool settings_received; /* the client's first SETTINGS came */
+    bool large_frames;      /* were allowed */
+    bool sent_since_ping;   /* HEADERS or DATA were sent since the last PING came */
+    bool draining;          /* the client was told that the end is near */
+    bool goaway_sent;       /* ... and which calls were the last */
+    bool terminating;       /* nothing more is read; the connection ends after what it has to say */
+    bool terminate_submitted; /* nghttp2 knows */
+    bool scheduled;
 };
 
 /* ---- core.c ----------------------------------------------------------------------------- */
@@ -159,19 +160,19 @@ void grpc_core_fini(struct grpc_core *core);
 /* The time: as of the beginning of what is on the stack, where that is one of ours. */
 uint64_t grpc_core_now(const struct grpc_core *core);
 /* Asks for a turn, for the session (NULL: for the core only). */
-void grpc_core_ask(struct grpc_core *core, struct grpc_session *session);
-/* Takes all sessions that asked, as a list by dirty_next; the caller clears `dirty` of each, before
- * its last look at what there is or right behind it. */
-struct grpc_session *grpc_core_take_dirty(struct grpc_core *core);
+void grpc_core_schedule_write(struct grpc_core *core, struct grpc_session *session);
+/* Takes all sessions that asked, as a list by next_scheduled; the caller clears `dirty` of each,
+ * before its last look at what there is or right behind it. */
+struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core);
 /* Forgets that it asked. */
-void grpc_core_forget(struct grpc_core *core, struct grpc_session *session);
+void grpc_core_unschedule(struct grpc_core *core, struct grpc_session *session);
 /* Frees what is over. No callback that knows a stream may be on the stack. */
 void grpc_core_sweep(struct grpc_core *core);
 /* Cancels calls whose deadline has passed, or that wait for too long. */
-void grpc_core_tick(struct grpc_core *core, uint64_t now_ns);
+void grpc_core_run_timers(struct grpc_core *core, uint64_t now_ns);
 /* Returns: when to tick; UINT64_MAX: never. */
-uint64_t grpc_core_next_ns(const struct grpc_core *core);
-const struct grpc_method *grpc_core_find(const struct grpc_core *core, struct str path);
+uint64_t grpc_core_next_timer_ns(const struct grpc_core *core);
+const struct grpc_method *grpc_core_find_method(const struct grpc_core *core, struct str path);
 
 /* ---- session.c: a connection ------------------------------------------------------------ */
 
@@ -183,24 +184,24 @@ void grpc_session_receive(struct grpc_session *session, struct str data);
 /* Says that the end is near, lets calls at hand go on, and ends as soon as there are none. */
 void grpc_session_drain(struct grpc_session *session);
 /* GOAWAY with `err`, before anything was said: this connection is not served. */
-void grpc_session_refuse(struct grpc_session *session, const struct error *err);
+void grpc_session_reject(struct grpc_session *session, const struct error *err);
 /* Ends the connection with an error code of HTTP/2, from anywhere. */
 void grpc_session_fail(struct grpc_session *session, uint32_t code, const char *why);
 /* Hands to nghttp2 what its callbacks may not: that the session failed. */
-void grpc_session_tell(struct grpc_session *session);
+void grpc_session_submit_terminate(struct grpc_session *session);
 /* May more be read? Not from a peer who takes no answers. */
 bool grpc_session_wants_input(const struct grpc_session *session);
 /* Is there something to collect? */
 bool grpc_session_has_output(const struct grpc_session *session);
-/* Collects what there is to be written, as much as fits. Until grpc_session_written nothing more
+/* Collects what there is to be written, as much as fits. Until grpc_session_on_written nothing more
  * may be collected. Returns: false when there is nothing. */
-bool grpc_session_output(struct grpc_session *session, struct grpc_output *output);
+bool grpc_session_collect_output(struct grpc_session *session, struct grpc_output *output);
 /* What was collected has left (or never will). */
-void grpc_session_written(struct grpc_session *session);
+void grpc_session_on_written(struct grpc_session *session);
 /* Nothing is under way and nothing more will be said. */
-bool grpc_session_is_over(const struct grpc_session *session);
+bool grpc_session_is_done(const struct grpc_session *session);
 /* The connection is gone: cancels all calls. What was collected is still the socket's, until
- * grpc_session_written. */
+ * grpc_session_on_written. */
 void grpc_session_close(struct grpc_session *session);
 
 /* ---- frames.c: what nghttp2 calls ------------------------------------------------------- */
@@ -214,13 +215,14 @@ nghttp2_session_callbacks *grpc_frames_callbacks(void);
 struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id);
 /* Tells the method that it is over. */
 void grpc_stream_free(struct grpc_stream *stream);
-bool grpc_stream_is_over(const struct grpc_stream *stream);
-void grpc_stream_set_answer(struct grpc_stream *stream, enum grpc_answer answer);
-void grpc_stream_step(struct grpc_stream *stream, enum grpc_event event);
+bool grpc_stream_can_free(const struct grpc_stream *stream);
+void grpc_stream_set_response_state(struct grpc_stream *stream,
+                                    enum grpc_response_state response_state);
+void grpc_stream_emit(struct grpc_stream *stream, enum grpc_event event);
 /* The method sees the call. */
-void grpc_stream_give(struct grpc_stream *stream);
+void grpc_stream_start_method(struct grpc_stream *stream);
 /* The head is complete: begins the call, or answers why not. */
-void grpc_stream_begin(struct grpc_stream *stream);
+void grpc_stream_on_head(struct grpc_stream *stream);
 /* Nobody waits any more, or it can't go on: ends it with `err`, and tells the method. */
 void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err);
 /* Its time is over (core->timeouts). */
@@ -228,9 +230,9 @@ void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait);
 /* nghttp2 has closed it, or the connection is gone. */
 void grpc_stream_closed(struct grpc_stream *stream);
 /* Has the sweep look at it. */
-void grpc_stream_ask_sweep(struct grpc_stream *stream);
+void grpc_stream_schedule_sweep(struct grpc_stream *stream);
 /* Arms the timeout for what it waits for now. */
-void grpc_stream_await(struct grpc_stream *stream);
+void grpc_stream_update_timer(struct grpc_stream *stream);
 
 /* ---- head.c: fields in and out ---------------------------------------------------------- */
 
@@ -245,7 +247,7 @@ void grpc_head_submit(struct grpc_stream *stream, bool trailers_only);
 /* Submits the trailers, from within the data source. Returns: nghttp2's code. */
 int grpc_head_submit_trailers(struct grpc_stream *stream);
 
-/* ---- plain.c: who speaks no gRPC -------------------------------------------------------- */
+/* ---- plain_http.c: who speaks no gRPC -------------------------------------------------------- */
 
 /* Notes what is wrong; the answer leaves when the request has ended. */
 void grpc_plain_refuse(struct grpc_stream *stream, const struct error *err);
@@ -260,18 +262,18 @@ void grpc_receive_end(struct grpc_stream *stream);
 /* Gives the method what it asked for. */
 void grpc_receive_deliver(struct grpc_stream *stream);
 /* Nothing more is wanted; lets go of what is there. */
-void grpc_receive_stop(struct grpc_stream *stream);
+void grpc_receive_discard(struct grpc_stream *stream);
 /* Bytes are missing that only the client can send. */
-bool grpc_receive_waits(const struct grpc_stream *stream);
+bool grpc_receive_is_waiting(const struct grpc_stream *stream);
 
 /* ---- send.c: messages out --------------------------------------------------------------- */
 
 nghttp2_data_provider grpc_send_provider(struct grpc_stream *stream);
 /* The status is decided: it leaves behind what is queued. */
-void grpc_send_end(struct grpc_stream *stream);
+void grpc_send_status(struct grpc_stream *stream);
 /* Lets go of what is queued. */
-void grpc_send_drop(struct grpc_stream *stream);
+void grpc_send_clear(struct grpc_stream *stream);
 /* A message has left: its method may wait for that. */
-void grpc_send_left(struct grpc_queue *queue);
+void grpc_send_on_message_sent(struct grpc_send_queue *queue);
 
 #endif

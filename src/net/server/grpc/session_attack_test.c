@@ -9,24 +9,24 @@
 
 #include "net/server/grpc/raw_fixture.h"
 
-static void assert_goaway(const struct world *world, uint32_t code) {
-    struct str payload = raw_find(world, NGHTTP2_GOAWAY, 0);
+static void assert_goaway(const struct grpc_fixture *fixture, uint32_t code) {
+    struct str payload = raw_find(fixture, NGHTTP2_GOAWAY, 0);
     assert_true(payload.len >= 8);
     assert_int_equal((unsigned char)payload.ptr[7], code);
-    assert_true(grpc_session_is_over(&world->session));
-    assert_true(world->refused[0] != '\0');
+    assert_true(grpc_session_is_done(&fixture->session));
+    assert_true(fixture->refused[0] != '\0');
 }
 
-static void assert_alive(const struct world *world) {
-    assert_null(raw_find(world, NGHTTP2_GOAWAY, 0).ptr);
-    assert_false(grpc_session_is_over(&world->session));
+static void assert_alive(const struct grpc_fixture *fixture) {
+    assert_null(raw_find(fixture, NGHTTP2_GOAWAY, 0).ptr);
+    assert_false(grpc_session_is_done(&fixture->session));
 }
 
 /* Calls that are reset before they are answered: no more are alive than a multiple of what may be,
  * and at last the connection ends. */
-static void test_rapid_reset(void **state) {
+static void rapid_reset_bounds_live_calls_and_ends_connection(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     struct raw raw;
     raw_begin(&raw);
     size_t most = 0;
@@ -34,105 +34,105 @@ static void test_rapid_reset(void **state) {
         raw_call(&raw, "/t.T/Later", 0);
         raw_frame(&raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw.id, "\0\0\0\0\1a", 6);
         raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
-        raw_feed(world, &raw);
-        most = world->n_alive > most ? world->n_alive : most;
+        raw_feed(fixture, &raw);
+        most = fixture->n_alive > most ? fixture->n_alive : most;
     }
-    assert_int_equal(most, 4 * world->options.limits.max_streams);
-    struct str refused = raw_find(world, NGHTTP2_RST_STREAM, raw.id);
+    assert_int_equal(most, 4 * fixture->options.limits.max_streams);
+    struct str refused = raw_find(fixture, NGHTTP2_RST_STREAM, raw.id);
     assert_true(refused.len == 4 && refused.ptr[3] == NGHTTP2_REFUSED_STREAM);
     for (size_t i = 0; i < MOST_CALLS; i++) { /* those that the service remembers */
-        if (world->service.calls[i].call) {
-            seen_finish(&world->service.calls[i], NULL);
+        if (fixture->service.calls[i].call) {
+            recorded_call_finish(&fixture->service.calls[i], NULL);
         }
     }
-    grpc_core_sweep(&world->core);
+    grpc_core_sweep(&fixture->core);
     raw_end(&raw);
     /* The others are not known any more: let the world end with them. */
-    while (world->session.streams) {
-        struct grpc_stream *stream = world->session.streams;
-        static struct seen forgotten;
-        forgotten = (struct seen){.call = &stream->call};
+    while (fixture->session.streams) {
+        struct grpc_stream *stream = fixture->session.streams;
+        static struct recorded_call forgotten;
+        forgotten = (struct recorded_call){.call = &stream->call};
         stream->call.user = &forgotten;
-        seen_finish(&forgotten, NULL);
-        grpc_core_sweep(&world->core);
+        recorded_call_finish(&forgotten, NULL);
+        grpc_core_sweep(&fixture->core);
     }
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
-static void test_reset_flood(void **state) {
+static void reset_flood_ends_connection(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     struct raw raw;
     raw_begin(&raw);
     for (int i = 0; i < 40000; i++) {
         raw_call(&raw, "/t.T/Echo", 0);
         raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
     }
-    raw_feed(world, &raw);
-    assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+    raw_feed(fixture, &raw);
+    assert_goaway(fixture, NGHTTP2_ENHANCE_YOUR_CALM);
     raw_end(&raw);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* Resets that the server sends because a frame was wrong for its stream count as well. */
-static void test_provoked_resets(void **state) {
+static void provoked_resets_end_connection(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     struct raw raw;
     raw_begin(&raw);
     for (int i = 0; i < 40000; i++) {
         raw_call(&raw, "/t.T/Echo", 0);
         raw_u32(&raw, NGHTTP2_WINDOW_UPDATE, raw.id, INT32_MAX); /* overflows */
     }
-    raw_feed(world, &raw);
-    assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+    raw_feed(fixture, &raw);
+    assert_goaway(fixture, NGHTTP2_ENHANCE_YOUR_CALM);
     raw_end(&raw);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* Proxies end each call so: after its answer, with or without an end of their own. */
-static void test_resets_after_answers(void **state) {
+static void resets_after_responses_are_allowed(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     struct raw raw;
     raw_begin(&raw);
     for (int i = 0; i < 50000; i++) {
         raw_call(&raw, "/t.T/Bidi", 0);
         raw_frame(&raw, NGHTTP2_DATA, 0, raw.id, "\0\0\0\0\1a", 6);
-        raw_feed(world, &raw);
-        assert_true(world->raw_len > 0);
+        raw_feed(fixture, &raw);
+        assert_true(fixture->raw_len > 0);
         raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_INTERNAL_ERROR);
-        world->raw_len = i + 1 < 50000 ? 0 : world->raw_len;
+        fixture->raw_len = i + 1 < 50000 ? 0 : fixture->raw_len;
         if (i % 1000 == 999) { /* the client's acknowledgement of windows */
             raw_u32(&raw, NGHTTP2_WINDOW_UPDATE, 0, 6000);
         }
     }
-    raw_feed(world, &raw);
-    assert_alive(world);
-    assert_int_equal(world->n_alive, 0);
+    raw_feed(fixture, &raw);
+    assert_alive(fixture);
+    assert_int_equal(fixture->n_alive, 0);
     raw_end(&raw);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 static void flood(void (*frame)(struct raw *raw), int n, bool ends) {
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     struct raw raw;
     raw_begin(&raw);
     raw_call(&raw, "/t.T/Bidi", 0);
     for (int i = 0; i < n; i++) {
         frame(&raw);
         if (i % 500 == 499) { /* slowly enough for nghttp2's own limits */
-            raw_feed(world, &raw);
+            raw_feed(fixture, &raw);
         }
     }
-    raw_feed(world, &raw);
+    raw_feed(fixture, &raw);
     if (ends) {
-        assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+        assert_goaway(fixture, NGHTTP2_ENHANCE_YOUR_CALM);
     } else {
-        assert_alive(world);
+        assert_alive(fixture);
     }
     raw_end(&raw);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 static void frame_ping(struct raw *raw) {
@@ -165,7 +165,7 @@ static void frame_unknown(struct raw *raw) {
     raw_frame(raw, 0x77, 0, 0, "abc", 3);
 }
 
-static void test_floods(void **state) {
+static void control_frame_floods_end_connection(void **state) {
     (void)state;
     flood(frame_ping, 3000, true);
     flood(frame_ping, 1000, false);
@@ -176,86 +176,87 @@ static void test_floods(void **state) {
     flood(frame_unknown, 3000, false);
 }
 
-static void test_pings_while_data_flows(void **state) {
+static void pings_during_data_are_allowed(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     struct raw raw;
     raw_begin(&raw);
     raw_call(&raw, "/t.T/Bidi", 0);
     for (int i = 0; i < 10000; i++) {
         frame_ping_and_call(&raw);
-        raw_feed(world, &raw);
+        raw_feed(fixture, &raw);
     }
-    assert_alive(world);
+    assert_alive(fixture);
     raw_end(&raw);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* A peer who sends control frames and reads nothing. */
-static void test_unread_acks(void **state) {
+static void unread_acks_end_connection(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     struct raw raw;
     raw_begin(&raw);
-    raw_feed(world, &raw);
-    world->no_reading = true;
+    raw_feed(fixture, &raw);
+    fixture->no_reading = true;
     for (int i = 0; i < 1500; i++) {
         frame_ping(&raw);
     }
-    raw_feed(world, &raw);
-    assert_true(world->session.failing);
-    world->no_reading = false;
-    while (world_turn(world)) {
+    raw_feed(fixture, &raw);
+    assert_true(fixture->session.terminating);
+    fixture->no_reading = false;
+    while (grpc_fixture_run_once(fixture)) {
     }
-    assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+    assert_goaway(fixture, NGHTTP2_ENHANCE_YOUR_CALM);
     raw_end(&raw);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* Answers that nobody reads: at some point nothing more is read either. */
-static void test_unread_answers(void **state) {
+static void unread_responses_stop_reading(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     struct raw raw;
     raw_begin(&raw);
-    world_feed(world, raw.bytes, raw.n);
-    assert_true(grpc_session_output(&world->session, world->output)); /* is being written */
-    assert_true(grpc_session_wants_input(&world->session));
+    grpc_fixture_feed(fixture, raw.bytes, raw.n);
+    assert_true(grpc_session_collect_output(&fixture->session, fixture->output)); /* is being
+                                                                                     written */
+    assert_true(grpc_session_wants_input(&fixture->session));
     raw.n = 0;
     for (int i = 0; i < 2000; i++) {
         raw_call(&raw, "/t.T/Nothing", NGHTTP2_FLAG_END_STREAM);
         raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
     }
-    world_feed(world, raw.bytes, raw.n);
-    assert_false(grpc_session_wants_input(&world->session));
-    assert_int_equal(world->n_alive, 0);
-    world->keep_raw = true;
-    world_arrive(world);
-    while (world_turn(world)) {
+    grpc_fixture_feed(fixture, raw.bytes, raw.n);
+    assert_false(grpc_session_wants_input(&fixture->session));
+    assert_int_equal(fixture->n_alive, 0);
+    fixture->keep_raw = true;
+    grpc_fixture_deliver(fixture);
+    while (grpc_fixture_run_once(fixture)) {
     }
-    assert_true(grpc_session_wants_input(&world->session));
+    assert_true(grpc_session_wants_input(&fixture->session));
     raw_end(&raw);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
-static void test_continuation_flood(void **state) {
+static void continuation_flood_ends_connection(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     struct raw raw;
     raw_begin(&raw);
     raw_frame(&raw, NGHTTP2_HEADERS, 0, 1, "\x83\x86", 2);
     for (int i = 0; i < 100; i++) {
         raw_frame(&raw, NGHTTP2_CONTINUATION, 0, 1, "", 0);
     }
-    raw_feed(world, &raw);
-    assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+    raw_feed(fixture, &raw);
+    assert_goaway(fixture, NGHTTP2_ENHANCE_YOUR_CALM);
     raw_end(&raw);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* An entry of the table, indexed again and again: a byte that means 4000. */
 static void bomb(bool trailers) {
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     struct raw raw;
     static char block[20000];
     raw_begin(&raw);
@@ -273,26 +274,26 @@ static void bomb(bool trailers) {
     n += 10000;
     raw_frame(&raw, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, raw.id,
               block, n);
-    raw_feed(world, &raw);
-    assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
-    assert_true(world->session.head_bytes < 9 * world->options.limits.max_header_bytes);
+    raw_feed(fixture, &raw);
+    assert_goaway(fixture, NGHTTP2_ENHANCE_YOUR_CALM);
+    assert_true(fixture->session.head_bytes < 9 * fixture->options.limits.max_header_size);
     raw_end(&raw);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
-static void test_header_bombs(void **state) {
+static void header_bombs_end_connection(void **state) {
     (void)state;
     bomb(false);
     bomb(true);
 }
 
 /* Many fields without a byte in them. */
-static void test_many_fields(void **state) {
+static void many_empty_fields_are_refused(void **state) {
     (void)state;
-    struct grpc_limits limits = world_limits();
-    limits.max_header_bytes = 65536;
-    struct world *world = world_new(&limits);
-    world_open(world, NULL, 0);
+    struct grpc_limits limits = grpc_fixture_limits();
+    limits.max_header_size = 65536;
+    struct grpc_fixture *fixture = grpc_fixture_new(&limits);
+    grpc_fixture_open_client(fixture, NULL, 0);
     struct raw raw;
     char block[1000];
     raw_begin(&raw);
@@ -303,33 +304,33 @@ static void test_many_fields(void **state) {
     }
     raw_frame(&raw, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, 1, block,
               n);
-    raw_feed(world, &raw);
-    assert_alive(world);
-    assert_true(raw_find(world, NGHTTP2_HEADERS, 1).ptr != NULL);
-    assert_int_equal(world->n_alive, 0);
-    assert_non_null(strstr(world->refused, "256 fields"));
+    raw_feed(fixture, &raw);
+    assert_alive(fixture);
+    assert_true(raw_find(fixture, NGHTTP2_HEADERS, 1).ptr != NULL);
+    assert_int_equal(fixture->n_alive, 0);
+    assert_non_null(strstr(fixture->refused, "256 fields"));
     raw_end(&raw);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* A call that was answered and is closed; of its stream nothing is kept. */
-static struct world *world_with_a_call(struct raw *raw) {
-    struct world *world = world_begin();
+static struct grpc_fixture *grpc_fixture_with_call(struct raw *raw) {
+    struct grpc_fixture *fixture = grpc_fixture_open();
     raw_begin(raw);
     raw_call(raw, "/t.T/Echo", 0);
     raw_frame(raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw->id, "\0\0\0\0\1a", 6);
-    raw_feed(world, raw);
-    assert_true(raw_find(world, NGHTTP2_DATA, raw->id).len == 6);
-    assert_null(nghttp2_session_find_stream(world->session.h2, raw->id));
-    return world;
+    raw_feed(fixture, raw);
+    assert_true(raw_find(fixture, NGHTTP2_DATA, raw->id).len == 6);
+    assert_null(nghttp2_session_find_stream(fixture->session.h2, raw->id));
+    return fixture;
 }
 
 /* RFC 9113, 5.1: who has ended a stream and goes on speaking on it is wrong about all of them. */
-static void test_behind_the_end(void **state) {
+static void frames_after_end_stream_end_connection(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++) {
         struct raw raw;
-        struct world *world = world_with_a_call(&raw);
+        struct grpc_fixture *fixture = grpc_fixture_with_call(&raw);
         if (i == 0) {
             raw_frame(&raw, NGHTTP2_DATA, 0, raw.id, "a", 1);
         } else if (i == 1) {
@@ -339,51 +340,51 @@ static void test_behind_the_end(void **state) {
             raw_call(&raw, "/t.T/Bidi", 0);
             raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
             if (i == 2) {
-                raw_feed(world, &raw);
+                raw_feed(fixture, &raw);
             }
             raw_frame(&raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw.id, "a", 1);
         }
-        raw_feed(world, &raw);
-        assert_goaway(world, NGHTTP2_STREAM_CLOSED);
+        raw_feed(fixture, &raw);
+        assert_goaway(fixture, NGHTTP2_STREAM_CLOSED);
         raw_end(&raw);
-        world_end(world);
+        grpc_fixture_free(fixture);
     }
 }
 
 /* Priorities cost, of streams that are closed as well. */
-static void test_priorities_behind_the_end(void **state) {
+static void priority_flood_on_closed_stream_ends_connection(void **state) {
     (void)state;
     struct raw raw;
-    struct world *world = world_with_a_call(&raw);
+    struct grpc_fixture *fixture = grpc_fixture_with_call(&raw);
     for (int i = 0; i < 3000; i++) {
         raw_frame(&raw, NGHTTP2_PRIORITY, 0, raw.id, "\0\0\0\0\5", 5);
     }
-    raw_feed(world, &raw);
-    assert_goaway(world, NGHTTP2_ENHANCE_YOUR_CALM);
+    raw_feed(fixture, &raw);
+    assert_goaway(fixture, NGHTTP2_ENHANCE_YOUR_CALM);
     raw_end(&raw);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* What may come behind an end, and what was on its way when a stream was reset from here. */
-static void test_late_frames(void **state) {
+static void late_frames_after_reset_are_allowed(void **state) {
     (void)state;
     struct raw raw;
-    struct world *world = world_with_a_call(&raw);
+    struct grpc_fixture *fixture = grpc_fixture_with_call(&raw);
     raw_u32(&raw, NGHTTP2_WINDOW_UPDATE, raw.id, 1);
     raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
     raw_frame(&raw, NGHTTP2_PRIORITY, 0, raw.id, "\0\0\0\0\5", 5);
     raw_call(&raw, "/t.T/Nowhere", 0); /* refused before its end */
-    raw_feed(world, &raw);
-    assert_int_equal(raw_find(world, NGHTTP2_RST_STREAM, raw.id).len, 4);
+    raw_feed(fixture, &raw);
+    assert_int_equal(raw_find(fixture, NGHTTP2_RST_STREAM, raw.id).len, 4);
     raw_frame(&raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw.id, "\0\0\0\0\1a", 6);
-    raw_feed(world, &raw);
-    assert_alive(world);
+    raw_feed(fixture, &raw);
+    assert_alive(fixture);
     raw_end(&raw);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* What breaks the rules of HTTP/2 ends the connection with nghttp2's word for it. */
-static void test_protocol_errors(void **state) {
+static void protocol_errors_send_goaway_with_code(void **state) {
     (void)state;
     static const struct {
         int type, flags;
@@ -408,35 +409,35 @@ static void test_protocol_errors(void **state) {
         {NGHTTP2_SETTINGS, 0, 0, {"\0\4\xff\xff\xff\xff", 6}, NGHTTP2_FLOW_CONTROL_ERROR},
     };
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
-        struct world *world = world_begin();
+        struct grpc_fixture *fixture = grpc_fixture_open();
         struct raw raw;
         raw_begin(&raw);
         raw_frame(&raw, ROWS[i].type, ROWS[i].flags, ROWS[i].id, ROWS[i].payload.ptr,
                   ROWS[i].payload.len);
-        raw_feed(world, &raw);
-        assert_goaway(world, ROWS[i].code);
+        raw_feed(fixture, &raw);
+        assert_goaway(fixture, ROWS[i].code);
         raw_end(&raw);
-        world_end(world);
+        grpc_fixture_free(fixture);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rapid_reset),
-        cmocka_unit_test(test_reset_flood),
-        cmocka_unit_test(test_provoked_resets),
-        cmocka_unit_test(test_resets_after_answers),
-        cmocka_unit_test(test_floods),
-        cmocka_unit_test(test_pings_while_data_flows),
-        cmocka_unit_test(test_unread_acks),
-        cmocka_unit_test(test_unread_answers),
-        cmocka_unit_test(test_continuation_flood),
-        cmocka_unit_test(test_header_bombs),
-        cmocka_unit_test(test_many_fields),
-        cmocka_unit_test(test_behind_the_end),
-        cmocka_unit_test(test_priorities_behind_the_end),
-        cmocka_unit_test(test_late_frames),
-        cmocka_unit_test(test_protocol_errors),
+        cmocka_unit_test(rapid_reset_bounds_live_calls_and_ends_connection),
+        cmocka_unit_test(reset_flood_ends_connection),
+        cmocka_unit_test(provoked_resets_end_connection),
+        cmocka_unit_test(resets_after_responses_are_allowed),
+        cmocka_unit_test(control_frame_floods_end_connection),
+        cmocka_unit_test(pings_during_data_are_allowed),
+        cmocka_unit_test(unread_acks_end_connection),
+        cmocka_unit_test(unread_responses_stop_reading),
+        cmocka_unit_test(continuation_flood_ends_connection),
+        cmocka_unit_test(header_bombs_end_connection),
+        cmocka_unit_test(many_empty_fields_are_refused),
+        cmocka_unit_test(frames_after_end_stream_end_connection),
+        cmocka_unit_test(priority_flood_on_closed_stream_ends_connection),
+        cmocka_unit_test(late_frames_after_reset_are_allowed),
+        cmocka_unit_test(protocol_errors_send_goaway_with_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

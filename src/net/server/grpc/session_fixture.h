@@ -14,7 +14,7 @@ enum { MOST_CALLS = 256, SECOND = 1000000000 };
 /* ---- the service ----------------------------------------------------------------------------- */
 
 /* What a method has seen of a call. */
-struct seen {
+struct recorded_call {
     struct grpc_call *call;
     const char *method;
     int n_messages, n_half_closed, n_writable, n_cancelled, n_ended;
@@ -25,7 +25,7 @@ struct seen {
 };
 
 struct service {
-    struct seen calls[MOST_CALLS];
+    struct recorded_call calls[MOST_CALLS];
     size_t n;
     size_t n_released; /* answers' bytes */
 };
@@ -35,37 +35,38 @@ static inline struct service *service_of(const struct grpc_call *call) {
     return call->method->context;
 }
 
-static inline struct seen *seen_of(struct grpc_call *call, enum grpc_event event) {
+static inline struct recorded_call *recorded_call_of(struct grpc_call *call,
+                                                     enum grpc_event event) {
     struct service *service = service_of(call);
     if (event == GRPC_BEGIN) {
         assert_null(call->user);
-        struct seen *fresh = &service->calls[service->n++ % MOST_CALLS];
-        *fresh = (struct seen){.call = call, .method = call->method->path};
+        struct recorded_call *fresh = &service->calls[service->n++ % MOST_CALLS];
+        *fresh = (struct recorded_call){.call = call, .method = call->method->path};
         call->user = fresh;
     }
-    struct seen *seen = call->user;
-    seen->n_messages += event == GRPC_MESSAGE;
-    seen->n_half_closed += event == GRPC_HALF_CLOSE;
-    seen->n_writable += event == GRPC_WRITABLE;
-    seen->n_cancelled += event == GRPC_CANCELLED;
-    seen->n_ended += event == GRPC_END;
+    struct recorded_call *recorded = call->user;
+    recorded->n_messages += event == GRPC_MESSAGE;
+    recorded->n_half_closed += event == GRPC_HALF_CLOSE;
+    recorded->n_writable += event == GRPC_WRITABLE;
+    recorded->n_cancelled += event == GRPC_CANCELLED;
+    recorded->n_ended += event == GRPC_END;
     if (event == GRPC_MESSAGE) {
-        seen->n_bytes += call->message->data.len;
+        recorded->n_bytes += call->message->data.len;
     }
     if (event == GRPC_CANCELLED) {
-        seen->why = call->cancelled.status;
-        assert_true(call->gone);
+        recorded->why = call->cancel_error.status;
+        assert_true(call->is_cancelled);
     }
     if (event == GRPC_END) {
-        assert_true(seen->finished);
-        seen->call = NULL;
+        assert_true(recorded->finished);
+        recorded->call = NULL;
     }
-    return seen;
+    return recorded;
 }
 
-static inline void seen_finish(struct seen *seen, const struct error *err) {
-    seen->finished = true;
-    grpc_finish(seen->call, err);
+static inline void recorded_call_finish(struct recorded_call *recorded, const struct error *err) {
+    recorded->finished = true;
+    grpc_finish(recorded->call, err);
 }
 
 /* A message on its way back. */
@@ -74,8 +75,8 @@ struct echo {
     struct service *service;
 };
 
-static inline void echo_release(void *cookie) {
-    struct echo *echo = cookie;
+static inline void echo_release(void *user) {
+    struct echo *echo = user;
     echo->service->n_released++;
     grpc_message_free(echo->message);
     free(echo);
@@ -90,59 +91,59 @@ static inline void echo_send(struct grpc_call *call) {
 }
 
 static inline void step_echo(struct grpc_call *call, enum grpc_event event) {
-    struct seen *seen = seen_of(call, event);
+    struct recorded_call *recorded = recorded_call_of(call, event);
     if (event == GRPC_MESSAGE) {
         echo_send(call);
-        seen_finish(seen, NULL);
+        recorded_call_finish(recorded, NULL);
     }
 }
 
 /* Answers when the test says so. */
 static inline void step_later(struct grpc_call *call, enum grpc_event event) {
-    seen_of(call, event);
+    recorded_call_of(call, event);
     if (event == GRPC_MESSAGE) {
         grpc_message_free(call->message);
     }
 }
 
 static inline void step_fail(struct grpc_call *call, enum grpc_event event) {
-    struct seen *seen = seen_of(call, event);
+    struct recorded_call *recorded = recorded_call_of(call, event);
     if (event == GRPC_MESSAGE) {
         struct error err;
         grpc_message_free(call->message);
         error_set(&err, ST_UNKNOWN_MODEL, "no model \"\xc3\xa4\" (100%% sure)");
         grpc_set_trailer(call, STR("reason-bin"), str_make("\0\1\2", 3));
-        seen_finish(seen, &err);
+        recorded_call_finish(recorded, &err);
     }
 }
 
 static inline void step_bidi(struct grpc_call *call, enum grpc_event event) {
-    struct seen *seen = seen_of(call, event);
+    struct recorded_call *recorded = recorded_call_of(call, event);
     if (event == GRPC_BEGIN) {
         grpc_read(call);
     } else if (event == GRPC_MESSAGE) {
         echo_send(call);
         grpc_read(call);
     } else if (event == GRPC_HALF_CLOSE || event == GRPC_CANCELLED) {
-        seen_finish(seen, NULL);
+        recorded_call_finish(recorded, NULL);
     }
 }
 
 /* Takes any number of messages and says how many bytes they had. */
 static inline void step_sum(struct grpc_call *call, enum grpc_event event) {
-    struct seen *seen = seen_of(call, event);
+    struct recorded_call *recorded = recorded_call_of(call, event);
     if (event == GRPC_BEGIN) {
         grpc_read(call);
     } else if (event == GRPC_MESSAGE) {
         grpc_message_free(call->message);
         grpc_read(call);
     } else if (event == GRPC_HALF_CLOSE) {
-        struct str text = arena_printf(call->arena, "%zu", seen->n_bytes);
+        struct str text = arena_printf(call->arena, "%zu", recorded->n_bytes);
         struct piece piece = {text.ptr, text.len};
         grpc_send(call, &piece, 1, NULL, NULL);
-        seen_finish(seen, NULL);
+        recorded_call_finish(recorded, NULL);
     } else if (event == GRPC_CANCELLED) {
-        seen_finish(seen, NULL);
+        recorded_call_finish(recorded, NULL);
     }
 }
 
@@ -150,27 +151,27 @@ static inline void step_sum(struct grpc_call *call, enum grpc_event event) {
  * each to leave. */
 static inline void step_many(struct grpc_call *call, enum grpc_event event) {
     static const char zeros[256000];
-    struct seen *seen = seen_of(call, event);
+    struct recorded_call *recorded = recorded_call_of(call, event);
     if (event == GRPC_BEGIN) {
         grpc_read(call);
     } else if (event == GRPC_MESSAGE) {
-        seen->n_bytes = (unsigned char)call->message->data.ptr[0];
+        recorded->n_bytes = (unsigned char)call->message->data.ptr[0];
         grpc_message_free(call->message);
     }
     if (event == GRPC_MESSAGE || event == GRPC_WRITABLE) {
-        struct piece piece = {zeros, seen->n_bytes * 1000};
+        struct piece piece = {zeros, recorded->n_bytes * 1000};
         grpc_send(call, &piece, 1, NULL, NULL);
-        if ((size_t)seen->n_writable + 1 == seen->n_bytes) {
-            seen_finish(seen, NULL);
+        if ((size_t)recorded->n_writable + 1 == recorded->n_bytes) {
+            recorded_call_finish(recorded, NULL);
         }
     } else if (event == GRPC_CANCELLED) {
-        seen_finish(seen, NULL);
+        recorded_call_finish(recorded, NULL);
     }
 }
 
 /* Does nothing by itself. */
 static inline void step_deaf(struct grpc_call *call, enum grpc_event event) {
-    seen_of(call, event);
+    recorded_call_of(call, event);
     if (event == GRPC_MESSAGE) {
         grpc_message_free(call->message);
     }
@@ -183,12 +184,12 @@ static inline size_t align_behind_x(struct str beginning) {
 }
 
 static inline void step_aligned(struct grpc_call *call, enum grpc_event event) {
-    struct seen *seen = seen_of(call, event);
+    struct recorded_call *recorded = recorded_call_of(call, event);
     if (event == GRPC_MESSAGE) {
         struct str data = call->message->data;
-        seen->aligned = (uintptr_t)(data.ptr + align_behind_x(data)) % 64 == 0;
+        recorded->aligned = (uintptr_t)(data.ptr + align_behind_x(data)) % 64 == 0;
         echo_send(call);
-        seen_finish(seen, NULL);
+        recorded_call_finish(recorded, NULL);
     }
 }
 
@@ -196,14 +197,14 @@ enum { N_METHODS = 8 };
 
 static inline void service_methods(struct service *service, struct grpc_method *methods) {
     const struct grpc_method all[N_METHODS] = {
-        {.path = "/t.T/Echo", .step = step_echo},
-        {.path = "/t.T/Later", .step = step_later},
-        {.path = "/t.T/Fail", .step = step_fail},
-        {.path = "/t.T/Bidi", .step = step_bidi, .streams = true},
-        {.path = "/t.T/Sum", .step = step_sum, .streams = true},
-        {.path = "/t.T/Many", .step = step_many, .streams = true},
-        {.path = "/t.T/Deaf", .step = step_deaf, .streams = true},
-        {.path = "/t.T/Aligned", .step = step_aligned, .align_at = align_behind_x},
+        {.path = "/t.T/Echo", .on_event = step_echo},
+        {.path = "/t.T/Later", .on_event = step_later},
+        {.path = "/t.T/Fail", .on_event = step_fail},
+        {.path = "/t.T/Bidi", .on_event = step_bidi, .streams = true},
+        {.path = "/t.T/Sum", .on_event = step_sum, .streams = true},
+        {.path = "/t.T/Many", .on_event = step_many, .streams = true},
+        {.path = "/t.T/Deaf", .on_event = step_deaf, .streams = true},
+        {.path = "/t.T/Aligned", .on_event = step_aligned, .align_at = align_behind_x},
     };
     for (size_t i = 0; i < N_METHODS; i++) {
         methods[i] = all[i];
@@ -215,7 +216,7 @@ static inline void service_methods(struct service *service, struct grpc_method *
 
 enum pace { PACE_WHOLE, PACE_BYTES, PACE_SEVENS, PACE_RANDOM, N_PACES };
 
-struct world {
+struct grpc_fixture {
     enum pace pace; /* how bytes go to the server */
     unsigned seed;
     struct worker *worker;
@@ -240,21 +241,21 @@ struct world {
     bool keep_raw;
 };
 
-static inline void world_ask_turn(struct grpc_core *core) {
+static inline void grpc_fixture_schedule_deferred(struct grpc_core *core) {
     (void)core;
 }
 
-static inline void world_refused(struct grpc_session *session, const struct error *err,
-                                 bool whole) {
-    struct world *world = session->core->cookie;
+static inline void grpc_fixture_on_refused(struct grpc_session *session, const struct error *err,
+                                           bool whole) {
+    struct grpc_fixture *fixture = session->core->user;
     (void)whole;
-    snprintf(world->refused, sizeof(world->refused), "%s", err->text);
+    snprintf(fixture->refused, sizeof(fixture->refused), "%s", err->text);
 }
 
-static inline struct grpc_limits world_limits(void) {
-    return (struct grpc_limits){.max_header_bytes = 8192,
+static inline struct grpc_limits grpc_fixture_limits(void) {
+    return (struct grpc_limits){.max_header_size = 8192,
                                 .max_message_bytes = 1 << 20,
-                                .request_memory_bytes = 1 << 20,
+                                .request_memory = 1 << 20,
                                 .max_streams = 100,
                                 .stream_window_bytes = 1 << 16,
                                 .connection_window_bytes = 1 << 20,
@@ -269,169 +270,171 @@ static const enum metric WORLD_GAUGES[] = {METRIC_REQUESTS_IN_FLIGHT, METRIC_BOD
 enum { N_GAUGES = sizeof(WORLD_GAUGES) / sizeof(WORLD_GAUGES[0]) };
 
 /* Fills in everything but the sessions. */
-static inline struct world *world_new(const struct grpc_limits *limits) {
-    struct world *world = calloc(1, sizeof(*world));
+static inline struct grpc_fixture *grpc_fixture_new(const struct grpc_limits *limits) {
+    struct grpc_fixture *fixture = calloc(1, sizeof(*fixture));
     struct error err;
     for (size_t i = 0; i < N_GAUGES; i++) {
-        world->gauges[i] = metric_read(WORLD_GAUGES[i]);
+        fixture->gauges[i] = metric_read(WORLD_GAUGES[i]);
     }
-    world->now_ns = SECOND;
-    world->seed = 1;
-    clock_drive_ns(world->now_ns);
-    world->budget = (struct net_budget){.body_memory_bytes = 8 << 20, .max_connections = 10};
-    body_pool_init(&world->pool, 1 << 20);
-    assert_int_equal(worker_new("test", &world->worker, &err), ST_OK);
-    service_methods(&world->service, world->methods);
-    world->options = (struct grpc_server_options){.limits = *limits,
-                                                  .budget = &world->budget,
-                                                  .methods = world->methods,
-                                                  .n_methods = N_METHODS};
-    world->output = malloc(sizeof(*world->output));
-    world->core = (struct grpc_core){.pool = &world->pool,
-                                     .n_alive = &world->n_alive,
-                                     .n_calls = &world->n_calls,
-                                     .ask_turn = world_ask_turn,
-                                     .on_refused = world_refused,
-                                     .cookie = world};
-    return world;
+    fixture->now_ns = SECOND;
+    fixture->seed = 1;
+    clock_set_fake_ns(fixture->now_ns);
+    fixture->budget = (struct net_budget){.body_memory = 8 << 20, .max_connections = 10};
+    body_pool_init(&fixture->pool, 1 << 20);
+    assert_int_equal(worker_new("test", &fixture->worker, &err), ST_OK);
+    service_methods(&fixture->service, fixture->methods);
+    fixture->options = (struct grpc_server_options){.limits = *limits,
+                                                    .budget = &fixture->budget,
+                                                    .methods = fixture->methods,
+                                                    .n_methods = N_METHODS};
+    fixture->output = malloc(sizeof(*fixture->output));
+    fixture->core = (struct grpc_core){.pool = &fixture->pool,
+                                       .n_alive = &fixture->n_alive,
+                                       .n_calls = &fixture->n_calls,
+                                       .schedule_deferred = grpc_fixture_schedule_deferred,
+                                       .on_refused = grpc_fixture_on_refused,
+                                       .user = fixture};
+    return fixture;
 }
 
 /* Both sides, with the client's settings. */
-static inline void world_open(struct world *world, const nghttp2_settings_entry *settings,
-                              size_t n_settings) {
+static inline void grpc_fixture_open_client(struct grpc_fixture *fixture,
+                                            const nghttp2_settings_entry *settings,
+                                            size_t n_settings) {
     struct error err;
-    assert_int_equal(grpc_core_init(&world->core, &world->options, world->worker, &err), ST_OK);
-    assert_int_equal(grpc_session_open(&world->core, &world->session, &err), ST_OK);
-    client_open(&world->client, settings, n_settings);
+    assert_int_equal(grpc_core_init(&fixture->core, &fixture->options, fixture->worker, &err),
+                     ST_OK);
+    assert_int_equal(grpc_session_open(&fixture->core, &fixture->session, &err), ST_OK);
+    client_open(&fixture->client, settings, n_settings);
 }
 
-static inline struct world *world_begin(void) {
-    struct grpc_limits limits = world_limits();
-    struct world *world = world_new(&limits);
-    world_open(world, NULL, 0);
-    return world;
+static inline struct grpc_fixture *grpc_fixture_open(void) {
+    struct grpc_limits limits = grpc_fixture_limits();
+    struct grpc_fixture *fixture = grpc_fixture_new(&limits);
+    grpc_fixture_open_client(fixture, NULL, 0);
+    return fixture;
 }
 
 /* How many of `n` bytes go next. */
-static inline size_t world_piece(struct world *world, size_t n) {
+static inline size_t grpc_fixture_piece_size(struct grpc_fixture *fixture, size_t n) {
     size_t piece = n;
-    if (world->pace == PACE_BYTES) {
+    if (fixture->pace == PACE_BYTES) {
         piece = 1;
-    } else if (world->pace == PACE_SEVENS) {
+    } else if (fixture->pace == PACE_SEVENS) {
         piece = 7;
-    } else if (world->pace == PACE_RANDOM) {
-        world->seed = world->seed * 1103515245 + 12345;
-        piece = world->seed / 65536 % 3000 + 1;
+    } else if (fixture->pace == PACE_RANDOM) {
+        fixture->seed = fixture->seed * 1103515245 + 12345;
+        piece = fixture->seed / 65536 % 3000 + 1;
     }
     return piece < n ? piece : n;
 }
 
 /* Bytes to the server. */
-static inline void world_feed(struct world *world, const void *data, size_t n) {
+static inline void grpc_fixture_feed(struct grpc_fixture *fixture, const void *data, size_t n) {
     const char *at = data;
     while (n > 0) {
-        size_t piece = world_piece(world, n);
+        size_t piece = grpc_fixture_piece_size(fixture, n);
         /* A copy of its own, so that a view that outlives it is seen. */
         char *copy = malloc(piece);
         memcpy(copy, at, piece);
-        grpc_session_receive(&world->session, str_make(copy, piece));
+        grpc_session_receive(&fixture->session, str_make(copy, piece));
         free(copy);
-        grpc_core_sweep(&world->core);
+        grpc_core_sweep(&fixture->core);
         at += piece;
         n -= piece;
     }
 }
 
-static inline void world_keep(struct world *world, const void *data, size_t n) {
-    world->raw = realloc(world->raw, world->raw_len + n + 1);
-    memcpy(world->raw + world->raw_len, data, n);
-    world->raw_len += n;
+static inline void grpc_fixture_store(struct grpc_fixture *fixture, const void *data, size_t n) {
+    fixture->raw = realloc(fixture->raw, fixture->raw_len + n + 1);
+    memcpy(fixture->raw + fixture->raw_len, data, n);
+    fixture->raw_len += n;
 }
 
 /* What was collected arrives. */
-static inline void world_arrive(struct world *world) {
-    for (size_t i = 0; i < world->output->n; i++) {
-        const struct piece *piece = &world->output->pieces[i];
-        if (world->keep_raw) {
-            world_keep(world, piece->data, piece->n_bytes);
-        } else if (world->client.h2) {
-            ssize_t n = nghttp2_session_mem_recv(world->client.h2, piece->data, piece->n_bytes);
+static inline void grpc_fixture_deliver(struct grpc_fixture *fixture) {
+    for (size_t i = 0; i < fixture->output->n; i++) {
+        const struct piece *piece = &fixture->output->pieces[i];
+        if (fixture->keep_raw) {
+            grpc_fixture_store(fixture, piece->data, piece->n_bytes);
+        } else if (fixture->client.h2) {
+            ssize_t n = nghttp2_session_mem_recv(fixture->client.h2, piece->data, piece->n_bytes);
             assert_int_equal(n, piece->n_bytes);
         }
     }
-    grpc_session_written(&world->session);
-    grpc_core_sweep(&world->core);
+    grpc_session_on_written(&fixture->session);
+    grpc_core_sweep(&fixture->core);
 }
 
 /* One turn of the server. Returns: whether it said something. */
-static inline bool world_turn(struct world *world) {
-    grpc_core_sweep(&world->core);
-    if (world->no_reading || world->session.flight.writing) {
+static inline bool grpc_fixture_run_once(struct grpc_fixture *fixture) {
+    grpc_core_sweep(&fixture->core);
+    if (fixture->no_reading || fixture->session.write_batch.writing) {
         return false;
     }
-    bool asked = grpc_core_take_dirty(&world->core) != NULL;
-    world->session.dirty = false;
-    if (!grpc_session_has_output(&world->session)) {
+    bool record = grpc_core_take_scheduled(&fixture->core) != NULL;
+    fixture->session.scheduled = false;
+    if (!grpc_session_has_output(&fixture->session)) {
         return false;
     }
-    assert_true(asked); /* a real server would not look */
-    if (!grpc_session_output(&world->session, world->output)) {
+    assert_true(record); /* a real server would not look */
+    if (!grpc_session_collect_output(&fixture->session, fixture->output)) {
         return false;
     }
-    world->n_writes++;
-    world_arrive(world);
+    fixture->n_writes++;
+    grpc_fixture_deliver(fixture);
     return true;
 }
 
 /* Until nobody has anything to say. */
-static inline void world_run(struct world *world) {
+static inline void grpc_fixture_run(struct grpc_fixture *fixture) {
     bool busy = true;
     while (busy) {
         const uint8_t *data;
-        ssize_t n = nghttp2_session_mem_send(world->client.h2, &data);
+        ssize_t n = nghttp2_session_mem_send(fixture->client.h2, &data);
         assert_true(n >= 0);
         if (n > 0) {
-            world_feed(world, data, (size_t)n);
+            grpc_fixture_feed(fixture, data, (size_t)n);
         }
-        busy = n > 0 || world_turn(world);
+        busy = n > 0 || grpc_fixture_run_once(fixture);
     }
 }
 
-static inline void world_pass(struct world *world, uint64_t ns) {
-    world->now_ns += ns;
-    clock_drive_ns(world->now_ns);
-    grpc_core_tick(&world->core, world->now_ns);
-    grpc_core_sweep(&world->core);
+static inline void grpc_fixture_advance_clock(struct grpc_fixture *fixture, uint64_t ns) {
+    fixture->now_ns += ns;
+    clock_set_fake_ns(fixture->now_ns);
+    grpc_core_run_timers(&fixture->core, fixture->now_ns);
+    grpc_core_sweep(&fixture->core);
 }
 
 /* Ends all of it; nothing may be left over. */
-static inline void world_end(struct world *world) {
-    grpc_session_close(&world->session);
+static inline void grpc_fixture_free(struct grpc_fixture *fixture) {
+    grpc_session_close(&fixture->session);
     for (size_t i = 0; i < MOST_CALLS; i++) {
-        if (world->service.calls[i].call && !world->service.calls[i].finished) {
-            seen_finish(&world->service.calls[i], NULL);
+        if (fixture->service.calls[i].call && !fixture->service.calls[i].finished) {
+            recorded_call_finish(&fixture->service.calls[i], NULL);
         }
     }
-    if (world->session.flight.writing) {
-        grpc_session_written(&world->session);
+    if (fixture->session.write_batch.writing) {
+        grpc_session_on_written(&fixture->session);
     }
-    grpc_core_sweep(&world->core);
-    assert_int_equal(world->n_alive, 0);
-    assert_int_equal(world->n_calls, 0);
-    assert_int_equal(world->budget.n_body_bytes, 0);
-    assert_int_equal(world->core.deadlines.n, 0);
-    assert_true(timeouts_next_ns(&world->core.timeouts) == UINT64_MAX);
+    grpc_core_sweep(&fixture->core);
+    assert_int_equal(fixture->n_alive, 0);
+    assert_int_equal(fixture->n_calls, 0);
+    assert_int_equal(fixture->budget.n_body_bytes, 0);
+    assert_int_equal(fixture->core.deadlines.n, 0);
+    assert_true(timer_list_next_ns(&fixture->core.stream_timers) == UINT64_MAX);
     for (size_t i = 0; i < N_GAUGES; i++) {
-        assert_int_equal(metric_read(WORLD_GAUGES[i]), world->gauges[i]);
+        assert_int_equal(metric_read(WORLD_GAUGES[i]), fixture->gauges[i]);
     }
-    grpc_core_fini(&world->core);
-    body_pool_fini(&world->pool);
-    worker_free(world->worker);
-    client_close(&world->client);
-    free(world->output);
-    free(world->raw);
-    free(world);
-    clock_drive_ns(0);
+    grpc_core_fini(&fixture->core);
+    body_pool_fini(&fixture->pool);
+    worker_free(fixture->worker);
+    client_close(&fixture->client);
+    free(fixture->output);
+    free(fixture->raw);
+    free(fixture);
+    clock_set_fake_ns(0);
 }
 
 #endif

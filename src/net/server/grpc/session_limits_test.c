@@ -22,16 +22,16 @@ static void assert_grpc(const struct client_call *call, const char *status) {
 }
 
 /* The connection still serves. */
-static void assert_serves(struct world *world) {
-    struct client_call *call = client_unary(&world->client, "/t.T/Echo", STR("still"));
-    world_run(world);
+static void assert_serves(struct grpc_fixture *fixture) {
+    struct client_call *call = client_unary(&fixture->client, "/t.T/Echo", STR("still"));
+    grpc_fixture_run(fixture);
     assert_grpc(call, "0");
 }
 
-static struct seen *seen_first(struct world *world, const char *path) {
-    for (size_t i = 0; i < world->service.n; i++) {
-        if (strcmp(world->service.calls[i].method, path) == 0) {
-            return &world->service.calls[i];
+static struct recorded_call *recorded_call_first(struct grpc_fixture *fixture, const char *path) {
+    for (size_t i = 0; i < fixture->service.n; i++) {
+        if (strcmp(fixture->service.calls[i].method, path) == 0) {
+            return &fixture->service.calls[i];
         }
     }
     fail_msg("%s was not called", path);
@@ -39,509 +39,510 @@ static struct seen *seen_first(struct world *world, const char *path) {
 }
 
 /* A client whose windows have so many bytes, and that does not open them. */
-static struct world *world_stingy(uint32_t window) {
-    struct grpc_limits limits = world_limits();
-    struct world *world = world_new(&limits);
+static struct grpc_fixture *grpc_fixture_small_window(uint32_t window) {
+    struct grpc_limits limits = grpc_fixture_limits();
+    struct grpc_fixture *fixture = grpc_fixture_new(&limits);
     const nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, window}};
-    world->client.stingy = true;
-    world_open(world, settings, 1);
-    world_run(world);
-    return world;
+    fixture->client.stingy = true;
+    grpc_fixture_open_client(fixture, settings, 1);
+    grpc_fixture_run(fixture);
+    return fixture;
 }
 
 /* ---- methods that do not read ---------------------------------------------------------------- */
 
 /* No more than the stream's window is held for a method that does not read; others go on. */
-static void test_deaf(void **state) {
+static void unread_call_holds_at_most_one_window(void **state) {
     (void)state;
-    struct world *world = world_begin();
-    struct client_call *call = client_begin(&world->client, "/t.T/Deaf", NULL);
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct client_call *call = client_begin(&fixture->client, "/t.T/Deaf", NULL);
     for (int i = 0; i < 10; i++) {
-        client_message(&world->client, call, false, text_of(100000).ptr, 100000);
+        client_message(&fixture->client, call, false, text_of(100000).ptr, 100000);
     }
-    client_end(&world->client, call);
-    world_run(world);
-    uint64_t window = world->options.limits.stream_window_bytes;
+    client_end(&fixture->client, call);
+    grpc_fixture_run(fixture);
+    uint64_t window = fixture->options.limits.stream_window_bytes;
     assert_true(call->out_at <= window && call->out_at > window / 2);
-    assert_true(world->budget.n_body_bytes <= 2 * window);
-    assert_serves(world);
-    const struct seen *seen = &world->service.calls[0];
+    assert_true(fixture->budget.n_body_bytes <= 2 * window);
+    assert_serves(fixture);
+    const struct recorded_call *recorded = &fixture->service.calls[0];
     for (int i = 0; i < 10; i++) {
-        assert_int_equal(seen->n_messages, i);
-        grpc_read(seen->call);
-        world_run(world);
+        assert_int_equal(recorded->n_messages, i);
+        grpc_read(recorded->call);
+        grpc_fixture_run(fixture);
     }
-    assert_int_equal(seen->n_messages, 10);
-    assert_int_equal(seen->n_bytes, 1000000);
-    assert_int_equal(seen->n_half_closed, 0);
-    grpc_read(seen->call);
-    assert_int_equal(seen->n_half_closed, 1);
-    seen_finish(&world->service.calls[0], NULL);
-    world_run(world);
+    assert_int_equal(recorded->n_messages, 10);
+    assert_int_equal(recorded->n_bytes, 1000000);
+    assert_int_equal(recorded->n_half_closed, 0);
+    grpc_read(recorded->call);
+    assert_int_equal(recorded->n_half_closed, 1);
+    recorded_call_finish(&fixture->service.calls[0], NULL);
+    grpc_fixture_run(fixture);
     assert_grpc(call, "0");
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* One that reads a message now and then: what is kept does not grow, whatever was sent. */
-static void test_slow_reading(void **state) {
+static void slow_method_bounds_buffered_messages(void **state) {
     (void)state;
-    struct world *world = world_begin();
-    struct client_call *call = client_begin(&world->client, "/t.T/Deaf", NULL);
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct client_call *call = client_begin(&fixture->client, "/t.T/Deaf", NULL);
     for (int i = 0; i < 2000; i++) {
-        client_message(&world->client, call, false, text_of(700).ptr, 700);
+        client_message(&fixture->client, call, false, text_of(700).ptr, 700);
     }
-    world_run(world);
+    grpc_fixture_run(fixture);
     for (int i = 0; i < 1900; i++) {
-        assert_int_equal(world->service.calls[0].n_messages, i);
-        grpc_read(world->service.calls[0].call);
-        world_run(world);
-        assert_true(world->budget.n_body_bytes <= 2 * world->options.limits.stream_window_bytes);
+        assert_int_equal(fixture->service.calls[0].n_messages, i);
+        grpc_read(fixture->service.calls[0].call);
+        grpc_fixture_run(fixture);
+        assert_true(fixture->budget.n_body_bytes <=
+                    2 * fixture->options.limits.stream_window_bytes);
     }
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* A method that asks for many at once gets them as they come, and each once. */
-static void test_reading_ahead(void **state) {
+static void read_many_at_once_delivers_each_message_once(void **state) {
     (void)state;
-    struct world *world = world_begin();
-    struct client_call *call = client_begin(&world->client, "/t.T/Deaf", NULL);
-    world_run(world);
-    struct seen *seen = &world->service.calls[0];
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct client_call *call = client_begin(&fixture->client, "/t.T/Deaf", NULL);
+    grpc_fixture_run(fixture);
+    struct recorded_call *recorded = &fixture->service.calls[0];
     for (int i = 0; i < 5; i++) {
-        grpc_read(seen->call);
+        grpc_read(recorded->call);
     }
     for (int i = 0; i < 7; i++) {
-        client_message(&world->client, call, false, "abc", 3);
+        client_message(&fixture->client, call, false, "abc", 3);
     }
-    client_end(&world->client, call);
-    world_run(world);
-    assert_int_equal(seen->n_messages, 5);
-    grpc_read(seen->call);
-    grpc_read(seen->call);
-    assert_int_equal(seen->n_messages, 7);
-    assert_int_equal(seen->n_half_closed, 0);
-    grpc_read(seen->call);
-    assert_int_equal(seen->n_half_closed, 1);
-    seen_finish(seen, NULL);
-    world_end(world);
+    client_end(&fixture->client, call);
+    grpc_fixture_run(fixture);
+    assert_int_equal(recorded->n_messages, 5);
+    grpc_read(recorded->call);
+    grpc_read(recorded->call);
+    assert_int_equal(recorded->n_messages, 7);
+    assert_int_equal(recorded->n_half_closed, 0);
+    grpc_read(recorded->call);
+    assert_int_equal(recorded->n_half_closed, 1);
+    recorded_call_finish(recorded, NULL);
+    grpc_fixture_free(fixture);
 }
 
 /* All streams together are bounded by the budget. */
-static void test_budget(void **state) {
+static void budget_bounds_all_streams_together(void **state) {
     (void)state;
-    struct world *world = world_begin();
-    world->budget.body_memory_bytes = 200000;
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    fixture->budget.body_memory = 200000;
     struct client_call *calls[20];
     for (int i = 0; i < 20; i++) {
-        calls[i] = client_begin(&world->client, "/t.T/Deaf", NULL);
-        client_message(&world->client, calls[i], false, text_of(30000).ptr, 30000);
-        client_message(&world->client, calls[i], false, text_of(30000).ptr, 30000);
-        world_run(world);
-        assert_true(world->budget.n_body_bytes <= 200000);
+        calls[i] = client_begin(&fixture->client, "/t.T/Deaf", NULL);
+        client_message(&fixture->client, calls[i], false, text_of(30000).ptr, 30000);
+        client_message(&fixture->client, calls[i], false, text_of(30000).ptr, 30000);
+        grpc_fixture_run(fixture);
+        assert_true(fixture->budget.n_body_bytes <= 200000);
     }
     assert_false(calls[0]->closed);
     for (int i = 0; i < 20; i++) { /* who failed holds nothing */
-        if (world->service.calls[i].n_cancelled > 0) {
-            assert_int_equal(world->service.calls[i].why, ST_OVERLOADED);
-            seen_finish(&world->service.calls[i], NULL);
+        if (fixture->service.calls[i].n_cancelled > 0) {
+            assert_int_equal(fixture->service.calls[i].why, ST_OVERLOADED);
+            recorded_call_finish(&fixture->service.calls[i], NULL);
         }
     }
-    client_end(&world->client, calls[19]);
-    world_run(world);
+    client_end(&fixture->client, calls[19]);
+    grpc_fixture_run(fixture);
     assert_string_equal(calls[19]->grpc_status, "8");
     assert_non_null(strstr(calls[19]->message, "--body-memory"));
-    assert_serves(world);
-    world_end(world);
+    assert_serves(fixture);
+    grpc_fixture_free(fixture);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-static struct client_call *begin_with_deadline(struct world *world, const char *path) {
+static struct client_call *begin_with_deadline(struct grpc_fixture *fixture, const char *path) {
     const char *const fields[] = {"grpc-timeout", "5S", NULL};
-    struct client_call *call = client_begin(&world->client, path, fields);
-    client_message(&world->client, call, false, "\xc8", 1);
-    client_end(&world->client, call);
+    struct client_call *call = client_begin(&fixture->client, path, fields);
+    client_message(&fixture->client, call, false, "\xc8", 1);
+    client_end(&fixture->client, call);
     return call;
 }
 
-static void test_deadline(void **state) {
+static void deadline_cancels_call(void **state) {
     (void)state;
-    struct world *world = world_begin();
-    struct client_call *call = begin_with_deadline(world, "/t.T/Later");
-    world_run(world);
-    struct seen *seen = &world->service.calls[0];
-    assert_true(grpc_core_next_ns(&world->core) == world->now_ns + 5 * (uint64_t)SECOND);
-    world_pass(world, 5 * (uint64_t)SECOND - 1);
-    assert_int_equal(seen->n_cancelled, 0);
-    world_pass(world, 1);
-    assert_int_equal(seen->n_cancelled, 1);
-    assert_int_equal(seen->why, ST_DEADLINE_EXCEEDED);
-    world_run(world);
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct client_call *call = begin_with_deadline(fixture, "/t.T/Later");
+    grpc_fixture_run(fixture);
+    struct recorded_call *recorded = &fixture->service.calls[0];
+    assert_true(grpc_core_next_timer_ns(&fixture->core) == fixture->now_ns + 5 * (uint64_t)SECOND);
+    grpc_fixture_advance_clock(fixture, 5 * (uint64_t)SECOND - 1);
+    assert_int_equal(recorded->n_cancelled, 0);
+    grpc_fixture_advance_clock(fixture, 1);
+    assert_int_equal(recorded->n_cancelled, 1);
+    assert_int_equal(recorded->why, ST_DEADLINE_EXCEEDED);
+    grpc_fixture_run(fixture);
     assert_grpc(call, "4");
-    assert_int_equal(world->n_alive, 1); /* the method still has it */
+    assert_int_equal(fixture->n_alive, 1); /* the method still has it */
     struct piece piece = {"late", 4};
-    grpc_send(seen->call, &piece, 1, NULL, NULL);
-    seen_finish(seen, NULL);
-    world_run(world);
-    assert_int_equal(seen->n_ended, 1);
+    grpc_send(recorded->call, &piece, 1, NULL, NULL);
+    recorded_call_finish(recorded, NULL);
+    grpc_fixture_run(fixture);
+    assert_int_equal(recorded->n_ended, 1);
     assert_int_equal(call->in_len, 0);
-    assert_int_equal(world->n_alive, 0);
-    world_end(world);
+    assert_int_equal(fixture->n_alive, 0);
+    grpc_fixture_free(fixture);
 }
 
 /* Before the message has come; the method never hears of it. */
-static void test_deadline_unseen(void **state) {
+static void deadline_before_message_never_starts_method(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     const char *const fields[] = {"grpc-timeout", "1S", NULL};
-    struct client_call *call = client_begin(&world->client, "/t.T/Echo", fields);
-    world_run(world);
-    world_pass(world, SECOND);
-    world_run(world);
+    struct client_call *call = client_begin(&fixture->client, "/t.T/Echo", fields);
+    grpc_fixture_run(fixture);
+    grpc_fixture_advance_clock(fixture, SECOND);
+    grpc_fixture_run(fixture);
     assert_grpc(call, "4");
-    assert_int_equal(world->service.n, 0);
-    world_end(world);
+    assert_int_equal(fixture->service.n, 0);
+    grpc_fixture_free(fixture);
 }
 
 /* Within a message of the answer, a part of which has left: only a reset can follow. */
-static void test_deadline_in_message(void **state) {
+static void deadline_mid_message_resets_stream(void **state) {
     (void)state;
-    struct world *world = world_stingy(50000);
-    struct client_call *call = begin_with_deadline(world, "/t.T/Many");
-    world_run(world);
+    struct grpc_fixture *fixture = grpc_fixture_small_window(50000);
+    struct client_call *call = begin_with_deadline(fixture, "/t.T/Many");
+    grpc_fixture_run(fixture);
     assert_int_equal(call->in_len, 50000);
-    world_pass(world, 5 * (uint64_t)SECOND);
-    world_run(world);
+    grpc_fixture_advance_clock(fixture, 5 * (uint64_t)SECOND);
+    grpc_fixture_run(fixture);
     assert_true(call->closed);
     assert_int_equal(call->code, NGHTTP2_CANCEL);
     assert_string_equal(call->grpc_status, "");
-    assert_int_equal(world->service.calls[0].why, ST_DEADLINE_EXCEEDED);
-    assert_int_equal(world->service.calls[0].n_ended, 1);
-    world_end(world);
+    assert_int_equal(fixture->service.calls[0].why, ST_DEADLINE_EXCEEDED);
+    assert_int_equal(fixture->service.calls[0].n_ended, 1);
+    grpc_fixture_free(fixture);
 }
 
 /* The same, where nghttp2 has made the frame already and the output had no room for it. */
-static void test_deadline_promised(void **state) {
+static void deadline_with_frame_already_made_ends_call(void **state) {
     (void)state;
-    struct grpc_limits limits = world_limits();
-    struct world *world = world_new(&limits);
+    struct grpc_limits limits = grpc_fixture_limits();
+    struct grpc_fixture *fixture = grpc_fixture_new(&limits);
     const nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 1 << 30}};
-    world_open(world, settings, 1);
-    nghttp2_session_set_local_window_size(world->client.h2, NGHTTP2_FLAG_NONE, 0, 1 << 30);
-    world_run(world);
-    world->no_reading = true;
+    grpc_fixture_open_client(fixture, settings, 1);
+    nghttp2_session_set_local_window_size(fixture->client.h2, NGHTTP2_FLAG_NONE, 0, 1 << 30);
+    grpc_fixture_run(fixture);
+    fixture->no_reading = true;
     struct client_call *calls[60];
     for (int i = 0; i < 60; i++) {
-        calls[i] = begin_with_deadline(world, "/t.T/Many");
+        calls[i] = begin_with_deadline(fixture, "/t.T/Many");
     }
-    world_run(world);
-    world->no_reading = false;
-    world_turn(world); /* one output, and it is full */
+    grpc_fixture_run(fixture);
+    fixture->no_reading = false;
+    grpc_fixture_run_once(fixture); /* one output, and it is full */
     size_t n_promised = 0;
-    for (const struct grpc_stream *at = world->session.streams; at; at = at->next) {
-        n_promised += at->out.promised > 0;
+    for (const struct grpc_stream *at = fixture->session.streams; at; at = at->next) {
+        n_promised += at->out.n_reserved > 0;
     }
     assert_int_equal(n_promised, 1);
-    world_pass(world, 5 * (uint64_t)SECOND);
-    world_run(world);
+    grpc_fixture_advance_clock(fixture, 5 * (uint64_t)SECOND);
+    grpc_fixture_run(fixture);
     for (int i = 0; i < 60; i++) {
         assert_true(calls[i]->closed);
         assert_true(strcmp(calls[i]->grpc_status, "4") == 0 || calls[i]->code == NGHTTP2_CANCEL);
     }
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* The client's window is shut: the status needs none. */
-static void test_deadline_without_window(void **state) {
+static void deadline_without_window_still_sends_status(void **state) {
     (void)state;
-    struct world *world = world_stingy(0);
-    struct client_call *call = begin_with_deadline(world, "/t.T/Many");
-    world_run(world);
+    struct grpc_fixture *fixture = grpc_fixture_small_window(0);
+    struct client_call *call = begin_with_deadline(fixture, "/t.T/Many");
+    grpc_fixture_run(fixture);
     assert_string_equal(call->status, "200");
     assert_false(call->closed);
-    world_pass(world, 5 * (uint64_t)SECOND);
-    world_run(world);
+    grpc_fixture_advance_clock(fixture, 5 * (uint64_t)SECOND);
+    grpc_fixture_run(fixture);
     assert_grpc(call, "4");
     assert_int_equal(call->in_len, 0);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* A message that pauses ends its call; one that goes on slowly, and a stream between messages, do
  * not. */
-static void test_message_pauses(void **state) {
+static void body_timeout_ends_paused_message(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     static const char *const PATHS[] = {"/t.T/Echo", "/t.T/Bidi"};
-    struct client_call *quiet = client_begin(&world->client, "/t.T/Bidi", NULL);
-    client_message(&world->client, quiet, false, "whole", 5);
+    struct client_call *quiet = client_begin(&fixture->client, "/t.T/Bidi", NULL);
+    client_message(&fixture->client, quiet, false, "whole", 5);
     for (size_t i = 0; i < 2; i++) {
-        struct client_call *call = client_begin(&world->client, PATHS[i], NULL);
-        client_add(&world->client, call, "\0\0\0\0\x64", 5);
+        struct client_call *call = client_begin(&fixture->client, PATHS[i], NULL);
+        client_add(&fixture->client, call, "\0\0\0\0\x64", 5);
         for (int j = 0; j < 10; j++) {
-            client_add(&world->client, call, "a", 1);
-            world_run(world);
-            world_pass(world, 19 * (uint64_t)SECOND);
+            client_add(&fixture->client, call, "a", 1);
+            grpc_fixture_run(fixture);
+            grpc_fixture_advance_clock(fixture, 19 * (uint64_t)SECOND);
         }
         assert_false(call->closed);
-        world_pass(world, 1 * (uint64_t)SECOND);
-        client_end(&world->client, call);
-        world_run(world);
+        grpc_fixture_advance_clock(fixture, 1 * (uint64_t)SECOND);
+        client_end(&fixture->client, call);
+        grpc_fixture_run(fixture);
         assert_grpc(call, "4");
         assert_non_null(strstr(call->message, "--body-timeout"));
     }
     assert_false(quiet->closed);
     assert_int_equal(quiet->in_len, 10);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* A client that takes nothing of an answer. */
-static void test_answer_pauses(void **state) {
+static void write_timeout_ends_unread_response(void **state) {
     (void)state;
-    struct world *world = world_stingy(1000);
-    struct client_call *calls[] = {client_unary(&world->client, "/t.T/Echo", text_of(5000)),
-                                   client_unary(&world->client, "/t.T/Many", STR("\x09"))};
-    world_run(world);
+    struct grpc_fixture *fixture = grpc_fixture_small_window(1000);
+    struct client_call *calls[] = {client_unary(&fixture->client, "/t.T/Echo", text_of(5000)),
+                                   client_unary(&fixture->client, "/t.T/Many", STR("\x09"))};
+    grpc_fixture_run(fixture);
     assert_int_equal(calls[0]->in_len, 1000);
-    world_pass(world, 29 * (uint64_t)SECOND);
-    world_run(world);
+    grpc_fixture_advance_clock(fixture, 29 * (uint64_t)SECOND);
+    grpc_fixture_run(fixture);
     assert_false(calls[0]->closed || calls[1]->closed);
-    world_pass(world, 1 * (uint64_t)SECOND);
-    world_run(world);
+    grpc_fixture_advance_clock(fixture, 1 * (uint64_t)SECOND);
+    grpc_fixture_run(fixture);
     for (int i = 0; i < 2; i++) {
         assert_true(calls[i]->closed);
         assert_int_equal(calls[i]->code, NGHTTP2_CANCEL);
     }
-    assert_int_equal(world->service.n_released, 1);
-    const struct seen *many = seen_first(world, "/t.T/Many");
+    assert_int_equal(fixture->service.n_released, 1);
+    const struct recorded_call *many = recorded_call_first(fixture, "/t.T/Many");
     assert_int_equal(many->n_cancelled, 1);
     assert_int_equal(many->why, ST_CANCELLED);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* ---- clients that go away -------------------------------------------------------------------- */
 
-static void reset(struct world *world, const struct client_call *call) {
-    nghttp2_submit_rst_stream(world->client.h2, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
+static void reset(struct grpc_fixture *fixture, const struct client_call *call) {
+    nghttp2_submit_rst_stream(fixture->client.h2, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
 }
 
 /* A reset in each state of a call leaves nothing behind. */
-static void test_reset_anywhere(void **state) {
+static void reset_in_every_state_leaks_nothing(void **state) {
     (void)state;
     static const char *const PATHS[] = {"/t.T/Echo", "/t.T/Later", "/t.T/Bidi",   "/t.T/Deaf",
                                         "/t.T/Many", "/t.T/Sum",   "/t.T/Nothing"};
     static const char BYTES[] = "\0\0\0\0\11abcdefghi\0\0\0\0\3abc\0\0\0";
     for (size_t i = 0; i < sizeof(PATHS) / sizeof(PATHS[0]); i++) {
         for (size_t n = 0; n < sizeof(BYTES); n++) {
-            struct world *world = world_stingy(20);
-            struct client_call *call = client_begin(&world->client, PATHS[i], NULL);
-            client_add(&world->client, call, BYTES, n);
-            world_run(world);
-            reset(world, call);
-            world_run(world);
-            assert_int_equal(world->session.n_open, 0);
-            struct seen *seen = &world->service.calls[0];
-            if (seen->call && !seen->finished) {
-                assert_int_equal(seen->n_cancelled, 1);
-                assert_int_equal(seen->why, ST_CANCELLED);
-                seen_finish(seen, NULL);
+            struct grpc_fixture *fixture = grpc_fixture_small_window(20);
+            struct client_call *call = client_begin(&fixture->client, PATHS[i], NULL);
+            client_add(&fixture->client, call, BYTES, n);
+            grpc_fixture_run(fixture);
+            reset(fixture, call);
+            grpc_fixture_run(fixture);
+            assert_int_equal(fixture->session.n_open, 0);
+            struct recorded_call *recorded = &fixture->service.calls[0];
+            if (recorded->call && !recorded->finished) {
+                assert_int_equal(recorded->n_cancelled, 1);
+                assert_int_equal(recorded->why, ST_CANCELLED);
+                recorded_call_finish(recorded, NULL);
             }
-            world_run(world);
-            assert_int_equal(world->n_alive, 0);
-            world_end(world);
+            grpc_fixture_run(fixture);
+            assert_int_equal(fixture->n_alive, 0);
+            grpc_fixture_free(fixture);
         }
     }
 }
 
 /* The same while bytes of the answer are on their way to the socket: they stay until they left. */
-static void test_reset_while_writing(void **state) {
+static void reset_during_write_releases_after_write(void **state) {
     (void)state;
     for (int lost = 0; lost < 2; lost++) {
-        struct world *world = world_begin();
-        struct client_call *calls[] = {client_unary(&world->client, "/t.T/Echo", text_of(30000)),
-                                       client_begin(&world->client, "/t.T/Bidi", NULL)};
-        client_message(&world->client, calls[1], false, text_of(30000).ptr, 30000);
-        world->no_reading = true;
-        world_run(world);
-        assert_int_equal(world->service.n_released, 0);
-        assert_true(grpc_session_output(&world->session, world->output));
+        struct grpc_fixture *fixture = grpc_fixture_open();
+        struct client_call *calls[] = {client_unary(&fixture->client, "/t.T/Echo", text_of(30000)),
+                                       client_begin(&fixture->client, "/t.T/Bidi", NULL)};
+        client_message(&fixture->client, calls[1], false, text_of(30000).ptr, 30000);
+        fixture->no_reading = true;
+        grpc_fixture_run(fixture);
+        assert_int_equal(fixture->service.n_released, 0);
+        assert_true(grpc_session_collect_output(&fixture->session, fixture->output));
         if (lost) {
-            grpc_session_close(&world->session);
+            grpc_session_close(&fixture->session);
         } else {
-            reset(world, calls[0]);
-            reset(world, calls[1]);
-            world_run(world);
+            reset(fixture, calls[0]);
+            reset(fixture, calls[1]);
+            grpc_fixture_run(fixture);
         }
-        grpc_core_sweep(&world->core);
+        grpc_core_sweep(&fixture->core);
         size_t sum = 0; /* the sanitizer sees whether they are still there */
-        for (size_t i = 0; i < world->output->n; i++) {
-            const unsigned char *bytes = world->output->pieces[i].data;
-            for (size_t j = 0; j < world->output->pieces[i].n_bytes; j++) {
+        for (size_t i = 0; i < fixture->output->n; i++) {
+            const unsigned char *bytes = fixture->output->pieces[i].data;
+            for (size_t j = 0; j < fixture->output->pieces[i].n_bytes; j++) {
                 sum += bytes[j];
             }
         }
         assert_true(sum > 0);
-        assert_int_equal(world->service.n_released, 0);
-        grpc_session_written(&world->session);
-        grpc_core_sweep(&world->core);
-        assert_int_equal(world->service.n_released, 2);
-        world_end(world);
+        assert_int_equal(fixture->service.n_released, 0);
+        grpc_session_on_written(&fixture->session);
+        grpc_core_sweep(&fixture->core);
+        assert_int_equal(fixture->service.n_released, 2);
+        grpc_fixture_free(fixture);
     }
 }
 
 /* The connection is lost with calls in each state. */
-static void test_lost(void **state) {
+static void lost_connection_cancels_all_calls(void **state) {
     (void)state;
-    struct world *world = world_stingy(100);
-    client_unary(&world->client, "/t.T/Later", STR("a"));
-    client_unary(&world->client, "/t.T/Echo", text_of(1000));
-    client_unary(&world->client, "/t.T/Many", STR("\x09"));
-    client_begin(&world->client, "/t.T/Bidi", NULL);
-    struct client_call *half = client_begin(&world->client, "/t.T/Bidi", NULL);
-    client_add(&world->client, half, "\0\0\0\0\5ab", 7);
-    world_run(world);
-    grpc_session_close(&world->session);
-    grpc_core_sweep(&world->core);
-    assert_int_equal(seen_first(world, "/t.T/Later")->n_cancelled, 1);
-    assert_int_equal(world->n_alive, 1);
-    world_end(world);
+    struct grpc_fixture *fixture = grpc_fixture_small_window(100);
+    client_unary(&fixture->client, "/t.T/Later", STR("a"));
+    client_unary(&fixture->client, "/t.T/Echo", text_of(1000));
+    client_unary(&fixture->client, "/t.T/Many", STR("\x09"));
+    client_begin(&fixture->client, "/t.T/Bidi", NULL);
+    struct client_call *half = client_begin(&fixture->client, "/t.T/Bidi", NULL);
+    client_add(&fixture->client, half, "\0\0\0\0\5ab", 7);
+    grpc_fixture_run(fixture);
+    grpc_session_close(&fixture->session);
+    grpc_core_sweep(&fixture->core);
+    assert_int_equal(recorded_call_first(fixture, "/t.T/Later")->n_cancelled, 1);
+    assert_int_equal(fixture->n_alive, 1);
+    grpc_fixture_free(fixture);
 }
 
 /* A server that answers before the request was read asks for no more of it, with a reset that is no
  * error. */
-static void test_answered_early(void **state) {
+static void early_response_resets_with_no_error(void **state) {
     (void)state;
-    struct world *world = world_begin();
-    struct client_call *call = client_begin(&world->client, "/t.T/Deaf", NULL);
-    client_message(&world->client, call, false, text_of(500000).ptr, 500000);
-    world_run(world);
-    seen_finish(&world->service.calls[0], NULL);
-    world_run(world);
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct client_call *call = client_begin(&fixture->client, "/t.T/Deaf", NULL);
+    client_message(&fixture->client, call, false, text_of(500000).ptr, 500000);
+    grpc_fixture_run(fixture);
+    recorded_call_finish(&fixture->service.calls[0], NULL);
+    grpc_fixture_run(fixture);
     assert_grpc(call, "0");
     assert_int_equal(call->code, NGHTTP2_NO_ERROR);
-    assert_serves(world);
-    world_end(world);
+    assert_serves(fixture);
+    grpc_fixture_free(fixture);
 }
 
 /* Trailers that nghttp2 will not send: the call ends all the same. */
-static void test_answer_too_large(void **state) {
+static void trailers_too_large_reset_stream(void **state) {
     (void)state;
-    struct grpc_limits limits = world_limits();
-    limits.request_memory_bytes = 8 << 20;
-    struct world *world = world_new(&limits);
-    world_open(world, NULL, 0);
-    struct client_call *call = client_unary(&world->client, "/t.T/Later", STR("a"));
-    world_run(world);
+    struct grpc_limits limits = grpc_fixture_limits();
+    limits.request_memory = 8 << 20;
+    struct grpc_fixture *fixture = grpc_fixture_new(&limits);
+    grpc_fixture_open_client(fixture, NULL, 0);
+    struct client_call *call = client_unary(&fixture->client, "/t.T/Later", STR("a"));
+    grpc_fixture_run(fixture);
     for (int i = 0; i < 3; i++) {
-        grpc_set_trailer(world->service.calls[0].call, STR("large"), text_of(500000));
+        grpc_set_trailer(fixture->service.calls[0].call, STR("large"), text_of(500000));
     }
-    seen_finish(&world->service.calls[0], NULL);
-    world_run(world);
+    recorded_call_finish(&fixture->service.calls[0], NULL);
+    grpc_fixture_run(fixture);
     assert_true(call->closed);
     assert_int_equal(call->code, NGHTTP2_INTERNAL_ERROR);
-    assert_serves(world);
-    world_end(world);
+    assert_serves(fixture);
+    grpc_fixture_free(fixture);
 }
 
 /* A head over the limit is refused and the connection goes on; far over it, it does not. */
-static void test_header_limit(void **state) {
+static void head_over_limit_is_refused(void **state) {
     (void)state;
     static char value[4001];
     memset(value, 'v', 4000);
     const char *const two[] = {"a", value, "b", value, NULL};
     const char *const many[] = {"a", value, "b", value, "c", value, NULL};
-    struct world *world = world_begin();
-    struct client_call *ok = client_begin(&world->client, "/t.T/Deaf", two + 2);
-    struct client_call *over = client_begin(&world->client, "/t.T/Echo", many);
-    client_message(&world->client, over, false, "a", 1);
-    client_end(&world->client, over);
-    world_run(world);
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct client_call *ok = client_begin(&fixture->client, "/t.T/Deaf", two + 2);
+    struct client_call *over = client_begin(&fixture->client, "/t.T/Echo", many);
+    client_message(&fixture->client, over, false, "a", 1);
+    client_end(&fixture->client, over);
+    grpc_fixture_run(fixture);
     assert_grpc(over, "8");
     assert_non_null(strstr(over->message, "--max-header-size"));
     assert_false(ok->closed);
-    assert_serves(world);
-    world_end(world);
+    assert_serves(fixture);
+    grpc_fixture_free(fixture);
 }
 
 /* ---- the end of a connection ----------------------------------------------------------------- */
 
-static void test_drain(void **state) {
+static void drain_sends_two_goaways_and_finishes_calls(void **state) {
     (void)state;
-    struct world *world = world_begin();
-    struct client_call *call = client_unary(&world->client, "/t.T/Later", STR("a"));
-    world_run(world);
-    grpc_session_drain(&world->session);
-    grpc_session_drain(&world->session);
-    assert_true(world_turn(world));
-    assert_true(world->client.goaway);
-    assert_int_equal(world->client.goaway_last, INT32_MAX);
-    assert_false(grpc_session_is_over(&world->session));
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    struct client_call *call = client_unary(&fixture->client, "/t.T/Later", STR("a"));
+    grpc_fixture_run(fixture);
+    grpc_session_drain(&fixture->session);
+    grpc_session_drain(&fixture->session);
+    assert_true(grpc_fixture_run_once(fixture));
+    assert_true(fixture->client.goaway);
+    assert_int_equal(fixture->client.goaway_last, INT32_MAX);
+    assert_false(grpc_session_is_done(&fixture->session));
     /* Begun before the client read the notice: its call crosses it, and is served. */
     struct raw raw = {.id = call->id};
     raw_call(&raw, "/t.T/Later", 0);
     raw_frame(&raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw.id, "\0\0\0\0\1a", 6);
-    world_feed(world, raw.bytes, raw.n);
-    assert_int_equal(world->service.n, 2);
-    world_run(world); /* the client's answer to the ping */
-    assert_int_equal(world->client.goaway_last, raw.id);
+    grpc_fixture_feed(fixture, raw.bytes, raw.n);
+    assert_int_equal(fixture->service.n, 2);
+    grpc_fixture_run(fixture); /* the client's answer to the ping */
+    assert_int_equal(fixture->client.goaway_last, raw.id);
     /* Begun afterwards: not seen. */
     raw.n = 0;
     raw_call(&raw, "/t.T/Later", NGHTTP2_FLAG_END_STREAM);
-    world_feed(world, raw.bytes, raw.n);
-    assert_int_equal(world->session.n_alive, 2);
-    seen_finish(&world->service.calls[0], NULL);
-    world_run(world);
+    grpc_fixture_feed(fixture, raw.bytes, raw.n);
+    assert_int_equal(fixture->session.n_alive, 2);
+    recorded_call_finish(&fixture->service.calls[0], NULL);
+    grpc_fixture_run(fixture);
     assert_grpc(call, "0");
-    assert_false(grpc_session_is_over(&world->session));
-    world->keep_raw = true; /* the client does not know of that call */
-    seen_finish(&world->service.calls[1], NULL);
-    while (world_turn(world)) {
+    assert_false(grpc_session_is_done(&fixture->session));
+    fixture->keep_raw = true; /* the client does not know of that call */
+    recorded_call_finish(&fixture->service.calls[1], NULL);
+    while (grpc_fixture_run_once(fixture)) {
     }
-    assert_true(grpc_session_is_over(&world->session));
+    assert_true(grpc_session_is_done(&fixture->session));
     raw_end(&raw);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
-static void test_first_bytes(void **state) {
+static void first_bytes_of_other_protocols_are_answered(void **state) {
     (void)state;
     static const struct {
         const char *bytes, *answer;
     } ROWS[] = {{"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 505 "}, {"\x16\x03\x01", ""}};
     for (size_t i = 0; i < 2; i++) {
-        struct world *world = world_begin();
-        world->keep_raw = true;
-        assert_false(grpc_session_has_output(&world->session)); /* the client speaks first */
-        world_feed(world, ROWS[i].bytes, strlen(ROWS[i].bytes));
-        while (world_turn(world)) {
+        struct grpc_fixture *fixture = grpc_fixture_open();
+        fixture->keep_raw = true;
+        assert_false(grpc_session_has_output(&fixture->session)); /* the client speaks first */
+        grpc_fixture_feed(fixture, ROWS[i].bytes, strlen(ROWS[i].bytes));
+        while (grpc_fixture_run_once(fixture)) {
         }
-        assert_true(grpc_session_is_over(&world->session));
+        assert_true(grpc_session_is_done(&fixture->session));
         size_t n = strlen(ROWS[i].answer);
-        assert_true(n > 0 ? world->raw_len > n : world->raw_len == 0);
-        assert_memory_equal(n > 0 ? world->raw : "", ROWS[i].answer, n);
-        world_end(world);
+        assert_true(n > 0 ? fixture->raw_len > n : fixture->raw_len == 0);
+        assert_memory_equal(n > 0 ? fixture->raw : "", ROWS[i].answer, n);
+        grpc_fixture_free(fixture);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_deaf),
-        cmocka_unit_test(test_slow_reading),
-        cmocka_unit_test(test_reading_ahead),
-        cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_deadline_unseen),
-        cmocka_unit_test(test_deadline_in_message),
-        cmocka_unit_test(test_deadline_promised),
-        cmocka_unit_test(test_deadline_without_window),
-        cmocka_unit_test(test_message_pauses),
-        cmocka_unit_test(test_answer_pauses),
-        cmocka_unit_test(test_reset_anywhere),
-        cmocka_unit_test(test_reset_while_writing),
-        cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_answered_early),
-        cmocka_unit_test(test_answer_too_large),
-        cmocka_unit_test(test_header_limit),
-        cmocka_unit_test(test_drain),
-        cmocka_unit_test(test_first_bytes),
+        cmocka_unit_test(unread_call_holds_at_most_one_window),
+        cmocka_unit_test(slow_method_bounds_buffered_messages),
+        cmocka_unit_test(read_many_at_once_delivers_each_message_once),
+        cmocka_unit_test(budget_bounds_all_streams_together),
+        cmocka_unit_test(deadline_cancels_call),
+        cmocka_unit_test(deadline_before_message_never_starts_method),
+        cmocka_unit_test(deadline_mid_message_resets_stream),
+        cmocka_unit_test(deadline_with_frame_already_made_ends_call),
+        cmocka_unit_test(deadline_without_window_still_sends_status),
+        cmocka_unit_test(body_timeout_ends_paused_message),
+        cmocka_unit_test(write_timeout_ends_unread_response),
+        cmocka_unit_test(reset_in_every_state_leaks_nothing),
+        cmocka_unit_test(reset_during_write_releases_after_write),
+        cmocka_unit_test(lost_connection_cancels_all_calls),
+        cmocka_unit_test(early_response_resets_with_no_error),
+        cmocka_unit_test(trailers_too_large_reset_stream),
+        cmocka_unit_test(head_over_limit_is_refused),
+        cmocka_unit_test(drain_sends_two_goaways_and_finishes_calls),
+        cmocka_unit_test(first_bytes_of_other_protocols_are_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

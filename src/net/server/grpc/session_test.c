@@ -45,181 +45,183 @@ static void assert_failed(const struct client_call *call, const char *status, co
 }
 
 /* Runs a test at each pace. */
-static void at_each_pace(void (*test)(struct world *world)) {
+static void at_each_pace(void (*test)(struct grpc_fixture *fixture)) {
     for (int pace = 0; pace < N_PACES; pace++) {
-        struct world *world = world_begin();
-        world->pace = (enum pace)pace;
-        test(world);
-        world_end(world);
+        struct grpc_fixture *fixture = grpc_fixture_open();
+        fixture->pace = (enum pace)pace;
+        test(fixture);
+        grpc_fixture_free(fixture);
     }
 }
 
 /* ---- kinds of calls -------------------------------------------------------------------------- */
 
-static void unary(struct world *world) {
+static void unary(struct grpc_fixture *fixture) {
     static const size_t SIZES[] = {0, 1, 5, 1000, 1024, 1025, 16379, 16384, 70000};
     enum { N = sizeof(SIZES) / sizeof(SIZES[0]) };
     struct client_call *calls[N];
     for (size_t i = 0; i < N; i++) {
-        calls[i] = client_unary(&world->client, "/t.T/Echo", text_of(SIZES[i]));
+        calls[i] = client_unary(&fixture->client, "/t.T/Echo", text_of(SIZES[i]));
     }
-    world_run(world);
+    grpc_fixture_run(fixture);
     for (size_t i = 0; i < N; i++) {
         assert_ok(calls[i]);
         assert_answer(calls[i], 0, text_of(SIZES[i]));
         assert_null(client_answer(calls[i], 1, NULL).ptr);
     }
-    assert_int_equal(world->service.n_released, N);
-    assert_int_equal(world->n_alive, 0);
+    assert_int_equal(fixture->service.n_released, N);
+    assert_int_equal(fixture->n_alive, 0);
     for (size_t i = 0; i < N; i++) {
-        const struct seen *seen = &world->service.calls[i];
-        assert_true(seen->n_messages == 1 && seen->n_ended == 1 && seen->n_cancelled == 0);
+        const struct recorded_call *recorded = &fixture->service.calls[i];
+        assert_true(recorded->n_messages == 1 && recorded->n_ended == 1 &&
+                    recorded->n_cancelled == 0);
     }
 }
 
-static void test_unary(void **state) {
+static void unary_call_at_every_pace_is_answered(void **state) {
     (void)state;
     at_each_pace(unary);
 }
 
 /* All calls that are answered in a turn leave in one write. */
-static void test_one_write(void **state) {
+static void responses_of_one_iteration_leave_in_one_write(void **state) {
     (void)state;
-    struct world *world = world_begin();
-    world_run(world);
+    struct grpc_fixture *fixture = grpc_fixture_open();
+    grpc_fixture_run(fixture);
     for (int i = 0; i < 50; i++) {
-        client_unary(&world->client, "/t.T/Echo", text_of(100));
+        client_unary(&fixture->client, "/t.T/Echo", text_of(100));
     }
-    size_t before = world->n_writes;
+    size_t before = fixture->n_writes;
     struct str all = {0};
     char bytes[50000];
     const uint8_t *data;
-    for (ssize_t n; (n = nghttp2_session_mem_send(world->client.h2, &data)) > 0;) {
+    for (ssize_t n; (n = nghttp2_session_mem_send(fixture->client.h2, &data)) > 0;) {
         memcpy(bytes + all.len, data, (size_t)n);
         all.len += (size_t)n;
     }
-    world_feed(world, bytes, all.len);
-    world_run(world);
-    assert_int_equal(world->n_writes, before + 1);
-    assert_ok(&world->client.calls[49]);
-    world_end(world);
+    grpc_fixture_feed(fixture, bytes, all.len);
+    grpc_fixture_run(fixture);
+    assert_int_equal(fixture->n_writes, before + 1);
+    assert_ok(&fixture->client.calls[49]);
+    grpc_fixture_free(fixture);
 }
 
-static void bidi(struct world *world) {
-    struct client_call *call = client_begin(&world->client, "/t.T/Bidi", NULL);
-    world_run(world);
+static void bidi(struct grpc_fixture *fixture) {
+    struct client_call *call = client_begin(&fixture->client, "/t.T/Bidi", NULL);
+    grpc_fixture_run(fixture);
     for (size_t i = 0; i < 20; i++) {
         struct str text = text_of(i * i * i * 10);
-        client_message(&world->client, call, false, text.ptr, text.len);
+        client_message(&fixture->client, call, false, text.ptr, text.len);
         if (i % 3 == 0) {
-            world_run(world);
+            grpc_fixture_run(fixture);
             assert_answer(call, i, text);
         }
     }
-    client_end(&world->client, call);
-    world_run(world);
+    client_end(&fixture->client, call);
+    grpc_fixture_run(fixture);
     for (size_t i = 0; i < 20; i++) {
         assert_answer(call, i, text_of(i * i * i * 10));
     }
     assert_ok(call);
-    assert_int_equal(world->service.calls[0].n_messages, 20);
-    assert_int_equal(world->service.calls[0].n_half_closed, 1);
-    assert_int_equal(world->service.calls[0].n_ended, 1);
+    assert_int_equal(fixture->service.calls[0].n_messages, 20);
+    assert_int_equal(fixture->service.calls[0].n_half_closed, 1);
+    assert_int_equal(fixture->service.calls[0].n_ended, 1);
 }
 
-static void test_bidi(void **state) {
+static void bidi_call_at_every_pace_is_answered(void **state) {
     (void)state;
     at_each_pace(bidi);
 }
 
-static void sum(struct world *world) {
-    struct client_call *call = client_begin(&world->client, "/t.T/Sum", NULL);
-    struct client_call *empty = client_begin(&world->client, "/t.T/Sum", NULL);
+static void sum(struct grpc_fixture *fixture) {
+    struct client_call *call = client_begin(&fixture->client, "/t.T/Sum", NULL);
+    struct client_call *empty = client_begin(&fixture->client, "/t.T/Sum", NULL);
     for (size_t i = 0; i < 100; i++) {
-        client_message(&world->client, call, false, text_of(i).ptr, i);
+        client_message(&fixture->client, call, false, text_of(i).ptr, i);
     }
-    client_end(&world->client, call);
-    client_end(&world->client, empty);
-    world_run(world);
+    client_end(&fixture->client, call);
+    client_end(&fixture->client, empty);
+    grpc_fixture_run(fixture);
     assert_ok(call);
     assert_answer(call, 0, STR("4950"));
     assert_ok(empty);
     assert_answer(empty, 0, STR("0"));
 }
 
-static void test_client_streaming(void **state) {
+static void client_streaming_at_every_pace_is_answered(void **state) {
     (void)state;
     at_each_pace(sum);
 }
 
-static void many(struct world *world) {
-    struct client_call *call = client_unary(&world->client, "/t.T/Many", STR("\xc8"));
-    struct client_call *few = client_unary(&world->client, "/t.T/Many", STR("\3"));
-    world_run(world);
+static void many(struct grpc_fixture *fixture) {
+    struct client_call *call = client_unary(&fixture->client, "/t.T/Many", STR("\xc8"));
+    struct client_call *few = client_unary(&fixture->client, "/t.T/Many", STR("\3"));
+    grpc_fixture_run(fixture);
     assert_ok(call);
     assert_ok(few);
     assert_int_equal(call->in_len, 200 * (200000 + GRPC_PREFIX_BYTES));
     assert_int_equal(few->in_len, 3 * (3000 + GRPC_PREFIX_BYTES));
 }
 
-static void test_server_streaming(void **state) {
+static void server_streaming_at_every_pace_is_answered(void **state) {
     (void)state;
     at_each_pace(many);
 }
 
-static void later(struct world *world) {
-    struct client_call *first = client_unary(&world->client, "/t.T/Later", STR("a"));
-    struct client_call *second = client_unary(&world->client, "/t.T/Later", STR("b"));
-    world_run(world);
+static void later(struct grpc_fixture *fixture) {
+    struct client_call *first = client_unary(&fixture->client, "/t.T/Later", STR("a"));
+    struct client_call *second = client_unary(&fixture->client, "/t.T/Later", STR("b"));
+    grpc_fixture_run(fixture);
     assert_false(first->closed || second->closed);
     struct piece piece = {"later", 5};
-    grpc_send(world->service.calls[1].call, &piece, 1, NULL, NULL);
-    seen_finish(&world->service.calls[1], NULL);
-    world_run(world);
+    grpc_send(fixture->service.calls[1].call, &piece, 1, NULL, NULL);
+    recorded_call_finish(&fixture->service.calls[1], NULL);
+    grpc_fixture_run(fixture);
     assert_ok(second);
     assert_answer(second, 0, STR("later"));
     assert_false(first->closed);
-    seen_finish(&world->service.calls[0], NULL); /* without a message */
-    world_run(world);
+    recorded_call_finish(&fixture->service.calls[0], NULL); /* without a message */
+    grpc_fixture_run(fixture);
     assert_ok(first);
     assert_int_equal(first->in_len, 0);
 }
 
-static void test_later(void **state) {
+static void deferred_response_at_every_pace_is_sent(void **state) {
     (void)state;
     at_each_pace(later);
 }
 
-static void failing(struct world *world) {
-    struct client_call *call = client_unary(&world->client, "/t.T/Fail", STR("a"));
-    world_run(world);
+static void failing(struct grpc_fixture *fixture) {
+    struct client_call *call = client_unary(&fixture->client, "/t.T/Fail", STR("a"));
+    grpc_fixture_run(fixture);
     assert_failed(call, "5", "no model \"%C3%A4\" (100%25 sure)");
     assert_string_equal(call->trailer, "AAEC");
     assert_int_equal(call->in_len, 0);
 }
 
-static void test_failing(void **state) {
+static void failing_call_at_every_pace_reports_status(void **state) {
     (void)state;
     at_each_pace(failing);
 }
 
 /* The byte that shall be aligned is, wherever the message is cut. */
-static void aligned(struct world *world) {
+static void aligned(struct grpc_fixture *fixture) {
     static const size_t AT[] = {0, 1, 63, 64, 500, 1000};
     for (size_t i = 0; i < sizeof(AT) / sizeof(AT[0]); i++) {
         char text[40000];
         memset(text, '.', sizeof(text));
         text[AT[i]] = 'x';
         size_t n = i % 2 ? sizeof(text) : AT[i] + 1;
-        struct client_call *call = client_unary(&world->client, "/t.T/Aligned", str_make(text, n));
-        world_run(world);
+        struct client_call *call =
+            client_unary(&fixture->client, "/t.T/Aligned", str_make(text, n));
+        grpc_fixture_run(fixture);
         assert_ok(call);
         assert_answer(call, 0, str_make(text, n));
-        assert_true(world->service.calls[i].aligned);
+        assert_true(fixture->service.calls[i].aligned);
     }
 }
 
-static void test_aligned(void **state) {
+static void message_field_is_aligned_to_64_bytes(void **state) {
     (void)state;
     at_each_pace(aligned);
 }
@@ -241,28 +243,28 @@ static const struct bad_head {
     {"/t.T/Echo", {"a-bin", "A"}, "3", "a-bin"},
 };
 
-static void bad_heads(struct world *world) {
+static void bad_heads(struct grpc_fixture *fixture) {
     for (size_t i = 0; i < sizeof(BAD_HEADS) / sizeof(BAD_HEADS[0]); i++) {
         const struct bad_head *row = &BAD_HEADS[i];
-        struct client_call *call = client_begin(&world->client, row->path, row->fields);
-        client_message(&world->client, call, false, "abc", 3);
-        client_end(&world->client, call);
-        world_run(world);
+        struct client_call *call = client_begin(&fixture->client, row->path, row->fields);
+        client_message(&fixture->client, call, false, "abc", 3);
+        client_end(&fixture->client, call);
+        grpc_fixture_run(fixture);
         assert_failed(call, row->status, row->part);
-        assert_int_equal(world->service.n, 0);
+        assert_int_equal(fixture->service.n, 0);
     }
-    assert_false(world->client.goaway);
+    assert_false(fixture->client.goaway);
 }
 
-static void test_bad_heads(void **state) {
+static void bad_heads_are_refused(void **state) {
     (void)state;
     at_each_pace(bad_heads);
 }
 
 /* What is no gRPC gets HTTP's answer. */
-static void test_no_grpc(void **state) {
+static void plain_http_request_gets_http_response(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     static const struct {
         const char *method, *type, *status, *body;
     } ROWS[] = {
@@ -276,9 +278,9 @@ static void test_no_grpc(void **state) {
         const nghttp2_nv nv[] = {client_nv(":method", ROWS[i].method), client_nv(":scheme", "http"),
                                  client_nv(":path", "/t.T/Fail"), client_nv(":authority", "test"),
                                  client_nv("content-type", ROWS[i].type)};
-        struct client_call *call = &world->client.calls[world->client.n++];
-        call->id = nghttp2_submit_request(world->client.h2, NULL, nv, 5, NULL, NULL);
-        world_run(world);
+        struct client_call *call = &fixture->client.calls[fixture->client.n++];
+        call->id = nghttp2_submit_request(fixture->client.h2, NULL, nv, 5, NULL, NULL);
+        grpc_fixture_run(fixture);
         assert_string_equal(call->status, ROWS[i].status);
         assert_true(call->closed);
         if (ROWS[i].body) {
@@ -287,35 +289,35 @@ static void test_no_grpc(void **state) {
             assert_non_null(strstr(body, ROWS[i].body));
         }
     }
-    assert_int_equal(world->service.n, 0); /* a unary call without a message is seen by nobody */
-    world_end(world);
+    assert_int_equal(fixture->service.n, 0); /* a unary call without a message is seen by nobody */
+    grpc_fixture_free(fixture);
 }
 
 /* Its answer waits for the end of the request, but not for ever. */
-static void test_no_grpc_without_end(void **state) {
+static void plain_http_response_waits_for_request_end(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     const nghttp2_nv nv[] = {client_nv(":method", "PUT"), client_nv(":scheme", "http"),
                              client_nv(":path", "/"), client_nv(":authority", "test")};
     nghttp2_data_provider provider = {.read_callback = client_on_read};
     for (int i = 0; i < 2; i++) {
-        struct client_call *call = &world->client.calls[world->client.n++];
-        call->id = nghttp2_submit_request(world->client.h2, NULL, nv, 4, &provider, NULL);
-        client_add(&world->client, call, text_of(200000).ptr, 200000);
-        world_run(world);
+        struct client_call *call = &fixture->client.calls[fixture->client.n++];
+        call->id = nghttp2_submit_request(fixture->client.h2, NULL, nv, 4, &provider, NULL);
+        client_add(&fixture->client, call, text_of(200000).ptr, 200000);
+        grpc_fixture_run(fixture);
         assert_int_equal(call->out_at, 200000); /* dropped, without a window for them */
         assert_string_equal(call->status, "");
         if (i == 0) {
-            client_end(&world->client, call);
+            client_end(&fixture->client, call);
         } else {
-            world_pass(world, 20 * (uint64_t)SECOND);
+            grpc_fixture_advance_clock(fixture, 20 * (uint64_t)SECOND);
         }
-        world_run(world);
+        grpc_fixture_run(fixture);
         assert_string_equal(call->status, "405");
         assert_true(call->closed);
         assert_int_equal(call->code, NGHTTP2_NO_ERROR);
     }
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* Messages of a unary call that are wrong, as bytes. */
@@ -338,42 +340,42 @@ static const struct bad_message {
     {{"\0\0\x10\0\1", 5}, NULL, "8", "got one of 1048577"},
 };
 
-static void bad_messages(struct world *world) {
+static void bad_messages(struct grpc_fixture *fixture) {
     for (size_t i = 0; i < sizeof(BAD_MESSAGES) / sizeof(BAD_MESSAGES[0]); i++) {
         const struct bad_message *row = &BAD_MESSAGES[i];
         const char *fields[] = {row->coding ? "grpc-encoding" : NULL, row->coding, NULL};
-        struct client_call *call = client_begin(&world->client, "/t.T/Echo", fields);
-        client_add(&world->client, call, row->bytes.ptr, row->bytes.len);
-        client_end(&world->client, call);
-        world_run(world);
+        struct client_call *call = client_begin(&fixture->client, "/t.T/Echo", fields);
+        client_add(&fixture->client, call, row->bytes.ptr, row->bytes.len);
+        client_end(&fixture->client, call);
+        grpc_fixture_run(fixture);
         assert_failed(call, row->status, row->part);
-        assert_int_equal(world->service.n, 0);
+        assert_int_equal(fixture->service.n, 0);
     }
-    struct client_call *call = client_unary(&world->client, "/t.T/Echo", STR("still there"));
-    world_run(world);
+    struct client_call *call = client_unary(&fixture->client, "/t.T/Echo", STR("still there"));
+    grpc_fixture_run(fixture);
     assert_ok(call);
 }
 
-static void test_bad_messages(void **state) {
+static void bad_messages_are_refused(void **state) {
     (void)state;
     at_each_pace(bad_messages);
 }
 
 /* The same in a stream: what came before is answered. */
-static void bad_stream(struct world *world) {
-    struct client_call *call = client_begin(&world->client, "/t.T/Bidi", NULL);
-    client_message(&world->client, call, false, "good", 4);
-    client_add(&world->client, call, "\0\0\0\0\7half", 9);
-    client_end(&world->client, call);
-    world_run(world);
+static void bad_stream(struct grpc_fixture *fixture) {
+    struct client_call *call = client_begin(&fixture->client, "/t.T/Bidi", NULL);
+    client_message(&fixture->client, call, false, "good", 4);
+    client_add(&fixture->client, call, "\0\0\0\0\7half", 9);
+    client_end(&fixture->client, call);
+    grpc_fixture_run(fixture);
     assert_answer(call, 0, STR("good"));
     assert_failed(call, "3", "within a message");
-    assert_int_equal(world->service.calls[0].n_cancelled, 1);
-    assert_int_equal(world->service.calls[0].why, ST_BAD_REQUEST);
-    assert_int_equal(world->service.calls[0].n_ended, 1);
+    assert_int_equal(fixture->service.calls[0].n_cancelled, 1);
+    assert_int_equal(fixture->service.calls[0].why, ST_BAD_REQUEST);
+    assert_int_equal(fixture->service.calls[0].n_ended, 1);
 }
 
-static void test_bad_stream(void **state) {
+static void bad_streaming_messages_are_refused(void **state) {
     (void)state;
     at_each_pace(bad_stream);
 }
@@ -388,7 +390,7 @@ static struct str compressed(enum http_coding coding, struct str text, char *out
     return str_make(out, n);
 }
 
-static void compression(struct world *world) {
+static void compression(struct grpc_fixture *fixture) {
     static const struct {
         const char *name;
         enum http_coding coding;
@@ -396,14 +398,14 @@ static void compression(struct world *world) {
     static char bytes[200000];
     for (size_t i = 0; i < 2; i++) {
         const char *const fields[] = {"grpc-encoding", ROWS[i].name, NULL};
-        struct client_call *call = client_begin(&world->client, "/t.T/Echo", fields);
+        struct client_call *call = client_begin(&fixture->client, "/t.T/Echo", fields);
         struct str small = compressed(ROWS[i].coding, text_of(100000), bytes, sizeof(bytes));
-        client_message(&world->client, call, true, small.ptr, small.len);
-        client_end(&world->client, call);
-        struct client_call *plain = client_begin(&world->client, "/t.T/Echo", fields);
-        client_message(&world->client, plain, false, "plain", 5);
-        client_end(&world->client, plain);
-        world_run(world);
+        client_message(&fixture->client, call, true, small.ptr, small.len);
+        client_end(&fixture->client, call);
+        struct client_call *plain = client_begin(&fixture->client, "/t.T/Echo", fields);
+        client_message(&fixture->client, plain, false, "plain", 5);
+        client_end(&fixture->client, plain);
+        grpc_fixture_run(fixture);
         assert_ok(call);
         assert_answer(call, 0, text_of(100000));
         assert_ok(plain);
@@ -411,56 +413,56 @@ static void compression(struct world *world) {
     }
 }
 
-static void test_compression(void **state) {
+static void compressed_messages_are_inflated(void **state) {
     (void)state;
     at_each_pace(compression);
 }
 
 /* Several members of gzip in a row are one message; a megabyte of zeros over the limit is not. */
-static void test_compression_limits(void **state) {
+static void inflated_message_over_limit_is_refused(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     const char *const fields[] = {"grpc-encoding", "gzip", NULL};
     static char bytes[10000], zeros[(1 << 20) + 1];
     struct str one = compressed(HTTP_GZIP, STR("one"), bytes, 100);
     struct str two = compressed(HTTP_GZIP, STR("two"), bytes + one.len, 100);
-    struct client_call *call = client_begin(&world->client, "/t.T/Echo", fields);
-    client_message(&world->client, call, true, bytes, one.len + two.len);
-    client_end(&world->client, call);
-    world_run(world);
+    struct client_call *call = client_begin(&fixture->client, "/t.T/Echo", fields);
+    client_message(&fixture->client, call, true, bytes, one.len + two.len);
+    client_end(&fixture->client, call);
+    grpc_fixture_run(fixture);
     assert_ok(call);
     assert_answer(call, 0, STR("onetwo"));
 
     struct str just = compressed(HTTP_GZIP, str_make(zeros, 1 << 20), bytes, sizeof(bytes));
-    call = client_begin(&world->client, "/t.T/Sum", fields);
-    client_message(&world->client, call, true, just.ptr, just.len);
-    client_end(&world->client, call);
-    world_run(world);
+    call = client_begin(&fixture->client, "/t.T/Sum", fields);
+    client_message(&fixture->client, call, true, just.ptr, just.len);
+    client_end(&fixture->client, call);
+    grpc_fixture_run(fixture);
     assert_answer(call, 0, STR("1048576"));
 
     struct str bomb = compressed(HTTP_GZIP, str_make(zeros, sizeof(zeros)), bytes, sizeof(bytes));
-    call = client_begin(&world->client, "/t.T/Echo", fields);
-    client_message(&world->client, call, true, bomb.ptr, bomb.len);
-    client_end(&world->client, call);
-    world_run(world);
+    call = client_begin(&fixture->client, "/t.T/Echo", fields);
+    client_message(&fixture->client, call, true, bomb.ptr, bomb.len);
+    client_end(&fixture->client, call);
+    grpc_fixture_run(fixture);
     assert_failed(call, "8", "after decompression (--max-body-size)");
 
     just = compressed(HTTP_GZIP, str_make(zeros, 1 << 20), bytes, sizeof(bytes));
-    call = client_begin(&world->client, "/t.T/Echo", fields);
-    client_message(&world->client, call, true, just.ptr, just.len - 1);
-    client_end(&world->client, call);
-    world_run(world);
+    call = client_begin(&fixture->client, "/t.T/Echo", fields);
+    client_message(&fixture->client, call, true, just.ptr, just.len - 1);
+    client_end(&fixture->client, call);
+    grpc_fixture_run(fixture);
     assert_failed(call, "3", "");
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* Answers, to those who accept it. */
-static void test_compressed_answers(void **state) {
+static void responses_are_compressed_if_accepted(void **state) {
     (void)state;
-    struct grpc_limits limits = world_limits();
+    struct grpc_limits limits = grpc_fixture_limits();
     limits.compression_level = 1;
-    struct world *world = world_new(&limits);
-    world_open(world, NULL, 0);
+    struct grpc_fixture *fixture = grpc_fixture_new(&limits);
+    grpc_fixture_open_client(fixture, NULL, 0);
     static const struct {
         const char *accept, *coding;
         bool compressed;
@@ -469,11 +471,11 @@ static void test_compressed_answers(void **state) {
                 {"br, identity", "", false}};
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         const char *const fields[] = {"grpc-accept-encoding", ROWS[i].accept, NULL};
-        struct client_call *call = client_begin(&world->client, "/t.T/Bidi", fields);
-        client_message(&world->client, call, false, text_of(50000).ptr, 50000);
-        client_message(&world->client, call, false, "small", 5);
-        client_end(&world->client, call);
-        world_run(world);
+        struct client_call *call = client_begin(&fixture->client, "/t.T/Bidi", fields);
+        client_message(&fixture->client, call, false, text_of(50000).ptr, 50000);
+        client_message(&fixture->client, call, false, "small", 5);
+        client_end(&fixture->client, call);
+        grpc_fixture_run(fixture);
         assert_ok(call);
         assert_string_equal(call->coding, ROWS[i].coding);
         bool is_compressed;
@@ -482,59 +484,59 @@ static void test_compressed_answers(void **state) {
         assert_true(is_compressed ? answer.len < 20000 : answer.len == 50000);
         assert_answer(call, 1, STR("small"));
     }
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
-static void test_metadata(void **state) {
+static void metadata_is_decoded_and_encoded(void **state) {
     (void)state;
-    struct world *world = world_begin();
+    struct grpc_fixture *fixture = grpc_fixture_open();
     const char *const fields[] = {
         "user",  "one", "user",         "two", "key-bin",    "AAEC",           "padded-bin", "AAE=",
         "empty", "",    "grpc-timeout", "1H",  "joined-bin", "YQ==,YmI, ,YWE", NULL};
-    struct client_call *call = client_begin(&world->client, "/t.T/Deaf", fields);
-    world_run(world);
-    const struct grpc_call *seen = world->service.calls[0].call;
+    struct client_call *call = client_begin(&fixture->client, "/t.T/Deaf", fields);
+    grpc_fixture_run(fixture);
+    const struct grpc_call *recorded = fixture->service.calls[0].call;
     size_t n;
-    assert_true(str_is(grpc_find(seen, "user", &n), "one"));
+    assert_true(str_is(grpc_find_field(recorded, "user", &n), "one"));
     assert_int_equal(n, 2);
-    assert_true(str_eq(grpc_find(seen, "key-bin", NULL), str_make("\0\1\2", 3)));
-    assert_true(str_eq(grpc_find(seen, "padded-bin", NULL), str_make("\0\1", 2)));
-    assert_true(str_is(grpc_find(seen, "joined-bin", &n), "a") && n == 4);
-    assert_true(str_is(seen->fields[seen->n_fields - 1].value, "aa"));
-    assert_true(str_is(grpc_find(seen, "empty", &n), "") && n == 1);
-    assert_true(str_is(grpc_find(seen, "none", &n), "") && n == 0);
-    assert_true(str_is(grpc_find(seen, "te", &n), "trailers") && n == 1);
-    assert_true(str_is(seen->authority, "test"));
-    assert_true(seen->deadline_ns == world->now_ns + 3600 * (uint64_t)SECOND);
-    grpc_set_field(world->service.calls[0].call, STR("answer-bin"), str_make("\0\1", 2));
-    seen_finish(&world->service.calls[0], NULL);
-    world_run(world);
+    assert_true(str_eq(grpc_find_field(recorded, "key-bin", NULL), str_make("\0\1\2", 3)));
+    assert_true(str_eq(grpc_find_field(recorded, "padded-bin", NULL), str_make("\0\1", 2)));
+    assert_true(str_is(grpc_find_field(recorded, "joined-bin", &n), "a") && n == 4);
+    assert_true(str_is(recorded->fields[recorded->n_fields - 1].value, "aa"));
+    assert_true(str_is(grpc_find_field(recorded, "empty", &n), "") && n == 1);
+    assert_true(str_is(grpc_find_field(recorded, "none", &n), "") && n == 0);
+    assert_true(str_is(grpc_find_field(recorded, "te", &n), "trailers") && n == 1);
+    assert_true(str_is(recorded->authority, "test"));
+    assert_true(recorded->deadline_ns == fixture->now_ns + 3600 * (uint64_t)SECOND);
+    grpc_set_field(fixture->service.calls[0].call, STR("answer-bin"), str_make("\0\1", 2));
+    recorded_call_finish(&fixture->service.calls[0], NULL);
+    grpc_fixture_run(fixture);
     assert_string_equal(call->trailer, "AAE");
     assert_ok(call);
-    world_end(world);
+    grpc_fixture_free(fixture);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unary),
-        cmocka_unit_test(test_one_write),
-        cmocka_unit_test(test_bidi),
-        cmocka_unit_test(test_client_streaming),
-        cmocka_unit_test(test_server_streaming),
-        cmocka_unit_test(test_later),
-        cmocka_unit_test(test_failing),
-        cmocka_unit_test(test_aligned),
-        cmocka_unit_test(test_bad_heads),
-        cmocka_unit_test(test_no_grpc),
-        cmocka_unit_test(test_no_grpc_without_end),
-        cmocka_unit_test(test_bad_messages),
-        cmocka_unit_test(test_bad_stream),
-        cmocka_unit_test(test_compression),
-        cmocka_unit_test(test_compression_limits),
-        cmocka_unit_test(test_compressed_answers),
-        cmocka_unit_test(test_metadata),
+        cmocka_unit_test(unary_call_at_every_pace_is_answered),
+        cmocka_unit_test(responses_of_one_iteration_leave_in_one_write),
+        cmocka_unit_test(bidi_call_at_every_pace_is_answered),
+        cmocka_unit_test(client_streaming_at_every_pace_is_answered),
+        cmocka_unit_test(server_streaming_at_every_pace_is_answered),
+        cmocka_unit_test(deferred_response_at_every_pace_is_sent),
+        cmocka_unit_test(failing_call_at_every_pace_reports_status),
+        cmocka_unit_test(message_field_is_aligned_to_64_bytes),
+        cmocka_unit_test(bad_heads_are_refused),
+        cmocka_unit_test(plain_http_request_gets_http_response),
+        cmocka_unit_test(plain_http_response_waits_for_request_end),
+        cmocka_unit_test(bad_messages_are_refused),
+        cmocka_unit_test(bad_streaming_messages_are_refused),
+        cmocka_unit_test(compressed_messages_are_inflated),
+        cmocka_unit_test(inflated_message_over_limit_is_refused),
+        cmocka_unit_test(responses_are_compressed_if_accepted),
+        cmocka_unit_test(metadata_is_decoded_and_encoded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,43 +3,43 @@
 #include "net/server/http/conn.h"
 
 static const struct http_handler *handler_of(const struct net_call *call) {
-    return &http_server_of(call->shard)->handler;
+    return &http_server_of(call->server_worker)->handler;
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
 /* Returns: false when out of memory, and the connection is closed. */
-static bool begin(struct serial_conn *conn) {
-    const struct http_limits *limits = &http_server_of(conn->net.shard)->limits;
+static bool begin_request(struct request_response_conn *conn) {
+    const struct http_limits *limits = &http_server_of(conn->net.server_worker)->limits;
     struct net_call *base = net_call_new(&conn->net, sizeof(struct http_call));
     struct http_call *call = (struct http_call *)base;
     if (call) {
-        call->request = http1_request_new(base->arena, limits->max_header_bytes);
+        call->request = http1_request_new(base->arena, limits->max_header_size);
     }
     if (!call || !call->request) {
         if (call) {
-            net_call_discard(base);
+            net_call_free(base);
         }
         net_conn_close(&conn->net);
         return false;
     }
     call->exchange.arena = base->arena;
-    call->exchange.worker = conn->net.shard->worker;
+    call->exchange.worker = conn->net.server_worker->worker;
     call->exchange.body = STR("");
-    call->exchange.plan.max_bytes = limits->max_body_bytes;
+    call->exchange.plan.max_bytes = limits->max_body_size;
     conn->call = base;
     conn->net.discarded = 0;
-    serial_set_state(conn, SERIAL_HEAD);
+    request_response_set_state(conn, REQUEST_RESPONSE_HEAD);
     return true;
 }
 
-static void read_head(struct serial_conn *conn, struct str *data) {
+static void read_head(struct request_response_conn *conn, struct str *data) {
     struct http_call *call = http_conn_call(conn);
     enum http1_request_event event;
     struct str body;
     struct error err;
     enum status st = http1_request_step(call->request, data, &event, &body, &err);
-    conn->net.ahead = data->len;
+    conn->net.n_pipelined_bytes = data->len;
     if (st != ST_OK) {
         http_reply_error(&call->exchange, &err, NULL, 0);
     } else if (event == HTTP1_REQUEST_HEAD) {
@@ -48,32 +48,32 @@ static void read_head(struct serial_conn *conn, struct str *data) {
 }
 
 static bool on_bytes(struct net_conn *net_conn, struct str *data) {
-    struct serial_conn *conn = (struct serial_conn *)net_conn;
-    switch ((enum serial_state)conn->state) {
-    case SERIAL_IDLE:
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
+    switch ((enum request_response_state)conn->state) {
+    case REQUEST_RESPONSE_IDLE:
         if (net_conn->n_flushing > 0) {
             return false;
         }
-        begin(conn);
+        begin_request(conn);
         return true;
-    case SERIAL_HEAD:
+    case REQUEST_RESPONSE_HEAD:
         read_head(conn, data);
         return true;
-    case SERIAL_BODY:
+    case REQUEST_RESPONSE_BODY:
         http_receive_body(conn, data);
         return true;
-    case SERIAL_REPLY_SKIP:
-    case SERIAL_SKIP:
+    case REQUEST_RESPONSE_REPLY_SKIP:
+    case REQUEST_RESPONSE_SKIP:
         http_receive_skip(conn, data);
         return true;
-    case SERIAL_WAIT:
-    case SERIAL_REPLY:
-        if (!net_conn->last) {
+    case REQUEST_RESPONSE_WAIT:
+    case REQUEST_RESPONSE_REPLY:
+        if (!net_conn->close_after_reply) {
             return false;
         }
         break;
-    case SERIAL_ENDED:
-    case SERIAL_STATES:
+    case REQUEST_RESPONSE_ENDED:
+    case REQUEST_RESPONSE_STATES:
         break;
     }
     net_conn_discard(net_conn, data);
@@ -83,13 +83,13 @@ static bool on_bytes(struct net_conn *net_conn, struct str *data) {
 /* ---- what else happens to a connection ------------------------------------------------------- */
 
 static void on_refused(struct net_conn *net_conn, const struct error *err) {
-    struct serial_conn *conn = (struct serial_conn *)net_conn;
-    if (begin(conn)) {
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
+    if (begin_request(conn)) {
         http_reply_error(&http_conn_call(conn)->exchange, err, NULL, 0);
     }
 }
 
-static void head_timed_out(struct serial_conn *conn) {
+static void head_timed_out(struct request_response_conn *conn) {
     struct http_call *call = http_conn_call(conn);
     struct error err;
     if (!http1_request_has_begun(call->request)) {
@@ -102,49 +102,49 @@ static void head_timed_out(struct serial_conn *conn) {
 }
 
 static void on_timeout(struct net_conn *net_conn, enum net_timeout timeout) {
-    struct serial_conn *conn = (struct serial_conn *)net_conn;
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
     if (timeout == NET_TIMEOUT_HEAD) {
         head_timed_out(conn);
-    } else if (conn->state == SERIAL_BODY) {
+    } else if (conn->state == REQUEST_RESPONSE_BODY) {
         http_receive_timed_out(conn);
     } else {
         net_conn_close(net_conn);
     }
 }
 
-static void on_call_gone(struct net_call *call) {
+static void on_call_disconnected(struct net_call *call) {
     const struct http_handler *handler = handler_of(call);
     struct http_exchange *exchange = &((struct http_call *)call)->exchange;
     exchange->gone = true;
-    http_stream_drop((struct http_call *)call);
-    if (handler->on_gone) {
-        handler->on_gone(exchange, handler->context);
+    http_stream_clear((struct http_call *)call);
+    if (handler->on_disconnect) {
+        handler->on_disconnect(exchange, handler->context);
     }
 }
 
 static void on_call_end(struct net_call *call) {
     const struct http_handler *handler = handler_of(call);
-    http_stream_drop((struct http_call *)call);
+    http_stream_clear((struct http_call *)call);
     if (handler->on_end) {
         handler->on_end(&((struct http_call *)call)->exchange, handler->context);
     }
 }
 
 const struct net_protocol http_protocol = {
-    .conn_bytes = sizeof(struct serial_conn),
+    .conn_bytes = sizeof(struct request_response_conn),
     .alpn = "\x08http/1.1\x08http/1.0",
     .on_refused = on_refused,
     .on_bytes = on_bytes,
-    .room = serial_room,
-    .on_room_filled = http_receive_in_place,
-    .on_eof = serial_on_eof,
+    .read_buffer = request_response_read_buffer,
+    .on_read_buffer_filled = http_receive_in_place,
+    .on_eof = request_response_on_eof,
     .on_timeout = on_timeout,
-    .on_close = serial_on_close,
-    .wants_to_read = serial_wants_to_read,
-    .timeout_of = serial_timeout_of,
-    .is_idle = serial_is_idle,
+    .on_close = request_response_on_close,
+    .wants_to_read = request_response_wants_to_read,
+    .timeout_of = request_response_timeout_of,
+    .is_idle = request_response_is_idle,
     .on_written = http_stream_on_written,
-    .on_call_gone = on_call_gone,
+    .on_call_disconnected = on_call_disconnected,
     .on_call_end = on_call_end,
     .describe = http_describe,
 };

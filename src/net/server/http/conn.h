@@ -1,5 +1,5 @@
-/* The inside of the HTTP/1.1 server: what it adds to net/server/server.h and net/server/serial.h.
- * For the http_*.c files of this room only. */
+/* The inside of the HTTP/1.1 server: what it adds to net/server/server.h and
+ * net/server/request_response.h. For the http_*.c files of this room only. */
 #ifndef SLUICE_NET_SERVER_HTTP_CONN_H
 #define SLUICE_NET_SERVER_HTTP_CONN_H
 
@@ -8,10 +8,10 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "codec/http1/reply.h"
 #include "codec/http1/request.h"
+#include "codec/http1/response_head.h"
 #include "net/server/http/server.h"
-#include "net/server/serial.h"
+#include "net/server/request_response.h"
 
 /* An exchange from its first byte on. */
 struct http_call {
@@ -20,12 +20,12 @@ struct http_call {
     struct http1_request *request;
     uint64_t skipped;                             /* of a body whose length is not known */
     struct http_chunk *first_chunk, **chunks_end; /* of a stream: not sent yet */
-    bool continued; /* the client may send the body (it did not wait, or was told) */
+    bool may_send_body; /* the client may send the body (it did not wait, or was told) */
 };
 
 /* Server and Date of this second, one for each worker. */
-struct http_common {
-    char text[HTTP1_COMMON_BYTES];
+struct http_common_fields {
+    char text[HTTP1_COMMON_FIELDS_BYTES];
     struct str view;
     time_t second;
 };
@@ -35,11 +35,11 @@ struct http_server {
     struct http_limits limits;
     struct http_handler handler;
     const char *server_name;
-    struct http_common *commons; /* as many as shards */
+    struct http_common_fields *common_fields; /* as many as shards */
 };
 
-static inline struct http_server *http_server_of(const struct net_shard *shard) {
-    return (struct http_server *)shard->server;
+static inline struct http_server *http_server_of(const struct server_worker *server_worker) {
+    return (struct http_server *)server_worker->server;
 }
 
 static inline struct http_call *http_call_of(struct http_exchange *exchange) {
@@ -47,7 +47,7 @@ static inline struct http_call *http_call_of(struct http_exchange *exchange) {
 }
 
 /* The one at hand. */
-static inline struct http_call *http_conn_call(const struct serial_conn *conn) {
+static inline struct http_call *http_conn_call(const struct request_response_conn *conn) {
     return (struct http_call *)conn->call;
 }
 
@@ -55,36 +55,37 @@ static inline struct http_call *http_conn_call(const struct serial_conn *conn) {
 
 extern const struct net_protocol http_protocol;
 
-/* In net/server/describe.c. */
+/* In net/server/conn_describe.c. */
 void http_describe(const struct net_conn *conn, struct buf *out);
 
 /* ---- receive.c: heads and bodies in ----------------------------------------------------- */
 
 /* The head is complete: asks the handler, then prepares for the body. */
-void http_receive_head(struct serial_conn *conn);
+void http_receive_head(struct request_response_conn *conn);
 /* Bytes of the body (state BODY), or of one that is skipped. Cuts off `data` what was consumed. */
-void http_receive_body(struct serial_conn *conn, struct str *data);
-void http_receive_skip(struct serial_conn *conn, struct str *data);
+void http_receive_body(struct request_response_conn *conn, struct str *data);
+void http_receive_skip(struct request_response_conn *conn, struct str *data);
 /* So many bytes were read straight into the body. */
 void http_receive_in_place(struct net_conn *conn, size_t n_bytes);
 /* The body does not come, or too slowly: refuses the request. */
-void http_receive_timed_out(struct serial_conn *conn);
+void http_receive_timed_out(struct request_response_conn *conn);
 /* May the rest of the body be skipped, so that the connection stays? */
 bool http_receive_may_skip(struct http_call *call);
 
 /* ---- reply.c: answers out (and http_reply) ---------------------------------------------- */
 
-void http_reply_continue(struct serial_conn *conn);
+void http_send_continue(struct request_response_conn *conn);
 /* What becomes of the connection after this answer, and of a body that is still coming. */
-void http_reply_decide(struct serial_conn *conn, struct http_call *call, bool close);
+void http_reply_decide_keep_alive(struct request_response_conn *conn, struct http_call *call,
+                                  bool close);
 /* Server and Date. */
-struct str http_reply_common(const struct net_shard *shard);
+struct str http_reply_common_fields(const struct server_worker *server_worker);
 
 /* ---- stream.c: answers in pieces (and http_stream_*) ------------------------------------ */
 
 /* A piece has left, or the whole answer of a call that does not stream. */
 void http_stream_on_written(struct net_call *base);
 /* Gives up what is not sent. */
-void http_stream_drop(struct http_call *call);
+void http_stream_clear(struct http_call *call);
 
 #endif

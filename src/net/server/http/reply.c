@@ -10,13 +10,13 @@
 
 enum { STACK_BUFS = 16 }; /* more than that are listed in the arena */
 
-void http_reply_continue(struct serial_conn *conn) {
+void http_send_continue(struct request_response_conn *conn) {
     static const char CONTINUE[] = "HTTP/1.1 100 Continue\r\n\r\n";
     char text[sizeof(CONTINUE)];
     memcpy(text, CONTINUE, sizeof(CONTINUE));
     uv_buf_t buf = {.base = text, .len = sizeof(CONTINUE) - 1};
     net_conn_flush(&conn->net);
-    if (serial_is_closed(conn)) {
+    if (request_response_is_closed(conn)) {
         return;
     }
     /* A socket that takes none of it has other answers to send first; the client will not wait for
@@ -27,32 +27,35 @@ void http_reply_continue(struct serial_conn *conn) {
     }
 }
 
-struct str http_reply_common(const struct net_shard *shard) {
-    const struct http_server *server = http_server_of(shard);
-    struct http_common *common = &server->commons[net_shard_index(shard)];
+struct str http_reply_common_fields(const struct server_worker *server_worker) {
+    const struct http_server *server = http_server_of(server_worker);
+    struct http_common_fields *common = &server->common_fields[server_worker_index(server_worker)];
     time_t now = time(NULL);
     if (now != common->second || common->view.len == 0) {
         common->second = now;
-        common->view = http1_reply_common(common->text, server->server_name, now);
+        common->view = http1_common_fields_print(common->text, server->server_name, now);
     }
     return common->view;
 }
 
 /* ---- replies --------------------------------------------------------------------------------- */
 
-void http_reply_decide(struct serial_conn *conn, struct http_call *call, bool close) {
+void http_reply_decide_keep_alive(struct request_response_conn *conn, struct http_call *call,
+                                  bool close) {
     const struct http_head *head = &call->exchange.head;
     struct net_conn *net_conn = &conn->net;
-    bool draining = net_shard_is_draining(net_conn->shard);
-    bool whole = conn->state == SERIAL_WAIT;
-    bool skips = conn->state == SERIAL_BODY && !net_conn->last && !close && head->keep_alive &&
-                 !draining && http_receive_may_skip(call);
-    net_conn->last = net_conn->last || close || draining || !head->keep_alive || !(whole || skips);
+    bool draining = server_worker_is_draining(net_conn->server_worker);
+    bool whole = conn->state == REQUEST_RESPONSE_WAIT;
+    bool skips = conn->state == REQUEST_RESPONSE_BODY && !net_conn->close_after_reply && !close &&
+                 head->keep_alive && !draining && http_receive_may_skip(call);
+    net_conn->close_after_reply =
+        net_conn->close_after_reply || close || draining || !head->keep_alive || !(whole || skips);
     /* A client that said it would close, and whose request is whole, sends nothing more. */
-    net_conn->clean_end = whole && !head->keep_alive && net_conn->ahead == 0 && !net_conn->stash;
-    serial_set_state(conn, skips ? SERIAL_REPLY_SKIP : SERIAL_REPLY);
+    net_conn->skip_linger =
+        whole && !head->keep_alive && net_conn->n_pipelined_bytes == 0 && !net_conn->pending_input;
+    request_response_set_state(conn, skips ? REQUEST_RESPONSE_REPLY_SKIP : REQUEST_RESPONSE_REPLY);
     if (!whole) {
-        body_release(&call->base.body, clock_now_ns());
+        body_fini(&call->base.body, clock_now_ns());
     }
 }
 
@@ -61,13 +64,13 @@ static bool outgoing_make(struct http_call *call, struct arena *arena,
                           const struct http_reply *reply, struct net_outgoing *out,
                           uv_buf_t stack[STACK_BUFS]) {
     struct http_exchange *exchange = &call->exchange;
-    struct http1_reply head = {
+    struct http1_response_head head = {
         .status = reply->status,
-        .common = http_reply_common(call->base.shard),
+        .common = http_reply_common_fields(call->base.server_worker),
         .content_type = reply->content_type,
         .fields = reply->fields,
         .n_fields = reply->n_fields,
-        .close = call->base.conn->last,
+        .close = call->base.conn->close_after_reply,
         .keep_alive = exchange->head.http10,
     };
     for (size_t i = 0; i < reply->n_pieces; i++) {
@@ -75,7 +78,7 @@ static bool outgoing_make(struct http_call *call, struct arena *arena,
     }
     struct buf text;
     buf_init(&text, arena, 0);
-    http1_reply_print(&text, &head);
+    http1_response_head_print(&text, &head);
     *out = (struct net_outgoing){.bufs = stack};
     if (reply->n_pieces >= STACK_BUFS) {
         out->bufs = arena_calloc(arena, reply->n_pieces + 1, sizeof(*out->bufs));
@@ -93,35 +96,35 @@ static bool outgoing_make(struct http_call *call, struct arena *arena,
 
 void http_reply(struct http_exchange *exchange, const struct http_reply *reply) {
     struct http_call *call = http_call_of(exchange);
-    struct serial_conn *conn = (struct serial_conn *)call->base.conn;
+    struct request_response_conn *conn = (struct request_response_conn *)call->base.conn;
     assert(!call->base.replied);
     call->base.replied = true;
     call->base.release = reply->release;
-    call->base.cookie = reply->cookie;
+    call->base.user = reply->user;
     if (!conn) {
-        net_call_end(&call->base);
+        net_call_finish(&call->base);
         return;
     }
     metric_add(METRIC_REQUESTS_TOTAL, 1);
-    http_reply_decide(conn, call, reply->close);
+    http_reply_decide_keep_alive(conn, call, reply->close);
     uv_buf_t stack[STACK_BUFS];
     struct net_outgoing out;
     if (outgoing_make(call, exchange->arena, reply, &out, stack) ||
-        (net_call_spare(&call->base) &&
-         outgoing_make(call, call->base.spare, reply, &out, stack))) {
-        serial_send(conn, &out);
+        (net_call_reply_arena(&call->base) &&
+         outgoing_make(call, call->base.reply_arena, reply, &out, stack))) {
+        request_response_send(conn, &out);
     } else {
         net_conn_close(&conn->net);
     }
     if (!conn->net.consuming) {
-        net_conn_settle(&conn->net);
+        net_conn_update_io(&conn->net);
     }
 }
 
 /* Returns: the content type; NULL when there is no memory for a body. */
 static const char *error_print(struct http_call *call, struct arena *arena,
                                const struct error *error, struct piece *piece) {
-    const struct http_handler *handler = &http_server_of(call->base.shard)->handler;
+    const struct http_handler *handler = &http_server_of(call->base.server_worker)->handler;
     struct buf body;
     buf_init(&body, arena, 0);
     const char *type = handler->error_body(&body, error, handler->context);
@@ -134,12 +137,12 @@ void http_reply_error(struct http_exchange *exchange, const struct error *error,
     struct http_call *call = http_call_of(exchange);
     struct piece piece;
     const char *type = error_print(call, exchange->arena, error, &piece);
-    if (!type && net_call_spare(&call->base)) {
-        type = error_print(call, call->base.spare, error, &piece);
+    if (!type && net_call_reply_arena(&call->base)) {
+        type = error_print(call, call->base.reply_arena, error, &piece);
     }
     metric_add_error(METRIC_HTTP, error->status);
     if (status_http(error->status) >= 500) {
-        log_event(LOG_DEBUG, "request failed", LOG_TEXT_OF("reason", error->text));
+        log_event(LOG_DEBUG, "request failed", LOG_CSTR("reason", error->text));
     }
     http_reply(exchange, &(struct http_reply){.status = status_http(error->status),
                                               .content_type = type,

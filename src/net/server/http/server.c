@@ -8,13 +8,13 @@
 
 static struct net_limits limits_of(const struct http_limits *limits) {
     return (struct net_limits){
-        .request_memory_bytes = limits->request_memory_bytes,
+        .request_memory = limits->request_memory,
         .idle_timeout_ns = limits->idle_timeout_ns,
         .header_timeout_ns = limits->header_timeout_ns,
         .body_timeout_ns = limits->body_timeout_ns,
         .min_body_rate = limits->min_body_rate,
         .write_timeout_ns = limits->write_timeout_ns,
-        .discard_bytes = limits->discard_bytes,
+        .discard_size = limits->discard_size,
     };
 }
 
@@ -29,7 +29,7 @@ enum status http_server_new(const struct http_server_options *options, struct ht
         .acceptor = options->acceptor,
     };
     struct http_server *server = calloc(1, sizeof(*server));
-    struct http_common *commons = calloc(options->n_workers, sizeof(*commons));
+    struct http_common_fields *commons = calloc(options->n_workers, sizeof(*commons));
     if (!server || !commons) {
         free(server);
         free(commons);
@@ -44,7 +44,7 @@ enum status http_server_new(const struct http_server_options *options, struct ht
     server->limits = options->limits;
     server->handler = options->handler;
     server->server_name = options->server_name;
-    server->commons = commons;
+    server->common_fields = commons;
     *out = server;
     return ST_OK;
 }
@@ -52,7 +52,7 @@ enum status http_server_new(const struct http_server_options *options, struct ht
 void http_server_free(struct http_server *server) {
     if (server) {
         net_server_fini(&server->net);
-        free(server->commons);
+        free(server->common_fields);
         free(server);
     }
 }
@@ -75,6 +75,6 @@ uint64_t http_server_in_flight(const struct http_server *server) {
     return net_server_in_flight(&server->net);
 }
 
-void http_server_stop(struct http_server *server, void (*done)(void *cookie), void *cookie) {
-    net_server_stop(&server->net, done, cookie);
+void http_server_stop(struct http_server *server, void (*done)(void *user), void *user) {
+    net_server_stop(&server->net, done, user);
 }

@@ -50,7 +50,8 @@ struct http_exchange {
     struct http_body_plan plan;
     struct str body;    /* complete when on_body is called; stays until on_end */
     bool gone;          /* the client went away */
-    bool in_a_row;      /* set for on_body: other requests of the connection lie around this one; if
+    bool pipelined;     /* set for on_body: other requests of the connection lie around this one;
+                            if
                            its answer comes at once, it leaves in one write with theirs */
     bool suppress_body; /* set by net for HEAD: headers as for GET, no body */
     void *user;         /* the handler's own */
@@ -67,8 +68,8 @@ struct http_reply {
     size_t n_fields;
     const struct piece *pieces;
     size_t n_pieces;
-    void (*release)(void *cookie); /* may be NULL */
-    void *cookie;
+    void (*release)(void *user); /* may be NULL */
+    void *user;
     bool close; /* end the connection after this answer */
 };
 
@@ -76,8 +77,8 @@ struct http_handler {
     void *context;
     void (*on_head)(struct http_exchange *exchange, void *context);
     void (*on_body)(struct http_exchange *exchange, void *context);
-    void (*on_gone)(struct http_exchange *exchange, void *context); /* may be NULL */
-    void (*on_end)(struct http_exchange *exchange, void *context);  /* may be NULL */
+    void (*on_disconnect)(struct http_exchange *exchange, void *context); /* may be NULL */
+    void (*on_end)(struct http_exchange *exchange, void *context);        /* may be NULL */
     /* Writes the body of an error (net's own ones too) and names its Content-Type. */
     const char *(*error_body)(struct buf *out, const struct error *error, void *context);
 };
@@ -97,20 +98,20 @@ void http_reply_error(struct http_exchange *exchange, const struct error *error,
  * by which a handler says that there is one missing. */
 void http_stream_begin(struct http_exchange *exchange, const struct http_reply *reply);
 void http_stream_send(struct http_exchange *exchange, const struct piece *pieces, size_t n_pieces,
-                      void (*release)(void *cookie), void *cookie);
+                      void (*release)(void *user), void *user);
 void http_stream_end(struct http_exchange *exchange);
 
 /* Each is a setting with a default (program/model_server/settings.def); times in nanoseconds. */
 struct http_limits {
-    size_t max_header_bytes;       /* request line and fields together: 431 */
-    uint64_t max_body_bytes;       /* 413 */
-    uint64_t request_memory_bytes; /* of one exchange's arena: 503 */
-    uint64_t idle_timeout_ns;      /* between requests: close */
-    uint64_t header_timeout_ns;    /* first byte to end of head: 408 */
-    uint64_t body_timeout_ns;      /* between two pieces of a body, and see min_body_rate: 408 */
-    uint64_t min_body_rate;    /* bytes/s a body must reach on average after body_timeout: 408 */
-    uint64_t write_timeout_ns; /* an answer of which nothing more is taken: close */
-    uint64_t discard_bytes;    /* of a refused body, read and dropped before closing */
+    size_t max_header_size;     /* request line and fields together: 431 */
+    uint64_t max_body_size;     /* 413 */
+    uint64_t request_memory;    /* of one exchange's arena: 503 */
+    uint64_t idle_timeout_ns;   /* between requests: close */
+    uint64_t header_timeout_ns; /* first byte to end of head: 408 */
+    uint64_t body_timeout_ns;   /* between two pieces of a body, and see min_body_rate: 408 */
+    uint64_t min_body_rate;     /* bytes/s a body must reach on average after body_timeout: 408 */
+    uint64_t write_timeout_ns;  /* an answer of which nothing more is taken: close */
+    uint64_t discard_size;      /* of a refused body, read and dropped before closing */
 };
 
 struct http_server_options {
@@ -141,7 +142,7 @@ struct net_server *http_server_net(struct http_server *server);
 /* Closes listeners and connections; `done` runs on the acceptor's thread when the last handle of
  * every worker is closed and the last exchange has ended (handlers still reply to those they have).
  * The workers' loops must run. Idempotent, never blocks. Thread: the acceptor's. */
-void http_server_stop(struct http_server *server, void (*done)(void *cookie), void *cookie);
+void http_server_stop(struct http_server *server, void (*done)(void *user), void *user);
 /* After `done`, or of a server that never listened. NULL is allowed. */
 void http_server_free(struct http_server *server);
 

@@ -42,8 +42,8 @@ struct test_server {
 
 /* ---- the handler ----------------------------------------------------------------------------- */
 
-static inline void test_released(void *cookie) {
-    atomic_fetch_add(&((struct test_server *)cookie)->releases, 1);
+static inline void test_released(void *user) {
+    atomic_fetch_add(&((struct test_server *)user)->releases, 1);
 }
 
 static inline void test_reply(struct test_server *server, struct http_exchange *exchange,
@@ -59,7 +59,7 @@ static inline void test_reply(struct test_server *server, struct http_exchange *
                                               .pieces = pieces,
                                               .n_pieces = 3,
                                               .release = test_released,
-                                              .cookie = server});
+                                              .user = server});
 }
 
 static inline void test_fail(struct http_exchange *exchange, enum status status) {
@@ -174,14 +174,14 @@ static inline void test_answer_never(struct test_server *server) {
 static inline struct http_limits test_limits(void) {
     const uint64_t second = 1000000000u;
     return (struct http_limits){
-        .max_header_bytes = 4096,
-        .max_body_bytes = 16 << 20,
+        .max_header_size = 4096,
+        .max_body_size = 16 << 20,
         .idle_timeout_ns = 60 * second,
         .header_timeout_ns = 60 * second,
         .body_timeout_ns = 60 * second,
         .min_body_rate = 1,
         .write_timeout_ns = 60 * second,
-        .discard_bytes = UINT64_MAX,
+        .discard_size = UINT64_MAX,
     };
 }
 
@@ -218,7 +218,7 @@ static inline void test_server_start_over(struct test_server *server,
                                           const struct tls_server *tls) {
     struct http_handler handler = {.on_head = test_on_head,
                                    .on_body = test_on_body,
-                                   .on_gone = test_on_gone,
+                                   .on_disconnect = test_on_gone,
                                    .on_end = test_on_end,
                                    .error_body = test_error_body};
     test_server_start_as(server, handler, limits, budget, address, tls);

@@ -35,7 +35,7 @@ static void check_good(const struct test_server *server) {
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-static void a_client_busy_sending_reads_its_413(void **state) {
+static void body_too_large_client_still_sending_reads_413(void **state) {
     (void)state;
     enum { BYTES = 300 << 20 };
     struct test_server server;
@@ -65,11 +65,11 @@ static void a_client_busy_sending_reads_its_413(void **state) {
     test_server_stop(&server);
 }
 
-static void discarding_is_bounded(void **state) {
+static void discard_past_limit_closes_connection(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
-    limits.discard_bytes = 1 << 20;
+    limits.discard_size = 1 << 20;
     start(&server, limits);
     int fd = test_connect(&server);
     test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 1000000000\r\n\r\n"));
@@ -79,7 +79,7 @@ static void discarding_is_bounded(void **state) {
     test_server_stop(&server);
 }
 
-static void a_head_over_the_limit(void **state) {
+static void head_over_limit_gets_431(void **state) {
     (void)state;
     struct test_server server;
     char line[5000];
@@ -95,12 +95,12 @@ static void a_head_over_the_limit(void **state) {
     test_server_stop(&server);
 }
 
-static void bodies_share_their_memory(void **state) {
+static void body_memory_exhausted_gets_503(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
     struct net_budget budget = test_budget();
-    budget.body_memory_bytes = 1 << 20;
+    budget.body_memory = 1 << 20;
     test_server_start_with(&server, &limits, budget, "127.0.0.1:0");
     /* Who only promises much takes nothing. */
     int promises[8];
@@ -125,11 +125,11 @@ static void bodies_share_their_memory(void **state) {
     test_server_stop(&server);
 }
 
-static void a_request_that_fills_its_memory(void **state) {
+static void request_memory_exhausted_gets_503(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
-    limits.request_memory_bytes = 12000;
+    limits.request_memory = 12000;
     start(&server, limits);
     int fd = test_connect(&server);
     test_send(fd, STR("POST /aligned?0 HTTP/1.1\r\n" HOST "Content-Length: 15000\r\n\r\n"));
@@ -143,7 +143,7 @@ static void a_request_that_fills_its_memory(void **state) {
     test_server_stop(&server);
 }
 
-static void one_connection_too_many(void **state) {
+static void connection_over_limit_gets_503(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -173,7 +173,7 @@ static void one_connection_too_many(void **state) {
     test_server_stop(&server);
 }
 
-static void no_descriptor_left(void **state) {
+static void accept_without_descriptors_resumes_later(void **state) {
     (void)state;
     struct test_server server;
     struct rlimit limit, low;
@@ -211,7 +211,7 @@ static int ask_for_big(const struct test_server *server) {
     return fd;
 }
 
-static void answers_that_nobody_reads(void **state) {
+static void pipelining_stops_while_reply_is_unread(void **state) {
     (void)state;
     struct test_server server;
     start(&server, test_limits());
@@ -228,7 +228,7 @@ static void answers_that_nobody_reads(void **state) {
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
-static void nothing_comes(void **state) {
+static void idle_timeout_closes_connection(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -245,7 +245,7 @@ static void nothing_comes(void **state) {
     test_server_stop(&server);
 }
 
-static void half_a_head_comes(void **state) {
+static void header_timeout_gets_408(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -266,7 +266,7 @@ static void half_a_head_comes(void **state) {
     test_server_stop(&server);
 }
 
-static void half_a_body_comes(void **state) {
+static void body_timeout_gets_408(void **state) {
     (void)state;
     static const struct str HEADS[] = {
         TEXT("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 100\r\n\r\nabc"),
@@ -286,7 +286,7 @@ static void half_a_body_comes(void **state) {
     test_server_stop(&server);
 }
 
-static void a_body_that_only_trickles(void **state) {
+static void body_below_min_rate_gets_408(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -301,7 +301,7 @@ static void a_body_that_only_trickles(void **state) {
     test_server_stop(&server);
 }
 
-static void an_answer_is_not_taken(void **state) {
+static void write_timeout_closes_connection(void **state) {
     (void)state;
     static char all[TEST_BIG_BYTES + 1000];
     struct test_server server;
@@ -315,7 +315,7 @@ static void an_answer_is_not_taken(void **state) {
     test_server_stop(&server);
 }
 
-static void an_answer_is_taken_slowly(void **state) {
+static void write_timeout_restarts_on_progress(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -340,7 +340,7 @@ static void an_answer_is_taken_slowly(void **state) {
 
 /* ---- clients that go ------------------------------------------------------------------------- */
 
-static void half_closed_clients_get_their_answers(void **state) {
+static void half_closed_client_gets_replies(void **state) {
     (void)state;
     struct test_server server;
     start(&server, test_limits());
@@ -371,7 +371,7 @@ static void half_closed_clients_get_their_answers(void **state) {
     test_server_stop(&server);
 }
 
-static void a_client_that_goes_is_told_to_the_handler(void **state) {
+static void client_disconnect_calls_handler(void **state) {
     (void)state;
     struct test_server server;
     start(&server, test_limits());
@@ -402,7 +402,7 @@ static void a_client_that_goes_is_told_to_the_handler(void **state) {
 
 /* ---- the server goes ------------------------------------------------------------------------- */
 
-static void draining(void **state) {
+static void drain_finishes_requests_and_closes_idle(void **state) {
     (void)state;
     struct test_server server;
     static struct test_answer answer;
@@ -431,7 +431,7 @@ static void draining(void **state) {
     test_server_stop(&server);
 }
 
-static void stopping_with_everything_under_way(void **state) {
+static void stop_in_every_state_completes(void **state) {
     (void)state;
     struct test_server server;
     start(&server, test_limits());
@@ -460,7 +460,7 @@ static void stopping_with_everything_under_way(void **state) {
     test_server_stop(&server);
 }
 
-static void a_server_that_never_listened(void **state) {
+static void server_never_listened_is_freed(void **state) {
     (void)state;
     struct error err;
     struct worker *worker = NULL;
@@ -478,7 +478,7 @@ static void a_server_that_never_listened(void **state) {
     http_server_free(NULL);
 }
 
-static void sockets_of_others(void **state) {
+static void listen_replaces_only_stale_unix_sockets(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -513,26 +513,26 @@ static void sockets_of_others(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_client_busy_sending_reads_its_413),
-        cmocka_unit_test(discarding_is_bounded),
-        cmocka_unit_test(a_head_over_the_limit),
-        cmocka_unit_test(bodies_share_their_memory),
-        cmocka_unit_test(a_request_that_fills_its_memory),
-        cmocka_unit_test(one_connection_too_many),
-        cmocka_unit_test(no_descriptor_left),
-        cmocka_unit_test(answers_that_nobody_reads),
-        cmocka_unit_test(nothing_comes),
-        cmocka_unit_test(half_a_head_comes),
-        cmocka_unit_test(half_a_body_comes),
-        cmocka_unit_test(a_body_that_only_trickles),
-        cmocka_unit_test(an_answer_is_not_taken),
-        cmocka_unit_test(an_answer_is_taken_slowly),
-        cmocka_unit_test(half_closed_clients_get_their_answers),
-        cmocka_unit_test(a_client_that_goes_is_told_to_the_handler),
-        cmocka_unit_test(draining),
-        cmocka_unit_test(stopping_with_everything_under_way),
-        cmocka_unit_test(a_server_that_never_listened),
-        cmocka_unit_test(sockets_of_others),
+        cmocka_unit_test(body_too_large_client_still_sending_reads_413),
+        cmocka_unit_test(discard_past_limit_closes_connection),
+        cmocka_unit_test(head_over_limit_gets_431),
+        cmocka_unit_test(body_memory_exhausted_gets_503),
+        cmocka_unit_test(request_memory_exhausted_gets_503),
+        cmocka_unit_test(connection_over_limit_gets_503),
+        cmocka_unit_test(accept_without_descriptors_resumes_later),
+        cmocka_unit_test(pipelining_stops_while_reply_is_unread),
+        cmocka_unit_test(idle_timeout_closes_connection),
+        cmocka_unit_test(header_timeout_gets_408),
+        cmocka_unit_test(body_timeout_gets_408),
+        cmocka_unit_test(body_below_min_rate_gets_408),
+        cmocka_unit_test(write_timeout_closes_connection),
+        cmocka_unit_test(write_timeout_restarts_on_progress),
+        cmocka_unit_test(half_closed_client_gets_replies),
+        cmocka_unit_test(client_disconnect_calls_handler),
+        cmocka_unit_test(drain_finishes_requests_and_closes_idle),
+        cmocka_unit_test(stop_in_every_state_completes),
+        cmocka_unit_test(server_never_listened_is_freed),
+        cmocka_unit_test(listen_replaces_only_stale_unix_sockets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,12 +196,12 @@ static void check_rows(const char *address) {
     test_server_stop(&server);
 }
 
-static void over_tcp(void **state) {
+static void server_over_tcp_matches_table(void **state) {
     (void)state;
     check_rows("127.0.0.1:0");
 }
 
-static void over_a_unix_socket(void **state) {
+static void server_over_unix_socket_matches_table(void **state) {
     (void)state;
     char folder[] = "/tmp/sluice-http-XXXXXX", address[64];
     assert_non_null(mkdtemp(folder));
@@ -210,7 +210,7 @@ static void over_a_unix_socket(void **state) {
     assert_int_equal(rmdir(folder), 0); /* the socket's file is gone */
 }
 
-static void heads_of_answers(void **state) {
+static void reply_heads_have_expected_fields(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -235,7 +235,7 @@ static void heads_of_answers(void **state) {
     test_server_stop(&server);
 }
 
-static void a_client_that_waits_for_100(void **state) {
+static void expect_continue_gets_100_before_body(void **state) {
     (void)state;
     struct test_server server;
     struct http_limits limits = test_limits();
@@ -264,7 +264,7 @@ static void a_client_that_waits_for_100(void **state) {
     test_server_stop(&server);
 }
 
-static void ten_thousand_requests_at_once(void **state) {
+static void pipelined_10000_requests_answered_in_order(void **state) {
     (void)state;
     enum { REQUESTS = 10000 };
     struct test_server server;
@@ -296,7 +296,7 @@ static void ten_thousand_requests_at_once(void **state) {
     test_server_stop(&server);
 }
 
-static void a_million_chunks_of_one_byte(void **state) {
+static void chunked_body_of_one_byte_chunks_is_read(void **state) {
     (void)state;
     enum { CHUNKS = 1000000, BATCH = 1000 };
     struct test_server server;
@@ -318,7 +318,7 @@ static void a_million_chunks_of_one_byte(void **state) {
     test_server_stop(&server);
 }
 
-static void bodies_are_aligned(void **state) {
+static void body_offset_is_aligned_to_64_bytes(void **state) {
     (void)state;
     static const unsigned SIZES[] = {200, 2049, 20000, 3000000};
     struct test_server server;
@@ -345,13 +345,13 @@ static void bodies_are_aligned(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(over_tcp),
-        cmocka_unit_test(over_a_unix_socket),
-        cmocka_unit_test(heads_of_answers),
-        cmocka_unit_test(a_client_that_waits_for_100),
-        cmocka_unit_test(ten_thousand_requests_at_once),
-        cmocka_unit_test(a_million_chunks_of_one_byte),
-        cmocka_unit_test(bodies_are_aligned),
+        cmocka_unit_test(server_over_tcp_matches_table),
+        cmocka_unit_test(server_over_unix_socket_matches_table),
+        cmocka_unit_test(reply_heads_have_expected_fields),
+        cmocka_unit_test(expect_continue_gets_100_before_body),
+        cmocka_unit_test(pipelined_10000_requests_answered_in_order),
+        cmocka_unit_test(chunked_body_of_one_byte_chunks_is_read),
+        cmocka_unit_test(body_offset_is_aligned_to_64_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,8 @@ enum { SIZE_BYTES = 20 }; /* of a chunk in hexadecimal, and CRLF */
 /* A piece of the answer with what frames it. */
 struct http_chunk {
     struct http_chunk *next;
-    void (*release)(void *cookie);
-    void *cookie;
+    void (*release)(void *user);
+    void *user;
     char size[SIZE_BYTES];
     struct net_outgoing out;
     uv_buf_t bufs[];
@@ -27,15 +27,15 @@ static struct http_chunk *chunk_new(size_t n_bufs) {
     return chunk;
 }
 
-static void chunk_free(void *cookie) {
-    struct http_chunk *chunk = cookie;
+static void chunk_free(void *user) {
+    struct http_chunk *chunk = user;
     if (chunk->release) {
-        chunk->release(chunk->cookie);
+        chunk->release(chunk->user);
     }
     free(chunk);
 }
 
-void http_stream_drop(struct http_call *call) {
+void http_stream_clear(struct http_call *call) {
     while (call->first_chunk) {
         struct http_chunk *chunk = call->first_chunk;
         call->first_chunk = chunk->next;
@@ -48,63 +48,63 @@ void http_stream_drop(struct http_call *call) {
 
 /* Sends what is listed, as far as the socket takes it; after the last piece the connection goes on.
  * A connection that is lost meanwhile empties the list. */
-static void pump(struct http_call *call) {
+static void send_chunks(struct http_call *call) {
     struct net_call *base = &call->base;
     while (base->conn && !base->writing && call->first_chunk) {
         struct http_chunk *chunk = call->first_chunk;
         call->first_chunk = chunk->next;
         call->chunks_end = chunk->next ? call->chunks_end : &call->first_chunk;
         base->release = chunk_free;
-        base->cookie = chunk;
+        base->user = chunk;
         net_call_send(base, &chunk->out);
         if (!base->writing) {
-            net_call_release(base);
+            net_call_release_reply(base);
         }
     }
     if (base->conn && !base->writing && base->replied) {
-        serial_answered((struct serial_conn *)base->conn);
+        request_response_on_reply_sent((struct request_response_conn *)base->conn);
     }
 }
 
 void http_stream_on_written(struct net_call *base) {
-    if (!base->streams) {
-        serial_on_written(base);
+    if (!base->is_streaming) {
+        request_response_on_written(base);
         return;
     }
-    net_call_release(base);
-    pump((struct http_call *)base);
+    net_call_release_reply(base);
+    send_chunks((struct http_call *)base);
 }
 
-static void pump_and_settle(struct http_call *call) {
+static void send_chunks_and_update_io(struct http_call *call) {
     struct net_conn *conn = call->base.conn;
-    pump(call);
+    send_chunks(call);
     if (!conn->consuming) {
-        net_conn_settle(conn);
+        net_conn_update_io(conn);
     }
 }
 
-static void add(struct http_call *call, struct http_chunk *chunk) {
+static void queue_chunk(struct http_call *call, struct http_chunk *chunk) {
     *call->chunks_end = chunk;
     call->chunks_end = &chunk->next;
 }
 
 /* ---- beginning, pieces, end ------------------------------------------------------------------ */
 
-static struct http_chunk *head_make(struct http_call *call, const struct http_reply *reply) {
+static struct http_chunk *head_chunk_new(struct http_call *call, const struct http_reply *reply) {
     struct http_exchange *exchange = &call->exchange;
-    struct http1_reply head = {
+    struct http1_response_head head = {
         .status = reply->status,
-        .common = http_reply_common(call->base.shard),
+        .common = http_reply_common_fields(call->base.server_worker),
         .content_type = reply->content_type,
         .fields = reply->fields,
         .n_fields = reply->n_fields,
         .chunked = !exchange->head.http10,
         .until_close = exchange->head.http10,
-        .close = call->base.conn->last,
+        .close = call->base.conn->close_after_reply,
     };
     struct buf text;
     buf_init(&text, exchange->arena, 0);
-    http1_reply_print(&text, &head);
+    http1_response_head_print(&text, &head);
     struct http_chunk *chunk = text.failed ? NULL : chunk_new(1);
     if (chunk) {
         net_outgoing_add(&chunk->out, text.data, text.len);
@@ -114,26 +114,26 @@ static struct http_chunk *head_make(struct http_call *call, const struct http_re
 
 void http_stream_begin(struct http_exchange *exchange, const struct http_reply *reply) {
     struct http_call *call = http_call_of(exchange);
-    struct serial_conn *conn = (struct serial_conn *)call->base.conn;
-    assert(!call->base.replied && !call->base.streams);
-    call->base.streams = true;
+    struct request_response_conn *conn = (struct request_response_conn *)call->base.conn;
+    assert(!call->base.replied && !call->base.is_streaming);
+    call->base.is_streaming = true;
     call->chunks_end = &call->first_chunk;
     if (!conn) {
         return;
     }
     metric_add(METRIC_REQUESTS_TOTAL, 1);
-    http_reply_decide(conn, call, reply->close || exchange->head.http10);
-    struct http_chunk *head = head_make(call, reply);
+    http_reply_decide_keep_alive(conn, call, reply->close || exchange->head.http10);
+    struct http_chunk *head = head_chunk_new(call, reply);
     if (!head) {
         net_conn_close(&conn->net);
         return;
     }
-    add(call, head);
-    pump_and_settle(call);
+    queue_chunk(call, head);
+    send_chunks_and_update_io(call);
 }
 
-static struct http_chunk *chunk_make(const struct http_call *call, const struct piece *pieces,
-                                     size_t n_pieces) {
+static struct http_chunk *data_chunk_new(const struct http_call *call, const struct piece *pieces,
+                                         size_t n_pieces) {
     bool framed = !call->exchange.head.http10;
     struct http_chunk *chunk = n_pieces > 0 ? chunk_new(n_pieces + 2) : NULL;
     size_t n_bytes = 0;
@@ -158,14 +158,14 @@ static struct http_chunk *chunk_make(const struct http_call *call, const struct 
 }
 
 void http_stream_send(struct http_exchange *exchange, const struct piece *pieces, size_t n_pieces,
-                      void (*release)(void *cookie), void *cookie) {
+                      void (*release)(void *user), void *user) {
     struct http_call *call = http_call_of(exchange);
     struct net_conn *conn = call->base.conn;
-    struct http_chunk *chunk = conn ? chunk_make(call, pieces, n_pieces) : NULL;
-    assert(call->base.streams && !call->base.replied);
+    struct http_chunk *chunk = conn ? data_chunk_new(call, pieces, n_pieces) : NULL;
+    assert(call->base.is_streaming && !call->base.replied);
     if (!chunk) {
         if (release) {
-            release(cookie);
+            release(user);
         }
         if (conn) { /* to leave it out would be a lie */
             net_conn_close(conn);
@@ -173,9 +173,9 @@ void http_stream_send(struct http_exchange *exchange, const struct piece *pieces
         return;
     }
     chunk->release = release;
-    chunk->cookie = cookie;
-    add(call, chunk);
-    pump_and_settle(call);
+    chunk->user = user;
+    queue_chunk(call, chunk);
+    send_chunks_and_update_io(call);
 }
 
 void http_stream_end(struct http_exchange *exchange) {
@@ -184,20 +184,20 @@ void http_stream_end(struct http_exchange *exchange) {
     struct net_call *base = &call->base;
     bool framed = base->conn && !exchange->head.http10;
     struct http_chunk *last = framed ? chunk_new(1) : NULL;
-    assert(base->streams && !base->replied);
+    assert(base->is_streaming && !base->replied);
     if (framed && !last) {
         net_conn_close(base->conn);
     }
     base->replied = true;
     if (!base->conn) {
         if (!base->writing) {
-            net_call_end(base);
+            net_call_finish(base);
         }
         return;
     }
     if (last) {
         net_outgoing_add(&last->out, LAST, sizeof(LAST) - 1);
-        add(call, last);
+        queue_chunk(call, last);
     }
-    pump_and_settle(call);
+    send_chunks_and_update_io(call);
 }

@@ -104,7 +104,7 @@ static void on_gone(struct http_exchange *exchange, void *context) {
 static void start(struct test_server *server) {
     struct http_limits limits = test_limits();
     struct http_handler handler = {.on_head = on_head,
-                                   .on_gone = on_gone,
+                                   .on_disconnect = on_gone,
                                    .on_end = test_on_end,
                                    .error_body = test_error_body};
     test_server_start_as(server, handler, &limits, test_budget(), "127.0.0.1:0", NULL);
@@ -139,7 +139,7 @@ static void expect_large(int fd, int i) {
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static void chunks_and_the_next_request(void **state) {
+static void stream_http11_is_chunked_and_keeps_connection(void **state) {
     struct test_server server;
     static struct test_answer answer;
     (void)state;
@@ -159,7 +159,7 @@ static void chunks_and_the_next_request(void **state) {
     assert_int_equal(server.gones, 0);
 }
 
-static void a_body_that_ends_with_the_connection(void **state) {
+static void stream_http10_ends_with_connection(void **state) {
     struct test_server server;
     static struct test_answer answer;
     (void)state;
@@ -182,7 +182,7 @@ static void a_body_that_ends_with_the_connection(void **state) {
 }
 
 /* More than the socket takes: what comes meanwhile waits in line, and nothing is released early. */
-static void a_slow_reader(void **state) {
+static void stream_slow_reader_queues_chunks(void **state) {
     struct test_server server;
     static struct test_answer answer;
     enum { N = 32 };
@@ -203,7 +203,7 @@ static void a_slow_reader(void **state) {
     test_server_stop(&server);
 }
 
-static void a_client_that_leaves(void **state) {
+static void stream_client_disconnect_releases_chunks(void **state) {
     struct test_server server;
     static struct test_answer answer;
     (void)state;
@@ -225,7 +225,7 @@ static void a_client_that_leaves(void **state) {
 }
 
 /* What is missing is not left out: the body has no end. */
-static void a_piece_that_is_missing(void **state) {
+static void stream_missing_piece_closes_connection(void **state) {
     struct test_server server;
     static struct test_answer answer;
     (void)state;
@@ -239,7 +239,7 @@ static void a_piece_that_is_missing(void **state) {
     test_server_stop(&server);
 }
 
-static void the_end_of_the_server(void **state) {
+static void stream_server_stop_closes_connection(void **state) {
     struct test_server server;
     static struct test_answer answer;
     (void)state;
@@ -258,12 +258,12 @@ int main(void) {
         memset(large[i], 'a' + i % 26, LARGE);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chunks_and_the_next_request),
-        cmocka_unit_test(a_body_that_ends_with_the_connection),
-        cmocka_unit_test(a_slow_reader),
-        cmocka_unit_test(a_client_that_leaves),
-        cmocka_unit_test(a_piece_that_is_missing),
-        cmocka_unit_test(the_end_of_the_server),
+        cmocka_unit_test(stream_http11_is_chunked_and_keeps_connection),
+        cmocka_unit_test(stream_http10_ends_with_connection),
+        cmocka_unit_test(stream_slow_reader_queues_chunks),
+        cmocka_unit_test(stream_client_disconnect_releases_chunks),
+        cmocka_unit_test(stream_missing_piece_closes_connection),
+        cmocka_unit_test(stream_server_stop_closes_connection),
     };
     return cmocka_run_group_tests_name("net/http_stream", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The inside of the MIP server: what it adds to net/server/server.h and net/server/serial.h. For
- * the mip_*.c files of this room only. */
+/* The inside of the MIP server: what it adds to net/server/server.h and
+ * net/server/request_response.h. For the mip_*.c files of this room only. */
 #ifndef SLUICE_NET_SERVER_MIP_CONN_H
 #define SLUICE_NET_SERVER_MIP_CONN_H
 
@@ -9,10 +9,10 @@
 
 #include "core/os/log_limit.h"
 #include "net/server/mip/server.h"
-#include "net/server/serial.h"
+#include "net/server/request_response.h"
 
 struct mip_conn {
-    struct serial_conn serial;
+    struct request_response_conn serial;
     uint8_t n_head; /* bytes of the header that are here */
     char head[MIP_HEADER_BYTES];
 };
@@ -30,8 +30,8 @@ struct mip_server {
     struct log_limit *logs; /* as many as shards */
 };
 
-static inline struct mip_server *mip_server_of(const struct net_shard *shard) {
-    return (struct mip_server *)shard->server;
+static inline struct mip_server *mip_server_of(const struct server_worker *server_worker) {
+    return (struct mip_server *)server_worker->server;
 }
 
 /* ---- conn.c: from bytes to packets ------------------------------------------------------- */
@@ -41,10 +41,10 @@ extern const struct net_protocol mip_protocol;
 /* ---- reply.c: answers out (and mip_reply) ------------------------------------------------ */
 
 /* Answers the ping at hand (state HEAD). */
-void mip_reply_ping(struct serial_conn *conn);
+void mip_reply_ping(struct request_response_conn *conn);
 /* Answers a packet that no handler has (state HEAD or BODY) with an error. `left` bytes of its
  * payload are still to come: skipped, where they are few and known, else the connection ends. */
-void mip_refuse(struct serial_conn *conn, uint64_t left, const struct error *err);
+void mip_refuse(struct request_response_conn *conn, uint64_t left, const struct error *err);
 
 /* ---- log.c ------------------------------------------------------------------------------- */
 

@@ -7,13 +7,13 @@
 
 static struct net_limits limits_of(const struct mip_limits *limits) {
     return (struct net_limits){
-        .request_memory_bytes = limits->request_memory_bytes,
+        .request_memory = limits->request_memory,
         .idle_timeout_ns = limits->idle_timeout_ns,
         .header_timeout_ns = limits->header_timeout_ns,
         .body_timeout_ns = limits->body_timeout_ns,
         .min_body_rate = limits->min_body_rate,
         .write_timeout_ns = limits->write_timeout_ns,
-        .discard_bytes = limits->discard_bytes,
+        .discard_size = limits->discard_size,
     };
 }
 
@@ -56,8 +56,8 @@ void mip_server_free(struct mip_server *server) {
 }
 
 enum status mip_server_listen(struct mip_server *server, const struct address *address,
-                              const void *cookie, struct address *bound, struct error *err) {
-    return net_server_listen(&server->net, address, NULL, cookie, bound, err);
+                              const void *user, struct address *bound, struct error *err) {
+    return net_server_listen(&server->net, address, NULL, user, bound, err);
 }
 
 void mip_server_drain(struct mip_server *server) {
@@ -72,6 +72,6 @@ uint64_t mip_server_in_flight(const struct mip_server *server) {
     return net_server_in_flight(&server->net);
 }
 
-void mip_server_stop(struct mip_server *server, void (*done)(void *cookie), void *cookie) {
-    net_server_stop(&server->net, done, cookie);
+void mip_server_stop(struct mip_server *server, void (*done)(void *user), void *user) {
+    net_server_stop(&server->net, done, user);
 }

@@ -49,15 +49,15 @@ struct mip_exchange {
 struct mip_answer {
     const struct piece *pieces;
     size_t n_pieces;
-    void (*release)(void *cookie); /* may be NULL */
-    void *cookie;
+    void (*release)(void *user); /* may be NULL */
+    void *user;
 };
 
 struct mip_handler {
     void *context;
     void (*on_infer)(struct mip_exchange *exchange, void *context);
-    void (*on_gone)(struct mip_exchange *exchange, void *context); /* may be NULL */
-    void (*on_end)(struct mip_exchange *exchange, void *context);  /* may be NULL */
+    void (*on_disconnect)(struct mip_exchange *exchange, void *context); /* may be NULL */
+    void (*on_end)(struct mip_exchange *exchange, void *context);        /* may be NULL */
 };
 
 /* Exactly one of the two, once per exchange. */
@@ -67,14 +67,14 @@ void mip_reply_error(struct mip_exchange *exchange, const struct error *err);
 
 /* Settings with the meaning they have for HTTP (program/model_server/settings.def). */
 struct mip_limits {
-    uint64_t max_body_bytes;       /* announced payload above it: MEMORY */
-    uint64_t request_memory_bytes; /* of one exchange's arena: MEMORY */
-    uint64_t idle_timeout_ns;      /* between packets: close */
-    uint64_t header_timeout_ns;    /* first byte to end of header: close */
-    uint64_t body_timeout_ns;      /* between two pieces of a payload: INTERNAL, close */
-    uint64_t min_body_rate;        /* bytes/s on average after body_timeout: INTERNAL, close */
-    uint64_t write_timeout_ns;     /* an answer of which nothing more is taken: close */
-    uint64_t discard_bytes;        /* of a refused payload, read and dropped before closing */
+    uint64_t max_body_size;     /* announced payload above it: MEMORY */
+    uint64_t request_memory;    /* of one exchange's arena: MEMORY */
+    uint64_t idle_timeout_ns;   /* between packets: close */
+    uint64_t header_timeout_ns; /* first byte to end of header: close */
+    uint64_t body_timeout_ns;   /* between two pieces of a payload: INTERNAL, close */
+    uint64_t min_body_rate;     /* bytes/s on average after body_timeout: INTERNAL, close */
+    uint64_t write_timeout_ns;  /* an answer of which nothing more is taken: close */
+    uint64_t discard_size;      /* of a refused payload, read and dropped before closing */
 };
 
 struct mip_server_options {
@@ -91,14 +91,14 @@ enum status mip_server_new(const struct mip_server_options *options, struct mip_
                            struct error *err) __attribute__((warn_unused_result));
 /* May be called for several addresses; connections accepted there carry `cookie`. */
 enum status mip_server_listen(struct mip_server *server, const struct address *address,
-                              const void *cookie, struct address *bound, struct error *err)
+                              const void *user, struct address *bound, struct error *err)
     __attribute__((warn_unused_result));
 /* From now on a connection is closed after the answer at hand; idle ones are closed. */
 void mip_server_drain(struct mip_server *server);
 uint64_t mip_server_in_flight(const struct mip_server *server);
 /* For net/server/report.h. */
 struct net_server *mip_server_net(struct mip_server *server);
-void mip_server_stop(struct mip_server *server, void (*done)(void *cookie), void *cookie);
+void mip_server_stop(struct mip_server *server, void (*done)(void *user), void *user);
 void mip_server_free(struct mip_server *server);
 
 #endif

@@ -47,7 +47,7 @@ enum { TEST_LARGE_BYTES = 8 << 20, TEST_PARTS = 100 };
 struct test_mip {
     struct test_host host;
     struct mip_server *server;
-    const void *cookie; /* of the listener; what exchanges have to carry */
+    const void *user; /* of the listener; what exchanges have to carry */
     atomic_int infers, ends, gones, releases, replies;
     atomic_int of_worker[TEST_WORKERS];
     struct test_later *_Atomic never; /* the one that waits */
@@ -69,8 +69,8 @@ struct test_packet {
     char bytes[];
 };
 
-static inline void test_released(void *cookie) {
-    struct test_packet *packet = cookie;
+static inline void test_released(void *user) {
+    struct test_packet *packet = user;
     atomic_fetch_add(&packet->mip->releases, 1);
     free(packet);
 }
@@ -112,7 +112,7 @@ static inline void test_reply(struct mip_exchange *exchange, struct test_packet 
     atomic_fetch_add(&packet->mip->replies, 1);
     mip_reply(exchange,
               &(struct mip_answer){
-                  .pieces = pieces, .n_pieces = n, .release = test_released, .cookie = packet});
+                  .pieces = pieces, .n_pieces = n, .release = test_released, .user = packet});
 }
 
 static inline void test_fail(struct mip_exchange *exchange, enum status status) {
@@ -166,7 +166,7 @@ static inline void test_on_infer(struct mip_exchange *exchange, void *context) {
     struct mip_infer infer;
     struct error err;
     assert_true(worker_is_current(exchange->worker));
-    assert_ptr_equal(exchange->listener, mip->cookie);
+    assert_ptr_equal(exchange->listener, mip->user);
     assert_int_equal(exchange->header.n_bytes, exchange->payload.len);
     atomic_fetch_add(&mip->infers, 1);
     for (int i = 0; i < TEST_WORKERS; i++) {
@@ -204,14 +204,14 @@ static inline void test_answer_never(struct test_mip *mip) {
 static inline struct mip_limits test_limits(void) {
     const uint64_t second = 1000000000u;
     return (struct mip_limits){
-        .max_body_bytes = 16 << 20,
-        .request_memory_bytes = 1 << 20,
+        .max_body_size = 16 << 20,
+        .request_memory = 1 << 20,
         .idle_timeout_ns = 60 * second,
         .header_timeout_ns = 60 * second,
         .body_timeout_ns = 60 * second,
         .min_body_rate = 1,
         .write_timeout_ns = 60 * second,
-        .discard_bytes = UINT64_MAX,
+        .discard_size = UINT64_MAX,
     };
 }
 
@@ -219,14 +219,14 @@ static inline void test_mip_start_with(struct test_mip *mip, const struct mip_li
                                        struct net_budget budget, const char *address) {
     struct error err;
     struct address wanted;
-    *mip = (struct test_mip){.cookie = mip};
+    *mip = (struct test_mip){.user = mip};
     test_host_init(&mip->host, budget);
     struct mip_server_options options = {
         .limits = *limits,
         .budget = &mip->host.budget,
         .handler = {.context = mip,
                     .on_infer = test_on_infer,
-                    .on_gone = test_on_gone,
+                    .on_disconnect = test_on_gone,
                     .on_end = test_on_end},
         .workers = mip->host.workers,
         .n_workers = TEST_WORKERS,

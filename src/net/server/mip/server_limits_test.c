@@ -55,7 +55,7 @@ static void wait_for_metric(enum metric metric, int64_t value) {
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-static void refused_before_anything_is_allocated(void **state) {
+static void payload_too_large_is_refused_before_allocation(void **state) {
     (void)state;
     static const uint32_t SIZES[] = {UINT32_MAX, 1 << 30, (16 << 20) + 1};
     struct test_mip mip;
@@ -73,11 +73,11 @@ static void refused_before_anything_is_allocated(void **state) {
     test_mip_stop(&mip);
 }
 
-static void a_small_payload_that_is_refused_is_skipped(void **state) {
+static void payload_refused_small_is_skipped(void **state) {
     (void)state;
     struct test_mip mip;
     struct mip_limits limits = test_limits();
-    limits.max_body_bytes = 1000;
+    limits.max_body_size = 1000;
     test_mip_start(&mip, limits);
     int fd = test_connect(&mip);
     for (uint32_t size = 1001; size <= 65536; size += 64535) {
@@ -93,7 +93,7 @@ static void a_small_payload_that_is_refused_is_skipped(void **state) {
     test_mip_stop(&mip);
 }
 
-static void a_peer_busy_sending_reads_its_error(void **state) {
+static void payload_refused_peer_still_sending_reads_error(void **state) {
     (void)state;
     static const struct {
         struct str head, answer;
@@ -116,11 +116,11 @@ static void a_peer_busy_sending_reads_its_error(void **state) {
     test_mip_stop(&mip);
 }
 
-static void discarding_is_bounded(void **state) {
+static void discard_past_limit_closes_connection(void **state) {
     (void)state;
     struct test_mip mip;
     struct mip_limits limits = test_limits();
-    limits.discard_bytes = 1 << 20;
+    limits.discard_size = 1 << 20;
     test_mip_start(&mip, limits);
     int fd = test_connect(&mip);
     announce(fd, 1000000000);
@@ -130,12 +130,12 @@ static void discarding_is_bounded(void **state) {
     test_mip_stop(&mip);
 }
 
-static void payloads_share_their_memory(void **state) {
+static void body_memory_exhausted_gets_error_memory(void **state) {
     (void)state;
     struct test_mip mip;
     struct mip_limits limits = test_limits();
     struct net_budget budget = test_budget();
-    budget.body_memory_bytes = 1 << 20;
+    budget.body_memory = 1 << 20;
     test_mip_start_with(&mip, &limits, budget, "127.0.0.1:0");
     int promises[8];
     for (int i = 0; i < 8; i++) { /* who only promises takes nothing */
@@ -168,11 +168,11 @@ static void payloads_share_their_memory(void **state) {
     test_mip_stop(&mip);
 }
 
-static void a_request_that_fills_its_memory(void **state) {
+static void request_memory_exhausted_gets_error_memory(void **state) {
     (void)state;
     struct test_mip mip;
     struct mip_limits limits = test_limits();
-    limits.request_memory_bytes = 12000;
+    limits.request_memory = 12000;
     test_mip_start(&mip, limits);
     int fd = test_connect(&mip);
     assert_true(send_infer(fd, 15000));
@@ -182,7 +182,7 @@ static void a_request_that_fills_its_memory(void **state) {
     test_mip_stop(&mip);
 }
 
-static void one_connection_too_many(void **state) {
+static void connection_over_limit_gets_error_internal(void **state) {
     (void)state;
     struct test_mip mip;
     struct mip_limits limits = test_limits();
@@ -220,7 +220,7 @@ static void start_unix(struct test_mip *mip, struct mip_limits limits, char fold
     test_mip_start_with(mip, &limits, test_budget(), address);
 }
 
-static void answers_that_nobody_reads(void **state) {
+static void write_timeout_closes_connection_of_unread_answers(void **state) {
     (void)state;
     static const struct str TEXTS[] = {TEXT(PING), TEXT(ASK("hello")), TEXT(ASK("large")),
                                        TEXT(ASK("later")), TEXT(HEAD("\7", "\0", "\0\0\0\0"))};
@@ -243,7 +243,7 @@ static void answers_that_nobody_reads(void **state) {
 /* The last answer may not fit the socket behind those before it: it waits until the peer reads, and
  * only then the server half-closes. Not more than that: the peer could still send. The number of
  * answers with which that happens is the kernel's; it is among these. */
-static void what_was_sent_leaves_before_the_end(void **state) {
+static void linger_sends_queued_answers_before_half_close(void **state) {
     (void)state;
     enum { FEWEST = 100, MOST = 300, ASK_BYTES = 25, ANSWER_BYTES = 1020 };
     static char asks[MOST * ASK_BYTES + MIP_HEADER_BYTES], got[MOST * ANSWER_BYTES];
@@ -268,7 +268,7 @@ static void what_was_sent_leaves_before_the_end(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-static void an_answer_is_taken_slowly(void **state) {
+static void write_timeout_restarts_on_progress(void **state) {
     (void)state;
     static char piece[1 << 18];
     struct test_mip mip;
@@ -292,7 +292,7 @@ static void an_answer_is_taken_slowly(void **state) {
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
-static void nothing_comes(void **state) {
+static void idle_timeout_closes_connection(void **state) {
     (void)state;
     struct test_mip mip;
     struct mip_limits limits = test_limits();
@@ -315,7 +315,7 @@ static void nothing_comes(void **state) {
     test_mip_stop(&mip);
 }
 
-static void half_a_header_comes(void **state) {
+static void header_timeout_closes_connection(void **state) {
     (void)state;
     struct test_mip mip;
     struct mip_limits limits = test_limits();
@@ -331,7 +331,7 @@ static void half_a_header_comes(void **state) {
     test_mip_stop(&mip);
 }
 
-static void half_a_payload_comes(void **state) {
+static void body_timeout_gets_error_internal(void **state) {
     (void)state;
     static const struct str HEADS[] = {TEXT(HEAD("\2", "\0", "\0\0\1\0") "abc"),
                                        TEXT(HEAD("\2", "\0", "\0\2\0\0") "abc"),
@@ -358,7 +358,7 @@ static void half_a_payload_comes(void **state) {
     test_mip_stop(&mip);
 }
 
-static void a_payload_that_only_trickles(void **state) {
+static void payload_below_min_rate_gets_error_internal(void **state) {
     (void)state;
     struct test_mip mip;
     struct mip_limits limits = test_limits();
@@ -375,7 +375,7 @@ static void a_payload_that_only_trickles(void **state) {
 
 /* ---- peers that go --------------------------------------------------------------------------- */
 
-static void half_closed_peers_get_their_answers(void **state) {
+static void half_closed_peer_gets_answers(void **state) {
     (void)state;
     struct test_mip mip;
     test_mip_start(&mip, test_limits());
@@ -403,7 +403,7 @@ static void half_closed_peers_get_their_answers(void **state) {
     test_mip_stop(&mip);
 }
 
-static void a_packet_that_is_cut_off(void **state) {
+static void truncated_packet_is_counted(void **state) {
     (void)state;
     static const struct str TEXTS[] = {
         TEXT("\0"),
@@ -427,7 +427,7 @@ static void a_packet_that_is_cut_off(void **state) {
     test_mip_stop(&mip);
 }
 
-static void a_peer_that_goes_is_told_to_the_handler(void **state) {
+static void peer_disconnect_calls_handler(void **state) {
     (void)state;
     struct test_mip mip;
     test_mip_start(&mip, test_limits());
@@ -460,7 +460,7 @@ static void a_peer_that_goes_is_told_to_the_handler(void **state) {
 
 /* ---- the server goes ------------------------------------------------------------------------- */
 
-static void draining(void **state) {
+static void drain_finishes_requests_and_closes_idle(void **state) {
     (void)state;
     struct test_mip mip;
     test_mip_start(&mip, test_limits());
@@ -490,7 +490,7 @@ static void draining(void **state) {
     test_mip_stop(&mip);
 }
 
-static void stopping_with_everything_under_way(void **state) {
+static void stop_in_every_state_completes(void **state) {
     (void)state;
     static const struct str TEXTS[] = {
         TEXT(ASK("never")),
@@ -521,7 +521,7 @@ static void stopping_with_everything_under_way(void **state) {
     test_mip_stop(&mip);
 }
 
-static void a_server_that_never_listened(void **state) {
+static void server_never_listened_is_freed(void **state) {
     (void)state;
     struct error err;
     struct worker *worker = NULL;
@@ -541,26 +541,26 @@ static void a_server_that_never_listened(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused_before_anything_is_allocated),
-        cmocka_unit_test(a_small_payload_that_is_refused_is_skipped),
-        cmocka_unit_test(a_peer_busy_sending_reads_its_error),
-        cmocka_unit_test(discarding_is_bounded),
-        cmocka_unit_test(payloads_share_their_memory),
-        cmocka_unit_test(a_request_that_fills_its_memory),
-        cmocka_unit_test(one_connection_too_many),
-        cmocka_unit_test(answers_that_nobody_reads),
-        cmocka_unit_test(what_was_sent_leaves_before_the_end),
-        cmocka_unit_test(an_answer_is_taken_slowly),
-        cmocka_unit_test(nothing_comes),
-        cmocka_unit_test(half_a_header_comes),
-        cmocka_unit_test(half_a_payload_comes),
-        cmocka_unit_test(a_payload_that_only_trickles),
-        cmocka_unit_test(half_closed_peers_get_their_answers),
-        cmocka_unit_test(a_packet_that_is_cut_off),
-        cmocka_unit_test(a_peer_that_goes_is_told_to_the_handler),
-        cmocka_unit_test(draining),
-        cmocka_unit_test(stopping_with_everything_under_way),
-        cmocka_unit_test(a_server_that_never_listened),
+        cmocka_unit_test(payload_too_large_is_refused_before_allocation),
+        cmocka_unit_test(payload_refused_small_is_skipped),
+        cmocka_unit_test(payload_refused_peer_still_sending_reads_error),
+        cmocka_unit_test(discard_past_limit_closes_connection),
+        cmocka_unit_test(body_memory_exhausted_gets_error_memory),
+        cmocka_unit_test(request_memory_exhausted_gets_error_memory),
+        cmocka_unit_test(connection_over_limit_gets_error_internal),
+        cmocka_unit_test(write_timeout_closes_connection_of_unread_answers),
+        cmocka_unit_test(linger_sends_queued_answers_before_half_close),
+        cmocka_unit_test(write_timeout_restarts_on_progress),
+        cmocka_unit_test(idle_timeout_closes_connection),
+        cmocka_unit_test(header_timeout_closes_connection),
+        cmocka_unit_test(body_timeout_gets_error_internal),
+        cmocka_unit_test(payload_below_min_rate_gets_error_internal),
+        cmocka_unit_test(half_closed_peer_gets_answers),
+        cmocka_unit_test(truncated_packet_is_counted),
+        cmocka_unit_test(peer_disconnect_calls_handler),
+        cmocka_unit_test(drain_finishes_requests_and_closes_idle),
+        cmocka_unit_test(stop_in_every_state_completes),
+        cmocka_unit_test(server_never_listened_is_freed),
     };
     log_configure(LOG_ERROR, LOG_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

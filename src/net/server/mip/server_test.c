@@ -150,12 +150,12 @@ static void check_rows(const char *address) {
     test_mip_stop(&mip);
 }
 
-static void over_tcp(void **state) {
+static void server_over_tcp_matches_table(void **state) {
     (void)state;
     check_rows("127.0.0.1:0");
 }
 
-static void over_a_unix_socket(void **state) {
+static void server_over_unix_socket_matches_table(void **state) {
     (void)state;
     char folder[] = "/tmp/sluice-mip-XXXXXX", address[64];
     assert_non_null(mkdtemp(folder));
@@ -175,7 +175,7 @@ static char *repeat(struct str text, size_t n) {
     return all;
 }
 
-static void many_at_once(void **state) {
+static void pipelined_packets_answered_in_order(void **state) {
     (void)state;
     static const struct {
         struct str sent, answer;
@@ -206,7 +206,7 @@ static void many_at_once(void **state) {
     test_mip_stop(&mip);
 }
 
-static void payloads_of_every_size(void **state) {
+static void payload_sizes_are_echoed(void **state) {
     (void)state;
     static const size_t SIZES[] = {1, 2047, 2049, 16372, 16373, 65536, 1000000, (16 << 20) - 12};
     struct test_mip mip;
@@ -238,7 +238,7 @@ static void payloads_of_every_size(void **state) {
     test_mip_stop(&mip);
 }
 
-static void connections_spread_over_the_workers(void **state) {
+static void connections_are_balanced_over_workers(void **state) {
     (void)state;
     enum { CONNS = 8 };
     struct test_mip mip;
@@ -268,7 +268,7 @@ static size_t occurrences(const char *text, const char *part) {
     return n;
 }
 
-static void the_log_says_why(void **state) {
+static void error_answers_are_logged_with_rate_limit(void **state) {
     (void)state;
     enum { ERRORS = 20000 };
     static char text[1 << 20];
@@ -312,12 +312,12 @@ static void the_log_says_why(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(over_tcp),
-        cmocka_unit_test(over_a_unix_socket),
-        cmocka_unit_test(many_at_once),
-        cmocka_unit_test(payloads_of_every_size),
-        cmocka_unit_test(connections_spread_over_the_workers),
-        cmocka_unit_test(the_log_says_why),
+        cmocka_unit_test(server_over_tcp_matches_table),
+        cmocka_unit_test(server_over_unix_socket_matches_table),
+        cmocka_unit_test(pipelined_packets_answered_in_order),
+        cmocka_unit_test(payload_sizes_are_echoed),
+        cmocka_unit_test(connections_are_balanced_over_workers),
+        cmocka_unit_test(error_answers_are_logged_with_rate_limit),
     };
     log_configure(LOG_ERROR, LOG_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

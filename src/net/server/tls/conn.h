@@ -1,8 +1,8 @@
 /* TLS between a connection's socket and its protocol: what is read goes through a session before
  * the protocol sees it, what is written is sealed on its way to the socket. For conn*.c,
- * net/server/shard.c and net/server/server.c; the protocols do not know whether it is there.
+ * net/server/worker.c and net/server/server.c; the protocols do not know whether it is there.
  *
- *     socket → net_tls_received → (handshake, then) room or bytes of the protocol
+ *     socket → net_tls_receive → (handshake, then) room or bytes of the protocol
  *     net_conn_try_write, writes that wait → records → socket
  *
  * A write that waits is sealed piece by piece as the socket takes it, so that a large answer never
@@ -15,7 +15,8 @@
 #include "net/transport/tls/session.h"
 
 enum {
-    NET_TLS_SEALED_BYTES = 4 * (TLS_RECORD_BYTES + 256) + 1024, /* four full records, at a time */
+    NET_TLS_ENCRYPTED_BYTES = 4 * (TLS_RECORD_BYTES + 256) + 1024, /* four full records, at a
+                                                                      time */
 };
 
 struct net_tls_write;
@@ -24,24 +25,24 @@ struct net_tls_write;
 struct net_tls {
     struct tls_session session;
     struct tls_context *context;        /* until the session has it */
-    bool begun;                         /* bytes have come */
-    bool shaking;                       /* the handshake is not over */
-    bool ended;                         /* the peer was told that nothing more comes */
+    bool received_any;                  /* bytes have come */
+    bool in_handshake;                  /* the handshake is not over */
+    bool close_notify_sent;             /* the peer was told that nothing more comes */
     struct net_tls_write *first, *last; /* that wait */
     size_t n_waiting_bytes;             /* of those */
 };
 
 /* What all connections of a worker share; nothing stays in these buffers when a callback
  * returns. */
-struct net_tls_shard {
+struct server_worker_tls {
     struct log_limit log;
-    char opened[NET_OPENED_BYTES];
-    char sealed[NET_TLS_SEALED_BYTES];
+    char decrypted[NET_DECRYPTED_BYTES];
+    char encrypted[NET_TLS_ENCRYPTED_BYTES];
     char gathered[TLS_RECORD_BYTES]; /* small pieces that become one record */
 };
 
-static inline bool net_tls_is_shaking(const struct net_conn *conn) {
-    return conn->tls && conn->tls->shaking;
+static inline bool net_tls_in_handshake(const struct net_conn *conn) {
+    return conn->tls && conn->tls->in_handshake;
 }
 
 /* ---- conn.c: a connection's life, and bytes in ------------------------------------------- */
@@ -55,12 +56,13 @@ bool net_tls_open(struct net_conn *conn) __attribute__((warn_unused_result));
 /* NULL is allowed in conn->tls. */
 void net_tls_free(struct net_conn *conn);
 /* Bytes from the socket, all of them. */
-void net_tls_received(struct net_conn *conn, struct str sealed);
+void net_tls_receive(struct net_conn *conn, struct str encrypted);
 /* The handshake was not over in time, or the peer went away within it: says so, where that may be
  * of interest. Whoever calls closes the connection. */
-void net_tls_shake_failed(const struct net_conn *conn, enum tls_failure failure, const char *why);
+void net_tls_handshake_failed(const struct net_conn *conn, enum tls_failure failure,
+                              const char *why);
 /* Tells the peer that nothing more comes, unless something that was promised does not. */
-void net_tls_say_end(struct net_conn *conn);
+void net_tls_send_close_notify(struct net_conn *conn);
 
 /* ---- write.c: bytes out ------------------------------------------------------------------ */
 
@@ -73,7 +75,7 @@ int net_tls_queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t
 void net_tls_cancel_writes(struct net_conn *conn);
 /* What a session wants to say, or what is said without one: at once, or from a copy. Returns: false
  * when the connection was closed. */
-bool net_tls_send_sealed(struct net_conn *conn, const char *data, size_t n_bytes);
+bool net_tls_send_encrypted(struct net_conn *conn, const char *data, size_t n_bytes);
 
 /* ---- log.c ------------------------------------------------------------------------------- */
 

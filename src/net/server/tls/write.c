@@ -7,7 +7,7 @@
 #include "net/server/tls/conn.h"
 
 enum {
-    MOST_SEALED = 16
+    MAX_ENCRYPTED_WRITES = 16
 }; /* copies on their way: a peer that asks for more and reads none is closed */
 
 /* A place in a list of buffers. */
@@ -27,7 +27,7 @@ struct net_tls_write {
 };
 
 /* Sealed bytes that the socket did not take at once. */
-struct sealed {
+struct encrypted_write {
     uv_write_t write;
     struct net_conn *conn;
     size_t n_bytes;
@@ -64,12 +64,12 @@ static struct str next_record(struct cursor from, char *place) {
 }
 
 /* Seals as many records as fit. Returns: plain bytes, or -1 when the session is over. */
-static ssize_t seal(struct net_conn *conn, struct tls_wire *wire, struct cursor *from) {
+static ssize_t encrypt_records(struct net_conn *conn, struct tls_io *io, struct cursor *from) {
     size_t n = 0;
     while (from->n > 0) {
-        struct str record = next_record(*from, conn->shard->tls->gathered);
-        enum tls_result result = tls_session_write(&conn->tls->session, wire, record);
-        if (result == TLS_FULL) {
+        struct str record = next_record(*from, conn->server_worker->tls->gathered);
+        enum tls_result result = tls_session_write(&conn->tls->session, io, record);
+        if (result == TLS_WANT_WRITE) {
             break;
         }
         if (result != TLS_DONE) {
@@ -83,10 +83,10 @@ static ssize_t seal(struct net_conn *conn, struct tls_wire *wire, struct cursor 
 
 /* ---- sealed bytes to the socket -------------------------------------------------------------- */
 
-static int pump(struct net_conn *conn);
+static int send_waiting(struct net_conn *conn);
 
 /* Takes off the list what has left. */
-static struct net_tls_write *take_done(struct net_tls *tls) {
+static struct net_tls_write *pop_done(struct net_tls *tls) {
     struct net_tls_write *first = tls->first, **end = &first;
     while (*end && (*end)->rest.n == 0) {
         end = &(*end)->next;
@@ -96,7 +96,7 @@ static struct net_tls_write *take_done(struct net_tls *tls) {
     return first;
 }
 
-static void tell_all(struct net_tls_write *list, int status) {
+static void complete_writes(struct net_tls_write *list, int status) {
     while (list) {
         struct net_tls_write *next = list->next;
         uv_write_t *write = list->write;
@@ -107,52 +107,52 @@ static void tell_all(struct net_tls_write *list, int status) {
     }
 }
 
-static void on_sealed_sent(uv_write_t *write, int status) {
-    struct sealed *sealed = (struct sealed *)write;
-    struct net_conn *conn = sealed->conn;
-    size_t n_bytes = sealed->n_bytes;
-    free(sealed);
-    conn->n_sealed--;
+static void on_encrypted_sent(uv_write_t *write, int status) {
+    struct encrypted_write *encrypted = (struct encrypted_write *)write;
+    struct net_conn *conn = encrypted->conn;
+    size_t n_bytes = encrypted->n_bytes;
+    free(encrypted);
+    conn->n_encrypted_writes--;
     if (status < 0) {
         net_conn_close(conn);
         return; /* and what waits is told when the handle is closed */
     }
     metric_add(METRIC_SENT_BYTES_TOTAL, (int64_t)n_bytes);
-    if (conn->n_sealed == 0) {
-        struct net_tls_write *done = take_done(conn->tls);
-        if (pump(conn) != 0) {
+    if (conn->n_encrypted_writes == 0) {
+        struct net_tls_write *done = pop_done(conn->tls);
+        if (send_waiting(conn) != 0) {
             net_conn_close(conn);
         }
-        tell_all(done, 0);
+        complete_writes(done, 0);
     }
     if (conn->phase == NET_LINGER && !net_conn_is_sending(conn)) {
         net_conn_half_close(conn);
     }
-    net_conn_settle(conn);
+    net_conn_update_io(conn);
 }
 
-static struct sealed *sealed_new(struct net_conn *conn, size_t cap) {
-    struct sealed *sealed = malloc(sizeof(*sealed) + cap);
-    if (sealed) {
-        sealed->conn = conn;
-        sealed->n_bytes = 0;
+static struct encrypted_write *encrypted_new(struct net_conn *conn, size_t cap) {
+    struct encrypted_write *encrypted = malloc(sizeof(*encrypted) + cap);
+    if (encrypted) {
+        encrypted->conn = conn;
+        encrypted->n_bytes = 0;
     }
-    return sealed;
+    return encrypted;
 }
 
 /* Takes `sealed` over. Returns: 0, or libuv's error. */
-static int sealed_send(struct net_conn *conn, struct sealed *sealed) {
-    uv_buf_t buf = {.base = sealed->data, .len = sealed->n_bytes};
-    int rc = uv_write(&sealed->write, &conn->uv.stream, &buf, 1, on_sealed_sent);
+static int encrypted_send(struct net_conn *conn, struct encrypted_write *encrypted) {
+    uv_buf_t buf = {.base = encrypted->data, .len = encrypted->n_bytes};
+    int rc = uv_write(&encrypted->write, &conn->uv.stream, &buf, 1, on_encrypted_sent);
     if (rc == 0) {
-        conn->n_sealed++;
+        conn->n_encrypted_writes++;
     } else {
-        free(sealed);
+        free(encrypted);
     }
     return rc;
 }
 
-bool net_tls_send_sealed(struct net_conn *conn, const char *data, size_t n_bytes) {
+bool net_tls_send_encrypted(struct net_conn *conn, const char *data, size_t n_bytes) {
     /* libuv's type has no const; nobody writes there. */
     uv_buf_t buf = {.base = (char *)(uintptr_t)data, .len = n_bytes};
     int rc = uv_try_write(&conn->uv.stream, &buf, 1); /* nothing, when there is a queue */
@@ -161,13 +161,13 @@ bool net_tls_send_sealed(struct net_conn *conn, const char *data, size_t n_bytes
     if (n == n_bytes) {
         return true;
     }
-    bool hopeless = (rc < 0 && rc != UV_EAGAIN) || conn->n_sealed >= MOST_SEALED;
-    struct sealed *sealed = hopeless ? NULL : sealed_new(conn, n_bytes - n);
-    if (sealed) {
-        sealed->n_bytes = n_bytes - n;
-        memcpy(sealed->data, data + n, sealed->n_bytes);
+    bool hopeless = (rc < 0 && rc != UV_EAGAIN) || conn->n_encrypted_writes >= MAX_ENCRYPTED_WRITES;
+    struct encrypted_write *encrypted = hopeless ? NULL : encrypted_new(conn, n_bytes - n);
+    if (encrypted) {
+        encrypted->n_bytes = n_bytes - n;
+        memcpy(encrypted->data, data + n, encrypted->n_bytes);
     }
-    if (!sealed || sealed_send(conn, sealed) != 0) {
+    if (!encrypted || encrypted_send(conn, encrypted) != 0) {
         net_conn_close(conn);
         return false;
     }
@@ -177,13 +177,14 @@ bool net_tls_send_sealed(struct net_conn *conn, const char *data, size_t n_bytes
 /* ---- writes ---------------------------------------------------------------------------------- */
 
 ssize_t net_tls_try_write(struct net_conn *conn, const uv_buf_t *bufs, unsigned n) {
-    struct tls_wire wire = {.out = conn->shard->tls->sealed, .out_cap = NET_TLS_SEALED_BYTES};
+    struct tls_io io = {.out = conn->server_worker->tls->encrypted,
+                        .out_cap = NET_TLS_ENCRYPTED_BYTES};
     struct cursor from = {bufs, n, 0};
-    if (conn->n_sealed > 0 || conn->tls->first) {
+    if (conn->n_encrypted_writes > 0 || conn->tls->first) {
         return 0; /* not before those */
     }
-    ssize_t n_plain = seal(conn, &wire, &from);
-    if (n_plain < 0 || !net_tls_send_sealed(conn, wire.out, wire.out_len)) {
+    ssize_t n_plain = encrypt_records(conn, &io, &from);
+    if (n_plain < 0 || !net_tls_send_encrypted(conn, io.out, io.out_len)) {
         return UV_ECONNABORTED;
     }
     return n_plain;
@@ -191,11 +192,11 @@ ssize_t net_tls_try_write(struct net_conn *conn, const uv_buf_t *bufs, unsigned 
 
 /* Seals what waits, as much as goes in one piece, into `sealed`. Returns: false when the session is
  * over. */
-static bool seal_waiting(struct net_conn *conn, struct sealed *sealed) {
+static bool encrypt_waiting(struct net_conn *conn, struct encrypted_write *encrypted) {
     struct net_tls *tls = conn->tls;
-    struct tls_wire wire = {.out = sealed->data, .out_cap = NET_TLS_SEALED_BYTES};
+    struct tls_io io = {.out = encrypted->data, .out_cap = NET_TLS_ENCRYPTED_BYTES};
     for (struct net_tls_write *write = tls->first; write; write = write->next) {
-        ssize_t n = seal(conn, &wire, &write->rest);
+        ssize_t n = encrypt_records(conn, &io, &write->rest);
         if (n < 0) {
             return false;
         }
@@ -204,25 +205,25 @@ static bool seal_waiting(struct net_conn *conn, struct sealed *sealed) {
             break;
         }
     }
-    sealed->n_bytes = wire.out_len;
+    encrypted->n_bytes = io.out_len;
     return true;
 }
 
 /* Sends the next piece of what waits; nothing else is on its way. Returns: 0, or an error that ends
  * the connection. */
-static int pump(struct net_conn *conn) {
+static int send_waiting(struct net_conn *conn) {
     if (!conn->tls->first || conn->phase == NET_CLOSED) {
         return 0;
     }
-    struct sealed *sealed = sealed_new(conn, NET_TLS_SEALED_BYTES);
-    if (!sealed) {
+    struct encrypted_write *encrypted = encrypted_new(conn, NET_TLS_ENCRYPTED_BYTES);
+    if (!encrypted) {
         return UV_ENOMEM;
     }
-    if (!seal_waiting(conn, sealed)) {
-        free(sealed);
+    if (!encrypt_waiting(conn, encrypted)) {
+        free(encrypted);
         return UV_ECONNABORTED;
     }
-    return sealed_send(conn, sealed);
+    return encrypted_send(conn, encrypted);
 }
 
 static struct net_tls_write *waiting_new(uv_write_t *write, const uv_buf_t *bufs, unsigned n,
@@ -254,7 +255,7 @@ int net_tls_queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t
     for (unsigned i = 0; i < n; i++) {
         tls->n_waiting_bytes += bufs[i].len;
     }
-    int rc = conn->n_sealed == 0 ? pump(conn) : 0;
+    int rc = conn->n_encrypted_writes == 0 ? send_waiting(conn) : 0;
     if (rc != 0) { /* then it was the only one */
         tls->first = NULL;
         free(waiting);
@@ -266,6 +267,6 @@ void net_tls_cancel_writes(struct net_conn *conn) {
     struct net_tls_write *list = conn->tls ? conn->tls->first : NULL;
     if (list) {
         conn->tls->first = NULL;
-        tell_all(list, UV_ECANCELED);
+        complete_writes(list, UV_ECANCELED);
     }
 }

@@ -43,11 +43,11 @@ static bool append_copy(struct arena *arena, struct grpc_fields *fields, struct 
 /* Binary values that somebody has joined by commas were several fields once, and are again. */
 bool grpc_fields_add(struct arena *arena, struct grpc_fields *fields, struct str name,
                      struct str value) {
-    bool binary = str_ends(name, STR("-bin")), kept;
+    bool binary = str_ends_with(name, STR("-bin")), kept;
     struct str rest = value;
     do {
         struct str part = binary ? str_trim(str_cut(&rest, ',')) : value;
-        kept = fields->n < GRPC_MOST_FIELDS && append_copy(arena, fields, name, part);
+        kept = fields->n < GRPC_MAX_FIELDS && append_copy(arena, fields, name, part);
     } while (kept && binary && rest.ptr);
     return kept;
 }
@@ -56,8 +56,8 @@ enum status grpc_fields_decode(struct arena *arena, struct grpc_fields *fields, 
     enum status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < fields->n; i++) {
         struct grpc_field *field = &fields->items[i];
-        if (str_ends(field->name, STR("-bin"))) {
-            st = grpc_binary_read(arena, field->value, &field->value, err);
+        if (str_ends_with(field->name, STR("-bin"))) {
+            st = grpc_binary_metadata_parse(arena, field->value, &field->value, err);
             if (st != ST_OK) {
                 error_prefix(err, "%.*s", STR_ARG(field->name));
             }
@@ -66,13 +66,13 @@ enum status grpc_fields_decode(struct arena *arena, struct grpc_fields *fields, 
     return st;
 }
 
-void grpc_fields_set(struct arena *arena, struct grpc_fields *fields, size_t most, struct str name,
-                     struct str value) {
+void grpc_fields_add_encoded(struct arena *arena, struct grpc_fields *fields, size_t most,
+                             struct str name, struct str value) {
     struct grpc_field field = {arena_dup(arena, name), arena_dup(arena, value)};
-    if (str_ends(name, STR("-bin"))) {
+    if (str_ends_with(name, STR("-bin"))) {
         struct buf text;
         buf_init(&text, arena, value.len + 1);
-        grpc_binary_print(&text, value);
+        grpc_binary_metadata_print(&text, value);
         field.value = text.failed ? str_make(NULL, 0) : buf_str(&text);
     }
     if (field.name.ptr && field.value.ptr && fields->n < most && make_room(arena, fields)) {

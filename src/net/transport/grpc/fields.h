@@ -12,7 +12,7 @@
 #include "codec/protobuf/grpc_text.h"
 #include "net/transport/grpc/message.h"
 
-enum { GRPC_MOST_FIELDS = 256 };
+enum { GRPC_MAX_FIELDS = 256 };
 
 /* A growing list in an arena. Zeroed memory is an empty one. */
 struct grpc_fields {
@@ -30,8 +30,8 @@ enum status grpc_fields_decode(struct arena *arena, struct grpc_fields *fields, 
     __attribute__((warn_unused_result));
 /* Keeps a copy of one that is to be sent, encoded where the name ends in "-bin". One that does not
  * fit `most`, or for which there is no memory, is dropped. */
-void grpc_fields_set(struct arena *arena, struct grpc_fields *fields, size_t most, struct str name,
-                     struct str value);
+void grpc_fields_add_encoded(struct arena *arena, struct grpc_fields *fields, size_t most,
+                             struct str name, struct str value);
 /* The value of a field; *n (may be NULL) is how many there are. Returns: the first one, or an empty
  * string. */
 struct str grpc_fields_find(const struct grpc_field *items, size_t n_items, const char *name,
@@ -41,9 +41,9 @@ struct str grpc_fields_find(const struct grpc_field *items, size_t n_items, cons
 
 /* Texts that live for ever, or as long as the frame waits, are not copied by it. */
 enum {
-    GRPC_NV_OURS = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE,
-    GRPC_NV_OUR_NAME = NGHTTP2_NV_FLAG_NO_COPY_NAME,
-    GRPC_NV_COPIED = NGHTTP2_NV_FLAG_NONE,
+    GRPC_NV_NO_COPY = NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE,
+    GRPC_NV_NO_COPY_NAME = NGHTTP2_NV_FLAG_NO_COPY_NAME,
+    GRPC_NV_COPY = NGHTTP2_NV_FLAG_NONE,
 };
 
 static inline nghttp2_nv grpc_nv(struct str name, struct str value, unsigned flags) {

@@ -37,15 +37,16 @@ void grpc_output_add_copy(struct grpc_output *output, const void *data, size_t n
     }
 }
 
-bool grpc_output_data(struct grpc_output *output, struct grpc_queue *queue,
-                      struct grpc_flight *flight, const uint8_t *head, size_t n_bytes) {
+bool grpc_output_add_data_frame(struct grpc_output *output, struct grpc_send_queue *queue,
+                                struct grpc_write_batch *flight, const uint8_t *head,
+                                size_t n_bytes) {
     if (!has_room(output)) {
         return false;
     }
-    assert(n_bytes == queue->promised && n_bytes + H2_FRAME_HEAD_BYTES <= FRAME_BYTES);
+    assert(n_bytes == queue->n_reserved && n_bytes + H2_FRAME_HEAD_BYTES <= FRAME_BYTES);
     grpc_output_add_copy(output, head, H2_FRAME_HEAD_BYTES);
     while (n_bytes > 0) {
-        struct piece piece = grpc_queue_next(queue);
+        struct piece piece = grpc_send_queue_peek(queue);
         piece.n_bytes = piece.n_bytes < n_bytes ? piece.n_bytes : n_bytes;
         if (piece.n_bytes <= SMALL_BYTES) {
             grpc_output_add_copy(output, piece.data, piece.n_bytes);
@@ -53,7 +54,7 @@ bool grpc_output_data(struct grpc_output *output, struct grpc_queue *queue,
         } else {
             output->pieces[output->n++] = piece;
         }
-        grpc_queue_advance(queue, flight, piece.n_bytes);
+        grpc_send_queue_advance(queue, flight, piece.n_bytes);
         n_bytes -= piece.n_bytes;
     }
     return true;

@@ -5,7 +5,7 @@
 
 #include <nghttp2/nghttp2.h>
 
-#include "net/transport/grpc/queue.h"
+#include "net/transport/grpc/send_queue.h"
 
 enum { GRPC_OUTPUT_PIECES = 256, GRPC_OUTPUT_BYTES = 65536 };
 
@@ -27,7 +27,8 @@ void grpc_output_add_copy(struct grpc_output *output, const void *data, size_t n
 int grpc_output_collect(struct grpc_output *output, nghttp2_session *h2);
 /* From nghttp2's send_data callback, while collecting: a DATA frame of its head (9 bytes) and
  * `n_bytes` that the queue has promised. Returns: false when there is no room for it now. */
-bool grpc_output_data(struct grpc_output *output, struct grpc_queue *queue,
-                      struct grpc_flight *flight, const uint8_t *head, size_t n_bytes);
+bool grpc_output_add_data_frame(struct grpc_output *output, struct grpc_send_queue *queue,
+                                struct grpc_write_batch *flight, const uint8_t *head,
+                                size_t n_bytes);
 
 #endif

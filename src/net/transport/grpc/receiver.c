@@ -5,14 +5,14 @@
 
 #include "core/event/clock.h"
 
-enum { BEGINNING_BYTES = 1024 }; /* of a message: enough to see where its large field lies */
+enum { FIRST_BYTES = 1024 }; /* of a message: enough to see where its large field lies */
 
 /* A message on its way in, and until its owner frees it. */
-struct grpc_in {
+struct grpc_incoming_message {
     struct grpc_message message;
     struct body body;
-    char *beginning; /* what has come before the body can be placed */
-    size_t n_beginning;
+    char *first_bytes; /* what has come before the body can be placed */
+    size_t n_first_bytes;
     bool own_arena;
 };
 
@@ -20,12 +20,12 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a message");
 }
 
-static struct grpc_in *in_new(const struct grpc_receiver *receiver) {
-    const struct grpc_receiver_means *means = receiver->means;
+static struct grpc_incoming_message *incoming_message_new(const struct grpc_receiver *receiver) {
+    const struct grpc_receiver_options *means = receiver->receiver_options;
     bool own = !receiver->arena;
     struct arena *arena =
         own ? arena_new(means->arenas, (size_t)means->message_memory_bytes) : receiver->arena;
-    struct grpc_in *in = arena ? arena_calloc(arena, 1, sizeof(*in)) : NULL;
+    struct grpc_incoming_message *in = arena ? arena_calloc(arena, 1, sizeof(*in)) : NULL;
     if (in) {
         in->message.arena = arena;
         in->own_arena = own;
@@ -36,11 +36,11 @@ static struct grpc_in *in_new(const struct grpc_receiver *receiver) {
 }
 
 void grpc_message_free(struct grpc_message *message) {
-    struct grpc_in *in = (struct grpc_in *)message;
+    struct grpc_incoming_message *in = (struct grpc_incoming_message *)message;
     if (!message) {
         return;
     }
-    body_release(&in->body, in->body.block ? clock_now_ns() : 0);
+    body_fini(&in->body, in->body.block ? clock_now_ns() : 0);
     if (in->own_arena) {
         arena_free(message->arena); /* with the message itself */
     }
@@ -50,7 +50,7 @@ void grpc_message_free(struct grpc_message *message) {
 
 static enum status check_prefix(const struct grpc_receiver *receiver, struct grpc_prefix *prefix,
                                 struct error *err) {
-    const struct grpc_receiver_means *means = receiver->means;
+    const struct grpc_receiver_options *means = receiver->receiver_options;
     enum status st = grpc_prefix_decode(receiver->prefix, prefix, err);
     if (st != ST_OK) {
         return st;
@@ -65,30 +65,30 @@ static enum status check_prefix(const struct grpc_receiver *receiver, struct grp
                          (unsigned long long)means->max_message_bytes, means->setting,
                          (unsigned long)prefix->n_bytes);
     }
-    return body_fits(means->budget, prefix->n_bytes, err);
+    return body_check_budget(means->budget, prefix->n_bytes, err);
 }
 
 /* Makes room for the message, of which the beginning is known. */
-static enum status begin_body(struct grpc_receiver *receiver, struct str beginning,
+static enum status begin_body(struct grpc_receiver *receiver, struct str first_bytes,
                               struct error *err) {
-    const struct grpc_receiver_means *means = receiver->means;
+    const struct grpc_receiver_options *means = receiver->receiver_options;
     struct grpc_prefix prefix;
     enum status st = grpc_prefix_decode(receiver->prefix, &prefix, err);
     if (st != ST_OK) {
         return st;
     }
-    struct body_means body = {
-        .arena = receiver->in->message.arena, .pool = means->pool, .budget = means->budget};
+    struct body_allocator body = {
+        .arena = receiver->message->message.arena, .pool = means->pool, .budget = means->budget};
     struct body_plan plan = {.length = prefix.n_bytes,
                              .max_bytes = means->max_message_bytes,
                              .coding = prefix.compressed ? receiver->coding : HTTP_IDENTITY};
     if (receiver->align_at && !prefix.compressed) {
-        beginning.len = beginning.len < prefix.n_bytes ? beginning.len : prefix.n_bytes;
-        size_t at = receiver->align_at(beginning);
+        first_bytes.len = first_bytes.len < prefix.n_bytes ? first_bytes.len : prefix.n_bytes;
+        size_t at = receiver->align_at(first_bytes);
         plan.align_at = at <= prefix.n_bytes ? at : 0;
     }
     receiver->state = GRPC_RECEIVING_BODY;
-    return body_begin(&receiver->in->body, &body, &plan, err);
+    return body_init(&receiver->message->body, &body, &plan, err);
 }
 
 /* The prefix is here. */
@@ -99,30 +99,30 @@ static enum status begin_message(struct grpc_receiver *receiver, struct str data
     if (st != ST_OK) {
         return st;
     }
-    struct grpc_in *in = receiver->in = in_new(receiver);
+    struct grpc_incoming_message *in = receiver->message = incoming_message_new(receiver);
     if (!in) {
         return no_memory(err);
     }
-    size_t wanted = prefix.n_bytes < BEGINNING_BYTES ? prefix.n_bytes : BEGINNING_BYTES;
+    size_t wanted = prefix.n_bytes < FIRST_BYTES ? prefix.n_bytes : FIRST_BYTES;
     if (!receiver->align_at || prefix.compressed || data.len >= wanted) {
         return begin_body(receiver, data, err);
     }
-    in->beginning = arena_alloc(in->message.arena, wanted);
+    in->first_bytes = arena_alloc(in->message.arena, wanted);
     in->body.left = wanted;
-    receiver->state = GRPC_RECEIVING_BEGINNING;
-    return in->beginning ? ST_OK : no_memory(err);
+    receiver->state = GRPC_RECEIVING_FIRST_BYTES;
+    return in->first_bytes ? ST_OK : no_memory(err);
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static struct str cut(struct str *data, uint64_t most) {
+static struct str split_front(struct str *data, uint64_t most) {
     struct str head = str_make(data->ptr, data->len < most ? data->len : (size_t)most);
     *data = str_make(data->ptr + head.len, data->len - head.len);
     return head;
 }
 
 static enum status add_prefix(struct grpc_receiver *receiver, struct str *data, struct error *err) {
-    struct str part = cut(data, GRPC_PREFIX_BYTES - receiver->prefix_len);
+    struct str part = split_front(data, GRPC_PREFIX_BYTES - receiver->prefix_len);
     if (part.len > 0 && part.ptr) {
         memcpy(receiver->prefix + receiver->prefix_len, part.ptr, part.len);
     }
@@ -130,32 +130,32 @@ static enum status add_prefix(struct grpc_receiver *receiver, struct str *data, 
     return receiver->prefix_len == GRPC_PREFIX_BYTES ? begin_message(receiver, *data, err) : ST_OK;
 }
 
-static enum status add_beginning(struct grpc_receiver *receiver, struct str *data,
-                                 struct error *err) {
-    struct grpc_in *in = receiver->in;
-    struct str part = cut(data, in->body.left);
+static enum status add_first_bytes(struct grpc_receiver *receiver, struct str *data,
+                                   struct error *err) {
+    struct grpc_incoming_message *in = receiver->message;
+    struct str part = split_front(data, in->body.left);
     if (part.len > 0 && part.ptr) {
-        memcpy(in->beginning + in->n_beginning, part.ptr, part.len);
+        memcpy(in->first_bytes + in->n_first_bytes, part.ptr, part.len);
     }
-    in->n_beginning += part.len;
+    in->n_first_bytes += part.len;
     in->body.left -= part.len;
     if (in->body.left > 0) {
         return ST_OK;
     }
-    struct str beginning = str_make(in->beginning, in->n_beginning);
-    enum status st = begin_body(receiver, beginning, err);
-    return st == ST_OK ? body_add(&in->body, beginning, err) : st;
+    struct str first_bytes = str_make(in->first_bytes, in->n_first_bytes);
+    enum status st = begin_body(receiver, first_bytes, err);
+    return st == ST_OK ? body_add(&in->body, first_bytes, err) : st;
 }
 
 static enum status add_body(struct grpc_receiver *receiver, struct str *data, struct error *err) {
-    struct body *body = &receiver->in->body;
-    struct str part = cut(data, body->left);
+    struct body *body = &receiver->message->body;
+    struct str part = split_front(data, body->left);
     enum status st = part.len > 0 ? body_add(body, part, err) : ST_OK;
     if (st != ST_OK || body->left > 0) {
         return st;
     }
-    st = body_end(body, err);
-    receiver->in->message.data = str_make(body->data, body->len);
+    st = body_finish(body, err);
+    receiver->message->message.data = str_make(body->data, body->len);
     receiver->state = GRPC_RECEIVED;
     return st;
 }
@@ -166,8 +166,8 @@ enum status grpc_receiver_add(struct grpc_receiver *receiver, struct str *data, 
     if (receiver->state == GRPC_RECEIVING_PREFIX) {
         st = add_prefix(receiver, data, err);
     }
-    if (st == ST_OK && receiver->state == GRPC_RECEIVING_BEGINNING) {
-        st = add_beginning(receiver, data, err);
+    if (st == ST_OK && receiver->state == GRPC_RECEIVING_FIRST_BYTES) {
+        st = add_first_bytes(receiver, data, err);
     }
     if (st == ST_OK && receiver->state == GRPC_RECEIVING_BODY) {
         st = add_body(receiver, data, err);
@@ -178,44 +178,47 @@ enum status grpc_receiver_add(struct grpc_receiver *receiver, struct str *data, 
 /* ---- messages -------------------------------------------------------------------------------- */
 
 struct grpc_message *grpc_receiver_take(struct grpc_receiver *receiver) {
-    assert(receiver->state == GRPC_RECEIVED && receiver->n_wanted > 0);
-    struct grpc_message *message = &receiver->in->message;
-    receiver->in = NULL;
+    assert(receiver->state == GRPC_RECEIVED && receiver->n_reads_wanted > 0);
+    struct grpc_message *message = &receiver->message->message;
+    receiver->message = NULL;
     receiver->prefix_len = 0;
-    receiver->n_wanted--;
+    receiver->n_reads_wanted--;
     receiver->state = GRPC_RECEIVING_PREFIX;
     return message;
 }
 
-enum status grpc_receiver_keep_copy(struct grpc_receiver *receiver, struct str data,
-                                    struct error *err) {
-    return grpc_stash_add_copy(&receiver->stash, receiver->means->budget, data, err);
+enum status grpc_receiver_buffer_copy(struct grpc_receiver *receiver, struct str data,
+                                      struct error *err) {
+    return grpc_pending_input_add_copy(&receiver->pending_input, receiver->receiver_options->budget,
+                                       data, err);
 }
 
-enum status grpc_receiver_unstash(struct grpc_receiver *receiver, size_t *n_used,
-                                  struct error *err) {
+enum status grpc_receiver_resume(struct grpc_receiver *receiver, size_t *n_used,
+                                 struct error *err) {
     enum status st = ST_OK;
-    struct str data = grpc_stash_bytes(&receiver->stash);
+    struct str data = grpc_pending_input_bytes(&receiver->pending_input);
     size_t before = data.len;
     while (st == ST_OK && data.len > 0 && grpc_receiver_may_add(receiver)) {
         st = grpc_receiver_add(receiver, &data, err);
     }
     *n_used = before - data.len;
-    grpc_stash_cut(&receiver->stash, receiver->means->budget, *n_used);
+    grpc_pending_input_consume(&receiver->pending_input, receiver->receiver_options->budget,
+                               *n_used);
     return st;
 }
 
-uint64_t grpc_receiver_left(const struct grpc_receiver *receiver) {
-    return receiver->state == GRPC_RECEIVING_BODY ? receiver->in->body.left : 0;
+uint64_t grpc_receiver_n_left(const struct grpc_receiver *receiver) {
+    return receiver->state == GRPC_RECEIVING_BODY ? receiver->message->body.left : 0;
 }
 
 size_t grpc_receiver_stop(struct grpc_receiver *receiver) {
-    size_t n_kept = grpc_stash_bytes(&receiver->stash).len;
-    receiver->state = GRPC_RECEIVING_END;
-    grpc_stash_cut(&receiver->stash, receiver->means->budget, n_kept);
-    if (receiver->in) {
-        grpc_message_free(&receiver->in->message);
-        receiver->in = NULL;
+    size_t n_kept = grpc_pending_input_bytes(&receiver->pending_input).len;
+    receiver->state = GRPC_RECEIVING_STOPPED;
+    grpc_pending_input_consume(&receiver->pending_input, receiver->receiver_options->budget,
+                               n_kept);
+    if (receiver->message) {
+        grpc_message_free(&receiver->message->message);
+        receiver->message = NULL;
     }
     return n_kept;
 }

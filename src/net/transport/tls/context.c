@@ -15,7 +15,7 @@ static const char CIPHERS[] = "ECDHE+AESGCM:ECDHE+CHACHA20"; /* of TLS 1.2 */
 /* ---- certificate and key --------------------------------------------------------------------- */
 
 /* Which certificate of the file does the key belong to? -1: none. */
-static int owner_of(EVP_PKEY *key, const STACK_OF(X509) * certs) {
+static int find_cert_of_key(EVP_PKEY *key, const STACK_OF(X509) * certs) {
     int n = sk_X509_num(certs), i = 0;
     while (i < n && X509_check_private_key(sk_X509_value(certs, i), key) != 1) {
         i++;
@@ -24,9 +24,9 @@ static int owner_of(EVP_PKEY *key, const STACK_OF(X509) * certs) {
     return i < n ? i : -1;
 }
 
-static enum status check_owner(const struct tls_texts *texts, EVP_PKEY *key,
-                               const STACK_OF(X509) * certs, struct error *err) {
-    int owner = owner_of(key, certs);
+static enum status check_key_matches(const struct tls_texts *texts, EVP_PKEY *key,
+                                     const STACK_OF(X509) * certs, struct error *err) {
+    int owner = find_cert_of_key(key, certs);
     if (owner < 0) {
         char subject[128] = "?";
         X509_NAME_oneline(X509_get_subject_name(sk_X509_value(certs, 0)), subject, sizeof(subject));
@@ -43,29 +43,30 @@ static enum status check_owner(const struct tls_texts *texts, EVP_PKEY *key,
     return ST_OK;
 }
 
-static enum status refused(const struct tls_text *file, struct error *err) {
+static enum status openssl_error(const struct tls_text *file, struct error *err) {
     return error_set(err, ST_BAD_CONFIG, "%s: OpenSSL does not take it: %s", file->name,
                      tls_pem_reason());
 }
 
 static enum status use_certs(SSL_CTX *ssl, const struct tls_texts *texts,
                              const STACK_OF(X509) * certs, EVP_PKEY *key, struct error *err) {
-    enum status st = check_owner(texts, key, certs, err);
+    enum status st = check_key_matches(texts, key, certs, err);
     if (st != ST_OK) {
         return st;
     }
     if (SSL_CTX_use_certificate(ssl, sk_X509_value(certs, 0)) != 1) {
-        return refused(&texts->cert, err);
+        return openssl_error(&texts->cert, err);
     }
     for (int i = 1; i < sk_X509_num(certs); i++) {
         if (SSL_CTX_add1_chain_cert(ssl, sk_X509_value(certs, i)) != 1) {
-            return refused(&texts->cert, err);
+            return openssl_error(&texts->cert, err);
         }
     }
-    return SSL_CTX_use_PrivateKey(ssl, key) == 1 ? ST_OK : refused(&texts->key, err);
+    return SSL_CTX_use_PrivateKey(ssl, key) == 1 ? ST_OK : openssl_error(&texts->key, err);
 }
 
-static enum status use_own(SSL_CTX *ssl, const struct tls_texts *texts, struct error *err) {
+static enum status use_cert_and_key(SSL_CTX *ssl, const struct tls_texts *texts,
+                                    struct error *err) {
     STACK_OF(X509) *certs = NULL;
     EVP_PKEY *key = NULL;
     enum status st = tls_pem_certs(&texts->cert, &certs, err);
@@ -83,14 +84,15 @@ static enum status use_own(SSL_CTX *ssl, const struct tls_texts *texts, struct e
 /* ---- clients --------------------------------------------------------------------------------- */
 
 /* From now on a client needs a certificate that one of these has signed. */
-static enum status demand_clients(SSL_CTX *ssl, const struct tls_text *file, struct error *err) {
+static enum status require_client_certs(SSL_CTX *ssl, const struct tls_text *file,
+                                        struct error *err) {
     STACK_OF(X509) * certs;
     enum status st = tls_pem_certs(file, &certs, err);
     X509_STORE *store = SSL_CTX_get_cert_store(ssl);
     for (int i = 0; st == ST_OK && i < sk_X509_num(certs); i++) {
         X509 *cert = sk_X509_value(certs, i);
         if (X509_STORE_add_cert(store, cert) != 1 || SSL_CTX_add_client_CA(ssl, cert) != 1) {
-            st = refused(file, err);
+            st = openssl_error(file, err);
         }
     }
     sk_X509_pop_free(certs, X509_free);
@@ -128,10 +130,10 @@ enum status tls_context_new(const struct tls_texts *texts, struct tls_context **
         st = error_set(err, ST_INTERNAL, "OpenSSL can't be set up for TLS: %s", tls_pem_reason());
     }
     if (st == ST_OK) {
-        st = use_own(context->ssl, texts, err);
+        st = use_cert_and_key(context->ssl, texts, err);
     }
     if (st == ST_OK && texts->client_ca.name) {
-        st = demand_clients(context->ssl, &texts->client_ca, err);
+        st = require_client_certs(context->ssl, &texts->client_ca, err);
     }
     if (st != ST_OK) {
         tls_context_unref(context);

@@ -22,7 +22,7 @@ static const struct {
      "the client offers no version of TLS from 1.2 on"},
     {SSL_R_NO_SHARED_CIPHER, TLS_FAILURE_PROTOCOL, "no cipher in common with the client"},
     {SSL_R_WRONG_VERSION_NUMBER, TLS_FAILURE_PROTOCOL, "what came is no TLS"},
-    {SSL_R_UNEXPECTED_EOF_WHILE_READING, TLS_FAILURE_GONE, "the client went away"},
+    {SSL_R_UNEXPECTED_EOF_WHILE_READING, TLS_FAILURE_DISCONNECTED, "the client went away"},
 };
 
 /* The client's certificate was looked at, and refused. */

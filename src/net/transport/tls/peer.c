@@ -7,7 +7,7 @@
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static const char *reason(void) {
+static const char *openssl_reason(void) {
     unsigned long error = ERR_peek_error();
     bool system = error != 0 && ERR_SYSTEM_ERROR(error);
     const char *text = system ? strerror(ERR_GET_REASON(error)) : ERR_reason_error_string(error);
@@ -22,7 +22,7 @@ static enum status use_ca(SSL_CTX *ssl, const struct tls_file *ca, struct error 
     }
     if (SSL_CTX_load_verify_locations(ssl, ca->path, NULL) != 1) {
         return error_set(err, ST_BAD_CONFIG, "%s %s: expected certificates in PEM: %s", ca->setting,
-                         ca->path, reason());
+                         ca->path, openssl_reason());
     }
     return ST_OK;
 }
@@ -38,7 +38,7 @@ static enum status refuse_key(const struct tls_peer_options *options, bool encry
                               struct error *err) {
     const struct tls_file *cert = &options->cert;
     const struct tls_file *key = options->key.path ? &options->key : cert;
-    const char *why = reason();
+    const char *why = openssl_reason();
     if (encrypted) {
         return error_set(err, ST_BAD_CONFIG,
                          "%s %s: the key is encrypted; `openssl pkey -in FILE -out NEW` writes it "
@@ -65,7 +65,7 @@ static enum status use_cert(SSL_CTX *ssl, const struct tls_peer_options *options
     }
     if (SSL_CTX_use_certificate_chain_file(ssl, cert->path) != 1) {
         return error_set(err, ST_BAD_CONFIG, "%s %s: expected a certificate in PEM: %s",
-                         cert->setting, cert->path, reason());
+                         cert->setting, cert->path, openssl_reason());
     }
     SSL_CTX_set_default_passwd_cb(ssl, on_passphrase);
     SSL_CTX_set_default_passwd_cb_userdata(ssl, &asked);
@@ -89,7 +89,7 @@ enum status tls_peer_configure(SSL_CTX *ssl, const struct tls_peer_options *opti
 /* ---- a connection ---------------------------------------------------------------------------- */
 
 /* RFC 6066, 3: no addresses in SNI. */
-bool tls_peer_expect(SSL *ssl, const char *host) {
+bool tls_peer_set_host(SSL *ssl, const char *host) {
     unsigned char address[sizeof(struct in6_addr)];
     if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1) {
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
@@ -98,7 +98,7 @@ bool tls_peer_expect(SSL *ssl, const char *host) {
 }
 
 /* Is it the server's word on the certificate that it was shown? */
-static bool is_about_ours(int why) {
+static bool is_client_cert_refused(int why) {
     static const int REASONS[] = {
         SSL_R_TLSV1_ALERT_UNKNOWN_CA,          SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,
         SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED, SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED,
@@ -124,7 +124,7 @@ void tls_peer_explain(const SSL *ssl, int system_error, struct error *err) {
                   X509_verify_cert_error_string(verdict));
     } else if (why == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED) {
         error_set(err, ST_IO, "the server wants a certificate of us (--cert FILE --key FILE)");
-    } else if (is_about_ours(why)) {
+    } else if (is_client_cert_refused(why)) {
         error_set(err, ST_IO, "the server refuses our certificate (--cert FILE): %s", words);
     } else if (why == SSL_AD_REASON_OFFSET + SSL_AD_NO_APPLICATION_PROTOCOL) {
         error_set(err, ST_IO,

@@ -24,7 +24,7 @@ enum status tls_peer_configure(SSL_CTX *ssl, const struct tls_peer_options *opti
                                struct error *err) __attribute__((warn_unused_result));
 /* From now on `ssl` takes the certificate of that name, or numeric address, only (unless nobody
  * shall be checked), and tells the server the name. Returns: false when out of memory. */
-bool tls_peer_expect(SSL *ssl, const char *host) __attribute__((warn_unused_result));
+bool tls_peer_set_host(SSL *ssl, const char *host) __attribute__((warn_unused_result));
 /* Why it failed: fills `err` with ST_IO and a sentence, and empties OpenSSL's queue of errors.
  * `system_error` is an errno, or 0. */
 void tls_peer_explain(const SSL *ssl, int system_error, struct error *err);

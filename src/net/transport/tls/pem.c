@@ -28,8 +28,8 @@ static struct str first_label(struct str text) {
 }
 
 /* There is no block in the file that could be read as `wanted`. */
-static enum status say_what_it_is(const struct tls_text *file, const char *wanted,
-                                  struct error *err) {
+static enum status wrong_content_error(const struct tls_text *file, const char *wanted,
+                                       struct error *err) {
     struct str label = first_label(file->text);
     if (file->text.len == 0) {
         return error_set(err, ST_BAD_CONFIG, "%s: expected %s, the file is empty", file->name,
@@ -81,7 +81,7 @@ static enum status read_certs(const struct tls_text *file, BIO *bio, STACK_OF(X5
                          file->name, n + 1, tls_pem_reason());
     }
     ERR_clear_error();
-    return n > 0 ? ST_OK : say_what_it_is(file, "a certificate", err);
+    return n > 0 ? ST_OK : wrong_content_error(file, "a certificate", err);
 }
 
 enum status tls_pem_certs(const struct tls_text *file, STACK_OF(X509) * *out, struct error *err) {
@@ -115,7 +115,7 @@ static bool has_key(struct str text) {
 enum status tls_pem_key(const struct tls_text *file, EVP_PKEY **out, struct error *err) {
     bool asked = false;
     if (!has_key(file->text)) {
-        return say_what_it_is(file, "a private key", err);
+        return wrong_content_error(file, "a private key", err);
     }
     BIO *bio = open_text(file->text);
     if (!bio) {

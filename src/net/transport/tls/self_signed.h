@@ -13,7 +13,7 @@
 /* Both in one block of PEM: the certificate, and then its key. For "localhost" and the loopback
  * addresses, valid from a day before `now` for ten years. Returns: ST_NO_MEMORY, ST_INTERNAL with
  * OpenSSL's reason. Owns: *out until tls_self_signed_free. */
-enum status tls_self_signed_make(time_t now, struct str *out, struct error *err)
+enum status tls_self_signed_new(time_t now, struct str *out, struct error *err)
     __attribute__((warn_unused_result));
 /* Overwrites it first: it is a secret. */
 void tls_self_signed_free(struct str *pem);

@@ -25,11 +25,11 @@ static struct tls_context *context_of(struct str pem) {
     return context;
 }
 
-static void test_fits(void **state) {
+static void self_signed_certificate_is_valid_for_localhost(void **state) {
     (void)state;
     struct str pem;
     struct error err;
-    assert_int_equal(tls_self_signed_make(NOW, &pem, &err), ST_OK);
+    assert_int_equal(tls_self_signed_new(NOW, &pem, &err), ST_OK);
     struct tls_context *context = context_of(pem);
     assert_int_equal(tls_context_check_dates(context, NOW, &err), ST_OK);
     assert_int_equal(tls_context_check_dates(context, NOW - 3600, &err), ST_OK);
@@ -48,12 +48,12 @@ static void test_fits(void **state) {
     tls_self_signed_free(&pem);
 }
 
-static void test_another_each_time(void **state) {
+static void self_signed_key_differs_each_time(void **state) {
     (void)state;
     struct str first, second;
     struct error err;
-    assert_int_equal(tls_self_signed_make(NOW, &first, &err), ST_OK);
-    assert_int_equal(tls_self_signed_make(NOW, &second, &err), ST_OK);
+    assert_int_equal(tls_self_signed_new(NOW, &first, &err), ST_OK);
+    assert_int_equal(tls_self_signed_new(NOW, &second, &err), ST_OK);
     struct tls_context *a = context_of(first), *b = context_of(second);
     X509 *one = SSL_CTX_get0_certificate(a->ssl), *other = SSL_CTX_get0_certificate(b->ssl);
     assert_int_not_equal(EVP_PKEY_eq(X509_get0_pubkey(one), X509_get0_pubkey(other)), 1);
@@ -67,8 +67,8 @@ static void test_another_each_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fits),
-        cmocka_unit_test(test_another_each_time),
+        cmocka_unit_test(self_signed_certificate_is_valid_for_localhost),
+        cmocka_unit_test(self_signed_key_differs_each_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

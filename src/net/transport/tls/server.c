@@ -18,7 +18,8 @@ enum { CERT, KEY, CLIENT_CA, FILES };
 struct tls_server {
     struct watched_file files[FILES]; /* path NULL: none */
     char names[FILES][NAME_BYTES];    /* "--http-tls-cert /etc/sluice/tls.crt" */
-    struct str own; /* self-signed: the certificate and its key; ptr NULL: it is of the files */
+    struct str self_signed_pem; /* self-signed: the certificate and its key; ptr NULL: it is of the
+                                   files */
     struct tls_context *context;
     time_t made_at; /* or last tried */
 };
@@ -41,22 +42,22 @@ static enum status read_files(struct tls_server *server, bool *changed, struct e
     return st;
 }
 
-static void drop_files(struct tls_server *server) {
+static void clear_files(struct tls_server *server) {
     for (size_t i = 0; i < FILES; i++) {
-        watched_file_drop(&server->files[i]);
+        watched_file_clear(&server->files[i]);
     }
 }
 
 static struct tls_text text_of(const struct tls_server *server, size_t i) {
-    if (server->own.ptr && i != CLIENT_CA) {
-        return (struct tls_text){server->names[i], server->own};
+    if (server->self_signed_pem.ptr && i != CLIENT_CA) {
+        return (struct tls_text){server->names[i], server->self_signed_pem};
     }
     bool given = server->files[i].path != NULL;
     return (struct tls_text){given ? server->names[i] : NULL, watched_file_text(&server->files[i])};
 }
 
 /* Replaces the context by one of what was read. */
-static enum status make(struct tls_server *server, time_t now, struct error *err) {
+static enum status make_context(struct tls_server *server, time_t now, struct error *err) {
     struct tls_texts texts = {text_of(server, CERT), text_of(server, KEY),
                               text_of(server, CLIENT_CA)};
     struct tls_context *context;
@@ -70,7 +71,7 @@ static enum status make(struct tls_server *server, time_t now, struct error *err
     server->context = context;
     if (tls_context_check_dates(context, now, &why) != ST_OK) {
         log_event(LOG_WARNING, "clients will refuse this certificate",
-                  LOG_TEXT_OF("file", server->names[CERT]), LOG_TEXT_OF("reason", why.text));
+                  LOG_CSTR("file", server->names[CERT]), LOG_CSTR("reason", why.text));
     }
     return ST_OK;
 }
@@ -84,10 +85,10 @@ static void set_file(struct tls_server *server, size_t i, const struct tls_file 
     }
 }
 
-static enum status make_own(struct tls_server *server, time_t now, struct error *err) {
+static enum status make_self_signed(struct tls_server *server, time_t now, struct error *err) {
     snprintf(server->names[CERT], NAME_BYTES, "the self-signed certificate");
     snprintf(server->names[KEY], NAME_BYTES, "its key");
-    return tls_self_signed_make(now, &server->own, err);
+    return tls_self_signed_new(now, &server->self_signed_pem, err);
 }
 
 enum status tls_server_new(const struct tls_server_options *options, time_t now,
@@ -100,14 +101,14 @@ enum status tls_server_new(const struct tls_server_options *options, time_t now,
     set_file(server, CERT, &options->cert);
     set_file(server, KEY, &options->key);
     set_file(server, CLIENT_CA, &options->client_ca);
-    enum status st = options->self_signed ? make_own(server, now, err) : ST_OK;
+    enum status st = options->self_signed ? make_self_signed(server, now, err) : ST_OK;
     if (st == ST_OK) {
         st = read_files(server, &changed, err);
     }
     if (st == ST_OK) {
-        st = make(server, now, err);
+        st = make_context(server, now, err);
     }
-    drop_files(server);
+    clear_files(server);
     if (st != ST_OK) {
         tls_server_free(server);
         return st;
@@ -119,7 +120,7 @@ enum status tls_server_new(const struct tls_server_options *options, time_t now,
 void tls_server_free(struct tls_server *server) {
     if (server) {
         tls_context_unref(server->context);
-        tls_self_signed_free(&server->own);
+        tls_self_signed_free(&server->self_signed_pem);
         free(server);
     }
 }
@@ -130,42 +131,43 @@ struct tls_context *tls_server_context(const struct tls_server *server) {
 
 /* ---- looking again --------------------------------------------------------------------------- */
 
-static void tell_new(const struct tls_server *server) {
+static void log_reload(const struct tls_server *server) {
     char expiry[TLS_DATE_BYTES];
     metric_add(METRIC_RELOADS_TLS, 1);
     log_event(LOG_INFO, "the files of TLS have changed: new connections get the new ones",
-              LOG_TEXT_OF("file", server->names[CERT]),
-              LOG_TEXT_OF("expires", tls_context_expiry(server->context, expiry)));
+              LOG_CSTR("file", server->names[CERT]),
+              LOG_CSTR("expires", tls_context_expiry(server->context, expiry)));
 }
 
-static void tell_unusable(const struct error *err) {
+static void log_reload_failure(const struct error *err) {
     metric_add(METRIC_RELOAD_FAILURES_TLS, 1);
     log_event(LOG_ERROR, "the files of TLS have changed and can't be used: the old ones stay",
-              LOG_TEXT_OF("reason", err->text));
+              LOG_CSTR("reason", err->text));
 }
 
 /* What was read is other than before, or `st` says why it can't be read. */
-static bool take_new(struct tls_server *server, enum status st, time_t now, struct error *err) {
+static bool reload_context(struct tls_server *server, enum status st, time_t now,
+                           struct error *err) {
     if (st == ST_OK) {
-        st = make(server, now, err);
+        st = make_context(server, now, err);
     }
     if (st == ST_OK) {
-        tell_new(server);
+        log_reload(server);
     } else {
-        tell_unusable(err);
+        log_reload_failure(err);
     }
     return st == ST_OK;
 }
 
-bool tls_server_check(struct tls_server *server, time_t now) {
+bool tls_server_reload(struct tls_server *server, time_t now) {
     bool changed = false, made = false;
     struct error err;
     enum status st = read_files(server, &changed, &err);
     if (changed) {
-        made = take_new(server, st, now, &err);
+        made = reload_context(server, st, now, &err);
     } else if (st == ST_OK && now - server->made_at >= RENEW_SECONDS) {
-        made = make(server, now, &err) == ST_OK; /* or they were no good before */
+        made = make_context(server, now, &err) == ST_OK; /* or they were no good before */
     }
-    drop_files(server);
+    clear_files(server);
     return made;
 }

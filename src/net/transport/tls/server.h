@@ -1,5 +1,5 @@
 /* TLS of a listener: the files it is made from, and what new connections begin with. The files are
- * looked at again when somebody says so (tls_server_check, on a timer): other bytes make a new
+ * looked at again when somebody says so (tls_server_reload, on a timer): other bytes make a new
  * context, for new connections; those that are open keep theirs. Files that can't be used leave
  * everything as it is.
  *
@@ -36,7 +36,7 @@ enum status tls_server_new(const struct tls_server_options *options, time_t now,
     __attribute__((warn_unused_result));
 /* Reads the files again. What came of it is logged and counted, once for each change. Returns: true
  * when new connections get something new. */
-bool tls_server_check(struct tls_server *server, time_t now);
+bool tls_server_reload(struct tls_server *server, time_t now);
 /* What a new connection begins with. Owns: a reference. */
 struct tls_context *tls_server_context(const struct tls_server *server);
 /* NULL is allowed. */

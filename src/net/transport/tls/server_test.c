@@ -111,7 +111,7 @@ static void put(const char *name, const char *text) {
     }
 }
 
-static void files_are_right_or_wrong(void **state) {
+static void tls_server_new_files_match_table(void **state) {
     char paths[3][PATH_BYTES];
     (void)state;
     for (size_t i = 0; i < sizeof(FILES) / sizeof(FILES[0]); i++) {
@@ -135,7 +135,7 @@ static void files_are_right_or_wrong(void **state) {
     }
 }
 
-static void files_that_are_none(void **state) {
+static void tls_server_new_non_files_are_io_errors(void **state) {
     char paths[3][PATH_BYTES];
     struct tls_server *server;
     struct error err;
@@ -156,13 +156,13 @@ static void files_that_are_none(void **state) {
     options.cert.path = path_of("large");
     assert_int_equal(truncate(path_of("cert"), 0), 0);
     rename(path_of("cert"), options.cert.path);
-    assert_int_equal(truncate(options.cert.path, WATCHED_FILE_MOST_BYTES + 1), 0);
+    assert_int_equal(truncate(options.cert.path, WATCHED_FILE_MAX_BYTES + 1), 0);
     assert_int_equal(tls_server_new(&options, NOW, &server, &err), ST_IO);
     assert_non_null(strstr(err.text, "at most"));
     unlink(options.cert.path);
 }
 
-static void dates(void **state) {
+static void certificate_dates_are_checked(void **state) {
     static const struct {
         long from, until;
         const char *says; /* NULL: valid */
@@ -196,7 +196,7 @@ static int64_t reloads, failures;
 /* Checks once, and what was counted. */
 static void check_once(struct tls_server *server, time_t now, bool made, int n_reloads,
                        int n_failures) {
-    assert_true(tls_server_check(server, now) == made);
+    assert_true(tls_server_reload(server, now) == made);
     reloads += n_reloads;
     failures += n_failures;
     assert_int_equal(metric_read(METRIC_RELOADS_TLS), reloads);
@@ -221,7 +221,7 @@ static struct tls_server *good_server(char paths[3][PATH_BYTES]) {
     return server;
 }
 
-static void changes_are_taken(void **state) {
+static void reload_changed_files_makes_new_context(void **state) {
     char paths[3][PATH_BYTES];
     struct tls_server *server = good_server(paths);
     (void)state;
@@ -240,7 +240,7 @@ static void changes_are_taken(void **state) {
     tls_context_unref(old);
 }
 
-static void broken_changes_leave_the_old(void **state) {
+static void reload_broken_files_keeps_old_context(void **state) {
     char paths[3][PATH_BYTES];
     struct tls_server *server = good_server(paths);
     (void)state;
@@ -260,7 +260,7 @@ static void broken_changes_leave_the_old(void **state) {
 }
 
 /* Kubernetes: files are links through a link that is swapped. */
-static void links_are_followed(void **state) {
+static void reload_follows_swapped_symlinks(void **state) {
     char paths[3][PATH_BYTES];
     (void)state;
     put("cert", NULL);
@@ -292,7 +292,7 @@ static void links_are_followed(void **state) {
 }
 
 /* Keys of tickets do not live for ever, though the files stay. */
-static void contexts_grow_old(void **state) {
+static void reload_renews_context_after_12_hours(void **state) {
     char paths[3][PATH_BYTES];
     struct tls_server *server = good_server(paths);
     (void)state;
@@ -343,13 +343,13 @@ static int free_identities(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_are_right_or_wrong),
-        cmocka_unit_test(files_that_are_none),
-        cmocka_unit_test(dates),
-        cmocka_unit_test(changes_are_taken),
-        cmocka_unit_test(broken_changes_leave_the_old),
-        cmocka_unit_test(links_are_followed),
-        cmocka_unit_test(contexts_grow_old),
+        cmocka_unit_test(tls_server_new_files_match_table),
+        cmocka_unit_test(tls_server_new_non_files_are_io_errors),
+        cmocka_unit_test(certificate_dates_are_checked),
+        cmocka_unit_test(reload_changed_files_makes_new_context),
+        cmocka_unit_test(reload_broken_files_keeps_old_context),
+        cmocka_unit_test(reload_follows_swapped_symlinks),
+        cmocka_unit_test(reload_renews_context_after_12_hours),
     };
     return cmocka_run_group_tests(tests, make_identities, free_identities);
 }

@@ -8,35 +8,35 @@
 
 /* ---- OpenSSL's side of the bytes ------------------------------------------------------------- */
 
-static struct tls_wire *wire_of(BIO *bio) {
-    return ((struct tls_session *)BIO_get_data(bio))->wire;
+static struct tls_io *io_of(BIO *bio) {
+    return ((struct tls_session *)BIO_get_data(bio))->io;
 }
 
 static int on_bio_read(BIO *bio, char *data, size_t n_bytes, size_t *n_read) {
-    struct tls_wire *wire = wire_of(bio);
-    size_t n = wire->in.len < n_bytes ? wire->in.len : n_bytes;
+    struct tls_io *io = io_of(bio);
+    size_t n = io->in.len < n_bytes ? io->in.len : n_bytes;
     BIO_clear_retry_flags(bio);
     if (n == 0) {
         BIO_set_retry_read(bio);
         return 0;
     }
-    memcpy(data, wire->in.ptr, n);
-    wire->in = str_make(wire->in.ptr + n, wire->in.len - n);
+    memcpy(data, io->in.ptr, n);
+    io->in = str_make(io->in.ptr + n, io->in.len - n);
     *n_read = n;
     return 1;
 }
 
 static int on_bio_write(BIO *bio, const char *data, size_t n_bytes, size_t *n_written) {
-    struct tls_wire *wire = wire_of(bio);
-    size_t room = wire->out_cap - wire->out_len;
+    struct tls_io *io = io_of(bio);
+    size_t room = io->out_cap - io->out_len;
     size_t n = room < n_bytes ? room : n_bytes;
     BIO_clear_retry_flags(bio);
     if (n == 0) {
         BIO_set_retry_write(bio);
         return 0;
     }
-    memcpy(wire->out + wire->out_len, data, n);
-    wire->out_len += n;
+    memcpy(io->out + io->out_len, data, n);
+    io->out_len += n;
     *n_written = n;
     return 1;
 }
@@ -61,10 +61,10 @@ BIO_METHOD *tls_session_bio_method(void) {
 
 /* Ours first. A client that offers none is not asked here. (RFC 7301, 3.2) */
 int tls_session_on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
-                        const unsigned char *in, unsigned in_len, void *cookie) {
+                        const unsigned char *in, unsigned in_len, void *user) {
     const struct tls_session *session = SSL_get_app_data(ssl);
     unsigned char *chosen;
-    (void)cookie;
+    (void)user;
     if (session->alpn.len == 0) {
         return SSL_TLSEXT_ERR_NOACK;
     }
@@ -105,85 +105,85 @@ void tls_session_fini(struct tls_session *session) {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static void begin(struct tls_session *session, struct tls_wire *wire) {
-    session->wire = wire;
+static void begin_call(struct tls_session *session, struct tls_io *io) {
+    session->io = io;
     if (ERR_peek_error() != 0) { /* looking is much cheaper than clearing */
         ERR_clear_error();
     }
 }
 
 /* What OpenSSL's return value means. */
-static enum tls_result end(struct tls_session *session, int rc) {
+static enum tls_result end_call(struct tls_session *session, int rc) {
     switch (rc > 0 ? SSL_ERROR_NONE : SSL_get_error(session->ssl, rc)) {
     case SSL_ERROR_NONE:
         return TLS_DONE;
     case SSL_ERROR_WANT_READ:
-        return TLS_MORE;
+        return TLS_WANT_READ;
     case SSL_ERROR_WANT_WRITE:
-        return TLS_FULL;
+        return TLS_WANT_WRITE;
     case SSL_ERROR_ZERO_RETURN:
-        return TLS_ENDED;
+        return TLS_CLOSED;
     default:
         session->broken = true;
-        return TLS_BROKEN;
+        return TLS_FAILED;
     }
 }
 
-enum tls_result tls_session_shake(struct tls_session *session, struct tls_wire *wire,
-                                  enum tls_failure *why, struct error *err) {
-    begin(session, wire);
-    enum tls_result result = end(session, SSL_do_handshake(session->ssl));
-    if (result == TLS_ENDED) {
+enum tls_result tls_session_handshake(struct tls_session *session, struct tls_io *io,
+                                      enum tls_failure *why, struct error *err) {
+    begin_call(session, io);
+    enum tls_result result = end_call(session, SSL_do_handshake(session->ssl));
+    if (result == TLS_CLOSED) {
         session->broken = true;
-        *why = TLS_FAILURE_GONE;
+        *why = TLS_FAILURE_DISCONNECTED;
         error_set(err, ST_BAD_REQUEST, "the client ended the connection within the handshake");
-        return TLS_BROKEN;
+        return TLS_FAILED;
     }
-    if (result == TLS_BROKEN) {
+    if (result == TLS_FAILED) {
         *why = tls_failure_explain(session, err);
     }
     return result;
 }
 
-enum tls_result tls_session_read(struct tls_session *session, struct tls_wire *wire, char *data,
+enum tls_result tls_session_read(struct tls_session *session, struct tls_io *io, char *data,
                                  size_t n_bytes, size_t *n_read, struct error *err) {
     enum tls_result result = TLS_DONE;
     *n_read = 0;
     while (result == TLS_DONE && *n_read < n_bytes) {
         size_t n = 0;
-        if (wire->in.len == 0 && SSL_has_pending(session->ssl) == 0) {
-            return TLS_MORE; /* which OpenSSL would find out at much greater length */
+        if (io->in.len == 0 && SSL_has_pending(session->ssl) == 0) {
+            return TLS_WANT_READ; /* which OpenSSL would find out at much greater length */
         }
-        begin(session, wire);
-        result = end(session, SSL_read_ex(session->ssl, data + *n_read, n_bytes - *n_read, &n));
+        begin_call(session, io);
+        result =
+            end_call(session, SSL_read_ex(session->ssl, data + *n_read, n_bytes - *n_read, &n));
         *n_read += n;
     }
-    if (result == TLS_BROKEN) {
+    if (result == TLS_FAILED) {
         (void)tls_failure_explain(session, err);
     }
     return result;
 }
 
-enum tls_result tls_session_write(struct tls_session *session, struct tls_wire *wire,
-                                  struct str data) {
+enum tls_result tls_session_write(struct tls_session *session, struct tls_io *io, struct str data) {
     size_t n;
-    if (wire->out_cap - wire->out_len < TLS_RECORD_ROOM) {
-        return TLS_FULL;
+    if (io->out_cap - io->out_len < TLS_ENCRYPTED_RECORD_MAX_BYTES) {
+        return TLS_WANT_WRITE;
     }
-    begin(session, wire);
-    enum tls_result result = end(session, SSL_write_ex(session->ssl, data.ptr, data.len, &n));
+    begin_call(session, io);
+    enum tls_result result = end_call(session, SSL_write_ex(session->ssl, data.ptr, data.len, &n));
     /* There was room for all of it, and nothing has to come first: it was sealed, or it can't
      * be. */
     if (result != TLS_DONE || n != data.len) {
         session->broken = true;
-        return TLS_BROKEN;
+        return TLS_FAILED;
     }
     return TLS_DONE;
 }
 
-void tls_session_say_end(struct tls_session *session, struct tls_wire *wire) {
+void tls_session_send_close_notify(struct tls_session *session, struct tls_io *io) {
     if (!session->broken && SSL_is_init_finished(session->ssl)) {
-        begin(session, wire);
+        begin_call(session, io);
         SSL_shutdown(session->ssl); /* does not wait for the peer's */
         ERR_clear_error();
     }

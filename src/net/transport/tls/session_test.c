@@ -57,23 +57,23 @@ static void pair_fini(struct pair *pair) {
 }
 
 /* What the session said reaches the client. */
-static void deliver(struct pair *pair, struct tls_wire *wire) {
-    if (wire->out_len > 0) {
-        BIO_write(SSL_get_rbio(pair->client), wire->out, (int)wire->out_len);
-        wire->out_len = 0;
+static void deliver(struct pair *pair, struct tls_io *io) {
+    if (io->out_len > 0) {
+        BIO_write(SSL_get_rbio(pair->client), io->out, (int)io->out_len);
+        io->out_len = 0;
     }
 }
 
 /* One step of the session's handshake with these bytes. */
 static void shake(struct pair *pair, struct str in) {
-    struct tls_wire wire = {.in = in, .out = pair->out, .out_cap = pair->out_bytes};
+    struct tls_io io = {.in = in, .out = pair->out, .out_cap = pair->out_bytes};
     do {
-        pair->result = tls_session_shake(&pair->session, &wire, &pair->why, &pair->err);
-        deliver(pair, &wire);
-    } while (pair->result == TLS_FULL);
+        pair->result = tls_session_handshake(&pair->session, &io, &pair->why, &pair->err);
+        deliver(pair, &io);
+    } while (pair->result == TLS_WANT_WRITE);
     pair->shaken = pair->result == TLS_DONE;
-    if (pair->result == TLS_MORE) {
-        assert_int_equal(wire.in.len, 0);
+    if (pair->result == TLS_WANT_READ) {
+        assert_int_equal(io.in.len, 0);
     }
 }
 
@@ -82,7 +82,7 @@ static void client_speaks(struct pair *pair) {
     char *data;
     BIO *bio = SSL_get_wbio(pair->client);
     size_t n = (size_t)BIO_get_mem_data(bio, &data), at = 0;
-    while (at < n && (pair->result == TLS_MORE || pair->result == TLS_DONE)) {
+    while (at < n && (pair->result == TLS_WANT_READ || pair->result == TLS_DONE)) {
         size_t piece = n - at < pair->in_bytes ? n - at : pair->in_bytes;
         shake(pair, str_make(data + at, piece));
         at += piece;
@@ -92,8 +92,8 @@ static void client_speaks(struct pair *pair) {
 
 /* Until nobody has anything to say. Returns: whether both are content. */
 static bool pair_shake(struct pair *pair) {
-    pair->result = TLS_MORE;
-    for (int i = 0; i < 10 && pair->result == TLS_MORE; i++) {
+    pair->result = TLS_WANT_READ;
+    for (int i = 0; i < 10 && pair->result == TLS_WANT_READ; i++) {
         SSL_do_handshake(pair->client);
         client_speaks(pair);
     }
@@ -111,7 +111,7 @@ static int alert_of(struct pair *pair) {
 
 /* ---- handshakes ------------------------------------------------------------------------------ */
 
-static void handshakes_in_pieces(void **state) {
+static void handshake_in_pieces_succeeds(void **state) {
     static const size_t sizes[] = {1, 2, 3, 5, 7, 64, 100, 1000, WIRE_BYTES};
     struct tls_context *context = test_tls_context(&server_id, NULL);
     SSL_CTX *client = test_client_context(&server_id, NULL);
@@ -139,7 +139,7 @@ static void handshakes_in_pieces(void **state) {
 }
 
 /* The first flight of a client, cut after every byte. */
-static void handshakes_that_stop_say_more(void **state) {
+static void handshake_truncated_wants_read(void **state) {
     struct tls_context *context = test_tls_context(&server_id, NULL);
     SSL_CTX *client = test_client_context(&server_id, NULL);
     SSL *ssl = test_client_new(client);
@@ -151,7 +151,7 @@ static void handshakes_that_stop_say_more(void **state) {
     for (size_t cut = 0; cut < n; cut++) {
         pair_init(&pair, tls_context_ref(context), client, STR(HTTP1));
         shake(&pair, str_make(data, cut));
-        assert_int_equal(pair.result, TLS_MORE);
+        assert_int_equal(pair.result, TLS_WANT_READ);
         pair_fini(&pair);
     }
     SSL_free(ssl);
@@ -250,11 +250,11 @@ static void let_in(const struct peer_row *row) {
               row->alpn);
     bool welcome = pair_shake(&pair);
     if (welcome != row->welcome) {
-        fail_msg("%s: %s", row->what, pair.result == TLS_BROKEN ? pair.err.text : "was let in");
+        fail_msg("%s: %s", row->what, pair.result == TLS_FAILED ? pair.err.text : "was let in");
     }
     if (!welcome) {
         int alert = alert_of(&pair);
-        if (pair.result != TLS_BROKEN || pair.why != row->why || alert != row->alert) {
+        if (pair.result != TLS_FAILED || pair.why != row->why || alert != row->alert) {
             fail_msg("%s: failure %d, alert %d: %s", row->what, (int)pair.why, alert,
                      pair.err.text);
         }
@@ -263,14 +263,14 @@ static void let_in(const struct peer_row *row) {
     SSL_CTX_free(client);
 }
 
-static void who_is_let_in(void **state) {
+static void handshake_peers_match_table(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(PEERS) / sizeof(PEERS[0]); i++) {
         let_in(&PEERS[i]);
     }
 }
 
-static void chosen_protocol(void **state) {
+static void alpn_picks_common_protocol(void **state) {
     static struct pair pair;
     const unsigned char *chosen;
     unsigned n;
@@ -285,7 +285,7 @@ static void chosen_protocol(void **state) {
     SSL_CTX_free(client);
 }
 
-static void what_is_no_tls(void **state) {
+static void plaintext_first_bytes_are_detected(void **state) {
     static const struct {
         struct str sent;
         bool plaintext;
@@ -305,7 +305,7 @@ static void what_is_no_tls(void **state) {
         pair_init(&pair, test_tls_context(&server_id, NULL), client, STR(HTTP1));
         assert_true(tls_looks_like_plaintext(rows[i].sent) == rows[i].plaintext);
         shake(&pair, rows[i].sent);
-        if (pair.result != TLS_BROKEN || pair.why != TLS_FAILURE_PROTOCOL) {
+        if (pair.result != TLS_FAILED || pair.why != TLS_FAILURE_PROTOCOL) {
             fail_msg("row %zu: %d, %d", i, (int)pair.result, (int)pair.why);
         }
         assert_true(pair.err.text[0] != '\0');
@@ -315,13 +315,13 @@ static void what_is_no_tls(void **state) {
 }
 
 /* The client does not trust our certificate, and says so. */
-static void clients_may_refuse(void **state) {
+static void handshake_client_alert_is_refused(void **state) {
     SSL_CTX *client = test_client_context(&other_id, NULL);
     static struct pair pair;
     (void)state;
     pair_init(&pair, test_tls_context(&server_id, NULL), client, STR(HTTP1));
     assert_false(pair_shake(&pair));
-    assert_int_equal(pair.result, TLS_BROKEN);
+    assert_int_equal(pair.result, TLS_FAILED);
     assert_int_equal(pair.why, TLS_FAILURE_REFUSED);
     pair_fini(&pair);
     SSL_CTX_free(client);
@@ -342,14 +342,14 @@ static struct str client_wire(struct pair *pair) {
 }
 
 static enum tls_result read_piece(struct pair *pair, struct str in, size_t n_room, size_t *n_all) {
-    struct tls_wire wire = {.in = in, .out = pair->out, .out_cap = WIRE_BYTES};
+    struct tls_io io = {.in = in, .out = pair->out, .out_cap = WIRE_BYTES};
     enum tls_result result;
     do {
         size_t n, room = sizeof(opened) - *n_all < n_room ? sizeof(opened) - *n_all : n_room;
-        result = tls_session_read(&pair->session, &wire, opened + *n_all, room, &n, &pair->err);
+        result = tls_session_read(&pair->session, &io, opened + *n_all, room, &n, &pair->err);
         *n_all += n;
     } while (result == TLS_DONE && *n_all < sizeof(opened));
-    deliver(pair, &wire);
+    deliver(pair, &io);
     return result;
 }
 
@@ -358,7 +358,7 @@ static void established(struct pair *pair, SSL_CTX *client) {
     assert_true(pair_shake(pair));
 }
 
-static void data_in_pieces(void **state) {
+static void read_in_pieces_is_intact(void **state) {
     static const size_t lengths[] = {1, 100, TLS_RECORD_BYTES, TLS_RECORD_BYTES + 1, sizeof(plain)};
     static const size_t pieces[] = {1, 3, 1000, WIRE_BYTES};
     SSL_CTX *client = test_client_context(&server_id, NULL);
@@ -373,7 +373,8 @@ static void data_in_pieces(void **state) {
             for (size_t at = 0; at < in.len; at += piece) {
                 size_t n = in.len - at < piece ? in.len - at : piece;
                 enum tls_result result = read_piece(&pair, str_make(in.ptr + at, n), room, &n_all);
-                assert_true(result == TLS_MORE || (result == TLS_DONE && n_all == sizeof(opened)));
+                assert_true(result == TLS_WANT_READ ||
+                            (result == TLS_DONE && n_all == sizeof(opened)));
             }
             assert_int_equal(n_all, lengths[i]);
             assert_memory_equal(opened, plain, lengths[i]);
@@ -383,22 +384,22 @@ static void data_in_pieces(void **state) {
     SSL_CTX_free(client);
 }
 
-static void data_to_the_client(void **state) {
+static void write_at_every_buffer_size_is_intact(void **state) {
     SSL_CTX *client = test_client_context(&server_id, NULL);
     static struct pair pair;
     (void)state;
     established(&pair, client);
-    for (size_t room = 0; room < 3 * TLS_RECORD_ROOM; room += 997) {
-        struct tls_wire wire = {.out = pair.out, .out_cap = room};
+    for (size_t room = 0; room < 3 * TLS_ENCRYPTED_RECORD_MAX_BYTES; room += 997) {
+        struct tls_io io = {.out = pair.out, .out_cap = room};
         size_t n = 0;
         enum tls_result result;
-        while ((result = tls_session_write(&pair.session, &wire,
+        while ((result = tls_session_write(&pair.session, &io,
                                            str_make(plain + n, TLS_RECORD_BYTES))) == TLS_DONE) {
             n += TLS_RECORD_BYTES;
         }
-        assert_int_equal(result, TLS_FULL);
-        assert_true(room < TLS_RECORD_ROOM ? n == 0 : n > 0);
-        deliver(&pair, &wire);
+        assert_int_equal(result, TLS_WANT_WRITE);
+        assert_true(room < TLS_ENCRYPTED_RECORD_MAX_BYTES ? n == 0 : n > 0);
+        deliver(&pair, &io);
         size_t got = 0;
         int rc;
         while ((rc = SSL_read(pair.client, opened + got, (int)(sizeof(opened) - got))) > 0) {
@@ -411,7 +412,7 @@ static void data_to_the_client(void **state) {
     SSL_CTX_free(client);
 }
 
-static void one_bit_of_a_record_is_wrong(void **state) {
+static void record_with_flipped_bit_fails(void **state) {
     SSL_CTX *client = test_client_context(&server_id, NULL);
     static struct pair pair;
     size_t n_record = 0;
@@ -426,15 +427,15 @@ static void one_bit_of_a_record_is_wrong(void **state) {
         enum tls_result result = read_piece(&pair, in, sizeof(opened), &n_all);
         assert_int_equal(n_all, 0);
         /* A length that is longer may still come. */
-        bool longer = (at == 3 || at == 4) && result == TLS_MORE;
-        if (result != TLS_BROKEN && !longer) {
+        bool longer = (at == 3 || at == 4) && result == TLS_WANT_READ;
+        if (result != TLS_FAILED && !longer) {
             fail_msg("byte %zu: %d", at, (int)result);
         }
-        if (result == TLS_BROKEN) {
-            struct tls_wire wire = {.out = pair.out, .out_cap = WIRE_BYTES};
+        if (result == TLS_FAILED) {
+            struct tls_io io = {.out = pair.out, .out_cap = WIRE_BYTES};
             assert_true(alert_of(&pair) >= 0);
-            tls_session_say_end(&pair.session, &wire);
-            assert_int_equal(wire.out_len, 0);
+            tls_session_send_close_notify(&pair.session, &io);
+            assert_int_equal(io.out_len, 0);
         }
         pair_fini(&pair);
     }
@@ -443,7 +444,7 @@ static void one_bit_of_a_record_is_wrong(void **state) {
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static void ends_are_said(void **state) {
+static void close_notify_both_ways(void **state) {
     SSL_CTX *client = test_client_context(&server_id, NULL);
     static struct pair pair;
     size_t n_all = 0;
@@ -453,13 +454,13 @@ static void ends_are_said(void **state) {
     /* The client's, behind its last words. */
     SSL_write(pair.client, "bye", 3);
     SSL_shutdown(pair.client);
-    assert_int_equal(read_piece(&pair, client_wire(&pair), sizeof(opened), &n_all), TLS_ENDED);
+    assert_int_equal(read_piece(&pair, client_wire(&pair), sizeof(opened), &n_all), TLS_CLOSED);
     assert_int_equal(n_all, 3);
     /* We may still speak, and then end too. */
-    struct tls_wire wire = {.out = pair.out, .out_cap = WIRE_BYTES};
-    assert_int_equal(tls_session_write(&pair.session, &wire, STR("see you")), TLS_DONE);
-    tls_session_say_end(&pair.session, &wire);
-    deliver(&pair, &wire);
+    struct tls_io io = {.out = pair.out, .out_cap = WIRE_BYTES};
+    assert_int_equal(tls_session_write(&pair.session, &io, STR("see you")), TLS_DONE);
+    tls_session_send_close_notify(&pair.session, &io);
+    deliver(&pair, &io);
     assert_int_equal(SSL_read(pair.client, opened, sizeof(opened)), 7);
     assert_int_equal(SSL_read(pair.client, &byte, 1), 0);
     assert_int_equal(SSL_get_error(pair.client, 0), SSL_ERROR_ZERO_RETURN);
@@ -468,13 +469,13 @@ static void ends_are_said(void **state) {
 }
 
 /* An end that is said within the handshake is none of a session. */
-static void ends_within_the_handshake(void **state) {
+static void close_notify_during_handshake_fails(void **state) {
     SSL_CTX *client = test_client_context(&server_id, NULL);
     static struct pair pair;
     (void)state;
     pair_init(&pair, test_tls_context(&server_id, NULL), client, STR(HTTP1));
     shake(&pair, STR("\x15\x03\x01\x00\x02\x01\x00"));
-    assert_int_equal(pair.result, TLS_BROKEN);
+    assert_int_equal(pair.result, TLS_FAILED);
     pair_fini(&pair);
     SSL_CTX_free(client);
 }
@@ -490,7 +491,7 @@ static int on_ticket(SSL *ssl, SSL_SESSION *session) {
     return 1;
 }
 
-static void sessions_are_resumed(void **state) {
+static void session_ticket_resumes_session(void **state) {
     struct tls_context *context = test_tls_context(&server_id, &client_id);
     SSL_CTX *client = test_client_context(&server_id, &client_id);
     static struct pair pair;
@@ -525,7 +526,7 @@ static void sessions_are_resumed(void **state) {
     tls_context_unref(context);
 }
 
-static void nothing_is_renegotiated(void **state) {
+static void renegotiation_is_refused(void **state) {
     SSL_CTX *client = test_client_context(&server_id, NULL);
     static struct pair pair;
     size_t n_all = 0;
@@ -534,14 +535,14 @@ static void nothing_is_renegotiated(void **state) {
     established(&pair, client);
     SSL_renegotiate(pair.client);
     SSL_do_handshake(pair.client);
-    assert_int_equal(read_piece(&pair, client_wire(&pair), sizeof(opened), &n_all), TLS_MORE);
+    assert_int_equal(read_piece(&pair, client_wire(&pair), sizeof(opened), &n_all), TLS_WANT_READ);
     assert_int_equal(alert_of(&pair), SSL_AD_NO_RENEGOTIATION);
     pair_fini(&pair);
     SSL_CTX_free(client);
 }
 
 /* Keys are changed as the client wishes, and it is told ours. */
-static void keys_are_updated(void **state) {
+static void key_update_is_accepted(void **state) {
     SSL_CTX *client = test_client_context(&server_id, NULL);
     static struct pair pair;
     size_t n_all = 0;
@@ -549,11 +550,11 @@ static void keys_are_updated(void **state) {
     established(&pair, client);
     SSL_key_update(pair.client, SSL_KEY_UPDATE_REQUESTED);
     SSL_write(pair.client, "new", 3);
-    assert_int_equal(read_piece(&pair, client_wire(&pair), sizeof(opened), &n_all), TLS_MORE);
+    assert_int_equal(read_piece(&pair, client_wire(&pair), sizeof(opened), &n_all), TLS_WANT_READ);
     assert_int_equal(n_all, 3);
-    struct tls_wire wire = {.out = pair.out, .out_cap = WIRE_BYTES};
-    assert_int_equal(tls_session_write(&pair.session, &wire, STR("too")), TLS_DONE);
-    deliver(&pair, &wire);
+    struct tls_io io = {.out = pair.out, .out_cap = WIRE_BYTES};
+    assert_int_equal(tls_session_write(&pair.session, &io, STR("too")), TLS_DONE);
+    deliver(&pair, &io);
     assert_int_equal(SSL_read(pair.client, opened, sizeof(opened)), 3);
     pair_fini(&pair);
     SSL_CTX_free(client);
@@ -580,20 +581,20 @@ static int free_identities(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(handshakes_in_pieces),
-        cmocka_unit_test(handshakes_that_stop_say_more),
-        cmocka_unit_test(who_is_let_in),
-        cmocka_unit_test(chosen_protocol),
-        cmocka_unit_test(what_is_no_tls),
-        cmocka_unit_test(clients_may_refuse),
-        cmocka_unit_test(data_in_pieces),
-        cmocka_unit_test(data_to_the_client),
-        cmocka_unit_test(one_bit_of_a_record_is_wrong),
-        cmocka_unit_test(ends_are_said),
-        cmocka_unit_test(ends_within_the_handshake),
-        cmocka_unit_test(sessions_are_resumed),
-        cmocka_unit_test(nothing_is_renegotiated),
-        cmocka_unit_test(keys_are_updated),
+        cmocka_unit_test(handshake_in_pieces_succeeds),
+        cmocka_unit_test(handshake_truncated_wants_read),
+        cmocka_unit_test(handshake_peers_match_table),
+        cmocka_unit_test(alpn_picks_common_protocol),
+        cmocka_unit_test(plaintext_first_bytes_are_detected),
+        cmocka_unit_test(handshake_client_alert_is_refused),
+        cmocka_unit_test(read_in_pieces_is_intact),
+        cmocka_unit_test(write_at_every_buffer_size_is_intact),
+        cmocka_unit_test(record_with_flipped_bit_fails),
+        cmocka_unit_test(close_notify_both_ways),
+        cmocka_unit_test(close_notify_during_handshake_fails),
+        cmocka_unit_test(session_ticket_resumes_session),
+        cmocka_unit_test(renegotiation_is_refused),
+        cmocka_unit_test(key_update_is_accepted),
     };
     return cmocka_run_group_tests(tests, make_identities, free_identities);
 }

@@ -16,18 +16,18 @@ static void name_free(struct dns_name *name) {
 }
 
 /* Out of the list. While it is asked it stays. */
-static void drop(struct dns_names *names, struct dns_name *name) {
-    deadlines_remove(&names->waiting, &name->due);
-    names->n_unasked -= name->state == DNS_UNASKED;
-    name->gone = true;
-    if (!name->asking) {
+static void remove_name(struct dns_names *names, struct dns_name *name) {
+    timer_heap_remove(&names->waiting, &name->due);
+    names->n_unresolved -= name->state == DNS_STATE_UNRESOLVED;
+    name->removed = true;
+    if (!name->query_running) {
         name_free(name);
     }
 }
 
 static void drop_all(struct dns_names *names) {
     for (size_t i = 0; i < names->n; i++) {
-        drop(names, names->items[i]);
+        remove_name(names, names->items[i]);
     }
     free(names->items);
     names->items = NULL;
@@ -36,20 +36,20 @@ static void drop_all(struct dns_names *names) {
 
 void dns_names_fini(struct dns_names *names) {
     drop_all(names);
-    assert(names->n_asking == 0 && names->n_unasked == 0);
-    deadlines_fini(&names->waiting);
+    assert(names->n_queries == 0 && names->n_unresolved == 0);
+    timer_heap_fini(&names->waiting);
 }
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
 /* A name of a plan. */
-struct wish {
-    const struct dns_wanted *wanted;
+struct wanted_name {
+    const struct dns_plan_name *wanted;
     const struct dns_plan *plan;
 };
 
-static int compare(const char *name, enum dns_records records, const char *servers,
-                   const struct dns_name *other) {
+static int compare_name(const char *name, enum dns_records records, const char *servers,
+                        const struct dns_name *other) {
     int order = strcmp(name, other->name);
     order = order ? order : (int)records - (int)other->records;
     return order ? order : strcmp(servers, other->servers);
@@ -62,7 +62,7 @@ static size_t place_of(const struct dns_names *names, const char *name, enum dns
     *found = false;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        int order = compare(name, records, servers, names->items[middle]);
+        int order = compare_name(name, records, servers, names->items[middle]);
         *found = *found || order == 0;
         low = order > 0 ? middle + 1 : low;
         high = order > 0 ? high : middle;
@@ -79,8 +79,8 @@ const struct dns_name *dns_names_find(const struct dns_names *names, const char 
 }
 
 /* By name; of equal ones the one that was wanted first. */
-static int compare_wishes(const void *a, const void *b) {
-    const struct wish *left = a, *right = b;
+static int compare_wanted_names(const void *a, const void *b) {
+    const struct wanted_name *left = a, *right = b;
     int order = strcmp(left->wanted->name.ptr, right->wanted->name.ptr);
     order = order ? order : (int)left->wanted->records - (int)right->wanted->records;
     order = order ? order : strcmp(left->plan->servers.ptr, right->plan->servers.ptr);
@@ -88,31 +88,31 @@ static int compare_wishes(const void *a, const void *b) {
 }
 
 /* All names of all plans, sorted. Returns: NULL when out of memory. */
-static struct wish *list_wishes(const struct pool_specs *specs, size_t *n) {
+static struct wanted_name *list_wanted_names(const struct pool_specs *specs, size_t *n) {
     size_t most = 0;
     *n = 0;
     for (size_t i = 0; specs && i < specs->n; i++) {
         most += specs->items[i]->dns ? specs->items[i]->dns->n_names : 0;
     }
-    struct wish *wishes = calloc(most + 1, sizeof(*wishes));
-    for (size_t i = 0; wishes && specs && i < specs->n; i++) {
+    struct wanted_name *wanted_names = calloc(most + 1, sizeof(*wanted_names));
+    for (size_t i = 0; wanted_names && specs && i < specs->n; i++) {
         const struct dns_plan *plan = specs->items[i]->dns;
         for (size_t k = 0; plan && k < plan->n_names; k++) {
-            wishes[(*n)++] = (struct wish){&plan->names[k], plan};
+            wanted_names[(*n)++] = (struct wanted_name){&plan->names[k], plan};
         }
     }
     if (*n > 0) {
-        qsort(wishes, *n, sizeof(*wishes), compare_wishes);
+        qsort(wanted_names, *n, sizeof(*wanted_names), compare_wanted_names);
     }
-    return wishes;
+    return wanted_names;
 }
 
 /* Due at once. Returns: NULL when out of memory. */
-static struct dns_name *name_new(struct dns_names *names, const struct wish *wish,
+static struct dns_name *name_new(struct dns_names *names, const struct wanted_name *wanted_name,
                                  uint64_t now_ns) {
-    struct str text = wish->wanted->name, servers = wish->plan->servers;
+    struct str text = wanted_name->wanted->name, servers = wanted_name->plan->servers;
     struct dns_name *name = calloc(1, sizeof(*name));
-    if (name && !deadlines_set(&names->waiting, &name->due, now_ns)) {
+    if (name && !timer_heap_set(&names->waiting, &name->due, now_ns)) {
         free(name);
         name = NULL;
     }
@@ -120,8 +120,8 @@ static struct dns_name *name_new(struct dns_names *names, const struct wish *wis
         assert(text.len < sizeof(name->name) && servers.len < sizeof(name->servers));
         memcpy(name->name, text.ptr, text.len);
         memcpy(name->servers, servers.ptr, servers.len);
-        name->records = wish->wanted->records;
-        names->n_unasked++;
+        name->records = wanted_name->wanted->records;
+        names->n_unresolved++;
     }
     return name;
 }
@@ -130,39 +130,41 @@ static struct dns_name *name_new(struct dns_names *names, const struct wish *wis
 static void set_times(struct dns_names *names, struct dns_name *name, const struct dns_plan *plan,
                       uint64_t now_ns) {
     name->timeout_ns = plan->timeout_ns;
-    name->shortest_ns = plan->shortest_ns;
-    name->longest_ns = plan->longest_ns;
+    name->min_ttl_ns = plan->min_ttl_ns;
+    name->max_ttl_ns = plan->max_ttl_ns;
     name->keep_ns = plan->keep_ns;
-    if (!name->asking && name->due.due_ns > now_ns + plan->longest_ns) {
+    if (!name->query_running && name->due.due_ns > now_ns + plan->max_ttl_ns) {
         /* It is in the heap already: no memory is needed. */
-        (void)!deadlines_set(&names->waiting, &name->due, now_ns + plan->longest_ns);
+        (void)!timer_heap_set(&names->waiting, &name->due, now_ns + plan->max_ttl_ns);
     }
 }
 
 /* The name of each wish goes from the old list to `items`, or is made. Returns: false when out of
  * memory. */
-static bool gather(struct dns_names *names, const struct wish *wishes, size_t n_wishes,
-                   struct dns_name **items, size_t *n, uint64_t now_ns) {
+static bool merge_names(struct dns_names *names, const struct wanted_name *wanted_names,
+                        size_t n_wanted_names, struct dns_name **items, size_t *n,
+                        uint64_t now_ns) {
     const struct dns_name *last = NULL;
     size_t old = 0;
-    for (size_t i = 0; i < n_wishes; i++) {
-        const struct dns_wanted *wanted = wishes[i].wanted;
-        const char *text = wanted->name.ptr, *servers = wishes[i].plan->servers.ptr;
+    for (size_t i = 0; i < n_wanted_names; i++) {
+        const struct dns_plan_name *wanted = wanted_names[i].wanted;
+        const char *text = wanted->name.ptr, *servers = wanted_names[i].plan->servers.ptr;
         int order = 1;
-        if (last && compare(text, wanted->records, servers, last) == 0) {
+        if (last && compare_name(text, wanted->records, servers, last) == 0) {
             continue;
         }
         while (old < names->n &&
-               (order = compare(text, wanted->records, servers, names->items[old])) > 0) {
+               (order = compare_name(text, wanted->records, servers, names->items[old])) > 0) {
             old++;
         }
         bool known = old < names->n && order == 0;
-        struct dns_name *name = known ? names->items[old] : name_new(names, &wishes[i], now_ns);
+        struct dns_name *name =
+            known ? names->items[old] : name_new(names, &wanted_names[i], now_ns);
         if (!name) {
             return false;
         }
-        name->gone = false; /* the others are, as it was until here */
-        set_times(names, name, wishes[i].plan, now_ns);
+        name->removed = false; /* the others are, as it was until here */
+        set_times(names, name, wanted_names[i].plan, now_ns);
         items[(*n)++] = name;
         last = name;
         old += known;
@@ -170,20 +172,21 @@ static bool gather(struct dns_names *names, const struct wish *wishes, size_t n_
     return true;
 }
 
-bool dns_names_follow(struct dns_names *names, const struct pool_specs *specs, uint64_t now_ns) {
-    size_t n_wishes, n = 0;
-    struct wish *wishes = list_wishes(specs, &n_wishes);
-    struct dns_name **items = wishes ? calloc(n_wishes + 1, sizeof(struct dns_name *)) : NULL;
+bool dns_names_set_pools(struct dns_names *names, const struct pool_specs *specs, uint64_t now_ns) {
+    size_t n_wanted_names, n = 0;
+    struct wanted_name *wanted_names = list_wanted_names(specs, &n_wanted_names);
+    struct dns_name **items =
+        wanted_names ? calloc(n_wanted_names + 1, sizeof(struct dns_name *)) : NULL;
     for (size_t i = 0; i < names->n; i++) {
-        names->items[i]->gone = true;
+        names->items[i]->removed = true;
     }
-    bool good = items && gather(names, wishes, n_wishes, items, &n, now_ns);
+    bool good = items && merge_names(names, wanted_names, n_wanted_names, items, &n, now_ns);
     for (size_t i = 0; i < names->n; i++) {
-        if (names->items[i]->gone) {
-            drop(names, names->items[i]);
+        if (names->items[i]->removed) {
+            remove_name(names, names->items[i]);
         }
     }
-    free(wishes);
+    free(wanted_names);
     free(names->items);
     names->items = items;
     names->n = n;
@@ -195,46 +198,47 @@ bool dns_names_follow(struct dns_names *names, const struct pool_specs *specs, u
 
 /* ---- when ------------------------------------------------------------------------------------ */
 
-struct dns_name *dns_names_take(struct dns_names *names, uint64_t now_ns) {
-    if (names->n_asking == DNS_MOST_ASKING) {
+struct dns_name *dns_names_pop_due(struct dns_names *names, uint64_t now_ns) {
+    if (names->n_queries == DNS_MAX_CONCURRENT_QUERIES) {
         return NULL;
     }
-    struct dns_name *name = (struct dns_name *)(void *)deadlines_take_due(&names->waiting, now_ns);
+    struct dns_name *name = (struct dns_name *)(void *)timer_heap_pop_due(&names->waiting, now_ns);
     if (name) {
-        name->asking = true;
-        names->n_asking++;
+        name->query_running = true;
+        names->n_queries++;
     }
     return name;
 }
 
 uint64_t dns_names_next_ns(const struct dns_names *names) {
-    return names->n_asking == DNS_MOST_ASKING ? UINT64_MAX : deadlines_next_ns(&names->waiting);
+    return names->n_queries == DNS_MAX_CONCURRENT_QUERIES ? UINT64_MAX
+                                                          : timer_heap_next_ns(&names->waiting);
 }
 
-static uint64_t within(const struct dns_name *name, uint64_t ns) {
-    ns = ns > name->shortest_ns ? ns : name->shortest_ns;
-    return ns < name->longest_ns ? ns : name->longest_ns;
+static uint64_t clamp_ttl_ns(const struct dns_name *name, uint64_t ns) {
+    ns = ns > name->min_ttl_ns ? ns : name->min_ttl_ns;
+    return ns < name->max_ttl_ns ? ns : name->max_ttl_ns;
 }
 
 /* Twice as long for each failure but the first, and something at random. */
 static uint64_t back_off(struct dns_names *names, const struct dns_name *name) {
     unsigned n = name->n_failures < MOST_DOUBLINGS ? name->n_failures : MOST_DOUBLINGS;
-    uint64_t longest_ns = name->longest_ns < LONGEST_WAIT_NS ? name->longest_ns : LONGEST_WAIT_NS;
-    uint64_t wait_ns = name->shortest_ns << (n > 0 ? n - 1 : 0);
-    wait_ns = wait_ns < longest_ns ? wait_ns : longest_ns;
-    return wait_ns + (uint64_t)(dice_unit(&names->dice) * (double)wait_ns / JITTER_SHARE);
+    uint64_t max_ttl_ns = name->max_ttl_ns < LONGEST_WAIT_NS ? name->max_ttl_ns : LONGEST_WAIT_NS;
+    uint64_t wait_ns = name->min_ttl_ns << (n > 0 ? n - 1 : 0);
+    wait_ns = wait_ns < max_ttl_ns ? wait_ns : max_ttl_ns;
+    return wait_ns + (uint64_t)(prng_double(&names->prng) * (double)wait_ns / JITTER_SHARE);
 }
 
 static uint64_t wait_of(struct dns_names *names, struct dns_name *name,
                         const struct dns_result *result, uint64_t now_ns) {
     if (result->outcome == DNS_FOUND) {
         name->n_failures = 0;
-        return within(name, result->ttl_s * NS_PER_S);
+        return clamp_ttl_ns(name, result->ttl_s * NS_PER_S);
     }
     name->n_failures++;
     uint64_t wait_ns = back_off(names, name);
     if (result->outcome == DNS_PARTIAL) {
-        uint64_t ttl_ns = within(name, result->ttl_s * NS_PER_S);
+        uint64_t ttl_ns = clamp_ttl_ns(name, result->ttl_s * NS_PER_S);
         wait_ns = ttl_ns < wait_ns ? ttl_ns : wait_ns;
     }
     if (result->outcome == DNS_EMPTY && name->n_found > 0) { /* when what it keeps is over */
@@ -245,10 +249,10 @@ static uint64_t wait_of(struct dns_names *names, struct dns_name *name,
 }
 
 /* It is asked no more for now. Returns: false: it was gone, and is freed. */
-static bool end_asking(struct dns_names *names, struct dns_name *name) {
-    name->asking = false;
-    names->n_asking--;
-    if (name->gone) {
+static bool end_query(struct dns_names *names, struct dns_name *name) {
+    name->query_running = false;
+    names->n_queries--;
+    if (name->removed) {
         name_free(name);
         return false;
     }
@@ -257,19 +261,20 @@ static bool end_asking(struct dns_names *names, struct dns_name *name) {
 
 /* Out of memory it is asked no more until the plan is another. */
 static void wait_until(struct dns_names *names, struct dns_name *name, uint64_t due_ns) {
-    (void)!deadlines_set(&names->waiting, &name->due, due_ns);
+    (void)!timer_heap_set(&names->waiting, &name->due, due_ns);
 }
 
-void dns_names_put_back(struct dns_names *names, struct dns_name *name, uint64_t now_ns) {
+void dns_names_requeue(struct dns_names *names, struct dns_name *name, uint64_t now_ns) {
     name->query = NULL;
-    if (end_asking(names, name)) {
+    if (end_query(names, name)) {
         wait_until(names, name, now_ns);
     }
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static bool same_addresses(const struct dns_name *name, const struct dns_found *found, size_t n) {
+static bool same_addresses(const struct dns_name *name, const struct dns_query_address *found,
+                           size_t n) {
     bool same = n == name->n_found;
     for (size_t i = 0; same && i < n; i++) {
         same = endpoint_address_equal(&found[i].address, &name->found[i].address);
@@ -278,8 +283,8 @@ static bool same_addresses(const struct dns_name *name, const struct dns_found *
 }
 
 /* Returns: the addresses are others now. Out of memory they stay. */
-static bool take_found(struct dns_name *name, const struct dns_found *found, size_t n) {
-    struct dns_found *copy = calloc(n + 1, sizeof(*copy));
+static bool take_found(struct dns_name *name, const struct dns_query_address *found, size_t n) {
+    struct dns_query_address *copy = calloc(n + 1, sizeof(*copy));
     bool changed = !same_addresses(name, found, n);
     if (!copy) {
         return false;
@@ -301,16 +306,16 @@ static bool take_none(struct dns_name *name, uint64_t now_ns) {
 
 bool dns_names_finish(struct dns_names *names, struct dns_name *name,
                       const struct dns_result *result, uint64_t now_ns) {
-    static const enum dns_state states[] = {[DNS_FOUND] = DNS_GOOD,
-                                            [DNS_PARTIAL] = DNS_SOME,
-                                            [DNS_EMPTY] = DNS_NONE,
-                                            [DNS_FAILED] = DNS_FAILING};
+    static const enum dns_state states[] = {[DNS_FOUND] = DNS_STATE_RESOLVED,
+                                            [DNS_PARTIAL] = DNS_STATE_PARTIAL,
+                                            [DNS_EMPTY] = DNS_STATE_EMPTY,
+                                            [DNS_FAILED] = DNS_STATE_FAILING};
     bool changed = false;
     name->query = NULL;
-    if (!end_asking(names, name)) {
+    if (!end_query(names, name)) {
         return false;
     }
-    names->n_unasked -= name->state == DNS_UNASKED;
+    names->n_unresolved -= name->state == DNS_STATE_UNRESOLVED;
     name->state = states[result->outcome];
     name->error = result->error;
     if (result->outcome == DNS_EMPTY) {
@@ -328,9 +333,10 @@ bool dns_names_finish(struct dns_names *names, struct dns_name *name,
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
 
-static enum status add(const struct dns_wanted *wanted, const struct dns_found *found,
-                       struct pool_spec *spec, struct error *err) {
-    struct pool_wanted endpoint = {.address = found->address, .labels = wanted->labels};
+static enum status add_endpoints(const struct dns_plan_name *wanted,
+                                 const struct dns_query_address *found, struct pool_spec *spec,
+                                 struct error *err) {
+    struct pool_spec_endpoint endpoint = {.address = found->address, .labels = wanted->labels};
     enum status st = ST_OK;
     if (wanted->records == DNS_RECORDS_SRV) {
         return pool_spec_add_endpoint(spec, &endpoint, err);
@@ -342,15 +348,15 @@ static enum status add(const struct dns_wanted *wanted, const struct dns_found *
     return st;
 }
 
-enum status dns_names_fill(const struct dns_names *names, struct pool_spec *spec,
-                           struct error *err) {
+enum status dns_names_add_endpoints(const struct dns_names *names, struct pool_spec *spec,
+                                    struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; spec->dns && st == ST_OK && i < spec->dns->n_names; i++) {
-        const struct dns_wanted *wanted = &spec->dns->names[i];
+        const struct dns_plan_name *wanted = &spec->dns->names[i];
         const struct dns_name *name =
             dns_names_find(names, wanted->name.ptr, wanted->records, spec->dns->servers.ptr);
         for (size_t k = 0; name && st == ST_OK && k < name->n_found; k++) {
-            st = add(wanted, &name->found[k], spec, err);
+            st = add_endpoints(wanted, &name->found[k], spec, err);
         }
     }
     return st;

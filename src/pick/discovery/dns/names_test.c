@@ -25,22 +25,22 @@ struct rig {
 static const uint16_t PORTS[] = {80, 81};
 
 static void want(struct rig *rig, const char *name, enum dns_records records) {
-    struct dns_wanted wanted = {.name = str_of(name),
-                                .records = records,
-                                .ports = PORTS,
-                                .n_ports = records == DNS_RECORDS_SRV ? 0 : 2};
+    struct dns_plan_name wanted = {.name = str_of(name),
+                                   .records = records,
+                                   .ports = PORTS,
+                                   .n_ports = records == DNS_RECORDS_SRV ? 0 : 2};
     struct error err;
     assert_int_equal(dns_plan_add(rig->spec, &wanted, &err), ST_OK);
 }
 
 static void rig_init(struct rig *rig) {
     *rig = (struct rig){.spec = fixture_spec(), .now_ns = BEGIN};
-    assert_non_null(dns_plan_of(rig->spec));
+    assert_non_null(dns_plan_get(rig->spec));
 }
 
 static void follow(struct rig *rig) {
     struct pool_specs specs = {.items = &rig->spec, .n = 1};
-    assert_true(dns_names_follow(&rig->names, &specs, rig->now_ns));
+    assert_true(dns_names_set_pools(&rig->names, &specs, rig->now_ns));
 }
 
 static void rig_fini(struct rig *rig) {
@@ -49,7 +49,7 @@ static void rig_fini(struct rig *rig) {
 }
 
 static struct dns_name *take(struct rig *rig, const char *wanted) {
-    struct dns_name *name = dns_names_take(&rig->names, rig->now_ns);
+    struct dns_name *name = dns_names_pop_due(&rig->names, rig->now_ns);
     assert_non_null(name);
     assert_string_equal(name->name, wanted);
     return name;
@@ -58,14 +58,15 @@ static struct dns_name *take(struct rig *rig, const char *wanted) {
 /* The answer is 10.0.0.`first` and those behind it, `n` in all. */
 static bool finish(struct rig *rig, struct dns_name *name, enum dns_outcome outcome, uint32_t first,
                    size_t n, uint32_t ttl_s) {
-    struct dns_found found[10];
+    struct dns_query_address found[10];
     struct dns_result result = {
         .outcome = outcome, .found = found, .n_found = n, .ttl_s = ttl_s, .error.status = ST_OK};
     if (outcome != DNS_FOUND) {
         error_set(&result.error, ST_IO, "why");
     }
     for (uint32_t i = 0; i < n; i++) {
-        found[i] = (struct dns_found){.address = {.family = 4, .low = (10u << 24) + first + i}};
+        found[i] =
+            (struct dns_query_address){.address = {.family = 4, .low = (10u << 24) + first + i}};
     }
     return dns_names_finish(&rig->names, name, &result, rig->now_ns);
 }
@@ -79,14 +80,14 @@ static struct dns_name *take_next(struct rig *rig) {
     uint64_t next_ns = dns_names_next_ns(&rig->names);
     assert_true(next_ns != UINT64_MAX);
     rig->now_ns = next_ns;
-    struct dns_name *name = dns_names_take(&rig->names, rig->now_ns);
+    struct dns_name *name = dns_names_pop_due(&rig->names, rig->now_ns);
     assert_non_null(name);
     return name;
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-static void as_long_as_the_answer_says(void **state) {
+static void names_ttl_of_answer_sets_next_query(void **state) {
     static const struct {
         uint32_t ttl_s;
         uint64_t wait_s;
@@ -99,17 +100,17 @@ static void as_long_as_the_answer_says(void **state) {
     assert_int_equal(wait_of(&rig), 0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct dns_name *name = take_next(&rig);
-        assert_int_equal(name->asking, true);
-        assert_null(dns_names_take(&rig.names, rig.now_ns));
+        assert_int_equal(name->query_running, true);
+        assert_null(dns_names_pop_due(&rig.names, rig.now_ns));
         assert_int_equal(finish(&rig, name, DNS_FOUND, 1, 1, rows[i].ttl_s), i == 0);
         assert_int_equal(wait_of(&rig), rows[i].wait_s * SECOND);
-        assert_null(dns_names_take(&rig.names, rig.now_ns + rows[i].wait_s * SECOND - 1));
+        assert_null(dns_names_pop_due(&rig.names, rig.now_ns + rows[i].wait_s * SECOND - 1));
     }
     rig_fini(&rig);
 }
 
 /* Twice as long each time, up to 30 s, and a quarter at random; one answer ends that. */
-static void less_and_less_often_while_it_fails(void **state) {
+static void names_failed_query_backs_off(void **state) {
     static const uint64_t waits_s[] = {1, 2, 4, 8, 16, 30, 30, 30};
     (void)state;
     struct rig rig;
@@ -120,7 +121,7 @@ static void less_and_less_often_while_it_fails(void **state) {
     for (size_t i = 0; i < sizeof(waits_s) / sizeof(waits_s[0]); i++) {
         struct dns_name *name = take_next(&rig);
         assert_false(finish(&rig, name, DNS_FAILED, 0, 0, 0));
-        assert_int_equal(name->state, DNS_FAILING);
+        assert_int_equal(name->state, DNS_STATE_FAILING);
         assert_int_equal(name->n_found, 2);
         assert_in_range(wait_of(&rig), waits_s[i] * SECOND, waits_s[i] * SECOND * 5 / 4);
     }
@@ -130,12 +131,12 @@ static void less_and_less_often_while_it_fails(void **state) {
 }
 
 /* Two pickers that lost their server don't come back in step. */
-static void not_in_step(void **state) {
+static void names_back_off_is_jittered(void **state) {
     (void)state;
     struct rig rigs[2];
     for (size_t i = 0; i < 2; i++) {
         rig_init(&rigs[i]);
-        rigs[i].names.dice.state = 1 + i;
+        rigs[i].names.prng.state = 1 + i;
         want(&rigs[i], "a", DNS_RECORDS_A);
         follow(&rigs[i]);
         assert_false(finish(&rigs[i], take_next(&rigs[i]), DNS_FAILED, 0, 0, 0));
@@ -147,7 +148,7 @@ static void not_in_step(void **state) {
 
 /* ---- what is gone ---------------------------------------------------------------------------- */
 
-static void what_is_gone_stays_for_a_while(void **state) {
+static void names_empty_answer_keeps_addresses_for_keep_time(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig);
@@ -157,7 +158,7 @@ static void what_is_gone_stays_for_a_while(void **state) {
     assert_true(finish(&rig, name, DNS_FOUND, 1, 2, 5));
     assert_false(finish(&rig, take_next(&rig), DNS_EMPTY, 0, 0, 0));
     uint64_t gone_ns = rig.now_ns;
-    assert_int_equal(name->state, DNS_NONE);
+    assert_int_equal(name->state, DNS_STATE_EMPTY);
     while (rig.now_ns < gone_ns + 30 * SECOND) {
         assert_int_equal(name->n_found, 2);
         take_next(&rig);
@@ -174,21 +175,21 @@ static void what_is_gone_stays_for_a_while(void **state) {
     rig_fini(&rig);
 }
 
-static void one_that_never_was(void **state) {
+static void names_empty_first_answer_resolves_to_nothing(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig);
     want(&rig, "a", DNS_RECORDS_A);
     follow(&rig);
-    assert_int_equal(rig.names.n_unasked, 1);
+    assert_int_equal(rig.names.n_unresolved, 1);
     assert_false(finish(&rig, take_next(&rig), DNS_EMPTY, 0, 0, 0));
-    assert_int_equal(rig.names.n_unasked, 0);
+    assert_int_equal(rig.names.n_unresolved, 0);
     assert_in_range(wait_of(&rig), SECOND, SECOND * 5 / 4);
     rig_fini(&rig);
 }
 
 /* In part: what came is taken, and asked for again as after a failure, or sooner. */
-static void one_that_is_found_in_part(void **state) {
+static void names_partial_answer_is_used_and_retried(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig);
@@ -196,7 +197,7 @@ static void one_that_is_found_in_part(void **state) {
     follow(&rig);
     struct dns_name *name = take_next(&rig);
     assert_true(finish(&rig, name, DNS_PARTIAL, 1, 2, 60));
-    assert_int_equal(name->state, DNS_SOME);
+    assert_int_equal(name->state, DNS_STATE_PARTIAL);
     assert_in_range(wait_of(&rig), SECOND, SECOND * 5 / 4);
     for (int i = 0; i < 5; i++) {
         assert_false(finish(&rig, take_next(&rig), DNS_PARTIAL, 1, 2, 3));
@@ -207,7 +208,7 @@ static void one_that_is_found_in_part(void **state) {
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static void names_come_and_go(void **state) {
+static void names_changed_pools_add_and_remove(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig);
@@ -224,20 +225,20 @@ static void names_come_and_go(void **state) {
     rig.spec->dns->n_names = 1; /* only the first; the other is being asked */
     follow(&rig);
     assert_int_equal(rig.names.n, 1);
-    assert_int_equal(rig.names.n_unasked, 0);
-    assert_true(srv->gone);
+    assert_int_equal(rig.names.n_unresolved, 0);
+    assert_true(srv->removed);
     assert_false(finish(&rig, srv, DNS_FOUND, 1, 2, 60)); /* is freed */
     const struct dns_name *kept = dns_names_find(&rig.names, "a", DNS_RECORDS_ANY, "");
     assert_int_equal(kept->n_found, 2);
     assert_int_equal(wait_of(&rig), 60 * SECOND);
-    assert_true(dns_names_follow(&rig.names, NULL, rig.now_ns));
+    assert_true(dns_names_set_pools(&rig.names, NULL, rig.now_ns));
     assert_null(dns_names_find(&rig.names, "a", DNS_RECORDS_ANY, ""));
     assert_int_equal(dns_names_next_ns(&rig.names), UINT64_MAX);
     rig_fini(&rig);
 }
 
 /* What two pools want of the same servers is asked for once, and each has its own ports. */
-static void names_of_several_pools(void **state) {
+static void names_shared_by_pools_are_queried_once(void **state) {
     (void)state;
     struct rig one, other;
     struct error err;
@@ -248,64 +249,64 @@ static void names_of_several_pools(void **state) {
     want(&other, "a", DNS_RECORDS_A);
     struct pool_spec *items[] = {one.spec, other.spec};
     struct pool_specs specs = {.items = items, .n = 2};
-    assert_true(dns_names_follow(&one.names, &specs, one.now_ns));
+    assert_true(dns_names_set_pools(&one.names, &specs, one.now_ns));
     assert_int_equal(one.names.n, 2);
     for (int i = 0; i < 2; i++) {
         struct dns_name *name = take_next(&one);
         assert_true(finish(&one, name, DNS_FOUND, name->name[0] == 'a' ? 1 : 5, 1, 60));
     }
-    assert_int_equal(dns_names_fill(&one.names, one.spec, &err), ST_OK);
-    assert_int_equal(dns_names_fill(&one.names, other.spec, &err), ST_OK);
+    assert_int_equal(dns_names_add_endpoints(&one.names, one.spec, &err), ST_OK);
+    assert_int_equal(dns_names_add_endpoints(&one.names, other.spec, &err), ST_OK);
     assert_int_equal(one.spec->n_endpoints, 2);
     assert_int_equal(other.spec->n_endpoints, 4);
     other.spec->dns->servers = STR("127.0.0.1:53"); /* which may say something else */
-    assert_true(dns_names_follow(&one.names, &specs, one.now_ns));
+    assert_true(dns_names_set_pools(&one.names, &specs, one.now_ns));
     assert_int_equal(one.names.n, 3);
-    assert_int_equal(one.names.n_unasked, 2);
+    assert_int_equal(one.names.n_unresolved, 2);
     rig_fini(&one);
     rig_fini(&other);
 }
 
-static void times_that_change(void **state) {
+static void names_changed_max_ttl_reschedules(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig);
     want(&rig, "a", DNS_RECORDS_A);
     follow(&rig);
     assert_true(finish(&rig, take_next(&rig), DNS_FOUND, 1, 1, 200));
-    rig.spec->dns->longest_ns = 10 * SECOND;
+    rig.spec->dns->max_ttl_ns = 10 * SECOND;
     follow(&rig);
     assert_int_equal(wait_of(&rig), 10 * SECOND);
     rig_fini(&rig);
 }
 
-static void no_more_at_once_than_may(void **state) {
+static void names_concurrent_queries_are_limited(void **state) {
     (void)state;
-    static char texts[DNS_MOST_ASKING + 4][8];
-    struct dns_name *asked[DNS_MOST_ASKING];
+    static char texts[DNS_MAX_CONCURRENT_QUERIES + 4][8];
+    struct dns_name *asked[DNS_MAX_CONCURRENT_QUERIES];
     struct rig rig;
     rig_init(&rig);
-    for (int i = 0; i < DNS_MOST_ASKING + 4; i++) {
+    for (int i = 0; i < DNS_MAX_CONCURRENT_QUERIES + 4; i++) {
         snprintf(texts[i], sizeof(texts[i]), "n%d", i);
         want(&rig, texts[i], DNS_RECORDS_A);
     }
     follow(&rig);
-    for (int i = 0; i < DNS_MOST_ASKING; i++) {
-        asked[i] = dns_names_take(&rig.names, rig.now_ns);
+    for (int i = 0; i < DNS_MAX_CONCURRENT_QUERIES; i++) {
+        asked[i] = dns_names_pop_due(&rig.names, rig.now_ns);
         assert_non_null(asked[i]);
     }
-    assert_null(dns_names_take(&rig.names, rig.now_ns));
+    assert_null(dns_names_pop_due(&rig.names, rig.now_ns));
     assert_int_equal(dns_names_next_ns(&rig.names), UINT64_MAX);
-    dns_names_put_back(&rig.names, asked[0], rig.now_ns); /* due at once */
+    dns_names_requeue(&rig.names, asked[0], rig.now_ns); /* due at once */
     assert_int_equal(wait_of(&rig), 0);
-    for (int i = 1; i < DNS_MOST_ASKING; i++) {
+    for (int i = 1; i < DNS_MAX_CONCURRENT_QUERIES; i++) {
         finish(&rig, asked[i], DNS_FAILED, 0, 0, 0);
     }
-    assert_int_equal(rig.names.n_unasked, 5);
+    assert_int_equal(rig.names.n_unresolved, 5);
     rig_fini(&rig);
 }
 
-static void endpoints_of_names(void **state) {
+static void names_resolved_become_endpoints(void **state) {
     (void)state;
     struct rig rig;
     struct error err;
@@ -319,7 +320,7 @@ static void endpoints_of_names(void **state) {
         name = take_next(&rig);
     }
     finish(&rig, name, DNS_FOUND, 1, 3, 60);
-    assert_int_equal(dns_names_fill(&rig.names, rig.spec, &err), ST_OK);
+    assert_int_equal(dns_names_add_endpoints(&rig.names, rig.spec, &err), ST_OK);
     assert_int_equal(rig.spec->n_endpoints, 6); /* at two ports */
     assert_int_equal(rig.spec->endpoints[0].address.port, 80);
     assert_int_equal(rig.spec->endpoints[5].address.port, 81);
@@ -328,17 +329,17 @@ static void endpoints_of_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_long_as_the_answer_says),
-        cmocka_unit_test(less_and_less_often_while_it_fails),
-        cmocka_unit_test(not_in_step),
-        cmocka_unit_test(what_is_gone_stays_for_a_while),
-        cmocka_unit_test(one_that_never_was),
-        cmocka_unit_test(one_that_is_found_in_part),
-        cmocka_unit_test(names_come_and_go),
-        cmocka_unit_test(names_of_several_pools),
-        cmocka_unit_test(times_that_change),
-        cmocka_unit_test(no_more_at_once_than_may),
-        cmocka_unit_test(endpoints_of_names),
+        cmocka_unit_test(names_ttl_of_answer_sets_next_query),
+        cmocka_unit_test(names_failed_query_backs_off),
+        cmocka_unit_test(names_back_off_is_jittered),
+        cmocka_unit_test(names_empty_answer_keeps_addresses_for_keep_time),
+        cmocka_unit_test(names_empty_first_answer_resolves_to_nothing),
+        cmocka_unit_test(names_partial_answer_is_used_and_retried),
+        cmocka_unit_test(names_changed_pools_add_and_remove),
+        cmocka_unit_test(names_shared_by_pools_are_queried_once),
+        cmocka_unit_test(names_changed_max_ttl_reschedules),
+        cmocka_unit_test(names_concurrent_queries_are_limited),
+        cmocka_unit_test(names_resolved_become_endpoints),
     };
     return cmocka_run_group_tests_name("discover/dns_names", tests, NULL, NULL);
 }

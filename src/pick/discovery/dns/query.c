@@ -19,14 +19,14 @@ struct part {
 };
 
 struct dns_query {
-    struct dns_query_ask ask;
+    struct dns_query_options ask;
     struct arena *arena;
     struct dns_lookup *srv; /* under way */
     struct part *parts;
     size_t n_parts, next, group_end; /* the group that is asked ends there */
     size_t n_running;
     bool beginning; /* lookups; what ends at once begins no others */
-    struct dns_found *found;
+    struct dns_query_address *found;
     size_t n_found, found_cap;
     uint32_t ttl_s;
     bool answered;      /* something was found out */
@@ -74,15 +74,15 @@ static void note_ttl(struct dns_query *query, uint32_t ttl_s) {
     query->ttl_s = ttl_s < query->ttl_s ? ttl_s : query->ttl_s;
 }
 
-static void add_found(struct dns_query *query, const struct dns_found *found) {
+static void add_found(struct dns_query *query, const struct dns_query_address *found) {
     size_t cap = query->found_cap, size = sizeof(*found);
-    if (query->n_found == DNS_MOST_FOUND) {
+    if (query->n_found == DNS_MAX_ADDRESSES) {
         note_unusable(query, ST_BAD_ANSWER, "has more than 10000 addresses");
         return;
     }
     if (query->n_found == cap) {
         cap = 2 * cap + MOST_AT_ONCE;
-        struct dns_found *larger =
+        struct dns_query_address *larger =
             arena_realloc(query->arena, query->found, query->found_cap * size, cap * size);
         if (!larger) {
             note_unusable(query, ST_NO_MEMORY, "no memory for the addresses");
@@ -94,8 +94,8 @@ static void add_found(struct dns_query *query, const struct dns_found *found) {
     query->found[query->n_found++] = *found;
 }
 
-static int compare(const void *a, const void *b) {
-    const struct dns_found *left = a, *right = b;
+static int compare_addresses(const void *a, const void *b) {
+    const struct dns_query_address *left = a, *right = b;
     int order = endpoint_address_compare(&left->address, &right->address);
     return order ? order : left->source < right->source ? -1 : left->source > right->source;
 }
@@ -103,7 +103,7 @@ static int compare(const void *a, const void *b) {
 static void sort_found(struct dns_query *query) {
     size_t n = 0;
     if (query->n_found > 0) {
-        qsort(query->found, query->n_found, sizeof(*query->found), compare);
+        qsort(query->found, query->n_found, sizeof(*query->found), compare_addresses);
     }
     for (size_t i = 0; i < query->n_found; i++) {
         if (n == 0 ||
@@ -167,7 +167,8 @@ static void on_part(void *user, const struct dns_answer *answer) {
     if (answer->error.status == ST_OK) {
         note_ttl(query, answer->ttl_s);
         for (size_t i = 0; i < answer->n_addresses; i++) {
-            struct dns_found found = {address_of(&answer->addresses[i], part->port), part->source};
+            struct dns_query_address found = {address_of(&answer->addresses[i], part->port),
+                                              part->source};
             add_found(query, &found);
         }
     } else if (answer->error.status == ST_NOT_FOUND) {
@@ -185,7 +186,7 @@ static void begin_part(struct part *part) {
     struct dns_query *query = part->query;
     struct error err;
     query->n_running++;
-    if (dns_lookup_begin(query->ask.resolver, part->name, part->kind, on_part, part, &part->lookup,
+    if (dns_lookup_start(query->ask.resolver, part->name, part->kind, on_part, part, &part->lookup,
                          &err) != ST_OK) {
         query->n_running--;
         note_failure(query, &err);
@@ -246,8 +247,9 @@ static void add_part(struct dns_query *query, const char *name, enum dns_kind ki
 
 static void take_records(struct dns_query *query, const struct dns_srv_list *list) {
     struct error err;
-    if (list->n_odd > 0) {
-        error_set(&err, ST_BAD_ANSWER, "%zu of its records name no host, or port 0", list->n_odd);
+    if (list->n_invalid > 0) {
+        error_set(&err, ST_BAD_ANSWER, "%zu of its records name no host, or port 0",
+                  list->n_invalid);
         note_failure(query, &err);
     }
     if (list->n == 0) {
@@ -287,7 +289,7 @@ static void on_records(void *user, const struct dns_answer *answer) {
 /* ---- the query ------------------------------------------------------------------------------- */
 
 static void add_hosts(struct dns_query *query) {
-    const struct dns_query_ask *ask = &query->ask;
+    const struct dns_query_options *ask = &query->ask;
     if (ask->records != DNS_RECORDS_AAAA) {
         add_part(query, ask->name, DNS_A, 0, 0);
     }
@@ -296,7 +298,7 @@ static void add_hosts(struct dns_query *query) {
     }
 }
 
-enum status dns_query_begin(const struct dns_query_ask *ask, struct dns_query **out,
+enum status dns_query_start(const struct dns_query_options *ask, struct dns_query **out,
                             struct error *err) {
     struct dns_query *query = calloc(1, sizeof(*query));
     struct arena *arena = query ? arena_new(NULL, 0) : NULL;
@@ -311,7 +313,7 @@ enum status dns_query_begin(const struct dns_query_ask *ask, struct dns_query **
         .ask = *ask, .arena = arena, .parts = parts, .ttl_s = UINT32_MAX, .error.status = ST_OK};
     *out = query; /* before it may be gone */
     if (ask->records == DNS_RECORDS_SRV) {
-        st = dns_lookup_begin(ask->resolver, ask->name, DNS_SRV, on_records, query, &query->srv,
+        st = dns_lookup_start(ask->resolver, ask->name, DNS_SRV, on_records, query, &query->srv,
                               err);
     } else {
         add_hosts(query);

@@ -14,7 +14,7 @@
 #include "net/client/dns.h"
 #include "pick/config/dns_plan.h"
 
-struct dns_found {
+struct dns_query_address {
     struct endpoint_address address; /* port 0; SRV: the record's */
     uint64_t source;                 /* of which part it is: the same each time */
 };
@@ -28,30 +28,30 @@ enum dns_outcome {
 
 struct dns_result {
     enum dns_outcome outcome;
-    struct error error;            /* but for DNS_FOUND: why, without the name */
-    const struct dns_found *found; /* sorted by address, none twice */
+    struct error error;                    /* but for DNS_FOUND: why, without the name */
+    const struct dns_query_address *found; /* sorted by address, none twice */
     size_t n_found;
     uint32_t ttl_s; /* of what lives shortest; 0 where nothing says */
 };
 
 struct dns_query;
 
-struct dns_query_ask {
+struct dns_query_options {
     struct dns_resolver *resolver;
     const char *name;
     enum dns_records records;
-    const struct dns_found *known; /* the last answer; stays until `done` or the cancel */
+    const struct dns_query_address *known; /* the last answer; stays until `done` or the cancel */
     size_t n_known;
-    /* Once, perhaps from within dns_query_begin; the result is valid until it returns. */
+    /* Once, perhaps from within dns_query_start; the result is valid until it returns. */
     void (*done)(void *user, const struct dns_result *result);
     void *user;
 };
 
 /* More addresses than that are none that can be used: DNS_FAILED. */
-enum { DNS_MOST_FOUND = 10000 };
+enum { DNS_MAX_ADDRESSES = 10000 };
 
 /* Returns: ST_NO_MEMORY; `done` does not come then. Owns: *out until `done` or dns_query_cancel. */
-enum status dns_query_begin(const struct dns_query_ask *ask, struct dns_query **out,
+enum status dns_query_start(const struct dns_query_options *ask, struct dns_query **out,
                             struct error *err) __attribute__((warn_unused_result));
 /* Gives it up; `done` does not come. Before its resolver is stopped. */
 void dns_query_cancel(struct dns_query *query);

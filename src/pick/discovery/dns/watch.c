@@ -28,20 +28,20 @@ struct source {
 };
 
 /* A name that is asked. */
-struct asked {
+struct running_query {
     struct dns_watch *watch;
     struct dns_name *name;
     struct source *source;
-    struct asked *next, *prev; /* of the watch's */
+    struct running_query *next, *prev; /* of the watch's */
 };
 
 struct dns_watch {
     struct dns_watch_options options;
     struct lock lock; /* of the names */
     struct dns_names names;
-    struct alarm due;  /* a name is to be asked */
-    struct alarm tell; /* of changes */
-    struct asked *asked;
+    struct timer due;  /* a name is to be asked */
+    struct timer tell; /* of changes */
+    struct running_query *asked;
     struct source *sources;
     struct watched_file system;
     struct log_limit log;
@@ -49,34 +49,34 @@ struct dns_watch {
     bool unsettled;   /* `settled` is to be called */
     bool stopping;
     size_t n_retiring; /* resolvers that are on the loop yet */
-    void (*done)(void *cookie);
-    void *cookie;
+    void (*done)(void *user);
+    void *user;
 };
 
 /* ---- what is told ---------------------------------------------------------------------------- */
 
-static void settle(struct dns_watch *watch) {
-    if (watch->unsettled && watch->names.n_unasked == 0 && !watch->has_changed) {
+static void notify_if_all_resolved(struct dns_watch *watch) {
+    if (watch->unsettled && watch->names.n_unresolved == 0 && !watch->has_changed) {
         watch->unsettled = false;
-        watch->options.settled(watch->options.cookie);
+        watch->options.on_all_resolved(watch->options.user);
     }
 }
 
-static void ring_tell(struct alarm *alarm) {
+static void on_notify_timer(struct timer *timer) {
     struct dns_watch *watch =
-        (struct dns_watch *)(void *)((char *)alarm - offsetof(struct dns_watch, tell));
+        (struct dns_watch *)(void *)((char *)timer - offsetof(struct dns_watch, tell));
     if (watch->has_changed) {
         watch->has_changed = false;
-        watch->options.changed(watch->options.cookie);
+        watch->options.on_addresses_changed(watch->options.user);
     }
-    settle(watch);
+    notify_if_all_resolved(watch);
 }
 
 /* Soon, and not from within. */
 static void tell(struct dns_watch *watch, uint64_t wait_ns) {
-    if (watch->tell.deadline.place == 0 &&
-        !alarm_set(worker_alarms(watch->options.worker), &watch->tell, clock_now_ns() + wait_ns)) {
-        log_plain(LOG_ERROR, "no memory for a timer: the pool has old addresses");
+    if (watch->tell.node.heap_index == 0 && !timer_start(worker_timers(watch->options.worker),
+                                                         &watch->tell, clock_now_ns() + wait_ns)) {
+        log_message(LOG_ERROR, "no memory for a timer: the pool has old addresses");
     }
 }
 
@@ -85,39 +85,40 @@ static const struct line {
     enum log_level level;
     const char *event;
 } LINES[] = {
-    [DNS_UNASKED] = {LOG_INFO, "a name was not asked for yet"},
-    [DNS_GOOD] = {LOG_INFO, "a name is resolved"},
-    [DNS_SOME] = {LOG_WARNING,
-                  "a name can be resolved in part: the old addresses of the rest stay"},
-    [DNS_NONE] = {LOG_WARNING, "a name has no addresses in the DNS"},
-    [DNS_FAILING] = {LOG_WARNING, "a name can't be resolved: its old addresses stay"},
+    [DNS_STATE_UNRESOLVED] = {LOG_INFO, "a name was not asked for yet"},
+    [DNS_STATE_RESOLVED] = {LOG_INFO, "a name is resolved"},
+    [DNS_STATE_PARTIAL] = {LOG_WARNING,
+                           "a name can be resolved in part: the old addresses of the rest stay"},
+    [DNS_STATE_EMPTY] = {LOG_WARNING, "a name has no addresses in the DNS"},
+    [DNS_STATE_FAILING] = {LOG_WARNING, "a name can't be resolved: its old addresses stay"},
 };
 
 static void log_change(struct dns_watch *watch, const struct dns_name *name) {
     const struct line *line = &LINES[name->state];
     struct log_field fields[5] = {
-        LOG_TEXT_OF("name", name->name),
-        LOG_TEXT_OF("records", DNS_RECORDS_TEXTS[name->records]),
-        LOG_U64(name->state == DNS_GOOD || name->state == DNS_SOME ? "addresses" : "kept",
+        LOG_CSTR("name", name->name),
+        LOG_CSTR("records", DNS_RECORDS_TEXTS[name->records]),
+        LOG_U64(name->state == DNS_STATE_RESOLVED || name->state == DNS_STATE_PARTIAL ? "addresses"
+                                                                                      : "kept",
                 name->n_found),
     };
     unsigned n = 3;
-    if (!log_enabled(line->level) || !log_limit_take(&watch->log)) {
+    if (!log_enabled(line->level) || !log_limit_allow(&watch->log)) {
         return;
     }
-    if (name->state != DNS_GOOD) {
-        fields[n++] = LOG_TEXT_OF("reason", name->error.text);
+    if (name->state != DNS_STATE_RESOLVED) {
+        fields[n++] = LOG_CSTR("reason", name->error.text);
     }
-    if (watch->log.n_left_out > 0) {
-        fields[n++] = LOG_U64("left_out", watch->log.n_left_out);
+    if (watch->log.n_suppressed > 0) {
+        fields[n++] = LOG_U64("left_out", watch->log.n_suppressed);
     }
     log_write(line->level, line->event, fields, n);
-    watch->log.n_left_out = 0;
+    watch->log.n_suppressed = 0;
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void arm(struct dns_watch *watch, uint64_t due_ns);
+static void set_timer(struct dns_watch *watch, uint64_t due_ns);
 
 static const enum metric METRICS[] = {
     [DNS_FOUND] = METRIC_PICK_DNS_OK,
@@ -126,7 +127,7 @@ static const enum metric METRICS[] = {
     [DNS_FAILED] = METRIC_PICK_DNS_FAILED,
 };
 
-static void unlink_asked(struct asked *asked) {
+static void unlink_query(struct running_query *asked) {
     *(asked->prev ? &asked->prev->next : &asked->watch->asked) = asked->next;
     if (asked->next) {
         asked->next->prev = asked->prev;
@@ -138,10 +139,10 @@ static void unlink_asked(struct asked *asked) {
 static void take_result(struct dns_watch *watch, struct dns_name *name,
                         const struct dns_result *result) {
     enum dns_state before = name->state;
-    bool gone = name->gone;
-    lock_take(&watch->lock);
+    bool gone = name->removed;
+    lock_acquire(&watch->lock);
     bool changed = dns_names_finish(&watch->names, name, result, clock_now_ns());
-    lock_drop(&watch->lock);
+    lock_release(&watch->lock);
     metric_add(METRICS[result->outcome], 1);
     if (gone) {
         return;
@@ -150,22 +151,22 @@ static void take_result(struct dns_watch *watch, struct dns_name *name,
         log_change(watch, name);
     }
     watch->has_changed = watch->has_changed || changed;
-    if (watch->has_changed || watch->names.n_unasked == 0) {
-        tell(watch, watch->names.n_unasked == 0 ? 0 : TOGETHER_NS);
+    if (watch->has_changed || watch->names.n_unresolved == 0) {
+        tell(watch, watch->names.n_unresolved == 0 ? 0 : TOGETHER_NS);
     }
 }
 
 static void on_done(void *user, const struct dns_result *result) {
-    struct asked *asked = user;
+    struct running_query *asked = user;
     struct dns_watch *watch = asked->watch;
     struct dns_name *name = asked->name;
-    unlink_asked(asked);
+    unlink_query(asked);
     take_result(watch, name, result);
-    arm(watch, clock_now_ns());
+    set_timer(watch, clock_now_ns());
 }
 
 /* As if that had come of it. */
-static void fail(struct dns_watch *watch, struct dns_name *name, const struct error *err) {
+static void finish_failed(struct dns_watch *watch, struct dns_name *name, const struct error *err) {
     struct dns_result result = {.outcome = DNS_FAILED, .error = *err};
     take_result(watch, name, &result);
 }
@@ -173,62 +174,64 @@ static void fail(struct dns_watch *watch, struct dns_name *name, const struct er
 static struct source *source_of(struct dns_watch *watch, const struct dns_name *name,
                                 struct error *err);
 
-static void ask(struct dns_watch *watch, struct dns_name *name) {
+static void start_query(struct dns_watch *watch, struct dns_name *name) {
     struct error err;
     struct source *source = source_of(watch, name, &err);
-    struct asked *asked = source ? calloc(1, sizeof(*asked)) : NULL;
+    struct running_query *asked = source ? calloc(1, sizeof(*asked)) : NULL;
     if (!asked) {
         if (source) {
             error_set(&err, ST_NO_MEMORY, "no memory for asking the DNS");
         }
-        fail(watch, name, &err);
+        finish_failed(watch, name, &err);
         return;
     }
-    *asked = (struct asked){.watch = watch, .name = name, .source = source, .next = watch->asked};
+    *asked = (struct running_query){
+        .watch = watch, .name = name, .source = source, .next = watch->asked};
     if (asked->next) {
         asked->next->prev = asked;
     }
     watch->asked = asked;
-    struct dns_query_ask question = {.resolver = source->resolver,
-                                     .name = name->name,
-                                     .records = name->records,
-                                     .known = name->found,
-                                     .n_known = name->n_found,
-                                     .done = on_done,
-                                     .user = asked};
-    if (dns_query_begin(&question, &name->query, &err) != ST_OK) {
-        unlink_asked(asked);
-        fail(watch, name, &err);
+    struct dns_query_options question = {.resolver = source->resolver,
+                                         .name = name->name,
+                                         .records = name->records,
+                                         .known = name->found,
+                                         .n_known = name->n_found,
+                                         .done = on_done,
+                                         .user = asked};
+    if (dns_query_start(&question, &name->query, &err) != ST_OK) {
+        unlink_query(asked);
+        finish_failed(watch, name, &err);
     }
 }
 
 static struct dns_name *take_due(struct dns_watch *watch) {
-    lock_take(&watch->lock);
-    struct dns_name *name = dns_names_take(&watch->names, clock_now_ns());
-    lock_drop(&watch->lock);
+    lock_acquire(&watch->lock);
+    struct dns_name *name = dns_names_pop_due(&watch->names, clock_now_ns());
+    lock_release(&watch->lock);
     return name;
 }
 
 /* Nothing is asked from within: a name may be known at once. */
-static void arm(struct dns_watch *watch, uint64_t due_ns) {
-    struct alarms *alarms = worker_alarms(watch->options.worker);
+static void set_timer(struct dns_watch *watch, uint64_t due_ns) {
+    struct loop_timers *timers = worker_timers(watch->options.worker);
     if (due_ns == UINT64_MAX) {
-        alarm_clear(alarms, &watch->due);
-    } else if (!alarm_set(alarms, &watch->due, due_ns)) {
-        log_plain(LOG_ERROR, "no memory for a timer: names are not resolved");
+        timer_stop(timers, &watch->due);
+    } else if (!timer_start(timers, &watch->due, due_ns)) {
+        log_message(LOG_ERROR, "no memory for a timer: names are not resolved");
     }
 }
 
-static void ask_due(struct dns_watch *watch) {
+static void start_due_queries(struct dns_watch *watch) {
     struct dns_name *name;
     while ((name = take_due(watch))) {
-        ask(watch, name);
+        start_query(watch, name);
     }
-    arm(watch, dns_names_next_ns(&watch->names));
+    set_timer(watch, dns_names_next_ns(&watch->names));
 }
 
-static void ring_due(struct alarm *alarm) {
-    ask_due((struct dns_watch *)(void *)((char *)alarm - offsetof(struct dns_watch, due)));
+static void on_query_timer(struct timer *timer) {
+    start_due_queries(
+        (struct dns_watch *)(void *)((char *)timer - offsetof(struct dns_watch, due)));
 }
 
 /* ---- resolvers ------------------------------------------------------------------------------- */
@@ -240,12 +243,12 @@ static void source_free(struct source *source) {
 
 static void end_if_over(struct dns_watch *watch) {
     if (watch->stopping && watch->n_retiring == 0) {
-        watch->done(watch->cookie);
+        watch->done(watch->user);
     }
 }
 
-static void on_retired(void *cookie) {
-    struct source *source = cookie;
+static void on_retired(void *user) {
+    struct source *source = user;
     struct dns_watch *watch = source->watch;
     source_free(source);
     watch->n_retiring--;
@@ -253,17 +256,17 @@ static void on_retired(void *cookie) {
 }
 
 /* What it is asked is due at once, of whoever comes next. */
-static void retire(struct source *source) {
+static void retire_source(struct source *source) {
     struct dns_watch *watch = source->watch;
-    for (struct asked *asked = watch->asked, *next; asked; asked = next) {
+    for (struct running_query *asked = watch->asked, *next; asked; asked = next) {
         struct dns_name *name = asked->name;
         next = asked->next;
         if (asked->source == source) {
             dns_query_cancel(name->query);
-            unlink_asked(asked);
-            lock_take(&watch->lock);
-            dns_names_put_back(&watch->names, name, clock_now_ns());
-            lock_drop(&watch->lock);
+            unlink_query(asked);
+            lock_acquire(&watch->lock);
+            dns_names_requeue(&watch->names, name, clock_now_ns());
+            lock_release(&watch->lock);
         }
     }
     *(source->prev ? &source->prev->next : &watch->sources) = source->next;
@@ -299,7 +302,7 @@ static struct source *source_new(struct dns_watch *watch, const struct dns_name 
     return source;
 }
 
-static bool fits(const struct source *source, const struct dns_name *name) {
+static bool source_fits(const struct source *source, const struct dns_name *name) {
     return source->timeout_ns == name->timeout_ns && strcmp(source->servers, name->servers) == 0;
 }
 
@@ -307,7 +310,7 @@ static bool fits(const struct source *source, const struct dns_name *name) {
 static struct source *source_of(struct dns_watch *watch, const struct dns_name *name,
                                 struct error *err) {
     struct source *source = watch->sources;
-    while (source && !fits(source, name)) {
+    while (source && !source_fits(source, name)) {
         source = source->next;
     }
     return source ? source : source_new(watch, name, err);
@@ -319,10 +322,10 @@ static void retire_unwanted(struct dns_watch *watch) {
         bool wanted = false;
         next = source->next;
         for (size_t i = 0; !wanted && i < watch->names.n; i++) {
-            wanted = fits(source, watch->names.items[i]);
+            wanted = source_fits(source, watch->names.items[i]);
         }
         if (!wanted) {
-            retire(source);
+            retire_source(source);
         }
     }
 }
@@ -332,26 +335,26 @@ static bool system_has_changed(struct dns_watch *watch) {
     bool changed = false, known = watch->system.read;
     struct error err;
     (void)!watched_file_read(&watch->system, &changed, &err); /* gone is another state */
-    watched_file_drop(&watch->system);
+    watched_file_clear(&watch->system);
     return changed && known;
 }
 
 /* ---- the plans ------------------------------------------------------------------------------- */
 
-void dns_watch_follow(struct dns_watch *watch, const struct pool_specs *specs) {
-    lock_take(&watch->lock);
-    bool good = dns_names_follow(&watch->names, specs, clock_now_ns());
-    lock_drop(&watch->lock);
+void dns_watch_set_pools(struct dns_watch *watch, const struct pool_specs *specs) {
+    lock_acquire(&watch->lock);
+    bool good = dns_names_set_pools(&watch->names, specs, clock_now_ns());
+    lock_release(&watch->lock);
     if (!good) {
-        log_plain(LOG_ERROR, "no memory for the names of the pools");
+        log_message(LOG_ERROR, "no memory for the names of the pools");
     }
     retire_unwanted(watch);
     watch->unsettled = true;
-    dns_watch_look(watch);
+    dns_watch_check_system_file(watch);
     tell(watch, 0);
 }
 
-void dns_watch_look(struct dns_watch *watch) {
+void dns_watch_check_system_file(struct dns_watch *watch) {
     if (watch->stopping) {
         return;
     }
@@ -359,22 +362,22 @@ void dns_watch_look(struct dns_watch *watch) {
         for (struct source *source = watch->sources, *next; source; source = next) {
             next = source->next;
             if (source->servers[0] == '\0') {
-                retire(source);
+                retire_source(source);
             }
         }
     }
-    arm(watch, dns_names_next_ns(&watch->names));
+    set_timer(watch, dns_names_next_ns(&watch->names));
 }
 
-enum status dns_watch_fill(const struct dns_watch *watch, struct pool_spec *spec,
-                           struct error *err) {
-    return dns_names_fill(&watch->names, spec, err);
+enum status dns_watch_add_endpoints(const struct dns_watch *watch, struct pool_spec *spec,
+                                    struct error *err) {
+    return dns_names_add_endpoints(&watch->names, spec, err);
 }
 
 /* ---- a look from outside --------------------------------------------------------------------- */
 
-static bool report(const struct dns_name *name, struct arena *arena, struct dns_report *out) {
-    bool fails = name->state != DNS_UNASKED && name->state != DNS_GOOD;
+static bool report_name(const struct dns_name *name, struct arena *arena, struct dns_report *out) {
+    bool fails = name->state != DNS_STATE_UNRESOLVED && name->state != DNS_STATE_RESOLVED;
     struct endpoint_address *addresses = arena_calloc(arena, name->n_found + 1, sizeof(*addresses));
     *out = (struct dns_report){.name = arena_dup(arena, str_of(name->name)),
                                .records = name->records,
@@ -390,13 +393,13 @@ static bool report(const struct dns_name *name, struct arena *arena, struct dns_
 }
 
 size_t dns_watch_report(struct dns_watch *watch, struct arena *arena, struct dns_report **out) {
-    lock_take(&watch->lock);
+    lock_acquire(&watch->lock);
     size_t n = watch->names.n, i = 0;
     *out = arena_calloc(arena, n + 1, sizeof(**out));
-    while (*out && i < n && report(watch->names.items[i], arena, &(*out)[i])) {
+    while (*out && i < n && report_name(watch->names.items[i], arena, &(*out)[i])) {
         i++;
     }
-    lock_drop(&watch->lock);
+    lock_release(&watch->lock);
     return i;
 }
 
@@ -410,25 +413,25 @@ enum status dns_watch_new(const struct dns_watch_options *options, struct dns_wa
     }
     lock_init(&watch->lock);
     watch->options = *options;
-    watch->due.ring = ring_due;
-    watch->tell.ring = ring_tell;
-    watch->names.dice.state = uv_hrtime();
+    watch->due.on_expire = on_query_timer;
+    watch->tell.on_expire = on_notify_timer;
+    watch->names.prng.state = uv_hrtime();
     watch->system.path = options->system_file ? options->system_file : SYSTEM_FILE;
     *out = watch;
     return ST_OK;
 }
 
-void dns_watch_stop(struct dns_watch *watch, void (*done)(void *cookie), void *cookie) {
-    struct alarms *alarms = worker_alarms(watch->options.worker);
+void dns_watch_stop(struct dns_watch *watch, void (*done)(void *user), void *user) {
+    struct loop_timers *timers = worker_timers(watch->options.worker);
     watch->done = done;
-    watch->cookie = cookie;
+    watch->user = user;
     watch->stopping = true;
     watch->n_retiring++; /* this call itself */
     while (watch->sources) {
-        retire(watch->sources);
+        retire_source(watch->sources);
     }
-    alarm_clear(alarms, &watch->due);
-    alarm_clear(alarms, &watch->tell);
+    timer_stop(timers, &watch->due);
+    timer_stop(timers, &watch->tell);
     watch->n_retiring--;
     end_if_over(watch);
 }

@@ -15,11 +15,12 @@ struct dns_watch;
 
 struct dns_watch_options {
     struct worker *worker;
-    /* Addresses are others now: make the pools anew (dns_watch_fill). Never from within a call. */
-    void (*changed)(void *cookie);
+    /* Addresses are others now: make the pools anew (dns_watch_add_endpoints). Never from within a
+     * call. */
+    void (*on_addresses_changed)(void *user);
     /* Called whenever no name is left whose first answer has not come, behind `changed`. */
-    void (*settled)(void *cookie);
-    void *cookie;
+    void (*on_all_resolved)(void *user);
+    void *user;
     const char *system_file; /* where the system's servers stand; NULL: /etc/resolv.conf */
 };
 
@@ -27,15 +28,15 @@ struct dns_watch_options {
 enum status dns_watch_new(const struct dns_watch_options *options, struct dns_watch **out,
                           struct error *err) __attribute__((warn_unused_result));
 /* From now on their names are resolved (NULL: none), of which nothing is borrowed. */
-void dns_watch_follow(struct dns_watch *watch, const struct pool_specs *specs);
+void dns_watch_set_pools(struct dns_watch *watch, const struct pool_specs *specs);
 /* To be called every second or so: the system's servers may be others. */
-void dns_watch_look(struct dns_watch *watch);
+void dns_watch_check_system_file(struct dns_watch *watch);
 /* Appends the endpoints that the spec's names are, as far as they are known. Returns:
  * ST_NO_MEMORY. */
-enum status dns_watch_fill(const struct dns_watch *watch, struct pool_spec *spec, struct error *err)
-    __attribute__((warn_unused_result));
+enum status dns_watch_add_endpoints(const struct dns_watch *watch, struct pool_spec *spec,
+                                    struct error *err) __attribute__((warn_unused_result));
 /* Gives up what is under way; `done` when nothing is left on the loop, perhaps from within. */
-void dns_watch_stop(struct dns_watch *watch, void (*done)(void *cookie), void *cookie);
+void dns_watch_stop(struct dns_watch *watch, void (*done)(void *user), void *user);
 /* After `done`, or of one that never followed. NULL is allowed. */
 void dns_watch_free(struct dns_watch *watch);
 

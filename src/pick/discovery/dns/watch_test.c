@@ -30,12 +30,12 @@ struct rig {
     atomic_int n_changed, n_settled;
 };
 
-static void end_step(void *cookie) {
-    struct rig *rig = cookie;
-    lock_take(&rig->lock);
+static void end_step(void *user) {
+    struct rig *rig = user;
+    lock_acquire(&rig->lock);
     rig->stepped = true;
-    lock_wake_all(&rig->cond);
-    lock_drop(&rig->lock);
+    lock_cond_broadcast(&rig->cond);
+    lock_release(&rig->lock);
 }
 
 static void run_step(struct worker_msg *msg) {
@@ -49,21 +49,21 @@ static void run(struct rig *rig, void (*step)(struct rig *rig)) {
     rig->step = step;
     rig->msg.run = run_step;
     worker_post(rig->worker, &rig->msg);
-    lock_take(&rig->lock);
+    lock_acquire(&rig->lock);
     while (!rig->stepped) {
-        lock_wait(&rig->lock, &rig->cond);
+        lock_cond_wait(&rig->lock, &rig->cond);
     }
-    lock_drop(&rig->lock);
+    lock_release(&rig->lock);
 }
 
-static void on_changed(void *cookie) {
-    struct rig *rig = cookie;
+static void on_changed(void *user) {
+    struct rig *rig = user;
     assert_true(worker_is_current(rig->worker));
     atomic_fetch_add(&rig->n_changed, 1);
 }
 
-static void on_settled(void *cookie) {
-    struct rig *rig = cookie;
+static void on_settled(void *user) {
+    struct rig *rig = user;
     assert_true(worker_is_current(rig->worker));
     atomic_fetch_add(&rig->n_settled, 1);
 }
@@ -80,9 +80,9 @@ static void rig_init(struct rig *rig) {
     close(fd);
     assert_int_equal(worker_new("names", &rig->worker, &err), ST_OK);
     struct dns_watch_options options = {.worker = rig->worker,
-                                        .changed = on_changed,
-                                        .settled = on_settled,
-                                        .cookie = rig,
+                                        .on_addresses_changed = on_changed,
+                                        .on_all_resolved = on_settled,
+                                        .user = rig,
                                         .system_file = rig->system_file};
     assert_int_equal(dns_watch_new(&options, &rig->watch, &err), ST_OK);
     assert_int_equal(worker_start(rig->worker, &err), ST_OK);
@@ -110,10 +110,10 @@ static void rig_fini(struct rig *rig) {
 static const uint16_t PORTS[] = {80};
 
 static void want(struct pool_spec *spec, const char *name, enum dns_records records) {
-    struct dns_wanted wanted = {.name = str_of(name),
-                                .records = records,
-                                .ports = PORTS,
-                                .n_ports = records == DNS_RECORDS_SRV ? 0 : 1};
+    struct dns_plan_name wanted = {.name = str_of(name),
+                                   .records = records,
+                                   .ports = PORTS,
+                                   .n_ports = records == DNS_RECORDS_SRV ? 0 : 1};
     struct error err;
     assert_int_equal(dns_plan_add(spec, &wanted, &err), ST_OK);
 }
@@ -121,19 +121,19 @@ static void want(struct pool_spec *spec, const char *name, enum dns_records reco
 /* Quick times, and the rig's server. */
 static struct pool_spec *spec_of(struct rig *rig) {
     struct pool_spec *spec = fixture_spec();
-    struct dns_plan *plan = dns_plan_of(spec);
+    struct dns_plan *plan = dns_plan_get(spec);
     assert_non_null(plan);
-    plan->servers = pool_spec_text(spec, str_of(rig->dns.address));
+    plan->servers = pool_spec_dup_text(spec, str_of(rig->dns.address));
     plan->timeout_ns = 20 * MS;
-    plan->shortest_ns = 10 * MS;
-    plan->longest_ns = 50 * MS;
+    plan->min_ttl_ns = 10 * MS;
+    plan->max_ttl_ns = 50 * MS;
     plan->keep_ns = 3600 * SECOND;
     return spec;
 }
 
 static void step_follow(struct rig *rig) {
     struct pool_specs specs = {.items = &rig->spec, .n = 1};
-    dns_watch_follow(rig->watch, rig->spec ? &specs : NULL);
+    dns_watch_set_pools(rig->watch, rig->spec ? &specs : NULL);
     end_step(rig);
 }
 
@@ -197,7 +197,7 @@ static void set_a(struct rig *rig, uint32_t first, size_t n) {
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static void addresses_come_and_go(void **state) {
+static void watch_changed_answers_change_endpoints(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig);
@@ -221,7 +221,7 @@ static void addresses_come_and_go(void **state) {
     rig_fini(&rig);
 }
 
-static void what_fails_stays(void **state) {
+static void watch_failed_query_keeps_addresses(void **state) {
     static const enum test_dns_manners manners[] = {TEST_DNS_FAILS, TEST_DNS_SILENT,
                                                     TEST_DNS_BABBLES};
     (void)state;
@@ -234,20 +234,20 @@ static void what_fails_stays(void **state) {
     wait_addresses(&rig, 2, 3);
     for (size_t i = 0; i < sizeof(manners) / sizeof(manners[0]); i++) {
         atomic_store(&rig.dns.manners, (int)manners[i]);
-        wait_state(&rig, DNS_FAILING);
+        wait_state(&rig, DNS_STATE_FAILING);
         wait_metric(METRIC_PICK_DNS_FAILED, metric_read(METRIC_PICK_DNS_FAILED) + 2);
         wait_addresses(&rig, 2, 3);
         atomic_store(&rig.dns.manners, TEST_DNS_ANSWERS);
-        wait_state(&rig, DNS_GOOD);
+        wait_state(&rig, DNS_STATE_RESOLVED);
     }
     test_dns_set(&rig.dns, NULL, 0);
-    wait_state(&rig, DNS_NONE);
+    wait_state(&rig, DNS_STATE_EMPTY);
     wait_addresses(&rig, 2, 3); /* for an hour */
     rig_fini(&rig);
 }
 
 /* The targets of the lowest priority that has any address, each with its record's port. */
-static void services(void **state) {
+static void watch_srv_lowest_priority_with_addresses_counts(void **state) {
     static const struct test_dns_record first[] = {
         {.name = "s.test", .type = TEST_DNS_SRV, .priority = 2, .port = 100, .target = "two"},
         {.name = "s.test", .type = TEST_DNS_SRV, .priority = 1, .port = 1000, .target = "one"},
@@ -271,7 +271,7 @@ static void services(void **state) {
 }
 
 /* The end comes while a server is silent, or before anything was asked. */
-static void the_end(void **state) {
+static void watch_stop_during_queries_leaves_nothing(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig);
@@ -288,7 +288,7 @@ static void the_end(void **state) {
 }
 
 /* A name leaves while it is asked; another server is asked for what the first one owes. */
-static void another_server(void **state) {
+static void watch_changed_server_is_queried(void **state) {
     (void)state;
     struct rig rig;
     struct test_dns silent;
@@ -297,7 +297,7 @@ static void another_server(void **state) {
     atomic_store(&silent.manners, TEST_DNS_SILENT);
     set_a(&rig, 1, 1);
     struct pool_spec *spec = spec_of(&rig);
-    spec->dns->servers = pool_spec_text(spec, str_of(silent.address));
+    spec->dns->servers = pool_spec_dup_text(spec, str_of(silent.address));
     spec->dns->timeout_ns = 60 * SECOND;
     want(spec, "a.test", DNS_RECORDS_A);
     want(spec, "gone.test", DNS_RECORDS_SRV);
@@ -317,8 +317,8 @@ static void another_server(void **state) {
 
 static void step_fill(struct rig *rig) {
     struct error err;
-    dns_watch_look(rig->watch);
-    assert_int_equal(dns_watch_fill(rig->watch, rig->spec, &err), ST_OK);
+    dns_watch_check_system_file(rig->watch);
+    assert_int_equal(dns_watch_add_endpoints(rig->watch, rig->spec, &err), ST_OK);
     end_step(rig);
 }
 
@@ -347,7 +347,7 @@ static void write_system_file(struct rig *rig, int round) {
     assert_int_equal(fclose(file), 0);
 }
 
-static void churn(void **state) {
+static void watch_churn_of_pools_and_answers_survives(void **state) {
     static const char *const names[] = {"a.test", "b.test", "s.test", "none.test"};
     enum { ROUNDS = 60 };
     (void)state;
@@ -390,12 +390,12 @@ static void churn(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_come_and_go),
-        cmocka_unit_test(what_fails_stays),
-        cmocka_unit_test(services),
-        cmocka_unit_test(the_end),
-        cmocka_unit_test(another_server),
-        cmocka_unit_test(churn),
+        cmocka_unit_test(watch_changed_answers_change_endpoints),
+        cmocka_unit_test(watch_failed_query_keeps_addresses),
+        cmocka_unit_test(watch_srv_lowest_priority_with_addresses_counts),
+        cmocka_unit_test(watch_stop_during_queries_leaves_nothing),
+        cmocka_unit_test(watch_changed_server_is_queried),
+        cmocka_unit_test(watch_churn_of_pools_and_answers_survives),
     };
     return cmocka_run_group_tests_name("discover/dns_watch", tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 #include "pick/discovery/file/pool_file.h"
 
 #include "pick/config/dns_plan.h"
-#include "pick/config/reading.h"
+#include "pick/config/reader.h"
 
 static const char *const SECTIONS[] = {"endpoints",      "ports",      "selector", "models",
                                        "unknown_models", "objectives", "rewrites", "saturation",
@@ -12,39 +12,39 @@ static const char *const SECTIONS[] = {"endpoints",      "ports",      "selector
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
-static enum status read_profile(struct reading *reading, const struct doc_node *node,
+static enum status read_profile(struct pool_config_reader *reader, const struct doc_node *node,
                                 struct error *err) {
     static const char *const names[] = {"plugins", "schedulingProfiles", NULL};
     struct doc_node profile = doc_get(node, "profile");
-    if (!doc_present(&profile)) {
+    if (!doc_is_present(&profile)) {
         return ST_OK;
     }
     enum status st = doc_expect_object(&profile, err);
     if (st == ST_OK) {
-        st = doc_only(&profile, names, err);
+        st = doc_reject_unknown(&profile, names, err);
     }
-    return st == ST_OK ? reading_profile(reading, &profile, err) : st;
+    return st == ST_OK ? pool_config_read_profile(reader, &profile, err) : st;
 }
 
 /* A pool's own settings: those of a document, or of an item in a list of pools. */
-static enum status read_sections(struct reading *reading, const struct doc_node *node,
+static enum status read_sections(struct pool_config_reader *reader, const struct doc_node *node,
                                  struct error *err) {
     struct doc_node profile = doc_get(node, "profile");
-    reading->has_profile = doc_present(&profile);
-    enum status st = reading_endpoints(reading, node, err);
+    reader->has_profile = doc_is_present(&profile);
+    enum status st = pool_config_read_endpoints(reader, node, err);
     if (st == ST_OK) {
-        st = reading_dns(reading, node, err);
+        st = pool_config_read_dns(reader, node, err);
     }
     if (st == ST_OK) {
-        st = reading_models(reading, node, err);
+        st = pool_config_read_models(reader, node, err);
     }
     if (st == ST_OK) {
-        st = reading_settings(reading, node, err);
+        st = pool_config_read_settings(reader, node, err);
     }
     if (st == ST_OK) {
-        st = reading_metrics(reading, node, err);
+        st = pool_config_read_metrics(reader, node, err);
     }
-    return st == ST_OK ? read_profile(reading, node, err) : st;
+    return st == ST_OK ? read_profile(reader, node, err) : st;
 }
 
 /* ---- a list of pools ------------------------------------------------------------------------- */
@@ -63,49 +63,49 @@ static enum status check_alone(const struct doc_node *node, struct error *err) {
     return ST_OK;
 }
 
-static enum status read_list(struct reading_file *file, const struct doc_node *list,
+static enum status read_list(struct pool_config_file *file, const struct doc_node *list,
                              struct error *err) {
     const char *names[N_SECTIONS + 2] = {"name", "match"};
     struct doc_node item = {0};
     enum status st = ST_OK;
     memcpy(names + 2, SECTIONS, sizeof(SECTIONS)); /* with the NULL at its end */
-    for (size_t i = 0; st == ST_OK && doc_each(list, &item); i++) {
-        st = doc_only(&item, names, err);
+    for (size_t i = 0; st == ST_OK && doc_next(list, &item); i++) {
+        st = doc_reject_unknown(&item, names, err);
         if (st == ST_OK) {
             st = read_sections(&file->items[i], &item, err);
         }
-        st = st == ST_OK ? ST_OK : reading_pools_blame(&file->items[i], err);
+        st = st == ST_OK ? ST_OK : pool_config_error_add_pool(&file->items[i], err);
     }
     return st;
 }
 
 /* A document of Sluice's own form. */
-static enum status read_own(struct reading_file *file, const struct doc_node *node,
+static enum status read_own(struct pool_config_file *file, const struct doc_node *node,
                             struct error *err) {
     struct doc_node list = doc_get(node, "pools");
     return list.val ? read_list(file, &list, err) : read_sections(&file->items[0], node, err);
 }
 
 /* The pools that it has, and nothing else of them but their names. */
-static enum status begin_own(struct reading_file *file, const struct doc_node *node,
+static enum status begin_own(struct pool_config_file *file, const struct doc_node *node,
                              struct error *err) {
     const char *names[N_SECTIONS + 1] = {"pools"};
     struct doc_node list = doc_get(node, "pools");
     memcpy(names + 1, SECTIONS, sizeof(SECTIONS));
-    if (file->has_own) {
+    if (file->has_sluice_document) {
         return doc_error(node, err,
                          "expected one document of the picker's own settings, got a second (an "
                          "object of the API has `apiVersion` and `kind`)");
     }
-    file->has_own = true;
+    file->has_sluice_document = true;
     enum status st = doc_expect_object(node, err);
     if (st == ST_OK) {
-        st = doc_only(node, names, err);
+        st = doc_reject_unknown(node, names, err);
     }
     if (st == ST_OK && list.val) {
         st = check_alone(node, err);
     }
-    return st == ST_OK ? reading_pools(file, node, err) : st;
+    return st == ST_OK ? pool_config_read_pools(file, node, err) : st;
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
@@ -114,9 +114,9 @@ static enum status begin_own(struct reading_file *file, const struct doc_node *n
  * need; what the file says; what refers to pools. */
 enum pass { PASS_LIST, PASS_POOLS, PASS_OWN, PASS_OBJECTS, N_PASSES };
 
-static enum status read_document(struct reading_file *file, const struct doc_node *node,
+static enum status read_document(struct pool_config_file *file, const struct doc_node *node,
                                  enum pass pass, struct error *err) {
-    bool object = reading_is_object(node);
+    bool object = pool_config_is_kube_object(node);
     switch (pass) {
     case PASS_LIST:
         return object ? ST_OK : begin_own(file, node, err);
@@ -124,21 +124,21 @@ static enum status read_document(struct reading_file *file, const struct doc_nod
         return object ? ST_OK : read_own(file, node, err);
     case PASS_POOLS:
     case PASS_OBJECTS:
-        return object ? reading_object(file, node, pass == PASS_POOLS, err) : ST_OK;
+        return object ? pool_config_read_kube_object(file, node, pass == PASS_POOLS, err) : ST_OK;
     case N_PASSES:
         break;
     }
     return ST_OK;
 }
 
-static enum status read_documents(struct reading_file *file, const struct doc *doc, enum pass pass,
-                                  struct error *err) {
+static enum status read_documents(struct pool_config_file *file, const struct doc *doc,
+                                  enum pass pass, struct error *err) {
     struct doc_node root = doc_root(doc);
     enum status st = ST_OK;
-    for (struct doc_node item = {0}; st == ST_OK && doc_each(&root, &item);) {
+    for (struct doc_node item = {0}; st == ST_OK && doc_next(&root, &item);) {
         struct doc_node document = item;
         document.parent = NULL; /* paths in messages begin in the document */
-        if (doc_present(&document)) {
+        if (doc_is_present(&document)) {
             st = read_document(file, &document, pass, err);
         }
     }
@@ -147,46 +147,47 @@ static enum status read_documents(struct reading_file *file, const struct doc *d
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static enum status check_names(struct reading *reading, struct error *err) {
-    enum status st = reading_check_once(reading, &reading->endpoints, "endpoint", err);
+static enum status check_names(struct pool_config_reader *reader, struct error *err) {
+    enum status st = pool_config_check_unique(reader, &reader->endpoints, "endpoint", err);
     if (st == ST_OK) {
-        st = reading_check_once(reading, &reading->models, "model", err);
+        st = pool_config_check_unique(reader, &reader->models, "model", err);
     }
     if (st == ST_OK) {
-        st = reading_check_once(reading, &reading->objectives, "objective", err);
+        st = pool_config_check_unique(reader, &reader->objectives, "objective", err);
     }
     if (st == ST_OK) {
-        st = reading_check_once(reading, &reading->rewrites, "rewrite of the model", err);
+        st = pool_config_check_unique(reader, &reader->rewrites, "rewrite of the model", err);
     }
     if (st == ST_OK) {
-        st = reading_check_once(reading, &reading->split, "model", err);
+        st = pool_config_check_unique(reader, &reader->split, "model", err);
     }
-    return st == ST_OK ? reading_check_apart(reading, &reading->split, &reading->rewrites, err)
+    return st == ST_OK ? pool_config_check_disjoint(reader, &reader->split, &reader->rewrites, err)
                        : st;
 }
 
-static enum status end_pool(struct reading *reading, struct error *err) {
-    reading->spec->strict_models = reading->unknown == UNKNOWN_UNSAID
-                                       ? reading->has_models
-                                       : reading->unknown == UNKNOWN_REFUSE;
-    reading->spec->models_said = reading->unknown != UNKNOWN_UNSAID;
-    enum status st = check_names(reading, err);
-    return st == ST_OK ? ST_OK : reading_pools_blame(reading, err);
+static enum status end_pool(struct pool_config_reader *reader, struct error *err) {
+    reader->spec->strict_models = reader->unknown == POOL_CONFIG_UNKNOWN_UNSET
+                                      ? reader->has_models
+                                      : reader->unknown == POOL_CONFIG_UNKNOWN_REFUSE;
+    reader->spec->strict_models_set = reader->unknown != POOL_CONFIG_UNKNOWN_UNSET;
+    enum status st = check_names(reader, err);
+    return st == ST_OK ? ST_OK : pool_config_error_add_pool(reader, err);
 }
 
 /* The texts of which the file is made. */
 struct parts {
-    const struct pool_source *sources;
-    struct doc *docs[POOL_MOST_SOURCES]; /* NULL: left out */
+    const struct pool_config_source *sources;
+    struct doc *docs[POOL_CONFIG_MAX_SOURCES]; /* NULL: left out */
     size_t n;
 };
 
 /* Is it there in case nobody says anything, and somebody has? */
-static bool is_left_out(const struct reading_file *file, const struct pool_source *source) {
-    return source->is_default && file->has_own;
+static bool is_left_out(const struct pool_config_file *file,
+                        const struct pool_config_source *source) {
+    return source->is_default && file->has_sluice_document;
 }
 
-static enum status read_pass(struct reading_file *file, struct parts *parts, enum pass pass,
+static enum status read_pass(struct pool_config_file *file, struct parts *parts, enum pass pass,
                              struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; i < parts->n && st == ST_OK; i++) {
@@ -196,16 +197,16 @@ static enum status read_pass(struct reading_file *file, struct parts *parts, enu
         }
         st = parts->docs[i] ? read_documents(file, parts->docs[i], pass, err) : ST_OK;
         if (pass == PASS_OWN && parts->docs[i] && parts->sources[i].is_default) {
-            file->items[0].metrics_said = false;
+            file->items[0].metrics_given = false;
         }
     }
     if (st == ST_OK && pass == PASS_LIST && !file->items) { /* only objects, or nothing */
-        st = reading_pools(file, &(struct doc_node){.doc = parts->docs[0]}, err);
+        st = pool_config_read_pools(file, &(struct doc_node){.doc = parts->docs[0]}, err);
     }
     return st;
 }
 
-static enum status read_all(struct reading_file *file, struct parts *parts, struct error *err) {
+static enum status read_all(struct pool_config_file *file, struct parts *parts, struct error *err) {
     enum status st = ST_OK;
     for (int pass = 0; pass < N_PASSES && st == ST_OK; pass++) {
         st = read_pass(file, parts, (enum pass)pass, err);
@@ -217,7 +218,7 @@ static enum status read_all(struct reading_file *file, struct parts *parts, stru
 }
 
 /* The readings' specs become the result, whatever came of them. */
-static enum status take_specs(struct reading_file *file, struct pool_specs *out,
+static enum status take_specs(struct pool_config_file *file, struct pool_specs *out,
                               struct error *err) {
     enum status st = ST_OK;
     out->is_list = file->by_name != NULL;
@@ -232,28 +233,28 @@ static enum status take_specs(struct reading_file *file, struct pool_specs *out,
     return st;
 }
 
-static enum status parse(struct reading_file *file, struct parts *parts, struct pool_specs *out,
-                         struct error *err) {
+static enum status parse_documents(struct pool_config_file *file, struct parts *parts,
+                                   struct pool_specs *out, struct error *err) {
     struct error unused;
     enum status st = read_all(file, parts, err);
     enum status taken = take_specs(file, out, st == ST_OK ? err : &unused);
     st = st == ST_OK ? taken : st;
-    return st == ST_OK && out->is_list ? reading_pools_check(file, out, err) : st;
+    return st == ST_OK && out->is_list ? pool_config_check_pools(file, out, err) : st;
 }
 
-enum status pool_file_parse_all(const struct pool_source *sources, size_t n, struct pool_specs *out,
-                                struct error *err) {
-    struct reading_file file = {.name = sources[0].name};
+enum status pool_file_parse_all(const struct pool_config_source *sources, size_t n,
+                                struct pool_specs *out, struct error *err) {
+    struct pool_config_file file = {.name = sources[0].name};
     struct parts parts = {.sources = sources};
     enum status st = ST_OK;
     *out = (struct pool_specs){.n = 0};
     for (; parts.n < n && st == ST_OK; parts.n += st == ST_OK) {
-        const struct pool_source *source = &sources[parts.n];
-        st = doc_parse(DOC_YAML_MANY, source->name, source->text, &parts.docs[parts.n], err);
+        const struct pool_config_source *source = &sources[parts.n];
+        st = doc_parse(DOC_YAML_MULTI, source->name, source->text, &parts.docs[parts.n], err);
     }
     if (st == ST_OK) {
         file.arena = arena_new(NULL, 0);
-        st = file.arena ? parse(&file, &parts, out, err)
+        st = file.arena ? parse_documents(&file, &parts, out, err)
                         : error_set(err, ST_NO_MEMORY, "%s: no memory for the pools", file.name);
     }
     arena_free(file.arena);
@@ -268,13 +269,13 @@ enum status pool_file_parse_all(const struct pool_source *sources, size_t n, str
 
 enum status pool_file_parse(const char *name, struct str text, struct pool_specs *out,
                             struct error *err) {
-    struct pool_source source = {.name = name, .text = text};
+    struct pool_config_source source = {.name = name, .text = text};
     return pool_file_parse_all(&source, 1, out, err);
 }
 
 /* "NAME:PORT" */
 static enum status add_name(struct pool_spec *spec, struct str text, struct error *err) {
-    struct dns_wanted wanted = {.labels = spec->selector, .n_ports = 1};
+    struct dns_plan_name wanted = {.labels = spec->selector, .n_ports = 1};
     uint16_t port, *copy = arena_alloc(spec->arena, sizeof(*copy));
     if (!dns_target_parse(text, &wanted.name, &port)) {
         return error_set(err, ST_BAD_CONFIG,
@@ -292,7 +293,7 @@ static enum status add_name(struct pool_spec *spec, struct str text, struct erro
 }
 
 enum status pool_file_add_endpoint(struct pool_spec *spec, struct str text, struct error *err) {
-    struct pool_wanted wanted = {.labels = spec->selector};
+    struct pool_spec_endpoint wanted = {.labels = spec->selector};
     return endpoint_address_parse(text, &wanted.address)
                ? pool_spec_add_endpoint(spec, &wanted, err)
                : add_name(spec, text, err);

@@ -12,21 +12,22 @@
 #include "pick/pool/set.h"
 
 /* One text of several that are read as if they were one file. */
-struct pool_source {
+struct pool_config_source {
     const char *name; /* what messages call it */
     struct str text;
     bool is_default; /* left out where one before it has a document of Sluice's own form */
 };
 
-enum { POOL_MOST_SOURCES = 4 };
+enum { POOL_CONFIG_MAX_SOURCES = 4 };
 
 /* `name` is what messages call the file. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: *out until
  * pool_specs_free. */
 enum status pool_file_parse(const char *name, struct str text, struct pool_specs *out,
                             struct error *err) __attribute__((warn_unused_result));
-/* The same of up to POOL_MOST_SOURCES, of which there is one at least. */
-enum status pool_file_parse_all(const struct pool_source *sources, size_t n, struct pool_specs *out,
-                                struct error *err) __attribute__((warn_unused_result));
+/* The same of up to POOL_CONFIG_MAX_SOURCES, of which there is one at least. */
+enum status pool_file_parse_all(const struct pool_config_source *sources, size_t n,
+                                struct pool_specs *out, struct error *err)
+    __attribute__((warn_unused_result));
 
 /* Adds an endpoint that was named apart from the file, "IP:PORT" or "NAME:PORT": it is in the pool
  * whatever the selector says. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. */

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "pick/config/pool_print.h"
+#include "pick/config/spec_print.h"
 #include "pick/discovery/file/pool_file_fixture.h"
 
 /* The file, and a piece of what it comes to as text. */
@@ -156,7 +156,7 @@ static void check_printed(const char *text, const char *printed) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
     buf_init(&out, arena, 0);
-    pool_print_all(&specs, &out);
+    pool_specs_print(&specs, &out);
     buf_add_char(&out, '\0');
     if (!strstr(out.data, printed)) {
         fail_msg("%s\nbecame\n%s\nwithout\n%s", text, out.data, printed);
@@ -166,7 +166,7 @@ static void check_printed(const char *text, const char *printed) {
     pool_specs_free(&specs);
 }
 
-static void what_is_taken(void **state) {
+static void pool_file_valid_is_printed(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
         check_printed(taken[i].text, taken[i].printed);
@@ -203,7 +203,7 @@ static void what_is_taken(void **state) {
     "endpoints:\n- {address: 10.0.0.1, labels: {app: llama}}\n"                                    \
     "- {address: 10.0.0.2, labels: {app: other}}\n---\n"
 
-static void objects(void **state) {
+static void pool_file_kube_objects_are_read(void **state) {
     static const struct {
         const char *text, *printed;
     } rows[] = {
@@ -501,14 +501,14 @@ static const struct {
      "4: spec.selector: expected the labels of the pool's endpoints, got none"},
 };
 
-static void what_is_refused(void **state) {
+static void pool_file_invalid_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         assert_file_refused(refused[i].text, refused[i].message);
     }
 }
 
-static void endpoints_beside_the_file(void **state) {
+static void pool_file_added_endpoint_joins_pool(void **state) {
     (void)state;
     struct pool_specs specs = parse("selector: {app: a}\nendpoints: [10.0.0.1:80]\n");
     struct pool_spec *spec = specs.items[0];
@@ -521,7 +521,7 @@ static void endpoints_beside_the_file(void **state) {
 }
 
 /* Every prefix of a file is taken or refused, in a line that it has. */
-static void every_prefix(void **state) {
+static void pool_file_every_prefix_does_not_crash(void **state) {
     static const char text[] = TWO_ENDPOINTS POOL_V1 MODEL("{modelName: m, targetModels: [{name: "
                                                            "x}]}") OBJECTIVE("{priority: 1}")
         REWRITE("{rules: [{matches: [{model: {value: a}}], targets: [{modelRewrite: "
@@ -537,7 +537,7 @@ static void every_prefix(void **state) {
     }
 }
 
-static void ten_thousand_endpoints(void **state) {
+static void pool_file_ten_thousand_endpoints_are_read(void **state) {
     (void)state;
     enum { N = 10000 };
     char *text = test_malloc(N * 80 + 20);
@@ -554,9 +554,12 @@ static void ten_thousand_endpoints(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_taken),   cmocka_unit_test(objects),
-        cmocka_unit_test(what_is_refused), cmocka_unit_test(endpoints_beside_the_file),
-        cmocka_unit_test(every_prefix),    cmocka_unit_test(ten_thousand_endpoints),
+        cmocka_unit_test(pool_file_valid_is_printed),
+        cmocka_unit_test(pool_file_kube_objects_are_read),
+        cmocka_unit_test(pool_file_invalid_refused),
+        cmocka_unit_test(pool_file_added_endpoint_joins_pool),
+        cmocka_unit_test(pool_file_every_prefix_does_not_crash),
+        cmocka_unit_test(pool_file_ten_thousand_endpoints_are_read),
     };
     return cmocka_run_group_tests_name("discover/pool_file", tests, NULL, NULL);
 }

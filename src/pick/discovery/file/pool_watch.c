@@ -23,22 +23,23 @@ struct pool_watch {
 /* Without any text there is a pool without endpoints. */
 static enum status read_specs(const struct pool_watch_options *options, struct str text,
                               struct pool_specs *out, struct error *err) {
-    struct pool_source sources[POOL_MOST_SOURCES];
+    struct pool_config_source sources[POOL_CONFIG_MAX_SOURCES];
     size_t n = 0;
     if (options->path) {
-        sources[n++] = (struct pool_source){.name = options->path, .text = text};
+        sources[n++] = (struct pool_config_source){.name = options->path, .text = text};
     }
     if (options->text) {
-        sources[n++] = (struct pool_source){.name = "--config-text", .text = str_of(options->text)};
-    }
-    if (options->more) {
         sources[n++] =
-            (struct pool_source){.name = options->said_by ? options->said_by : "defaults",
-                                 .text = str_of(options->more),
-                                 .is_default = !options->said_by};
+            (struct pool_config_source){.name = "--config-text", .text = str_of(options->text)};
+    }
+    if (options->extra_config) {
+        sources[n++] = (struct pool_config_source){
+            .name = options->extra_config_flag ? options->extra_config_flag : "defaults",
+            .text = str_of(options->extra_config),
+            .is_default = !options->extra_config_flag};
     }
     if (n == 0) {
-        sources[n++] = (struct pool_source){.name = "--endpoint", .text = STR("")};
+        sources[n++] = (struct pool_config_source){.name = "--endpoint", .text = STR("")};
     }
     return pool_file_parse_all(sources, n, out, err);
 }
@@ -60,8 +61,9 @@ static enum status add_cluster(const struct pool_watch_options *options, struct 
                          "%s: has an InferencePool; with --kube it is the cluster's",
                          name_of(options));
     }
-    return kube_store_is_synced(options->cluster) ? kube_store_fill(options->cluster, spec, err)
-                                                  : ST_OK;
+    return kube_store_is_synced(options->cluster)
+               ? kube_store_add_to_spec(options->cluster, spec, err)
+               : ST_OK;
 }
 
 /* What the file holds, and what there is beside it. `text`: ptr NULL without a file. */
@@ -100,7 +102,7 @@ enum status pool_watch_read(const struct pool_watch_options *options, struct poo
     if (st == ST_OK) {
         st = make_specs(options, watched_file_text(&file), out, err);
     }
-    watched_file_drop(&file);
+    watched_file_clear(&file);
     return st;
 }
 
@@ -112,23 +114,24 @@ static void log_notes(const struct pool_specs *specs) {
         for (size_t k = 0; k < spec->n_notes; k++) {
             log_event(LOG_INFO, "a setting has no effect here, or not its whole",
                       LOG_STR("setting", spec->notes[k].setting),
-                      LOG_TEXT_OF("why", spec->notes[k].why));
+                      LOG_CSTR("why", spec->notes[k].why));
         }
     }
 }
 
 /* The text becomes the pools. `fresh`: it may be another than before, with other names. */
-static enum status take(struct pool_watch *watch, struct str text, bool fresh, struct error *err) {
+static enum status apply_text(struct pool_watch *watch, struct str text, bool fresh,
+                              struct error *err) {
     struct pool_specs specs;
     enum status st = make_specs(&watch->options, text, &specs, err);
     if (st != ST_OK) {
         return st;
     }
     if (watch->dns && fresh) {
-        dns_watch_follow(watch->dns, &specs);
+        dns_watch_set_pools(watch->dns, &specs);
     }
     for (size_t i = 0; watch->dns && st == ST_OK && i < specs.n; i++) {
-        st = dns_watch_fill(watch->dns, specs.items[i], err);
+        st = dns_watch_add_endpoints(watch->dns, specs.items[i], err);
     }
     if (st == ST_OK) {
         if (fresh) {
@@ -147,7 +150,7 @@ static enum status take_file(struct pool_watch *watch, struct error *err) {
     if (!copy) {
         return error_set(err, ST_NO_MEMORY, "no memory for the pool's configuration");
     }
-    enum status st = take(watch, text, true, err);
+    enum status st = apply_text(watch, text, true, err);
     if (st != ST_OK) {
         free(copy);
         return st;
@@ -175,7 +178,7 @@ enum status pool_watch_new(const struct pool_watch_options *options, struct pool
     if (st == ST_OK) {
         st = take_file(watch, err);
     }
-    watched_file_drop(&watch->file);
+    watched_file_clear(&watch->file);
     if (st != ST_OK) {
         pool_watch_free(watch);
         return st;
@@ -197,24 +200,24 @@ static struct str text_of(const struct pool_watch *watch) {
 
 static void log_failure(const struct error *err) {
     log_event(LOG_ERROR, "the pools can't be made anew: the old stay",
-              LOG_TEXT_OF("reason", err->text));
+              LOG_CSTR("reason", err->text));
 }
 
-void pool_watch_resolve(struct pool_watch *watch, struct dns_watch *dns) {
+void pool_watch_set_dns(struct pool_watch *watch, struct dns_watch *dns) {
     struct pool_specs specs;
     struct error err;
     watch->dns = dns;
     if (make_specs(&watch->options, text_of(watch), &specs, &err) == ST_OK) {
-        dns_watch_follow(dns, &specs);
+        dns_watch_set_pools(dns, &specs);
         pool_specs_free(&specs);
     } else {
         log_failure(&err);
     }
 }
 
-bool pool_watch_renew(struct pool_watch *watch) {
+bool pool_watch_rebuild(struct pool_watch *watch) {
     struct error err;
-    enum status st = take(watch, text_of(watch), false, &err);
+    enum status st = apply_text(watch, text_of(watch), false, &err);
     if (st != ST_OK) {
         log_failure(&err);
     }
@@ -231,19 +234,19 @@ bool pool_watch_check(struct pool_watch *watch) {
     if (st == ST_OK && changed) {
         st = take_file(watch, &err);
     }
-    watched_file_drop(&watch->file);
+    watched_file_clear(&watch->file);
     if (changed && st == ST_OK) {
-        struct pool_numbers numbers;
-        pool_set_read(watch->pools, &numbers);
+        struct pool_stats numbers;
+        pool_set_get_stats(watch->pools, &numbers);
         metric_add(METRIC_RELOADS_POOL, 1);
-        log_event(LOG_INFO, "the pool has changed", LOG_TEXT_OF("file", watch->options.path),
+        log_event(LOG_INFO, "the pool has changed", LOG_CSTR("file", watch->options.path),
                   LOG_U64("generation", numbers.generation),
                   LOG_U64("endpoints", numbers.n_endpoints));
     } else if (changed) {
         metric_add(METRIC_RELOAD_FAILURES_POOL, 1);
         log_event(LOG_ERROR,
                   "the pool's configuration has changed and can't be used: the old stays",
-                  LOG_TEXT_OF("reason", err.text));
+                  LOG_CSTR("reason", err.text));
     }
     return changed && st == ST_OK;
 }

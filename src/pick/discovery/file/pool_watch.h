@@ -19,11 +19,12 @@ struct kube_store;
 struct pool_watch;
 
 struct pool_watch_options {
-    const char *path; /* NULL: no file */
-    const char *text; /* what stands beside the file, or in its place; NULL: nothing */
-    const char *more; /* and more YAML, that flags have made; NULL: none */
+    const char *path;         /* NULL: no file */
+    const char *text;         /* what stands beside the file, or in its place; NULL: nothing */
+    const char *extra_config; /* and more YAML, that flags have made; NULL: none */
     const char
-        *said_by; /* the flag that `more` is of; NULL: `more` is left out where the above have
+        *extra_config_flag; /* the flag that `more` is of; NULL: `more` is left out where the above
+                              have
                              a document of Sluice's own form */
     const char *const *endpoints; /* "IP:PORT" or "NAME:PORT" */
     size_t n_endpoints;
@@ -45,10 +46,10 @@ bool pool_watch_check(struct pool_watch *watch);
 
 /* From now on `dns` resolves the names, beginning with those that the pools have. Until then they
  * have no addresses. It stays as long as the watch is looked at. */
-void pool_watch_resolve(struct pool_watch *watch, struct dns_watch *dns);
+void pool_watch_set_dns(struct pool_watch *watch, struct dns_watch *dns);
 /* Names have other addresses, or the cluster other objects: the pools are made anew, of what was
  * read last. Returns: they are others now. */
-bool pool_watch_renew(struct pool_watch *watch);
+bool pool_watch_rebuild(struct pool_watch *watch);
 
 /* Reads it all without making pools, for a look at what it comes to. Owns: *out until
  * pool_specs_free. */

@@ -48,8 +48,8 @@ static void close_fixture(struct fixture *f) {
 }
 
 static void expect_pool(struct fixture *f, uint64_t generation, uint32_t n_endpoints) {
-    struct pool_numbers numbers;
-    pool_set_read(f->pools, &numbers);
+    struct pool_stats numbers;
+    pool_set_get_stats(f->pools, &numbers);
     assert_int_equal(numbers.generation, generation);
     assert_int_equal(numbers.n_endpoints, n_endpoints);
 }
@@ -57,7 +57,7 @@ static void expect_pool(struct fixture *f, uint64_t generation, uint32_t n_endpo
 #define ONE "endpoints: [10.0.0.1:8000]\n"
 #define TWO "endpoints: [10.0.0.1:8000, 10.0.0.2:8000]\n"
 
-static void a_file_is_followed(void **state) {
+static void pool_watch_changed_file_replaces_pools(void **state) {
     (void)state;
     struct fixture f;
     struct pool_watch *watch;
@@ -95,7 +95,7 @@ static void a_file_is_followed(void **state) {
     close_fixture(&f);
 }
 
-static void endpoints_beside_the_file(void **state) {
+static void pool_watch_extra_endpoints_join_pool(void **state) {
     static const char *const endpoints[] = {"10.0.0.2:8000", "[::1]:8000"};
     (void)state;
     struct fixture f;
@@ -117,7 +117,7 @@ static void endpoints_beside_the_file(void **state) {
     close_fixture(&f);
 }
 
-static void what_is_wrong_at_the_start(void **state) {
+static void pool_watch_invalid_start_fails(void **state) {
     static const char *const bad[] = {"10.0.0.1"};
     (void)state;
     struct fixture f;
@@ -150,9 +150,9 @@ static void what_is_wrong_at_the_start(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_is_followed),
-        cmocka_unit_test(endpoints_beside_the_file),
-        cmocka_unit_test(what_is_wrong_at_the_start),
+        cmocka_unit_test(pool_watch_changed_file_replaces_pools),
+        cmocka_unit_test(pool_watch_extra_endpoints_join_pool),
+        cmocka_unit_test(pool_watch_invalid_start_fails),
     };
     return cmocka_run_group_tests_name("discover/pool_watch", tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 #include "codec/kube/stream.h"
 #include "core/event/clock.h"
 #include "net/client/http_fetch.h"
-#include "pick/discovery/kube/credentials/login.h"
+#include "pick/discovery/kube/credentials/auth.h"
 
 enum { MOST_KEPT = 8, MOST_BYTES = 64 << 20, SAID_BYTES = 4096, MOST_FIELDS = 64 };
 enum { UNAUTHORIZED = 401, ALIVE_S = 30 };
@@ -30,7 +30,7 @@ struct kube_call {
     struct kube_call *next, *prev;
     enum call_state state;
     struct arena *arena; /* of the texts */
-    struct kube_ask ask;
+    struct kube_request ask;
     char *url;
     struct http_fetch *fetch;
     unsigned generation; /* of what was shown */
@@ -42,14 +42,14 @@ struct kube_call {
 struct kube_client {
     struct worker *worker;
     struct kube_config *config;
-    struct kube_login login;
+    struct kube_auth login;
     struct http_fetcher *fetcher;
     struct kube_call *calls;
-    struct alarm soon;
+    struct timer soon;
     bool in_piece;
     bool stopping;
-    void (*done)(void *cookie);
-    void *cookie;
+    void (*done)(void *user);
+    void *user;
 };
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -73,8 +73,8 @@ static void call_free(struct kube_call *call) {
 }
 
 /* Tells what came of it, unless nobody wants to know. */
-static void call_end(struct kube_call *call, const struct kube_answer *answer) {
-    struct kube_ask ask = call->ask;
+static void call_end(struct kube_call *call, const struct kube_response *answer) {
+    struct kube_request ask = call->ask;
     bool wanted = call->state != CALL_LEFT;
     call_free(call);
     if (wanted) {
@@ -83,19 +83,19 @@ static void call_end(struct kube_call *call, const struct kube_answer *answer) {
 }
 
 static void call_fail(struct kube_call *call, const struct error *err) {
-    struct kube_answer answer = {.error = *err};
+    struct kube_response answer = {.error = *err};
     call_end(call, &answer);
 }
 
 static bool do_soon(struct kube_client *client) {
-    return alarm_set(worker_alarms(client->worker), &client->soon, clock_now_ns());
+    return timer_start(worker_timers(client->worker), &client->soon, clock_now_ns());
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
 /* "the API server says 403: pods is forbidden: …" */
-static void explain_refusal(struct kube_answer *answer, struct str body) {
-    struct str message = kube_text(&answer->object, "message");
+static void explain_refusal(struct kube_response *answer, struct str body) {
+    struct str message = kube_member_text(&answer->object, "message");
     if (!answer->object.val) {
         message = str_cut(&body, '\n');
     }
@@ -103,7 +103,7 @@ static void explain_refusal(struct kube_answer *answer, struct str body) {
               message.len > 0 ? ": " : "", STR_ARG(message));
 }
 
-static void read_answer(struct kube_answer *answer, struct str body, struct doc **doc) {
+static void read_answer(struct kube_response *answer, struct str body, struct doc **doc) {
     bool good = answer->status >= 200 && answer->status < 300;
     enum status status = body.len > 0 ? kube_object_parse(body, doc, &answer->error) : ST_OK;
     if (status == ST_OK && *doc) {
@@ -116,20 +116,20 @@ static void read_answer(struct kube_answer *answer, struct str body, struct doc 
     }
 }
 
-static void on_done(void *user, const struct http_fetched *fetched) {
+static void on_done(void *user, const struct http_fetch_result *fetched) {
     struct kube_call *call = user;
     struct doc *doc = NULL;
-    struct kube_answer answer = {.error = fetched->error,
-                                 .status = fetched->status,
-                                 .retry_after_ns = fetched->retry_after_s < UINT32_MAX
-                                                       ? fetched->retry_after_s * NS_PER_S
-                                                       : 0};
+    struct kube_response answer = {.error = fetched->error,
+                                   .status = fetched->status,
+                                   .retry_after_ns = fetched->retry_after_s < UINT32_MAX
+                                                         ? fetched->retry_after_s * NS_PER_S
+                                                         : 0};
     call->fetch = NULL;
     if (fetched->error.status == ST_OK) {
         struct str body = call->ask.piece ? str_make(call->said, call->n_said) : fetched->body;
         read_answer(&answer, body, &doc);
         if (fetched->status == UNAUTHORIZED) {
-            kube_login_refuse(&call->client->login, call->generation);
+            kube_auth_reject(&call->client->login, call->generation);
         }
     } else {
         error_prefix(&answer.error, "%s", call->client->config->server);
@@ -169,14 +169,14 @@ static size_t fill_fields(const struct kube_config *config, const char *fields[M
 static enum status fetch(struct kube_call *call, const struct kube_identity *identity,
                          struct error *err) {
     const struct kube_config *config = call->client->config;
-    const struct kube_ask *ask = &call->ask;
+    const struct kube_request *ask = &call->ask;
     const char *fields[MOST_FIELDS];
     struct http_fetch_tls tls = {.insecure = config->insecure,
                                  .ca_pem = identity->ca,
                                  .cert_pem = identity->cert,
                                  .key_pem = identity->key,
                                  .name = config->tls_name};
-    struct http_fetch_ask fetched = {
+    struct http_fetch_request fetched = {
         .url = call->url,
         .method = ask->method,
         .timeout_ns = ask->timeout_ns > 0 ? ask->timeout_ns : TIMEOUT_NS,
@@ -185,22 +185,22 @@ static enum status fetch(struct kube_call *call, const struct kube_identity *ide
         .content_type = ask->content_type ? ask->content_type : "application/json",
         .fields = fields,
         .n_fields = fill_fields(config, fields),
-        .max_body_bytes = ask->piece           ? SIZE_MAX
-                          : ask->max_bytes > 0 ? ask->max_bytes
-                                               : MOST_BYTES,
+        .max_body_size = ask->piece           ? SIZE_MAX
+                         : ask->max_bytes > 0 ? ask->max_bytes
+                                              : MOST_BYTES,
         .bearer = identity->token,
         .tls = &tls,
-        .alive_s = ALIVE_S,
+        .keepalive_s = ALIVE_S,
         .piece = ask->piece ? on_piece : NULL,
         .done = on_done,
         .user = call};
-    return http_fetch_begin(call->client->fetcher, &fetched, &call->fetch, err);
+    return http_fetch_start(call->client->fetcher, &fetched, &call->fetch, err);
 }
 
 /* Returns: false: it has failed, and is to be told of. */
-static bool start(struct kube_call *call) {
+static bool start_call(struct kube_call *call) {
     struct kube_identity identity;
-    enum status status = kube_login_look(&call->client->login, &identity, &call->error);
+    enum status status = kube_auth_get(&call->client->login, &identity, &call->error);
     if (status == ST_NOT_READY) {
         call->state = CALL_UNKNOWN;
         return true;
@@ -214,7 +214,7 @@ static bool start(struct kube_call *call) {
 }
 
 /* One thing that was put off. Returns: false: there is none. */
-static bool act(struct kube_client *client) {
+static bool run_pending_call(struct kube_client *client) {
     struct kube_call *call = client->calls;
     while (call && (call->state == CALL_ASKED || call->state == CALL_UNKNOWN)) {
         call = call->next;
@@ -223,7 +223,7 @@ static bool act(struct kube_client *client) {
         return false;
     }
     if (call->state == CALL_WAITING) {
-        return start(call) || true;
+        return start_call(call) || true;
     }
     if (call->fetch) {
         http_fetch_cancel(call->fetch);
@@ -233,18 +233,18 @@ static bool act(struct kube_client *client) {
 }
 
 static void act_all(struct kube_client *client) {
-    while (act(client)) {
+    while (run_pending_call(client)) {
     }
 }
 
-static void ring(struct alarm *alarm) {
+static void on_timer_expired(struct timer *timer) {
     struct kube_client *client =
-        (struct kube_client *)(void *)((char *)alarm - offsetof(struct kube_client, soon));
+        (struct kube_client *)(void *)((char *)timer - offsetof(struct kube_client, soon));
     act_all(client);
 }
 
 /* It is known who we are, or why not. */
-static void on_known(struct kube_login *login, const struct error *err) {
+static void on_known(struct kube_auth *login, const struct error *err) {
     struct kube_client *client =
         (struct kube_client *)(void *)((char *)login - offsetof(struct kube_client, login));
     for (struct kube_call *call = client->calls; call; call = call->next) {
@@ -256,7 +256,7 @@ static void on_known(struct kube_login *login, const struct error *err) {
     act_all(client);
 }
 
-static enum status copy_ask(struct kube_call *call, const struct kube_ask *ask) {
+static enum status copy_ask(struct kube_call *call, const struct kube_request *ask) {
     const char *server = call->client->config->server;
     struct arena *arena = call->arena;
     struct str method = arena_dup(arena, str_of(ask->method ? ask->method : "GET"));
@@ -273,7 +273,7 @@ static enum status copy_ask(struct kube_call *call, const struct kube_ask *ask) 
     return copied ? ST_OK : ST_NO_MEMORY;
 }
 
-enum status kube_call_begin(struct kube_client *client, const struct kube_ask *ask,
+enum status kube_call_start(struct kube_client *client, const struct kube_request *ask,
                             struct kube_call **out, struct error *err) {
     struct kube_call *call = client->stopping ? NULL : calloc(1, sizeof(*call));
     struct arena *arena = call ? arena_new(worker_arenas(client->worker), 0) : NULL;
@@ -285,7 +285,7 @@ enum status kube_call_begin(struct kube_client *client, const struct kube_ask *a
     call->arena = arena;
     link_call(call);
     bool good = copy_ask(call, ask) == ST_OK;
-    if (good && (client->in_piece || !start(call))) {
+    if (good && (client->in_piece || !start_call(call))) {
         good = do_soon(client);
     }
     if (!good) {
@@ -326,8 +326,10 @@ enum status kube_client_new(struct worker *worker, struct kube_config *config,
         kube_config_free(config);
         return error_set(err, ST_NO_MEMORY, "no memory for asking the API server");
     }
-    *client = (struct kube_client){.worker = worker, .config = config, .soon.ring = ring};
-    client->login = (struct kube_login){.worker = worker, .config = config, .known = on_known};
+    *client = (struct kube_client){
+        .worker = worker, .config = config, .soon.on_expire = on_timer_expired};
+    client->login =
+        (struct kube_auth){.worker = worker, .config = config, .on_credential = on_known};
     enum status status = http_fetcher_new(worker, NULL, MOST_KEPT, &client->fetcher, err);
     if (status != ST_OK) {
         kube_config_free(config);
@@ -342,18 +344,18 @@ const struct kube_config *kube_client_config(const struct kube_client *client) {
     return client->config;
 }
 
-static void on_logged_out(void *cookie) {
-    struct kube_client *client = cookie;
-    http_fetcher_stop(client->fetcher, client->done, client->cookie);
+static void on_logged_out(void *user) {
+    struct kube_client *client = user;
+    http_fetcher_stop(client->fetcher, client->done, client->user);
 }
 
-void kube_client_stop(struct kube_client *client, void (*done)(void *cookie), void *cookie) {
+void kube_client_stop(struct kube_client *client, void (*done)(void *user), void *user) {
     struct error cancelled;
     error_set(&cancelled, ST_CANCELLED, "given up");
     client->stopping = true;
     client->done = done;
-    client->cookie = cookie;
-    alarm_clear(worker_alarms(client->worker), &client->soon);
+    client->user = user;
+    timer_stop(worker_timers(client->worker), &client->soon);
     while (client->calls) {
         struct kube_call *call = client->calls;
         if (call->fetch) {
@@ -361,12 +363,12 @@ void kube_client_stop(struct kube_client *client, void (*done)(void *cookie), vo
         }
         call_fail(call, &cancelled);
     }
-    kube_login_stop(&client->login, on_logged_out, client);
+    kube_auth_stop(&client->login, on_logged_out, client);
 }
 
 void kube_client_free(struct kube_client *client) {
     if (client) {
-        kube_login_fini(&client->login);
+        kube_auth_fini(&client->login);
         http_fetcher_free(client->fetcher);
         kube_config_free(client->config);
         free(client);

@@ -26,7 +26,7 @@ enum status kube_client_new(struct worker *worker, struct kube_config *config,
 const struct kube_config *kube_client_config(const struct kube_client *client);
 /* What is under way ends with ST_CANCELLED; `done` when nothing is left on the loop, perhaps from
  * within. Not from within a callback. */
-void kube_client_stop(struct kube_client *client, void (*done)(void *cookie), void *cookie);
+void kube_client_stop(struct kube_client *client, void (*done)(void *user), void *user);
 /* After `done`, or of one that never asked. NULL is allowed. */
 void kube_client_free(struct kube_client *client);
 
@@ -45,7 +45,7 @@ void kube_path_print(struct buf *out, const struct kube_resource *resource, cons
 void kube_query_print(struct buf *out, struct str text);
 
 /* What came of it; valid until the callback returns. */
-struct kube_answer {
+struct kube_response {
     /* ST_OK: a status of 2xx. Else a sentence, with what the server says where it says something:
      * ST_IO, ST_DEADLINE_EXCEEDED, ST_CANCELLED (no answer); ST_BAD_CONFIG (what we are to show
      * can't be); ST_BAD_ANSWER, ST_BODY_TOO_LARGE; ST_REFUSED (another status). */
@@ -55,8 +55,8 @@ struct kube_answer {
     struct doc_node object;  /* the body as JSON; absent (val NULL): there is none */
 };
 
-/* Read during kube_call_begin only. */
-struct kube_ask {
+/* Read during kube_call_start only. */
+struct kube_request {
     const char *method;       /* NULL: GET */
     struct str path;          /* with the query: "/api/v1/pods?limit=1" */
     struct str body;          /* JSON; ptr NULL: none */
@@ -66,13 +66,13 @@ struct kube_ask {
     /* Gets the body of an answer of 2xx as it comes, of any size, which is then not kept. NULL: it
      * is in what `done` gets. */
     void (*piece)(void *user, struct str bytes);
-    /* Once, never from within kube_call_begin. */
-    void (*done)(void *user, const struct kube_answer *answer);
+    /* Once, never from within kube_call_start. */
+    void (*done)(void *user, const struct kube_response *answer);
     void *user;
 };
 
 /* Returns: ST_NO_MEMORY. Owns: *out (may be NULL) until the callback or kube_call_cancel. */
-enum status kube_call_begin(struct kube_client *client, const struct kube_ask *ask,
+enum status kube_call_start(struct kube_client *client, const struct kube_request *ask,
                             struct kube_call **out, struct error *err)
     __attribute__((warn_unused_result));
 /* The status of its answer; 0: nothing of one has come. Not once `done` has come. */

@@ -16,14 +16,14 @@
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static struct kube_ask ask;
+static struct kube_request ask;
 static struct kube_call *call;
 static int n_calls;
 
 /* "200 name" or "0 IO sentence". */
-static void on_done(void *user, const struct kube_answer *answer) {
+static void on_done(void *user, const struct kube_response *answer) {
     if (answer->error.status == ST_OK) {
-        struct str name = kube_metadata(&answer->object, "name");
+        struct str name = kube_metadata_text(&answer->object, "name");
         kube_note(user, "%d %s%.*s;", answer->status, answer->object.val ? "" : "nothing",
                   STR_ARG(name));
     } else {
@@ -41,7 +41,7 @@ static void step_ask(struct kube_rig *rig) {
     ask.user = rig;
     ask.path = ask.path.ptr ? ask.path : STR("/x");
     for (int i = 0; i < n_calls; i++) {
-        assert_int_equal(kube_call_begin(rig->client, &ask, &call, &err), ST_OK);
+        assert_int_equal(kube_call_start(rig->client, &ask, &call, &err), ST_OK);
     }
     kube_end(rig);
 }
@@ -54,14 +54,14 @@ static void ask_for(struct kube_rig *rig, const char *wanted) {
 
 static int clear(void **state) {
     (void)state;
-    ask = (struct kube_ask){.method = NULL};
+    ask = (struct kube_request){.method = NULL};
     n_calls = 1;
     return 0;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void what_is_answered(void **state) {
+static void client_response_maps_to_status_and_object(void **state) {
     static const struct kube_step steps[] = {
         {.asked = {"GET /x HTTP/1.1\r\n", "Accept: application/json"},
          .body = "{\"metadata\":{\"name\":\"a\"}}"},
@@ -101,7 +101,7 @@ static void what_is_answered(void **state) {
     kube_rig_fini(&rig);
 }
 
-static void what_is_sent(void **state) {
+static void client_request_has_path_body_and_type(void **state) {
     static const struct kube_step steps[] = {
         {.asked = {"PATCH /apis/g/v1/namespaces/n/things/a%2Fb/status?x=1 HTTP",
                    "Content-Type: application/merge-patch+json\r\n", "\r\n\r\n{\"a\":1}"}},
@@ -117,23 +117,23 @@ static void what_is_sent(void **state) {
     buf_add_str(&path, STR("?x=1"));
     kube_rig_init(&rig, "{\"username\": \"me\", \"password\": \"s3cret\", \"as\": \"you\"}");
     kube_rig_serve(&rig, STEPS(steps));
-    ask = (struct kube_ask){.method = "PATCH",
-                            .path = buf_str(&path),
-                            .body = STR("{\"a\":1}"),
-                            .content_type = "application/merge-patch+json"};
+    ask = (struct kube_request){.method = "PATCH",
+                                .path = buf_str(&path),
+                                .body = STR("{\"a\":1}"),
+                                .content_type = "application/merge-patch+json"};
     ask_for(&rig, "200 nothing;");
     assert_non_null(strstr(rig.seen, "Authorization: Basic bWU6czNjcmV0\r\n"));
     assert_non_null(strstr(rig.seen, "Impersonate-User: you\r\n"));
     buf_init(&path, arena, 100);
     kube_path_print(&path, &pods, NULL, NULL);
-    ask = (struct kube_ask){.method = "POST", .path = buf_str(&path), .body = STR("{}")};
+    ask = (struct kube_request){.method = "POST", .path = buf_str(&path), .body = STR("{}")};
     ask_for(&rig, "200 nothing;");
     kube_rig_served(&rig);
     kube_rig_fini(&rig);
     arena_free(arena);
 }
 
-static void no_answer(void **state) {
+static void client_timeout_and_size_limit_fail_call(void **state) {
     static const struct kube_step steps[] = {{.status = "", .ending = KUBE_HOLDS},
                                              {.body = "{\"a\":\"0123456789\"}"}};
     struct kube_rig rig;
@@ -166,7 +166,7 @@ static void step_cancel(struct kube_rig *rig) {
 }
 
 /* What is under way is told of its end; what was given up is not. */
-static void given_up(void **state) {
+static void client_cancelled_calls_report_nothing(void **state) {
     static const struct kube_step steps[] = {{.status = "", .ending = KUBE_HOLDS},
                                              {.status = "", .ending = KUBE_HOLDS}};
     struct kube_rig rig;
@@ -185,26 +185,27 @@ static void given_up(void **state) {
 /* Within a piece nothing can be begun or ended at once; it is soon after. */
 static void on_piece(void *user, struct str bytes) {
     struct kube_rig *rig = user;
-    struct kube_ask other = {.path = STR("/other"), .done = on_done, .user = rig};
+    struct kube_request other = {.path = STR("/other"), .done = on_done, .user = rig};
     struct error err;
     kube_note(rig, "%.*s;", STR_ARG(bytes));
     kube_call_cancel(call);
-    assert_int_equal(kube_call_begin(rig->client, &other, NULL, &err), ST_OK);
+    assert_int_equal(kube_call_start(rig->client, &other, NULL, &err), ST_OK);
 }
 
-static void on_never(void *user, const struct kube_answer *answer) {
+static void on_never(void *user, const struct kube_response *answer) {
     (void)answer;
     kube_note(user, "told in spite of it;");
 }
 
 static void step_pieces(struct kube_rig *rig) {
     struct error err;
-    ask = (struct kube_ask){.path = STR("/x"), .piece = on_piece, .done = on_never, .user = rig};
-    assert_int_equal(kube_call_begin(rig->client, &ask, &call, &err), ST_OK);
+    ask =
+        (struct kube_request){.path = STR("/x"), .piece = on_piece, .done = on_never, .user = rig};
+    assert_int_equal(kube_call_start(rig->client, &ask, &call, &err), ST_OK);
     kube_end(rig);
 }
 
-static void pieces(void **state) {
+static void client_streamed_body_arrives_in_pieces(void **state) {
     static const struct kube_step steps[] = {
         {.body = "first", .ending = KUBE_HOLDS},
         {.asked = {"GET /other "}, .status = "400 No", .body = "second"},
@@ -220,7 +221,7 @@ static void pieces(void **state) {
 }
 
 /* An answer that is no good has no pieces. */
-static void no_pieces(void **state) {
+static void client_error_body_is_not_streamed(void **state) {
     static const struct kube_step steps[] = {
         {.status = "410 Gone", .body = "{\"message\":\"too old\"}", .ending = KUBE_SLOW}};
     struct kube_rig rig;
@@ -236,7 +237,7 @@ static void no_pieces(void **state) {
 /* ---- files ----------------------------------------------------------------------------------- */
 
 /* A token that is replaced is the next ask's; one that is gone for a moment stays. */
-static void a_token_in_a_file(void **state) {
+static void client_token_file_is_read_again(void **state) {
     static const struct kube_step steps[] = {
         {.asked = {"Authorization: Bearer first\r\n"}},
         {.asked = {"Authorization: Bearer second\r\n"}},
@@ -287,7 +288,7 @@ static void write_program(const struct kube_rig *rig, const char *rest) {
 }
 
 /* Many that ask at once wait for one run; a token is good until it is refused. */
-static void a_program(void **state) {
+static void client_exec_program_runs_again_after_401(void **state) {
     static const struct kube_step steps[] = {
         {.asked = {"Bearer token-1\r\n"}},
         {.asked = {"Bearer token-1\r\n"}},
@@ -313,7 +314,7 @@ static void a_program(void **state) {
 }
 
 /* What is over is asked for again; what the program is told. */
-static void the_end_of_a_token(void **state) {
+static void client_expired_exec_token_is_renewed(void **state) {
     static const struct kube_step steps[] = {
         {.asked =
              {"Bearer 1-x-an arg-"
@@ -339,7 +340,7 @@ static void the_end_of_a_token(void **state) {
     kube_rig_fini(&rig);
 }
 
-static void programs_that_fail(void **state) {
+static void client_failing_exec_program_fails_call(void **state) {
     static const struct {
         const char *rest, *wanted;
     } rows[] = {
@@ -379,7 +380,7 @@ static void programs_that_fail(void **state) {
 }
 
 /* The end of a client is that of the program that it waits for. */
-static void a_program_that_hangs(void **state) {
+static void client_hanging_exec_program_is_killed_on_stop(void **state) {
     struct kube_rig rig;
     (void)state;
     kube_rig_init(&rig, EXEC(""));
@@ -394,17 +395,17 @@ static void a_program_that_hangs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(what_is_answered, clear),
-        cmocka_unit_test_setup(what_is_sent, clear),
-        cmocka_unit_test_setup(no_answer, clear),
-        cmocka_unit_test_setup(given_up, clear),
-        cmocka_unit_test_setup(pieces, clear),
-        cmocka_unit_test_setup(no_pieces, clear),
-        cmocka_unit_test_setup(a_token_in_a_file, clear),
-        cmocka_unit_test_setup(a_program, clear),
-        cmocka_unit_test_setup(the_end_of_a_token, clear),
-        cmocka_unit_test_setup(programs_that_fail, clear),
-        cmocka_unit_test_setup(a_program_that_hangs, clear),
+        cmocka_unit_test_setup(client_response_maps_to_status_and_object, clear),
+        cmocka_unit_test_setup(client_request_has_path_body_and_type, clear),
+        cmocka_unit_test_setup(client_timeout_and_size_limit_fail_call, clear),
+        cmocka_unit_test_setup(client_cancelled_calls_report_nothing, clear),
+        cmocka_unit_test_setup(client_streamed_body_arrives_in_pieces, clear),
+        cmocka_unit_test_setup(client_error_body_is_not_streamed, clear),
+        cmocka_unit_test_setup(client_token_file_is_read_again, clear),
+        cmocka_unit_test_setup(client_exec_program_runs_again_after_401, clear),
+        cmocka_unit_test_setup(client_expired_exec_token_is_renewed, clear),
+        cmocka_unit_test_setup(client_failing_exec_program_fails_call, clear),
+        cmocka_unit_test_setup(client_hanging_exec_program_is_killed_on_stop, clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

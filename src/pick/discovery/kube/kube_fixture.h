@@ -61,44 +61,44 @@ struct kube_rig {
 static inline void __attribute__((format(printf, 2, 3)))
 kube_note(struct kube_rig *rig, const char *format, ...) {
     va_list args;
-    lock_take(&rig->lock);
+    lock_acquire(&rig->lock);
     va_start(args, format);
     int n =
         vsnprintf(rig->record + rig->n_record, sizeof(rig->record) - rig->n_record, format, args);
     va_end(args);
     assert_true(n >= 0 && (size_t)n < sizeof(rig->record) - rig->n_record);
     rig->n_record += (size_t)n;
-    lock_wake_all(&rig->cond);
-    lock_drop(&rig->lock);
+    lock_cond_broadcast(&rig->cond);
+    lock_release(&rig->lock);
 }
 
 /* Waits until the record is this; it is empty then. */
 static inline void kube_expect(struct kube_rig *rig, const char *wanted) {
     size_t n = strlen(wanted);
-    lock_take(&rig->lock);
+    lock_acquire(&rig->lock);
     while (rig->n_record < n && strncmp(rig->record, wanted, rig->n_record) == 0) {
-        lock_wait(&rig->lock, &rig->cond);
+        lock_cond_wait(&rig->lock, &rig->cond);
     }
     if (strcmp(rig->record, wanted) != 0) {
         fail_msg("expected: %s\ngot: %s", wanted, rig->record);
     }
     rig->n_record = 0;
     rig->record[0] = '\0';
-    lock_drop(&rig->lock);
+    lock_release(&rig->lock);
 }
 
 /* The same, of its beginning; the first note is enough. */
 static inline void kube_expect_start(struct kube_rig *rig, const char *wanted) {
-    lock_take(&rig->lock);
+    lock_acquire(&rig->lock);
     while (rig->n_record == 0) {
-        lock_wait(&rig->lock, &rig->cond);
+        lock_cond_wait(&rig->lock, &rig->cond);
     }
     if (strncmp(rig->record, wanted, strlen(wanted)) != 0) {
         fail_msg("expected: %s…\ngot: %s", wanted, rig->record);
     }
     rig->n_record = 0;
     rig->record[0] = '\0';
-    lock_drop(&rig->lock);
+    lock_release(&rig->lock);
 }
 
 /* ---- the server ------------------------------------------------------------------------------ */
@@ -218,12 +218,12 @@ static inline void kube_on_msg(struct worker_msg *msg) {
     rig->step(rig);
 }
 
-static inline void kube_end(void *cookie) {
-    struct kube_rig *rig = cookie;
-    lock_take(&rig->lock);
+static inline void kube_end(void *user) {
+    struct kube_rig *rig = user;
+    lock_acquire(&rig->lock);
     rig->ended = true;
-    lock_wake_all(&rig->cond);
-    lock_drop(&rig->lock);
+    lock_cond_broadcast(&rig->cond);
+    lock_release(&rig->lock);
 }
 
 /* Runs `step` on the worker until it calls kube_end. */
@@ -231,12 +231,12 @@ static inline void kube_run(struct kube_rig *rig, void (*step)(struct kube_rig *
     rig->step = step;
     rig->msg.run = kube_on_msg;
     worker_post(rig->worker, &rig->msg);
-    lock_take(&rig->lock);
+    lock_acquire(&rig->lock);
     while (!rig->ended) {
-        lock_wait(&rig->lock, &rig->cond);
+        lock_cond_wait(&rig->lock, &rig->cond);
     }
     rig->ended = false;
-    lock_drop(&rig->lock);
+    lock_release(&rig->lock);
 }
 
 static inline void kube_rig_init(struct kube_rig *rig, const char *user) {
@@ -247,7 +247,7 @@ static inline void kube_rig_init(struct kube_rig *rig, const char *user) {
     lock_cond_init(&rig->cond);
     assert_non_null(mkdtemp(rig->folder));
     kube_listen(rig);
-    struct kube_config_ask ask = {.file = kube_write_config(rig, user)};
+    struct kube_config_options ask = {.file = kube_write_config(rig, user)};
     if (kube_config_load(&ask, &config, &err) != ST_OK) {
         fail_msg("%s", err.text);
     }

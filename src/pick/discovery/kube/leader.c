@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/base/dice.h"
 #include "core/base/log.h"
+#include "core/base/prng.h"
 #include "core/event/clock.h"
 #include "core/event/lock.h"
 
@@ -22,12 +22,12 @@ struct kube_leader {
     struct kube_call *call; /* NULL: none is under way */
     enum kube_lease_step step;
     uint64_t asked_ns;
-    struct alarm turn; /* the next step */
-    struct alarm ends; /* leading does, unless it is renewed */
-    struct dice dice;
+    struct timer step_timer; /* the next step */
+    struct timer ends;       /* leading does, unless it is renewed */
+    struct prng prng;
     bool leads, stopping;
-    void (*done)(void *cookie);
-    void *done_cookie;
+    void (*done)(void *user);
+    void *done_user;
     struct lock lock;
     struct kube_leader_state state; /* under lock */
 };
@@ -35,42 +35,42 @@ struct kube_leader {
 #define OF_MEMBER(pointer, member)                                                                 \
     ((struct kube_leader *)(void *)((char *)(pointer)-offsetof(struct kube_leader, member)))
 
-static void take_turn(struct kube_leader *leader);
+static void run_step(struct kube_leader *leader);
 
 /* ---- what is said ---------------------------------------------------------------------------- */
 
-static void set_alarm(struct kube_leader *leader, struct alarm *alarm, uint64_t due_ns) {
-    if (!alarm_set(worker_alarms(leader->options.worker), alarm, due_ns)) {
-        log_plain(LOG_ERROR, "no memory for a timer: this picker does not lead any more");
+static void start_timer(struct kube_leader *leader, struct timer *timer, uint64_t due_ns) {
+    if (!timer_start(worker_timers(leader->options.worker), timer, due_ns)) {
+        log_message(LOG_ERROR, "no memory for a timer: this picker does not lead any more");
         leader->lease.renewed_ns = 0;
     }
 }
 
 /* Something is known that was not: whether we lead may be another thing now. */
-static void tell(struct kube_leader *leader, const struct error *err) {
+static void update_leadership(struct kube_leader *leader, const struct error *err) {
     uint64_t now_ns = clock_now_ns();
-    bool leads = kube_lease_leads(&leader->lease, now_ns), other = leads != leader->leads;
+    bool leads = kube_lease_is_leader(&leader->lease, now_ns), other = leads != leader->leads;
     leader->leads = leads;
     if (leads) {
-        set_alarm(leader, &leader->ends, kube_lease_ends_ns(&leader->lease));
+        start_timer(leader, &leader->ends, kube_lease_expires_ns(&leader->lease));
     }
     if (!leads && strcmp(leader->state.holder, leader->lease.holder) != 0 &&
         leader->lease.holder[0] != '\0') {
-        log_event(LOG_INFO, "another picker leads", LOG_TEXT_OF("lease", leader->name),
-                  LOG_TEXT_OF("holder", leader->lease.holder));
+        log_event(LOG_INFO, "another picker leads", LOG_CSTR("lease", leader->name),
+                  LOG_CSTR("holder", leader->lease.holder));
     }
-    lock_take(&leader->lock);
+    lock_acquire(&leader->lock);
     leader->state.leads = leads;
     memcpy(leader->state.holder, leader->lease.holder, sizeof(leader->state.holder));
     if (err) {
         leader->state.error = *err;
         leader->state.n_failures += err->status != ST_OK;
     }
-    lock_drop(&leader->lock);
+    lock_release(&leader->lock);
     if (other) {
         log_event(LOG_INFO, leads ? "this picker leads" : "this picker does not lead any more",
-                  LOG_TEXT_OF("lease", leader->name));
-        leader->options.changed(leader->options.cookie, leads);
+                  LOG_CSTR("lease", leader->name));
+        leader->options.on_leadership_changed(leader->options.user, leads);
     }
 }
 
@@ -78,55 +78,56 @@ static void tell(struct kube_leader *leader, const struct error *err) {
 static void log_failure(struct kube_leader *leader, const struct error *err) {
     if (strcmp(leader->state.error.text, err->text) != 0 ||
         leader->state.error.status != err->status) {
-        log_event(LOG_WARNING, "the lease can't be asked for", LOG_TEXT_OF("lease", leader->name),
-                  LOG_TEXT_OF("reason", err->text));
+        log_event(LOG_WARNING, "the lease can't be asked for", LOG_CSTR("lease", leader->name),
+                  LOG_CSTR("reason", err->text));
     }
 }
 
-static void ring_ends(struct alarm *alarm) {
-    tell(OF_MEMBER(alarm, ends), NULL);
+static void on_expiry_timer(struct timer *timer) {
+    update_leadership(OF_MEMBER(timer, ends), NULL);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void finish(struct kube_leader *leader) {
-    struct alarms *alarms = worker_alarms(leader->options.worker);
-    alarm_clear(alarms, &leader->turn);
-    alarm_clear(alarms, &leader->ends);
-    leader->done(leader->done_cookie);
+static void finish_stop(struct kube_leader *leader) {
+    struct loop_timers *timers = worker_timers(leader->options.worker);
+    timer_stop(timers, &leader->step_timer);
+    timer_stop(timers, &leader->ends);
+    leader->done(leader->done_user);
 }
 
-static void rest(struct kube_leader *leader) {
-    uint64_t wait_ns = KUBE_LEASE_RETRY_S * NS_PER_S;
-    wait_ns += (uint64_t)(dice_unit(&leader->dice) * (double)wait_ns / 5);
-    set_alarm(leader, &leader->turn, clock_now_ns() + wait_ns);
+static void set_retry_timer(struct kube_leader *leader) {
+    uint64_t wait_ns = KUBE_LEASE_RETRY_PERIOD_S * NS_PER_S;
+    wait_ns += (uint64_t)(prng_double(&leader->prng) * (double)wait_ns / 5);
+    start_timer(leader, &leader->step_timer, clock_now_ns() + wait_ns);
 }
 
 /* Somebody else was faster, or it is gone: that is no failure. */
-static bool was_missed(const struct kube_answer *answer) {
+static bool was_missed(const struct kube_response *answer) {
     return answer->status == CONFLICT || answer->status == NOT_FOUND;
 }
 
 /* Returns: nothing went wrong. */
-static bool take_answer(struct kube_leader *leader, const struct kube_answer *answer) {
+static bool take_answer(struct kube_leader *leader, const struct kube_response *answer) {
     uint64_t now_ns = clock_now_ns();
-    bool looked = leader->step == KUBE_LEASE_LOOK;
+    bool looked = leader->step == KUBE_LEASE_GET;
     if (answer->error.status == ST_OK) {
-        kube_lease_done(&leader->lease, leader->step, &answer->object, leader->asked_ns, now_ns);
+        kube_lease_apply_success(&leader->lease, leader->step, &answer->object, leader->asked_ns,
+                                 now_ns);
         return true;
     }
     if (looked && answer->status == NOT_FOUND) {
-        kube_lease_see(&leader->lease, NULL, now_ns);
+        kube_lease_observe(&leader->lease, NULL, now_ns);
         return true;
     }
     if (!looked) { /* also when nobody knows whether it was done */
-        kube_lease_missed(&leader->lease);
+        kube_lease_apply_conflict(&leader->lease);
     }
     return !looked && was_missed(answer);
 }
 
 /* After a look what follows from it comes at once. */
-static void on_answer(void *user, const struct kube_answer *answer) {
+static void on_answer(void *user, const struct kube_response *answer) {
     static const struct error none = {.status = ST_OK};
     struct kube_leader *leader = user;
     leader->call = NULL;
@@ -134,13 +135,13 @@ static void on_answer(void *user, const struct kube_answer *answer) {
     if (!good) {
         log_failure(leader, &answer->error);
     }
-    tell(leader, good ? &none : &answer->error);
-    bool at_once = good && leader->step == KUBE_LEASE_LOOK &&
-                   kube_lease_next(&leader->lease, clock_now_ns()) != KUBE_LEASE_LOOK;
+    update_leadership(leader, good ? &none : &answer->error);
+    bool at_once = good && leader->step == KUBE_LEASE_GET &&
+                   kube_lease_next(&leader->lease, clock_now_ns()) != KUBE_LEASE_GET;
     if (at_once || leader->lease.resigned) {
-        take_turn(leader);
+        run_step(leader);
     } else {
-        rest(leader);
+        set_retry_timer(leader);
     }
 }
 
@@ -150,14 +151,14 @@ static int64_t wall_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-static enum status ask(struct kube_leader *leader, struct buf *path, struct buf *body,
-                       struct error *err) {
-    bool creates = leader->step == KUBE_LEASE_CREATE, looks = leader->step == KUBE_LEASE_LOOK;
+static enum status send_lease_request(struct kube_leader *leader, struct buf *path,
+                                      struct buf *body, struct error *err) {
+    bool creates = leader->step == KUBE_LEASE_CREATE, looks = leader->step == KUBE_LEASE_GET;
     struct kube_resource leases = {.group = "coordination.k8s.io",
                                    .version = "v1",
                                    .name = "leases",
                                    .name_space = leader->options.name_space};
-    struct kube_ask asked = {
+    struct kube_request asked = {
         .method = looks     ? NULL
                   : creates ? "POST"
                             : "PATCH",
@@ -174,38 +175,38 @@ static enum status ask(struct kube_leader *leader, struct buf *path, struct buf 
     asked.path = buf_str(path);
     return path->failed || body->failed
                ? error_set(err, ST_NO_MEMORY, "no memory for a lease")
-               : kube_call_begin(leader->options.client, &asked, &leader->call, err);
+               : kube_call_start(leader->options.client, &asked, &leader->call, err);
 }
 
-static void take_turn(struct kube_leader *leader) {
+static void run_step(struct kube_leader *leader) {
     struct arena *arena;
     struct buf path, body;
     struct error err;
     leader->asked_ns = clock_now_ns();
     leader->step = kube_lease_next(&leader->lease, leader->asked_ns);
-    if (leader->step == KUBE_LEASE_REST) {
+    if (leader->step == KUBE_LEASE_STOPPED) {
         if (leader->stopping) {
-            finish(leader);
+            finish_stop(leader);
         }
         return;
     }
     arena = arena_new(worker_arenas(leader->options.worker), 0);
     buf_init(&path, arena, arena ? 256 : 0);
     buf_init(&body, arena, arena ? 512 : 0);
-    enum status st = arena ? ask(leader, &path, &body, &err)
+    enum status st = arena ? send_lease_request(leader, &path, &body, &err)
                            : error_set(&err, ST_NO_MEMORY, "no memory for a lease");
     if (st != ST_OK) {
         log_failure(leader, &err);
-        tell(leader, &err);
-        rest(leader);
+        update_leadership(leader, &err);
+        set_retry_timer(leader);
     }
     arena_free(arena);
 }
 
-static void ring_turn(struct alarm *alarm) {
-    struct kube_leader *leader = OF_MEMBER(alarm, turn);
+static void on_step_timer(struct timer *timer) {
+    struct kube_leader *leader = OF_MEMBER(timer, step_timer);
     if (!leader->call) {
-        take_turn(leader);
+        run_step(leader);
     }
 }
 
@@ -216,8 +217,8 @@ static void name_us(struct kube_leader *leader) {
     char host[UV_MAXHOSTNAMESIZE];
     size_t n = sizeof(host);
     const char *name = uv_os_gethostname(host, &n) == 0 ? host : "picker";
-    snprintf(leader->lease.us, sizeof(leader->lease.us), "%.200s_%016llx", name,
-             (unsigned long long)dice_roll(&leader->dice));
+    snprintf(leader->lease.identity, sizeof(leader->lease.identity), "%.200s_%016llx", name,
+             (unsigned long long)prng_next(&leader->prng));
 }
 
 enum status kube_leader_new(const struct kube_leader_options *options, struct kube_leader **out,
@@ -227,17 +228,17 @@ enum status kube_leader_new(const struct kube_leader_options *options, struct ku
         return error_set(err, ST_NO_MEMORY, "no memory for a lease");
     }
     leader->options = *options;
-    if (uv_random(NULL, NULL, &leader->dice.state, sizeof(leader->dice.state), 0, NULL) != 0) {
-        leader->dice.state = uv_hrtime();
+    if (uv_random(NULL, NULL, &leader->prng.state, sizeof(leader->prng.state), 0, NULL) != 0) {
+        leader->prng.state = uv_hrtime();
     }
     name_us(leader);
     snprintf(leader->name, sizeof(leader->name), "epp-%.200s-%.255s.llm-d.ai", options->name_space,
              options->pool);
-    memcpy(leader->state.us, leader->lease.us, sizeof(leader->state.us));
-    leader->turn.ring = ring_turn;
-    leader->ends.ring = ring_ends;
+    memcpy(leader->state.identity, leader->lease.identity, sizeof(leader->state.identity));
+    leader->step_timer.on_expire = on_step_timer;
+    leader->ends.on_expire = on_expiry_timer;
     lock_init(&leader->lock);
-    set_alarm(leader, &leader->turn, clock_now_ns());
+    start_timer(leader, &leader->step_timer, clock_now_ns());
     *out = leader;
     return ST_OK;
 }
@@ -247,20 +248,20 @@ void kube_leader_resign(struct kube_leader *leader) {
         return;
     }
     leader->lease.resigned = true;
-    tell(leader, NULL);
+    update_leadership(leader, NULL);
     if (!leader->call) {
-        take_turn(leader);
+        run_step(leader);
     }
 }
 
-void kube_leader_stop(struct kube_leader *leader, void (*done)(void *cookie), void *cookie) {
+void kube_leader_stop(struct kube_leader *leader, void (*done)(void *user), void *user) {
     leader->stopping = true;
     leader->done = done;
-    leader->done_cookie = cookie;
+    leader->done_user = user;
     if (!leader->lease.resigned) {
         kube_leader_resign(leader);
-    } else if (leader->step == KUBE_LEASE_REST && !leader->call) {
-        finish(leader);
+    } else if (leader->step == KUBE_LEASE_STOPPED && !leader->call) {
+        finish_stop(leader);
     }
 }
 
@@ -272,7 +273,7 @@ void kube_leader_free(struct kube_leader *leader) {
 }
 
 void kube_leader_report(struct kube_leader *leader, struct kube_leader_state *out) {
-    lock_take(&leader->lock);
+    lock_acquire(&leader->lock);
     *out = leader->state;
-    lock_drop(&leader->lock);
+    lock_release(&leader->lock);
 }

@@ -13,11 +13,11 @@ struct kube_leader;
 
 struct kube_leader_options {
     struct worker *worker;
-    struct kube_client *client;                /* the worker's */
-    const char *name_space;                    /* of the pool */
-    const char *pool;                          /* its name */
-    void (*changed)(void *cookie, bool leads); /* also from within kube_leader_resign */
-    void *cookie;
+    struct kube_client *client;                            /* the worker's */
+    const char *name_space;                                /* of the pool */
+    const char *pool;                                      /* its name */
+    void (*on_leadership_changed)(void *user, bool leads); /* also from within kube_leader_resign */
+    void *user;
 };
 
 /* Begins at once, as one that does not lead. Returns: ST_NO_MEMORY. Owns: *out until
@@ -28,13 +28,13 @@ enum status kube_leader_new(const struct kube_leader_options *options, struct ku
 void kube_leader_resign(struct kube_leader *leader);
 /* The same, and `done` when nothing of it is on the loop, perhaps from within: after some seconds
  * at most. The client stays until then. */
-void kube_leader_stop(struct kube_leader *leader, void (*done)(void *cookie), void *cookie);
+void kube_leader_stop(struct kube_leader *leader, void (*done)(void *user), void *user);
 /* After `done`, or on no loop any more. NULL is allowed. */
 void kube_leader_free(struct kube_leader *leader);
 
 struct kube_leader_state {
     bool leads;
-    char us[KUBE_LEASE_NAME_BYTES];
+    char identity[KUBE_LEASE_NAME_BYTES];
     char holder[KUBE_LEASE_NAME_BYTES]; /* who has the lease, as far as it is known */
     uint64_t n_failures;                /* asks that came to nothing */
     struct error error;                 /* of the last one; ST_OK: it is well */

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/base/json_out.h"
+#include "core/base/json_writer.h"
 
 static const uint64_t NS_PER_S = 1000000000;
 
@@ -18,53 +18,53 @@ static void copy_text(yyjson_val *value, char *out, size_t n_bytes) {
     out[n] = '\0';
 }
 
-void kube_lease_see(struct kube_lease *lease, const struct doc_node *object, uint64_t now_ns) {
+void kube_lease_observe(struct kube_lease *lease, const struct doc_node *object, uint64_t now_ns) {
     char version[KUBE_LEASE_VERSION_BYTES] = "";
     yyjson_val *root = object ? object->val : NULL;
     copy_text(yyjson_ptr_get(root, "/metadata/resourceVersion"), version, sizeof(version));
     bool same =
         lease->known && lease->exists == (root != NULL) && strcmp(version, lease->version) == 0;
     int64_t lasts_s = yyjson_get_sint(yyjson_ptr_get(root, "/spec/leaseDurationSeconds"));
-    lease->seen_ns = same ? lease->seen_ns : now_ns;
+    lease->observed_ns = same ? lease->observed_ns : now_ns;
     lease->known = true;
     lease->exists = root != NULL;
     memcpy(lease->version, version, sizeof(version));
     copy_text(yyjson_ptr_get(root, "/spec/holderIdentity"), lease->holder, sizeof(lease->holder));
-    lease->lasts_ns = (uint64_t)(lasts_s > 0 ? lasts_s : KUBE_LEASE_S) * NS_PER_S;
+    lease->duration_ns = (uint64_t)(lasts_s > 0 ? lasts_s : KUBE_LEASE_DURATION_S) * NS_PER_S;
     lease->n_transitions = yyjson_get_sint(yyjson_ptr_get(root, "/spec/leaseTransitions"));
-    if (strcmp(lease->holder, lease->us) != 0) {
+    if (strcmp(lease->holder, lease->identity) != 0) {
         lease->renewed_ns = 0;
     }
 }
 
-void kube_lease_done(struct kube_lease *lease, enum kube_lease_step step,
-                     const struct doc_node *object, uint64_t asked_ns, uint64_t now_ns) {
-    kube_lease_see(lease, object, now_ns);
-    bool ours = lease->exists && strcmp(lease->holder, lease->us) == 0;
-    lease->renewed_ns = ours && step != KUBE_LEASE_LOOK ? asked_ns : lease->renewed_ns;
+void kube_lease_apply_success(struct kube_lease *lease, enum kube_lease_step step,
+                              const struct doc_node *object, uint64_t asked_ns, uint64_t now_ns) {
+    kube_lease_observe(lease, object, now_ns);
+    bool ours = lease->exists && strcmp(lease->holder, lease->identity) == 0;
+    lease->renewed_ns = ours && step != KUBE_LEASE_GET ? asked_ns : lease->renewed_ns;
 }
 
-void kube_lease_missed(struct kube_lease *lease) {
+void kube_lease_apply_conflict(struct kube_lease *lease) {
     lease->known = false;
 }
 
 /* ---- what follows ---------------------------------------------------------------------------- */
 
-bool kube_lease_leads(const struct kube_lease *lease, uint64_t now_ns) {
-    return !lease->resigned && lease->renewed_ns > 0 && now_ns < kube_lease_ends_ns(lease);
+bool kube_lease_is_leader(const struct kube_lease *lease, uint64_t now_ns) {
+    return !lease->resigned && lease->renewed_ns > 0 && now_ns < kube_lease_expires_ns(lease);
 }
 
-uint64_t kube_lease_ends_ns(const struct kube_lease *lease) {
-    return lease->renewed_ns > 0 ? lease->renewed_ns + KUBE_LEASE_LEADS_S * NS_PER_S : 0;
+uint64_t kube_lease_expires_ns(const struct kube_lease *lease) {
+    return lease->renewed_ns > 0 ? lease->renewed_ns + KUBE_LEASE_RENEW_DEADLINE_S * NS_PER_S : 0;
 }
 
 enum kube_lease_step kube_lease_next(const struct kube_lease *lease, uint64_t now_ns) {
-    bool ours = lease->exists && strcmp(lease->holder, lease->us) == 0;
+    bool ours = lease->exists && strcmp(lease->holder, lease->identity) == 0;
     if (lease->resigned) {
-        return lease->known && ours ? KUBE_LEASE_RELEASE : KUBE_LEASE_REST;
+        return lease->known && ours ? KUBE_LEASE_RELEASE : KUBE_LEASE_STOPPED;
     }
     if (!lease->known) {
-        return KUBE_LEASE_LOOK;
+        return KUBE_LEASE_GET;
     }
     if (!lease->exists) {
         return KUBE_LEASE_CREATE;
@@ -72,14 +72,14 @@ enum kube_lease_step kube_lease_next(const struct kube_lease *lease, uint64_t no
     if (ours) {
         return KUBE_LEASE_RENEW;
     }
-    bool free_now = lease->holder[0] == '\0' || now_ns >= lease->seen_ns + lease->lasts_ns;
-    return free_now ? KUBE_LEASE_TAKE : KUBE_LEASE_LOOK;
+    bool free_now = lease->holder[0] == '\0' || now_ns >= lease->observed_ns + lease->duration_ns;
+    return free_now ? KUBE_LEASE_ACQUIRE : KUBE_LEASE_GET;
 }
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
 /* "2026-01-31T23:59:59.000000Z" */
-static void add_time(struct json_out *json, const char *name, int64_t wall_us) {
+static void add_time(struct json_writer *json, const char *name, int64_t wall_us) {
     enum { US_PER_S = 1000000 };
     char day[32], text[64];
     struct tm parts;
@@ -87,42 +87,42 @@ static void add_time(struct json_out *json, const char *name, int64_t wall_us) {
     gmtime_r(&seconds, &parts);
     strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &parts);
     snprintf(text, sizeof(text), "%s.%06dZ", day, (int)(wall_us % US_PER_S));
-    json_text(json, name, str_of(text));
+    json_write_string(json, name, str_of(text));
 }
 
 static void add_spec(const struct kube_lease *lease, enum kube_lease_step step, int64_t wall_us,
-                     struct json_out *json) {
+                     struct json_writer *json) {
     bool released = step == KUBE_LEASE_RELEASE;
     bool renewed = step == KUBE_LEASE_RENEW || released;
-    json_key(json, "spec");
-    json_open(json, '{');
-    json_text(json, "holderIdentity", str_of(released ? "" : lease->us));
-    json_i64(json, "leaseDurationSeconds", released ? 1 : KUBE_LEASE_S);
+    json_write_key(json, "spec");
+    json_write_open(json, '{');
+    json_write_string(json, "holderIdentity", str_of(released ? "" : lease->identity));
+    json_write_i64(json, "leaseDurationSeconds", released ? 1 : KUBE_LEASE_DURATION_S);
     add_time(json, "renewTime", wall_us);
     if (!renewed) {
         add_time(json, "acquireTime", wall_us);
-        json_i64(json, "leaseTransitions",
-                 step == KUBE_LEASE_CREATE ? 0 : lease->n_transitions + 1);
+        json_write_i64(json, "leaseTransitions",
+                       step == KUBE_LEASE_CREATE ? 0 : lease->n_transitions + 1);
     }
-    json_close(json, '}');
+    json_write_close(json, '}');
 }
 
 void kube_lease_print(const struct kube_lease *lease, enum kube_lease_step step, const char *name,
                       int64_t wall_us, struct buf *out) {
-    struct json_out json = {.out = out};
-    json_open(&json, '{');
+    struct json_writer json = {.out = out};
+    json_write_open(&json, '{');
     if (step == KUBE_LEASE_CREATE) {
-        json_text(&json, "apiVersion", STR("coordination.k8s.io/v1"));
-        json_text(&json, "kind", STR("Lease"));
+        json_write_string(&json, "apiVersion", STR("coordination.k8s.io/v1"));
+        json_write_string(&json, "kind", STR("Lease"));
     }
-    json_key(&json, "metadata");
-    json_open(&json, '{');
+    json_write_key(&json, "metadata");
+    json_write_open(&json, '{');
     if (step == KUBE_LEASE_CREATE) {
-        json_text(&json, "name", str_of(name));
+        json_write_string(&json, "name", str_of(name));
     } else {
-        json_text(&json, "resourceVersion", str_of(lease->version));
+        json_write_string(&json, "resourceVersion", str_of(lease->version));
     }
-    json_close(&json, '}');
+    json_write_close(&json, '}');
     add_spec(lease, step, wall_us, &json);
-    json_close(&json, '}');
+    json_write_close(&json, '}');
 }

@@ -30,7 +30,7 @@ static void see(struct kube_lease *lease, const struct served *served, uint64_t 
              served->version, served->holder, served->lasts_s, served->n_transitions);
     assert_int_equal(doc_parse(DOC_YAML, "lease", str_of(text), &doc, &err), ST_OK);
     struct doc_node root = doc_root(doc);
-    kube_lease_see(lease, served->exists ? &root : NULL, now_ns);
+    kube_lease_observe(lease, served->exists ? &root : NULL, now_ns);
     doc_free(doc);
 }
 
@@ -61,7 +61,7 @@ static bool do_step(struct kube_lease *lease, struct served *served, enum kube_l
     doc_free(doc);
     arena_free(arena);
     if (!good) {
-        kube_lease_missed(lease);
+        kube_lease_apply_conflict(lease);
         return false;
     }
     char text[400];
@@ -71,18 +71,18 @@ static bool do_step(struct kube_lease *lease, struct served *served, enum kube_l
              served->version, served->holder, served->lasts_s);
     assert_int_equal(doc_parse(DOC_YAML, "answer", str_of(text), &doc, &err), ST_OK);
     struct doc_node answer = doc_root(doc);
-    kube_lease_done(lease, step, &answer, now_ns, now_ns);
+    kube_lease_apply_success(lease, step, &answer, now_ns, now_ns);
     doc_free(doc);
     return true;
 }
 
 /* Looks, if that is next, and does what follows. Returns: that. */
 static enum kube_lease_step turn(struct kube_lease *lease, struct served *served, uint64_t now_ns) {
-    if (kube_lease_next(lease, now_ns) == KUBE_LEASE_LOOK) {
+    if (kube_lease_next(lease, now_ns) == KUBE_LEASE_GET) {
         see(lease, served, now_ns);
     }
     enum kube_lease_step step = kube_lease_next(lease, now_ns);
-    if (step != KUBE_LEASE_LOOK && step != KUBE_LEASE_REST) {
+    if (step != KUBE_LEASE_GET && step != KUBE_LEASE_STOPPED) {
         (void)do_step(lease, served, step, now_ns);
     }
     return step;
@@ -90,51 +90,51 @@ static enum kube_lease_step turn(struct kube_lease *lease, struct served *served
 
 static struct kube_lease of(const char *us) {
     struct kube_lease lease = {.known = false};
-    strcpy(lease.us, us);
+    strcpy(lease.identity, us);
     return lease;
 }
 
-static void one_of_two_leads(void **state) {
+static void lease_two_candidates_one_leads(void **state) {
     (void)state;
     struct kube_lease a = of("a"), b = of("b");
     struct served served = {.exists = false};
     uint64_t now = 100 * S;
     assert_int_equal(turn(&a, &served, now), KUBE_LEASE_CREATE);
-    assert_true(kube_lease_leads(&a, now));
-    for (int i = 0; i < 30; i++, now += KUBE_LEASE_RETRY_S * S) {
+    assert_true(kube_lease_is_leader(&a, now));
+    for (int i = 0; i < 30; i++, now += KUBE_LEASE_RETRY_PERIOD_S * S) {
         assert_int_equal(turn(&a, &served, now), KUBE_LEASE_RENEW);
-        assert_int_equal(turn(&b, &served, now + S), KUBE_LEASE_LOOK);
-        assert_true(kube_lease_leads(&a, now + S));
-        assert_false(kube_lease_leads(&b, now + S));
+        assert_int_equal(turn(&b, &served, now + S), KUBE_LEASE_GET);
+        assert_true(kube_lease_is_leader(&a, now + S));
+        assert_false(kube_lease_is_leader(&b, now + S));
     }
     assert_string_equal(served.holder, "a");
     assert_int_equal(served.n_transitions, 0);
 }
 
 /* The one that went silent stops leading before the other begins, whatever their clocks say. */
-static void a_silent_leader_is_followed(void **state) {
+static void lease_expired_is_acquired(void **state) {
     (void)state;
     struct kube_lease a = of("a"), b = of("b");
     struct served served = {.exists = false};
     uint64_t now = 100 * S, far = 1000000 * S; /* b's clock is another one */
     turn(&a, &served, now);
-    assert_int_equal(turn(&b, &served, far), KUBE_LEASE_LOOK);
-    assert_int_equal(kube_lease_ends_ns(&a), now + KUBE_LEASE_LEADS_S * S);
-    assert_true(kube_lease_leads(&a, now + KUBE_LEASE_LEADS_S * S - 1));
-    assert_false(kube_lease_leads(&a, now + KUBE_LEASE_LEADS_S * S));
-    assert_int_equal(turn(&b, &served, far + KUBE_LEASE_S * S - 1), KUBE_LEASE_LOOK);
-    assert_int_equal(turn(&b, &served, far + KUBE_LEASE_S * S), KUBE_LEASE_TAKE);
-    assert_true(kube_lease_leads(&b, far + KUBE_LEASE_S * S));
+    assert_int_equal(turn(&b, &served, far), KUBE_LEASE_GET);
+    assert_int_equal(kube_lease_expires_ns(&a), now + KUBE_LEASE_RENEW_DEADLINE_S * S);
+    assert_true(kube_lease_is_leader(&a, now + KUBE_LEASE_RENEW_DEADLINE_S * S - 1));
+    assert_false(kube_lease_is_leader(&a, now + KUBE_LEASE_RENEW_DEADLINE_S * S));
+    assert_int_equal(turn(&b, &served, far + KUBE_LEASE_DURATION_S * S - 1), KUBE_LEASE_GET);
+    assert_int_equal(turn(&b, &served, far + KUBE_LEASE_DURATION_S * S), KUBE_LEASE_ACQUIRE);
+    assert_true(kube_lease_is_leader(&b, far + KUBE_LEASE_DURATION_S * S));
     assert_int_equal(served.n_transitions, 1);
     /* The old one comes back, and finds that out. */
     now += 60 * S;
     assert_int_equal(kube_lease_next(&a, now), KUBE_LEASE_RENEW);
     assert_false(do_step(&a, &served, KUBE_LEASE_RENEW, now));
-    assert_int_equal(turn(&a, &served, now), KUBE_LEASE_LOOK);
-    assert_false(kube_lease_leads(&a, now));
+    assert_int_equal(turn(&a, &served, now), KUBE_LEASE_GET);
+    assert_false(kube_lease_is_leader(&a, now));
 }
 
-static void who_resigns_is_followed_at_once(void **state) {
+static void lease_released_is_acquired_at_once(void **state) {
     (void)state;
     struct kube_lease a = of("a"), b = of("b");
     struct served served = {.exists = false};
@@ -142,19 +142,19 @@ static void who_resigns_is_followed_at_once(void **state) {
     turn(&a, &served, now);
     turn(&b, &served, now);
     a.resigned = true;
-    assert_false(kube_lease_leads(&a, now));
+    assert_false(kube_lease_is_leader(&a, now));
     assert_int_equal(turn(&a, &served, now), KUBE_LEASE_RELEASE);
-    assert_int_equal(turn(&a, &served, now), KUBE_LEASE_REST);
-    assert_int_equal(turn(&b, &served, now + S), KUBE_LEASE_TAKE);
+    assert_int_equal(turn(&a, &served, now), KUBE_LEASE_STOPPED);
+    assert_int_equal(turn(&b, &served, now + S), KUBE_LEASE_ACQUIRE);
     assert_string_equal(served.holder, "b");
-    assert_int_equal(served.lasts_s, KUBE_LEASE_S);
+    assert_int_equal(served.lasts_s, KUBE_LEASE_DURATION_S);
     b.resigned = true;
-    kube_lease_missed(&b); /* nobody knows whose it is: it is left alone */
-    assert_int_equal(kube_lease_next(&b, now), KUBE_LEASE_REST);
+    kube_lease_apply_conflict(&b); /* nobody knows whose it is: it is left alone */
+    assert_int_equal(kube_lease_next(&b, now), KUBE_LEASE_STOPPED);
 }
 
 /* Of two that want it at once one gets it. */
-static void the_faster_one_gets_it(void **state) {
+static void lease_conflict_lets_first_writer_lead(void **state) {
     (void)state;
     struct kube_lease a = of("a"), b = of("b");
     struct served served = {.exists = false};
@@ -163,26 +163,26 @@ static void the_faster_one_gets_it(void **state) {
     see(&b, &served, now);
     assert_true(do_step(&b, &served, KUBE_LEASE_CREATE, now));
     assert_false(do_step(&a, &served, KUBE_LEASE_CREATE, now));
-    assert_false(kube_lease_leads(&a, now));
-    assert_int_equal(turn(&a, &served, now), KUBE_LEASE_LOOK);
+    assert_false(kube_lease_is_leader(&a, now));
+    assert_int_equal(turn(&a, &served, now), KUBE_LEASE_GET);
     /* It was deleted under its holder, and is made again by whoever sees that first. */
     served.exists = false;
-    kube_lease_missed(&b);
+    kube_lease_apply_conflict(&b);
     assert_int_equal(turn(&b, &served, now + S), KUBE_LEASE_CREATE);
 }
 
 /* After a restart under the same name it is ours, though we have not asked for it yet. */
-static void ours_of_before(void **state) {
+static void lease_of_own_identity_is_renewed(void **state) {
     (void)state;
     struct kube_lease a = of("a");
     struct served served = {.exists = true, .version = 7, .holder = "a", .lasts_s = 15};
     see(&a, &served, 100 * S);
-    assert_false(kube_lease_leads(&a, 100 * S));
+    assert_false(kube_lease_is_leader(&a, 100 * S));
     assert_int_equal(turn(&a, &served, 100 * S), KUBE_LEASE_RENEW);
-    assert_true(kube_lease_leads(&a, 100 * S));
+    assert_true(kube_lease_is_leader(&a, 100 * S));
 }
 
-static void what_is_sent(void **state) {
+static void lease_steps_print_request_bodies(void **state) {
     (void)state;
     struct kube_lease a = of("a");
     struct arena *arena = arena_new(NULL, 0);
@@ -191,7 +191,7 @@ static void what_is_sent(void **state) {
         .exists = true, .version = 7, .holder = "b", .lasts_s = 1, .n_transitions = 4};
     see(&a, &served, S);
     buf_init(&out, arena, 256);
-    kube_lease_print(&a, KUBE_LEASE_TAKE, "l", 1769903999000001, &out);
+    kube_lease_print(&a, KUBE_LEASE_ACQUIRE, "l", 1769903999000001, &out);
     assert_true(str_is(buf_str(&out),
                        "{\"metadata\":{\"resourceVersion\":\"7\"},\"spec\":{\"holderIdentity\":"
                        "\"a\",\"leaseDurationSeconds\":15,\"renewTime\":\"2026-01-31T23:59:59."
@@ -202,12 +202,12 @@ static void what_is_sent(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_of_two_leads),
-        cmocka_unit_test(a_silent_leader_is_followed),
-        cmocka_unit_test(who_resigns_is_followed_at_once),
-        cmocka_unit_test(the_faster_one_gets_it),
-        cmocka_unit_test(ours_of_before),
-        cmocka_unit_test(what_is_sent),
+        cmocka_unit_test(lease_two_candidates_one_leads),
+        cmocka_unit_test(lease_expired_is_acquired),
+        cmocka_unit_test(lease_released_is_acquired_at_once),
+        cmocka_unit_test(lease_conflict_lets_first_writer_lead),
+        cmocka_unit_test(lease_of_own_identity_is_renewed),
+        cmocka_unit_test(lease_steps_print_request_bodies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

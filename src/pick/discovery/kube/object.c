@@ -15,7 +15,7 @@ static void copy_member(yyjson_mut_doc *into, yyjson_mut_val *object, yyjson_val
 }
 
 /* Returns: NULL when out of memory. */
-static yyjson_doc *reduced(yyjson_val *object) {
+static yyjson_doc *copy_reduced(yyjson_val *object) {
     static const char *const metadata_members[] = {"name",
                                                    "namespace",
                                                    "uid",
@@ -41,30 +41,31 @@ static yyjson_doc *reduced(yyjson_val *object) {
 }
 
 /* As a person would name it. */
-static void title(enum kube_kind kind, const char *name, char *out, size_t n_bytes) {
+static void print_title(enum kube_kind kind, const char *name, char *out, size_t n_bytes) {
     snprintf(out, n_bytes, "%s %s", KUBE_KINDS[kind].kind, name);
 }
 
 static enum status take_doc(enum kube_kind kind, yyjson_val *object, struct kube_object *out,
                             struct error *err) {
-    char name[READING_NAME_BYTES + 64];
-    yyjson_doc *tree = reduced(object);
+    char name[POOL_CONFIG_NAME_BYTES + 64];
+    yyjson_doc *tree = copy_reduced(object);
     if (!tree) {
         return error_set(err, ST_NO_MEMORY, "no memory for an object");
     }
-    title(kind, out->name, name, sizeof(name));
-    return doc_of_tree(name, tree, &out->doc, err);
+    print_title(kind, out->name, name, sizeof(name));
+    return doc_from_tree(name, tree, &out->doc, err);
 }
 
 /* Would it do for a pool? */
-static enum status check(enum kube_kind kind, const struct kube_object *object, struct error *err) {
-    struct reading reading = {.file = object->name};
+static enum status check_object(enum kube_kind kind, const struct kube_object *object,
+                                struct error *err) {
+    struct pool_config_reader reader = {.file = object->name};
     struct doc_node root = doc_root(object->doc);
-    enum status st = pool_spec_new(&reading.spec, err);
+    enum status st = pool_spec_new(&reader.spec, err);
     if (st == ST_OK) {
-        reading.arena = reading.spec->arena;
-        st = reading_object_of_kind(&reading, KUBE_KINDS[kind].kind, &root, err);
-        pool_spec_free(reading.spec);
+        reader.arena = reader.spec->arena;
+        st = pool_config_read_kube_object_of_kind(&reader, KUBE_KINDS[kind].kind, &root, err);
+        pool_spec_free(reader.spec);
     }
     return st;
 }
@@ -73,9 +74,9 @@ enum status kube_object_read(enum kube_kind kind, const struct doc_node *object,
                              struct kube_object *out, struct error *err) {
     yyjson_val *name = yyjson_ptr_get(object->val, "/metadata/name");
     if (!yyjson_is_str(name) || yyjson_get_len(name) == 0 ||
-        yyjson_get_len(name) > READING_NAME_BYTES) {
+        yyjson_get_len(name) > POOL_CONFIG_NAME_BYTES) {
         return error_set(err, ST_BAD_CONFIG, "metadata.name: expected a name of 1 to %d bytes",
-                         READING_NAME_BYTES);
+                         POOL_CONFIG_NAME_BYTES);
     }
     out->name = str_dup(str_make(yyjson_get_str(name), yyjson_get_len(name)));
     if (!out->name) {
@@ -85,7 +86,7 @@ enum status kube_object_read(enum kube_kind kind, const struct doc_node *object,
         return kube_pod_read(object->val, &out->pod, err);
     }
     enum status st = take_doc(kind, object->val, out, err);
-    return st == ST_OK ? check(kind, out, err) : st;
+    return st == ST_OK ? check_object(kind, out, err) : st;
 }
 
 void kube_object_fini(struct kube_object *object) {
@@ -98,17 +99,17 @@ void kube_object_fini(struct kube_object *object) {
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-static yyjson_val *member(const struct kube_object *object, const char *pointer) {
+static yyjson_val *get_member(const struct kube_object *object, const char *pointer) {
     struct doc_node root = doc_root(object->doc);
     return yyjson_ptr_get(root.val, pointer);
 }
 
-bool kube_object_is_leaving(const struct kube_object *object) {
-    return object->doc && member(object, "/metadata/deletionTimestamp");
+bool kube_object_is_deleting(const struct kube_object *object) {
+    return object->doc && get_member(object, "/metadata/deletionTimestamp");
 }
 
 struct str kube_object_created(const struct kube_object *object) {
-    yyjson_val *created = member(object, "/metadata/creationTimestamp");
+    yyjson_val *created = get_member(object, "/metadata/creationTimestamp");
     return yyjson_is_str(created) ? str_make(yyjson_get_str(created), yyjson_get_len(created))
                                   : STR("");
 }
@@ -121,9 +122,9 @@ bool kube_object_equal(const struct kube_object *a, const struct kube_object *b)
         return !a->doc && !b->doc && !a->pod && !b->pod;
     }
     return (a->why != NULL) == (b->why != NULL) &&
-           kube_object_is_leaving(a) == kube_object_is_leaving(b) &&
+           kube_object_is_deleting(a) == kube_object_is_deleting(b) &&
            str_eq(kube_object_created(a), kube_object_created(b)) &&
-           yyjson_equals(member(a, "/spec"), member(b, "/spec"));
+           yyjson_equals(get_member(a, "/spec"), get_member(b, "/spec"));
 }
 
 static bool is_text_or_none(yyjson_val *value, const char *text) {
@@ -132,7 +133,7 @@ static bool is_text_or_none(yyjson_val *value, const char *text) {
 }
 
 bool kube_object_refers(const struct kube_object *object, const char *pool, const char *group) {
-    return yyjson_equals_str(member(object, "/spec/poolRef/name"), pool) &&
-           is_text_or_none(member(object, "/spec/poolRef/kind"), "InferencePool") &&
-           (!group || is_text_or_none(member(object, "/spec/poolRef/group"), group));
+    return yyjson_equals_str(get_member(object, "/spec/poolRef/name"), pool) &&
+           is_text_or_none(get_member(object, "/spec/poolRef/kind"), "InferencePool") &&
+           (!group || is_text_or_none(get_member(object, "/spec/poolRef/group"), group));
 }

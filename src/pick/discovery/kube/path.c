@@ -17,7 +17,7 @@ void kube_query_print(struct buf *out, struct str text) {
     }
 }
 
-static void add(struct buf *out, const char *segment) {
+static void add_segment(struct buf *out, const char *segment) {
     buf_add_char(out, '/');
     kube_query_print(out, str_of(segment));
 }
@@ -25,20 +25,20 @@ static void add(struct buf *out, const char *segment) {
 void kube_path_print(struct buf *out, const struct kube_resource *resource, const char *object,
                      const char *sub) {
     bool core = resource->group[0] == '\0';
-    add(out, core ? "api" : "apis");
+    add_segment(out, core ? "api" : "apis");
     if (!core) {
-        add(out, resource->group);
+        add_segment(out, resource->group);
     }
-    add(out, resource->version);
+    add_segment(out, resource->version);
     if (resource->name_space) {
-        add(out, "namespaces");
-        add(out, resource->name_space);
+        add_segment(out, "namespaces");
+        add_segment(out, resource->name_space);
     }
-    add(out, resource->name);
+    add_segment(out, resource->name);
     if (object) {
-        add(out, object);
+        add_segment(out, object);
     }
     if (sub) {
-        add(out, sub);
+        add_segment(out, sub);
     }
 }

@@ -55,7 +55,7 @@ static struct str ports_of(yyjson_val *object) {
 /* ---- the block ------------------------------------------------------------------------------- */
 
 /* Copies to *at, with a NUL behind it. */
-static struct str put(char **at, struct str text) {
+static struct str put_text(char **at, struct str text) {
     char *start = *at;
     if (!text.ptr) {
         return text;
@@ -89,7 +89,8 @@ static void put_labels(struct kube_pod *pod, yyjson_val *labels, char **at) {
     }
     yyjson_obj_foreach(labels, i, max, key, value) {
         if (yyjson_is_str(value)) {
-            items[n++] = (struct pool_label){put(at, text_of(key)), put(at, text_of(value))};
+            items[n++] =
+                (struct pool_label){put_text(at, text_of(key)), put_text(at, text_of(value))};
         }
     }
     pod->labels.n = n;
@@ -115,8 +116,8 @@ enum status kube_pod_read(yyjson_val *object, struct kube_pod **out, struct erro
     char *at = (char *)(pod + 1) + yyjson_obj_size(labels) * sizeof(struct pool_label);
     pod->ready = address.family > 0 && is_ready(object);
     pod->address = address;
-    pod->name = put(&at, name);
-    pod->active_ports = put(&at, ports);
+    pod->name = put_text(&at, name);
+    pod->active_ports = put_text(&at, ports);
     put_labels(pod, labels, &at);
     *out = pod;
     return ST_OK;

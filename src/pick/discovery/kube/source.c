@@ -31,7 +31,7 @@ struct kube_source {
     struct worker *worker;
     struct kube_client *client;
     struct watched kinds[N_KUBE_KINDS];
-    struct alarm tell;
+    struct timer tell;
     uint64_t told; /* the store's version of the last word */
     uint64_t rested_ns;
     struct lock lock;
@@ -44,35 +44,35 @@ static enum status no_memory(struct error *err) {
 
 /* ---- the word -------------------------------------------------------------------------------- */
 
-static void count(struct kube_source *source) {
-    struct kube_counts counts[N_KUBE_KINDS];
+static void count_objects(struct kube_source *source) {
+    struct kube_kind_counts counts[N_KUBE_KINDS];
     for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
         kube_store_count(source->store, (enum kube_kind)kind, &counts[kind]);
     }
-    lock_take(&source->lock);
+    lock_acquire(&source->lock);
     for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
         source->report.kinds[kind].counts = counts[kind];
     }
     source->report.group = kube_store_group(source->store);
     source->report.synced = kube_store_is_synced(source->store);
-    lock_drop(&source->lock);
+    lock_release(&source->lock);
 }
 
-static void give_word(struct kube_source *source) {
-    lock_take(&source->lock);
-    source->report.n_told++;
-    lock_drop(&source->lock);
+static void notify_change(struct kube_source *source) {
+    lock_acquire(&source->lock);
+    source->report.n_changes++;
+    lock_release(&source->lock);
     source->told = kube_store_version(source->store);
-    source->options.changed(source->options.cookie);
+    source->options.on_store_changed(source->options.user);
 }
 
-static void ring_tell(struct alarm *alarm) {
+static void on_notify_timer(struct timer *timer) {
     struct kube_source *source =
-        (struct kube_source *)(void *)((char *)alarm - offsetof(struct kube_source, tell));
+        (struct kube_source *)(void *)((char *)timer - offsetof(struct kube_source, tell));
     uint64_t begin_ns = clock_now_ns();
-    count(source);
+    count_objects(source);
     if (kube_store_is_synced(source->store) && source->told != kube_store_version(source->store)) {
-        give_word(source);
+        notify_change(source);
     }
     uint64_t end_ns = clock_now_ns();
     uint64_t rest_ns = REST_TIMES * (end_ns - begin_ns);
@@ -80,55 +80,55 @@ static void ring_tell(struct alarm *alarm) {
 }
 
 /* Something came: soon, together with what comes until then. */
-static void note(struct kube_source *source) {
+static void schedule_change(struct kube_source *source) {
     uint64_t due_ns = clock_now_ns() + TOGETHER_NS;
     due_ns = due_ns > source->rested_ns ? due_ns : source->rested_ns;
-    if (source->tell.deadline.place == 0 &&
-        !alarm_set(worker_alarms(source->worker), &source->tell, due_ns)) {
-        log_plain(LOG_ERROR, "no memory for a timer: the pool is older than what is known");
+    if (source->tell.node.heap_index == 0 &&
+        !timer_start(worker_timers(source->worker), &source->tell, due_ns)) {
+        log_message(LOG_ERROR, "no memory for a timer: the pool is older than what is known");
     }
 }
 
 /* ---- what watches tell ----------------------------------------------------------------------- */
 
-static void on_begin(void *cookie) {
-    struct watched *watched = cookie;
-    kube_store_begin(watched->source->store, watched->kind);
+static void on_begin(void *user) {
+    struct watched *watched = user;
+    kube_store_list_begin(watched->source->store, watched->kind);
 }
 
-static void on_object(void *cookie, enum kube_event event, const struct doc_node *object) {
-    struct watched *watched = cookie;
+static void on_object(void *user, enum kube_event event, const struct doc_node *object) {
+    struct watched *watched = user;
     (event == KUBE_DELETED ? kube_store_remove : kube_store_put)(watched->source->store,
                                                                  watched->kind, object);
     if (event != KUBE_LISTED) {
-        note(watched->source);
+        schedule_change(watched->source);
     }
 }
 
 /* An empty list may be that of a kind that the server does not have: then that follows at once. */
-static void on_synced(void *cookie) {
-    struct watched *watched = cookie;
-    kube_store_end(watched->source->store, watched->kind, true);
-    note(watched->source);
+static void on_synced(void *user) {
+    struct watched *watched = user;
+    kube_store_list_end(watched->source->store, watched->kind, true);
+    schedule_change(watched->source);
 }
 
 /* What was known of a kind stays when we may no longer read it: rights come back. */
 static bool is_missing(const struct watched *watched, enum kube_phase phase) {
-    struct kube_counts counts;
+    struct kube_kind_counts counts;
     kube_store_count(watched->source->store, watched->kind, &counts);
     return phase == KUBE_NOT_SERVED ||
            (phase == KUBE_DENIED && !counts.known && watched->kind != KUBE_POD);
 }
 
-static void on_state(void *cookie, const struct kube_state *state) {
-    struct watched *watched = cookie;
+static void on_state(void *user, const struct kube_watch_status *state) {
+    struct watched *watched = user;
     struct kube_source *source = watched->source;
     if (is_missing(watched, state->phase)) {
-        kube_store_give_up(source->store, watched->kind);
-        note(source);
+        kube_store_skip_kind(source->store, watched->kind);
+        schedule_change(source);
     }
-    if (source->options.state) {
-        source->options.state(source->options.cookie);
+    if (source->options.on_watch_status) {
+        source->options.on_watch_status(source->options.user);
     }
 }
 
@@ -141,10 +141,10 @@ enum status kube_ports_parse(const char *text, struct kube_ports *out, struct er
         uint64_t port = 0;
         struct str item = str_trim(str_cut(&rest, ','));
         if (!num_parse_u64(item, &port) || port < 1 || port > UINT16_MAX ||
-            out->n == KUBE_MOST_PORTS) {
+            out->n == KUBE_MAX_PORTS) {
             return error_set(err, ST_BAD_CONFIG,
                              "expected 1 to %d ports of 1 to 65535, as 8000,8001, got \"%s\"",
-                             KUBE_MOST_PORTS, text);
+                             KUBE_MAX_PORTS, text);
         }
         out->items[out->n++] = (uint16_t)port;
     }
@@ -153,7 +153,7 @@ enum status kube_ports_parse(const char *text, struct kube_ports *out, struct er
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static enum status copy(const char *text, char **out, struct error *err) {
+static enum status copy_text(const char *text, char **out, struct error *err) {
     *out = strdup(text);
     return *out ? ST_OK : no_memory(err);
 }
@@ -167,9 +167,9 @@ static enum status copy_texts(struct kube_source *source, struct error *err) {
     const char *name_space = source->options.name_space;
     size_t n = sizeof("metadata.name=") + strlen(name_of(source));
     name_space = name_space ? name_space : kube_config_namespace(source->config);
-    enum status st = copy(name_space ? name_space : "default", &source->name_space, err);
+    enum status st = copy_text(name_space ? name_space : "default", &source->name_space, err);
     if (st == ST_OK) {
-        st = copy(kube_config_server(source->config), &source->server, err);
+        st = copy_text(kube_config_server(source->config), &source->server, err);
     }
     if (st == ST_OK) {
         source->selector = malloc(n);
@@ -203,16 +203,16 @@ static enum status put_pool(struct kube_source *source, struct error *err) {
     }
     if (st == ST_OK) {
         struct doc_node root = doc_root(doc);
-        kube_store_begin(source->store, KUBE_POOL);
+        kube_store_list_begin(source->store, KUBE_POOL);
         kube_store_put(source->store, KUBE_POOL, &root);
-        kube_store_end(source->store, KUBE_POOL, true);
+        kube_store_list_end(source->store, KUBE_POOL, true);
     }
     doc_free(doc);
     arena_free(arena);
     return st;
 }
 
-static enum status make(struct kube_source *source, struct error *err) {
+static enum status make_watches(struct kube_source *source, struct error *err) {
     enum status st = kube_config_load(&source->options.config, &source->config, err);
     if (st == ST_OK) {
         st = copy_texts(source, err);
@@ -237,12 +237,12 @@ enum status kube_source_new(const struct kube_source_options *options, struct ku
         return no_memory(err);
     }
     source->options = *options;
-    source->tell.ring = ring_tell;
+    source->tell.on_expire = on_notify_timer;
     lock_init(&source->lock);
     for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
         source->kinds[kind] = (struct watched){.source = source, .kind = (enum kube_kind)kind};
     }
-    enum status st = make(source, err);
+    enum status st = make_watches(source, err);
     if (st != ST_OK) {
         kube_source_free(source);
         return st;
@@ -251,7 +251,8 @@ enum status kube_source_new(const struct kube_source_options *options, struct ku
     return ST_OK;
 }
 
-enum status kube_source_use(struct kube_source *source, struct worker *worker, struct error *err) {
+enum status kube_source_set_worker(struct kube_source *source, struct worker *worker,
+                                   struct error *err) {
     struct kube_config *config = source->config;
     source->config = NULL;
     source->worker = worker;
@@ -270,18 +271,18 @@ static enum status begin(struct watched *watched, struct error *err) {
                      .name_space = source->name_space},
         .label_selector = watched->kind == KUBE_POD ? source->options.pods : NULL,
         .field_selector = kube_kind_is_pool(watched->kind) ? source->selector : NULL,
-        .begin = on_begin,
-        .object = on_object,
-        .synced = on_synced,
-        .state = on_state,
-        .cookie = watched,
+        .on_list_begin = on_begin,
+        .on_object = on_object,
+        .on_list_end = on_synced,
+        .on_status = on_state,
+        .user = watched,
     };
     struct kube_watch *watch;
     enum status st = kube_watch_new(&options, &watch, err);
     if (st == ST_OK) {
-        lock_take(&source->lock);
+        lock_acquire(&source->lock);
         watched->watch = watch;
-        lock_drop(&source->lock);
+        lock_release(&source->lock);
     }
     return st;
 }
@@ -301,20 +302,20 @@ enum status kube_source_start(struct kube_source *source, struct error *err) {
         if (is_asked_for(&source->options, kind)) {
             st = begin(&source->kinds[kind], err);
         } else if (kind != KUBE_POOL || !source->options.pods) {
-            kube_store_give_up(source->store, kind);
+            kube_store_skip_kind(source->store, kind);
         }
     }
     return st;
 }
 
-void kube_source_stop(struct kube_source *source, void (*done)(void *cookie), void *cookie) {
-    alarm_clear(worker_alarms(source->worker), &source->tell);
+void kube_source_stop(struct kube_source *source, void (*done)(void *user), void *user) {
+    timer_stop(worker_timers(source->worker), &source->tell);
     for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
         if (source->kinds[kind].watch) {
             kube_watch_stop(source->kinds[kind].watch);
         }
     }
-    kube_client_stop(source->client, done, cookie);
+    kube_client_stop(source->client, done, user);
 }
 
 void kube_source_free(struct kube_source *source) {
@@ -349,7 +350,7 @@ bool kube_source_is_synced(const struct kube_source *source) {
 }
 
 void kube_source_report(struct kube_source *source, struct kube_source_report *out) {
-    lock_take(&source->lock);
+    lock_acquire(&source->lock);
     *out = source->report;
     for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
         struct kube_watch *watch = source->kinds[kind].watch;
@@ -358,10 +359,10 @@ void kube_source_report(struct kube_source *source, struct kube_source_report *o
             kube_watch_report(watch, &out->kinds[kind].state);
         }
     }
-    lock_drop(&source->lock);
+    lock_release(&source->lock);
 }
 
-uint64_t kube_source_heard_ns(const struct kube_source_report *report) {
+uint64_t kube_source_fresh_ns(const struct kube_source_report *report) {
     uint64_t oldest_ns = UINT64_MAX;
     for (int kind = 0; kind < N_KUBE_KINDS && report->synced; kind++) {
         const struct kube_source_kind *one = &report->kinds[kind];

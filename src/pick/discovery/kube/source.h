@@ -15,12 +15,12 @@
 #include "pick/discovery/kube/store.h"
 #include "pick/discovery/kube/watch.h"
 
-enum { KUBE_MOST_PORTS = 8 };
+enum { KUBE_MAX_PORTS = 8 };
 
 struct kube_source;
 
 struct kube_source_options {
-    struct kube_config_ask config;
+    struct kube_config_options config;
     const char *name_space; /* NULL: the configuration's, else "default" */
     const char *pool;       /* the InferencePool's name */
     const char *group;      /* and its group; NULL: it is found out, the newer one first */
@@ -29,15 +29,15 @@ struct kube_source_options {
     const char *pods, *ports;
     /* What the store says is another now, from the time on at which it is all known; never from
      * within a call. */
-    void (*changed)(void *cookie);
+    void (*on_store_changed)(void *user);
     /* How a watch is doing is another now; NULL: nobody asks. From within a watch: nothing of it
      * may be stopped there. */
-    void (*state)(void *cookie);
-    void *cookie;
+    void (*on_watch_status)(void *user);
+    void *user;
 };
 
 struct kube_ports {
-    uint16_t items[KUBE_MOST_PORTS];
+    uint16_t items[KUBE_MAX_PORTS];
     size_t n;
 };
 
@@ -50,13 +50,13 @@ enum status kube_ports_parse(const char *text, struct kube_ports *out, struct er
 enum status kube_source_new(const struct kube_source_options *options, struct kube_source **out,
                             struct error *err) __attribute__((warn_unused_result));
 /* Before the worker runs, or on it. Once. Returns: ST_NO_MEMORY. */
-enum status kube_source_use(struct kube_source *source, struct worker *worker, struct error *err)
-    __attribute__((warn_unused_result));
+enum status kube_source_set_worker(struct kube_source *source, struct worker *worker,
+                                   struct error *err) __attribute__((warn_unused_result));
 /* Begins to ask. Returns: ST_NO_MEMORY; what was begun by then goes on. */
 enum status kube_source_start(struct kube_source *source, struct error *err)
     __attribute__((warn_unused_result));
 /* Nothing is told any more; `done` when nothing is left on the loop, perhaps from within. */
-void kube_source_stop(struct kube_source *source, void (*done)(void *cookie), void *cookie);
+void kube_source_stop(struct kube_source *source, void (*done)(void *user), void *user);
 /* After `done`, or of one that never started. NULL is allowed. */
 void kube_source_free(struct kube_source *source);
 
@@ -71,8 +71,8 @@ bool kube_source_is_synced(const struct kube_source *source);
 
 struct kube_source_kind {
     bool watched; /* it is asked for; not so are pools of another group than the one that is said */
-    struct kube_state state;
-    struct kube_counts counts;
+    struct kube_watch_status state;
+    struct kube_kind_counts counts;
 };
 
 struct kube_source_report {
@@ -81,7 +81,7 @@ struct kube_source_report {
     const char *pods;                /* their selector; NULL: an InferencePool has it */
     const char *group;               /* of the InferencePool that is used; NULL: there is none */
     bool synced;                     /* once is always */
-    uint64_t n_told;                 /* how often the pool was another */
+    uint64_t n_changes;              /* how often the pool was another */
     struct kube_source_kind kinds[N_KUBE_KINDS];
 };
 
@@ -89,6 +89,6 @@ struct kube_source_report {
 void kube_source_report(struct kube_source *source, struct kube_source_report *out);
 /* When what is known of the pool was last known to be up to date: of the kind that was heard of the
  * longest ago (clock_now_ns); 0: not everything is known. */
-uint64_t kube_source_heard_ns(const struct kube_source_report *report);
+uint64_t kube_source_fresh_ns(const struct kube_source_report *report);
 
 #endif

@@ -39,7 +39,7 @@ static struct kube_source *source_of(const char *path, const char *name_space) {
     return source;
 }
 
-static void the_namespace(void **state) {
+static void source_namespace_comes_from_option_or_config(void **state) {
     (void)state;
     static const struct {
         const char *said, *of_context, *expected;
@@ -67,7 +67,7 @@ static void the_namespace(void **state) {
     }
 }
 
-static void without_a_configuration(void **state) {
+static void source_missing_config_fails(void **state) {
     (void)state;
     struct kube_source_options options = {.config = {.file = "/none/such"}, .pool = "p"};
     struct kube_source *source = NULL;
@@ -80,25 +80,25 @@ static void without_a_configuration(void **state) {
 
 /* The kind of which nothing was heard for the longest time decides; those that are not asked for,
  * or may not be, don't. */
-static void how_old_it_is(void **state) {
+static void source_age_is_that_of_oldest_kind(void **state) {
     (void)state;
     struct kube_source_report report = {.synced = false};
     report.kinds[KUBE_POD] = (struct kube_source_kind){true, {.heard_ns = 50}, {0}};
     report.kinds[KUBE_POOL] = (struct kube_source_kind){true, {.heard_ns = 70}, {0}};
     report.kinds[KUBE_POOL_ALPHA] = (struct kube_source_kind){false, {.heard_ns = 10}, {0}};
     report.kinds[KUBE_MODEL] = (struct kube_source_kind){true, {.heard_ns = 0}, {0}};
-    assert_int_equal(kube_source_heard_ns(&report), 0);
+    assert_int_equal(kube_source_fresh_ns(&report), 0);
     report.synced = true;
-    assert_int_equal(kube_source_heard_ns(&report), 50);
+    assert_int_equal(kube_source_fresh_ns(&report), 50);
     report.kinds[KUBE_POD].state.heard_ns = 90;
-    assert_int_equal(kube_source_heard_ns(&report), 70);
+    assert_int_equal(kube_source_fresh_ns(&report), 70);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_namespace),
-        cmocka_unit_test(without_a_configuration),
-        cmocka_unit_test(how_old_it_is),
+        cmocka_unit_test(source_namespace_comes_from_option_or_config),
+        cmocka_unit_test(source_missing_config_fails),
+        cmocka_unit_test(source_age_is_that_of_oldest_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/base/dice.h"
 #include "core/base/log.h"
+#include "core/base/prng.h"
 #include "core/event/clock.h"
 
 enum { BAD_REQUEST = 400, INVALID = 422, NOT_FOUND = 404, CONFLICT = 409, FORBIDDEN = 403 };
@@ -21,8 +21,8 @@ struct kube_status {
     struct kube_patch *patches;
     size_t n, next;
     struct kube_call *call;
-    struct alarm alarm;
-    struct dice dice;
+    struct timer timer;
+    struct prng prng;
     bool again, stopped;
     bool failed; /* a change of the list, which is not asked for again at once */
     uint64_t denied_ns[N_KUBE_KINDS]; /* until then we may not; 0: we may */
@@ -33,12 +33,12 @@ static void send_next(struct kube_status *status);
 
 /* Replicas that hear of the same thing look at different times: one does what the others then find
  * done. */
-static void look_in(struct kube_status *status, uint64_t seconds) {
+static void set_timer_in(struct kube_status *status, uint64_t seconds) {
     uint64_t wait_ns = seconds * NS_PER_S;
-    wait_ns += (uint64_t)(dice_unit(&status->dice) * (double)wait_ns);
-    if (!alarm_set(worker_alarms(status->options.worker), &status->alarm,
-                   clock_now_ns() + wait_ns)) {
-        log_plain(LOG_ERROR, "no memory for a timer: the status of objects is not written");
+    wait_ns += (uint64_t)(prng_double(&status->prng) * (double)wait_ns);
+    if (!timer_start(worker_timers(status->options.worker), &status->timer,
+                     clock_now_ns() + wait_ns)) {
+        log_message(LOG_ERROR, "no memory for a timer: the status of objects is not written");
     }
 }
 
@@ -46,38 +46,38 @@ static void end_list(struct kube_status *status) {
     arena_free(status->arena);
     status->arena = NULL;
     if (status->failed || status->again) {
-        look_in(status, status->failed ? RETRY_S : LEAST_S);
+        set_timer_in(status, status->failed ? RETRY_S : LEAST_S);
     }
     status->again = status->failed = false;
 }
 
 /* Once for each kind, every ten minutes. */
-static void deny(struct kube_status *status, enum kube_kind kind, const struct error *err) {
+static void log_denied(struct kube_status *status, enum kube_kind kind, const struct error *err) {
     status->denied_ns[kind] = clock_now_ns() + DENIED_S * NS_PER_S;
     log_event(LOG_INFO, "the status of objects may not be written: it is left as it is",
-              LOG_TEXT_OF("kind", KUBE_KINDS[kind].kind),
-              LOG_TEXT_OF("group", KUBE_KINDS[kind].group), LOG_TEXT_OF("reason", err->text));
+              LOG_CSTR("kind", KUBE_KINDS[kind].kind), LOG_CSTR("group", KUBE_KINDS[kind].group),
+              LOG_CSTR("reason", err->text));
 }
 
-static void fail(struct kube_status *status, const struct kube_patch *patch,
-                 const struct error *err) {
+static void on_patch_failed(struct kube_status *status, const struct kube_patch *patch,
+                            const struct error *err) {
     status->failed = true;
     log_event(LOG_WARNING, "the status of an object can't be written",
-              LOG_TEXT_OF("kind", KUBE_KINDS[patch->kind].kind),
-              LOG_TEXT_OF("name", patch->name.ptr), LOG_TEXT_OF("reason", err->text));
+              LOG_CSTR("kind", KUBE_KINDS[patch->kind].kind), LOG_CSTR("name", patch->name.ptr),
+              LOG_CSTR("reason", err->text));
 }
 
 /* What is refused keeps no other from its status; a server that is away does. */
-static void on_answer(void *user, const struct kube_answer *answer) {
+static void on_answer(void *user, const struct kube_response *answer) {
     struct kube_status *status = user;
     const struct kube_patch *patch = &status->patches[status->next - 1];
     status->call = NULL;
     if (answer->status == FORBIDDEN) {
-        deny(status, patch->kind, &answer->error);
+        log_denied(status, patch->kind, &answer->error);
     } else if (answer->status == CONFLICT) { /* it is another by now, and will be told */
         status->again = true;
     } else if (answer->error.status != ST_OK && answer->status != NOT_FOUND) {
-        fail(status, patch, &answer->error);
+        on_patch_failed(status, patch, &answer->error);
         status->next =
             answer->status == BAD_REQUEST || answer->status == INVALID ? status->next : status->n;
     }
@@ -91,17 +91,17 @@ static enum status send_patch(struct kube_status *status, const struct kube_patc
                                      .version = info->version,
                                      .name = info->resource,
                                      .name_space = status->options.name_space};
-    struct kube_ask ask = {.method = "PATCH",
-                           .content_type = "application/merge-patch+json",
-                           .body = patch->body,
-                           .done = on_answer,
-                           .user = status};
+    struct kube_request ask = {.method = "PATCH",
+                               .content_type = "application/merge-patch+json",
+                               .body = patch->body,
+                               .done = on_answer,
+                               .user = status};
     struct buf path;
     buf_init(&path, status->arena, 256);
     kube_path_print(&path, &resource, patch->name.ptr, "status");
     ask.path = buf_str(&path);
     return path.failed ? error_set(err, ST_NO_MEMORY, "no memory for a change")
-                       : kube_call_begin(status->options.client, &ask, &status->call, err);
+                       : kube_call_start(status->options.client, &ask, &status->call, err);
 }
 
 static void send_next(struct kube_status *status) {
@@ -114,7 +114,7 @@ static void send_next(struct kube_status *status) {
     if (status->next == status->n) {
         end_list(status);
     } else if (send_patch(status, &status->patches[status->next++], &err) != ST_OK) {
-        fail(status, &status->patches[status->next - 1], &err);
+        on_patch_failed(status, &status->patches[status->next - 1], &err);
         end_list(status);
     }
 }
@@ -135,22 +135,22 @@ static void begin_list(struct kube_status *status) {
     }
 }
 
-static void ring(struct alarm *alarm) {
+static void on_timer_expired(struct timer *timer) {
     struct kube_status *status =
-        (struct kube_status *)(void *)((char *)alarm - offsetof(struct kube_status, alarm));
+        (struct kube_status *)(void *)((char *)timer - offsetof(struct kube_status, timer));
     if (!status->arena) {
         begin_list(status);
     }
 }
 
-void kube_status_look(struct kube_status *status) {
+void kube_status_update(struct kube_status *status) {
     if (status->stopped) {
         return;
     }
     if (status->arena) {
         status->again = true;
-    } else if (status->alarm.deadline.place == 0) {
-        look_in(status, LEAST_S);
+    } else if (status->timer.node.heap_index == 0) {
+        set_timer_in(status, LEAST_S);
     }
 }
 
@@ -163,14 +163,14 @@ enum status kube_status_new(const struct kube_status_options *options, struct ku
         return error_set(err, ST_NO_MEMORY, "no memory for the status of objects");
     }
     status->options = *options;
-    status->alarm.ring = ring;
-    status->dice.state = uv_hrtime() ^ (uint64_t)(uintptr_t)status;
+    status->timer.on_expire = on_timer_expired;
+    status->prng.state = uv_hrtime() ^ (uint64_t)(uintptr_t)status;
     *out = status;
     return ST_OK;
 }
 
-void kube_status_rest(struct kube_status *status) {
-    alarm_clear(worker_alarms(status->options.worker), &status->alarm);
+void kube_status_pause(struct kube_status *status) {
+    timer_stop(worker_timers(status->options.worker), &status->timer);
     if (status->call) {
         kube_call_cancel(status->call);
         status->call = NULL;
@@ -182,7 +182,7 @@ void kube_status_rest(struct kube_status *status) {
 
 void kube_status_stop(struct kube_status *status) {
     status->stopped = true;
-    kube_status_rest(status);
+    kube_status_pause(status);
 }
 
 void kube_status_free(struct kube_status *status) {

@@ -23,9 +23,9 @@ enum status kube_status_new(const struct kube_status_options *options, struct ku
                             struct error *err) __attribute__((warn_unused_result));
 /* The store says something else than before, all of it being known: what is missing is written
  * soon. */
-void kube_status_look(struct kube_status *status);
+void kube_status_update(struct kube_status *status);
 /* Somebody else writes: what is under way is given up, until the next look. */
-void kube_status_rest(struct kube_status *status);
+void kube_status_pause(struct kube_status *status);
 /* Nothing is asked for any more; idempotent. Before the client is stopped. */
 void kube_status_stop(struct kube_status *status);
 /* Stopped. NULL is allowed. */

@@ -7,7 +7,7 @@
 /* ---- finding --------------------------------------------------------------------------------- */
 
 /* Returns: where it is, or would be. */
-static size_t find(const struct kube_objects *objects, const char *name, bool *found) {
+static size_t find_object(const struct kube_objects *objects, const char *name, bool *found) {
     size_t low = 0, high = objects->n;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -38,30 +38,30 @@ static bool make_room(struct kube_objects *objects) {
 
 /* Reads the InferencePool of a kind, if there is one that can be used. */
 static bool use_pool(struct kube_store *store, enum kube_kind kind) {
-    struct reading reading = {.file = KUBE_KINDS[kind].kind};
+    struct pool_config_reader reader = {.file = KUBE_KINDS[kind].kind};
     const char *group = store->options.group;
     struct error err;
     bool found;
-    size_t i = find(&store->kinds[kind], store->options.pool, &found);
+    size_t i = find_object(&store->kinds[kind], store->options.pool, &found);
     const struct kube_object *object = found ? &store->kinds[kind].items[i] : NULL;
-    if (!object || object->why || kube_object_is_leaving(object) ||
+    if (!object || object->why || kube_object_is_deleting(object) ||
         (group && strcmp(group, KUBE_KINDS[kind].group) != 0)) {
         return false;
     }
     struct doc_node root = doc_root(object->doc);
-    enum status st = pool_spec_new(&reading.spec, &err);
+    enum status st = pool_spec_new(&reader.spec, &err);
     if (st == ST_OK) {
-        reading.arena = reading.spec->arena;
-        st = reading_object_of_kind(&reading, KUBE_KINDS[kind].kind, &root, &err);
+        reader.arena = reader.spec->arena;
+        st = pool_config_read_kube_object_of_kind(&reader, KUBE_KINDS[kind].kind, &root, &err);
     }
     if (st != ST_OK) {
-        log_event(LOG_ERROR, "an InferencePool can't be read", LOG_TEXT_OF("reason", err.text));
-        pool_spec_free(reading.spec);
+        log_event(LOG_ERROR, "an InferencePool can't be read", LOG_CSTR("reason", err.text));
+        pool_spec_free(reader.spec);
         return false;
     }
-    store->pool = reading.spec;
+    store->pool = reader.spec;
     store->pool_kind = kind;
-    store->ports = reading.ports;
+    store->ports = reader.ports;
     return true;
 }
 
@@ -89,15 +89,15 @@ static void remember_why(enum kube_kind kind, const struct kube_object *before,
     object->why = strdup(err->text);
     if (!said) {
         log_event(LOG_WARNING, "an object of the cluster makes no sense and is left out",
-                  LOG_TEXT_OF("kind", KUBE_KINDS[kind].kind),
-                  LOG_TEXT_OF("name", object->name ? object->name : ""),
-                  LOG_TEXT_OF("reason", err->text));
+                  LOG_CSTR("kind", KUBE_KINDS[kind].kind),
+                  LOG_CSTR("name", object->name ? object->name : ""),
+                  LOG_CSTR("reason", err->text));
     }
 }
 
 static bool matters(const struct kube_store *store, enum kube_kind kind,
                     const struct kube_object *object) {
-    return object && kube_store_is_ours(store, kind, object) && !object->why &&
+    return object && kube_store_owns(store, kind, object) && !object->why &&
            (kind != KUBE_POD || object->pod->ready);
 }
 
@@ -106,15 +106,15 @@ static bool matters(const struct kube_store *store, enum kube_kind kind,
 static bool is_news(const struct kube_store *store, enum kube_kind kind,
                     const struct kube_object *object) {
     bool waits = object && object->why && kind != KUBE_POD && !kube_kind_is_pool(kind) &&
-                 kube_store_is_ours(store, kind, object);
+                 kube_store_owns(store, kind, object);
     return waits || matters(store, kind, object);
 }
 
 /* Puts it in, in the place of one of its name. Owns: takes the object. */
-static void put(struct kube_store *store, enum kube_kind kind, struct kube_object *object) {
+static void put_object(struct kube_store *store, enum kube_kind kind, struct kube_object *object) {
     struct kube_objects *objects = &store->kinds[kind];
     bool found;
-    size_t at = find(objects, object->name, &found);
+    size_t at = find_object(objects, object->name, &found);
     struct kube_object *place = found ? &objects->items[at] : NULL;
     bool changed = !place || !kube_object_equal(place, object);
     changed = changed && (is_news(store, kind, place) || is_news(store, kind, object));
@@ -126,7 +126,7 @@ static void put(struct kube_store *store, enum kube_kind kind, struct kube_objec
         memmove(place + 1, place, (objects->n - at) * sizeof(*place));
         objects->n++;
     } else {
-        log_plain(LOG_ERROR, "no memory for an object of the cluster: it is left out");
+        log_message(LOG_ERROR, "no memory for an object of the cluster: it is left out");
         kube_object_fini(object);
         return;
     }
@@ -148,18 +148,18 @@ void kube_store_put(struct kube_store *store, enum kube_kind kind, const struct 
         return;
     }
     enum status st = kube_object_read(kind, object, &read, &err);
-    size_t at = read.name ? find(&store->kinds[kind], read.name, &found) : 0;
+    size_t at = read.name ? find_object(&store->kinds[kind], read.name, &found) : 0;
     if (st != ST_OK) {
         remember_why(kind, found ? &store->kinds[kind].items[at] : NULL, &read, &err);
     }
     if (read.name && (st == ST_OK || read.why)) {
-        put(store, kind, &read);
+        put_object(store, kind, &read);
     } else {
         kube_object_fini(&read);
     }
 }
 
-static void drop(struct kube_store *store, enum kube_kind kind, size_t at) {
+static void remove_object(struct kube_store *store, enum kube_kind kind, size_t at) {
     struct kube_objects *objects = &store->kinds[kind];
     struct kube_object *place = &objects->items[at];
     bool changed = matters(store, kind, place);
@@ -174,22 +174,22 @@ void kube_store_remove(struct kube_store *store, enum kube_kind kind,
     yyjson_val *name = yyjson_ptr_get(object->val, "/metadata/name");
     bool found = false;
     size_t at = yyjson_is_str(name) && is_here(store, object)
-                    ? find(&store->kinds[kind], yyjson_get_str(name), &found)
+                    ? find_object(&store->kinds[kind], yyjson_get_str(name), &found)
                     : 0;
     if (found) {
-        drop(store, kind, at);
+        remove_object(store, kind, at);
     }
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-void kube_store_begin(struct kube_store *store, enum kube_kind kind) {
+void kube_store_list_begin(struct kube_store *store, enum kube_kind kind) {
     store->kinds[kind].round++;
 }
 
 /* Takes out in one go what the list did not have: one by one they would be moved again and
  * again. */
-static void sweep(struct kube_store *store, enum kube_kind kind) {
+static void remove_unlisted(struct kube_store *store, enum kube_kind kind) {
     struct kube_objects *objects = &store->kinds[kind];
     bool changed = false;
     size_t n = 0;
@@ -206,18 +206,18 @@ static void sweep(struct kube_store *store, enum kube_kind kind) {
     count_change(store, kind, changed);
 }
 
-void kube_store_end(struct kube_store *store, enum kube_kind kind, bool served) {
+void kube_store_list_end(struct kube_store *store, enum kube_kind kind, bool served) {
     struct kube_objects *objects = &store->kinds[kind];
     bool other = !objects->known || objects->served != served;
     objects->known = true;
     objects->served = served;
-    sweep(store, kind);
+    remove_unlisted(store, kind);
     store->version += other;
 }
 
-void kube_store_give_up(struct kube_store *store, enum kube_kind kind) {
-    kube_store_begin(store, kind);
-    kube_store_end(store, kind, false);
+void kube_store_skip_kind(struct kube_store *store, enum kube_kind kind) {
+    kube_store_list_begin(store, kind);
+    kube_store_list_end(store, kind, false);
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -247,16 +247,16 @@ const char *kube_store_group(const struct kube_store *store) {
 }
 
 void kube_store_count(const struct kube_store *store, enum kube_kind kind,
-                      struct kube_counts *out) {
+                      struct kube_kind_counts *out) {
     const struct kube_objects *objects = &store->kinds[kind];
-    *out = (struct kube_counts){
+    *out = (struct kube_kind_counts){
         .n_objects = objects->n, .known = objects->known, .served = objects->served};
     for (size_t i = 0; i < objects->n; i++) {
         const struct kube_object *object = &objects->items[i];
-        bool ours = kube_store_is_ours(store, kind, object);
-        out->n_ours += ours;
+        bool ours = kube_store_owns(store, kind, object);
+        out->n_matching += ours;
         out->n_usable += ours && matters(store, kind, object);
-        out->n_senseless += object->why != NULL;
+        out->n_invalid += object->why != NULL;
     }
 }
 

@@ -39,17 +39,17 @@ void kube_store_put(struct kube_store *store, enum kube_kind kind, const struct 
 void kube_store_remove(struct kube_store *store, enum kube_kind kind,
                        const struct doc_node *object);
 /* All objects of a kind follow; again, if they did not come to an end. */
-void kube_store_begin(struct kube_store *store, enum kube_kind kind);
+void kube_store_list_begin(struct kube_store *store, enum kube_kind kind);
 /* They were all: those that were not among them are there no more. `served`: the cluster has such
  * objects at all. */
-void kube_store_end(struct kube_store *store, enum kube_kind kind, bool served);
+void kube_store_list_end(struct kube_store *store, enum kube_kind kind, bool served);
 /* A kind that can't be read, and without which a pool can be (all but pods; of the two groups of
  * pools one is enough): as if it were not served, for as long. */
-void kube_store_give_up(struct kube_store *store, enum kube_kind kind);
+void kube_store_skip_kind(struct kube_store *store, enum kube_kind kind);
 
 /* ---- what is known --------------------------------------------------------------------------- */
 
-/* One more for each change of what kube_store_fill says. */
+/* One more for each change of what kube_store_add_to_spec says. */
 uint64_t kube_store_version(const struct kube_store *store);
 /* Every kind was told whole at least once. */
 bool kube_store_is_synced(const struct kube_store *store);
@@ -62,8 +62,8 @@ bool kube_store_has_pool(const struct kube_store *store);
  * ready, models, objectives and rewrites, behind those it has, which count first. A spec that does
  * not say itself what becomes of unknown models refuses them if the cluster serves InferenceModel.
  * Returns: ST_NO_MEMORY. */
-enum status kube_store_fill(const struct kube_store *store, struct pool_spec *spec,
-                            struct error *err) __attribute__((warn_unused_result));
+enum status kube_store_add_to_spec(const struct kube_store *store, struct pool_spec *spec,
+                                   struct error *err) __attribute__((warn_unused_result));
 
 /* A change of an object's status. */
 struct kube_patch {
@@ -77,14 +77,15 @@ struct kube_patch {
 size_t kube_store_patches(const struct kube_store *store, struct arena *arena, const char *now,
                           struct kube_patch **out);
 
-struct kube_counts {
-    size_t n_objects;   /* of a kind */
-    size_t n_ours;      /* pods that the selector takes, others that refer to the pool */
-    size_t n_usable;    /* of ours: pods that are ready */
-    size_t n_senseless; /* objects that can't be used, whoever's they are */
+struct kube_kind_counts {
+    size_t n_objects;  /* of a kind */
+    size_t n_matching; /* pods that the selector takes, others that refer to the pool */
+    size_t n_usable;   /* of ours: pods that are ready */
+    size_t n_invalid;  /* objects that can't be used, whoever's they are */
     bool known, served;
 };
-void kube_store_count(const struct kube_store *store, enum kube_kind kind, struct kube_counts *out);
+void kube_store_count(const struct kube_store *store, enum kube_kind kind,
+                      struct kube_kind_counts *out);
 /* The group of the InferencePool that is used; NULL: there is none. */
 const char *kube_store_group(const struct kube_store *store);
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/base/metric/metric.h"
-#include "pick/config/pool_print.h"
+#include "pick/config/spec_print.h"
 #include "pick/discovery/kube/store.h"
 
 #define FIXTURE_POOL                                                                               \
@@ -55,8 +55,8 @@ static inline void fixture_pod(struct kube_store *store, const char *name, const
 /* Nothing of a kind, of all of which the cluster knows. */
 static inline void fixture_sync(struct kube_store *store) {
     for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
-        kube_store_begin(store, (enum kube_kind)kind);
-        kube_store_end(store, (enum kube_kind)kind, true);
+        kube_store_list_begin(store, (enum kube_kind)kind);
+        kube_store_list_end(store, (enum kube_kind)kind, true);
     }
 }
 
@@ -69,10 +69,10 @@ static inline const char *fixture_print(const struct kube_store *store) {
     struct buf out;
     struct arena *arena = arena_new(NULL, 0);
     assert_int_equal(pool_spec_new(&spec, &err), ST_OK);
-    assert_int_equal(kube_store_fill(store, spec, &err), ST_OK);
+    assert_int_equal(kube_store_add_to_spec(store, spec, &err), ST_OK);
     assert_int_equal(pool_specs_add(&specs, spec, &err), ST_OK);
     buf_init(&out, arena, 4096);
-    pool_print_all(&specs, &out);
+    pool_specs_print(&specs, &out);
     assert_true(out.len < sizeof(text));
     memcpy(text, out.data, out.len);
     text[out.len] = '\0';

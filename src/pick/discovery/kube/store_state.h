@@ -2,7 +2,7 @@
 #ifndef SLUICE_PICK_DISCOVERY_KUBE_STORE_STATE_H
 #define SLUICE_PICK_DISCOVERY_KUBE_STORE_STATE_H
 
-#include "pick/config/reading.h"
+#include "pick/config/reader.h"
 #include "pick/discovery/kube/store.h"
 
 struct kube_object {
@@ -28,7 +28,7 @@ struct kube_store {
     /* The InferencePool that is used, which has these: its selector and its ports. */
     struct pool_spec *pool; /* NULL: there is none */
     enum kube_kind pool_kind;
-    struct reading_ports ports;
+    struct pool_config_ports ports;
 };
 
 /* ---- object.c --------------------------------------------------------------------------- */
@@ -42,7 +42,7 @@ void kube_object_fini(struct kube_object *object);
 /* Do they say the same, whatever their status is? */
 bool kube_object_equal(const struct kube_object *a, const struct kube_object *b);
 /* It is not of use any more: somebody deletes it. */
-bool kube_object_is_leaving(const struct kube_object *object);
+bool kube_object_is_deleting(const struct kube_object *object);
 /* When it was made, as the API writes it: an order of these texts is one of times. */
 struct str kube_object_created(const struct kube_object *object);
 /* Does it refer to the pool of this name, and (NULL: any) group? */
@@ -51,12 +51,12 @@ bool kube_object_refers(const struct kube_object *object, const char *pool, cons
 /* ---- store_fill.c ----------------------------------------------------------------------- */
 
 /* Is it an object of the pool that is used, whether it makes sense or not? */
-bool kube_store_is_ours(const struct kube_store *store, enum kube_kind kind,
-                        const struct kube_object *object);
+bool kube_store_owns(const struct kube_store *store, enum kube_kind kind,
+                     const struct kube_object *object);
 /* The objects of the two kinds (which may be one) that are ours and make sense, the oldest first,
  * then by name. Returns: their number; *out in the arena, NULL when out of memory. */
-size_t kube_store_oldest(const struct kube_store *store, enum kube_kind first,
-                         enum kube_kind second, struct arena *arena,
-                         const struct kube_object ***out);
+size_t kube_store_list_by_age(const struct kube_store *store, enum kube_kind first,
+                              enum kube_kind second, struct arena *arena,
+                              const struct kube_object ***out);
 
 #endif

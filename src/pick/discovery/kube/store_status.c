@@ -4,7 +4,7 @@
  * while nobody has said anything. */
 #include <stdlib.h>
 
-#include "core/base/json_out.h"
+#include "core/base/json_writer.h"
 #include "pick/discovery/kube/store_state.h"
 
 /* What is to be said. */
@@ -13,7 +13,7 @@ struct verdict {
     struct str message;
 };
 
-static yyjson_val *find(const struct kube_object *object, const char *pointer) {
+static yyjson_val *find_member(const struct kube_object *object, const char *pointer) {
     struct doc_node root = doc_root(object->doc);
     return yyjson_ptr_get(root.val, pointer);
 }
@@ -33,8 +33,8 @@ static bool is_placeholder(yyjson_val *condition) {
            yyjson_equals_str(yyjson_obj_get(condition, "status"), "Unknown");
 }
 
-static yyjson_val *accepted(const struct kube_object *object) {
-    yyjson_val *conditions = find(object, "/status/conditions"), *condition;
+static yyjson_val *find_accepted(const struct kube_object *object) {
+    yyjson_val *conditions = find_member(object, "/status/conditions"), *condition;
     size_t i, max;
     yyjson_arr_foreach(conditions, i, max, condition) {
         if (is_type(condition, "Accepted")) {
@@ -46,11 +46,11 @@ static yyjson_val *accepted(const struct kube_object *object) {
 
 /* The message doesn't count: two pickers of different age must not write over each other. */
 static bool is_said(const struct kube_object *object, const struct verdict *verdict) {
-    yyjson_val *condition = accepted(object);
+    yyjson_val *condition = find_accepted(object);
     return yyjson_equals_str(yyjson_obj_get(condition, "status"), verdict->status) &&
            yyjson_equals_str(yyjson_obj_get(condition, "reason"), verdict->reason) &&
            yyjson_get_sint(yyjson_obj_get(condition, "observedGeneration")) ==
-               yyjson_get_sint(find(object, "/metadata/generation"));
+               yyjson_get_sint(find_member(object, "/metadata/generation"));
 }
 
 /* ---- what is to be said ---------------------------------------------------------------------- */
@@ -76,11 +76,13 @@ static int compare_claims(const void *a, const void *b) {
 /* Out of memory nobody has any. */
 static struct claims claims_of(const struct kube_store *store, struct arena *arena) {
     const struct kube_object **models;
-    struct claims claims = {.n = kube_store_oldest(store, KUBE_MODEL, KUBE_MODEL, arena, &models)};
+    struct claims claims = {
+        .n = kube_store_list_by_age(store, KUBE_MODEL, KUBE_MODEL, arena, &models)};
     claims.items = arena_calloc(arena, claims.n + 1, sizeof(*claims.items));
     claims.n = claims.items ? claims.n : 0;
     for (size_t i = 0; i < claims.n; i++) {
-        claims.items[i] = (struct claim){text_at(find(models[i], "/spec/modelName")), i, models[i]};
+        claims.items[i] =
+            (struct claim){text_at(find_member(models[i], "/spec/modelName")), i, models[i]};
     }
     if (claims.items) {
         qsort(claims.items, claims.n, sizeof(*claims.items), compare_claims);
@@ -91,7 +93,7 @@ static struct claims claims_of(const struct kube_store *store, struct arena *are
 /* An older InferenceModel of the pool with the same name; NULL: there is none. */
 static const struct kube_object *claimed_by(const struct claims *claims,
                                             const struct kube_object *object) {
-    struct str name = text_at(find(object, "/spec/modelName"));
+    struct str name = text_at(find_member(object, "/spec/modelName"));
     size_t low = 0, high = claims->n;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -107,8 +109,8 @@ static const struct kube_object *claimed_by(const struct claims *claims,
                : NULL;
 }
 
-static struct verdict judge(const struct kube_object *object, const struct kube_object *older,
-                            struct arena *arena) {
+static struct verdict judge_object(const struct kube_object *object,
+                                   const struct kube_object *older, struct arena *arena) {
     if (object->why) {
         return (struct verdict){"Unknown", "Pending", str_of(object->why)};
     }
@@ -122,17 +124,17 @@ static struct verdict judge(const struct kube_object *object, const struct kube_
 
 /* ---- the change ------------------------------------------------------------------------------ */
 
-static void add_others(const struct kube_object *object, struct json_out *json) {
-    yyjson_val *conditions = find(object, "/status/conditions"), *condition;
+static void add_others(const struct kube_object *object, struct json_writer *json) {
+    yyjson_val *conditions = find_member(object, "/status/conditions"), *condition;
     size_t i, max, n;
     yyjson_arr_foreach(conditions, i, max, condition) {
         char *text = is_type(condition, "Accepted") || is_placeholder(condition)
                          ? NULL
                          : yyjson_val_write(condition, 0, &n);
         if (text) {
-            json_separate(json);
+            json_write_separator(json);
             buf_add(json->out, text, n);
-            json->begun = true;
+            json->has_items = true;
         }
         free(text);
     }
@@ -140,41 +142,43 @@ static void add_others(const struct kube_object *object, struct json_out *json) 
 
 /* The time is that of the last change of `status`. */
 static void add_accepted(const struct kube_object *object, const struct verdict *verdict,
-                         const char *now, struct json_out *json) {
-    yyjson_val *before = accepted(object);
+                         const char *now, struct json_writer *json) {
+    yyjson_val *before = find_accepted(object);
     bool same = yyjson_equals_str(yyjson_obj_get(before, "status"), verdict->status);
     struct str since = text_at(yyjson_obj_get(before, "lastTransitionTime"));
-    json_separate(json);
-    json_open(json, '{');
-    json_text(json, "type", STR("Accepted"));
-    json_text(json, "status", str_of(verdict->status));
-    json_text(json, "reason", str_of(verdict->reason));
-    json_text(json, "message", verdict->message);
-    json_i64(json, "observedGeneration", yyjson_get_sint(find(object, "/metadata/generation")));
-    json_text(json, "lastTransitionTime", same && since.len > 0 ? since : str_of(now));
-    json_close(json, '}');
+    json_write_separator(json);
+    json_write_open(json, '{');
+    json_write_string(json, "type", STR("Accepted"));
+    json_write_string(json, "status", str_of(verdict->status));
+    json_write_string(json, "reason", str_of(verdict->reason));
+    json_write_string(json, "message", verdict->message);
+    json_write_i64(json, "observedGeneration",
+                   yyjson_get_sint(find_member(object, "/metadata/generation")));
+    json_write_string(json, "lastTransitionTime", same && since.len > 0 ? since : str_of(now));
+    json_write_close(json, '}');
 }
 
 /* A merge patch, which is refused when the object has changed since. */
-static struct str print(const struct kube_object *object, const struct verdict *verdict,
-                        const char *now, struct arena *arena) {
+static struct str print_patch(const struct kube_object *object, const struct verdict *verdict,
+                              const char *now, struct arena *arena) {
     struct buf out;
-    struct json_out json = {.out = &out};
+    struct json_writer json = {.out = &out};
     buf_init(&out, arena, 512);
-    json_open(&json, '{');
-    json_key(&json, "metadata");
-    json_open(&json, '{');
-    json_text(&json, "resourceVersion", text_at(find(object, "/metadata/resourceVersion")));
-    json_close(&json, '}');
-    json_key(&json, "status");
-    json_open(&json, '{');
-    json_key(&json, "conditions");
-    json_open(&json, '[');
+    json_write_open(&json, '{');
+    json_write_key(&json, "metadata");
+    json_write_open(&json, '{');
+    json_write_string(&json, "resourceVersion",
+                      text_at(find_member(object, "/metadata/resourceVersion")));
+    json_write_close(&json, '}');
+    json_write_key(&json, "status");
+    json_write_open(&json, '{');
+    json_write_key(&json, "conditions");
+    json_write_open(&json, '[');
     add_others(object, &json);
     add_accepted(object, verdict, now, &json);
-    json_close(&json, ']');
-    json_close(&json, '}');
-    json_close(&json, '}');
+    json_write_close(&json, ']');
+    json_write_close(&json, '}');
+    json_write_close(&json, '}');
     return out.failed ? str_make(NULL, 0) : buf_str(&out);
 }
 
@@ -190,13 +194,13 @@ static size_t add_kind(const struct kube_store *store, enum kube_kind kind, stru
     }
     for (size_t i = 0; i < objects->n; i++) {
         const struct kube_object *object = &objects->items[i];
-        if (!kube_store_is_ours(store, kind, object)) {
+        if (!kube_store_owns(store, kind, object)) {
             continue;
         }
-        struct verdict verdict = judge(object, claimed_by(&claims, object), arena);
+        struct verdict verdict = judge_object(object, claimed_by(&claims, object), arena);
         struct str body = {NULL, 0};
         if (!is_said(object, &verdict)) {
-            body = print(object, &verdict, now, arena);
+            body = print_patch(object, &verdict, now, arena);
         }
         struct str name = arena_printf(arena, "%s", object->name);
         if (body.ptr && name.ptr) {

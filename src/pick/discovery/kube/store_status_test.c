@@ -51,7 +51,7 @@ static void assert_patches(const struct kube_store *store, const char *expected)
 #define PATCH(conditions)                                                                          \
     " {\"metadata\":{\"resourceVersion\":\"7\"},\"status\":{\"conditions\":[" conditions "]}}\n"
 
-static void what_is_new_is_accepted(void **state) {
+static void status_new_object_gets_accepted(void **state) {
     (void)state;
     struct kube_store *store = synced();
     assert_patches(store, "");
@@ -66,7 +66,7 @@ static void what_is_new_is_accepted(void **state) {
     fixture_end(store);
 }
 
-static void it_is_said_once(void **state) {
+static void status_current_condition_is_not_patched(void **state) {
     (void)state;
     struct kube_store *store = synced();
     fixture_put(store, KUBE_MODEL,
@@ -84,7 +84,7 @@ static void it_is_said_once(void **state) {
     fixture_end(store);
 }
 
-static void the_oldest_has_the_name(void **state) {
+static void status_duplicate_name_oldest_accepted(void **state) {
     (void)state;
     struct kube_store *store = synced();
     fixture_put(store, KUBE_MODEL,
@@ -102,7 +102,7 @@ static void the_oldest_has_the_name(void **state) {
     fixture_end(store);
 }
 
-static void conditions_of_others_stay(void **state) {
+static void status_foreign_conditions_are_kept(void **state) {
     (void)state;
     struct kube_store *store = synced();
     fixture_put(
@@ -118,7 +118,7 @@ static void conditions_of_others_stay(void **state) {
 }
 
 /* Without a pool nobody is followed; what makes no sense is not accepted, and says why. */
-static void what_can_not_be_followed(void **state) {
+static void status_unsupported_object_is_not_accepted(void **state) {
     (void)state;
     struct kube_store *store = synced();
     struct kube_patch *patches;
@@ -137,9 +137,11 @@ static void what_can_not_be_followed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_new_is_accepted),  cmocka_unit_test(it_is_said_once),
-        cmocka_unit_test(the_oldest_has_the_name),  cmocka_unit_test(conditions_of_others_stay),
-        cmocka_unit_test(what_can_not_be_followed),
+        cmocka_unit_test(status_new_object_gets_accepted),
+        cmocka_unit_test(status_current_condition_is_not_patched),
+        cmocka_unit_test(status_duplicate_name_oldest_accepted),
+        cmocka_unit_test(status_foreign_conditions_are_kept),
+        cmocka_unit_test(status_unsupported_object_is_not_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static struct kube_store *synced(void) {
 
 /* ---- pods ------------------------------------------------------------------------------------ */
 
-static void pods_that_are_endpoints(void **state) {
+static void store_ready_matching_pods_become_endpoints(void **state) {
     (void)state;
     struct kube_store *store = synced();
     fixture_pod(store, "a", "10.0.0.1", true, "labels: {app: a, zone: z}");
@@ -46,15 +46,15 @@ static void pods_that_are_endpoints(void **state) {
                          "  10.0.0.1:80                   app=a zone=z\n"
                          "  [fd00::2]:80                  app=a\n"
                          "  10.0.0.7:80                   app=a\n");
-    struct kube_counts counts;
+    struct kube_kind_counts counts;
     kube_store_count(store, KUBE_POD, &counts);
     assert_int_equal(counts.n_objects, 8);
-    assert_int_equal(counts.n_ours, 7);
+    assert_int_equal(counts.n_matching, 7);
     assert_int_equal(counts.n_usable, 3);
     fixture_end(store);
 }
 
-static void pods_come_and_go(void **state) {
+static void store_pod_events_change_version_when_they_matter(void **state) {
     (void)state;
     struct kube_store *store = synced();
     uint64_t version = kube_store_version(store);
@@ -83,34 +83,34 @@ static void pods_come_and_go(void **state) {
     fixture_end(store);
 }
 
-static void lists_replace(void **state) {
+static void store_list_removes_unlisted_objects(void **state) {
     (void)state;
     struct kube_store *store = synced();
     fixture_pod(store, "a", "10.0.0.1", true, APP);
     fixture_pod(store, "b", "10.0.0.2", true, APP);
     fixture_pod(store, "c", "10.0.0.3", true, APP);
     uint64_t version = kube_store_version(store);
-    kube_store_begin(store, KUBE_POD);
+    kube_store_list_begin(store, KUBE_POD);
     fixture_pod(store, "a", "10.0.0.1", true, APP);
     fixture_pod(store, "d", "10.0.0.4", true, APP);
     assert_prints(store, "endpoints   4\n"); /* what was known stays until the list is whole */
-    kube_store_begin(store, KUBE_POD);       /* it broke off, and comes again */
+    kube_store_list_begin(store, KUBE_POD);  /* it broke off, and comes again */
     fixture_pod(store, "a", "10.0.0.1", true, APP);
     fixture_pod(store, "c", "10.0.0.3", true, APP);
-    kube_store_end(store, KUBE_POD, true);
+    kube_store_list_end(store, KUBE_POD, true);
     assert_prints(store, "endpoints   2\n  10.0.0.1:80                   app=a\n"
                          "  10.0.0.3:80                   app=a\n");
     assert_true(kube_store_version(store) > version);
     version = kube_store_version(store);
-    kube_store_begin(store, KUBE_POD);
+    kube_store_list_begin(store, KUBE_POD);
     fixture_pod(store, "a", "10.0.0.1", true, APP);
     fixture_pod(store, "c", "10.0.0.3", true, APP);
-    kube_store_end(store, KUBE_POD, true);
+    kube_store_list_end(store, KUBE_POD, true);
     assert_int_equal(kube_store_version(store), version); /* all of it as it was */
     fixture_end(store);
 }
 
-static void ports(void **state) {
+static void store_target_ports_make_endpoint_each(void **state) {
     (void)state;
     struct kube_store *store = synced();
     fixture_put(store, KUBE_POOL,
@@ -136,7 +136,7 @@ static void ports(void **state) {
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
-static void pool_comes_changes_and_goes(void **state) {
+static void store_pool_events_change_endpoints(void **state) {
     (void)state;
     struct kube_store *store = fixture_store(NULL);
     fixture_sync(store);
@@ -174,7 +174,7 @@ static void pool_comes_changes_and_goes(void **state) {
 }
 
 /* A newer API says more of an object than we know, which changes nothing. */
-static void of_a_newer_api(void **state) {
+static void store_unknown_fields_are_ignored(void **state) {
     (void)state;
     struct kube_store *store = synced();
     fixture_pod(store, "a", "10.0.0.1", true, APP);
@@ -193,7 +193,7 @@ static void of_a_newer_api(void **state) {
     "metadata: {name: p, namespace: n}\n"                                                          \
     "spec: {selector: {app: a}, targetPortNumber: 8000, extensionRef: {name: e}}"
 
-static void pools_of_both_groups(void **state) {
+static void store_newer_pool_group_is_preferred(void **state) {
     (void)state;
     struct kube_store *store = fixture_store(NULL);
     fixture_sync(store);
@@ -204,8 +204,8 @@ static void pools_of_both_groups(void **state) {
     fixture_put(store, KUBE_POOL, FIXTURE_POOL); /* the newer one counts */
     assert_prints(store, "endpoints   1\n  10.0.0.1:80 ");
     assert_string_equal(kube_store_group(store), "inference.networking.k8s.io");
-    kube_store_begin(store, KUBE_POOL);
-    kube_store_end(store, KUBE_POOL, false); /* the cluster has it no more */
+    kube_store_list_begin(store, KUBE_POOL);
+    kube_store_list_end(store, KUBE_POOL, false); /* the cluster has it no more */
     assert_prints(store, "endpoints   1\n  10.0.0.1:8000");
     fixture_end(store);
     store = fixture_store("inference.networking.k8s.io");
@@ -222,7 +222,7 @@ static void pools_of_both_groups(void **state) {
     "spec: {poolRef: {name: p, group: inference.networking.k8s.io}, " spec "}"
 #define MADE(year) "creationTimestamp: '" year "-01-01T00:00:00Z'"
 
-static void models(void **state) {
+static void store_models_are_added_to_spec(void **state) {
     (void)state;
     struct kube_store *store = synced();
     assert_prints(store, "models      0; a request for another is refused\n");
@@ -251,17 +251,17 @@ static void models(void **state) {
     assert_prints(store, "models      2; a request for another is refused\n"
                          "  phi                           Standard\n"
                          "  llama                         Critical, sent as l1 75 %, l2 25 %\n");
-    struct kube_counts counts;
+    struct kube_kind_counts counts;
     kube_store_count(store, KUBE_MODEL, &counts);
     assert_int_equal(counts.n_objects, 8);
-    assert_int_equal(counts.n_ours, 3);
+    assert_int_equal(counts.n_matching, 3);
     assert_int_equal(counts.n_usable, 2);
-    assert_int_equal(counts.n_senseless, 2);
+    assert_int_equal(counts.n_invalid, 2);
     fixture_end(store);
 }
 
 /* The oldest comes first, and what comes first counts. */
-static void models_of_one_name(void **state) {
+static void store_duplicate_models_ordered_by_age(void **state) {
     (void)state;
     struct kube_store *store = synced();
     fixture_put(store, KUBE_MODEL, MODEL("a", MADE("2026"), "modelName: m"));
@@ -274,32 +274,32 @@ static void models_of_one_name(void **state) {
     fixture_end(store);
 }
 
-static void unknown_models(void **state) {
+static void store_served_models_refuse_unknown(void **state) {
     (void)state;
     struct kube_store *store = fixture_store(NULL);
     struct pool_spec *spec;
     struct error err;
     assert_prints(store, "a request for another is passed on\n");
-    kube_store_end(store, KUBE_MODEL, false);
+    kube_store_list_end(store, KUBE_MODEL, false);
     assert_prints(store, "a request for another is passed on\n");
     uint64_t version = kube_store_version(store);
-    kube_store_begin(store, KUBE_MODEL);
-    kube_store_end(store, KUBE_MODEL, true);
+    kube_store_list_begin(store, KUBE_MODEL);
+    kube_store_list_end(store, KUBE_MODEL, true);
     assert_prints(store, "a request for another is passed on\n"); /* there is no pool yet */
     fixture_put(store, KUBE_POOL, FIXTURE_POOL);
     assert_prints(store, "a request for another is refused\n");
     assert_true(kube_store_version(store) > version);
     assert_int_equal(pool_spec_new(&spec, &err), ST_OK);
-    spec->models_said = true; /* the file says: pass */
-    assert_int_equal(kube_store_fill(store, spec, &err), ST_OK);
+    spec->strict_models_set = true; /* the file says: pass */
+    assert_int_equal(kube_store_add_to_spec(store, spec, &err), ST_OK);
     assert_false(spec->strict_models);
     pool_spec_free(spec);
-    kube_store_give_up(store, KUBE_MODEL);
+    kube_store_skip_kind(store, KUBE_MODEL);
     assert_prints(store, "a request for another is passed on\n");
     fixture_end(store);
 }
 
-static void objectives(void **state) {
+static void store_objectives_are_added_to_spec(void **state) {
     (void)state;
     struct kube_store *store = synced();
     fixture_put(store, KUBE_OBJECTIVE_ALPHA, MODEL("batch", "", "priority: 1"));
@@ -312,7 +312,7 @@ static void objectives(void **state) {
     fixture_end(store);
 }
 
-static void rewrites(void **state) {
+static void store_rewrites_ordered_by_age(void **state) {
     (void)state;
     struct kube_store *store = synced();
     fixture_put(store, KUBE_REWRITE,
@@ -335,7 +335,7 @@ static void rewrites(void **state) {
 
 /* ---- loads ----------------------------------------------------------------------------------- */
 
-static void engines(void **state) {
+static void store_engine_label_turns_scraping_on(void **state) {
     (void)state;
     struct kube_store *store = synced();
     fixture_pod(store, "a", "10.0.0.1", true, APP);
@@ -350,14 +350,14 @@ static void engines(void **state) {
 
 /* ---- knowing --------------------------------------------------------------------------------- */
 
-static void synced_when_every_kind_was_told(void **state) {
+static void store_all_kinds_listed_is_synced(void **state) {
     (void)state;
     struct kube_store *store = fixture_store(NULL);
     for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
         assert_false(kube_store_is_synced(store));
-        kube_store_begin(store, (enum kube_kind)kind);
+        kube_store_list_begin(store, (enum kube_kind)kind);
         assert_false(kube_store_is_synced(store));
-        kube_store_end(store, (enum kube_kind)kind, kind % 2 == 0);
+        kube_store_list_end(store, (enum kube_kind)kind, kind % 2 == 0);
         assert_int_equal(kube_store_is_served(store, (enum kube_kind)kind), kind % 2 == 0);
     }
     assert_true(kube_store_is_synced(store));
@@ -365,7 +365,7 @@ static void synced_when_every_kind_was_told(void **state) {
 }
 
 /* Whatever stands where something else is expected. */
-static void nonsense(void **state) {
+static void store_invalid_objects_are_ignored(void **state) {
     static const char *const objects[] = {
         "{}",
         "[]",
@@ -412,21 +412,21 @@ static void nonsense(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pods_that_are_endpoints),
-        cmocka_unit_test(pods_come_and_go),
-        cmocka_unit_test(lists_replace),
-        cmocka_unit_test(ports),
-        cmocka_unit_test(pool_comes_changes_and_goes),
-        cmocka_unit_test(of_a_newer_api),
-        cmocka_unit_test(pools_of_both_groups),
-        cmocka_unit_test(models),
-        cmocka_unit_test(models_of_one_name),
-        cmocka_unit_test(unknown_models),
-        cmocka_unit_test(objectives),
-        cmocka_unit_test(rewrites),
-        cmocka_unit_test(engines),
-        cmocka_unit_test(synced_when_every_kind_was_told),
-        cmocka_unit_test(nonsense),
+        cmocka_unit_test(store_ready_matching_pods_become_endpoints),
+        cmocka_unit_test(store_pod_events_change_version_when_they_matter),
+        cmocka_unit_test(store_list_removes_unlisted_objects),
+        cmocka_unit_test(store_target_ports_make_endpoint_each),
+        cmocka_unit_test(store_pool_events_change_endpoints),
+        cmocka_unit_test(store_unknown_fields_are_ignored),
+        cmocka_unit_test(store_newer_pool_group_is_preferred),
+        cmocka_unit_test(store_models_are_added_to_spec),
+        cmocka_unit_test(store_duplicate_models_ordered_by_age),
+        cmocka_unit_test(store_served_models_refuse_unknown),
+        cmocka_unit_test(store_objectives_are_added_to_spec),
+        cmocka_unit_test(store_rewrites_ordered_by_age),
+        cmocka_unit_test(store_engine_label_turns_scraping_on),
+        cmocka_unit_test(store_all_kinds_listed_is_synced),
+        cmocka_unit_test(store_invalid_objects_are_ignored),
     };
     log_configure(LOG_ERROR, LOG_TEXT);
     return cmocka_run_group_tests(tests, NULL, NULL);

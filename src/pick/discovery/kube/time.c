@@ -6,7 +6,7 @@
 #include "core/base/num.h"
 
 /* `n` digits at `at`. */
-static bool digits(struct str text, size_t at, size_t n, int *out) {
+static bool read_digits(struct str text, size_t at, size_t n, int *out) {
     uint64_t value = 0;
     if (at + n > text.len || !num_parse_u64(str_make(text.ptr + at, n), &value)) {
         return false;
@@ -26,8 +26,9 @@ static bool read_zone(struct str text, size_t at, int64_t *out_s) {
         *out_s = 0;
         return at + 1 == text.len;
     }
-    if (!is_at(text, at, "+-") || !digits(text, at + 1, 2, &hours) || !is_at(text, at + 3, ":") ||
-        !digits(text, at + 4, 2, &minutes) || hours > 23 || minutes > 59) {
+    if (!is_at(text, at, "+-") || !read_digits(text, at + 1, 2, &hours) ||
+        !is_at(text, at + 3, ":") || !read_digits(text, at + 4, 2, &minutes) || hours > 23 ||
+        minutes > 59) {
         return false;
     }
     *out_s = (text.ptr[at] == '-' ? -1 : 1) * (int64_t)(hours * 3600 + minutes * 60);
@@ -37,9 +38,10 @@ static bool read_zone(struct str text, size_t at, int64_t *out_s) {
 static bool read_clock(struct str text, struct tm *out) {
     bool shaped = is_at(text, 4, "-") && is_at(text, 7, "-") && is_at(text, 10, "Tt") &&
                   is_at(text, 13, ":") && is_at(text, 16, ":");
-    bool read = shaped && digits(text, 0, 4, &out->tm_year) && digits(text, 5, 2, &out->tm_mon) &&
-                digits(text, 8, 2, &out->tm_mday) && digits(text, 11, 2, &out->tm_hour) &&
-                digits(text, 14, 2, &out->tm_min) && digits(text, 17, 2, &out->tm_sec);
+    bool read = shaped && read_digits(text, 0, 4, &out->tm_year) &&
+                read_digits(text, 5, 2, &out->tm_mon) && read_digits(text, 8, 2, &out->tm_mday) &&
+                read_digits(text, 11, 2, &out->tm_hour) && read_digits(text, 14, 2, &out->tm_min) &&
+                read_digits(text, 17, 2, &out->tm_sec);
     return read && out->tm_mon >= 1 && out->tm_mon <= 12 && out->tm_mday >= 1 &&
            out->tm_mday <= 31 && out->tm_hour <= 23 && out->tm_min <= 59 && out->tm_sec <= 60;
 }

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-static void good_times(void **state) {
+static void time_valid_is_parsed(void **state) {
     static const struct {
         const char *text;
         int64_t seconds;
@@ -28,7 +28,7 @@ static void good_times(void **state) {
     }
 }
 
-static void no_times(void **state) {
+static void time_invalid_refused(void **state) {
     static const char *const rows[] = {
         "",
         "tomorrow",
@@ -57,6 +57,7 @@ static void no_times(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(good_times), cmocka_unit_test(no_times)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(time_valid_is_parsed),
+                                       cmocka_unit_test(time_invalid_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,67 +41,68 @@ static void log_phase(const struct kube_watch *watch, enum kube_phase phase,
                       const struct error *err) {
     const struct line *line = &LINES[phase];
     if (err) {
-        log_event(line->level, line->event, LOG_TEXT_OF("resource", watch->name),
-                  LOG_TEXT_OF("reason", err->text));
+        log_event(line->level, line->event, LOG_CSTR("resource", watch->name),
+                  LOG_CSTR("reason", err->text));
     } else {
-        log_event(line->level, line->event, LOG_TEXT_OF("resource", watch->name));
+        log_event(line->level, line->event, LOG_CSTR("resource", watch->name));
     }
 }
 
-void kube_watch_tell(struct kube_watch *watch, enum kube_phase phase, const struct error *err) {
-    struct kube_state *state = &watch->state;
+void kube_watch_set_phase(struct kube_watch *watch, enum kube_phase phase,
+                          const struct error *err) {
+    struct kube_watch_status *state = &watch->state;
     bool same = state->phase == phase && state->error.status == (err ? err->status : ST_OK) &&
                 (!err || strcmp(state->error.text, err->text) == 0);
     if (same) {
         return;
     }
-    lock_take(&watch->lock);
+    lock_acquire(&watch->lock);
     state->phase = phase;
     state->error = err ? *err : (struct error){.status = ST_OK};
-    lock_drop(&watch->lock);
+    lock_release(&watch->lock);
     log_phase(watch, phase, err);
-    if (watch->options.state && !watch->stopped) {
-        struct kube_state copy = *state;
-        watch->options.state(watch->options.cookie, &copy);
+    if (watch->options.on_status && !watch->stopped) {
+        struct kube_watch_status copy = *state;
+        watch->options.on_status(watch->options.user, &copy);
     }
 }
 
-void kube_watch_heard(struct kube_watch *watch, bool event) {
-    lock_take(&watch->lock);
+void kube_watch_set_fresh(struct kube_watch *watch, bool event) {
+    lock_acquire(&watch->lock);
     watch->state.heard_ns = clock_now_ns();
     watch->state.n_events += event;
-    lock_drop(&watch->lock);
+    lock_release(&watch->lock);
 }
 
-void kube_watch_settle(struct kube_watch *watch) {
+void kube_watch_reset_back_off(struct kube_watch *watch) {
     watch->n_turn = 0;
     watch->watch_failed = false;
-    kube_watch_tell(watch, KUBE_WATCHING, NULL);
+    kube_watch_set_phase(watch, KUBE_WATCHING, NULL);
 }
 
-void kube_watch_report(struct kube_watch *watch, struct kube_state *out) {
-    lock_take(&watch->lock);
+void kube_watch_report(struct kube_watch *watch, struct kube_watch_status *out) {
+    lock_acquire(&watch->lock);
     *out = watch->state;
-    lock_drop(&watch->lock);
+    lock_release(&watch->lock);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
 static void set_alarm(struct kube_watch *watch, uint64_t due_ns) {
-    if (!alarm_set(worker_alarms(watch->options.worker), &watch->alarm, due_ns)) {
+    if (!timer_start(worker_timers(watch->options.worker), &watch->timer, due_ns)) {
         log_event(LOG_ERROR, "no memory for a timer: the cluster's objects are not watched",
-                  LOG_TEXT_OF("resource", watch->name));
+                  LOG_CSTR("resource", watch->name));
     }
 }
 
-void kube_watch_ask_in(struct kube_watch *watch, uint64_t wait_ns) {
+void kube_watch_send_request_in(struct kube_watch *watch, uint64_t wait_ns) {
     if (!watch->stopped) {
         set_alarm(watch, clock_now_ns() + wait_ns);
     }
 }
 
 uint64_t kube_watch_jitter_ns(struct kube_watch *watch, uint64_t most_ns) {
-    return (uint64_t)(dice_unit(&watch->dice) * (double)most_ns);
+    return (uint64_t)(prng_double(&watch->prng) * (double)most_ns);
 }
 
 uint64_t kube_watch_back_off_ns(struct kube_watch *watch) {
@@ -125,25 +126,25 @@ static void look_at_watch(struct kube_watch *watch) {
         return;
     }
     if (now_ns - watch->heard_ns >= silence_ns) {
-        kube_watch_fall_silent(watch);
+        kube_watch_on_silence(watch);
         return;
     }
     if (now_ns - watch->asked_ns >= silence_ns / LASTS_PART &&
         kube_call_status(watch->call) == GOOD) {
-        kube_watch_settle(watch);
+        kube_watch_reset_back_off(watch);
     }
     if (!watch->stopped) {
         look_later(watch);
     }
 }
 
-static void ring(struct alarm *alarm) {
+static void on_timer_expired(struct timer *timer) {
     struct kube_watch *watch =
-        (struct kube_watch *)(void *)((char *)alarm - offsetof(struct kube_watch, alarm));
+        (struct kube_watch *)(void *)((char *)timer - offsetof(struct kube_watch, timer));
     if (watch->call) {
         look_at_watch(watch);
     } else {
-        kube_watch_ask(watch);
+        kube_watch_send_request(watch);
     }
 }
 
@@ -159,15 +160,15 @@ static void print_list(struct kube_watch *watch, struct buf *path) {
 
 static unsigned print_watch(struct kube_watch *watch, struct buf *path) {
     unsigned least_s = watch->options.watch_s;
-    unsigned seconds = least_s + dice_below(&watch->dice, least_s + 1);
+    unsigned seconds = least_s + prng_below(&watch->prng, least_s + 1);
     buf_printf(path, "%s?watch=1&allowWatchBookmarks=true&timeoutSeconds=%u%s&resourceVersion=",
                watch->path, seconds, watch->query);
     kube_query_print(path, str_of(watch->version));
     return seconds;
 }
 
-static enum status begin(struct kube_watch *watch, struct buf *path, struct error *err) {
-    struct kube_ask ask = {.user = watch};
+static enum status begin_request(struct kube_watch *watch, struct buf *path, struct error *err) {
+    struct kube_request ask = {.user = watch};
     if (watch->listing) {
         size_t most = watch->options.object_bytes;
         print_list(watch, path);
@@ -183,11 +184,11 @@ static enum status begin(struct kube_watch *watch, struct buf *path, struct erro
         return error_set(err, ST_NO_MEMORY, "no memory for asking the API server");
     }
     ask.path = buf_str(path);
-    return kube_call_begin(watch->options.client, &ask, &watch->call, err);
+    return kube_call_start(watch->options.client, &ask, &watch->call, err);
 }
 
-void kube_watch_ask(struct kube_watch *watch) {
-    struct kube_answer none = {.status = 0};
+void kube_watch_send_request(struct kube_watch *watch) {
+    struct kube_response none = {.status = 0};
     struct arena *arena = arena_new(worker_arenas(watch->options.worker), 0);
     struct buf path;
     if (watch->stopped) {
@@ -198,20 +199,20 @@ void kube_watch_ask(struct kube_watch *watch) {
     kube_stream_fini(&watch->stream);
     watch->asked_ns = watch->heard_ns = clock_now_ns();
     enum status status =
-        arena ? begin(watch, &path, &none.error)
+        arena ? begin_request(watch, &path, &none.error)
               : error_set(&none.error, ST_NO_MEMORY, "no memory for asking the API server");
     arena_free(arena);
     if (status != ST_OK) {
         watch->call = NULL;
-        kube_watch_fail(watch, &none);
+        kube_watch_on_failure(watch, &none);
     } else if (!watch->listing) {
         look_later(watch);
     } else {
-        alarm_clear(worker_alarms(watch->options.worker), &watch->alarm);
+        timer_stop(worker_timers(watch->options.worker), &watch->timer);
     }
 }
 
-void kube_watch_list_anew(struct kube_watch *watch) {
+void kube_watch_relist(struct kube_watch *watch) {
     watch->listing = true;
     free(watch->next_page);
     watch->next_page = NULL;
@@ -268,23 +269,23 @@ enum status kube_watch_new(const struct kube_watch_options *options, struct kube
     lock_init(&watch->lock);
     watch->options = *options;
     set_defaults(&watch->options);
-    watch->alarm.ring = ring;
-    watch->dice.state = uv_hrtime() ^ (uint64_t)(uintptr_t)watch;
-    watch->stream.most_bytes = watch->options.object_bytes;
+    watch->timer.on_expire = on_timer_expired;
+    watch->prng.state = uv_hrtime() ^ (uint64_t)(uintptr_t)watch;
+    watch->stream.max_event_bytes = watch->options.object_bytes;
     watch->listing = true;
     watch->page = watch->options.page;
     if (!print_texts(watch)) {
         kube_watch_free(watch);
         return error_set(err, ST_NO_MEMORY, "no memory for watching a cluster");
     }
-    kube_watch_ask_in(watch, 0);
+    kube_watch_send_request_in(watch, 0);
     *out = watch;
     return ST_OK;
 }
 
 void kube_watch_stop(struct kube_watch *watch) {
     watch->stopped = true;
-    alarm_clear(worker_alarms(watch->options.worker), &watch->alarm);
+    timer_stop(worker_timers(watch->options.worker), &watch->timer);
     if (watch->call) {
         kube_call_cancel(watch->call);
         watch->call = NULL;

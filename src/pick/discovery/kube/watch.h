@@ -33,7 +33,7 @@ enum kube_phase {
 /* "listing", … */
 extern const char *const KUBE_PHASE_TEXTS[];
 
-struct kube_state {
+struct kube_watch_status {
     enum kube_phase phase;
     bool synced;         /* a whole list was told (an empty one of what is not served, too) */
     uint64_t heard_ns;   /* clock_now_ns, when what is known was last known to be up to date; 0 */
@@ -54,14 +54,14 @@ struct kube_watch_options {
     unsigned watch_s;              /* a watch is asked for that long, up to twice; 0: 300 s */
     uint64_t silence_ns;           /* one that says nothing for so long is begun again; 0: 150 s */
     /* None of them from within a call of this header; kube_watch_stop may be called from each. */
-    void (*begin)(void *cookie);
+    void (*on_list_begin)(void *user);
     /* `object` is valid until it returns. One of KUBE_DELETED is as it was in the end, or (the
      * selector fits no more) as it is. */
-    void (*object)(void *cookie, enum kube_event event, const struct doc_node *object);
-    void (*synced)(void *cookie);
+    void (*on_object)(void *user, enum kube_event event, const struct doc_node *object);
+    void (*on_list_end)(void *user);
     /* The phase is another, or the error is; NULL: nobody asks. Logged here already. */
-    void (*state)(void *cookie, const struct kube_state *state);
-    void *cookie;
+    void (*on_status)(void *user, const struct kube_watch_status *state);
+    void *user;
 };
 
 /* Begins at once. Returns: ST_NO_MEMORY. Owns: *out until kube_watch_free. */
@@ -72,6 +72,6 @@ void kube_watch_stop(struct kube_watch *watch);
 /* Stops it, too; not from within a callback. NULL is allowed. */
 void kube_watch_free(struct kube_watch *watch);
 /* As it is now. Thread: any. */
-void kube_watch_report(struct kube_watch *watch, struct kube_state *out);
+void kube_watch_report(struct kube_watch *watch, struct kube_watch_status *out);
 
 #endif

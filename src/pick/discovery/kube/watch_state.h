@@ -4,7 +4,7 @@
 #define SLUICE_PICK_DISCOVERY_KUBE_WATCH_STATE_H
 
 #include "codec/kube/stream.h"
-#include "core/base/dice.h"
+#include "core/base/prng.h"
 #include "core/event/lock.h"
 #include "pick/discovery/kube/watch.h"
 
@@ -16,10 +16,10 @@ struct kube_watch {
     char *path;       /* of the collection */
     char *query;      /* the selectors: "&labelSelector=…" */
     struct lock lock; /* of the state, which others look at */
-    struct kube_state state;
+    struct kube_watch_status state;
     struct kube_call *call; /* what is asked; NULL: it waits */
-    struct alarm alarm;     /* the end of a wait, or a look at a watch */
-    struct dice dice;
+    struct timer timer;     /* the end of a wait, or a look at a watch */
+    struct prng prng;
     bool stopped;
     /* The list: */
     bool listing;      /* what is asked, or next */
@@ -39,17 +39,17 @@ struct kube_watch {
 /* ---- watch.c ---------------------------------------------------------------------------- */
 
 /* Asks for the next page, or for a watch, as `listing` says. */
-void kube_watch_ask(struct kube_watch *watch);
+void kube_watch_send_request(struct kube_watch *watch);
 /* Asks again after so long. */
-void kube_watch_ask_in(struct kube_watch *watch, uint64_t wait_ns);
+void kube_watch_send_request_in(struct kube_watch *watch, uint64_t wait_ns);
 /* Now it is so; `err` NULL: nothing is wrong. */
-void kube_watch_tell(struct kube_watch *watch, enum kube_phase phase, const struct error *err);
+void kube_watch_set_phase(struct kube_watch *watch, enum kube_phase phase, const struct error *err);
 /* What is known is up to date. */
-void kube_watch_heard(struct kube_watch *watch, bool event);
+void kube_watch_set_fresh(struct kube_watch *watch, bool event);
 /* A list from the front comes next. */
-void kube_watch_list_anew(struct kube_watch *watch);
+void kube_watch_relist(struct kube_watch *watch);
 /* The watch does what it should. */
-void kube_watch_settle(struct kube_watch *watch);
+void kube_watch_reset_back_off(struct kube_watch *watch);
 /* The next wait of a row of failures, which this one is in. */
 uint64_t kube_watch_back_off_ns(struct kube_watch *watch);
 /* Up to so long. */
@@ -58,12 +58,12 @@ uint64_t kube_watch_jitter_ns(struct kube_watch *watch, uint64_t most_ns);
 /* ---- watch_answer.c --------------------------------------------------------------------- */
 
 /* What kube_ask has. */
-void kube_watch_on_page(void *user, const struct kube_answer *answer);
+void kube_watch_on_page(void *user, const struct kube_response *answer);
 void kube_watch_on_piece(void *user, struct str bytes);
-void kube_watch_on_end(void *user, const struct kube_answer *answer);
+void kube_watch_on_end(void *user, const struct kube_response *answer);
 /* The watch that runs has said nothing for too long. */
-void kube_watch_fall_silent(struct kube_watch *watch);
+void kube_watch_on_silence(struct kube_watch *watch);
 /* What was asked for could not be. */
-void kube_watch_fail(struct kube_watch *watch, const struct kube_answer *answer);
+void kube_watch_on_failure(struct kube_watch *watch, const struct kube_response *answer);
 
 #endif

@@ -15,21 +15,21 @@
 
 /* ---- what is told ---------------------------------------------------------------------------- */
 
-static void on_begin(void *cookie) {
-    kube_note(cookie, "begin ");
+static void on_begin(void *user) {
+    kube_note(user, "begin ");
 }
 
-static void on_object(void *cookie, enum kube_event event, const struct doc_node *object) {
+static void on_object(void *user, enum kube_event event, const struct doc_node *object) {
     static const char *const marks[] = {"", "+", "~", "-"};
-    kube_note(cookie, "%s%.*s ", marks[event], STR_ARG(kube_metadata(object, "name")));
+    kube_note(user, "%s%.*s ", marks[event], STR_ARG(kube_metadata_text(object, "name")));
 }
 
-static void on_synced(void *cookie) {
-    kube_note(cookie, "synced ");
+static void on_synced(void *user) {
+    kube_note(user, "synced ");
 }
 
-static void on_state(void *cookie, const struct kube_state *state) {
-    kube_note(cookie, "[%s] ", KUBE_PHASE_TEXTS[state->phase]);
+static void on_state(void *user, const struct kube_watch_status *state) {
+    kube_note(user, "[%s] ", KUBE_PHASE_TEXTS[state->phase]);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -41,11 +41,11 @@ static void step_watch(struct kube_rig *rig) {
     struct error err;
     options.worker = rig->worker;
     options.client = rig->client;
-    options.begin = on_begin;
-    options.object = on_object;
-    options.synced = on_synced;
-    options.state = on_state;
-    options.cookie = rig;
+    options.on_list_begin = on_begin;
+    options.on_object = on_object;
+    options.on_list_end = on_synced;
+    options.on_status = on_state;
+    options.user = rig;
     assert_int_equal(kube_watch_new(&options, &watch, &err), ST_OK);
     kube_end(rig);
 }
@@ -61,9 +61,9 @@ static void step_unwatch(struct kube_rig *rig) {
 
 /* The record of a script, from its first request to its last. */
 static void check(const struct kube_step *steps, size_t n_steps, const char *wanted,
-                  struct kube_state *state) {
+                  struct kube_watch_status *state) {
     struct kube_rig rig;
-    struct kube_state unused;
+    struct kube_watch_status unused;
     kube_rig_init(&rig, "{\"token\": \"s3cret\"}");
     kube_rig_serve(&rig, steps, n_steps);
     kube_run(&rig, step_watch);
@@ -97,7 +97,7 @@ static void options_of_pods(void) {
 #define HELD                                                                                       \
     { .asked = {"watch=1"}, .ending = KUBE_HOLDS }
 
-static void a_list_and_its_watch(void **state) {
+static void watch_list_then_events_are_reported(void **state) {
     static const struct kube_step steps[] = {
         {.asked = {"GET /api/v1/namespaces/ns/pods?limit=500 HTTP", "Bearer s3cret",
                    "Accept: application/json"},
@@ -109,7 +109,7 @@ static void a_list_and_its_watch(void **state) {
              EVENT("BOOKMARK", "", "20"),
          .ending = KUBE_HOLDS},
     };
-    struct kube_state now;
+    struct kube_watch_status now;
     (void)state;
     options_of_pods();
     check(STEPS(steps), "begin a b synced [watching] +c ~a -b ", &now);
@@ -120,7 +120,7 @@ static void a_list_and_its_watch(void **state) {
     assert_int_equal(now.error.status, ST_OK);
 }
 
-static void what_is_selected(void **state) {
+static void watch_selectors_are_sent(void **state) {
     static const struct kube_step steps[] = {
         {.asked = {"GET /apis/x.io/v1a/things?limit=2&labelSelector=a%3Db%2Cc%20in%20%28d%29"
                    "&fieldSelector=metadata.name%3De HTTP"},
@@ -138,7 +138,7 @@ static void what_is_selected(void **state) {
     check(STEPS(steps), "begin synced [watching] +c ", NULL);
 }
 
-static void pages(void **state) {
+static void watch_paged_list_is_reported_whole(void **state) {
     static const struct kube_step steps[] = {
         {.asked = {"?limit=500 "}, .body = PAGE("10", "n+1", POD("a"))},
         {.asked = {"?limit=500&continue=n%2B1 "}, .body = PAGE("10", "n2", POD("b"))},
@@ -154,7 +154,7 @@ static void pages(void **state) {
 }
 
 /* What was begun begins again, with larger pages. */
-static void gone_within_pages(void **state) {
+static void watch_expired_page_lists_again(void **state) {
     static const struct kube_step steps[] = {
         {.asked = {"?limit=500 "}, .body = PAGE("10", "n", POD("a"))},
         {.asked = {"continue=n "}, .status = "410 Gone", .body = STATUS(410, "expired")},
@@ -166,7 +166,7 @@ static void gone_within_pages(void **state) {
     check(STEPS(steps), "begin a begin a synced [watching] ", NULL);
 }
 
-static void gone_within_a_watch(void **state) {
+static void watch_expired_version_lists_again(void **state) {
     static const struct kube_step steps[] = {
         {.body = LIST("10", POD("a"))},
         {.asked = {"resourceVersion=10 "}, .body = EVENT("ADDED", "b", "11") EXPIRED},
@@ -175,7 +175,7 @@ static void gone_within_a_watch(void **state) {
         {.asked = {"?limit=500 "}, .body = LIST("30", POD("c"))},
         {.asked = {"resourceVersion=30 "}, .ending = KUBE_HOLDS},
     };
-    struct kube_state now;
+    struct kube_watch_status now;
     (void)state;
     options_of_pods();
     check(STEPS(steps),
@@ -189,7 +189,7 @@ static void gone_within_a_watch(void **state) {
 /* ---- failures -------------------------------------------------------------------------------- */
 
 /* A watch that breaks off goes on where it was, in the middle of an event, too. */
-static void a_connection_that_is_lost(void **state) {
+static void watch_lost_connection_resumes_at_version(void **state) {
     static const struct kube_step steps[] = {
         {.body = LIST("10", POD("a"))},
         {.asked = {"resourceVersion=10 "},
@@ -207,7 +207,7 @@ static void a_connection_that_is_lost(void **state) {
 }
 
 /* Each turn waits longer than the one before, up to half a minute, however long it lasts. */
-static void hours_without_a_server(void **state) {
+static void watch_back_off_is_bounded(void **state) {
     static const uint64_t most_s[] = {1, 2, 4, 8, 16, 30};
     static struct kube_watch failing;
     uint64_t sum_ns = 0, all_ns = 12 * UINT64_C(3600) * 1000000000;
@@ -221,21 +221,21 @@ static void hours_without_a_server(void **state) {
     assert_in_range(failing.n_turn, 1200, 1900);
 }
 
-static void a_server_that_is_not_itself(void **state) {
+static void watch_bad_server_response_is_retried(void **state) {
     static const struct kube_step steps[] = {
         {.status = "503 Service Unavailable", .fields = "Retry-After: 1\r\n", .body = "no\nmore"},
         {.body = "<html>"},
         {.asked = {"?limit=500 "}, .body = LIST("20", POD("c"))},
         HELD,
     };
-    struct kube_state now;
+    struct kube_watch_status now;
     (void)state;
     options_of_pods();
     check(STEPS(steps), "[failing] [failing] begin c synced [watching] ", &now);
     assert_int_equal(now.n_failures, 2);
 }
 
-static void lists_that_fail(void **state) {
+static void watch_failed_list_starts_again(void **state) {
     static const struct kube_step steps[] = {
         {.body = LIST("1", "5")},
         {.body = PAGE("10", "n", POD("a"))},
@@ -243,20 +243,20 @@ static void lists_that_fail(void **state) {
         {.asked = {"?limit=500 "}, .body = LIST("20", POD("c"))},
         HELD,
     };
-    struct kube_state now;
+    struct kube_watch_status now;
     (void)state;
     options_of_pods();
     check(STEPS(steps), "[failing] begin a [failing] begin c synced [watching] ", &now);
     assert_int_equal(now.n_failures, 2);
 }
 
-static void what_is_denied(void **state) {
+static void watch_denied_reports_phase(void **state) {
     static const struct kube_step steps[] = {
         {.status = "403 Forbidden", .body = STATUS(403, "pods is forbidden: User \\\"me\\\"")},
         {.status = "401 Unauthorized", .body = STATUS(401, "Unauthorized")},
         {.status = "401 Unauthorized", .body = STATUS(401, "Unauthorized")},
     };
-    struct kube_state now;
+    struct kube_watch_status now;
     (void)state;
     options_of_pods();
     check(STEPS(steps), "[denied] [denied] ", &now);
@@ -266,7 +266,7 @@ static void what_is_denied(void **state) {
 }
 
 /* A kind that is there no longer is that only when it is said three times. */
-static void a_kind_that_is_not_served(void **state) {
+static void watch_absent_kind_is_empty_list(void **state) {
     static const struct kube_step absent[] = {
         {.status = "404 Not Found", .body = "404 page not found\n"},
     };
@@ -278,7 +278,7 @@ static void a_kind_that_is_not_served(void **state) {
         {.status = "404 Not Found", .body = "404 page not found\n"},
         {.status = "404 Not Found", .body = "404 page not found\n"},
     };
-    struct kube_state now;
+    struct kube_watch_status now;
     (void)state;
     options_of_pods();
     check(STEPS(absent), "begin synced [not served] ", &now);
@@ -288,7 +288,7 @@ static void a_kind_that_is_not_served(void **state) {
           &now);
 }
 
-static void events_that_are_none(void **state) {
+static void watch_invalid_event_lists_again(void **state) {
     static const struct kube_step steps[] = {
         {.body = LIST("10", "")},
         {.body = EVENT("ADDED", "b", "11") "x" EVENT("ADDED", "c", "12"), .ending = KUBE_HOLDS},
@@ -306,8 +306,8 @@ static void events_that_are_none(void **state) {
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-static void stop_at_object(void *cookie, enum kube_event event, const struct doc_node *object) {
-    on_object(cookie, event, object);
+static void stop_at_object(void *user, enum kube_event event, const struct doc_node *object) {
+    on_object(user, event, object);
     kube_watch_stop(watch);
 }
 
@@ -315,16 +315,16 @@ static void step_watch_once(struct kube_rig *rig) {
     struct error err;
     options.worker = rig->worker;
     options.client = rig->client;
-    options.begin = on_begin;
-    options.synced = on_synced;
-    options.cookie = rig;
+    options.on_list_begin = on_begin;
+    options.on_list_end = on_synced;
+    options.user = rig;
     assert_int_equal(kube_watch_new(&options, &watch, &err), ST_OK);
     kube_end(rig);
 }
 
-static void stop_at_c(void *cookie, enum kube_event event, const struct doc_node *object) {
-    on_object(cookie, event, object);
-    if (str_is(kube_metadata(object, "name"), "c")) {
+static void stop_at_c(void *user, enum kube_event event, const struct doc_node *object) {
+    on_object(user, event, object);
+    if (str_is(kube_metadata_text(object, "name"), "c")) {
         kube_watch_stop(watch);
     }
 }
@@ -334,8 +334,8 @@ static void check_silence(const struct kube_step *steps, size_t n_steps, const c
     struct kube_rig rig;
     options_of_pods();
     options.silence_ns = 1000000000;
-    options.object = stop_at_c;
-    options.state = on_state;
+    options.on_object = stop_at_c;
+    options.on_status = on_state;
     kube_rig_init(&rig, "{}");
     kube_rig_serve(&rig, steps, n_steps);
     kube_run(&rig, step_watch_once);
@@ -346,7 +346,7 @@ static void check_silence(const struct kube_step *steps, size_t n_steps, const c
 }
 
 /* A watch that has said something goes on from there. */
-static void a_watch_that_falls_silent(void **state) {
+static void watch_silent_connection_is_replaced(void **state) {
     static const struct kube_step steps[] = {
         {.body = LIST("10", "")},
         {.asked = {"resourceVersion=10 "}, .body = EVENT("ADDED", "b", "11"), .ending = KUBE_HOLDS},
@@ -359,7 +359,7 @@ static void a_watch_that_falls_silent(void **state) {
 }
 
 /* A server that takes connections and answers nothing does not count as one that is watched. */
-static void a_server_that_hangs(void **state) {
+static void watch_hanging_server_is_retried(void **state) {
     static const struct kube_step steps[] = {
         {.body = LIST("10", "")},
         {.asked = {"resourceVersion=10 "}, .status = "", .ending = KUBE_HOLDS},
@@ -370,7 +370,7 @@ static void a_server_that_hangs(void **state) {
     check_silence(STEPS(steps), "begin synced [watching] [failing] begin c ");
 }
 
-static void an_end_from_within(void **state) {
+static void watch_stop_from_callback_ends_events(void **state) {
     static const struct kube_step listed[] = {{.body = LIST("10", POD("a") "," POD("b"))}};
     static const struct kube_step watched[] = {
         {.body = LIST("10", "")},
@@ -380,7 +380,7 @@ static void an_end_from_within(void **state) {
     for (int i = 0; i < 2; i++) {
         struct kube_rig rig;
         options_of_pods();
-        options.object = stop_at_object;
+        options.on_object = stop_at_object;
         kube_rig_init(&rig, "{}");
         if (i == 0) {
             kube_rig_serve(&rig, STEPS(listed));
@@ -397,21 +397,21 @@ static void an_end_from_within(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_list_and_its_watch),
-        cmocka_unit_test(what_is_selected),
-        cmocka_unit_test(pages),
-        cmocka_unit_test(gone_within_pages),
-        cmocka_unit_test(gone_within_a_watch),
-        cmocka_unit_test(a_connection_that_is_lost),
-        cmocka_unit_test(hours_without_a_server),
-        cmocka_unit_test(a_server_that_is_not_itself),
-        cmocka_unit_test(lists_that_fail),
-        cmocka_unit_test(what_is_denied),
-        cmocka_unit_test(a_kind_that_is_not_served),
-        cmocka_unit_test(events_that_are_none),
-        cmocka_unit_test(a_watch_that_falls_silent),
-        cmocka_unit_test(a_server_that_hangs),
-        cmocka_unit_test(an_end_from_within),
+        cmocka_unit_test(watch_list_then_events_are_reported),
+        cmocka_unit_test(watch_selectors_are_sent),
+        cmocka_unit_test(watch_paged_list_is_reported_whole),
+        cmocka_unit_test(watch_expired_page_lists_again),
+        cmocka_unit_test(watch_expired_version_lists_again),
+        cmocka_unit_test(watch_lost_connection_resumes_at_version),
+        cmocka_unit_test(watch_back_off_is_bounded),
+        cmocka_unit_test(watch_bad_server_response_is_retried),
+        cmocka_unit_test(watch_failed_list_starts_again),
+        cmocka_unit_test(watch_denied_reports_phase),
+        cmocka_unit_test(watch_absent_kind_is_empty_list),
+        cmocka_unit_test(watch_invalid_event_lists_again),
+        cmocka_unit_test(watch_silent_connection_is_replaced),
+        cmocka_unit_test(watch_hanging_server_is_retried),
+        cmocka_unit_test(watch_stop_from_callback_ends_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,9 +17,9 @@ static struct probe *probe_new(const struct pool_member *member) {
 }
 
 /* It is checked no more. While its check is under way it stays, without an endpoint. */
-static void drop(struct probe_set *set, struct probe *probe) {
+static void remove_probe(struct probe_set *set, struct probe *probe) {
     set->n_unknown -= probe->verdict == PROBE_UNKNOWN;
-    deadlines_remove(&set->waiting, &probe->due);
+    timer_heap_remove(&set->waiting, &probe->due);
     set->n--;
     probe->endpoint = NULL;
     probe->group = NULL;
@@ -28,9 +28,9 @@ static void drop(struct probe_set *set, struct probe *probe) {
     }
 }
 
-void probe_set_drop(struct probe_set *set, struct probe_group *group) {
+void probe_set_remove_group(struct probe_set *set, struct probe_group *group) {
     for (size_t i = 0; i < group->n; i++) {
-        drop(set, group->items[i]);
+        remove_probe(set, group->items[i]);
     }
     free(group->items);
     group->items = NULL;
@@ -39,7 +39,7 @@ void probe_set_drop(struct probe_set *set, struct probe_group *group) {
 
 void probe_set_fini(struct probe_set *set) {
     assert(set->n == 0 && set->n_running == 0 && set->n_unknown == 0);
-    deadlines_fini(&set->waiting);
+    timer_heap_fini(&set->waiting);
 }
 
 /* ---- when ------------------------------------------------------------------------------------ */
@@ -51,14 +51,14 @@ static uint64_t next_time(struct probe_set *set, const struct probe *probe, uint
     uint64_t place_ns = (endpoint_address_hash(&probe->address) ^ set->salt) % interval_ns;
     uint64_t into_ns = now_ns % interval_ns;
     uint64_t wait_ns = place_ns > into_ns ? place_ns - into_ns : interval_ns - (into_ns - place_ns);
-    return now_ns + wait_ns + dice_roll(&set->dice) % (interval_ns / JITTER_SHARE + 1);
+    return now_ns + wait_ns + prng_next(&set->prng) % (interval_ns / JITTER_SHARE + 1);
 }
 
-struct probe *probe_set_take(struct probe_set *set, uint64_t now_ns) {
-    if (set->n_running >= set->most_running) {
+struct probe *probe_set_pop_due(struct probe_set *set, uint64_t now_ns) {
+    if (set->n_running >= set->max_running) {
         return NULL;
     }
-    struct probe *probe = (struct probe *)(void *)deadlines_take_due(&set->waiting, now_ns);
+    struct probe *probe = (struct probe *)(void *)timer_heap_pop_due(&set->waiting, now_ns);
     if (probe) {
         probe->running = true;
         set->n_running++;
@@ -67,7 +67,7 @@ struct probe *probe_set_take(struct probe_set *set, uint64_t now_ns) {
 }
 
 uint64_t probe_set_next_ns(const struct probe_set *set) {
-    return set->n_running < set->most_running ? deadlines_next_ns(&set->waiting) : UINT64_MAX;
+    return set->n_running < set->max_running ? timer_heap_next_ns(&set->waiting) : UINT64_MAX;
 }
 
 /* ---- what is checked ------------------------------------------------------------------------- */
@@ -77,15 +77,15 @@ uint64_t probe_set_next_ns(const struct probe_set *set) {
 static bool take_up(struct probe_set *set, struct probe *probe, const struct pool_member *member,
                     size_t *n_new, uint64_t now_ns) {
     probe->endpoint = member->endpoint;
-    if (probe->running || probe->due.place > 0) {
+    if (probe->running || probe->due.heap_index > 0) {
         return true;
     }
-    return deadlines_set(&set->waiting, &probe->due, now_ns + (*n_new)++ * NEXT_NEW_NS);
+    return timer_heap_set(&set->waiting, &probe->due, now_ns + (*n_new)++ * NEXT_NEW_NS);
 }
 
 /* Makes the list of the snapshot's endpoints, with the probes that there are already. */
-static bool merge(struct probe_set *set, struct probe_group *group,
-                  const struct pool_snapshot *snapshot, uint64_t now_ns) {
+static bool merge_probes(struct probe_set *set, struct probe_group *group,
+                         const struct pool_snapshot *snapshot, uint64_t now_ns) {
     struct probe **items = calloc((size_t)snapshot->n_members + 1, sizeof(struct probe *));
     size_t old = 0, n = 0, n_new = 0;
     bool room = items != NULL;
@@ -93,7 +93,7 @@ static bool merge(struct probe_set *set, struct probe_group *group,
         const struct pool_member *member = &snapshot->members[i];
         while (old < group->n &&
                endpoint_address_compare(&group->items[old]->address, &member->address) < 0) {
-            drop(set, group->items[old++]);
+            remove_probe(set, group->items[old++]);
         }
         bool same =
             old < group->n && endpoint_address_equal(&group->items[old]->address, &member->address);
@@ -108,7 +108,7 @@ static bool merge(struct probe_set *set, struct probe_group *group,
         }
     }
     while (old < group->n) {
-        drop(set, group->items[old++]);
+        remove_probe(set, group->items[old++]);
     }
     free(group->items);
     group->items = items;
@@ -117,34 +117,35 @@ static bool merge(struct probe_set *set, struct probe_group *group,
 }
 
 /* The interval is another: those that wait get times of it. */
-static bool reschedule(struct probe_set *set, const struct probe_group *group, uint64_t now_ns) {
+static bool reschedule_group(struct probe_set *set, const struct probe_group *group,
+                             uint64_t now_ns) {
     bool room = true;
     for (size_t i = 0; room && i < group->n; i++) {
         struct probe *probe = group->items[i];
         if (!probe->running && probe->verdict != PROBE_UNKNOWN) {
-            room = deadlines_set(&set->waiting, &probe->due, next_time(set, probe, now_ns));
+            room = timer_heap_set(&set->waiting, &probe->due, next_time(set, probe, now_ns));
         }
     }
     return room;
 }
 
-bool probe_set_follow(struct probe_set *set, struct probe_group *group,
-                      const struct pool_snapshot *snapshot, uint64_t now_ns) {
+bool probe_set_update_group(struct probe_set *set, struct probe_group *group,
+                            const struct pool_snapshot *snapshot, uint64_t now_ns) {
     uint64_t interval_ns = group->health.interval_ns;
     group->health = snapshot->spec->health;
     if (set->salt == 0) {
-        set->salt = dice_roll(&set->dice) | 1;
+        set->salt = prng_next(&set->prng) | 1;
     }
     if (group->health.kind == POOL_HEALTH_NONE) {
-        probe_set_drop(set, group);
+        probe_set_remove_group(set, group);
         return true;
     }
-    bool room = merge(set, group, snapshot, now_ns);
+    bool room = merge_probes(set, group, snapshot, now_ns);
     if (room && group->health.interval_ns != interval_ns) {
-        room = reschedule(set, group, now_ns);
+        room = reschedule_group(set, group, now_ns);
     }
     if (!room) {
-        probe_set_drop(set, group);
+        probe_set_remove_group(set, group);
     }
     return room;
 }
@@ -152,17 +153,17 @@ bool probe_set_follow(struct probe_set *set, struct probe_group *group,
 /* ---- what came of it ------------------------------------------------------------------------- */
 
 /* What is known of the endpoint, with this answer. */
-static enum probe_verdict judge(struct probe *probe, bool good) {
+static enum probe_verdict judge_probe(struct probe *probe, bool good) {
     const struct pool_health *health = &probe->group->health;
-    probe->n_good = good ? probe->n_good + 1 : 0;
-    probe->n_bad = good ? 0 : probe->n_bad + 1;
+    probe->n_successes = good ? probe->n_successes + 1 : 0;
+    probe->n_failures = good ? 0 : probe->n_failures + 1;
     if (probe->verdict == PROBE_UNKNOWN) {
         return good ? PROBE_READY : PROBE_UNREADY;
     }
-    if (good && probe->n_good >= health->n_healthy) {
+    if (good && probe->n_successes >= health->n_healthy) {
         return PROBE_READY;
     }
-    if (!good && probe->n_bad >= health->n_unhealthy) {
+    if (!good && probe->n_failures >= health->n_unhealthy) {
         return PROBE_UNREADY;
     }
     return probe->verdict;
@@ -177,10 +178,10 @@ bool probe_set_finish(struct probe_set *set, struct probe *probe, bool good, uin
         return false;
     }
     enum probe_verdict before = probe->verdict;
-    probe->verdict = judge(probe, good);
+    probe->verdict = judge_probe(probe, good);
     set->n_unknown -= before == PROBE_UNKNOWN;
-    if (!deadlines_set(&set->waiting, &probe->due, next_time(set, probe, now_ns))) {
-        probe->due.place = 0; /* no memory: it is checked again when the pool changes */
+    if (!timer_heap_set(&set->waiting, &probe->due, next_time(set, probe, now_ns))) {
+        probe->due.heap_index = 0; /* no memory: it is checked again when the pool changes */
     }
     return probe->verdict != before;
 }

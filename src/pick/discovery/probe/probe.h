@@ -15,20 +15,20 @@
 #ifndef SLUICE_PICK_DISCOVERY_PROBE_PROBE_H
 #define SLUICE_PICK_DISCOVERY_PROBE_PROBE_H
 
-#include "core/base/dice.h"
-#include "core/event/deadlines.h"
+#include "core/base/prng.h"
+#include "core/event/timer_heap.h"
 #include "pick/pool/snapshot.h"
 
 enum probe_verdict { PROBE_UNKNOWN, PROBE_READY, PROBE_UNREADY };
 
 /* An endpoint that is checked. */
 struct probe {
-    struct deadline due;       /* first: a deadline is cast to its probe */
+    struct timer_node due;     /* first: a deadline is cast to its probe */
     struct endpoint *endpoint; /* NULL: it has left the pool, and its check is still under way */
     struct probe_group *group; /* NULL: likewise */
     struct endpoint_address address;
     enum probe_verdict verdict;
-    unsigned n_good, n_bad; /* in a row */
+    unsigned n_successes, n_failures; /* in a row */
     bool running;
     void *io; /* for who makes the check */
 };
@@ -40,14 +40,14 @@ struct probe_group {
     struct pool_health health;
 };
 
-/* Zeroed, with a seed in the dice and `most_running`, it is empty. */
+/* Zeroed, with a seed in the dice and `max_running`, it is empty. */
 struct probe_set {
     size_t n; /* of all groups */
-    struct deadlines waiting;
+    struct timer_heap waiting;
     size_t n_running; /* those of endpoints that have left, too */
-    size_t most_running;
+    size_t max_running;
     size_t n_unknown; /* whose first check has not ended */
-    struct dice dice;
+    struct prng prng;
     uint64_t salt; /* of places in the interval */
 };
 
@@ -57,15 +57,15 @@ void probe_set_fini(struct probe_set *set);
 /* From now on these are checked, as the snapshot says; endpoints that stay keep what is known of
  * them. The texts of its health are borrowed until the next time. Returns: false when out of
  * memory: then nothing of the group is checked. */
-bool probe_set_follow(struct probe_set *set, struct probe_group *group,
-                      const struct pool_snapshot *snapshot, uint64_t now_ns)
+bool probe_set_update_group(struct probe_set *set, struct probe_group *group,
+                            const struct pool_snapshot *snapshot, uint64_t now_ns)
     __attribute__((warn_unused_result));
 /* Nothing of the group is checked any more; it is empty. */
-void probe_set_drop(struct probe_set *set, struct probe_group *group);
+void probe_set_remove_group(struct probe_set *set, struct probe_group *group);
 
 /* Returns: one whose check is to begin now, which is running from here on; NULL: none, or as many
  * run as may. */
-struct probe *probe_set_take(struct probe_set *set, uint64_t now_ns);
+struct probe *probe_set_pop_due(struct probe_set *set, uint64_t now_ns);
 /* Returns: when to ask again; UINT64_MAX: when a check has ended. */
 uint64_t probe_set_next_ns(const struct probe_set *set);
 

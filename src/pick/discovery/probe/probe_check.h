@@ -18,25 +18,25 @@ enum probe_result {
 
 struct probe_check;
 
-struct probe_way {
-    /* Begins it. Returns: why it can't be; probe_check_end does not follow then. */
+struct probe_method {
+    /* Begins it. Returns: why it can't be; probe_check_finish does not follow then. */
     enum status (*begin)(struct probe_check *check, const struct pool_health *health,
                          struct error *err);
-    /* Gives it up; probe_check_end follows, perhaps from within. */
+    /* Gives it up; probe_check_finish follows, perhaps from within. */
     void (*cancel)(struct probe_check *check);
 };
 
-extern const struct probe_way PROBE_HTTP, PROBE_GRPC, PROBE_TCP;
+extern const struct probe_method PROBE_HTTP, PROBE_GRPC, PROBE_TCP;
 
 struct probe_check {
     struct prober *prober;
     struct probe *probe;
     struct probe_check *next, *prev; /* of the prober's */
-    const struct probe_way *way;
+    const struct probe_method *method;
     struct worker *worker;
     struct http_fetcher *fetcher; /* for HTTP */
-    bool keeps;                   /* its connection shall be kept, for HTTP */
-    bool at_own_port;             /* that requests go to */
+    bool keep_alive;              /* its connection shall be kept, for HTTP */
+    bool at_request_port;         /* that requests go to */
     bool was_refused;             /* when it began */
     uint64_t timeout_ns;
     char target[ENDPOINT_TEXT_BYTES]; /* "IP:PORT" */
@@ -54,7 +54,7 @@ struct probe_check {
 };
 
 /* It has ended, `why` with another result than PROBE_OK. The check is gone. */
-void probe_check_end(struct probe_check *check, enum probe_result result, const char *why);
+void probe_check_finish(struct probe_check *check, enum probe_result result, const char *why);
 /* The same, with an error of the network. */
 void probe_check_fail(struct probe_check *check, const struct error *err, bool refused);
 enum probe_result probe_result_of(const struct error *err, bool refused);

@@ -7,10 +7,10 @@
 
 enum { MOST_ANSWER_BYTES = 4 << 10, WINDOW_BYTES = 64 << 10 };
 
-static void on_gone(void *cookie) {
-    struct probe_check *check = cookie;
+static void on_gone(void *user) {
+    struct probe_check *check = user;
     grpc_client_free(check->io.client);
-    probe_check_end(check, check->grpc.result, check->grpc.why.text);
+    probe_check_finish(check, check->grpc.result, check->grpc.why.text);
 }
 
 /* grpc.health.v1, HealthCheckResponse: field 1 is the status. Returns: below 0 when it is no such
@@ -25,7 +25,7 @@ static int state_of(struct str message) {
                 field.value <= GRPC_HEALTH_SERVICE_UNKNOWN ? (int)field.value : GRPC_HEALTH_UNKNOWN;
         }
     }
-    return reader.broken ? -1 : state;
+    return reader.error_text ? -1 : state;
 }
 
 static void take_answer(struct probe_check *check) {
@@ -70,7 +70,7 @@ static void step(struct grpc_client_call *call, enum grpc_client_event event) {
 }
 
 /* HealthCheckRequest: field 1 is the service. */
-static void ask(struct grpc_client_call *call, struct str service) {
+static void send_health_request(struct grpc_client_call *call, struct str service) {
     struct buf out;
     buf_init(&out, call->arena, service.len + 8);
     pb_add_string(&out, 1, service);
@@ -88,17 +88,18 @@ static enum status begin(struct probe_check *check, const struct pool_health *he
                    .stream_window_bytes = WINDOW_BYTES,
                    .connection_window_bytes = WINDOW_BYTES},
     };
-    struct grpc_client_ask what = {.path = STR(GRPC_HEALTH_CHECK),
-                                   .timeout_ns = check->timeout_ns,
-                                   .step = step,
-                                   .user = check};
+    struct grpc_client_call_options what = {.path = STR(GRPC_HEALTH_CHECK),
+                                            .timeout_ns = check->timeout_ns,
+                                            .on_event = step,
+                                            .user = check};
     enum status st = grpc_client_new(&options, &check->io.client, err);
     if (st != ST_OK) {
         return st;
     }
     check->grpc.state = GRPC_HEALTH_UNKNOWN;
-    if (grpc_client_begin(check->io.client, &what, &check->grpc.call, &check->grpc.why) == ST_OK) {
-        ask(check->grpc.call, health->service);
+    if (grpc_client_start_call(check->io.client, &what, &check->grpc.call, &check->grpc.why) ==
+        ST_OK) {
+        send_health_request(check->grpc.call, health->service);
     } else {
         check->grpc.result = PROBE_BROKEN;
         grpc_client_stop(check->io.client, on_gone, check);
@@ -113,4 +114,4 @@ static void cancel(struct probe_check *check) {
     }
 }
 
-const struct probe_way PROBE_GRPC = {begin, cancel};
+const struct probe_method PROBE_GRPC = {begin, cancel};

@@ -4,16 +4,16 @@
 
 #include "pick/discovery/probe/probe_check.h"
 
-static void on_fetched(void *user, const struct http_fetched *fetched) {
+static void on_fetched(void *user, const struct http_fetch_result *fetched) {
     struct probe_check *check = user;
     char why[40];
     if (fetched->error.status != ST_OK) {
         probe_check_fail(check, &fetched->error, fetched->refused);
     } else if (fetched->status >= 200 && fetched->status < 300) {
-        probe_check_end(check, PROBE_OK, NULL);
+        probe_check_finish(check, PROBE_OK, NULL);
     } else {
         snprintf(why, sizeof(why), "answered %d", fetched->status);
-        probe_check_end(check, PROBE_STATUS, why);
+        probe_check_finish(check, PROBE_STATUS, why);
     }
 }
 
@@ -24,21 +24,21 @@ static enum status begin(struct probe_check *check, const struct pool_health *he
         asprintf(&url, "http://%s%.*s", check->target, STR_ARG(health->path)) < 0) {
         return error_set(err, ST_NO_MEMORY, "no memory for a check");
     }
-    struct http_fetch_ask ask = {
+    struct http_fetch_request ask = {
         .url = url,
         .timeout_ns = check->timeout_ns,
-        .once = !check->keeps,
+        .own_connection = !check->keep_alive,
         .done = on_fetched,
         .user = check,
     };
-    enum status st = http_fetch_begin(check->fetcher, &ask, &check->io.fetch, err);
+    enum status st = http_fetch_start(check->fetcher, &ask, &check->io.fetch, err);
     free(url);
     return st;
 }
 
 static void cancel(struct probe_check *check) {
     http_fetch_cancel(check->io.fetch);
-    probe_check_end(check, PROBE_BROKEN, "given up");
+    probe_check_finish(check, PROBE_BROKEN, "given up");
 }
 
-const struct probe_way PROBE_HTTP = {begin, cancel};
+const struct probe_method PROBE_HTTP = {begin, cancel};

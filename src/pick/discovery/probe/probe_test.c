@@ -28,20 +28,20 @@ static struct pool_spec *checked(struct pool_spec *spec, unsigned n_healthy, uns
 static struct probe_group group;
 
 static void open_set(struct probe_set *set, struct fixture *f, struct pool_spec *spec) {
-    *set = (struct probe_set){.dice.state = 7, .most_running = 100};
+    *set = (struct probe_set){.prng.state = 7, .max_running = 100};
     group = (struct probe_group){.n = 0};
     fixture_open(f, spec);
-    assert_true(probe_set_follow(set, &group, pool_look(f->reader), BEGIN_NS));
+    assert_true(probe_set_update_group(set, &group, pool_reader_refresh(f->reader), BEGIN_NS));
 }
 
 static void update(struct probe_set *set, struct fixture *f, struct pool_spec *spec,
                    uint64_t now_ns) {
     fixture_update(f->pool, spec);
-    assert_true(probe_set_follow(set, &group, pool_look(f->reader), now_ns));
+    assert_true(probe_set_update_group(set, &group, pool_reader_refresh(f->reader), now_ns));
 }
 
 static void close_set(struct probe_set *set, struct fixture *f) {
-    probe_set_drop(set, &group);
+    probe_set_remove_group(set, &group);
     probe_set_fini(set);
     fixture_close(f);
 }
@@ -51,10 +51,10 @@ static struct probe *step(struct probe_set *set, uint64_t *now_ns) {
     uint64_t due_ns = probe_set_next_ns(set);
     assert_true(due_ns != UINT64_MAX);
     if (due_ns > *now_ns) {
-        assert_null(probe_set_take(set, due_ns - 1));
+        assert_null(probe_set_pop_due(set, due_ns - 1));
         *now_ns = due_ns;
     }
-    struct probe *probe = probe_set_take(set, *now_ns);
+    struct probe *probe = probe_set_pop_due(set, *now_ns);
     assert_non_null(probe);
     return probe;
 }
@@ -74,7 +74,7 @@ static const struct verdict_row {
     {3, 1, "+-++-+++", "RUUUUUUR"},
 };
 
-static void verdicts(void **state) {
+static void probe_thresholds_decide_verdict(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(VERDICTS) / sizeof(VERDICTS[0]); i++) {
         const struct verdict_row *row = &VERDICTS[i];
@@ -100,7 +100,7 @@ static void verdicts(void **state) {
 
 /* In each hundredth of an interval about as many as in another, from the second one on; the first
  * check of each is within a second. */
-static void many_are_spread(void **state) {
+static void probe_many_endpoints_are_spread(void **state) {
     enum { PARTS = 100, ROUNDS = 5, EXPECTED = N_MANY / PARTS };
     (void)state;
     struct probe_set set;
@@ -128,7 +128,7 @@ static void many_are_spread(void **state) {
 }
 
 /* Each is checked once in an interval, give or take the jitter. */
-static void each_once_in_an_interval(void **state) {
+static void probe_interval_has_one_check_each(void **state) {
     enum { N = 20, ROUNDS = 50 };
     (void)state;
     struct probe_set set;
@@ -152,7 +152,7 @@ static void each_once_in_an_interval(void **state) {
 }
 
 /* A check that takes long is not made up for. */
-static void one_that_takes_long(void **state) {
+static void probe_slow_check_delays_next(void **state) {
     (void)state;
     struct probe_set set;
     struct fixture f;
@@ -167,7 +167,7 @@ static void one_that_takes_long(void **state) {
     close_set(&set, &f);
 }
 
-static void so_many_at_once(void **state) {
+static void probe_concurrent_checks_are_limited(void **state) {
     enum { MOST = 3 };
     (void)state;
     struct probe_set set;
@@ -175,18 +175,18 @@ static void so_many_at_once(void **state) {
     struct probe *running[MOST];
     uint64_t now_ns = BEGIN_NS + SECOND; /* all are due */
     open_set(&set, &f, checked(fixture_spec_of(10), 1, 1));
-    set.most_running = MOST;
+    set.max_running = MOST;
     for (int i = 0; i < MOST; i++) {
-        running[i] = probe_set_take(&set, now_ns);
+        running[i] = probe_set_pop_due(&set, now_ns);
         assert_non_null(running[i]);
     }
-    assert_null(probe_set_take(&set, now_ns));
+    assert_null(probe_set_pop_due(&set, now_ns));
     assert_true(probe_set_next_ns(&set) == UINT64_MAX);
     probe_set_finish(&set, running[1], true, now_ns);
     assert_true(probe_set_next_ns(&set) <= now_ns);
-    running[1] = probe_set_take(&set, now_ns);
+    running[1] = probe_set_pop_due(&set, now_ns);
     assert_non_null(running[1]);
-    assert_null(probe_set_take(&set, now_ns));
+    assert_null(probe_set_pop_due(&set, now_ns));
     for (int i = 0; i < MOST; i++) {
         probe_set_finish(&set, running[i], true, now_ns);
     }
@@ -195,7 +195,7 @@ static void so_many_at_once(void **state) {
 
 /* ---- a pool that changes --------------------------------------------------------------------- */
 
-static void what_is_known_stays(void **state) {
+static void probe_update_keeps_verdicts(void **state) {
     (void)state;
     struct probe_set set;
     struct fixture f;
@@ -215,12 +215,13 @@ static void what_is_known_stays(void **state) {
     assert_int_equal(group.items[1]->verdict, PROBE_READY);
     assert_int_equal(group.items[2]->verdict, PROBE_UNREADY);
     for (int i = 0; i < 3; i++) {
-        assert_ptr_equal(group.items[i]->endpoint, pool_look(f.reader)->members[i].endpoint);
+        assert_ptr_equal(group.items[i]->endpoint,
+                         pool_reader_refresh(f.reader)->members[i].endpoint);
     }
     close_set(&set, &f);
 }
 
-static void one_leaves_while_it_is_checked(void **state) {
+static void probe_removed_endpoint_ends_with_its_check(void **state) {
     (void)state;
     struct probe_set set;
     struct fixture f;
@@ -241,7 +242,7 @@ static void one_leaves_while_it_is_checked(void **state) {
     close_set(&set, &f);
 }
 
-static void without_checks(void **state) {
+static void probe_disabled_checks_empty_group(void **state) {
     (void)state;
     struct probe_set set;
     struct fixture f;
@@ -257,7 +258,7 @@ static void without_checks(void **state) {
     close_set(&set, &f);
 }
 
-static void another_interval(void **state) {
+static void probe_changed_interval_reschedules(void **state) {
     (void)state;
     struct probe_set set;
     struct fixture f;
@@ -272,25 +273,25 @@ static void another_interval(void **state) {
 }
 
 /* Two pools: what is under way counts for both, and one that goes leaves the other alone. */
-static void two_groups(void **state) {
+static void probe_groups_share_limit(void **state) {
     (void)state;
     struct probe_set set;
     struct fixture f, other;
     struct probe_group others = {.n = 0};
     uint64_t now_ns = BEGIN_NS;
     open_set(&set, &f, checked(fixture_spec_of(2), 1, 1));
-    set.most_running = 3;
+    set.max_running = 3;
     fixture_open(&other, checked(fixture_spec_of(3), 1, 1)); /* two addresses are in both */
-    assert_true(probe_set_follow(&set, &others, pool_look(other.reader), BEGIN_NS));
+    assert_true(probe_set_update_group(&set, &others, pool_reader_refresh(other.reader), BEGIN_NS));
     assert_int_equal(set.n, 5);
     assert_int_equal(set.n_unknown, 5);
     struct probe *running[3];
     for (size_t i = 0; i < 3; i++) {
         running[i] = step(&set, &now_ns);
     }
-    assert_null(probe_set_take(&set, now_ns + SECOND));
+    assert_null(probe_set_pop_due(&set, now_ns + SECOND));
     assert_true(probe_set_next_ns(&set) == UINT64_MAX);
-    probe_set_drop(&set, &others);
+    probe_set_remove_group(&set, &others);
     assert_int_equal(set.n, 2);
     for (size_t i = 0; i < 3; i++) {
         probe_set_finish(&set, running[i], true, now_ns);
@@ -306,16 +307,16 @@ static void two_groups(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(verdicts),
-        cmocka_unit_test(many_are_spread),
-        cmocka_unit_test(each_once_in_an_interval),
-        cmocka_unit_test(one_that_takes_long),
-        cmocka_unit_test(so_many_at_once),
-        cmocka_unit_test(what_is_known_stays),
-        cmocka_unit_test(one_leaves_while_it_is_checked),
-        cmocka_unit_test(without_checks),
-        cmocka_unit_test(another_interval),
-        cmocka_unit_test(two_groups),
+        cmocka_unit_test(probe_thresholds_decide_verdict),
+        cmocka_unit_test(probe_many_endpoints_are_spread),
+        cmocka_unit_test(probe_interval_has_one_check_each),
+        cmocka_unit_test(probe_slow_check_delays_next),
+        cmocka_unit_test(probe_concurrent_checks_are_limited),
+        cmocka_unit_test(probe_update_keeps_verdicts),
+        cmocka_unit_test(probe_removed_endpoint_ends_with_its_check),
+        cmocka_unit_test(probe_disabled_checks_empty_group),
+        cmocka_unit_test(probe_changed_interval_reschedules),
+        cmocka_unit_test(probe_groups_share_limit),
     };
     return cmocka_run_group_tests_name("discover/probe", tests, NULL, NULL);
 }

@@ -9,14 +9,14 @@
 #include "core/event/clock.h"
 #include "core/os/log_limit.h"
 #include "pick/discovery/probe/probe_check.h"
-#include "pick/pool/followed.h"
+#include "pick/pool/per_pool_table.h"
 
 /* Connections that are kept; where there are more endpoints none is, since the one that is closed
  * for another would be the one that is wanted next. */
 enum { MOST_AT_ONCE = 512, MOST_KEPT = 1024 };
 
 struct checked_pool {
-    struct followed followed; /* first */
+    struct per_pool per_pool; /* first */
     struct probe_group group;
 };
 
@@ -24,17 +24,17 @@ struct prober {
     struct prober_options options;
     struct pool_set_reader *pools;
     struct probe_set set;
-    struct followed_pools checked;
+    struct per_pool_table checked;
     struct http_fetcher *fetcher;
     struct probe_check *running;
-    struct alarm alarm;
+    struct timer timer;
     struct log_limit log;
     bool beginning; /* checks; what ends at once begins no others */
     bool unsettled; /* `settled` is to be called */
     bool stopping;
     bool fetcher_stopped;
-    void (*done)(void *cookie);
-    void *cookie;
+    void (*done)(void *user);
+    void *user;
 };
 
 static void begin_due(struct prober *prober);
@@ -52,17 +52,17 @@ static void log_change(struct prober *prober, const struct endpoint *endpoint, b
     struct log_field fields[3] = {LOG_STR("endpoint", endpoint_text(endpoint))};
     unsigned n = 1;
     enum log_level level = ready ? LOG_INFO : LOG_WARNING;
-    if (!log_enabled(level) || !log_limit_take(&prober->log)) {
+    if (!log_enabled(level) || !log_limit_allow(&prober->log)) {
         return;
     }
     if (!ready) {
-        fields[n++] = LOG_TEXT_OF("reason", why);
+        fields[n++] = LOG_CSTR("reason", why);
     }
-    if (prober->log.n_left_out > 0) {
-        fields[n++] = LOG_U64("left_out", prober->log.n_left_out);
+    if (prober->log.n_suppressed > 0) {
+        fields[n++] = LOG_U64("left_out", prober->log.n_suppressed);
     }
     log_write(level, ready ? "an endpoint is ready" : "an endpoint is not ready", fields, n);
-    prober->log.n_left_out = 0;
+    prober->log.n_suppressed = 0;
 }
 
 static void tell_pool(const struct probe_check *check, struct endpoint *endpoint,
@@ -70,28 +70,28 @@ static void tell_pool(const struct probe_check *check, struct endpoint *endpoint
     char *group = (char *)check->probe->group;
     const struct checked_pool *checked =
         (struct checked_pool *)(void *)(group - offsetof(struct checked_pool, group));
-    struct pool *pool = checked->followed.pool;
+    struct pool *pool = checked->per_pool.pool;
     pool_set_ready(pool, endpoint, verdict == PROBE_READY);
-    if (check->at_own_port && result == PROBE_REFUSED) {
-        pool_refused(pool, endpoint);
+    if (check->at_request_port && result == PROBE_REFUSED) {
+        pool_report_refused(pool, endpoint);
     }
-    if (check->at_own_port && result == PROBE_OK && check->was_refused) {
-        pool_answered(pool, endpoint);
+    if (check->at_request_port && result == PROBE_OK && check->was_refused) {
+        pool_report_answered(pool, endpoint);
     }
 }
 
-static void settle(struct prober *prober) {
+static void notify_if_all_probed(struct prober *prober) {
     if (prober->unsettled && prober->set.n_unknown == 0) {
         prober->unsettled = false;
-        if (prober->options.settled) {
-            prober->options.settled(prober->options.cookie);
+        if (prober->options.on_all_probed) {
+            prober->options.on_all_probed(prober->options.user);
         }
     }
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static const struct probe_way *way_of(enum pool_health_kind kind) {
+static const struct probe_method *method_of(enum pool_health_kind kind) {
     switch (kind) {
     case POOL_HEALTH_HTTP:
         return &PROBE_HTTP;
@@ -107,15 +107,15 @@ static const struct probe_way *way_of(enum pool_health_kind kind) {
 static void fill_in(struct prober *prober, struct probe_check *check, struct probe *probe) {
     const struct pool_health *health = &probe->group->health;
     struct endpoint_address address = probe->address;
-    check->at_own_port = health->port == 0 || health->port == address.port;
+    check->at_request_port = health->port == 0 || health->port == address.port;
     address.port = health->port > 0 ? health->port : address.port;
     endpoint_address_print(&address, check->target);
     check->prober = prober;
     check->probe = probe;
-    check->way = way_of(health->kind);
+    check->method = method_of(health->kind);
     check->worker = prober->options.worker;
     check->fetcher = prober->fetcher;
-    check->keeps = prober->set.n <= MOST_KEPT;
+    check->keep_alive = prober->set.n <= MOST_KEPT;
     check->was_refused = endpoint_is_refused(probe->endpoint);
     check->timeout_ns = health->timeout_ns;
     check->next = prober->running;
@@ -127,12 +127,12 @@ static void fill_in(struct prober *prober, struct probe_check *check, struct pro
 
 static void end_if_over(struct prober *prober) {
     if (prober->stopping && prober->fetcher_stopped && !prober->running) {
-        prober->done(prober->cookie);
+        prober->done(prober->user);
     }
 }
 
-static void finish(struct prober *prober, struct probe_check *check, enum probe_result result,
-                   const char *why) {
+static void finish_check(struct prober *prober, struct probe_check *check, enum probe_result result,
+                         const char *why) {
     struct probe *probe = check->probe;
     struct endpoint *endpoint = probe->endpoint;
     metric_add(METRICS[result], 1);
@@ -145,7 +145,7 @@ static void finish(struct prober *prober, struct probe_check *check, enum probe_
     }
 }
 
-void probe_check_end(struct probe_check *check, enum probe_result result, const char *why) {
+void probe_check_finish(struct probe_check *check, enum probe_result result, const char *why) {
     struct prober *prober = check->prober;
     *(check->prev ? &check->prev->next : &prober->running) = check->next;
     if (check->next) {
@@ -157,9 +157,9 @@ void probe_check_end(struct probe_check *check, enum probe_result result, const 
         end_if_over(prober);
         return;
     }
-    finish(prober, check, result, why);
+    finish_check(prober, check, result, why);
     free(check);
-    settle(prober);
+    notify_if_all_probed(prober);
     if (!prober->beginning) {
         begin_due(prober);
     }
@@ -174,7 +174,7 @@ enum probe_result probe_result_of(const struct error *err, bool refused) {
 }
 
 void probe_check_fail(struct probe_check *check, const struct error *err, bool refused) {
-    probe_check_end(check, probe_result_of(err, refused), err->text);
+    probe_check_finish(check, probe_result_of(err, refused), err->text);
 }
 
 static void begin(struct prober *prober, struct probe *probe) {
@@ -186,47 +186,47 @@ static void begin(struct prober *prober, struct probe *probe) {
         return;
     }
     fill_in(prober, check, probe);
-    if (check->way->begin(check, &probe->group->health, &err) != ST_OK) {
+    if (check->method->begin(check, &probe->group->health, &err) != ST_OK) {
         probe_check_fail(check, &err, false);
     }
 }
 
 static void begin_due(struct prober *prober) {
-    struct alarms *alarms = worker_alarms(prober->options.worker);
+    struct loop_timers *timers = worker_timers(prober->options.worker);
     struct probe *probe;
     prober->beginning = true;
-    while ((probe = probe_set_take(&prober->set, clock_now_ns()))) {
+    while ((probe = probe_set_pop_due(&prober->set, clock_now_ns()))) {
         begin(prober, probe);
     }
     prober->beginning = false;
     uint64_t next_ns = probe_set_next_ns(&prober->set);
     if (next_ns == UINT64_MAX) {
-        alarm_clear(alarms, &prober->alarm);
-    } else if (!alarm_set(alarms, &prober->alarm, next_ns)) {
-        log_plain(LOG_ERROR, "no memory for checking endpoints");
+        timer_stop(timers, &prober->timer);
+    } else if (!timer_start(timers, &prober->timer, next_ns)) {
+        log_message(LOG_ERROR, "no memory for checking endpoints");
     }
 }
 
-static void ring(struct alarm *alarm) {
-    begin_due((struct prober *)(void *)((char *)alarm - offsetof(struct prober, alarm)));
+static void on_timer_expired(struct timer *timer) {
+    begin_due((struct prober *)(void *)((char *)timer - offsetof(struct prober, timer)));
 }
 
 /* ---- the pools ------------------------------------------------------------------------------- */
 
 /* HTTP needs a fetcher. Without one its checks fail. */
-static void prepare(struct prober *prober, const struct probe_group *group) {
+static void make_fetcher(struct prober *prober, const struct probe_group *group) {
     struct error err;
     if (group->health.kind == POOL_HEALTH_HTTP && !prober->fetcher &&
         http_fetcher_new(prober->options.worker, NULL, MOST_KEPT, &prober->fetcher, &err) !=
             ST_OK) {
-        log_event(LOG_ERROR, "endpoints can't be checked", LOG_TEXT_OF("reason", err.text));
+        log_event(LOG_ERROR, "endpoints can't be checked", LOG_CSTR("reason", err.text));
     }
 }
 
-static void drop(void *cookie, struct followed *item) {
-    struct prober *prober = cookie;
+static void free_checked_pool(void *user, struct per_pool *item) {
+    struct prober *prober = user;
     struct checked_pool *checked = (struct checked_pool *)(void *)item;
-    probe_set_drop(&prober->set, &checked->group);
+    probe_set_remove_group(&prober->set, &checked->group);
     free(checked);
 }
 
@@ -234,28 +234,28 @@ static void drop(void *cookie, struct followed *item) {
 static bool follow_pool(struct prober *prober, const struct pool_entry *entry) {
     struct checked_pool *checked =
         (struct checked_pool *)(void *)prober->checked.items[entry->slot];
-    struct pool_reader *reader = pool_set_reader_of(prober->pools, entry);
-    const struct pool_snapshot *snapshot = reader ? pool_look(reader) : NULL;
-    if (!snapshot || snapshot->generation == checked->followed.generation) {
+    struct pool_reader *reader = pool_set_reader_get(prober->pools, entry);
+    const struct pool_snapshot *snapshot = reader ? pool_reader_refresh(reader) : NULL;
+    if (!snapshot || snapshot->generation == checked->per_pool.generation) {
         return false;
     }
-    checked->followed.generation = snapshot->generation;
+    checked->per_pool.generation = snapshot->generation;
     prober->unsettled = true;
-    if (!probe_set_follow(&prober->set, &checked->group, snapshot, clock_now_ns())) {
-        log_plain(LOG_ERROR, "no memory for checking endpoints");
+    if (!probe_set_update_group(&prober->set, &checked->group, snapshot, clock_now_ns())) {
+        log_message(LOG_ERROR, "no memory for checking endpoints");
     }
-    prepare(prober, &checked->group);
+    make_fetcher(prober, &checked->group);
     return true;
 }
 
-void prober_look(struct prober *prober) {
+void prober_refresh(struct prober *prober) {
     if (prober->stopping) {
         return;
     }
-    const struct pool_list *list = pool_set_look(prober->pools);
+    const struct pool_list *list = pool_set_reader_refresh(prober->pools);
     bool changed = list->generation != prober->checked.generation;
-    if (!followed_look(&prober->checked, list)) {
-        log_plain(LOG_ERROR, "no memory for checking endpoints");
+    if (!per_pool_table_sync(&prober->checked, list)) {
+        log_message(LOG_ERROR, "no memory for checking endpoints");
         return;
     }
     for (size_t i = 0; i < list->n; i++) {
@@ -263,7 +263,7 @@ void prober_look(struct prober *prober) {
     }
     if (changed) {
         begin_due(prober);
-        settle(prober);
+        notify_if_all_probed(prober);
     }
 }
 
@@ -276,11 +276,11 @@ enum status prober_new(const struct prober_options *options, struct prober **out
         return error_set(err, ST_NO_MEMORY, "no memory for checking endpoints");
     }
     prober->options = *options;
-    prober->alarm.ring = ring;
-    prober->checked = (struct followed_pools){
-        .item_bytes = sizeof(struct checked_pool), .drop = drop, .cookie = prober};
-    prober->set.most_running = options->most_at_once > 0 ? options->most_at_once : MOST_AT_ONCE;
-    prober->set.dice.state = uv_hrtime();
+    prober->timer.on_expire = on_timer_expired;
+    prober->checked = (struct per_pool_table){
+        .item_bytes = sizeof(struct checked_pool), .free_item = free_checked_pool, .user = prober};
+    prober->set.max_running = options->max_running > 0 ? options->max_running : MOST_AT_ONCE;
+    prober->set.prng.state = uv_hrtime();
     enum status st = pool_set_reader_new(options->pools, &prober->pools, err);
     if (st != ST_OK) {
         free(prober);
@@ -290,20 +290,20 @@ enum status prober_new(const struct prober_options *options, struct prober **out
     return ST_OK;
 }
 
-static void on_fetcher_stopped(void *cookie) {
-    struct prober *prober = cookie;
+static void on_fetcher_stopped(void *user) {
+    struct prober *prober = user;
     prober->fetcher_stopped = true;
     end_if_over(prober);
 }
 
-void prober_stop(struct prober *prober, void (*done)(void *cookie), void *cookie) {
+void prober_stop(struct prober *prober, void (*done)(void *user), void *user) {
     prober->done = done;
-    prober->cookie = cookie;
-    alarm_clear(worker_alarms(prober->options.worker), &prober->alarm);
+    prober->user = user;
+    timer_stop(worker_timers(prober->options.worker), &prober->timer);
     prober->stopping = true;
     for (struct probe_check *check = prober->running, *next; check; check = next) {
         next = check->next;
-        check->way->cancel(check);
+        check->method->cancel(check);
     }
     if (prober->fetcher) {
         http_fetcher_stop(prober->fetcher, on_fetcher_stopped, prober);
@@ -315,7 +315,7 @@ void prober_stop(struct prober *prober, void (*done)(void *cookie), void *cookie
 void prober_free(struct prober *prober) {
     if (prober) {
         http_fetcher_free(prober->fetcher);
-        followed_drop(&prober->checked);
+        per_pool_table_fini(&prober->checked);
         probe_set_fini(&prober->set);
         pool_set_reader_free(prober->pools);
         free(prober);

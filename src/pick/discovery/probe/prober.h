@@ -17,19 +17,19 @@ struct prober;
 struct prober_options {
     struct worker *worker;
     struct pool_set *pools;
-    unsigned most_at_once; /* checks of all pools; 0: 512 */
+    unsigned max_running; /* checks of all pools; 0: 512 */
     /* Called whenever no endpoint is left whose first check has not ended; may be NULL. */
-    void (*settled)(void *cookie);
-    void *cookie;
+    void (*on_all_probed)(void *user);
+    void *user;
 };
 
 /* Returns: ST_NO_MEMORY. Owns: *out until prober_free. */
 enum status prober_new(const struct prober_options *options, struct prober **out, struct error *err)
     __attribute__((warn_unused_result));
 /* Pools may be others now: checks what they have. */
-void prober_look(struct prober *prober);
+void prober_refresh(struct prober *prober);
 /* Gives up what is under way; `done` when nothing is left on the loop, perhaps from within. */
-void prober_stop(struct prober *prober, void (*done)(void *cookie), void *cookie);
+void prober_stop(struct prober *prober, void (*done)(void *user), void *user);
 /* After `done`, or of one that never looked. NULL is allowed. */
 void prober_free(struct prober *prober);
 

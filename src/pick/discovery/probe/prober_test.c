@@ -115,8 +115,8 @@ static struct rig *of_msg(struct worker_msg *msg) {
     return (struct rig *)(void *)((char *)msg - offsetof(struct rig, msg));
 }
 
-static void on_settled(void *cookie) {
-    struct rig *rig = cookie;
+static void on_settled(void *user) {
+    struct rig *rig = user;
     assert_true(worker_is_current(rig->worker));
     atomic_fetch_add(&rig->n_settled, 1);
 }
@@ -133,7 +133,7 @@ static struct pool_health health_of(enum pool_health_kind kind) {
 
 static void run_look(struct worker_msg *msg) {
     struct rig *rig = of_msg(msg);
-    prober_look(rig->prober);
+    prober_refresh(rig->prober);
     atomic_fetch_add(&rig->n_looks, 1);
 }
 
@@ -170,17 +170,17 @@ static void rig_init(struct rig *rig, size_t n_places) {
     assert_int_equal(pool_reader_new(rig->pool, 1, &rig->reader, &err), ST_OK);
     assert_int_equal(worker_new("prober", &rig->worker, &err), ST_OK);
     struct prober_options options = {
-        .worker = rig->worker, .pools = rig->pools, .settled = on_settled, .cookie = rig};
+        .worker = rig->worker, .pools = rig->pools, .on_all_probed = on_settled, .user = rig};
     assert_int_equal(prober_new(&options, &rig->prober, &err), ST_OK);
     assert_int_equal(worker_start(rig->worker, &err), ST_OK);
 }
 
-static void on_stopped(void *cookie) {
-    struct rig *rig = cookie;
-    lock_take(&rig->lock);
+static void on_stopped(void *user) {
+    struct rig *rig = user;
+    lock_acquire(&rig->lock);
     rig->stopped = true;
-    lock_wake_all(&rig->cond);
-    lock_drop(&rig->lock);
+    lock_cond_broadcast(&rig->cond);
+    lock_release(&rig->lock);
 }
 
 static void run_stop(struct worker_msg *msg) {
@@ -192,11 +192,11 @@ static void run_stop(struct worker_msg *msg) {
 static void rig_fini(struct rig *rig) {
     rig->msg.run = run_stop;
     worker_post(rig->worker, &rig->msg);
-    lock_take(&rig->lock);
+    lock_acquire(&rig->lock);
     while (!rig->stopped) {
-        lock_wait(&rig->lock, &rig->cond);
+        lock_cond_wait(&rig->lock, &rig->cond);
     }
-    lock_drop(&rig->lock);
+    lock_release(&rig->lock);
     worker_stop(rig->worker);
     worker_join(rig->worker);
     prober_free(rig->prober);
@@ -204,7 +204,7 @@ static void rig_fini(struct rig *rig) {
     for (size_t i = 0; i < rig->n_places; i++) {
         place_close(&rig->places[i]);
     }
-    pool_reader_free(rig->reader);
+    pool_reader_unref(rig->reader);
     pool_set_free(rig->pools);
     lock_cond_fini(&rig->cond);
     lock_fini(&rig->lock);
@@ -212,7 +212,8 @@ static void rig_fini(struct rig *rig) {
 
 static struct endpoint *endpoint_of(struct rig *rig, size_t i) {
     struct endpoint_address address = fixture_address(rig->places[i].text);
-    const struct pool_member *member = pool_snapshot_find(pool_look(rig->reader), &address);
+    const struct pool_member *member =
+        pool_snapshot_find(pool_reader_refresh(rig->reader), &address);
     assert_non_null(member);
     return member->endpoint;
 }
@@ -232,7 +233,7 @@ static void wait_metric(enum metric metric, int64_t value) {
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
 
-static void readiness_follows_the_answers(void **state) {
+static void prober_http_answers_set_readiness(void **state) {
     (void)state;
     struct rig rig;
     int64_t refused = metric_read(METRIC_PICK_PROBES_STATUS);
@@ -253,7 +254,7 @@ static void readiness_follows_the_answers(void **state) {
     rig_fini(&rig);
 }
 
-static void one_that_dies_and_comes_back(void **state) {
+static void prober_restarted_endpoint_is_ready_again(void **state) {
     (void)state;
     struct rig rig;
     int64_t refused = metric_read(METRIC_PICK_PROBES_REFUSED);
@@ -274,7 +275,7 @@ static void one_that_dies_and_comes_back(void **state) {
 
 /* Readiness needs more failures than there are: it is avoided from the first one on, until it is
  * seen to answer. */
-static void one_that_refuses_is_the_last_choice(void **state) {
+static void prober_refused_connection_marks_endpoint(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig, 2);
@@ -296,7 +297,7 @@ static void one_that_refuses_is_the_last_choice(void **state) {
     rig_fini(&rig);
 }
 
-static void one_that_is_silent(void **state) {
+static void prober_timeout_makes_unready(void **state) {
     (void)state;
     struct rig rig;
     int64_t late = metric_read(METRIC_PICK_PROBES_TIMEOUT);
@@ -311,7 +312,7 @@ static void one_that_is_silent(void **state) {
     rig_fini(&rig);
 }
 
-static void one_that_hangs_up(void **state) {
+static void prober_closed_connection_makes_unready(void **state) {
     (void)state;
     struct rig rig;
     int64_t broken = metric_read(METRIC_PICK_PROBES_BROKEN);
@@ -326,7 +327,7 @@ static void one_that_hangs_up(void **state) {
 }
 
 /* Health is asked for at another port than requests go to: all three ask the same one. */
-static void a_port_of_its_own(void **state) {
+static void prober_health_port_is_used(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig, 3);
@@ -349,7 +350,7 @@ static void a_port_of_its_own(void **state) {
 
 /* ---- changes, and the end -------------------------------------------------------------------- */
 
-static void checks_are_turned_off_and_on(void **state) {
+static void prober_checks_turn_off_and_on(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig, 1);
@@ -369,7 +370,7 @@ static void checks_are_turned_off_and_on(void **state) {
 }
 
 /* The end comes while a check waits for an answer. */
-static void the_end_of_a_prober(void **state) {
+static void prober_stop_closes_connections(void **state) {
     static const enum pool_health_kind kinds[] = {POOL_HEALTH_HTTP, POOL_HEALTH_GRPC};
     (void)state;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -384,7 +385,7 @@ static void the_end_of_a_prober(void **state) {
 }
 
 /* It leaves the pool while its check waits for an answer; then the prober ends. */
-static void one_that_left(void **state) {
+static void prober_removed_endpoint_is_cancelled(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig, 1);
@@ -395,7 +396,7 @@ static void one_that_left(void **state) {
     rig.n_places = 0;
     rig_update(&rig, &health);
     test_wait_for(&rig.n_settled, 1);
-    pool_look(rig.reader);
+    pool_reader_refresh(rig.reader);
     rig.n_places = 1;
     rig_fini(&rig);
 }
@@ -428,9 +429,9 @@ static void health_server_start(struct health_server *self, struct place *place)
                                          .n_workers = TEST_WORKERS};
     assert_int_equal(grpc_health_new(&health, &self->health, &err), ST_OK);
     grpc_health_methods(self->health, self->methods);
-    struct grpc_server_options options = {.limits = {.max_header_bytes = 8192,
+    struct grpc_server_options options = {.limits = {.max_header_size = 8192,
                                                      .max_message_bytes = 1 << 20,
-                                                     .request_memory_bytes = 1 << 20,
+                                                     .request_memory = 1 << 20,
                                                      .max_streams = 100,
                                                      .stream_window_bytes = 1 << 20,
                                                      .connection_window_bytes = 1 << 20},
@@ -463,7 +464,7 @@ static void health_server_end(struct health_server *self) {
     test_host_fini(&self->host);
 }
 
-static void over_grpc(void **state) {
+static void prober_grpc_health_sets_readiness(void **state) {
     (void)state;
     struct rig rig;
     struct health_server server;
@@ -491,7 +492,7 @@ static void over_grpc(void **state) {
 }
 
 /* A server that is there, and speaks HTTP/1.1. */
-static void no_grpc_there(void **state) {
+static void prober_grpc_to_http_server_is_unready(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig, 1);
@@ -504,17 +505,17 @@ static void no_grpc_there(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(readiness_follows_the_answers),
-        cmocka_unit_test(one_that_dies_and_comes_back),
-        cmocka_unit_test(one_that_refuses_is_the_last_choice),
-        cmocka_unit_test(one_that_is_silent),
-        cmocka_unit_test(one_that_hangs_up),
-        cmocka_unit_test(a_port_of_its_own),
-        cmocka_unit_test(checks_are_turned_off_and_on),
-        cmocka_unit_test(the_end_of_a_prober),
-        cmocka_unit_test(one_that_left),
-        cmocka_unit_test(over_grpc),
-        cmocka_unit_test(no_grpc_there),
+        cmocka_unit_test(prober_http_answers_set_readiness),
+        cmocka_unit_test(prober_restarted_endpoint_is_ready_again),
+        cmocka_unit_test(prober_refused_connection_marks_endpoint),
+        cmocka_unit_test(prober_timeout_makes_unready),
+        cmocka_unit_test(prober_closed_connection_makes_unready),
+        cmocka_unit_test(prober_health_port_is_used),
+        cmocka_unit_test(prober_checks_turn_off_and_on),
+        cmocka_unit_test(prober_stop_closes_connections),
+        cmocka_unit_test(prober_removed_endpoint_is_cancelled),
+        cmocka_unit_test(prober_grpc_health_sets_readiness),
+        cmocka_unit_test(prober_grpc_to_http_server_is_unready),
     };
     return cmocka_run_group_tests_name("discover/prober", tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void read_adapters(struct scrape_page *page, const struct series *series)
     struct str text = read_label(page, series, STR("max_lora"));
     page->adapters = (struct endpoint_load){0};
     if (text.ptr && num_parse_u64(text, &most)) {
-        page->adapters.most_adapters = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+        page->adapters.max_adapters = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
     }
     add_adapters(page, read_label(page, series, STR("running_lora_adapters")), false);
     add_adapters(page, read_label(page, series, STR("waiting_lora_adapters")), true);
@@ -68,7 +68,7 @@ static bool is_newer(struct scrape_page *page, size_t i, double time) {
     return newer;
 }
 
-static void apply(struct scrape_page *page, size_t i, const struct series *series) {
+static void apply_series(struct scrape_page *page, size_t i, const struct series *series) {
     const struct scrape_rule *rule = &page->rules->items[i];
     double value, *sum = &page->found[i].value;
     if (!value_of(page, rule, series, &value)) {
@@ -99,7 +99,7 @@ static void on_series(void *user, const struct series *series) {
     for (size_t i = 0; i < page->rules->n; i++) {
         const struct scrape_rule *rule = &page->rules->items[i];
         if (str_eq(rule->series, series->name) && has_labels(series, rule->labels)) {
-            apply(page, i, series);
+            apply_series(page, i, series);
         }
     }
 }
@@ -112,24 +112,24 @@ void scrape_page_begin(struct scrape_page *page, const struct scrape_rules *rule
     page->adapters = (struct endpoint_load){0};
     page->reader.names = rules->series;
     page->reader.n_names = rules->n_series;
-    page->reader.found = on_series;
+    page->reader.on_series = on_series;
     page->reader.user = page;
-    series_read_begin(&page->reader);
+    series_reader_init(&page->reader);
 }
 
-void scrape_page_feed(struct scrape_page *page, struct str piece) {
-    series_read_feed(&page->reader, piece);
+void scrape_page_read(struct scrape_page *page, struct str piece) {
+    series_reader_feed(&page->reader, piece);
 }
 
 /* ---- a load ---------------------------------------------------------------------------------- */
 
 /* By how much a counter grows in a second. Returns: false when that can't be said yet: the first
  * page, or the first one after the counter began anew. */
-static bool rate_of(struct scrape_past *past, size_t i, uint64_t asked_ns, double *value) {
-    uint64_t before_ns = past->counters[i].at_ns;
-    double before = past->counters[i].value, now = *value;
-    past->counters[i].at_ns = asked_ns;
-    past->counters[i].value = now;
+static bool rate_of(struct scrape_history *history, size_t i, uint64_t asked_ns, double *value) {
+    uint64_t before_ns = history->counters[i].at_ns;
+    double before = history->counters[i].value, now = *value;
+    history->counters[i].at_ns = asked_ns;
+    history->counters[i].value = now;
     if (before_ns == 0 || asked_ns <= before_ns || now < before) {
         return false;
     }
@@ -137,13 +137,13 @@ static bool rate_of(struct scrape_past *past, size_t i, uint64_t asked_ns, doubl
     return true;
 }
 
-static uint32_t whole(double value) {
+static uint32_t to_whole(double value) {
     double rounded = value + 0.5;
     return !(rounded >= 1) ? 0 : rounded >= (double)UINT32_MAX ? UINT32_MAX : (uint32_t)rounded;
 }
 
 static unsigned put_adapters(const struct endpoint_load *from, struct endpoint_load *out) {
-    out->most_adapters = from->most_adapters;
+    out->max_adapters = from->max_adapters;
     out->n_running_adapters = from->n_running_adapters;
     out->n_waiting_adapters = from->n_waiting_adapters;
     memcpy(out->adapters, from->adapters, sizeof(out->adapters));
@@ -151,27 +151,27 @@ static unsigned put_adapters(const struct endpoint_load *from, struct endpoint_l
 }
 
 /* Returns: what is known by it. */
-static unsigned put(const struct scrape_page *page, enum scrape_into into, double value,
-                    struct endpoint_load *out) {
+static unsigned put_value(const struct scrape_page *page, enum scrape_metric into, double value,
+                          struct endpoint_load *out) {
     switch (into) {
     case SCRAPE_WAITING:
-        out->n_waiting = whole(value);
+        out->n_waiting = to_whole(value);
         return LOAD_WAITING;
     case SCRAPE_RUNNING:
-        out->n_running = whole(value);
+        out->n_running = to_whole(value);
         return LOAD_RUNNING;
     case SCRAPE_KV_CACHE:
         out->kv_cache_used = value < 0 ? 0 : value > 1 ? 1 : (float)value;
         return LOAD_KV_CACHE;
     case SCRAPE_KV_BLOCK_TOKENS:
-        out->kv_block_tokens = whole(value);
+        out->kv_block_tokens = to_whole(value);
         return LOAD_KV_SIZE;
     case SCRAPE_KV_BLOCKS:
-        out->n_kv_blocks = whole(value);
+        out->n_kv_blocks = to_whole(value);
         return LOAD_KV_SIZE;
     case SCRAPE_ADAPTERS:
         return put_adapters(&page->adapters, out);
-    case N_SCRAPE_INTO:
+    case N_SCRAPE_METRICS:
         break;
     }
     return 0;
@@ -187,10 +187,11 @@ static enum status nothing_there(const struct scrape_page *page, struct error *e
                      STR_ARG(first));
 }
 
-enum status scrape_page_end(struct scrape_page *page, uint64_t asked_ns, struct scrape_past *past,
-                            struct endpoint_load *out, struct error *err) {
-    bool any = false, taken[N_SCRAPE_INTO] = {false};
-    series_read_end(&page->reader);
+enum status scrape_page_end(struct scrape_page *page, uint64_t asked_ns,
+                            struct scrape_history *history, struct endpoint_load *out,
+                            struct error *err) {
+    bool any = false, taken[N_SCRAPE_METRICS] = {false};
+    series_reader_finish(&page->reader);
     *out = (struct endpoint_load){0};
     for (size_t i = 0; i < page->rules->n; i++) {
         const struct scrape_rule *rule = &page->rules->items[i];
@@ -199,11 +200,11 @@ enum status scrape_page_end(struct scrape_page *page, uint64_t asked_ns, struct 
             continue;
         }
         any = taken[rule->into] = true;
-        if (rule->rate && !rate_of(past, i, asked_ns, &value)) {
+        if (rule->rate && !rate_of(history, i, asked_ns, &value)) {
             continue;
         }
         value *= rule->factor != 0 ? rule->factor : 1;
-        out->known |= put(page, rule->into, value, out);
+        out->known |= put_value(page, rule->into, value, out);
     }
     return any ? ST_OK : nothing_there(page, err);
 }

@@ -14,11 +14,11 @@
 #include "pick/pool/endpoint/load.h"
 
 /* What counters were on the page before: of each endpoint, between its pages. Zeroed: none. */
-struct scrape_past {
+struct scrape_history {
     struct {
         uint64_t at_ns; /* 0: there is none */
         double value;
-    } counters[SCRAPE_MOST_RULES];
+    } counters[SCRAPE_MAX_RULES];
 };
 
 struct scrape_page {
@@ -27,7 +27,7 @@ struct scrape_page {
         bool seen;
         double value;
         double time; /* of the newest */
-    } found[SCRAPE_MOST_RULES];
+    } found[SCRAPE_MAX_RULES];
     struct endpoint_load adapters;   /* those of the newest series */
     char scratch[SERIES_LINE_BYTES]; /* a label, unescaped */
     struct series_reader reader;
@@ -35,12 +35,12 @@ struct scrape_page {
 
 /* `rules` stay until the page has ended. */
 void scrape_page_begin(struct scrape_page *page, const struct scrape_rules *rules);
-void scrape_page_feed(struct scrape_page *page, struct str piece);
+void scrape_page_read(struct scrape_page *page, struct str piece);
 /* The page was asked for at `asked_ns`. Fills in what it said of the load, and what it said it of:
  * times and our own requests are the caller's. `past` becomes this page's. Returns: ST_BAD_ANSWER,
  * nothing of what is wanted is there. */
-enum status scrape_page_end(struct scrape_page *page, uint64_t asked_ns, struct scrape_past *past,
-                            struct endpoint_load *out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status scrape_page_end(struct scrape_page *page, uint64_t asked_ns,
+                            struct scrape_history *history, struct endpoint_load *out,
+                            struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -23,7 +23,7 @@ static const struct scrape_preset *preset_of(const char *name) {
 }
 
 static enum status read_page(const struct scrape_rules *rules, struct str text, size_t piece,
-                             uint64_t asked_ns, struct scrape_past *past,
+                             uint64_t asked_ns, struct scrape_history *history,
                              struct endpoint_load *out) {
     struct scrape_page *page = malloc(sizeof(*page));
     struct error err;
@@ -32,9 +32,9 @@ static enum status read_page(const struct scrape_rules *rules, struct str text, 
     scrape_page_begin(page, rules);
     for (size_t i = 0; i < text.len; i += piece) {
         size_t n = text.len - i < piece ? text.len - i : piece;
-        scrape_page_feed(page, str_make(text.ptr + i, n));
+        scrape_page_read(page, str_make(text.ptr + i, n));
     }
-    enum status st = scrape_page_end(page, asked_ns, past, out, &err);
+    enum status st = scrape_page_end(page, asked_ns, history, out, &err);
     free(page);
     return st;
 }
@@ -78,7 +78,7 @@ static const struct {
       .kv_cache_used = 0.75F,
       .kv_block_tokens = 16,
       .n_kv_blocks = 3000,
-      .most_adapters = 3,
+      .max_adapters = 3,
       .n_running_adapters = 2,
       .n_waiting_adapters = 1},
      {"sql", "b\"c", "poems"}},
@@ -135,7 +135,7 @@ static void expect_load(const struct endpoint_load *got, const struct endpoint_l
     assert_true(got->kv_cache_used == wanted->kv_cache_used);
     assert_int_equal(got->kv_block_tokens, wanted->kv_block_tokens);
     assert_int_equal(got->n_kv_blocks, wanted->n_kv_blocks);
-    assert_int_equal(got->most_adapters, wanted->most_adapters);
+    assert_int_equal(got->max_adapters, wanted->max_adapters);
     assert_int_equal(got->n_running_adapters, wanted->n_running_adapters);
     assert_int_equal(got->n_waiting_adapters, wanted->n_waiting_adapters);
     for (size_t i = 0; adapters[i]; i++) {
@@ -143,16 +143,16 @@ static void expect_load(const struct endpoint_load *got, const struct endpoint_l
     }
 }
 
-static void what_servers_write(void **state) {
+static void page_of_presets_gives_load(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
         struct scrape_source source;
         struct str text = str_of(pages[i].page);
         scrape_source_init(&source, preset_of(pages[i].preset));
         for (size_t piece = 1; piece <= text.len; piece += piece < 100 ? 1 : 37) {
-            struct scrape_past past = {0};
+            struct scrape_history history = {0};
             struct endpoint_load load;
-            assert_int_equal(read_page(&source.rules, text, piece, S, &past, &load), ST_OK);
+            assert_int_equal(read_page(&source.rules, text, piece, S, &history, &load), ST_OK);
             expect_load(&load, &pages[i].load, pages[i].adapters);
         }
     }
@@ -162,11 +162,11 @@ static void what_servers_write(void **state) {
 
 static enum status read_text(const struct scrape_rules *rules, const char *text,
                              struct endpoint_load *out) {
-    struct scrape_past past = {0};
-    return read_page(rules, str_of(text), 4096, S, &past, out);
+    struct scrape_history history = {0};
+    return read_page(rules, str_of(text), 4096, S, &history, out);
 }
 
-static void odd_numbers(void **state) {
+static void page_invalid_numbers_are_ignored(void **state) {
     static const struct {
         const char *page;
         enum status status;
@@ -204,7 +204,7 @@ static void odd_numbers(void **state) {
 
 static const struct pool_label GPU = {{"kind", 4}, {"g\"pu", 4}};
 
-static void rules_of_ones_own(void **state) {
+static void page_custom_rules_are_applied(void **state) {
     struct scrape_rules rules = {.n = 0};
     const struct scrape_rule given[] = {
         {.into = SCRAPE_WAITING, .series = STR("depth"), .labels = {&GPU, 1}},
@@ -232,7 +232,7 @@ static void rules_of_ones_own(void **state) {
     assert_int_equal(load.n_waiting, 25);
 }
 
-static void counters(void **state) {
+static void page_counters_become_rates(void **state) {
     static const struct {
         const char *page;
         uint64_t asked_s;
@@ -251,13 +251,13 @@ static void counters(void **state) {
     struct scrape_rules rules = {.n = 0};
     struct scrape_rule rule = {
         .into = SCRAPE_RUNNING, .series = STR("busy_us"), .rate = true, .factor = 1e-6};
-    struct scrape_past past = {0};
+    struct scrape_history history = {0};
     (void)state;
     assert_true(scrape_rules_replace(&rules, &rule));
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         struct endpoint_load load;
         struct str text = str_of(steps[i].page);
-        assert_int_equal(read_page(&rules, text, 7, steps[i].asked_s * S, &past, &load), ST_OK);
+        assert_int_equal(read_page(&rules, text, 7, steps[i].asked_s * S, &history, &load), ST_OK);
         assert_int_equal(load.known, steps[i].known);
         assert_int_equal(load.n_running, steps[i].n_running);
     }
@@ -267,15 +267,15 @@ static void counters(void **state) {
 
 static void feed_many(struct scrape_page *page, struct str piece, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        scrape_page_feed(page, piece);
+        scrape_page_read(page, piece);
     }
 }
 
 /* One line of 64 MiB, as many other lines, and what is wanted behind them. */
-static void huge(void **state) {
+static void page_huge_is_read_in_fixed_memory(void **state) {
     struct scrape_page *page = malloc(sizeof(*page));
     struct scrape_source source;
-    struct scrape_past past = {0};
+    struct scrape_history history = {0};
     struct endpoint_load load;
     struct error err;
     (void)state;
@@ -287,8 +287,8 @@ static void huge(void **state) {
     feed_many(page, STR("\"} 1\n"), 1);
     feed_many(page, STR("other_seconds_bucket{le=\"0.005\",model_name=\"llama\"} 12345\n"),
               1 << 18);
-    scrape_page_feed(page, STR("vllm:num_requests_waiting 6")); /* without an end of its line */
-    assert_int_equal(scrape_page_end(page, S, &past, &load, &err), ST_OK);
+    scrape_page_read(page, STR("vllm:num_requests_waiting 6")); /* without an end of its line */
+    assert_int_equal(scrape_page_end(page, S, &history, &load, &err), ST_OK);
     assert_int_equal(page->reader.n_too_long, 1);
     assert_int_equal(load.known, LOAD_WAITING);
     assert_int_equal(load.n_waiting, 6);
@@ -296,21 +296,21 @@ static void huge(void **state) {
 }
 
 /* More adapters than there is room for: the first ones count. */
-static void many_adapters(void **state) {
+static void page_adapters_beyond_limit_are_cut(void **state) {
     struct scrape_page *page = malloc(sizeof(*page));
     struct scrape_source source;
-    struct scrape_past past = {0};
+    struct scrape_history history = {0};
     struct endpoint_load load;
     struct error err;
     (void)state;
     assert_non_null(page);
     scrape_source_init(&source, preset_of("vllm"));
     scrape_page_begin(page, &source.rules);
-    scrape_page_feed(page, STR("vllm:lora_requests_info{running_lora_adapters=\"first"));
+    scrape_page_read(page, STR("vllm:lora_requests_info{running_lora_adapters=\"first"));
     feed_many(page, STR(",adapter"), 100);
-    scrape_page_feed(page, STR("\",waiting_lora_adapters=\"late\"} 1\n"));
-    assert_int_equal(scrape_page_end(page, S, &past, &load, &err), ST_OK);
-    assert_int_equal(load.n_running_adapters, LOAD_MOST_ADAPTERS);
+    scrape_page_read(page, STR("\",waiting_lora_adapters=\"late\"} 1\n"));
+    assert_int_equal(scrape_page_end(page, S, &history, &load, &err), ST_OK);
+    assert_int_equal(load.n_running_adapters, LOAD_MAX_ADAPTERS);
     assert_int_equal(load.n_waiting_adapters, 0);
     assert_int_equal(load.adapters[0], load_adapter_hash(STR("first")));
     free(page);
@@ -318,12 +318,12 @@ static void many_adapters(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_servers_write),
-        cmocka_unit_test(odd_numbers),
-        cmocka_unit_test(rules_of_ones_own),
-        cmocka_unit_test(counters),
-        cmocka_unit_test(huge),
-        cmocka_unit_test(many_adapters),
+        cmocka_unit_test(page_of_presets_gives_load),
+        cmocka_unit_test(page_invalid_numbers_are_ignored),
+        cmocka_unit_test(page_custom_rules_are_applied),
+        cmocka_unit_test(page_counters_become_rates),
+        cmocka_unit_test(page_huge_is_read_in_fixed_memory),
+        cmocka_unit_test(page_adapters_beyond_limit_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,86 +10,86 @@ static const uint64_t LONGEST_WAIT_NS = UINT64_C(10000000000);
 enum { JITTER_SHARE = 10, TOGETHER_SHARE = 10, MOST_DOUBLINGS = 10 };
 
 void scrape_schedule_fini(struct scrape_schedule *schedule) {
-    deadlines_fini(&schedule->waiting);
+    timer_heap_fini(&schedule->waiting);
 }
 
 /* In no second more than the limit: a burst, and what the pace allows behind it. */
-void scrape_pace_set(struct scrape_pace *pace, uint64_t interval_ns, uint32_t most_per_second) {
-    pace->interval_ns = interval_ns;
-    pace->spacing_ns = (NS_PER_S + BURST_NS) / most_per_second + 1;
+void scrape_rate_set(struct scrape_rate *rate, uint64_t interval_ns, uint32_t most_per_second) {
+    rate->interval_ns = interval_ns;
+    rate->spacing_ns = (NS_PER_S + BURST_NS) / most_per_second + 1;
 }
 
-void scrape_schedule_set_pace(struct scrape_schedule *schedule, uint64_t interval_ns,
+void scrape_schedule_set_rate(struct scrape_schedule *schedule, uint64_t interval_ns,
                               uint32_t most_per_second) {
-    scrape_pace_set(&schedule->all, interval_ns, most_per_second);
+    scrape_rate_set(&schedule->all, interval_ns, most_per_second);
 }
 
 /* How long it takes to ask all of them once. */
-static uint64_t round_ns(const struct scrape_pace *pace) {
-    return pace->n_turns * pace->spacing_ns;
+static uint64_t round_ns(const struct scrape_rate *rate) {
+    return rate->n_jobs * rate->spacing_ns;
 }
 
 uint64_t scrape_schedule_interval_ns(const struct scrape_schedule *schedule,
-                                     const struct scrape_pace *pace) {
-    uint64_t all_ns = round_ns(&schedule->all), own_ns = round_ns(pace);
+                                     const struct scrape_rate *rate) {
+    uint64_t all_ns = round_ns(&schedule->all), own_ns = round_ns(rate);
     uint64_t longest_ns = all_ns > own_ns ? all_ns : own_ns;
-    return longest_ns > pace->interval_ns ? longest_ns : pace->interval_ns;
+    return longest_ns > rate->interval_ns ? longest_ns : rate->interval_ns;
 }
 
 /* ---- when ------------------------------------------------------------------------------------ */
 
 static uint64_t share_of(struct scrape_schedule *schedule, uint64_t ns) {
-    return (uint64_t)(dice_unit(&schedule->dice) * (double)ns);
+    return (uint64_t)(prng_double(&schedule->prng) * (double)ns);
 }
 
 /* Twice as long for each failure but the first, which may be an accident. */
-static uint64_t wait_of(struct scrape_schedule *schedule, const struct scrape_turn *turn) {
-    uint64_t wait_ns = scrape_schedule_interval_ns(schedule, turn->pace);
+static uint64_t wait_of(struct scrape_schedule *schedule, const struct scrape_job *job) {
+    uint64_t wait_ns = scrape_schedule_interval_ns(schedule, job->rate);
     uint64_t longest_ns = wait_ns > LONGEST_WAIT_NS ? wait_ns : LONGEST_WAIT_NS;
-    unsigned n = turn->n_failures < MOST_DOUBLINGS ? turn->n_failures : MOST_DOUBLINGS;
+    unsigned n = job->n_failures < MOST_DOUBLINGS ? job->n_failures : MOST_DOUBLINGS;
     wait_ns <<= n > 0 ? n - 1 : 0;
     wait_ns = wait_ns < longest_ns ? wait_ns : longest_ns;
     return wait_ns + share_of(schedule, wait_ns / JITTER_SHARE);
 }
 
-bool scrape_schedule_add(struct scrape_schedule *schedule, struct scrape_turn *turn,
-                         struct scrape_pace *pace, uint64_t now_ns) {
-    schedule->all.n_turns++;
-    pace->n_turns++;
-    uint64_t wait_ns = share_of(schedule, scrape_schedule_interval_ns(schedule, pace));
-    turn->pace = pace;
-    turn->n_failures = 0;
-    return deadlines_set(&schedule->waiting, &turn->deadline, now_ns + wait_ns);
+bool scrape_schedule_add(struct scrape_schedule *schedule, struct scrape_job *job,
+                         struct scrape_rate *rate, uint64_t now_ns) {
+    schedule->all.n_jobs++;
+    rate->n_jobs++;
+    uint64_t wait_ns = share_of(schedule, scrape_schedule_interval_ns(schedule, rate));
+    job->rate = rate;
+    job->n_failures = 0;
+    return timer_heap_set(&schedule->waiting, &job->deadline, now_ns + wait_ns);
 }
 
-void scrape_schedule_remove(struct scrape_schedule *schedule, struct scrape_turn *turn) {
-    deadlines_remove(&schedule->waiting, &turn->deadline);
-    schedule->all.n_turns--;
-    turn->pace->n_turns--;
+void scrape_schedule_remove(struct scrape_schedule *schedule, struct scrape_job *job) {
+    timer_heap_remove(&schedule->waiting, &job->deadline);
+    schedule->all.n_jobs--;
+    job->rate->n_jobs--;
 }
 
-struct scrape_turn *scrape_schedule_take(struct scrape_schedule *schedule, uint64_t now_ns) {
+struct scrape_job *scrape_schedule_pop_due(struct scrape_schedule *schedule, uint64_t now_ns) {
     uint64_t earliest_ns = now_ns > BURST_NS ? now_ns - BURST_NS : 0;
     if (schedule->next_ns > now_ns) {
         return NULL;
     }
-    struct deadline *deadline = deadlines_take_due(&schedule->waiting, now_ns);
+    struct timer_node *deadline = timer_heap_pop_due(&schedule->waiting, now_ns);
     if (deadline) {
         uint64_t base_ns = schedule->next_ns > earliest_ns ? schedule->next_ns : earliest_ns;
         schedule->next_ns = base_ns + schedule->all.spacing_ns;
     }
-    return (struct scrape_turn *)(void *)deadline;
+    return (struct scrape_job *)(void *)deadline;
 }
 
-bool scrape_schedule_put(struct scrape_schedule *schedule, struct scrape_turn *turn,
-                         uint64_t taken_ns, uint64_t now_ns, bool answered) {
-    turn->n_failures = answered ? 0 : turn->n_failures + 1;
-    uint64_t due_ns = taken_ns + wait_of(schedule, turn);
-    return deadlines_set(&schedule->waiting, &turn->deadline, due_ns > now_ns ? due_ns : now_ns);
+bool scrape_schedule_put_back(struct scrape_schedule *schedule, struct scrape_job *job,
+                              uint64_t taken_ns, uint64_t now_ns, bool answered) {
+    job->n_failures = answered ? 0 : job->n_failures + 1;
+    uint64_t due_ns = taken_ns + wait_of(schedule, job);
+    return timer_heap_set(&schedule->waiting, &job->deadline, due_ns > now_ns ? due_ns : now_ns);
 }
 
 uint64_t scrape_schedule_next_ns(const struct scrape_schedule *schedule, uint64_t now_ns) {
-    uint64_t due_ns = deadlines_next_ns(&schedule->waiting);
+    uint64_t due_ns = timer_heap_next_ns(&schedule->waiting);
     uint64_t together_ns = schedule->all.interval_ns / TOGETHER_SHARE;
     uint64_t soonest_ns = now_ns + (together_ns < TOGETHER_NS ? together_ns : TOGETHER_NS);
     if (due_ns == UINT64_MAX) {

@@ -15,7 +15,7 @@ static const uint64_t MS = 1000000;
 static const uint64_t S = 1000000000;
 
 struct asked {
-    struct scrape_turn turn; /* first: a turn is cast to it */
+    struct scrape_job job; /* first: a turn is cast to it */
     uint64_t last_ns, shortest_ns, longest_ns;
     unsigned n;
     bool silent;
@@ -23,7 +23,7 @@ struct asked {
 
 struct world {
     struct scrape_schedule schedule;
-    struct scrape_pace pace;
+    struct scrape_rate rate;
     struct asked *endpoints;
     size_t n;
     uint64_t now_ns;
@@ -34,15 +34,15 @@ struct world {
 enum { MOST_TIMES = 200000 };
 
 static void open_world(struct world *world, size_t n, uint64_t interval_ns, uint32_t most) {
-    *world = (struct world){.schedule.dice.state = 7, .n = n, .now_ns = 100 * S};
+    *world = (struct world){.schedule.prng.state = 7, .n = n, .now_ns = 100 * S};
     world->endpoints = calloc(n, sizeof(*world->endpoints));
     world->times = calloc(MOST_TIMES, sizeof(*world->times));
     assert_true(world->endpoints && world->times);
-    scrape_schedule_set_pace(&world->schedule, interval_ns, most);
-    scrape_pace_set(&world->pace, interval_ns, most);
+    scrape_schedule_set_rate(&world->schedule, interval_ns, most);
+    scrape_rate_set(&world->rate, interval_ns, most);
     for (size_t i = 0; i < n; i++) {
-        struct scrape_turn *turn = &world->endpoints[i].turn;
-        assert_true(scrape_schedule_add(&world->schedule, turn, &world->pace, world->now_ns));
+        struct scrape_job *job = &world->endpoints[i].job;
+        assert_true(scrape_schedule_add(&world->schedule, job, &world->rate, world->now_ns));
     }
 }
 
@@ -68,12 +68,12 @@ static void ask(struct world *world, struct asked *asked) {
 static void run(struct world *world, uint64_t for_ns) {
     uint64_t end_ns = world->now_ns + for_ns;
     while (world->now_ns < end_ns) {
-        struct scrape_turn *turn;
-        while ((turn = scrape_schedule_take(&world->schedule, world->now_ns))) {
-            struct asked *asked = (struct asked *)(void *)turn;
+        struct scrape_job *job;
+        while ((job = scrape_schedule_pop_due(&world->schedule, world->now_ns))) {
+            struct asked *asked = (struct asked *)(void *)job;
             ask(world, asked);
-            assert_true(scrape_schedule_put(&world->schedule, turn, world->now_ns,
-                                            world->now_ns + MS, !asked->silent));
+            assert_true(scrape_schedule_put_back(&world->schedule, job, world->now_ns,
+                                                 world->now_ns + MS, !asked->silent));
         }
         uint64_t next_ns = scrape_schedule_next_ns(&world->schedule, world->now_ns);
         assert_true(next_ns > world->now_ns);
@@ -93,7 +93,7 @@ static size_t most_in_a_second(const struct world *world) {
     return most;
 }
 
-static void every_interval(void **state) {
+static void schedule_interval_is_kept(void **state) {
     (void)state;
     static const size_t counts[] = {1, 2, 10, 90};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
@@ -110,7 +110,7 @@ static void every_interval(void **state) {
     }
 }
 
-static void never_more_than_the_limit(void **state) {
+static void schedule_rate_limit_is_kept(void **state) {
     (void)state;
     static const struct {
         size_t n;
@@ -130,7 +130,7 @@ static void never_more_than_the_limit(void **state) {
     }
 }
 
-static void after_a_pause_no_flood(void **state) {
+static void schedule_pause_is_not_caught_up(void **state) {
     struct world world;
     (void)state;
     open_world(&world, 1000, 200 * MS, 500);
@@ -141,7 +141,7 @@ static void after_a_pause_no_flood(void **state) {
     close_world(&world);
 }
 
-static void who_is_silent_is_asked_less(void **state) {
+static void schedule_silent_endpoint_backs_off(void **state) {
     struct world world;
     (void)state;
     open_world(&world, 2, 200 * MS, 500);
@@ -158,13 +158,13 @@ static void who_is_silent_is_asked_less(void **state) {
 }
 
 /* Two pickers that start together do not ask at the same times. */
-static void out_of_step(void **state) {
+static void schedule_times_are_jittered(void **state) {
     (void)state;
     struct world one, other;
     size_t n_same = 0;
     open_world(&one, 10, 200 * MS, 500);
     open_world(&other, 10, 200 * MS, 500);
-    other.schedule.dice.state = 8;
+    other.schedule.prng.state = 8;
     run(&one, 10 * S);
     run(&other, 10 * S);
     for (size_t i = 0, k = 0; i < one.n_times && k < other.n_times;) {
@@ -176,38 +176,38 @@ static void out_of_step(void **state) {
     close_world(&other);
 }
 
-static void what_has_left(void **state) {
+static void schedule_removed_job_is_not_run(void **state) {
     struct world world;
     (void)state;
     open_world(&world, 3, 200 * MS, 500);
-    scrape_schedule_remove(&world.schedule, &world.endpoints[1].turn);
+    scrape_schedule_remove(&world.schedule, &world.endpoints[1].job);
     run(&world, S);
     assert_int_equal(world.endpoints[1].n, 0);
     assert_true(world.endpoints[2].n >= 3);
-    scrape_schedule_remove(&world.schedule, &world.endpoints[0].turn);
-    scrape_schedule_remove(&world.schedule, &world.endpoints[2].turn);
-    assert_null(scrape_schedule_take(&world.schedule, world.now_ns + 10 * S));
+    scrape_schedule_remove(&world.schedule, &world.endpoints[0].job);
+    scrape_schedule_remove(&world.schedule, &world.endpoints[2].job);
+    assert_null(scrape_schedule_pop_due(&world.schedule, world.now_ns + 10 * S));
     assert_true(scrape_schedule_next_ns(&world.schedule, world.now_ns) == UINT64_MAX);
     close_world(&world);
 }
 
 /* Two pools of one schedule: each has an interval and a limit of its own, and the higher limit
  * holds for both together. */
-static void two_paces(void **state) {
+static void schedule_two_rates_are_kept(void **state) {
     (void)state;
     enum { N = 300, LAST = 40 }; /* the last are of the other pool */
     struct world world;
-    struct scrape_pace other = {.n_turns = 0};
+    struct scrape_rate other = {.n_jobs = 0};
     open_world(&world, N, 200 * MS, 500);
-    scrape_pace_set(&other, 100 * MS, 20);
-    scrape_schedule_set_pace(&world.schedule, 100 * MS, 500);
+    scrape_rate_set(&other, 100 * MS, 20);
+    scrape_schedule_set_rate(&world.schedule, 100 * MS, 500);
     for (size_t i = N - LAST; i < N; i++) {
-        struct scrape_turn *turn = &world.endpoints[i].turn;
-        scrape_schedule_remove(&world.schedule, turn);
-        assert_true(scrape_schedule_add(&world.schedule, turn, &other, world.now_ns));
+        struct scrape_job *job = &world.endpoints[i].job;
+        scrape_schedule_remove(&world.schedule, job);
+        assert_true(scrape_schedule_add(&world.schedule, job, &other, world.now_ns));
     }
-    assert_int_equal(world.pace.n_turns, N - LAST);
-    assert_int_equal(other.n_turns, LAST);
+    assert_int_equal(world.rate.n_jobs, N - LAST);
+    assert_int_equal(other.n_jobs, LAST);
     run(&world, 60 * S);
     assert_in_range(most_in_a_second(&world), 300, 500);
     for (size_t i = 0; i < N; i++) {
@@ -219,13 +219,13 @@ static void two_paces(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_interval),
-        cmocka_unit_test(never_more_than_the_limit),
-        cmocka_unit_test(two_paces),
-        cmocka_unit_test(after_a_pause_no_flood),
-        cmocka_unit_test(who_is_silent_is_asked_less),
-        cmocka_unit_test(out_of_step),
-        cmocka_unit_test(what_has_left),
+        cmocka_unit_test(schedule_interval_is_kept),
+        cmocka_unit_test(schedule_rate_limit_is_kept),
+        cmocka_unit_test(schedule_two_rates_are_kept),
+        cmocka_unit_test(schedule_pause_is_not_caught_up),
+        cmocka_unit_test(schedule_silent_endpoint_backs_off),
+        cmocka_unit_test(schedule_times_are_jittered),
+        cmocka_unit_test(schedule_removed_job_is_not_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,57 +14,57 @@ enum { MOST_PAGES = 256, URL_BYTES = 1200 };
 
 /* ---- rooms ----------------------------------------------------------------------------------- */
 
-static struct room *take_room(struct scraper *scraper) {
-    struct room *room = scraper->rooms;
-    if (room) {
-        scraper->rooms = room->next;
-    } else if (scraper->n_rooms < MOST_PAGES && (room = malloc(sizeof(*room)))) {
-        scraper->n_rooms++;
+static struct page_buffer *take_buffer(struct scraper *scraper) {
+    struct page_buffer *buffer = scraper->free_buffers;
+    if (buffer) {
+        scraper->free_buffers = buffer->next;
+    } else if (scraper->n_buffers < MOST_PAGES && (buffer = malloc(sizeof(*buffer)))) {
+        scraper->n_buffers++;
     }
-    return room;
+    return buffer;
 }
 
-static void give_room(struct target *target) {
+static void give_buffer(struct scrape_target *target) {
     struct scraper *scraper = target->of->scraper;
-    target->room->next = scraper->rooms;
-    scraper->rooms = target->room;
-    target->room = NULL;
+    target->buffer->next = scraper->free_buffers;
+    scraper->free_buffers = target->buffer;
+    target->buffer = NULL;
 }
 
 /* ---- when ------------------------------------------------------------------------------------ */
 
-void scraper_arm(struct scraper *scraper) {
+void scraper_set_timer(struct scraper *scraper) {
     uint64_t next_ns = scrape_schedule_next_ns(&scraper->schedule, clock_now_ns());
-    if (next_ns == UINT64_MAX || (scraper->armed && scraper->armed_ns <= next_ns)) {
+    if (next_ns == UINT64_MAX || (scraper->timer_set && scraper->timer_ns <= next_ns)) {
         return;
     }
-    scraper->armed = alarm_set(worker_alarms(scraper->worker), &scraper->alarm, next_ns);
-    scraper->armed_ns = next_ns;
+    scraper->timer_set = timer_start(worker_timers(scraper->worker), &scraper->timer, next_ns);
+    scraper->timer_ns = next_ns;
 }
 
 /* Out of memory it is asked no more until the pool changes. */
-static void put_back(struct target *target, bool answered) {
+static void put_back(struct scrape_target *target, bool answered) {
     struct scraper *scraper = target->of->scraper;
-    if (scrape_schedule_put(&scraper->schedule, &target->turn, target->asked_ns, clock_now_ns(),
-                            answered)) {
-        scraper_arm(scraper);
+    if (scrape_schedule_put_back(&scraper->schedule, &target->job, target->asked_ns, clock_now_ns(),
+                                 answered)) {
+        scraper_set_timer(scraper);
     }
 }
 
 /* ---- what came of it ------------------------------------------------------------------------- */
 
-void scraper_tell_failure(struct target *target, const char *reason) {
+void scraper_log_failure(struct scrape_target *target, const char *reason) {
     struct log_limit *limit = &target->of->scraper->log_limit;
-    if (!target->failing && log_limit_take(limit)) {
+    if (!target->failing && log_limit_allow(limit)) {
         log_event(LOG_WARNING, "an endpoint does not say its load",
-                  LOG_STR("endpoint", endpoint_text(target->endpoint)),
-                  LOG_TEXT_OF("reason", reason), LOG_U64("left_out", limit->n_left_out));
-        limit->n_left_out = 0;
+                  LOG_STR("endpoint", endpoint_text(target->endpoint)), LOG_CSTR("reason", reason),
+                  LOG_U64("left_out", limit->n_suppressed));
+        limit->n_suppressed = 0;
         target->failing = true;
     }
 }
 
-static void tell_success(struct target *target) {
+static void log_success(struct scrape_target *target) {
     if (target->failing) {
         target->failing = false;
         log_event(LOG_INFO, "an endpoint says its load again",
@@ -72,7 +72,7 @@ static void tell_success(struct target *target) {
     }
 }
 
-static enum metric metric_of(const struct http_fetched *fetched) {
+static enum metric metric_of(const struct http_fetch_result *fetched) {
     switch ((int)fetched->error.status) {
     case ST_DEADLINE_EXCEEDED:
         return METRIC_PICK_SCRAPES_TIMEOUT;
@@ -85,17 +85,17 @@ static enum metric metric_of(const struct http_fetched *fetched) {
 
 /* Until when a load counts: as long as the configuration says, and over two times that an endpoint
  * is not heard. */
-static uint64_t until_ns(const struct target *target) {
+static uint64_t until_ns(const struct scrape_target *target) {
     const struct scrape_plan *plan = target->of->plan;
     uint64_t interval_ns =
-        scrape_schedule_interval_ns(&target->of->scraper->schedule, &target->of->pace);
+        scrape_schedule_interval_ns(&target->of->scraper->schedule, &target->of->rate);
     uint64_t age_ns = 3 * interval_ns + plan->timeout_ns;
     return target->asked_ns + (age_ns > plan->max_age_ns ? age_ns : plan->max_age_ns);
 }
 
 /* Returns: which number counts it; METRIC_PICK_SCRAPES_OK when the load is known now. */
-static enum metric take_answer(struct target *target, const struct http_fetched *fetched,
-                               struct error *err) {
+static enum metric take_answer(struct scrape_target *target,
+                               const struct http_fetch_result *fetched, struct error *err) {
     struct endpoint_load load;
     if (fetched->error.status != ST_OK) {
         *err = fetched->error;
@@ -105,19 +105,19 @@ static enum metric take_answer(struct target *target, const struct http_fetched 
         error_set(err, ST_BAD_ANSWER, "answered with status %d, expected 200", fetched->status);
         return METRIC_PICK_SCRAPES_STATUS;
     }
-    if (scrape_page_end(&target->room->page, target->asked_ns, &target->past, &load, err) !=
+    if (scrape_page_end(&target->buffer->page, target->asked_ns, &target->history, &load, err) !=
         ST_OK) {
         return METRIC_PICK_SCRAPES_SERIES;
     }
     load.asked_ns = target->asked_ns;
     load.until_ns = until_ns(target);
     load.in_flight = target->in_flight;
-    pool_set_load(target->of->followed.pool, target->endpoint, &load);
+    pool_set_load(target->of->per_pool.pool, target->endpoint, &load);
     return METRIC_PICK_SCRAPES_OK;
 }
 
-static void on_done(void *user, const struct http_fetched *fetched) {
-    struct target *target = user;
+static void on_done(void *user, const struct http_fetch_result *fetched) {
+    struct scrape_target *target = user;
     struct scraper *scraper = target->of->scraper;
     struct error err = {.status = ST_OK};
     target->fetch = NULL;
@@ -126,24 +126,24 @@ static void on_done(void *user, const struct http_fetched *fetched) {
         metric_add(metric, 1);
         metric_histogram_add_ns(&scraper->times, clock_now_ns() - target->asked_ns);
         if (metric == METRIC_PICK_SCRAPES_OK) {
-            tell_success(target);
+            log_success(target);
         } else {
-            pool_count_silence(target->endpoint);
-            scraper_tell_failure(target, err.text);
+            pool_count_scrape_failure(target->endpoint);
+            scraper_log_failure(target, err.text);
         }
         put_back(target, metric == METRIC_PICK_SCRAPES_OK);
     }
-    give_room(target);
+    give_buffer(target);
 }
 
 static void on_piece(void *user, struct str bytes) {
-    struct target *target = user;
-    scrape_page_feed(&target->room->page, bytes);
+    struct scrape_target *target = user;
+    scrape_page_read(&target->buffer->page, bytes);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void print_url(const struct target *target, char out[URL_BYTES]) {
+static void print_url(const struct scrape_target *target, char out[URL_BYTES]) {
     char text[ENDPOINT_TEXT_BYTES];
     struct endpoint_address address = target->address;
     address.port = target->place.port;
@@ -151,61 +151,61 @@ static void print_url(const struct target *target, char out[URL_BYTES]) {
              endpoint_address_print(&address, text).ptr, STR_ARG(target->place.source->path));
 }
 
-static void ask(struct target *target, struct room *room) {
+static void ask(struct scrape_target *target, struct page_buffer *buffer) {
     struct scraper *scraper = target->of->scraper;
     char url[URL_BYTES];
     struct error err;
     print_url(target, url);
     const struct scrape_plan *plan = target->of->plan;
     struct http_fetch_tls tls = {.ca = plan->ca_file.len > 0 ? plan->ca_file.ptr : NULL,
-                                 .insecure = plan->trusts_anybody};
-    struct http_fetch_ask ask = {
+                                 .insecure = plan->insecure_skip_verify};
+    struct http_fetch_request ask = {
         .tls = plan->https ? &tls : NULL,
         .url = url,
         .timeout_ns = plan->timeout_ns,
-        .max_body_bytes = plan->max_page_bytes,
+        .max_body_size = plan->max_page_bytes,
         .bearer = target->place.token_file.len > 0 ? target->token.text : target->of->token.text,
         .piece = on_piece,
         .done = on_done,
         .user = target,
     };
-    target->room = room;
+    target->buffer = buffer;
     target->asked_ns = clock_now_ns();
     target->in_flight = endpoint_in_flight(target->endpoint);
-    scrape_page_begin(&room->page, &target->place.source->rules);
-    if (http_fetch_begin(scraper->fetcher, &ask, &target->fetch, &err) != ST_OK) {
+    scrape_page_begin(&buffer->page, &target->place.source->rules);
+    if (http_fetch_start(scraper->fetcher, &ask, &target->fetch, &err) != ST_OK) {
         metric_add(METRIC_PICK_SCRAPES_BROKEN, 1);
-        pool_count_silence(target->endpoint);
-        scraper_tell_failure(target, err.text);
-        give_room(target);
+        pool_count_scrape_failure(target->endpoint);
+        scraper_log_failure(target, err.text);
+        give_buffer(target);
         put_back(target, false);
     }
 }
 
-static void ring(struct alarm *alarm) {
+static void on_timer_expired(struct timer *timer) {
     struct scraper *scraper =
-        (struct scraper *)(void *)((char *)alarm - offsetof(struct scraper, alarm));
-    struct room *room;
-    scraper->armed = false;
-    while ((room = take_room(scraper))) {
-        struct scrape_turn *turn = scrape_schedule_take(&scraper->schedule, clock_now_ns());
-        if (!turn) {
-            room->next = scraper->rooms;
-            scraper->rooms = room;
+        (struct scraper *)(void *)((char *)timer - offsetof(struct scraper, timer));
+    struct page_buffer *buffer;
+    scraper->timer_set = false;
+    while ((buffer = take_buffer(scraper))) {
+        struct scrape_job *job = scrape_schedule_pop_due(&scraper->schedule, clock_now_ns());
+        if (!job) {
+            buffer->next = scraper->free_buffers;
+            scraper->free_buffers = buffer;
             break;
         }
-        ask((struct target *)(void *)turn, room);
+        ask((struct scrape_target *)(void *)job, buffer);
     }
-    scraper_arm(scraper);
+    scraper_set_timer(scraper);
 }
 
 /* ---- giving up ------------------------------------------------------------------------------- */
 
-void scraper_give_up(struct target *target) {
+void scraper_cancel(struct scrape_target *target) {
     if (target->fetch) {
         http_fetch_cancel(target->fetch);
         target->fetch = NULL;
-        give_room(target);
+        give_buffer(target);
     }
 }
 
@@ -218,37 +218,37 @@ enum status scraper_new(struct worker *worker, struct pool_set *pools, struct sc
         return error_set(err, ST_NO_MEMORY, "no memory for asking endpoints for their loads");
     }
     scraper->worker = worker;
-    scraper->alarm.ring = ring;
-    scraper_follow_init(scraper);
-    scraper->schedule.dice.state = uv_hrtime();
+    scraper->timer.on_expire = on_timer_expired;
+    scraper_pools_init(scraper);
+    scraper->schedule.prng.state = uv_hrtime();
     enum status st = pool_set_reader_new(pools, &scraper->pools, err);
     if (st != ST_OK) {
         scraper_free(scraper);
         return st;
     }
-    scraper_look(scraper);
+    scraper_refresh(scraper);
     *out = scraper;
     return ST_OK;
 }
 
-void scraper_look(struct scraper *scraper) {
-    scraper_follow(scraper);
+void scraper_refresh(struct scraper *scraper) {
+    scraper_sync_pools(scraper);
 }
 
-static void on_stopped(void *cookie) {
-    struct scraper *scraper = cookie;
-    scraper->done(scraper->cookie);
+static void on_stopped(void *user) {
+    struct scraper *scraper = user;
+    scraper->done(scraper->user);
 }
 
-void scraper_stop(struct scraper *scraper, void (*done)(void *cookie), void *cookie) {
-    followed_drop(&scraper->scraped);
-    alarm_clear(worker_alarms(scraper->worker), &scraper->alarm);
+void scraper_stop(struct scraper *scraper, void (*done)(void *user), void *user) {
+    per_pool_table_fini(&scraper->scraped);
+    timer_stop(worker_timers(scraper->worker), &scraper->timer);
     scraper->done = done;
-    scraper->cookie = cookie;
+    scraper->user = user;
     if (scraper->fetcher) {
         http_fetcher_stop(scraper->fetcher, on_stopped, scraper);
     } else {
-        done(cookie);
+        done(user);
     }
 }
 
@@ -256,18 +256,18 @@ void scraper_free(struct scraper *scraper) {
     if (!scraper) {
         return;
     }
-    while (scraper->rooms) {
-        struct room *room = scraper->rooms;
-        scraper->rooms = room->next;
-        free(room);
+    while (scraper->free_buffers) {
+        struct page_buffer *buffer = scraper->free_buffers;
+        scraper->free_buffers = buffer->next;
+        free(buffer);
     }
     http_fetcher_free(scraper->fetcher);
-    followed_drop(&scraper->scraped);
+    per_pool_table_fini(&scraper->scraped);
     pool_set_reader_free(scraper->pools);
     scrape_schedule_fini(&scraper->schedule);
     free(scraper);
 }
 
-const struct metric_histogram *scraper_times(const struct scraper *scraper) {
+const struct metric_histogram *scraper_durations(const struct scraper *scraper) {
     return &scraper->times;
 }

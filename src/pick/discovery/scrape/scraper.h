@@ -22,13 +22,13 @@ enum status scraper_new(struct worker *worker, struct pool_set *pools, struct sc
                         struct error *err) __attribute__((warn_unused_result));
 /* To be called every second or so, and when a pool is another: looks at the pools and at the files
  * with their tokens. */
-void scraper_look(struct scraper *scraper);
+void scraper_refresh(struct scraper *scraper);
 /* Gives up what is under way; `done` when nothing of it is on the loop any more. */
-void scraper_stop(struct scraper *scraper, void (*done)(void *cookie), void *cookie);
+void scraper_stop(struct scraper *scraper, void (*done)(void *user), void *user);
 /* After `done`. NULL is allowed. */
 void scraper_free(struct scraper *scraper);
 
 /* How long answers took, those that could not be used, too. Thread: any. */
-const struct metric_histogram *scraper_times(const struct scraper *scraper);
+const struct metric_histogram *scraper_durations(const struct scraper *scraper);
 
 #endif

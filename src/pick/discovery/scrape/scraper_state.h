@@ -8,38 +8,38 @@
 #include "pick/discovery/scrape/page.h"
 #include "pick/discovery/scrape/schedule.h"
 #include "pick/discovery/scrape/scraper.h"
-#include "pick/pool/followed.h"
+#include "pick/pool/per_pool_table.h"
 
 /* The room to read one page in. */
-struct room {
-    struct room *next; /* of those that are free */
+struct page_buffer {
+    struct page_buffer *next; /* of those that are free */
     struct scrape_page page;
 };
 
 /* An endpoint that is asked. */
-struct target {
-    struct scrape_turn turn; /* first: a turn is cast to its target */
-    struct scraped *of;
+struct scrape_target {
+    struct scrape_job job; /* first: a turn is cast to its target */
+    struct scraped_pool *of;
     struct endpoint_address address;
     const struct endpoint *endpoint; /* of the reader's snapshot */
-    struct scrape_target_place place;
-    struct scrape_past past;
+    struct scrape_request place;
+    struct scrape_history history;
     struct credential token;  /* its own */
     struct http_fetch *fetch; /* under way; NULL: it waits for its time */
-    struct room *room;
+    struct page_buffer *buffer;
     uint64_t asked_ns;
     uint32_t in_flight; /* when it was asked */
     bool failing;       /* as the log has it */
 };
 
 /* A pool. */
-struct scraped {
-    struct followed followed; /* first */
+struct scraped_pool {
+    struct per_pool per_pool; /* first */
     struct scraper *scraper;
     const struct scrape_plan *plan; /* of the reader's snapshot; NULL: nobody is asked */
-    struct target **targets;        /* in the order of their addresses */
+    struct scrape_target **targets; /* in the order of their addresses */
     size_t n_targets;
-    struct scrape_pace pace;
+    struct scrape_rate rate;
     struct credential token; /* of endpoints without one of their own */
 };
 
@@ -47,33 +47,33 @@ struct scraper {
     struct worker *worker;
     struct pool_set_reader *pools;
     struct http_fetcher *fetcher;
-    struct followed_pools scraped;
+    struct per_pool_table scraped;
     struct scrape_schedule schedule;
-    struct alarm alarm; /* looks who is due */
-    bool armed;
-    uint64_t armed_ns;
-    struct room *rooms; /* those that are free */
-    size_t n_rooms;     /* in all */
+    struct timer timer; /* looks who is due */
+    bool timer_set;
+    uint64_t timer_ns;
+    struct page_buffer *free_buffers; /* those that are free */
+    size_t n_buffers;                 /* in all */
     struct metric_histogram times;
     struct log_limit log_limit;
-    void (*done)(void *cookie);
-    void *cookie;
+    void (*done)(void *user);
+    void *user;
 };
 
 /* ---- scraper.c ------------------------------------------------------------------------------- */
 
 /* The alarm rings when the next one is due: sooner than it would have, never later. */
-void scraper_arm(struct scraper *scraper);
+void scraper_set_timer(struct scraper *scraper);
 /* For the log. */
-void scraper_tell_failure(struct target *target, const char *reason);
+void scraper_log_failure(struct scrape_target *target, const char *reason);
 /* What is under way is given up. */
-void scraper_give_up(struct target *target);
+void scraper_cancel(struct scrape_target *target);
 
 /* ---- scraper_pools.c ------------------------------------------------------------------------- */
 
 /* Targets, plans and tokens become those of the pools as they are. */
-void scraper_follow(struct scraper *scraper);
+void scraper_sync_pools(struct scraper *scraper);
 /* For a zeroed one. */
-void scraper_follow_init(struct scraper *scraper);
+void scraper_pools_init(struct scraper *scraper);
 
 #endif

@@ -131,15 +131,15 @@ struct str endpoint_address_print(const struct endpoint_address *address,
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-static int compare(uint64_t a, uint64_t b) {
+static int compare_u64(uint64_t a, uint64_t b) {
     return a < b ? -1 : a > b;
 }
 
 int endpoint_address_compare(const struct endpoint_address *a, const struct endpoint_address *b) {
-    int order = compare(a->family, b->family);
-    order = order ? order : compare(a->high, b->high);
-    order = order ? order : compare(a->low, b->low);
-    return order ? order : compare(a->port, b->port);
+    int order = compare_u64(a->family, b->family);
+    order = order ? order : compare_u64(a->high, b->high);
+    order = order ? order : compare_u64(a->low, b->low);
+    return order ? order : compare_u64(a->port, b->port);
 }
 
 uint64_t endpoint_address_hash(const struct endpoint_address *address) {

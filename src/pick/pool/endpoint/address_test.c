@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void good_ones(void **state) {
+static void endpoint_address_valid_text_parses(void **state) {
     static const struct {
         const char *text, *written;
     } rows[] = {
@@ -39,7 +39,7 @@ static void good_ones(void **state) {
     }
 }
 
-static void bad_ones(void **state) {
+static void endpoint_address_invalid_text_is_rejected(void **state) {
     static const char *const rows[] = {
         "",
         ":",
@@ -92,7 +92,7 @@ static void bad_ones(void **state) {
     assert_false(endpoint_address_parse(str_make(NULL, 0), &address));
 }
 
-static void an_ip_alone(void **state) {
+static void endpoint_address_ip_without_port_parses(void **state) {
     static const struct {
         const char *text;
         bool good;
@@ -109,7 +109,7 @@ static void an_ip_alone(void **state) {
     }
 }
 
-static void order(void **state) {
+static void endpoint_address_compare_orders_by_ip_and_port(void **state) {
     static const char *const rows[] = {"9.255.0.1:9", "10.0.0.1:80",  "10.0.0.1:8000",
                                        "10.0.0.2:1",  "[::1]:1",      "[::2]:1",
                                        "[1::]:1",     "[1::1]:65535", "[fe80::1]:2"};
@@ -126,7 +126,7 @@ static void order(void **state) {
 }
 
 /* Addresses come in rows: of hosts, of ports. None of 1024 slots gets much more than its share. */
-static void hashes_of_neighbours_lie_apart(void **state) {
+static void endpoint_address_hash_of_neighbours_spreads(void **state) {
     (void)state;
     for (int kind = 0; kind < 4; kind++) {
         unsigned slots[1024] = {0}, most = 0;
@@ -144,11 +144,11 @@ static void hashes_of_neighbours_lie_apart(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_ones),
-        cmocka_unit_test(bad_ones),
-        cmocka_unit_test(an_ip_alone),
-        cmocka_unit_test(order),
-        cmocka_unit_test(hashes_of_neighbours_lie_apart),
+        cmocka_unit_test(endpoint_address_valid_text_parses),
+        cmocka_unit_test(endpoint_address_invalid_text_is_rejected),
+        cmocka_unit_test(endpoint_address_ip_without_port_parses),
+        cmocka_unit_test(endpoint_address_compare_orders_by_ip_and_port),
+        cmocka_unit_test(endpoint_address_hash_of_neighbours_spreads),
     };
     return cmocka_run_group_tests_name("pool/endpoint_address", tests, NULL, NULL);
 }

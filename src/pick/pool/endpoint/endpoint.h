@@ -29,7 +29,8 @@ struct endpoint {
     _Atomic uint32_t in_flight; /* requests that were sent there and have not ended */
     _Atomic uint64_t n_picked;  /* in all */
     _Atomic uint64_t n_tokens;  /* of the requests in flight, as far as that is known */
-    _Atomic uint32_t cold_turn; /* of the requests of which nobody had the beginning: the last that
+    _Atomic uint32_t last_cold_request; /* of the requests of which nobody had the beginning: the
+                                           last that
                                    was sent there; 0: none was */
     /* How long its answers took of late, in seconds, and when the last of them was seen; 0: none
        was. */
@@ -37,22 +38,24 @@ struct endpoint {
     _Atomic uint64_t answered_ns;
     uint32_t host; /* its number in the pool's table of prompts; 0: none */
 
-    bool wanted;         /* in the pool's newest snapshot */
-    uint32_t member;     /* of that snapshot, if it is */
-    bool known;          /* a check has ended, or there are none */
-    bool ready;          /* with `known`: as checks say; true without checks */
-    bool refused;        /* in the pool's list of those that refused a connection */
-    uint64_t refused_ns; /* until when that counts */
-    struct endpoint *refused_before, *refused_after;
+    bool in_pool;              /* in the pool's newest snapshot */
+    uint32_t member;           /* of that snapshot, if it is */
+    bool known;                /* a check has ended, or there are none */
+    bool ready;                /* with `known`: as checks say; true without checks */
+    bool refused;              /* in the pool's list of those that refused a connection */
+    uint64_t refused_until_ns; /* until when that counts */
+    struct endpoint *refused_prev, *refused_next;
     uint64_t
-        barren_ns; /* nobody that waits is called for it until then: the last one that was could
+        stalled_until_ns; /* nobody that waits is called for it until then: the last one that was
+                             could
                            not go there, though it had room; 0: it isn't known to be so */
     _Atomic uint32_t n_snapshots; /* that it is in; without any it is only reached by tickets */
 
     struct endpoint_address address;
     uint32_t text_len;
-    char text[ENDPOINT_TEXT_BYTES]; /* "10.0.0.1:8000", NUL-terminated */
-    _Atomic uint64_t n_silent;      /* times that it did not say its load; who asks it writes
+    char text[ENDPOINT_TEXT_BYTES];     /* "10.0.0.1:8000", NUL-terminated */
+    _Atomic uint64_t n_scrape_failures; /* times that it did not say its load; who asks it
+                                                writes
                                        this */
 };
 
@@ -68,14 +71,14 @@ static inline uint32_t endpoint_in_flight(const struct endpoint *endpoint) {
 static inline uint64_t endpoint_n_picked(const struct endpoint *endpoint) {
     return atomic_load_explicit(&endpoint->n_picked, memory_order_relaxed);
 }
-static inline uint64_t endpoint_n_silent(const struct endpoint *endpoint) {
-    return atomic_load_explicit(&endpoint->n_silent, memory_order_relaxed);
+static inline uint64_t endpoint_n_scrape_failures(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->n_scrape_failures, memory_order_relaxed);
 }
 static inline uint64_t endpoint_n_tokens(const struct endpoint *endpoint) {
     return atomic_load_explicit(&endpoint->n_tokens, memory_order_relaxed);
 }
-static inline uint32_t endpoint_cold_turn(const struct endpoint *endpoint) {
-    return atomic_load_explicit(&endpoint->cold_turn, memory_order_relaxed);
+static inline uint32_t endpoint_last_cold_request(const struct endpoint *endpoint) {
+    return atomic_load_explicit(&endpoint->last_cold_request, memory_order_relaxed);
 }
 static inline float endpoint_first_byte_s(const struct endpoint *endpoint) {
     return atomic_load_explicit(&endpoint->first_byte_s, memory_order_relaxed);

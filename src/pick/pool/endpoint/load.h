@@ -20,7 +20,7 @@
 
 #include "core/base/str.h"
 
-enum { LOAD_MOST_ADAPTERS = 28 };
+enum { LOAD_MAX_ADAPTERS = 28 };
 
 /* What an endpoint said something of. */
 enum load_known {
@@ -43,13 +43,13 @@ struct endpoint_load {
     float kv_cache_used;      /* from 0 to 1 */
     uint32_t kv_block_tokens; /* of a block */
     uint32_t n_kv_blocks;
-    uint32_t most_adapters; /* LoRA: that it can have loaded at once */
+    uint32_t max_adapters; /* LoRA: that it can have loaded at once */
     uint32_t n_running_adapters, n_waiting_adapters;
-    uint32_t adapters[LOAD_MOST_ADAPTERS]; /* hashes of names, the running ones first */
+    uint32_t adapters[LOAD_MAX_ADAPTERS]; /* hashes of names, the running ones first */
 };
 
 /* Adds the name of a LoRA adapter: all running ones before the waiting ones. Past
- * LOAD_MOST_ADAPTERS it is left out. Returns: false when it is left out. */
+ * LOAD_MAX_ADAPTERS it is left out. Returns: false when it is left out. */
 bool load_add_adapter(struct endpoint_load *load, struct str name, bool waiting);
 /* Never 0. */
 uint32_t load_adapter_hash(struct str name);
@@ -57,7 +57,7 @@ uint32_t load_adapter_hash(struct str name);
 /* What an endpoint said of adapters in one number, so that most endpoints need no closer look: is
  * there room for another, and a bit for each that it has, which others may have, too. 0: it said
  * nothing. */
-static const uint32_t LOAD_ADAPTER_ROOM = UINT32_C(1) << 31;
+static const uint32_t LOAD_ADAPTER_FREE_SLOT = UINT32_C(1) << 31;
 static inline uint32_t load_adapter_bit(uint32_t hash) {
     return UINT32_C(1) << hash % 31;
 }
@@ -80,21 +80,21 @@ struct load_cell {
 struct load_adapters {
     _Atomic uint32_t most;
     _Atomic uint32_t n_running, n_waiting;
-    _Atomic uint32_t hashes[LOAD_MOST_ADAPTERS];
+    _Atomic uint32_t hashes[LOAD_MAX_ADAPTERS];
 };
 
 /* Writes both, with impossible values (NaN, a cache that is used by more than 1) made harmless.
  * Thread: one at a time. */
-void load_store(const struct endpoint_load *load, struct load_cell *cell,
-                struct load_adapters *adapters);
+void load_cell_set(const struct endpoint_load *load, struct load_cell *cell,
+                   struct load_adapters *adapters);
 /* What was stored; `known` is 0 when it is too old at `now_ns`, or nothing ever was. */
-void load_fetch(const struct load_cell *cell, const struct load_adapters *adapters, uint64_t now_ns,
-                struct endpoint_load *out);
+void load_cell_get(const struct load_cell *cell, const struct load_adapters *adapters,
+                   uint64_t now_ns, struct endpoint_load *out);
 
 /* ---- now ------------------------------------------------------------------------------------- */
 
 /* The estimate for this moment. */
-struct load_now {
+struct load_estimate {
     unsigned known; /* what of the following counts */
     uint32_t n_waiting, n_running;
     float kv_cache_used;
@@ -103,7 +103,7 @@ struct load_now {
 
 /* Those sent since it was asked wait there, as far as we know, and run if nothing waited. Of those
  * that ended each made room for one that waited. Never below 0. */
-static inline void load_correct(struct load_now *now, int64_t n_sent) {
+static inline void load_estimate_adjust(struct load_estimate *now, int64_t n_sent) {
     int64_t waiting = (int64_t)now->n_waiting + n_sent, running = now->n_running;
     if (n_sent < 0 ? waiting < 0 : now->n_waiting == 0) {
         running += waiting;
@@ -113,9 +113,9 @@ static inline void load_correct(struct load_now *now, int64_t n_sent) {
 }
 
 /* `in_flight`: of ours, now. */
-static inline struct load_now load_look(const struct load_cell *cell, uint64_t now_ns,
-                                        uint32_t in_flight) {
-    struct load_now now = {0};
+static inline struct load_estimate load_estimate_get(const struct load_cell *cell, uint64_t now_ns,
+                                                     uint32_t in_flight) {
+    struct load_estimate now = {0};
     if (atomic_load_explicit(&cell->until_ns, memory_order_relaxed) <= now_ns) {
         return now;
     }
@@ -124,8 +124,8 @@ static inline struct load_now load_look(const struct load_cell *cell, uint64_t n
     now.n_running = atomic_load_explicit(&cell->n_running, memory_order_relaxed);
     now.kv_cache_used = atomic_load_explicit(&cell->kv_cache_used, memory_order_relaxed);
     now.adapters = atomic_load_explicit(&cell->adapters, memory_order_relaxed);
-    load_correct(&now,
-                 (int64_t)in_flight - atomic_load_explicit(&cell->in_flight, memory_order_relaxed));
+    load_estimate_adjust(&now, (int64_t)in_flight -
+                                   atomic_load_explicit(&cell->in_flight, memory_order_relaxed));
     return now;
 }
 

@@ -12,7 +12,7 @@
 #include "core/event/clock.h"
 #include "pick/pool/pool_fixture.h"
 
-static void corrected_by_what_was_sent(void **state) {
+static void load_estimate_is_adjusted_by_requests_in_flight(void **state) {
     static const struct {
         uint32_t waiting, running;
         int64_t n_sent;
@@ -23,14 +23,14 @@ static void corrected_by_what_was_sent(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        struct load_now now = {.n_waiting = rows[i].waiting, .n_running = rows[i].running};
-        load_correct(&now, rows[i].n_sent);
+        struct load_estimate now = {.n_waiting = rows[i].waiting, .n_running = rows[i].running};
+        load_estimate_adjust(&now, rows[i].n_sent);
         assert_int_equal(now.n_waiting, rows[i].waiting_then);
         assert_int_equal(now.n_running, rows[i].running_then);
     }
 }
 
-static void shares_are_shares(void **state) {
+static void load_kv_cache_outside_0_to_1_is_clamped(void **state) {
     static const struct {
         float said, kept;
         bool known;
@@ -42,32 +42,32 @@ static void shares_are_shares(void **state) {
             .until_ns = 2, .known = LOAD_KV_CACHE, .kv_cache_used = rows[i].said};
         struct load_cell cell = {0};
         struct load_adapters adapters = {0};
-        load_store(&load, &cell, &adapters);
-        struct load_now now = load_look(&cell, 1, 0);
+        load_cell_set(&load, &cell, &adapters);
+        struct load_estimate now = load_estimate_get(&cell, 1, 0);
         assert_int_equal(now.known, rows[i].known ? LOAD_KV_CACHE : 0);
         assert_true(now.kv_cache_used == rows[i].kept);
     }
 }
 
-static void adapters_are_counted(void **state) {
-    struct endpoint_load load = {.until_ns = 2, .known = LOAD_ADAPTERS, .most_adapters = 4}, out;
+static void load_adapters_are_added_and_counted(void **state) {
+    struct endpoint_load load = {.until_ns = 2, .known = LOAD_ADAPTERS, .max_adapters = 4}, out;
     struct load_cell cell = {0};
     struct load_adapters adapters = {0};
     (void)state;
     assert_true(load_add_adapter(&load, STR("sql"), false));
     assert_true(load_add_adapter(&load, STR("poems"), true));
-    for (int i = 2; i < LOAD_MOST_ADAPTERS; i++) {
+    for (int i = 2; i < LOAD_MAX_ADAPTERS; i++) {
         assert_true(load_add_adapter(&load, STR(""), true));
     }
     assert_false(load_add_adapter(&load, STR("one more"), false));
-    load_store(&load, &cell, &adapters);
-    load_fetch(&cell, &adapters, 1, &out);
+    load_cell_set(&load, &cell, &adapters);
+    load_cell_get(&cell, &adapters, 1, &out);
     assert_memory_equal(&out, &load, sizeof(out));
     assert_int_equal(out.adapters[0], load_adapter_hash(STR("sql")));
     assert_int_not_equal(out.adapters[0], out.adapters[1]);
 }
 
-static void impossible_counts_stay_inside(void **state) {
+static void load_cell_with_impossible_counts_stays_in_bounds(void **state) {
     struct endpoint_load load = {.until_ns = 2,
                                  .known = LOAD_ADAPTERS,
                                  .n_running_adapters = UINT32_MAX,
@@ -76,9 +76,9 @@ static void impossible_counts_stay_inside(void **state) {
     struct load_cell cell = {0};
     struct load_adapters adapters = {0};
     (void)state;
-    load_store(&load, &cell, &adapters);
-    load_fetch(&cell, &adapters, 1, &out);
-    assert_int_equal(out.n_running_adapters, LOAD_MOST_ADAPTERS);
+    load_cell_set(&load, &cell, &adapters);
+    load_cell_get(&cell, &adapters, 1, &out);
+    assert_int_equal(out.n_running_adapters, LOAD_MAX_ADAPTERS);
     assert_int_equal(out.n_waiting_adapters, 0);
 }
 
@@ -87,39 +87,40 @@ static void impossible_counts_stay_inside(void **state) {
 static struct endpoint_load known_of(const struct fixture *fixture, uint32_t i) {
     struct endpoint_load load;
     struct endpoint_address address = fixture_numbered(i);
-    struct pool_snapshot *snapshot = pool_look(fixture->reader);
-    pool_snapshot_load(snapshot, pool_snapshot_find(snapshot, &address), clock_now_ns(), &load);
+    struct pool_snapshot *snapshot = pool_reader_refresh(fixture->reader);
+    pool_snapshot_get_load(snapshot, pool_snapshot_find(snapshot, &address), clock_now_ns(), &load);
     return load;
 }
 
-static void kept_until_it_is_old(void **state) {
+static void load_is_unknown_after_it_expires(void **state) {
     struct fixture fixture;
     struct endpoint_load load = {
         .asked_ns = 100, .until_ns = 200, .known = LOAD_WAITING | LOAD_RUNNING, .n_waiting = 7};
     (void)state;
-    clock_drive_ns(100);
+    clock_set_fake_ns(100);
     fixture_open(&fixture, fixture_spec_of(3));
-    pool_set_load(fixture.pool, pool_look(fixture.reader)->members[1].endpoint, &load);
+    pool_set_load(fixture.pool, pool_reader_refresh(fixture.reader)->members[1].endpoint, &load);
     assert_int_equal(known_of(&fixture, 0).known, 0);
     assert_int_equal(known_of(&fixture, 1).known, LOAD_WAITING | LOAD_RUNNING);
     assert_int_equal(known_of(&fixture, 1).n_waiting, 7);
-    clock_drive_ns(199);
+    clock_set_fake_ns(199);
     assert_int_equal(known_of(&fixture, 1).known, LOAD_WAITING | LOAD_RUNNING);
-    clock_drive_ns(200);
+    clock_set_fake_ns(200);
     assert_int_equal(known_of(&fixture, 1).known, 0);
     fixture_close(&fixture);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
 }
 
-static void carried_to_the_next_pool(void **state) {
+static void load_survives_pool_update(void **state) {
     struct fixture fixture;
     struct endpoint_load load = {.asked_ns = 1, .until_ns = 200, .known = LOAD_WAITING};
     (void)state;
-    clock_drive_ns(100);
+    clock_set_fake_ns(100);
     fixture_open(&fixture, fixture_spec_of(4));
     for (uint32_t i = 0; i < 4; i++) {
         load.n_waiting = i + 1;
-        pool_set_load(fixture.pool, pool_look(fixture.reader)->members[i].endpoint, &load);
+        pool_set_load(fixture.pool, pool_reader_refresh(fixture.reader)->members[i].endpoint,
+                      &load);
     }
     struct pool_pick last = fixture_pick(&fixture); /* keeps its endpoint */
     fixture_update(fixture.pool, fixture_spec_of(2));
@@ -130,13 +131,13 @@ static void carried_to_the_next_pool(void **state) {
     for (uint32_t i = 2; i < 5; i++) {
         assert_int_equal(known_of(&fixture, i).known, 0);
     }
-    pool_give_back(fixture.pool, &last.ticket);
+    pool_release_ticket(fixture.pool, &last.ticket);
     fixture_close(&fixture);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
 }
 
 /* An endpoint that a ticket keeps alive, behind the back of the pool that it left. */
-static void of_no_use_to_one_that_left(void **state) {
+static void load_of_removed_endpoint_is_ignored(void **state) {
     struct fixture fixture;
     struct endpoint_load load = {.asked_ns = 1, .until_ns = UINT64_MAX, .known = LOAD_WAITING};
     (void)state;
@@ -144,19 +145,19 @@ static void of_no_use_to_one_that_left(void **state) {
     struct pool_pick pick = fixture_pick(&fixture);
     fixture_update(fixture.pool, fixture_spec());
     pool_set_load(fixture.pool, pick.ticket.endpoint, &load);
-    pool_give_back(fixture.pool, &pick.ticket);
+    pool_release_ticket(fixture.pool, &pick.ticket);
     fixture_close(&fixture);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(corrected_by_what_was_sent),
-        cmocka_unit_test(shares_are_shares),
-        cmocka_unit_test(adapters_are_counted),
-        cmocka_unit_test(impossible_counts_stay_inside),
-        cmocka_unit_test(kept_until_it_is_old),
-        cmocka_unit_test(carried_to_the_next_pool),
-        cmocka_unit_test(of_no_use_to_one_that_left),
+        cmocka_unit_test(load_estimate_is_adjusted_by_requests_in_flight),
+        cmocka_unit_test(load_kv_cache_outside_0_to_1_is_clamped),
+        cmocka_unit_test(load_adapters_are_added_and_counted),
+        cmocka_unit_test(load_cell_with_impossible_counts_stays_in_bounds),
+        cmocka_unit_test(load_is_unknown_after_it_expires),
+        cmocka_unit_test(load_survives_pool_update),
+        cmocka_unit_test(load_of_removed_endpoint_is_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,11 +9,11 @@
 
 #include "core/base/str.h"
 
-enum { PROTOCOL_MOST_HEADERS = 4, PROTOCOL_MOST_FALLBACKS = 7 };
+enum { PROTOCOL_MAX_HEADERS = 4, PROTOCOL_MAX_FALLBACKS = 7 };
 
 /* Names of headers, of which the first that a request has counts. */
 struct protocol_headers {
-    struct str names[PROTOCOL_MOST_HEADERS];
+    struct str names[PROTOCOL_MAX_HEADERS];
     size_t n;
 };
 
@@ -32,11 +32,11 @@ enum protocol_fallback {
 struct protocol {
 #include "pick/pool/endpoint/protocol.def"
     enum protocol_fallback fallback;
-    size_t n_fallbacks; /* at most; 1 with FALLBACK_KEY */
-    bool conformance;   /* selection_header and served_header work */
-    bool tell_served;   /* served_header works at least */
-    /* A bit for each length (protocol_length) of a name that a request's headers may have: of the
-     * lists, and of the others. By protocol_settle. */
+    size_t n_fallbacks;      /* at most; 1 with FALLBACK_KEY */
+    bool conformance;        /* selection_header and served_header work */
+    bool send_served_header; /* served_header works at least */
+    /* A bit for each length (protocol_length_bit) of a name that a request's headers may have: of
+     * the lists, and of the others. By protocol_update_lengths. */
     uint64_t listed_lengths, single_lengths;
 };
 #undef NAME
@@ -44,10 +44,10 @@ struct protocol {
 /* The defaults, settled; the names are literals. */
 void protocol_init(struct protocol *protocol);
 /* For who has changed names. */
-void protocol_settle(struct protocol *protocol);
+void protocol_update_lengths(struct protocol *protocol);
 
 /* The bit of a length; one of 63 bytes and more has the last. */
-static inline uint64_t protocol_length(size_t n) {
+static inline uint64_t protocol_length_bit(size_t n) {
     return UINT64_C(1) << (n < 63 ? n : 63);
 }
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <malloc.h>
 
-#include "core/base/dice.h"
+#include "core/base/prng.h"
 
 /* Something that waits: it may go where `places` has a bit. */
 struct waiting {
@@ -30,7 +30,7 @@ static bool fits(void *context, const struct flow_item *item) {
 }
 
 static struct waiting *first(struct flow *flow, unsigned room) {
-    return (struct waiting *)(void *)flow_first(flow, fits, &room);
+    return (struct waiting *)(void *)flow_find(flow, fits, &room);
 }
 
 static void add(struct flow *flow, struct waiting *waiting, int64_t priority, const char *id) {
@@ -43,7 +43,7 @@ static const char *call_all(struct flow *flow, unsigned room) {
     static char names[64];
     size_t n = 0;
     for (struct waiting *next; (next = first(flow, room));) {
-        flow_call(flow, &next->item);
+        flow_notify(flow, &next->item);
         flow_remove(flow, &next->item, FLOW_DISPATCHED, 0);
         names[n++] = (char)('a' + next->name);
     }
@@ -75,7 +75,7 @@ static void parse_arrivals(struct flow *flow, struct waiting *items, const char 
     }
 }
 
-static void the_order(void **state) {
+static void flow_items_leave_by_priority_then_fairness(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(ORDERS) / sizeof(ORDERS[0]); i++) {
         struct flow flow;
@@ -90,7 +90,7 @@ static void the_order(void **state) {
     }
 }
 
-static void who_fits_nowhere_holds_nobody_up(void **state) {
+static void flow_item_that_does_not_fit_is_skipped(void **state) {
     struct flow flow;
     struct waiting items[5] = {{.name = 0, .places = 2},
                                {.name = 1, .places = 1},
@@ -108,27 +108,27 @@ static void who_fits_nowhere_holds_nobody_up(void **state) {
     flow_fini(&flow);
 }
 
-static void one_that_is_put_back_has_its_place(void **state) {
+static void flow_requeued_item_keeps_its_position(void **state) {
     struct flow flow;
     struct waiting items[16];
     (void)state;
     flow_init(&flow);
     parse_arrivals(&flow, items, "0x 0x 0y 0z");
-    flow_call(&flow, &items[0].item);
-    assert_int_equal(flow.n_called, 1);
+    flow_notify(&flow, &items[0].item);
+    assert_int_equal(flow.n_notified, 1);
     assert_ptr_equal(first(&flow, 1), &items[2]);
-    flow_put_back(&flow, &items[0].item);
-    assert_int_equal(flow.n_called, 0);
+    flow_requeue(&flow, &items[0].item);
+    assert_int_equal(flow.n_notified, 0);
     assert_int_equal(flow.n_queued, 4);
     assert_string_equal(call_all(&flow, 1), "acdb");
     parse_arrivals(&flow, items, "0x");
-    flow_call(&flow, &items[0].item);
-    flow_put_back(&flow, &items[0].item);
+    flow_notify(&flow, &items[0].item);
+    flow_requeue(&flow, &items[0].item);
     assert_string_equal(call_all(&flow, 1), "a");
     flow_fini(&flow);
 }
 
-static void from_the_middle(void **state) {
+static void flow_remove_from_middle_keeps_order(void **state) {
     struct flow flow;
     struct waiting items[16];
     (void)state;
@@ -146,30 +146,30 @@ static void from_the_middle(void **state) {
 
 /* ---- limits and numbers ---------------------------------------------------------------------- */
 
-static void what_is_full(void **state) {
+static void flow_check_limits_reports_the_limit_reached(void **state) {
     static const struct flow_band_limits bands[] = {{7, 1}, {-3, 0}};
     static const struct flow_limits limits = {3, 100, bands, 2, 0};
     struct flow flow;
     struct waiting items[3] = {{.item = {.n_bytes = 60}}};
     (void)state;
     flow_init(&flow);
-    assert_int_equal(flow_check(&flow, &limits, 0, 100), FLOW_FITS);
-    assert_int_equal(flow_check(&flow, &limits, 0, 101), FLOW_FULL_BYTES);
-    assert_int_equal(flow_check(&flow, &limits, -3, 0), FLOW_FULL_BAND);
+    assert_int_equal(flow_check_limits(&flow, &limits, 0, 100), FLOW_FITS);
+    assert_int_equal(flow_check_limits(&flow, &limits, 0, 101), FLOW_FULL_BYTES);
+    assert_int_equal(flow_check_limits(&flow, &limits, -3, 0), FLOW_FULL_BAND);
     add(&flow, &items[0], 7, "x");
-    assert_int_equal(flow_check(&flow, &limits, 7, 0), FLOW_FULL_BAND);
-    assert_int_equal(flow_check(&flow, &limits, 0, 40), FLOW_FITS);
-    assert_int_equal(flow_check(&flow, &limits, 0, 41), FLOW_FULL_BYTES);
-    assert_int_equal(flow_check(&flow, &limits, 0, UINT64_MAX), FLOW_FULL_BYTES);
-    flow_grow(&flow, &items[0].item, 50); /* more than there may be */
-    assert_int_equal(flow_check(&flow, &limits, 0, 0), FLOW_FULL_BYTES);
-    flow_call(&flow, &items[0].item);
-    assert_int_equal(flow_check(&flow, &limits, 7, 0), FLOW_FULL_BYTES);
+    assert_int_equal(flow_check_limits(&flow, &limits, 7, 0), FLOW_FULL_BAND);
+    assert_int_equal(flow_check_limits(&flow, &limits, 0, 40), FLOW_FITS);
+    assert_int_equal(flow_check_limits(&flow, &limits, 0, 41), FLOW_FULL_BYTES);
+    assert_int_equal(flow_check_limits(&flow, &limits, 0, UINT64_MAX), FLOW_FULL_BYTES);
+    flow_add_bytes(&flow, &items[0].item, 50); /* more than there may be */
+    assert_int_equal(flow_check_limits(&flow, &limits, 0, 0), FLOW_FULL_BYTES);
+    flow_notify(&flow, &items[0].item);
+    assert_int_equal(flow_check_limits(&flow, &limits, 7, 0), FLOW_FULL_BYTES);
     flow_remove(&flow, &items[0].item, FLOW_DISPATCHED, 0);
     for (int i = 0; i < 3; i++) {
         add(&flow, &items[i], 0, "x");
     }
-    assert_int_equal(flow_check(&flow, &limits, 0, 0), FLOW_FULL_REQUESTS);
+    assert_int_equal(flow_check_limits(&flow, &limits, 0, 0), FLOW_FULL_REQUESTS);
     for (int i = 0; i < 3; i++) {
         flow_remove(&flow, &items[i].item, FLOW_EXPIRED, 0);
     }
@@ -177,7 +177,7 @@ static void what_is_full(void **state) {
 }
 
 /* A limit for those that have none of their own. */
-static void what_is_full_of_the_others(void **state) {
+static void flow_band_without_limit_uses_default_limit(void **state) {
     static const struct flow_band_limits band = {7, 2};
     static const struct flow_limits limits = {9, 100, &band, 1, 1};
     struct flow flow;
@@ -185,11 +185,11 @@ static void what_is_full_of_the_others(void **state) {
     (void)state;
     flow_init(&flow);
     add(&flow, &items[0], 7, "x");
-    assert_int_equal(flow_check(&flow, &limits, 7, 0), FLOW_FITS);
-    assert_int_equal(flow_check(&flow, &limits, 0, 0), FLOW_FITS);
+    assert_int_equal(flow_check_limits(&flow, &limits, 7, 0), FLOW_FITS);
+    assert_int_equal(flow_check_limits(&flow, &limits, 0, 0), FLOW_FITS);
     add(&flow, &items[1], 0, "x");
-    assert_int_equal(flow_check(&flow, &limits, 0, 0), FLOW_FULL_BAND);
-    assert_int_equal(flow_check(&flow, &limits, 3, 0), FLOW_FITS);
+    assert_int_equal(flow_check_limits(&flow, &limits, 0, 0), FLOW_FULL_BAND);
+    assert_int_equal(flow_check_limits(&flow, &limits, 3, 0), FLOW_FITS);
     for (int i = 0; i < 2; i++) {
         flow_remove(&flow, &items[i].item, FLOW_EXPIRED, 0);
     }
@@ -201,34 +201,34 @@ static bool keep_seven(const void *context, int64_t priority) {
     return priority == 7;
 }
 
-static void numbers(void **state) {
+static void flow_stats_count_items_bytes_and_ids(void **state) {
     struct flow flow;
     struct waiting items[3] = {{.item = {.n_bytes = 60}}, {.item = {.n_bytes = 5}}};
-    struct flow_band_numbers bands[4];
+    struct flow_band_stats bands[4];
     (void)state;
     flow_init(&flow);
-    assert_int_equal(flow_read(&flow, bands, 4), 0);
+    assert_int_equal(flow_get_stats(&flow, bands, 4), 0);
     assert_true(flow_add(&flow, &items[0].item, 1, STR("x"), 1000));
     assert_true(flow_add(&flow, &items[1].item, 1, STR("y"), 2000));
-    assert_true(flow_count_full(&flow, 7));
-    assert_int_equal(flow_read(&flow, bands, 4), 2);
+    assert_true(flow_count_rejected(&flow, 7));
+    assert_int_equal(flow_get_stats(&flow, bands, 4), 2);
     assert_int_equal(bands[0].priority, 7);
     assert_int_equal(bands[0].n_full, 1);
     assert_int_equal(bands[1].n_waiting, 2);
     assert_int_equal(bands[1].n_bytes, 65);
     assert_int_equal(bands[1].n_ids, 2);
-    assert_int_equal(flow_read(&flow, bands, 1), 1);
+    assert_int_equal(flow_get_stats(&flow, bands, 1), 1);
     flow_remove(&flow, &items[0].item, FLOW_DISPATCHED, 5000);
-    flow_forget(&flow, keep_seven, NULL);
-    assert_int_equal(flow_read(&flow, bands, 4), 2);        /* something waits there */
+    flow_remove_idle_bands(&flow, keep_seven, NULL);
+    assert_int_equal(flow_get_stats(&flow, bands, 4), 2);   /* something waits there */
     flow_remove(&flow, &items[1].item, FLOW_EXPIRED, 1500); /* a clock that went back */
-    assert_int_equal(flow_read(&flow, bands, 4), 2);
+    assert_int_equal(flow_get_stats(&flow, bands, 4), 2);
     assert_int_equal(bands[1].waited[FLOW_DISPATCHED].count, 1);
     assert_int_equal(bands[1].waited[FLOW_DISPATCHED].sum, 4000);
     assert_int_equal(bands[1].waited[FLOW_EXPIRED].sum, 0);
     assert_int_equal(bands[1].n_waiting + bands[1].n_bytes + bands[1].n_ids, 0);
-    flow_forget(&flow, keep_seven, NULL);
-    assert_int_equal(flow_read(&flow, bands, 4), 1);
+    flow_remove_idle_bands(&flow, keep_seven, NULL);
+    assert_int_equal(flow_get_stats(&flow, bands, 4), 1);
     flow_fini(&flow);
 }
 
@@ -237,7 +237,7 @@ static void numbers(void **state) {
 enum { MANY = 100000, ID_BYTES = 128 };
 
 /* Ids as long as a header may be, which differ in one byte, cost no more than short ones. */
-static void a_hundred_thousand_ids(void **state) {
+static void flow_100000_long_ids_use_bounded_memory(void **state) {
     struct flow flow;
     struct waiting *items = calloc(MANY, sizeof(*items));
     static char id[4096];
@@ -257,7 +257,7 @@ static void a_hundred_thousand_ids(void **state) {
     for (unsigned i = 0; i < MANY; i++) { /* each had its turn once */
         struct waiting *next = first(&flow, 1);
         assert_ptr_equal(next, &items[i]);
-        flow_call(&flow, &next->item);
+        flow_notify(&flow, &next->item);
         flow_remove(&flow, &next->item, FLOW_DISPATCHED, 0);
     }
     assert_int_equal(flow.n_ids, 0);
@@ -272,52 +272,52 @@ enum { ITEMS = 60, IDS = 5, BANDS = 3, STEPS = 200000 };
 struct world {
     struct flow flow;
     struct waiting items[ITEMS];
-    struct dice dice;
+    struct prng prng;
     unsigned room;
     unsigned passed[BANDS][IDS]; /* turns of others since this id had its own, or did not fit */
-    unsigned n_called[ITEMS], n_arrived[ITEMS], n_gone[ITEMS];
+    unsigned n_notified[ITEMS], n_arrived[ITEMS], n_gone[ITEMS];
 };
 
 static bool fits_now(const struct world *world, const struct waiting *item) {
     return item->item.state == FLOW_QUEUED && (item->places & world->room) != 0;
 }
 
-static void judge_turns(struct world *world, const struct waiting *called) {
+static void judge_turns(struct world *world, const struct waiting *notified) {
     bool ready[IDS] = {false};
     for (unsigned i = 0; i < ITEMS; i++) {
         const struct waiting *other = &world->items[i];
-        if (fits_now(world, other) && other->priority == called->priority) {
+        if (fits_now(world, other) && other->priority == notified->priority) {
             ready[other->id] = true;
         }
     }
     for (unsigned id = 0; id < IDS; id++) {
-        unsigned *passed = &world->passed[called->priority][id];
-        *passed = ready[id] && id != called->id ? *passed + 1 : 0;
+        unsigned *passed = &world->passed[notified->priority][id];
+        *passed = ready[id] && id != notified->id ? *passed + 1 : 0;
         assert_in_range(*passed, 0, IDS - 1);
     }
 }
 
 /* Nobody who fits is of a higher priority, or came before it under the same id. */
-static void judge(struct world *world, const struct waiting *called) {
+static void judge(struct world *world, const struct waiting *notified) {
     for (unsigned i = 0; i < ITEMS; i++) {
         const struct waiting *other = &world->items[i];
         if (fits_now(world, other)) {
-            assert_non_null(called);
-            assert_true(other->priority <= called->priority);
-            assert_false(other->priority == called->priority && other->id == called->id &&
-                         other->item.number < called->item.number);
+            assert_non_null(notified);
+            assert_true(other->priority <= notified->priority);
+            assert_false(other->priority == notified->priority && other->id == notified->id &&
+                         other->item.seq < notified->item.seq);
         }
     }
 }
 
 static void call_first(struct world *world) {
-    struct waiting *called = first(&world->flow, world->room);
-    judge(world, called);
-    if (called) {
-        assert_true(fits_now(world, called));
-        judge_turns(world, called);
-        flow_call(&world->flow, &called->item);
-        world->n_called[called->name]++;
+    struct waiting *notified = first(&world->flow, world->room);
+    judge(world, notified);
+    if (notified) {
+        assert_true(fits_now(world, notified));
+        judge_turns(world, notified);
+        flow_notify(&world->flow, &notified->item);
+        world->n_notified[notified->name]++;
     }
 }
 
@@ -335,10 +335,10 @@ static bool is_new(const struct world *world, const struct waiting *item) {
 
 static void arrive(struct world *world, struct waiting *item) {
     static const char *const ids[IDS] = {"", "a", "b", "ab", "ba"};
-    item->places = 1 + dice_below(&world->dice, 7);
-    item->priority = dice_below(&world->dice, BANDS);
-    item->id = dice_below(&world->dice, IDS);
-    item->item.n_bytes = dice_below(&world->dice, 100);
+    item->places = 1 + prng_below(&world->prng, 7);
+    item->priority = prng_below(&world->prng, BANDS);
+    item->id = prng_below(&world->prng, IDS);
+    item->item.n_bytes = prng_below(&world->prng, 100);
     if (is_new(world, item)) {
         world->passed[item->priority][item->id] = 0; /* behind all others */
     }
@@ -347,19 +347,19 @@ static void arrive(struct world *world, struct waiting *item) {
 }
 
 static void step(struct world *world) {
-    struct waiting *item = &world->items[dice_below(&world->dice, ITEMS)];
-    switch (dice_below(&world->dice, 8)) {
+    struct waiting *item = &world->items[prng_below(&world->prng, ITEMS)];
+    switch (prng_below(&world->prng, 8)) {
     case 0:
-        world->room = dice_below(&world->dice, 8);
+        world->room = prng_below(&world->prng, 8);
         break;
     case 1:
     case 2:
         call_first(world);
         break;
     default:
-        if (item->item.state == FLOW_OUT) {
+        if (item->item.state == FLOW_IDLE) {
             arrive(world, item);
-        } else if (item->item.state == FLOW_CALLED || dice_below(&world->dice, 8) == 0) {
+        } else if (item->item.state == FLOW_NOTIFIED || prng_below(&world->prng, 8) == 0) {
             flow_remove(&world->flow, &item->item, FLOW_ABORTED, 0);
             world->n_gone[item->name]++;
         }
@@ -367,33 +367,33 @@ static void step(struct world *world) {
     }
 }
 
-static void whatever_happens(void **state) {
+static void flow_random_operations_keep_counts_consistent(void **state) {
     static struct world world;
-    struct flow_band_numbers bands[BANDS];
+    struct flow_band_stats bands[BANDS];
     (void)state;
     flow_init(&world.flow);
     for (unsigned i = 0; i < ITEMS; i++) {
         world.items[i].name = i;
     }
     for (unsigned n = 0; n < STEPS; n++) {
-        uint64_t n_queued = 0, n_called = 0, n_bytes = 0;
+        uint64_t n_queued = 0, n_notified = 0, n_bytes = 0;
         step(&world);
         for (unsigned i = 0; i < ITEMS; i++) {
             n_queued += world.items[i].item.state == FLOW_QUEUED;
-            n_called += world.items[i].item.state == FLOW_CALLED;
-            n_bytes += world.items[i].item.n_bytes * (world.items[i].item.state != FLOW_OUT);
+            n_notified += world.items[i].item.state == FLOW_NOTIFIED;
+            n_bytes += world.items[i].item.n_bytes * (world.items[i].item.state != FLOW_IDLE);
         }
         assert_int_equal(world.flow.n_queued, n_queued);
-        assert_int_equal(world.flow.n_called, n_called);
+        assert_int_equal(world.flow.n_notified, n_notified);
         assert_int_equal(world.flow.n_bytes, n_bytes);
     }
     for (unsigned i = 0; i < ITEMS; i++) {
-        bool waits = world.items[i].item.state != FLOW_OUT;
+        bool waits = world.items[i].item.state != FLOW_IDLE;
         assert_int_equal(world.n_arrived[i], world.n_gone[i] + waits);
-        assert_in_range(world.n_called[i], 1, world.n_arrived[i]);
+        assert_in_range(world.n_notified[i], 1, world.n_arrived[i]);
         flow_remove(&world.flow, &world.items[i].item, FLOW_ABORTED, 0);
     }
-    assert_int_equal(flow_read(&world.flow, bands, BANDS), BANDS);
+    assert_int_equal(flow_get_stats(&world.flow, bands, BANDS), BANDS);
     for (unsigned i = 0; i < BANDS; i++) {
         assert_int_equal(bands[i].n_waiting + bands[i].n_bytes + bands[i].n_ids, 0);
     }
@@ -402,15 +402,15 @@ static void whatever_happens(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_order),
-        cmocka_unit_test(who_fits_nowhere_holds_nobody_up),
-        cmocka_unit_test(one_that_is_put_back_has_its_place),
-        cmocka_unit_test(from_the_middle),
-        cmocka_unit_test(what_is_full),
-        cmocka_unit_test(what_is_full_of_the_others),
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(a_hundred_thousand_ids),
-        cmocka_unit_test(whatever_happens),
+        cmocka_unit_test(flow_items_leave_by_priority_then_fairness),
+        cmocka_unit_test(flow_item_that_does_not_fit_is_skipped),
+        cmocka_unit_test(flow_requeued_item_keeps_its_position),
+        cmocka_unit_test(flow_remove_from_middle_keeps_order),
+        cmocka_unit_test(flow_check_limits_reports_the_limit_reached),
+        cmocka_unit_test(flow_band_without_limit_uses_default_limit),
+        cmocka_unit_test(flow_stats_count_items_bytes_and_ids),
+        cmocka_unit_test(flow_100000_long_ids_use_bounded_memory),
+        cmocka_unit_test(flow_random_operations_keep_counts_consistent),
     };
     return cmocka_run_group_tests_name("pool/flow", tests, NULL, NULL);
 }

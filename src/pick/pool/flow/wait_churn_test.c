@@ -25,26 +25,26 @@ enum { ASKERS = 40, READERS = 3, ENDPOINTS = 4, MOST = 2, STEPS = 60000 };
 struct world {
     struct fixture fixture;
     struct pool_reader *readers[READERS];
-    struct pool_bell bells[READERS];
-    struct asker askers[ASKERS];
+    struct pool_wakeup bells[READERS];
+    struct waiting_request askers[ASKERS];
     struct endpoint_address addresses[ENDPOINTS];
     struct subset subsets[ENDPOINTS];
-    struct dice dice;
+    struct prng prng;
     uint64_t n_went, n_left, n_waited;
 };
 
-static bool is_out(const struct asker *asker) {
-    return asker->waiter.item.state == FLOW_OUT && !asker->pick.ticket.endpoint;
+static bool is_out(const struct waiting_request *asker) {
+    return asker->waiter.item.state == FLOW_IDLE && !asker->pick.ticket.endpoint;
 }
 
 /* Never over the limit, what is kept included; and nobody waits uncalled for whom there is room. */
 static void look_around(struct world *world) {
-    const struct pool_snapshot *snapshot = pool_look(world->fixture.reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(world->fixture.reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         const struct endpoint *endpoint = snapshot->members[i].endpoint;
         assert_in_range(endpoint_in_flight(endpoint), 0, MOST);
         for (int k = 0; k < ASKERS && endpoint_in_flight(endpoint) < MOST; k++) {
-            const struct asker *asker = &world->askers[k];
+            const struct waiting_request *asker = &world->askers[k];
             bool may =
                 !asker->request.subset || subset_has(asker->request.subset, &endpoint->address);
             assert_false(asker->waiter.item.state == FLOW_QUEUED && may);
@@ -52,17 +52,18 @@ static void look_around(struct world *world) {
     }
 }
 
-static void begin(struct world *world, struct asker *asker) {
+static void begin(struct world *world, struct waiting_request *asker) {
     static const struct str objectives[] = {{NULL, 0}, STR("high"), STR("mid"), STR("low")};
     static const struct str ids[] = {{NULL, 0}, STR("x"), STR("y")};
-    uint32_t which = dice_below(&world->dice, 2 * ENDPOINTS);
-    *asker = (struct asker){.request = {.objective = objectives[dice_below(&world->dice, 4)],
-                                        .fairness = ids[dice_below(&world->dice, 3)],
-                                        .n_bytes = dice_below(&world->dice, 100)}};
+    uint32_t which = prng_below(&world->prng, 2 * ENDPOINTS);
+    *asker =
+        (struct waiting_request){.request = {.objective = objectives[prng_below(&world->prng, 4)],
+                                             .fairness_id = ids[prng_below(&world->prng, 3)],
+                                             .n_bytes = prng_below(&world->prng, 100)}};
     asker->request.subset = which < ENDPOINTS ? &world->subsets[which] : NULL;
     asker->request.waiter = &asker->waiter;
-    uint32_t reader = dice_below(&world->dice, READERS);
-    asker->waiter.bell = &world->bells[reader];
+    uint32_t reader = prng_below(&world->prng, READERS);
+    asker->waiter.wakeup = &world->bells[reader];
     enum status st = pool_pick(world->readers[reader], &asker->request, &asker->pick, &asker->err);
     assert_true(st == ST_OK || st == ST_SATURATED);
     world->n_went += asker->pick.ticket.endpoint != NULL;
@@ -70,9 +71,10 @@ static void begin(struct world *world, struct asker *asker) {
 }
 
 static void take_called(struct world *world) {
-    uint32_t i = dice_below(&world->dice, READERS);
+    uint32_t i = prng_below(&world->prng, READERS);
     struct pool_reader *reader = world->readers[i];
-    struct asker *asker = (struct asker *)(void *)pool_bell_next(&world->bells[i]);
+    struct waiting_request *asker =
+        (struct waiting_request *)(void *)pool_wakeup_pop(&world->bells[i]);
     if (asker) {
         assert_int_equal(pool_pick(reader, &asker->request, &asker->pick, &asker->err), ST_OK);
         world->n_went += asker->pick.ticket.endpoint != NULL;
@@ -80,20 +82,20 @@ static void take_called(struct world *world) {
 }
 
 static void step(struct world *world) {
-    struct asker *asker = &world->askers[dice_below(&world->dice, ASKERS)];
-    if (dice_below(&world->dice, 3) == 0) {
+    struct waiting_request *asker = &world->askers[prng_below(&world->prng, ASKERS)];
+    if (prng_below(&world->prng, 3) == 0) {
         take_called(world);
     } else if (is_out(asker)) {
         begin(world, asker);
     } else if (asker->pick.ticket.endpoint) {
-        pool_give_back(world->fixture.pool, &asker->pick.ticket);
-    } else if (dice_below(&world->dice, 4) == 0) {
-        pool_leave(world->fixture.pool, &asker->waiter, FLOW_ABORTED);
+        pool_release_ticket(world->fixture.pool, &asker->pick.ticket);
+    } else if (prng_below(&world->prng, 4) == 0) {
+        pool_dequeue(world->fixture.pool, &asker->waiter, FLOW_ABORTED);
         world->n_left++;
     }
 }
 
-static void whatever_happens(void **state) {
+static void pool_wait_random_operations_keep_counts_consistent(void **state) {
     static struct world world;
     struct error err;
     (void)state;
@@ -104,7 +106,7 @@ static void whatever_happens(void **state) {
     for (unsigned i = 0; i < READERS; i++) {
         assert_int_equal(pool_reader_new(world.fixture.pool, i + 1, &world.readers[i], &err),
                          ST_OK);
-        pool_bell_init(&world.bells[i], on_call, NULL);
+        pool_wakeup_init(&world.bells[i], on_call, NULL);
     }
     for (unsigned i = 0; i < STEPS; i++) {
         step(&world);
@@ -113,18 +115,18 @@ static void whatever_happens(void **state) {
     assert_true(world.n_went > STEPS / 20 && world.n_waited > STEPS / 20 && world.n_left > 0);
     uint64_t n_still = wait_fixture_n(world.fixture.pool);
     for (unsigned i = 0; i < ASKERS; i++) { /* all that still wait get their turn */
-        pool_give_back(world.fixture.pool, &world.askers[i].pick.ticket);
+        pool_release_ticket(world.fixture.pool, &world.askers[i].pick.ticket);
     }
     for (uint64_t went = world.n_went; wait_fixture_n(world.fixture.pool) > 0;) {
         take_called(&world);
         for (unsigned i = 0; i < ASKERS; i++) {
-            pool_give_back(world.fixture.pool, &world.askers[i].pick.ticket);
+            pool_release_ticket(world.fixture.pool, &world.askers[i].pick.ticket);
         }
         assert_in_range(world.n_went - went, 0, n_still);
     }
     for (unsigned i = 0; i < READERS; i++) {
-        pool_reader_free(world.readers[i]);
-        pool_bell_fini(&world.bells[i]);
+        pool_reader_unref(world.readers[i]);
+        pool_wakeup_fini(&world.bells[i]);
     }
     fixture_close(&world.fixture);
 }
@@ -136,14 +138,14 @@ enum { THREADS = 4, HELD = 12, UPDATES = 400, DISPATCHES = 20000 };
 struct worker_of_test {
     struct pool *pool;
     struct pool_reader *reader;
-    struct pool_bell bell;
-    struct dice dice;
+    struct pool_wakeup wakeup;
+    struct prng prng;
     _Atomic bool *over;
-    _Atomic uint64_t *n_called; /* of all threads */
+    _Atomic uint64_t *n_notified; /* of all threads */
     _Atomic uint64_t n_rung;
     struct endpoint_address addresses[HELD];
     struct subset subsets[HELD];
-    struct asker askers[HELD];
+    struct waiting_request askers[HELD];
     unsigned n_wrong;
 };
 
@@ -152,7 +154,7 @@ static void count_ring(void *user) {
     atomic_fetch_add_explicit(&worker->n_rung, 1, memory_order_relaxed);
 }
 
-static void pick(struct worker_of_test *worker, struct asker *asker) {
+static void pick(struct worker_of_test *worker, struct waiting_request *asker) {
     enum status st = pool_pick(worker->reader, &asker->request, &asker->pick, &asker->err);
     worker->n_wrong += st != ST_OK && st != ST_SATURATED && st != ST_NO_ENDPOINT;
     if (asker->pick.ticket.endpoint) {
@@ -164,63 +166,64 @@ static void pick(struct worker_of_test *worker, struct asker *asker) {
 static void ask_anew(struct worker_of_test *worker, unsigned i) {
     static const struct str objectives[] = {{NULL, 0}, STR("high"), STR("mid"), STR("low")};
     static const struct str ids[] = {{NULL, 0}, STR("x"), STR("y")};
-    struct asker *asker = &worker->askers[i];
-    *asker = (struct asker){.request = {.objective = objectives[dice_below(&worker->dice, 4)],
-                                        .fairness = ids[dice_below(&worker->dice, 3)],
-                                        .n_bytes = dice_below(&worker->dice, 100)}};
+    struct waiting_request *asker = &worker->askers[i];
+    *asker =
+        (struct waiting_request){.request = {.objective = objectives[prng_below(&worker->prng, 4)],
+                                             .fairness_id = ids[prng_below(&worker->prng, 3)],
+                                             .n_bytes = prng_below(&worker->prng, 100)}};
     worker->subsets[i] =
-        wait_fixture_subset(&worker->addresses[i], dice_below(&worker->dice, ENDPOINTS));
-    asker->request.subset = dice_below(&worker->dice, 2) == 0 ? &worker->subsets[i] : NULL;
+        wait_fixture_subset(&worker->addresses[i], prng_below(&worker->prng, ENDPOINTS));
+    asker->request.subset = prng_below(&worker->prng, 2) == 0 ? &worker->subsets[i] : NULL;
     asker->request.waiter = &asker->waiter;
-    asker->waiter.bell = &worker->bell;
+    asker->waiter.wakeup = &worker->wakeup;
     pick(worker, asker);
 }
 
 static void *run_worker(void *arg) {
     struct worker_of_test *worker = arg;
     while (!atomic_load(worker->over)) {
-        unsigned i = dice_below(&worker->dice, HELD);
-        struct asker *asker = &worker->askers[i];
-        struct pool_waiter *called = pool_bell_next(&worker->bell);
-        if (called) {
-            pick(worker, (struct asker *)(void *)called);
-            atomic_fetch_add_explicit(worker->n_called, 1, memory_order_relaxed);
+        unsigned i = prng_below(&worker->prng, HELD);
+        struct waiting_request *asker = &worker->askers[i];
+        struct pool_waiter *notified = pool_wakeup_pop(&worker->wakeup);
+        if (notified) {
+            pick(worker, (struct waiting_request *)(void *)notified);
+            atomic_fetch_add_explicit(worker->n_notified, 1, memory_order_relaxed);
         } else if (asker->pick.ticket.endpoint) {
-            pool_give_back(worker->pool, &asker->pick.ticket);
+            pool_release_ticket(worker->pool, &asker->pick.ticket);
         } else if (!asker->waits) {
             ask_anew(worker, i);
-        } else if (dice_below(&worker->dice, 16) == 0) {
-            pool_leave(worker->pool, &asker->waiter, FLOW_ABORTED);
+        } else if (prng_below(&worker->prng, 16) == 0) {
+            pool_dequeue(worker->pool, &asker->waiter, FLOW_ABORTED);
             asker->waits = false;
         } else {
             sched_yield();
         }
     }
     for (unsigned i = 0; i < HELD; i++) {
-        pool_leave(worker->pool, &worker->askers[i].waiter, FLOW_ABORTED);
+        pool_dequeue(worker->pool, &worker->askers[i].waiter, FLOW_ABORTED);
     }
     return NULL;
 }
 
-static void on_several_threads(void **state) {
+static void pool_wait_concurrent_workers_notify_all_waiters(void **state) {
     static struct worker_of_test workers[THREADS];
     pthread_t threads[THREADS];
     _Atomic bool over = false;
-    _Atomic uint64_t n_called = 0;
+    _Atomic uint64_t n_notified = 0;
     struct pool *pool;
-    struct dice dice = {3};
+    struct prng prng = {3};
     struct error err;
     (void)state;
     assert_int_equal(pool_new(&pool, &err), ST_OK);
     for (unsigned i = 0; i < THREADS; i++) {
         workers[i] = (struct worker_of_test){
-            .pool = pool, .dice = {i}, .over = &over, .n_called = &n_called};
-        pool_bell_init(&workers[i].bell, count_ring, &workers[i]);
+            .pool = pool, .prng = {i}, .over = &over, .n_notified = &n_notified};
+        pool_wakeup_init(&workers[i].wakeup, count_ring, &workers[i]);
         assert_int_equal(pool_reader_new(pool, 0, &workers[i].reader, &err), ST_OK);
         assert_int_equal(pthread_create(&threads[i], NULL, run_worker, &workers[i]), 0);
     }
-    for (unsigned n = 0; n < UPDATES || atomic_load(&n_called) < DISPATCHES; n++) {
-        fixture_update(pool, wait_fixture_spec(1 + dice_below(&dice, ENDPOINTS), MOST));
+    for (unsigned n = 0; n < UPDATES || atomic_load(&n_notified) < DISPATCHES; n++) {
+        fixture_update(pool, wait_fixture_spec(1 + prng_below(&prng, ENDPOINTS), MOST));
         pool_tick(pool, 0);
         sched_yield();
     }
@@ -232,16 +235,16 @@ static void on_several_threads(void **state) {
     }
     for (unsigned i = 0; i < THREADS; i++) { /* a bell rings as long as somebody makes room */
         for (unsigned k = 0; k < HELD; k++) {
-            pool_give_back(pool, &workers[i].askers[k].pick.ticket);
+            pool_release_ticket(pool, &workers[i].askers[k].pick.ticket);
         }
     }
     assert_int_equal(wait_fixture_n(pool), 0);
-    struct pool_numbers numbers;
-    pool_read(pool, &numbers);
-    assert_int_equal(numbers.n_in_flight, 0);
+    struct pool_stats stats;
+    pool_get_stats(pool, &stats);
+    assert_int_equal(stats.n_in_flight, 0);
     for (unsigned i = 0; i < THREADS; i++) {
-        pool_reader_free(workers[i].reader);
-        pool_bell_fini(&workers[i].bell);
+        pool_reader_unref(workers[i].reader);
+        pool_wakeup_fini(&workers[i].wakeup);
     }
     pool_free(pool);
     assert_int_equal(metric_read(METRIC_ARENAS), 0);
@@ -249,8 +252,8 @@ static void on_several_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whatever_happens),
-        cmocka_unit_test(on_several_threads),
+        cmocka_unit_test(pool_wait_random_operations_keep_counts_consistent),
+        cmocka_unit_test(pool_wait_concurrent_workers_notify_all_waiters),
     };
     return cmocka_run_group_tests_name("pool/pool_wait_churn", tests, NULL, NULL);
 }

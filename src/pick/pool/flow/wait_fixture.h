@@ -7,7 +7,7 @@
 #include "pick/pool/pool_fixture.h"
 
 /* A request that may wait. */
-struct asker {
+struct waiting_request {
     struct pool_waiter waiter; /* first: a waiter is cast to it */
     struct pool_request request;
     struct pool_pick pick;
@@ -35,9 +35,9 @@ static inline struct subset wait_fixture_subset(struct endpoint_address *address
 
 /* How many wait. */
 static inline uint64_t wait_fixture_n(struct pool *pool) {
-    struct pool_flow_numbers numbers;
-    pool_read_flow(pool, NULL, 0, &numbers);
-    return numbers.n_waiting;
+    struct pool_flow_stats stats;
+    pool_get_flow_stats(pool, NULL, 0, &stats);
+    return stats.n_waiting;
 }
 
 #endif

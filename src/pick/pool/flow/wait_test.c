@@ -18,7 +18,7 @@
 static const uint64_t MS = 1000000;
 
 static unsigned n_woken;
-static struct pool_bell bell;
+static struct pool_wakeup wakeup;
 
 static void on_call(void *user) {
     (void)user;
@@ -26,56 +26,56 @@ static void on_call(void *user) {
 }
 
 static void open_pool(struct fixture *fixture, struct pool_spec *spec) {
-    clock_drive_ns(1000 * MS);
+    clock_set_fake_ns(1000 * MS);
     fixture_open(fixture, spec);
-    pool_bell_init(&bell, on_call, NULL);
+    pool_wakeup_init(&wakeup, on_call, NULL);
     n_woken = 0;
 }
 
 static void close_pool(struct fixture *fixture) {
-    struct pool_flow_numbers numbers;
-    pool_read_flow(fixture->pool, NULL, 0, &numbers);
-    assert_int_equal(numbers.n_waiting + numbers.n_bytes + numbers.n_ids, 0);
+    struct pool_flow_stats stats;
+    pool_get_flow_stats(fixture->pool, NULL, 0, &stats);
+    assert_int_equal(stats.n_waiting + stats.n_bytes + stats.n_ids, 0);
     fixture_close(fixture);
-    pool_bell_fini(&bell);
-    clock_drive_ns(0);
+    pool_wakeup_fini(&wakeup);
+    clock_set_fake_ns(0);
 }
 
-static enum status ask(struct fixture *fixture, struct asker *asker) {
+static enum status ask(struct fixture *fixture, struct waiting_request *asker) {
     asker->request.waiter = &asker->waiter;
-    asker->waiter.bell = &bell;
+    asker->waiter.wakeup = &wakeup;
     return pool_pick(fixture->reader, &asker->request, &asker->pick, &asker->err);
 }
 
-static void ask_and_wait(struct fixture *fixture, struct asker *asker) {
+static void ask_and_wait(struct fixture *fixture, struct waiting_request *asker) {
     assert_int_equal(ask(fixture, asker), ST_OK);
     assert_null(asker->pick.ticket.endpoint);
 }
 
-static void ask_and_go(struct fixture *fixture, struct asker *asker) {
+static void ask_and_go(struct fixture *fixture, struct waiting_request *asker) {
     assert_int_equal(ask(fixture, asker), ST_OK);
     assert_non_null(asker->pick.ticket.endpoint);
 }
 
 /* Exactly this one is called, and picks. */
-static void expect_called(struct fixture *fixture, struct asker *asker) {
-    assert_ptr_equal(pool_bell_next(&bell), &asker->waiter);
+static void expect_called(struct fixture *fixture, struct waiting_request *asker) {
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &asker->waiter);
     ask_and_go(fixture, asker);
 }
 
 static void expect_nobody(void) {
-    assert_null(pool_bell_next(&bell));
+    assert_null(pool_wakeup_pop(&wakeup));
 }
 
-static void give_back(struct fixture *fixture, struct asker *asker) {
-    pool_give_back(fixture->pool, &asker->pick.ticket);
+static void give_back(struct fixture *fixture, struct waiting_request *asker) {
+    pool_release_ticket(fixture->pool, &asker->pick.ticket);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-static void as_many_as_there_is_room(void **state) {
+static void pool_wait_notifies_as_many_as_capacity_allows(void **state) {
     struct fixture fixture;
-    struct asker one[2] = {0}, more[4] = {0};
+    struct waiting_request one[2] = {0}, more[4] = {0};
     (void)state;
     open_pool(&fixture, wait_fixture_spec(2, 1));
     ask_and_go(&fixture, &one[0]);
@@ -94,8 +94,8 @@ static void as_many_as_there_is_room(void **state) {
     expect_nobody();
     give_back(&fixture, &one[1]);
     give_back(&fixture, &more[1]); /* two at once */
-    assert_ptr_equal(pool_bell_next(&bell), &more[3].waiter);
-    assert_ptr_equal(pool_bell_next(&bell), &more[0].waiter);
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &more[3].waiter);
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &more[0].waiter);
     expect_nobody();
     ask_and_go(&fixture, &more[0]); /* in whichever order they come to it */
     ask_and_go(&fixture, &more[3]);
@@ -107,22 +107,22 @@ static void as_many_as_there_is_room(void **state) {
 }
 
 /* Also where a called one would leave room for a moment. */
-static void nobody_comes_in_between(void **state) {
+static void pool_wait_new_request_does_not_overtake_notified(void **state) {
     struct fixture fixture;
-    struct asker one = {0}, called = {0}, late = {0}, cheap = {0};
+    struct waiting_request one = {0}, notified = {0}, late = {0}, cheap = {0};
     (void)state;
     open_pool(&fixture, wait_fixture_spec(1, 1));
     ask_and_go(&fixture, &one);
-    ask_and_wait(&fixture, &called);
+    ask_and_wait(&fixture, &notified);
     give_back(&fixture, &one);
     late.request.objective = STR("high");
     ask_and_wait(&fixture, &late); /* before the one that is called has picked */
     cheap.request.objective = STR("low");
     assert_int_equal(ask(&fixture, &cheap), ST_SATURATED);
-    expect_called(&fixture, &called);
+    expect_called(&fixture, &notified);
     expect_nobody();
     assert_int_equal(ask(&fixture, &cheap), ST_SATURATED);
-    give_back(&fixture, &called);
+    give_back(&fixture, &notified);
     expect_called(&fixture, &late);
     give_back(&fixture, &late);
     ask_and_go(&fixture, &cheap);
@@ -130,24 +130,24 @@ static void nobody_comes_in_between(void **state) {
     close_pool(&fixture);
 }
 
-static void fairness(void **state) {
+static void pool_wait_ids_of_a_band_alternate(void **state) {
     struct fixture fixture;
-    struct asker one = {0}, more[5] = {0};
+    struct waiting_request one = {0}, more[5] = {0};
     static const struct str ids[] = {STR("x"), STR("x"), STR("x"), STR("y"), STR("")};
     static const int order[] = {0, 3, 4, 1, 2};
-    struct flow_band_numbers bands[3];
-    struct pool_flow_numbers numbers;
+    struct flow_band_stats bands[3];
+    struct pool_flow_stats stats;
     (void)state;
     open_pool(&fixture, wait_fixture_spec(1, 1));
     ask_and_go(&fixture, &one);
     for (int i = 0; i < 5; i++) {
-        more[i].request.fairness = ids[i];
+        more[i].request.fairness_id = ids[i];
         more[i].request.n_bytes = 100;
         ask_and_wait(&fixture, &more[i]);
     }
-    pool_read_flow(fixture.pool, bands, 3, &numbers);
-    assert_int_equal(numbers.n_bands, 1);
-    assert_int_equal(numbers.n_bytes, 500);
+    pool_get_flow_stats(fixture.pool, bands, 3, &stats);
+    assert_int_equal(stats.n_bands, 1);
+    assert_int_equal(stats.n_bytes, 500);
     assert_int_equal(bands[0].n_ids, 3);
     for (int i = 0; i < 5; i++) {
         give_back(&fixture, i == 0 ? &one : &more[order[i - 1]]);
@@ -157,14 +157,14 @@ static void fairness(void **state) {
     close_pool(&fixture);
 }
 
-static void criticality_is_a_priority(void **state) {
+static void pool_wait_criticality_sets_priority(void **state) {
     struct fixture fixture;
     struct pool_spec *spec = wait_fixture_spec(1, 1);
     static const struct pool_model models[] = {
         {.name = STR("critical"), .criticality = POOL_CRITICAL},
         {.name = STR("standard"), .criticality = POOL_STANDARD},
         {.name = STR("cheap"), .criticality = POOL_SHEDDABLE}};
-    struct asker one = {0}, more[4] = {0};
+    struct waiting_request one = {0}, more[4] = {0};
     struct error err;
     (void)state;
     for (size_t i = 0; i < 3; i++) {
@@ -193,31 +193,31 @@ static void criticality_is_a_priority(void **state) {
 
 /* ---- the end of a wait ----------------------------------------------------------------------- */
 
-static void who_leaves_makes_room(void **state) {
+static void pool_wait_dequeued_waiter_releases_capacity(void **state) {
     struct fixture fixture;
-    struct asker one = {0}, more[4] = {0};
+    struct waiting_request one = {0}, more[4] = {0};
     (void)state;
     open_pool(&fixture, wait_fixture_spec(1, 1));
     ask_and_go(&fixture, &one);
     for (int i = 0; i < 4; i++) {
         ask_and_wait(&fixture, &more[i]);
     }
-    pool_leave(fixture.pool, &more[1].waiter, FLOW_EXPIRED); /* queued */
-    pool_leave(fixture.pool, &more[1].waiter, FLOW_EXPIRED);
+    pool_dequeue(fixture.pool, &more[1].waiter, FLOW_EXPIRED); /* queued */
+    pool_dequeue(fixture.pool, &more[1].waiter, FLOW_EXPIRED);
     give_back(&fixture, &one);
-    pool_leave(fixture.pool, &more[0].waiter, FLOW_ABORTED); /* called, in the list */
-    assert_ptr_equal(pool_bell_next(&bell), &more[2].waiter);
-    pool_leave(fixture.pool, &more[2].waiter, FLOW_ABORTED); /* called, out of it */
+    pool_dequeue(fixture.pool, &more[0].waiter, FLOW_ABORTED); /* called, in the list */
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &more[2].waiter);
+    pool_dequeue(fixture.pool, &more[2].waiter, FLOW_ABORTED); /* called, out of it */
     expect_called(&fixture, &more[3]);
     give_back(&fixture, &more[3]);
     close_pool(&fixture);
 }
 
-static void what_is_full_is_said(void **state) {
+static void pool_wait_full_queue_error_names_the_limit(void **state) {
     static const struct flow_band_limits band = {7, 1};
     struct fixture fixture;
     struct pool_spec *spec = wait_fixture_spec(1, 1);
-    struct asker one = {0}, more[4] = {0};
+    struct waiting_request one = {0}, more[4] = {0};
     (void)state;
     spec->flow_control.limits = (struct flow_limits){2, 1000, &band, 1, 0};
     open_pool(&fixture, spec);
@@ -231,24 +231,24 @@ static void what_is_full_is_said(void **state) {
     assert_non_null(strstr(more[2].err.text, "max_bytes"));
     more[2].request.n_bytes = 1000;
     ask_and_wait(&fixture, &more[2]);
-    assert_false(pool_waiter_grow(fixture.pool, &more[2].waiter, 1));
+    assert_false(pool_waiter_add_bytes(fixture.pool, &more[2].waiter, 1));
     assert_int_equal(ask(&fixture, &more[3]), ST_SATURATED);
     assert_non_null(strstr(more[3].err.text, "max_requests"));
-    pool_leave(fixture.pool, &more[2].waiter, FLOW_REFUSED);
-    assert_true(pool_waiter_grow(fixture.pool, &more[0].waiter, 1));
-    pool_leave(fixture.pool, &more[0].waiter, FLOW_REFUSED);
+    pool_dequeue(fixture.pool, &more[2].waiter, FLOW_REFUSED);
+    assert_true(pool_waiter_add_bytes(fixture.pool, &more[0].waiter, 1));
+    pool_dequeue(fixture.pool, &more[0].waiter, FLOW_REFUSED);
     give_back(&fixture, &one);
     close_pool(&fixture);
 }
 
 /* ---- subsets --------------------------------------------------------------------------------- */
 
-static void a_subset_without_room_holds_nobody_up(void **state) {
+static void pool_wait_full_subset_does_not_block_others(void **state) {
     struct fixture fixture;
     struct endpoint_address addresses[2];
     struct subset zero = wait_fixture_subset(&addresses[0], 0),
                   first = wait_fixture_subset(&addresses[1], 1);
-    struct asker at_zero = {0}, narrow[3] = {0}, any[2] = {0};
+    struct waiting_request at_zero = {0}, narrow[3] = {0}, any[2] = {0};
     (void)state;
     open_pool(&fixture, wait_fixture_spec(2, 1));
     at_zero.request.subset = narrow[0].request.subset = &zero;
@@ -276,11 +276,11 @@ static void a_subset_without_room_holds_nobody_up(void **state) {
     close_pool(&fixture);
 }
 
-static void without_an_endpoint_nobody_waits(void **state) {
+static void pool_wait_without_endpoint_is_refused(void **state) {
     struct fixture fixture;
     struct endpoint_address address;
     struct subset nowhere = wait_fixture_subset(&address, 9);
-    struct asker one = {0}, lost = {0};
+    struct waiting_request one = {0}, lost = {0};
     (void)state;
     open_pool(&fixture, wait_fixture_spec(1, 1));
     ask_and_go(&fixture, &one);
@@ -295,7 +295,7 @@ static void without_an_endpoint_nobody_waits(void **state) {
 
 static void say(struct fixture *fixture, uint32_t i, unsigned known, uint32_t waiting,
                 double used) {
-    const struct pool_snapshot *snapshot = pool_look(fixture->reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(fixture->reader);
     struct endpoint_load load = {.asked_ns = clock_now_ns(),
                                  .until_ns = clock_now_ns() + 100 * MS,
                                  .in_flight = endpoint_in_flight(snapshot->members[i].endpoint),
@@ -305,10 +305,10 @@ static void say(struct fixture *fixture, uint32_t i, unsigned known, uint32_t wa
     pool_set_load(fixture->pool, snapshot->members[i].endpoint, &load);
 }
 
-static void by_queue_depth(void **state) {
+static void pool_wait_queue_depth_limits_endpoint(void **state) {
     struct fixture fixture;
     struct pool_spec *spec = wait_fixture_spec(2, 0);
-    struct asker askers[5] = {0};
+    struct waiting_request askers[5] = {0};
     (void)state;
     spec->queue_depth = 3;
     open_pool(&fixture, spec);
@@ -320,12 +320,12 @@ static void by_queue_depth(void **state) {
         ask_and_wait(&fixture, &askers[i]);
     }
     say(&fixture, 1, LOAD_WAITING, 1, 0); /* room for two */
-    assert_ptr_equal(pool_bell_next(&bell), &askers[1].waiter);
-    assert_ptr_equal(pool_bell_next(&bell), &askers[2].waiter);
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &askers[1].waiter);
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &askers[2].waiter);
     expect_nobody();
     ask_and_go(&fixture, &askers[1]);
     ask_and_go(&fixture, &askers[2]);
-    clock_drive_ns(clock_now_ns() + 100 * MS); /* too old: nobody is full */
+    clock_set_fake_ns(clock_now_ns() + 100 * MS); /* too old: nobody is full */
     expect_nobody();
     pool_tick(fixture.pool, 0);
     expect_called(&fixture, &askers[3]);
@@ -336,7 +336,7 @@ static void by_queue_depth(void **state) {
     close_pool(&fixture);
 }
 
-static void by_kv_cache(void **state) {
+static void pool_wait_kv_cache_limits_endpoint(void **state) {
     static const struct profile_step ACTIVE = {.plugin = &plugin_active_request_scorer,
                                                .weight = 1};
     static const struct profile FEWEST = {
@@ -345,7 +345,7 @@ static void by_kv_cache(void **state) {
     for (int own = 0; own < 2; own++) {
         struct fixture fixture;
         struct pool_spec *spec = wait_fixture_spec(2, 0);
-        struct asker askers[3] = {0};
+        struct waiting_request askers[3] = {0};
         spec->kv_cache = 0.9;
         spec->profile = own ? &FEWEST : NULL;
         open_pool(&fixture, spec);
@@ -365,10 +365,10 @@ static void by_kv_cache(void **state) {
 }
 
 /* Without flow control only sheddable ones are refused. */
-static void without_flow_control(void **state) {
+static void pool_wait_disabled_refuses_only_sheddable(void **state) {
     struct fixture fixture;
     struct pool_spec *spec = wait_fixture_spec(1, 0);
-    struct asker one = {0}, cheap = {0};
+    struct waiting_request one = {0}, cheap = {0};
     (void)state;
     spec->flow_control.on = false;
     spec->queue_depth = 2;
@@ -377,7 +377,7 @@ static void without_flow_control(void **state) {
     ask_and_go(&fixture, &one);
     cheap.request.objective = STR("low");
     assert_int_equal(ask(&fixture, &cheap), ST_SATURATED);
-    clock_drive_ns(clock_now_ns() + 100 * MS);
+    clock_set_fake_ns(clock_now_ns() + 100 * MS);
     ask_and_go(&fixture, &cheap);
     give_back(&fixture, &one);
     give_back(&fixture, &cheap);
@@ -386,9 +386,9 @@ static void without_flow_control(void **state) {
 
 /* ---- what changes meanwhile ------------------------------------------------------------------ */
 
-static void a_pool_that_changes(void **state) {
+static void pool_wait_pool_update_notifies_waiters(void **state) {
     struct fixture fixture;
-    struct asker one = {0}, more[6] = {0};
+    struct waiting_request one = {0}, more[6] = {0};
     (void)state;
     open_pool(&fixture, wait_fixture_spec(1, 1));
     ask_and_go(&fixture, &one);
@@ -397,7 +397,7 @@ static void a_pool_that_changes(void **state) {
     }
     fixture_update(fixture.pool, wait_fixture_spec(3, 1));
     expect_called(&fixture, &more[0]);
-    assert_ptr_equal(pool_bell_next(&bell), &more[1].waiter);
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &more[1].waiter);
     expect_nobody();
     fixture_update(fixture.pool,
                    wait_fixture_spec(1, 1)); /* before it has picked: its place is gone */
@@ -413,7 +413,7 @@ static void a_pool_that_changes(void **state) {
     fixture_update(fixture.pool, off);
     expect_called(&fixture, &more[4]);
     fixture_update(fixture.pool, fixture_spec());
-    assert_ptr_equal(pool_bell_next(&bell), &more[5].waiter);
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &more[5].waiter);
     assert_int_equal(ask(&fixture, &more[5]), ST_NO_ENDPOINT);
     for (int i = 0; i < 5; i++) {
         give_back(&fixture, &more[i]);
@@ -422,14 +422,14 @@ static void a_pool_that_changes(void **state) {
 }
 
 /* Who waits for endpoints that are there no more is told so at once, as who comes later is. */
-static void endpoints_that_leave(void **state) {
+static void pool_wait_removed_endpoints_refuse_their_waiters(void **state) {
     struct fixture fixture;
     struct endpoint_address addresses[2];
     struct subset zero = wait_fixture_subset(&addresses[0], 0),
                   first = wait_fixture_subset(&addresses[1], 1);
-    struct asker busy[2] = {0}, narrow[3] = {0}, any = {0};
+    struct waiting_request busy[2] = {0}, narrow[3] = {0}, any = {0};
     struct pool_spec *without = fixture_spec();
-    struct pool_wanted wanted = {.address = fixture_numbered(1)};
+    struct pool_spec_endpoint wanted = {.address = fixture_numbered(1)};
     (void)state;
     open_pool(&fixture, wait_fixture_spec(2, 1));
     ask_and_go(&fixture, &busy[0]);
@@ -445,23 +445,23 @@ static void endpoints_that_leave(void **state) {
     without->flow_control.on = true;
     fixture_update(fixture.pool, without);
     for (int i = 0; i < 2; i++) {
-        assert_ptr_equal(pool_bell_next(&bell), &narrow[i].waiter);
+        assert_ptr_equal(pool_wakeup_pop(&wakeup), &narrow[i].waiter);
         assert_int_equal(ask(&fixture, &narrow[i]), ST_NO_ENDPOINT);
     }
     expect_nobody();
     struct pool_spec *empty = wait_fixture_spec(0, 1);
     fixture_update(fixture.pool, empty);
-    assert_ptr_equal(pool_bell_next(&bell), &any.waiter);
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &any.waiter);
     assert_int_equal(ask(&fixture, &any), ST_NO_ENDPOINT);
     give_back(&fixture, &busy[0]);
     give_back(&fixture, &busy[1]);
     close_pool(&fixture);
 }
 
-static void endpoints_that_become_ready(void **state) {
+static void pool_wait_ready_endpoint_notifies_waiters(void **state) {
     struct fixture fixture;
     struct pool_spec *spec = wait_fixture_spec(2, 1);
-    struct asker askers[4] = {0};
+    struct waiting_request askers[4] = {0};
     (void)state;
     spec->health.kind = POOL_HEALTH_TCP;
     spec->refused_ns = 5 * MS;
@@ -475,14 +475,14 @@ static void endpoints_that_become_ready(void **state) {
     expect_nobody();
     pool_set_ready(fixture.pool, endpoints[1], true);
     expect_called(&fixture, &askers[1]);
-    pool_refused(fixture.pool, endpoints[1]);
+    pool_report_refused(fixture.pool, endpoints[1]);
     ask_and_wait(&fixture, &askers[2]);
     give_back(&fixture, &askers[1]);
     expect_nobody(); /* it is avoided */
-    clock_drive_ns(clock_now_ns() + 5 * MS);
+    clock_set_fake_ns(clock_now_ns() + 5 * MS);
     pool_tick(fixture.pool, 0);
     expect_called(&fixture, &askers[2]);
-    pool_refused(fixture.pool, endpoints[1]);
+    pool_report_refused(fixture.pool, endpoints[1]);
     ask_and_wait(&fixture, &askers[3]);
     give_back(&fixture, &askers[2]);
     expect_nobody();
@@ -499,12 +499,13 @@ static void filters(void **state) {
     static const struct pool_label label = {STR("a"), STR("b")};
     struct fixture fixture;
     struct pool_spec *spec = fixture_spec();
-    struct asker askers[3] = {0};
+    struct waiting_request askers[3] = {0};
     struct error err;
     struct doc *doc;
     (void)state;
     for (uint32_t i = 0; i < 2; i++) {
-        struct pool_wanted wanted = {.address = fixture_numbered(i), .labels = {&label, 1 - i}};
+        struct pool_spec_endpoint wanted = {.address = fixture_numbered(i),
+                                            .labels = {&label, 1 - i}};
         assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
     }
     struct profile_step filter = {.plugin = &plugin_label_selector_filter};
@@ -512,8 +513,8 @@ static void filters(void **state) {
         .filters = &filter, .n_filters = 1, .picker = {.plugin = &plugin_max_score_picker}};
     assert_int_equal(doc_parse(DOC_YAML, "p", STR("{matchLabels: {a: b}}"), &doc, &err), ST_OK);
     struct doc_node node = doc_root(doc);
-    assert_int_equal(plugin_read(filter.plugin, &node, spec->arena, &filter.parameters, &err),
-                     ST_OK);
+    assert_int_equal(
+        plugin_read_parameters(filter.plugin, &node, spec->arena, &filter.parameters, &err), ST_OK);
     doc_free(doc);
     spec->profile = &profile;
     spec->max_in_flight = 1;
@@ -523,15 +524,15 @@ static void filters(void **state) {
     ask_and_go(&fixture, &askers[0]);
     ask_and_wait(&fixture, &askers[1]);
     pool_tick(fixture.pool, 0); /* the other has room, but not for it */
-    assert_ptr_equal(pool_bell_next(&bell), &askers[1].waiter);
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &askers[1].waiter);
     ask_and_wait(&fixture, &askers[1]);
     pool_tick(fixture.pool, 0); /* which is known now, and tried again later, with one of them */
     expect_nobody();
     ask_and_wait(&fixture, &askers[2]);
-    clock_drive_ns(clock_now_ns() + 1000 * MS);
+    clock_set_fake_ns(clock_now_ns() + 1000 * MS);
     pool_tick(fixture.pool, 0);
     pool_tick(fixture.pool, 0);
-    assert_ptr_equal(pool_bell_next(&bell), &askers[1].waiter);
+    assert_ptr_equal(pool_wakeup_pop(&wakeup), &askers[1].waiter);
     expect_nobody();
     ask_and_wait(&fixture, &askers[1]);
     give_back(&fixture, &askers[0]);
@@ -539,7 +540,7 @@ static void filters(void **state) {
     give_back(&fixture, &askers[1]);
     expect_called(&fixture, &askers[2]);
     give_back(&fixture, &askers[2]);
-    askers[2] = (struct asker){0};
+    askers[2] = (struct waiting_request){0};
     askers[2].request.subset = &(struct subset){.items = &(struct endpoint_address){0}, .n = 1};
     *askers[2].request.subset->items = fixture_numbered(1);
     assert_int_equal(ask(&fixture, &askers[2]), ST_NO_ENDPOINT);
@@ -548,20 +549,20 @@ static void filters(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_many_as_there_is_room),
-        cmocka_unit_test(nobody_comes_in_between),
-        cmocka_unit_test(fairness),
-        cmocka_unit_test(criticality_is_a_priority),
-        cmocka_unit_test(who_leaves_makes_room),
-        cmocka_unit_test(what_is_full_is_said),
-        cmocka_unit_test(a_subset_without_room_holds_nobody_up),
-        cmocka_unit_test(without_an_endpoint_nobody_waits),
-        cmocka_unit_test(by_queue_depth),
-        cmocka_unit_test(by_kv_cache),
-        cmocka_unit_test(without_flow_control),
-        cmocka_unit_test(a_pool_that_changes),
-        cmocka_unit_test(endpoints_that_leave),
-        cmocka_unit_test(endpoints_that_become_ready),
+        cmocka_unit_test(pool_wait_notifies_as_many_as_capacity_allows),
+        cmocka_unit_test(pool_wait_new_request_does_not_overtake_notified),
+        cmocka_unit_test(pool_wait_ids_of_a_band_alternate),
+        cmocka_unit_test(pool_wait_criticality_sets_priority),
+        cmocka_unit_test(pool_wait_dequeued_waiter_releases_capacity),
+        cmocka_unit_test(pool_wait_full_queue_error_names_the_limit),
+        cmocka_unit_test(pool_wait_full_subset_does_not_block_others),
+        cmocka_unit_test(pool_wait_without_endpoint_is_refused),
+        cmocka_unit_test(pool_wait_queue_depth_limits_endpoint),
+        cmocka_unit_test(pool_wait_kv_cache_limits_endpoint),
+        cmocka_unit_test(pool_wait_disabled_refuses_only_sheddable),
+        cmocka_unit_test(pool_wait_pool_update_notifies_waiters),
+        cmocka_unit_test(pool_wait_removed_endpoints_refuse_their_waiters),
+        cmocka_unit_test(pool_wait_ready_endpoint_notifies_waiters),
         cmocka_unit_test(filters),
     };
     return cmocka_run_group_tests_name("pool/pool_wait", tests, NULL, NULL);

@@ -7,18 +7,18 @@
 
 /* The block that begins in `head` and ends in `text`. */
 static uint64_t hash_both(struct str head, struct str text, uint64_t seed) {
-    char block[PREFIX_MOST_BLOCK_BYTES];
+    char block[PREFIX_MAX_BLOCK_BYTES];
     memcpy(block, head.ptr, head.len);
     memcpy(block + head.len, text.ptr, text.len);
     return hash_text(str_make(block, head.len + text.len), seed);
 }
 
-uint32_t prefix_chain_make(struct prefix_blocks blocks, uint64_t seed, struct str model,
+uint32_t prefix_chain_hash(struct prefix_blocks blocks, uint64_t seed, struct str model,
                            struct str head, struct str text, uint64_t *out) {
     uint64_t hash = hash_text(model, seed);
     size_t size = blocks.block_bytes;
     uint32_t n = 0;
-    assert(size > 0 && size <= PREFIX_MOST_BLOCK_BYTES);
+    assert(size > 0 && size <= PREFIX_MAX_BLOCK_BYTES);
     while (n < blocks.most && head.len >= size) {
         out[n++] = hash = hash_text(str_make(head.ptr, size), hash);
         head = str_make(head.ptr + size, head.len - size);

@@ -11,17 +11,17 @@
 
 #include "core/base/str.h"
 
-enum { PREFIX_MOST_BLOCK_BYTES = 4096 };
+enum { PREFIX_MAX_BLOCK_BYTES = 4096 };
 
 /* What is hashed of prompts. */
 struct prefix_blocks {
-    uint32_t block_bytes; /* 1 to PREFIX_MOST_BLOCK_BYTES */
+    uint32_t block_bytes; /* 1 to PREFIX_MAX_BLOCK_BYTES */
     uint32_t most;        /* blocks; what is behind them does not count */
 };
 
 /* The hashes of the whole blocks of `head` and, behind it, `text`; both are as much of the prompt
  * as there is. `out` has room for blocks.most. Returns: how many. */
-uint32_t prefix_chain_make(struct prefix_blocks blocks, uint64_t seed, struct str model,
+uint32_t prefix_chain_hash(struct prefix_blocks blocks, uint64_t seed, struct str model,
                            struct str head, struct str text, uint64_t *out);
 
 #endif

@@ -4,21 +4,21 @@
 #include "core/event/clock.h"
 #include "pick/pool/state.h"
 
-enum { BYTES_OF_TOKEN = 4 };
+enum { BYTES_PER_TOKEN = 4 };
 
 /* A new answer counts a tenth, those before the rest. */
 static const float NEW_SHARE = 0.1f;
 
-const struct pool_wants *pool_wants(const struct pool_reader *reader) {
-    static const struct pool_wants nothing = {.prompt = false};
-    const struct profile *profile = pool_profile(reader);
-    return profile ? &profile->wants : &nothing;
+const struct pool_request_needs *pool_request_needs(const struct pool_reader *reader) {
+    static const struct pool_request_needs nothing = {.prompt = false};
+    const struct profile *profile = pool_active_profile(reader);
+    return profile ? &profile->needs : &nothing;
 }
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
 /* Without memory nothing is known of it. */
-static bool make_room(struct pool_prompt *prompt, uint32_t n) {
+static bool reserve_hashes(struct pool_prompt *prompt, uint32_t n) {
     if (prompt->cap < n) {
         prompt->hashes = arena_calloc(prompt->arena, n, sizeof(*prompt->hashes));
         prompt->cap = prompt->hashes ? n : 0;
@@ -34,21 +34,21 @@ static uint32_t member_of(const struct pool_snapshot *snapshot, uint32_t host) {
 
 void pool_prompt_match(struct pool_reader *reader, const struct profile *profile,
                        const struct pool_request *request, struct str model) {
-    const struct prefix_table *table = reader->pool->prefixes;
-    const struct pool_wants *wants = &profile->wants;
-    struct choice_prefix *out = &reader->prefix;
+    const struct prefix_table *table = reader->pool->prefix_table;
+    const struct pool_request_needs *needs = &profile->needs;
+    struct prefix_matches *out = &reader->prefix;
     struct pool_prompt *prompt = request->prompt;
-    struct prefix_hit hits[PREFIX_MOST_HOSTS];
+    struct prefix_hit hits[PREFIX_MAX_HOSTS];
     out->n_blocks = out->n = 0;
     if (prompt) {
         prompt->n_hashes = 0;
     }
-    if (!prompt || !wants->prompt || !table || !make_room(prompt, wants->blocks.most)) {
+    if (!prompt || !needs->prompt || !table || !reserve_hashes(prompt, needs->blocks.most)) {
         return;
     }
-    prompt->n_hashes = prefix_chain_make(wants->blocks, prefix_table_seed(table), model,
+    prompt->n_hashes = prefix_chain_hash(needs->blocks, prefix_table_seed(table), model,
                                          prompt->system, prompt->text, prompt->hashes);
-    uint32_t n = prefix_table_match(table, prompt->hashes, prompt->n_hashes, hits);
+    uint32_t n = prefix_table_find(table, prompt->hashes, prompt->n_hashes, hits);
     const struct pool_snapshot *snapshot = reader->snapshot;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t member = member_of(snapshot, hits[i].host);
@@ -61,98 +61,99 @@ void pool_prompt_match(struct pool_reader *reader, const struct profile *profile
 }
 
 /* In blocks: as many as fit into the cache that it has, where it says so. */
-static uint32_t capacity_of(const struct pool_reader *reader, const struct pool_wants *wants,
+static uint32_t capacity_of(const struct pool_reader *reader,
+                            const struct pool_request_needs *needs,
                             const struct endpoint *endpoint) {
     const struct pool_snapshot *snapshot = reader->snapshot;
     uint32_t member = member_of(snapshot, endpoint->host);
-    if (!wants->auto_capacity || member == 0) {
-        return wants->capacity;
+    if (!needs->auto_capacity || member == 0) {
+        return needs->capacity;
     }
     const struct load_cell *cell = &snapshot->loads[member - 1];
     uint64_t tokens = (uint64_t)atomic_load_explicit(&cell->kv_block_tokens, memory_order_relaxed) *
                       atomic_load_explicit(&cell->n_kv_blocks, memory_order_relaxed);
-    bool is_said = atomic_load_explicit(&cell->known, memory_order_relaxed) & LOAD_KV_SIZE;
-    uint64_t n = tokens / wants->blocks.block_bytes * BYTES_OF_TOKEN;
-    return !is_said || n == 0 ? wants->capacity : n < INT32_MAX ? (uint32_t)n : INT32_MAX;
+    bool is_set = atomic_load_explicit(&cell->known, memory_order_relaxed) & LOAD_KV_SIZE;
+    uint64_t n = tokens / needs->blocks.block_bytes * BYTES_PER_TOKEN;
+    return !is_set || n == 0 ? needs->capacity : n < INT32_MAX ? (uint32_t)n : INT32_MAX;
 }
 
 /* It is sent what was cut for the pick. */
-static void remember(struct pool_reader *reader, const struct pool_wants *wants,
-                     const struct pool_prompt *prompt, const struct endpoint *endpoint) {
-    if (prompt && prompt->n_hashes > 0 && reader->pool->prefixes) {
-        prefix_table_record(reader->pool->prefixes, endpoint->host,
-                            capacity_of(reader, wants, endpoint), prompt->hashes, prompt->n_hashes);
+static void record_prompt(struct pool_reader *reader, const struct pool_request_needs *needs,
+                          const struct pool_prompt *prompt, const struct endpoint *endpoint) {
+    if (prompt && prompt->n_hashes > 0 && reader->pool->prefix_table) {
+        prefix_table_add(reader->pool->prefix_table, endpoint->host,
+                         capacity_of(reader, needs, endpoint), prompt->hashes, prompt->n_hashes);
     }
 }
 
-void pool_prompt_moved(struct pool_reader *reader, const struct pool_prompt *prompt,
-                       const struct endpoint *endpoint) {
-    const struct pool_wants *wants = pool_wants(reader);
-    if (wants->prompt) {
-        remember(reader, wants, prompt, endpoint);
+void pool_prompt_record_moved(struct pool_reader *reader, const struct pool_prompt *prompt,
+                              const struct endpoint *endpoint) {
+    const struct pool_request_needs *needs = pool_request_needs(reader);
+    if (needs->prompt) {
+        record_prompt(reader, needs, prompt, endpoint);
     }
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-void pool_prompt_count(struct pool_reader *reader, const struct pool_request *request,
-                       const struct profile *profile, struct endpoint *endpoint) {
+void pool_prompt_add_in_flight(struct pool_reader *reader, const struct pool_request *request,
+                               const struct profile *profile, struct endpoint *endpoint) {
     endpoint_add_tokens(reader->pool, endpoint, request->n_tokens);
-    if (profile && profile->wants.cold && reader->prefix.n == 0) {
+    if (profile && profile->needs.cold_requests && reader->prefix.n == 0) {
         uint32_t turn =
-            atomic_fetch_add_explicit(&reader->pool->cold_turn, 1, memory_order_relaxed);
-        atomic_store_explicit(&endpoint->cold_turn, turn + 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&reader->pool->last_cold_request, 1, memory_order_relaxed);
+        atomic_store_explicit(&endpoint->last_cold_request, turn + 1, memory_order_relaxed);
     }
 }
 
-void pool_prompt_picked(struct pool_reader *reader, const struct pool_request *request,
+void pool_prompt_record(struct pool_reader *reader, const struct pool_request *request,
                         const struct profile *profile, struct pool_ticket *ticket) {
     struct endpoint *endpoint = ticket->endpoint;
     ticket->n_tokens = request->n_tokens;
     if (!profile) {
         return;
     }
-    if (profile->wants.prompt) {
-        remember(reader, &profile->wants, request->prompt, endpoint);
+    if (profile->needs.prompt) {
+        record_prompt(reader, &profile->needs, request->prompt, endpoint);
     }
-    if (profile->wants.latency) {
+    if (profile->needs.latency) {
         ticket->picked_ns = clock_now_ns();
     }
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void blend(_Atomic float *cell, bool is_first, float seconds) {
+static void update_mean(_Atomic float *cell, bool is_first, float seconds) {
     float old = atomic_load_explicit(cell, memory_order_relaxed);
     float mean = is_first ? seconds : old + (seconds - old) * NEW_SHARE;
     atomic_store_explicit(cell, mean, memory_order_relaxed);
 }
 
-static void note_begun(struct endpoint *endpoint, float seconds, uint64_t now_ns) {
+static void record_first_byte(struct endpoint *endpoint, float seconds, uint64_t now_ns) {
     bool is_first = endpoint_answered_ns(endpoint) == 0;
-    blend(&endpoint->first_byte_s, is_first, seconds);
+    update_mean(&endpoint->first_byte_s, is_first, seconds);
     if (is_first) { /* the least that it will be */
-        blend(&endpoint->answer_s, true, seconds);
+        update_mean(&endpoint->answer_s, true, seconds);
     }
     atomic_store_explicit(&endpoint->answered_ns, now_ns, memory_order_relaxed);
 }
 
-void pool_ticket_begun(struct pool *pool, struct pool_ticket *ticket, bool good) {
+void pool_ticket_response_started(struct pool *pool, struct pool_ticket *ticket, bool good) {
     struct endpoint *endpoint = ticket->endpoint;
     if (!endpoint || !good || ticket->picked_ns == 0) {
         return;
     }
     uint64_t now_ns = clock_now_ns();
-    ticket->begun = true;
-    lock_take(&pool->lock);
-    note_begun(endpoint, (float)(now_ns - ticket->picked_ns) / 1e9f, now_ns);
-    endpoint_note(pool, endpoint);
-    lock_drop(&pool->lock);
+    ticket->response_started = true;
+    lock_acquire(&pool->lock);
+    record_first_byte(endpoint, (float)(now_ns - ticket->picked_ns) / 1e9f, now_ns);
+    endpoint_record_change(pool, endpoint);
+    lock_release(&pool->lock);
 }
 
-void pool_ticket_done(const struct pool_ticket *ticket) {
-    if (ticket->endpoint && ticket->begun) {
+void pool_ticket_response_ended(const struct pool_ticket *ticket) {
+    if (ticket->endpoint && ticket->response_started) {
         float seconds = (float)(clock_now_ns() - ticket->picked_ns) / 1e9f;
-        blend(&ticket->endpoint->answer_s, false, seconds);
+        update_mean(&ticket->endpoint->answer_s, false, seconds);
     }
 }

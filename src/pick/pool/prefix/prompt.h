@@ -15,15 +15,15 @@
 
 #define PREFIX_BLOCKS_DEFAULT                                                                      \
     { .block_bytes = 64, .most = 256 }
-enum { PREFIX_CAPACITY_DEFAULT = 31250, PREFIX_MOST_TEXT_BYTES = 4 << 20 };
+enum { PREFIX_CAPACITY_DEFAULT = 31250, PREFIX_MAX_TEXT_BYTES = 4 << 20 };
 
 /* What a profile wants to know of requests. */
-struct pool_wants {
-    bool prompt;  /* how a prompt begins, where the body is seen */
-    bool body;    /* and the body is to be waited for, where the proxy shows it */
-    bool cold;    /* who was sent one of which nobody had the beginning */
-    bool latency; /* how long answers take */
-    bool is_said; /* a plugin has said the following */
+struct pool_request_needs {
+    bool prompt;        /* how a prompt begins, where the body is seen */
+    bool body;          /* and the body is to be waited for, where the proxy shows it */
+    bool cold_requests; /* who was sent one of which nobody had the beginning */
+    bool latency;       /* how long answers take */
+    bool is_set;        /* a plugin has said the following */
     struct prefix_blocks blocks;
     uint32_t capacity;  /* blocks that an endpoint keeps, as far as it does not say it itself */
     bool auto_capacity; /* what it says of its cache counts */
@@ -31,7 +31,7 @@ struct pool_wants {
 
 /* Of the profile that a pick would have now, of what the reader looked at last. */
 struct pool_reader;
-const struct pool_wants *pool_wants(const struct pool_reader *reader);
+const struct pool_request_needs *pool_request_needs(const struct pool_reader *reader);
 
 /* A request's headers. */
 struct pool_headers {
@@ -56,15 +56,15 @@ void pool_prompt_match(struct pool_reader *reader, const struct profile *profile
 /* The request will be sent to the endpoint: what others see of that at once. Under the lock, before
  * its count is raised. For pool*.c. */
 struct endpoint;
-void pool_prompt_count(struct pool_reader *reader, const struct pool_request *request,
-                       const struct profile *profile, struct endpoint *endpoint);
+void pool_prompt_add_in_flight(struct pool_reader *reader, const struct pool_request *request,
+                               const struct profile *profile, struct endpoint *endpoint);
 /* The request is sent to the ticket's endpoint: all that is remembered of that. For pool*.c. */
 struct pool_ticket;
-void pool_prompt_picked(struct pool_reader *reader, const struct pool_request *request,
+void pool_prompt_record(struct pool_reader *reader, const struct pool_request *request,
                         const struct profile *profile, struct pool_ticket *ticket);
 
 /* Another endpoint than the picked one took the request. */
-void pool_prompt_moved(struct pool_reader *reader, const struct pool_prompt *prompt,
-                       const struct endpoint *endpoint);
+void pool_prompt_record_moved(struct pool_reader *reader, const struct pool_prompt *prompt,
+                              const struct endpoint *endpoint);
 
 #endif

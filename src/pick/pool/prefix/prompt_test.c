@@ -23,7 +23,7 @@ static const struct profile ONLY_PREFIX = {
     .scorers = &PREFIX,
     .n_scorers = 1,
     .picker = {.plugin = &plugin_max_score_picker},
-    .wants = {.prompt = true, .body = true, .blocks = {BLOCK, 16}, .capacity = 1000}};
+    .needs = {.prompt = true, .body = true, .blocks = {BLOCK, 16}, .capacity = 1000}};
 
 struct prompts {
     struct fixture pool;
@@ -40,8 +40,8 @@ static void open_pool(struct prompts *self, uint32_t n, const struct profile *pr
     self->arena = arena_new(NULL, 0);
     assert_int_equal(pool_new(&self->pool.pool, &err), ST_OK);
     assert_int_equal(prefix_table_new(PREFIX_MIN_BYTES, &table, &err), ST_OK);
-    pool_use_prefixes(self->pool.pool, table);
-    prefix_table_free(table);
+    pool_attach_prefix_table(self->pool.pool, table);
+    prefix_table_unref(table);
     fixture_update(self->pool.pool, spec);
     assert_int_equal(pool_reader_new(self->pool.pool, 1, &self->pool.reader, &err), ST_OK);
 }
@@ -49,7 +49,7 @@ static void open_pool(struct prompts *self, uint32_t n, const struct profile *pr
 static void close_pool(struct prompts *self) {
     arena_free(self->arena);
     fixture_close(&self->pool);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
 }
 
 static struct pool_pick pick(struct prompts *self, struct pool_request *request,
@@ -67,7 +67,7 @@ static const struct endpoint *ask(struct prompts *self, const char *model, const
     struct pool_request request = {.model = str_of(model)};
     struct pool_prompt prompt;
     struct pool_pick out = pick(self, &request, &prompt, text);
-    pool_give_back(self->pool.pool, &out.ticket);
+    pool_release_ticket(self->pool.pool, &out.ticket);
     return out.endpoints[0];
 }
 
@@ -82,7 +82,7 @@ static const char *text_of(int i) {
 
 /* ---- who gets what --------------------------------------------------------------------------- */
 
-static void the_same_goes_to_the_same(void **state) {
+static void prompt_repeated_prefix_goes_to_same_endpoint(void **state) {
     struct prompts self;
     (void)state;
     open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
@@ -100,7 +100,7 @@ static void the_same_goes_to_the_same(void **state) {
     close_pool(&self);
 }
 
-static void another_model_is_another_cache(void **state) {
+static void prompt_same_text_of_other_model_is_unrelated(void **state) {
     struct prompts self;
     int n_same = 0;
     (void)state;
@@ -114,16 +114,16 @@ static void another_model_is_another_cache(void **state) {
 }
 
 /* A thousand requests between two answers, no two alike, with the default: within 10 % of even. */
-static void a_burst_of_prompts_spreads(void **state) {
+static void prompt_burst_of_different_prompts_spreads(void **state) {
     static const uint32_t sizes[] = {2, 3, 8, 10, 50, 100};
     (void)state;
     for (size_t k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
         struct prompts self;
         struct pool_ticket tickets[MOST_PICKS];
         uint32_t n = sizes[k];
-        clock_drive_ns(1000);
+        clock_set_fake_ns(1000);
         open_pool(&self, n, NULL, POOL_HEALTH_NONE);
-        const struct pool_snapshot *snapshot = pool_look(self.pool.reader);
+        const struct pool_snapshot *snapshot = pool_reader_refresh(self.pool.reader);
         for (uint32_t i = 0; i < n; i++) {
             struct endpoint_load load = {.asked_ns = 1000, .until_ns = 2000, .known = 7};
             pool_set_load(self.pool.pool, snapshot->members[i].endpoint, &load);
@@ -138,7 +138,7 @@ static void a_burst_of_prompts_spreads(void **state) {
             assert_true(n_picked * n >= 900 && n_picked * n <= 1100);
         }
         for (int i = 0; i < MOST_PICKS; i++) {
-            pool_give_back(self.pool.pool, &tickets[i]);
+            pool_release_ticket(self.pool.pool, &tickets[i]);
         }
         close_pool(&self);
     }
@@ -162,18 +162,18 @@ static struct endpoint *give_all(struct prompts *self) {
         struct pool_prompt prompt;
         struct pool_ticket ticket = pick(self, &request, &prompt, text_of(i)).ticket;
         if (pool_ticket_move(self->pool.reader, &ticket, &wanted)) {
-            pool_prompt_moved(self->pool.reader, &prompt, ticket.endpoint);
+            pool_prompt_record_moved(self->pool.reader, &prompt, ticket.endpoint);
         }
-        pool_give_back(self->pool.pool, &ticket);
+        pool_release_ticket(self->pool.pool, &ticket);
     }
-    return pool_look(self->pool.reader)->members[0].endpoint;
+    return pool_reader_refresh(self->pool.reader)->members[0].endpoint;
 }
 
-static void one_that_was_not_ready(void **state) {
+static void prompt_history_is_lost_when_endpoint_not_ready(void **state) {
     struct prompts self;
     (void)state;
     open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_TCP);
-    const struct pool_snapshot *snapshot = pool_look(self.pool.reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(self.pool.reader);
     for (uint32_t i = 0; i < N; i++) {
         pool_set_ready(self.pool.pool, snapshot->members[i].endpoint, true);
     }
@@ -195,40 +195,40 @@ static void one_that_was_not_ready(void **state) {
     close_pool(&self);
 }
 
-static void one_that_refused_a_connection(void **state) {
+static void prompt_history_is_lost_after_refused_connection(void **state) {
     struct prompts self;
     (void)state;
-    clock_drive_ns(1000);
+    clock_set_fake_ns(1000);
     open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
     struct endpoint *endpoint = give_all(&self);
-    pool_refused(self.pool.pool, endpoint);
-    pool_answered(self.pool.pool, endpoint); /* a new process */
+    pool_report_refused(self.pool.pool, endpoint);
+    pool_report_answered(self.pool.pool, endpoint); /* a new process */
     assert_true(count_again(&self, endpoint) < 10);
     close_pool(&self);
 }
 
-static void one_that_left_and_came_back(void **state) {
+static void prompt_history_is_lost_when_endpoint_returns(void **state) {
     struct prompts self;
     (void)state;
     open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
     give_all(&self);
     struct pool_spec *spec = fixture_spec(), *again = fixture_spec_of(N);
     for (uint32_t i = 1; i < N; i++) {
-        struct pool_wanted wanted = {.address = fixture_numbered(i)};
+        struct pool_spec_endpoint wanted = {.address = fixture_numbered(i)};
         struct error err;
         assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
     }
     spec->profile = again->profile = &ONLY_PREFIX;
     fixture_update(self.pool.pool, spec);
-    pool_look(self.pool.reader);
+    pool_reader_refresh(self.pool.reader);
     fixture_update(self.pool.pool, again);
-    const struct endpoint *endpoint = pool_look(self.pool.reader)->members[0].endpoint;
+    const struct endpoint *endpoint = pool_reader_refresh(self.pool.reader)->members[0].endpoint;
     assert_true(count_again(&self, endpoint) < 10);
     close_pool(&self);
 }
 
 /* An update that changes nothing of it is no reason to forget. */
-static void an_update_keeps_what_is_known(void **state) {
+static void prompt_history_survives_unrelated_update(void **state) {
     struct prompts self;
     (void)state;
     open_pool(&self, N, &ONLY_PREFIX, POOL_HEALTH_NONE);
@@ -243,7 +243,7 @@ static void an_update_keeps_what_is_known(void **state) {
 }
 
 /* Another endpoint than the picked one served it, and has it. */
-static void who_served_it_has_it(void **state) {
+static void prompt_history_moves_to_serving_endpoint(void **state) {
     struct prompts self;
     struct pool_request request = {.model = STR("m")};
     struct pool_prompt prompt;
@@ -254,9 +254,9 @@ static void who_served_it_has_it(void **state) {
     struct endpoint_address other =
         fixture_numbered(ticket.endpoint->address.low == fixture_numbered(0).low ? 1 : 0);
     assert_true(pool_ticket_move(self.pool.reader, &ticket, &other));
-    pool_prompt_moved(self.pool.reader, &prompt, ticket.endpoint);
+    pool_prompt_record_moved(self.pool.reader, &prompt, ticket.endpoint);
     const struct endpoint *served = ticket.endpoint;
-    pool_give_back(self.pool.pool, &ticket);
+    pool_release_ticket(self.pool.pool, &ticket);
     for (int i = 0; i < 100; i++) {
         n_served += ask(&self, "m", text_of(1)) == served;
     }
@@ -266,7 +266,7 @@ static void who_served_it_has_it(void **state) {
 
 /* ---- without ----------------------------------------------------------------------------------*/
 
-static void without_a_table_or_a_prompt(void **state) {
+static void prompt_pick_works_without_table_or_prompt(void **state) {
     struct pool_spec *spec = fixture_spec_of(N);
     struct fixture fixture;
     struct pool_request request = {.model = STR("m")};
@@ -279,14 +279,14 @@ static void without_a_table_or_a_prompt(void **state) {
     for (int i = 0; i < 2; i++) {
         request.prompt = i == 0 ? &prompt : NULL;
         assert_int_equal(pool_pick(fixture.reader, &request, &out, &err), ST_OK);
-        pool_give_back(fixture.pool, &out.ticket);
+        pool_release_ticket(fixture.pool, &out.ticket);
     }
     fixture_close(&fixture);
 }
 
 /* ---- what else is counted -------------------------------------------------------------------- */
 
-static void tokens_in_flight(void **state) {
+static void prompt_tokens_in_flight_follow_the_ticket(void **state) {
     static const struct profile profile = {.picker = {.plugin = &plugin_random_picker}};
     struct prompts self;
     struct pool_request request = {.n_tokens = 1000};
@@ -295,23 +295,23 @@ static void tokens_in_flight(void **state) {
     open_pool(&self, 2, &profile, POOL_HEALTH_NONE);
     struct pool_ticket ticket = pick(&self, &request, &prompt, "").ticket;
     struct endpoint *picked = ticket.endpoint;
-    const struct pool_member *members = pool_look(self.pool.reader)->members;
+    const struct pool_member *members = pool_reader_refresh(self.pool.reader)->members;
     struct endpoint *other = members[members[0].endpoint == picked].endpoint;
     assert_int_equal(endpoint_n_tokens(picked), 1000);
     assert_int_equal(endpoint_n_tokens(other), 0);
     assert_true(pool_ticket_move(self.pool.reader, &ticket, &other->address));
     assert_int_equal(endpoint_n_tokens(picked), 0);
     assert_int_equal(endpoint_n_tokens(other), 1000);
-    pool_give_back(self.pool.pool, &ticket);
-    pool_give_back(self.pool.pool, &ticket);
+    pool_release_ticket(self.pool.pool, &ticket);
+    pool_release_ticket(self.pool.pool, &ticket);
     assert_int_equal(endpoint_n_tokens(other), 0);
     close_pool(&self);
 }
 
-static void how_long_answers_take(void **state) {
+static void prompt_response_times_are_averaged(void **state) {
     static const uint64_t second = 1000000000;
     static const struct profile profile = {.picker = {.plugin = &plugin_random_picker},
-                                           .wants = {.latency = true}};
+                                           .needs = {.latency = true}};
     static const struct {
         uint64_t begins, ends;
         bool good;
@@ -326,14 +326,14 @@ static void how_long_answers_take(void **state) {
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct pool_request request = {.n_tokens = 0};
         struct pool_prompt prompt;
-        clock_drive_ns(second);
+        clock_set_fake_ns(second);
         struct pool_ticket ticket = pick(&self, &request, &prompt, "").ticket;
         const struct endpoint *endpoint = ticket.endpoint;
-        clock_drive_ns(second + rows[i].begins * second);
-        pool_ticket_begun(self.pool.pool, &ticket, rows[i].good);
-        clock_drive_ns(second + rows[i].ends * second);
-        pool_ticket_done(&ticket);
-        pool_give_back(self.pool.pool, &ticket);
+        clock_set_fake_ns(second + rows[i].begins * second);
+        pool_ticket_response_started(self.pool.pool, &ticket, rows[i].good);
+        clock_set_fake_ns(second + rows[i].ends * second);
+        pool_ticket_response_ended(&ticket);
+        pool_release_ticket(self.pool.pool, &ticket);
         assert_float_equal(endpoint->first_byte_s, rows[i].first_byte_s, 0.001);
         assert_float_equal(endpoint->answer_s, rows[i].answer_s, 0.001);
     }
@@ -341,7 +341,7 @@ static void how_long_answers_take(void **state) {
 }
 
 /* Prompts of which nobody has anything take turns. */
-static void cold_ones_take_turns(void **state) {
+static void prompt_cold_requests_rotate_over_endpoints(void **state) {
     static const struct profile_step steps[] = {
         {.plugin = &plugin_no_hit_lru_scorer, .weight = 1},
         {.plugin = &plugin_prefix_cache_scorer, .weight = 10}};
@@ -349,7 +349,7 @@ static void cold_ones_take_turns(void **state) {
         .scorers = steps,
         .n_scorers = 2,
         .picker = {.plugin = &plugin_max_score_picker},
-        .wants = {.prompt = true, .cold = true, .blocks = {BLOCK, 16}, .capacity = 1000}};
+        .needs = {.prompt = true, .cold_requests = true, .blocks = {BLOCK, 16}, .capacity = 1000}};
     struct prompts self;
     const struct endpoint *order[N];
     (void)state;
@@ -370,18 +370,18 @@ static void cold_ones_take_turns(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_goes_to_the_same),
-        cmocka_unit_test(another_model_is_another_cache),
-        cmocka_unit_test(a_burst_of_prompts_spreads),
-        cmocka_unit_test(one_that_was_not_ready),
-        cmocka_unit_test(one_that_refused_a_connection),
-        cmocka_unit_test(one_that_left_and_came_back),
-        cmocka_unit_test(an_update_keeps_what_is_known),
-        cmocka_unit_test(who_served_it_has_it),
-        cmocka_unit_test(without_a_table_or_a_prompt),
-        cmocka_unit_test(tokens_in_flight),
-        cmocka_unit_test(how_long_answers_take),
-        cmocka_unit_test(cold_ones_take_turns),
+        cmocka_unit_test(prompt_repeated_prefix_goes_to_same_endpoint),
+        cmocka_unit_test(prompt_same_text_of_other_model_is_unrelated),
+        cmocka_unit_test(prompt_burst_of_different_prompts_spreads),
+        cmocka_unit_test(prompt_history_is_lost_when_endpoint_not_ready),
+        cmocka_unit_test(prompt_history_is_lost_after_refused_connection),
+        cmocka_unit_test(prompt_history_is_lost_when_endpoint_returns),
+        cmocka_unit_test(prompt_history_survives_unrelated_update),
+        cmocka_unit_test(prompt_history_moves_to_serving_endpoint),
+        cmocka_unit_test(prompt_pick_works_without_table_or_prompt),
+        cmocka_unit_test(prompt_tokens_in_flight_follow_the_ticket),
+        cmocka_unit_test(prompt_response_times_are_averaged),
+        cmocka_unit_test(prompt_cold_requests_rotate_over_endpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "core/base/dice.h"
+#include "core/base/prng.h"
 #include "pick/pool/prefix/chain.h"
 
 enum { N = 16, MANY = 1 << 30 };
@@ -25,18 +25,18 @@ static struct prefix_table *open_table(size_t max_bytes) {
 
 /* Prompt `i`: no two have a block in common. */
 static void roll(uint64_t i, uint64_t hashes[N]) {
-    struct dice dice = {i * 7919 + 1};
+    struct prng prng = {i * 7919 + 1};
     for (int k = 0; k < N; k++) {
-        hashes[k] = dice_roll(&dice);
+        hashes[k] = prng_next(&prng);
     }
 }
 
 /* Of how many first blocks it is known that the host has them. */
 static uint32_t match(const struct prefix_table *table, const uint64_t *hashes, uint32_t n,
                       uint32_t host) {
-    struct prefix_hit hits[PREFIX_MOST_HOSTS];
-    uint32_t n_hits = prefix_table_match(table, hashes, n, hits), found = 0;
-    assert_true(n_hits <= PREFIX_MOST_HOSTS);
+    struct prefix_hit hits[PREFIX_MAX_HOSTS];
+    uint32_t n_hits = prefix_table_find(table, hashes, n, hits), found = 0;
+    assert_true(n_hits <= PREFIX_MAX_HOSTS);
     for (uint32_t i = 0; i < n_hits; i++) {
         assert_true(hits[i].n_blocks >= 1 && hits[i].n_blocks <= n);
         found = hits[i].host == host ? hits[i].n_blocks : found;
@@ -46,15 +46,15 @@ static uint32_t match(const struct prefix_table *table, const uint64_t *hashes, 
 
 /* ---- what is remembered ---------------------------------------------------------------------- */
 
-static void who_was_sent_what(void **state) {
+static void prefix_table_finds_hosts_of_prefix(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
     uint64_t one[N], other[N];
-    uint32_t a = prefix_table_join(table), b = prefix_table_join(table);
+    uint32_t a = prefix_table_add_host(table), b = prefix_table_add_host(table);
     (void)state;
     roll(1, one);
     roll(2, other);
     assert_int_equal(match(table, one, N, a), 0);
-    prefix_table_record(table, a, MANY, one, N);
+    prefix_table_add(table, a, MANY, one, N);
     assert_int_equal(match(table, one, N, a), N);
     assert_int_equal(match(table, one, 3, a), 3);
     assert_int_equal(match(table, one, N, b), 0);
@@ -62,95 +62,95 @@ static void who_was_sent_what(void **state) {
     /* The same beginning, and then another way. */
     other[0] = one[0], other[1] = one[1];
     assert_int_equal(match(table, other, N, a), 2);
-    prefix_table_record(table, b, MANY, other, N);
+    prefix_table_add(table, b, MANY, other, N);
     assert_int_equal(match(table, other, N, b), N);
     assert_int_equal(match(table, one, N, b), 2);
     assert_int_equal(match(table, one, N, a), N);
     /* What is not sent from its beginning is no beginning. */
     assert_int_equal(match(table, one + 1, N - 1, b), 1);
     assert_int_equal(match(table, one + 2, N - 2, b), 0);
-    assert_int_equal(prefix_table_match(table, one, 0, NULL), 0);
-    prefix_table_free(table);
+    assert_int_equal(prefix_table_find(table, one, 0, NULL), 0);
+    prefix_table_unref(table);
 }
 
-static void the_last_that_were_sent_it(void **state) {
+static void prefix_table_entry_keeps_latest_hosts(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
-    struct prefix_hit hits[PREFIX_MOST_HOSTS];
+    struct prefix_hit hits[PREFIX_MAX_HOSTS];
     uint64_t hashes[N];
     uint32_t hosts[100];
     (void)state;
     roll(1, hashes);
     for (int i = 0; i < 100; i++) {
-        hosts[i] = prefix_table_join(table);
-        prefix_table_record(table, hosts[i], MANY, hashes, N);
+        hosts[i] = prefix_table_add_host(table);
+        prefix_table_add(table, hosts[i], MANY, hashes, N);
         assert_int_equal(match(table, hashes, N, hosts[i]), N);
         /* Who had to go went with the whole chain. */
-        uint32_t n = prefix_table_match(table, hashes, N, hits);
-        assert_int_equal(n, i < PREFIX_MOST_HOSTS ? i + 1 : PREFIX_MOST_HOSTS);
+        uint32_t n = prefix_table_find(table, hashes, N, hits);
+        assert_int_equal(n, i < PREFIX_MAX_HOSTS ? i + 1 : PREFIX_MAX_HOSTS);
         for (uint32_t k = 0; k < n; k++) {
             assert_int_equal(hits[k].n_blocks, N);
         }
     }
-    prefix_table_free(table);
+    prefix_table_unref(table);
 }
 
 /* ---- what is forgotten ----------------------------------------------------------------------- */
 
-static void a_host_is_forgotten(void **state) {
+static void prefix_table_invalidated_host_is_not_found(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
     uint64_t hashes[N];
-    uint32_t a = prefix_table_join(table), b = prefix_table_join(table);
+    uint32_t a = prefix_table_add_host(table), b = prefix_table_add_host(table);
     (void)state;
     roll(1, hashes);
-    prefix_table_record(table, a, MANY, hashes, N);
-    prefix_table_record(table, b, MANY, hashes, N);
-    prefix_table_forget(table, a);
+    prefix_table_add(table, a, MANY, hashes, N);
+    prefix_table_add(table, b, MANY, hashes, N);
+    prefix_table_invalidate_host(table, a);
     assert_int_equal(match(table, hashes, N, a), 0);
     assert_int_equal(match(table, hashes, N, b), N);
-    prefix_table_record(table, a, MANY, hashes, 4);
+    prefix_table_add(table, a, MANY, hashes, 4);
     assert_int_equal(match(table, hashes, N, a), 4);
     /* Who has its number next knows nothing of it. */
-    prefix_table_leave(table, a);
-    assert_int_equal(prefix_table_join(table), a);
+    prefix_table_remove_host(table, a);
+    assert_int_equal(prefix_table_add_host(table), a);
     assert_int_equal(match(table, hashes, N, a), 0);
-    prefix_table_forget(table, 0);
-    prefix_table_leave(table, 0);
-    prefix_table_record(table, 0, MANY, hashes, N);
+    prefix_table_invalidate_host(table, 0);
+    prefix_table_remove_host(table, 0);
+    prefix_table_add(table, 0, MANY, hashes, N);
     assert_int_equal(match(table, hashes, N, b), N);
-    prefix_table_free(table);
+    prefix_table_unref(table);
 }
 
 /* As a cache of 4 prompts would: the one that was sent first goes first, unless it is sent
  * again. */
-static void what_a_cache_cannot_hold(void **state) {
+static void prefix_table_prompts_beyond_capacity_expire(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
     uint64_t hashes[N];
-    uint32_t host = prefix_table_join(table);
+    uint32_t host = prefix_table_add_host(table);
     (void)state;
     for (uint64_t i = 0; i < 6; i++) {
         roll(i, hashes);
-        prefix_table_record(table, host, 4 * N, hashes, N);
+        prefix_table_add(table, host, 4 * N, hashes, N);
         roll(0, hashes);
-        prefix_table_record(table, host, 4 * N, hashes, N);
+        prefix_table_add(table, host, 4 * N, hashes, N);
     }
     static const uint32_t wanted[] = {N, 0, 0, 0, N, N};
     for (uint64_t i = 0; i < 6; i++) {
         roll(i, hashes);
         assert_int_equal(match(table, hashes, N, host), wanted[i]);
     }
-    prefix_table_free(table);
+    prefix_table_unref(table);
 }
 
 /* Ten times more than there is room for: what was sent last is there, nearly all of it. */
-static void a_full_table(void **state) {
+static void prefix_table_full_table_replaces_oldest(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
-    uint64_t hashes[N], n = prefix_table_entries(table) * 10 / N, n_known = 0, n_old = 0;
-    uint32_t host = prefix_table_join(table);
+    uint64_t hashes[N], n = prefix_table_capacity(table) * 10 / N, n_known = 0, n_old = 0;
+    uint32_t host = prefix_table_add_host(table);
     (void)state;
-    assert_true(prefix_table_entries(table) * 64 <= PREFIX_MIN_BYTES);
+    assert_true(prefix_table_capacity(table) * 64 <= PREFIX_MIN_BYTES);
     for (uint64_t i = 0; i < n; i++) {
         roll(i, hashes);
-        prefix_table_record(table, host, MANY, hashes, N);
+        prefix_table_add(table, host, MANY, hashes, N);
     }
     for (uint64_t i = n - n / 100; i < n; i++) {
         roll(i, hashes);
@@ -162,45 +162,45 @@ static void a_full_table(void **state) {
     }
     assert_true(n_known * 100 >= n / 100 * 95);
     assert_int_equal(n_old, 0);
-    prefix_table_free(table);
+    prefix_table_unref(table);
 }
 
 /* All hashes of one bucket: the others keep what they have. */
-static void a_flood_of_one_bucket(void **state) {
+static void prefix_table_full_bucket_leaves_others_intact(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
     uint64_t hashes[N], flood[1000];
-    uint32_t a = prefix_table_join(table), b = prefix_table_join(table);
+    uint32_t a = prefix_table_add_host(table), b = prefix_table_add_host(table);
     (void)state;
     roll(1, hashes);
-    prefix_table_record(table, a, MANY, hashes, N);
+    prefix_table_add(table, a, MANY, hashes, N);
     for (uint64_t i = 0; i < 1000; i++) {
         flood[i] = i << 40 | 0x12345;
     }
-    prefix_table_record(table, b, MANY, flood, 1000);
+    prefix_table_add(table, b, MANY, flood, 1000);
     assert_int_equal(match(table, hashes, N, a), N);
-    prefix_table_free(table);
+    prefix_table_unref(table);
 }
 
-static void more_endpoints_than_numbers(void **state) {
+static void prefix_table_host_numbers_run_out_and_are_reused(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
     (void)state;
     for (uint32_t i = 1; i < 65536; i++) {
-        assert_int_equal(prefix_table_join(table), i);
+        assert_int_equal(prefix_table_add_host(table), i);
     }
-    assert_int_equal(prefix_table_join(table), 0);
-    prefix_table_leave(table, 17);
-    assert_int_equal(prefix_table_join(table), 17);
-    prefix_table_free(table);
+    assert_int_equal(prefix_table_add_host(table), 0);
+    prefix_table_remove_host(table, 17);
+    assert_int_equal(prefix_table_add_host(table), 17);
+    prefix_table_unref(table);
 }
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 
 static uint32_t chain(const char *model, const char *head, const char *text, uint64_t *out) {
     struct prefix_blocks blocks = {.block_bytes = 4, .most = 8};
-    return prefix_chain_make(blocks, 1, str_of(model), str_of(head), str_of(text), out);
+    return prefix_chain_hash(blocks, 1, str_of(model), str_of(head), str_of(text), out);
 }
 
-static void equal_beginnings(void **state) {
+static void prefix_chain_equal_prefixes_have_equal_hashes(void **state) {
     uint64_t one[8], other[8];
     (void)state;
     assert_int_equal(chain("m", "", "abcdefghij", one), 2);
@@ -210,7 +210,7 @@ static void equal_beginnings(void **state) {
     for (size_t i = 0; i <= 10; i++) {
         static const char text[] = "abcdefghij";
         struct prefix_blocks blocks = {.block_bytes = 4, .most = 8};
-        assert_int_equal(prefix_chain_make(blocks, 1, STR("m"), str_make(text, i),
+        assert_int_equal(prefix_chain_hash(blocks, 1, STR("m"), str_make(text, i),
                                            str_make(text + i, 10 - i), other),
                          2);
         assert_memory_equal(one, other, 2 * sizeof(*one));
@@ -220,7 +220,7 @@ static void equal_beginnings(void **state) {
     assert_true(one[1] != other[1]);
     assert_int_equal(chain("n", "", "abcdefgh", other), 2);
     assert_true(one[0] != other[0] && one[1] != other[1]);
-    assert_int_equal(prefix_chain_make((struct prefix_blocks){4, 8}, 2, STR("m"), STR(""),
+    assert_int_equal(prefix_chain_hash((struct prefix_blocks){4, 8}, 2, STR("m"), STR(""),
                                        STR("abcdefgh"), other),
                      2);
     assert_true(one[0] != other[0]);
@@ -244,28 +244,28 @@ struct churn {
 /* Hosts come, go and are forgotten while prompts are recorded and looked for. */
 static void *churn(void *arg) {
     const struct churn *self = arg;
-    struct dice dice = {self->seed};
-    struct prefix_hit hits[PREFIX_MOST_HOSTS];
+    struct prng prng = {self->seed};
+    struct prefix_hit hits[PREFIX_MAX_HOSTS];
     uint64_t hashes[N];
     for (int i = 0; i < N_TURNS; i++) {
-        uint32_t host = self->hosts[dice_below(&dice, N_SHARED)];
-        roll(dice_below(&dice, N_PROMPTS), hashes);
-        prefix_table_record(self->table, host, MANY, hashes, N);
-        uint32_t n = prefix_table_match(self->table, hashes, N, hits);
+        uint32_t host = self->hosts[prng_below(&prng, N_SHARED)];
+        roll(prng_below(&prng, N_PROMPTS), hashes);
+        prefix_table_add(self->table, host, MANY, hashes, N);
+        uint32_t n = prefix_table_find(self->table, hashes, N, hits);
         for (uint32_t k = 0; k < n; k++) {
             assert(hits[k].host > 0 && hits[k].n_blocks <= N);
         }
         if (i % 50 == 0) {
-            uint32_t own = prefix_table_join(self->table);
-            prefix_table_record(self->table, own, MANY, hashes, N);
-            prefix_table_leave(self->table, own);
-            prefix_table_forget(self->table, host);
+            uint32_t own = prefix_table_add_host(self->table);
+            prefix_table_add(self->table, own, MANY, hashes, N);
+            prefix_table_remove_host(self->table, own);
+            prefix_table_invalidate_host(self->table, host);
         }
     }
     return NULL;
 }
 
-static void many_at_once(void **state) {
+static void prefix_table_concurrent_use_keeps_entries_valid(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
     struct churn churns[N_THREADS];
     pthread_t threads[N_THREADS];
@@ -274,7 +274,7 @@ static void many_at_once(void **state) {
     for (int i = 0; i < N_THREADS; i++) {
         churns[i] = (struct churn){.table = table, .seed = (uint64_t)i + 1};
         for (int k = 0; k < N_SHARED; k++) {
-            churns[i].hosts[k] = i == 0 ? prefix_table_join(table) : churns[0].hosts[k];
+            churns[i].hosts[k] = i == 0 ? prefix_table_add_host(table) : churns[0].hosts[k];
         }
     }
     for (int i = 0; i < N_THREADS; i++) {
@@ -285,22 +285,22 @@ static void many_at_once(void **state) {
     }
     /* It works as before. */
     roll(1, hashes);
-    prefix_table_record(table, churns[0].hosts[0], MANY, hashes, N);
+    prefix_table_add(table, churns[0].hosts[0], MANY, hashes, N);
     assert_int_equal(match(table, hashes, N, churns[0].hosts[0]), N);
-    prefix_table_free(table);
+    prefix_table_unref(table);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_was_sent_what),
-        cmocka_unit_test(the_last_that_were_sent_it),
-        cmocka_unit_test(a_host_is_forgotten),
-        cmocka_unit_test(what_a_cache_cannot_hold),
-        cmocka_unit_test(a_full_table),
-        cmocka_unit_test(a_flood_of_one_bucket),
-        cmocka_unit_test(more_endpoints_than_numbers),
-        cmocka_unit_test(equal_beginnings),
-        cmocka_unit_test(many_at_once),
+        cmocka_unit_test(prefix_table_finds_hosts_of_prefix),
+        cmocka_unit_test(prefix_table_entry_keeps_latest_hosts),
+        cmocka_unit_test(prefix_table_invalidated_host_is_not_found),
+        cmocka_unit_test(prefix_table_prompts_beyond_capacity_expire),
+        cmocka_unit_test(prefix_table_full_table_replaces_oldest),
+        cmocka_unit_test(prefix_table_full_bucket_leaves_others_intact),
+        cmocka_unit_test(prefix_table_host_numbers_run_out_and_are_reused),
+        cmocka_unit_test(prefix_chain_equal_prefixes_have_equal_hashes),
+        cmocka_unit_test(prefix_table_concurrent_use_keeps_entries_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

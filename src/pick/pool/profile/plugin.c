@@ -24,34 +24,34 @@ const char *plugin_kind_name(enum plugin_kind kind) {
     return names[kind];
 }
 
-enum status plugin_read(const struct plugin *plugin, const struct doc_node *node,
-                        struct arena *arena, void **parameters, struct error *err) {
+enum status plugin_read_parameters(const struct plugin *plugin, const struct doc_node *node,
+                                   struct arena *arena, void **parameters, struct error *err) {
     static const char *const none[] = {NULL};
-    enum status st = doc_present(node) ? doc_expect_object(node, err) : ST_OK;
+    enum status st = doc_is_present(node) ? doc_expect_object(node, err) : ST_OK;
     *parameters = NULL;
-    if (st == ST_OK && plugin->read) {
-        return plugin->read(node, arena, parameters, err);
+    if (st == ST_OK && plugin->read_parameters) {
+        return plugin->read_parameters(node, arena, parameters, err);
     }
-    return st == ST_OK && doc_present(node) ? doc_only(node, none, err) : st;
+    return st == ST_OK && doc_is_present(node) ? doc_reject_unknown(node, none, err) : st;
 }
 
-void plugin_join_facts(struct choice_facts *facts, const struct choice_facts *others) {
-    facts->least = others->least < facts->least ? others->least : facts->least;
-    facts->greatest = others->greatest > facts->greatest ? others->greatest : facts->greatest;
-    facts->sum += others->sum;
-    facts->n += others->n;
+void range_stats_merge(struct range_stats *stats, const struct range_stats *others) {
+    stats->min = others->min < stats->min ? others->min : stats->min;
+    stats->max = others->max > stats->max ? others->max : stats->max;
+    stats->sum += others->sum;
+    stats->n += others->n;
 }
 
-void plugin_score_standing(const struct plugin_standing *standing, const void *parameters,
-                           struct choice *choice, float weight) {
-    struct choice_range all = {0, choice->n};
-    struct choice_facts facts = {0};
-    if (standing->gauge) {
-        standing->gauge(parameters, choice, all, &facts);
+void plugin_score_cacheable(const struct plugin_cacheable *cacheable, const void *parameters,
+                            struct candidate_set *candidates, float weight) {
+    struct candidate_range all = {0, candidates->n};
+    struct range_stats stats = {0};
+    if (cacheable->collect_stats) {
+        cacheable->collect_stats(parameters, candidates, all, &stats);
     }
-    if (standing->settle) {
-        standing->settle(&facts);
+    if (cacheable->normalize) {
+        cacheable->normalize(&stats);
     }
-    standing->rate(parameters, choice, &facts, weight, all, choice->score);
-    choice_touch_all(choice);
+    cacheable->score_range(parameters, candidates, &stats, weight, all, candidates->score);
+    candidate_set_mark_all_modified(candidates);
 }

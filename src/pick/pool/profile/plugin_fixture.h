@@ -6,20 +6,20 @@
 #include "pick/pool/pool_fixture.h"
 #include "pick/pool/profile/profile.h"
 
-enum { FIXTURE_MOST_CANDIDATES = 16, FIXTURE_PICKED_OF = 4, FIXTURE_PICKS = 4000 };
+enum { FIXTURE_MAX_CANDIDATES = 16, FIXTURE_PICKED_OF = 4, FIXTURE_PICKS = 4000 };
 
 struct plugin_fixture {
     struct fixture pool;
     struct arena *arena;
     void *parameters;
-    struct dice dice;
-#define COLUMN(type, name) type name[FIXTURE_MOST_CANDIDATES];
-#include "pick/pool/profile/choice_columns.def"
+    struct prng prng;
+#define COLUMN(type, name) type name[FIXTURE_MAX_CANDIDATES];
+#include "pick/pool/profile/candidate_columns.def"
 #undef COLUMN
-    float score[FIXTURE_MOST_CANDIDATES], scratch[FIXTURE_MOST_CANDIDATES];
-    struct choice_columns columns; /* of the above */
-    struct choice_prefix prefix;
-    struct choice choice;
+    float score[FIXTURE_MAX_CANDIDATES], scratch[FIXTURE_MAX_CANDIDATES];
+    struct candidate_columns columns; /* of the above */
+    struct prefix_matches prefix;
+    struct candidate_set candidates;
 };
 
 /* `n` candidates of which nothing is known but that nothing is in flight to them. */
@@ -30,7 +30,7 @@ static inline void plugin_fixture_open(struct plugin_fixture *fixture, const str
     struct doc_node none = {0};
     struct doc *doc = NULL;
     struct error err;
-    *fixture = (struct plugin_fixture){.dice = {7}};
+    *fixture = (struct plugin_fixture){.prng = {7}};
     fixture_open(&fixture->pool, fixture_spec_of(n));
     fixture->arena = arena_new(NULL, 0);
     assert_non_null(fixture->arena);
@@ -38,24 +38,26 @@ static inline void plugin_fixture_open(struct plugin_fixture *fixture, const str
         assert_int_equal(doc_parse(DOC_YAML, "p", str_of(text), &doc, &err), ST_OK);
         none = doc_root(doc);
     }
-    assert_int_equal(plugin_read(plugin, &none, fixture->arena, &fixture->parameters, &err), ST_OK);
+    assert_int_equal(
+        plugin_read_parameters(plugin, &none, fixture->arena, &fixture->parameters, &err), ST_OK);
     doc_free(doc);
     for (uint32_t i = 0; i < n; i++) {
         fixture->member[i] = i;
-        fixture->address[i] = pool_look(fixture->pool.reader)->members[i].hash;
+        fixture->address[i] = pool_reader_refresh(fixture->pool.reader)->members[i].hash;
     }
 #define COLUMN(type, name) fixture->columns.name = fixture->name;
-#include "pick/pool/profile/choice_columns.def"
+#include "pick/pool/profile/candidate_columns.def"
 #undef COLUMN
-    fixture->choice = (struct choice){.snapshot = pool_look(fixture->pool.reader),
-                                      .adapters = UINT32_MAX,
-                                      .prefix = &fixture->prefix,
-                                      .dice = &fixture->dice,
-                                      .n = n,
-                                      .columns = &fixture->columns,
-                                      .score = fixture->score,
-                                      .scratch = fixture->scratch,
-                                      .room = &fixture->columns};
+    fixture->candidates =
+        (struct candidate_set){.snapshot = pool_reader_refresh(fixture->pool.reader),
+                               .adapters = UINT32_MAX,
+                               .prefix = &fixture->prefix,
+                               .prng = &fixture->prng,
+                               .n = n,
+                               .columns = &fixture->columns,
+                               .score = fixture->score,
+                               .scratch = fixture->scratch,
+                               .filtered_columns = &fixture->columns};
 }
 
 static inline void plugin_fixture_close(struct plugin_fixture *fixture) {
@@ -72,10 +74,10 @@ static inline void assert_near(float got, float wanted) {
 /* Drops the candidate that the picker chooses. Returns: its member. */
 static inline uint32_t plugin_fixture_pick(struct plugin_fixture *fixture,
                                            const struct plugin *picker, uint32_t nth) {
-    uint32_t place = picker->pick(fixture->parameters, &fixture->choice, nth);
-    assert_true(place < fixture->choice.n);
-    uint32_t member = fixture->member[place];
-    choice_drop(&fixture->choice, place);
+    uint32_t pos = picker->pick(fixture->parameters, &fixture->candidates, nth);
+    assert_true(pos < fixture->candidates.n);
+    uint32_t member = fixture->member[pos];
+    candidate_set_remove(&fixture->candidates, pos);
     return member;
 }
 
@@ -87,7 +89,7 @@ static inline void count_picks(const struct plugin *picker, const float *sums, u
         fixture.score[k] = sums[k];
     }
     for (int i = 0; i < FIXTURE_PICKS; i++) {
-        n_first[picker->pick(fixture.parameters, &fixture.choice, 0)]++;
+        n_first[picker->pick(fixture.parameters, &fixture.candidates, 0)]++;
     }
     plugin_fixture_close(&fixture);
 }
@@ -106,7 +108,7 @@ static inline void assert_share(uint32_t n_picks, double wanted) {
         for (uint32_t i = 0; i < n; i++) {                                                         \
             fixture.member_name[i] = (float)(values)[i];                                           \
         }                                                                                          \
-        (plugin)->score(fixture.parameters, &fixture.choice, 1);                                   \
+        (plugin)->score(fixture.parameters, &fixture.candidates, 1);                               \
         for (uint32_t i = 0; i < n; i++) {                                                         \
             assert_near(fixture.score[i], (wanted)[i]);                                            \
         }                                                                                          \

@@ -7,13 +7,14 @@
 
 #include "pick/pool/profile/plugin_fixture.h"
 
-/* The plugin's parameters are now those of the text. Returns: as plugin_read. */
+/* The plugin's parameters are now those of the text. Returns: as plugin_read_parameters. */
 static inline enum status fixture_read(struct plugin_fixture *fixture, const struct plugin *plugin,
                                        const char *text, struct error *err) {
     struct doc *doc;
     assert_int_equal(doc_parse(DOC_YAML, "p", str_of(text), &doc, err), ST_OK);
     struct doc_node node = doc_root(doc);
-    enum status st = plugin_read(plugin, &node, fixture->arena, &fixture->parameters, err);
+    enum status st =
+        plugin_read_parameters(plugin, &node, fixture->arena, &fixture->parameters, err);
     doc_free(doc); /* nothing points into it */
     return st;
 }
@@ -47,30 +48,30 @@ static inline void fixture_label(struct plugin_fixture *fixture, const struct po
     struct pool_spec *spec = fixture_spec();
     struct error err;
     for (uint32_t i = 0; i < n; i++) {
-        struct pool_wanted wanted = {.address = fixture_numbered(i), .labels = labels[i]};
+        struct pool_spec_endpoint wanted = {.address = fixture_numbered(i), .labels = labels[i]};
         assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
     }
     fixture_update(fixture->pool.pool, spec);
-    fixture->choice.snapshot = pool_look(fixture->pool.reader);
+    fixture->candidates.snapshot = pool_reader_refresh(fixture->pool.reader);
 }
 
 /* The members that are left: a bit for each. */
 static inline unsigned fixture_left(const struct plugin_fixture *fixture) {
     unsigned left = 0;
-    for (uint32_t i = 0; i < fixture->choice.n; i++) {
-        left |= 1u << fixture->choice.columns->member[i];
+    for (uint32_t i = 0; i < fixture->candidates.n; i++) {
+        left |= 1u << fixture->candidates.columns->member[i];
     }
     return left;
 }
 
 static inline struct endpoint *fixture_member(const struct plugin_fixture *fixture, uint32_t i) {
-    return fixture->choice.snapshot->members[i].endpoint;
+    return fixture->candidates.snapshot->members[i].endpoint;
 }
 
 /* Member `member` was sent the first n_blocks of the prompt, which has `of`. */
 static inline void fixture_hit(struct plugin_fixture *fixture, uint32_t member, uint32_t n_blocks,
                                uint32_t of) {
-    struct choice_prefix *prefix = &fixture->prefix;
+    struct prefix_matches *prefix = &fixture->prefix;
     prefix->n_blocks = of;
     prefix->hits[prefix->n].member = member;
     prefix->hits[prefix->n++].n_blocks = n_blocks;
@@ -80,8 +81,8 @@ static inline void fixture_hit(struct plugin_fixture *fixture, uint32_t member, 
 static inline void assert_scores(struct plugin_fixture *fixture, const struct plugin *plugin,
                                  const float *wanted) {
     memset(fixture->score, 0, sizeof(fixture->score));
-    plugin->score(fixture->parameters, &fixture->choice, 1);
-    for (uint32_t i = 0; i < fixture->choice.n; i++) {
+    plugin->score(fixture->parameters, &fixture->candidates, 1);
+    for (uint32_t i = 0; i < fixture->candidates.n; i++) {
         assert_near(fixture->score[i], wanted[i]);
     }
 }

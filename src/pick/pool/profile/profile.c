@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "pick/pool/profile/standing_sums.h"
+#include "pick/pool/profile/score_cache.h"
 
 static const struct profile_step SCORERS[] = {
     {.plugin = &plugin_queue_scorer, .weight = 2, .name = STR("queue-scorer")},
@@ -20,72 +20,74 @@ const struct profile PROFILE_DEFAULT = {
     .scorers = SCORERS,
     .n_scorers = sizeof(SCORERS) / sizeof(SCORERS[0]),
     .picker = {.plugin = &plugin_max_score_picker, .name = STR("max-score-picker")},
-    .wants = {.prompt = true,
+    .needs = {.prompt = true,
               .blocks = PREFIX_BLOCKS_DEFAULT,
               .capacity = PREFIX_CAPACITY_DEFAULT,
               .auto_capacity = true},
 };
 
-static enum status gather(const struct profile_step *steps, size_t n, struct pool_wants *wants,
-                          struct error *err) {
+static enum status collect_needs(const struct profile_step *steps, size_t n,
+                                 struct pool_request_needs *needs, struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; i < n && st == ST_OK; i++) {
-        if (steps[i].plugin->want) {
-            st = steps[i].plugin->want(steps[i].parameters, wants, err);
+        if (steps[i].plugin->add_needs) {
+            st = steps[i].plugin->add_needs(steps[i].parameters, needs, err);
         }
     }
     return st;
 }
 
-enum status profile_gather_wants(struct profile *profile, struct error *err) {
-    struct pool_wants *wants = &profile->wants;
-    *wants = PROFILE_DEFAULT.wants;
-    wants->prompt = false;
-    enum status st = gather(profile->filters, profile->n_filters, wants, err);
+enum status profile_collect_needs(struct profile *profile, struct error *err) {
+    struct pool_request_needs *needs = &profile->needs;
+    *needs = PROFILE_DEFAULT.needs;
+    needs->prompt = false;
+    enum status st = collect_needs(profile->filters, profile->n_filters, needs, err);
     if (st == ST_OK) {
-        st = gather(profile->scorers, profile->n_scorers, wants, err);
+        st = collect_needs(profile->scorers, profile->n_scorers, needs, err);
     }
     return st;
 }
 
-bool profile_is_fewest(const struct profile *profile) {
+bool profile_is_least_requests(const struct profile *profile) {
     return profile->n_filters == 0 && profile->n_scorers == 1 &&
            profile->scorers[0].plugin == &plugin_active_request_scorer &&
            profile->scorers[0].weight > 0 && profile->picker.plugin == &plugin_max_score_picker;
 }
 
-void profile_clear(struct choice *choice) {
-    memset(choice->score, 0, choice->n * sizeof(*choice->score));
+void profile_reset_scores(struct candidate_set *candidates) {
+    memset(candidates->score, 0, candidates->n * sizeof(*candidates->score));
 }
 
-void profile_filter(const struct profile_step *step, struct choice *choice) {
-    uint32_t before = choice->n;
-    step->plugin->filter(step->parameters, choice);
-    assert(choice->n <= before);
+void profile_run_filter(const struct profile_step *step, struct candidate_set *candidates) {
+    uint32_t before = candidates->n;
+    step->plugin->filter(step->parameters, candidates);
+    assert(candidates->n <= before);
     (void)before;
 }
 
-void profile_score(const struct profile_step *step, struct choice *choice) {
-    step->plugin->score(step->parameters, choice, step->weight);
+void profile_run_scorer(const struct profile_step *step, struct candidate_set *candidates) {
+    step->plugin->score(step->parameters, candidates, step->weight);
 }
 
-void profile_judge(const struct profile *profile, struct choice *choice) {
-    for (size_t i = 0; i < profile->n_filters && choice->n > 0; i++) {
-        profile_filter(&profile->filters[i], choice);
+void profile_run(const struct profile *profile, struct candidate_set *candidates) {
+    for (size_t i = 0; i < profile->n_filters && candidates->n > 0; i++) {
+        profile_run_filter(&profile->filters[i], candidates);
     }
-    bool is_whole = choice->standing && choice->place_of;
-    if (choice->n == 0 || (is_whole && standing_sums_score(choice->standing, profile, choice))) {
+    bool is_whole = candidates->score_cache && candidates->index_of;
+    if (candidates->n == 0 ||
+        (is_whole && score_cache_score(candidates->score_cache, profile, candidates))) {
         return;
     }
-    profile_clear(choice);
+    profile_reset_scores(candidates);
     for (size_t i = 0; i < profile->n_scorers; i++) {
-        profile_score(&profile->scorers[i], choice);
+        profile_run_scorer(&profile->scorers[i], candidates);
     }
 }
 
-uint32_t profile_pick(const struct profile *profile, const struct choice *choice, uint32_t nth) {
+uint32_t profile_run_picker(const struct profile *profile, const struct candidate_set *candidates,
+                            uint32_t nth) {
     const struct profile_step *step = &profile->picker;
-    uint32_t place = step->plugin->pick(step->parameters, choice, nth);
-    assert(place < choice->n);
-    return place;
+    uint32_t pos = step->plugin->pick(step->parameters, candidates, nth);
+    assert(pos < candidates->n);
+    return pos;
 }

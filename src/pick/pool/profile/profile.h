@@ -21,7 +21,7 @@ struct profile {
     const struct profile_step *scorers;
     size_t n_scorers;
     struct profile_step picker;
-    struct pool_wants wants; /* of all of them */
+    struct pool_request_needs needs; /* of all of them */
 };
 
 /* What holds where the configuration says nothing: queue 2, KV cache 2, how prompts begin 3, own
@@ -30,23 +30,24 @@ struct profile {
 extern const struct profile PROFILE_DEFAULT;
 
 /* Fills in what its plugins want. Returns: ST_BAD_CONFIG where that does not go together. */
-enum status profile_gather_wants(struct profile *profile, struct error *err)
+enum status profile_collect_needs(struct profile *profile, struct error *err)
     __attribute__((warn_unused_result));
 
 /* Does it only say "the fewest of our own requests in flight, ties at random"? Then the pool knows
  * it without looking at any endpoint (ranking.h). */
-bool profile_is_fewest(const struct profile *profile);
+bool profile_is_least_requests(const struct profile *profile);
 
 /* Filters the candidates, of which none may be left, and scores those that are. */
-void profile_judge(const struct profile *profile, struct choice *choice);
+void profile_run(const struct profile *profile, struct candidate_set *candidates);
 /* The picker's choice of those that were judged, of which there is one at least; for its next best,
- * with `nth` one more, that one is dropped (choice_drop). Returns: its place. */
-uint32_t profile_pick(const struct profile *profile, const struct choice *choice, uint32_t nth);
+ * with `nth` one more, that one is dropped (candidate_set_remove). Returns: its place. */
+uint32_t profile_run_picker(const struct profile *profile, const struct candidate_set *candidates,
+                            uint32_t nth);
 
 /* Parts of judging, for who wants to know what each does; sums are made 0 before the first
  * scorer. */
-void profile_clear(struct choice *choice);
-void profile_filter(const struct profile_step *step, struct choice *choice);
-void profile_score(const struct profile_step *step, struct choice *choice);
+void profile_reset_scores(struct candidate_set *candidates);
+void profile_run_filter(const struct profile_step *step, struct candidate_set *candidates);
+void profile_run_scorer(const struct profile_step *step, struct candidate_set *candidates);
 
 #endif

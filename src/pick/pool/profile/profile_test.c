@@ -19,7 +19,7 @@ static const uint64_t NOW_NS = 1000, OLD_NS = 2000;
 
 static void say(struct fixture *fixture, uint32_t i, uint32_t n_waiting, uint32_t n_running,
                 float kv_cache_used) {
-    const struct pool_snapshot *snapshot = pool_look(fixture->reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(fixture->reader);
     struct endpoint *endpoint = snapshot->members[i].endpoint;
     struct endpoint_load load = {.asked_ns = clock_now_ns(),
                                  .until_ns = OLD_NS,
@@ -33,21 +33,21 @@ static void say(struct fixture *fixture, uint32_t i, uint32_t n_waiting, uint32_
 
 static void open_pool(struct fixture *fixture, uint32_t n, const struct profile *profile) {
     struct pool_spec *spec = fixture_spec_of(n);
-    clock_drive_ns(NOW_NS);
+    clock_set_fake_ns(NOW_NS);
     spec->profile = profile;
     fixture_open(fixture, spec);
 }
 
 static void close_pool(struct fixture *fixture) {
     fixture_close(fixture);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
 }
 
 /* Picks `n_picks` and counts them by endpoint. All end at the end. */
 static void pick_many(struct fixture *fixture, uint32_t n_picks, uint32_t *n_of) {
     struct pool_ticket tickets[1000];
     assert_true(n_picks <= 1000);
-    const struct pool_snapshot *snapshot = pool_look(fixture->reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(fixture->reader);
     for (uint32_t i = 0; i < n_picks; i++) {
         struct pool_pick pick = fixture_pick(fixture);
         const struct pool_member *member =
@@ -56,12 +56,12 @@ static void pick_many(struct fixture *fixture, uint32_t n_picks, uint32_t *n_of)
         tickets[i] = pick.ticket;
     }
     for (uint32_t i = 0; i < n_picks; i++) {
-        pool_give_back(fixture->pool, &tickets[i]);
+        pool_release_ticket(fixture->pool, &tickets[i]);
     }
 }
 
 /* A thousand requests between two answers, to endpoints that are alike: within 10 % of even. */
-static void a_burst_spreads(void **state) {
+static void profile_burst_of_picks_spreads(void **state) {
     static const uint32_t sizes[] = {2, 3, 8, 10, 50, 100};
     (void)state;
     for (size_t k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
@@ -81,7 +81,7 @@ static void a_burst_spreads(void **state) {
 }
 
 /* The same when there were requests before, half of which have ended since. */
-static void a_burst_spreads_over_what_is_there(void **state) {
+static void profile_burst_spreads_over_existing_load(void **state) {
     struct fixture fixture;
     uint32_t n_of[MOST] = {0};
     struct pool_ticket before[40];
@@ -94,20 +94,20 @@ static void a_burst_spreads_over_what_is_there(void **state) {
         say(&fixture, i, 0, 4, 0.1f);
     }
     for (uint32_t i = 0; i < 20; i++) {
-        pool_give_back(fixture.pool, &before[i]);
+        pool_release_ticket(fixture.pool, &before[i]);
     }
     pick_many(&fixture, 1000, n_of);
     for (uint32_t i = 0; i < 10; i++) {
         assert_in_range(n_of[i], 90, 110);
     }
     for (uint32_t i = 20; i < 40; i++) {
-        pool_give_back(fixture.pool, &before[i]);
+        pool_release_ticket(fixture.pool, &before[i]);
     }
     close_pool(&fixture);
 }
 
 /* Endpoint 1 is the better one, for one reason each. */
-static void the_default_looks_at_loads(void **state) {
+static void profile_default_prefers_lower_load(void **state) {
     static const struct {
         uint32_t waiting[2];
         float used[2];
@@ -129,21 +129,21 @@ static void the_default_looks_at_loads(void **state) {
 }
 
 /* Then our own counts decide, and nobody is full for being silent. */
-static void what_is_old_does_not_count(void **state) {
+static void profile_expired_load_is_ignored(void **state) {
     struct fixture fixture;
     uint32_t n_of[2] = {0};
     (void)state;
     open_pool(&fixture, 2, NULL);
     say(&fixture, 0, 1000, 1000, 1);
     say(&fixture, 1, 0, 0, 0);
-    clock_drive_ns(OLD_NS);
+    clock_set_fake_ns(OLD_NS);
     pick_many(&fixture, 100, n_of);
     assert_int_equal(n_of[0], 50);
     assert_int_equal(n_of[1], 50);
     close_pool(&fixture);
 }
 
-static void one_that_says_nothing_takes_its_part(void **state) {
+static void profile_endpoint_without_load_gets_its_share(void **state) {
     struct fixture fixture;
     uint32_t n_of[3] = {0};
     (void)state;
@@ -162,7 +162,7 @@ static void one_that_says_nothing_takes_its_part(void **state) {
 static const struct profile RANDOM = {.name = STR("random"),
                                       .picker = {.plugin = &plugin_random_picker}};
 
-static void within_the_subset(void **state) {
+static void profile_pick_stays_within_subset(void **state) {
     struct fixture fixture;
     struct arena *arena = arena_new(NULL, 0);
     struct subset subset;
@@ -179,7 +179,7 @@ static void within_the_subset(void **state) {
         assert_int_equal(pool_pick(fixture.reader, &request, &pick, &err), ST_OK);
         assert_int_equal(pick.n_endpoints, 1);
         assert_string_equal(pick.endpoints[0]->text, "10.0.0.3:8000");
-        pool_give_back(fixture.pool, &pick.ticket);
+        pool_release_ticket(fixture.pool, &pick.ticket);
     }
     subset.n = 0;
     struct pool_pick pick;
@@ -188,17 +188,17 @@ static void within_the_subset(void **state) {
     close_pool(&fixture);
 }
 
-static void refused_ones_only_when_no_other_is_left(void **state) {
+static void profile_refused_endpoint_is_the_last_resort(void **state) {
     struct fixture fixture;
     uint32_t n_of[3] = {0};
     (void)state;
     open_pool(&fixture, 3, &RANDOM);
-    const struct pool_snapshot *snapshot = pool_look(fixture.reader);
-    pool_refused(fixture.pool, snapshot->members[0].endpoint);
-    pool_refused(fixture.pool, snapshot->members[2].endpoint);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(fixture.reader);
+    pool_report_refused(fixture.pool, snapshot->members[0].endpoint);
+    pool_report_refused(fixture.pool, snapshot->members[2].endpoint);
     pick_many(&fixture, 50, n_of);
     assert_int_equal(n_of[1], 50);
-    pool_refused(fixture.pool, snapshot->members[1].endpoint);
+    pool_report_refused(fixture.pool, snapshot->members[1].endpoint);
     pick_many(&fixture, 300, n_of);
     for (uint32_t i = 0; i < 3; i++) {
         assert_true(n_of[i] > 50);
@@ -207,7 +207,7 @@ static void refused_ones_only_when_no_other_is_left(void **state) {
 }
 
 /* Full is a pool when its emptiest endpoint is, whichever the profile would have picked. */
-static void full_is_full_everywhere(void **state) {
+static void profile_pool_is_saturated_when_all_are_full(void **state) {
     struct fixture fixture;
     struct pool_spec *spec = fixture_spec_of(2);
     struct pool_objective cheap = {.name = STR("cheap"), .priority = -1};
@@ -228,23 +228,23 @@ static void full_is_full_everywhere(void **state) {
         pool_ticket_move(fixture.reader, &tickets[i], &wanted);
     }
     assert_int_equal(pool_pick(fixture.reader, &request, &pick, &err), ST_SATURATED);
-    pool_give_back(fixture.pool, &tickets[3]);
+    pool_release_ticket(fixture.pool, &tickets[3]);
     for (int i = 0; i < 20; i++) {
         assert_int_equal(pool_pick(fixture.reader, &request, &pick, &err), ST_OK);
-        pool_give_back(fixture.pool, &pick.ticket);
+        pool_release_ticket(fixture.pool, &pick.ticket);
     }
     for (uint32_t i = 0; i < 3; i++) {
-        pool_give_back(fixture.pool, &tickets[i]);
+        pool_release_ticket(fixture.pool, &tickets[i]);
     }
     fixture_close(&fixture);
 }
 
-static void take_all(const void *parameters, struct choice *choice) {
+static void take_all(const void *parameters, struct candidate_set *candidates) {
     (void)parameters;
-    choice->n = 0;
+    candidates->n = 0;
 }
 
-static void filters_that_leave_none_are_told(void **state) {
+static void profile_filters_leaving_none_explain_the_error(void **state) {
     static const struct plugin taker = {
         .type = "none-filter", .kind = PLUGIN_FILTER, .filter = take_all};
     static const struct profile_step step = {.plugin = &taker};
@@ -262,21 +262,21 @@ static void filters_that_leave_none_are_told(void **state) {
     close_pool(&fixture);
 }
 
-static void fewest_in_flight_is_known(void **state) {
+static void profile_least_requests_is_recognized(void **state) {
     const struct profile_step active = {.plugin = &plugin_active_request_scorer, .weight = 1};
     struct profile profile = {
         .scorers = &active, .n_scorers = 1, .picker = {.plugin = &plugin_max_score_picker}};
     (void)state;
-    assert_true(profile_is_fewest(&profile));
-    assert_false(profile_is_fewest(&PROFILE_DEFAULT));
-    assert_false(profile_is_fewest(&RANDOM));
+    assert_true(profile_is_least_requests(&profile));
+    assert_false(profile_is_least_requests(&PROFILE_DEFAULT));
+    assert_false(profile_is_least_requests(&RANDOM));
     profile.picker.plugin = &plugin_power_of_two_picker;
-    assert_false(profile_is_fewest(&profile));
+    assert_false(profile_is_least_requests(&profile));
 }
 
 /* Members of an explanation are those of the snapshot that the reader holds: whoever explains has
  * that one in hand, also when the pool has become another meanwhile. */
-static void explained_is_what_was_looked_at(void **state) {
+static void profile_explanation_matches_held_snapshot(void **state) {
     struct fixture fixture;
     struct arena *arena = arena_new(NULL, 0);
     struct pool_request request = {.n_fallbacks = 0};
@@ -285,7 +285,7 @@ static void explained_is_what_was_looked_at(void **state) {
     (void)state;
     open_pool(&fixture, 3, NULL);
     say(&fixture, 0, 1, 1, 0.5F);
-    const struct pool_snapshot *snapshot = pool_look(fixture.reader);
+    const struct pool_snapshot *snapshot = pool_reader_refresh(fixture.reader);
     struct pool_spec *spec = fixture_spec();
     fixture_add(spec, snapshot->members[2].endpoint->text);
     fixture_update(fixture.pool, spec);
@@ -293,7 +293,7 @@ static void explained_is_what_was_looked_at(void **state) {
     assert_non_null(explanation.profile);
     assert_int_equal(explanation.n, 1); /* the others have left the pool */
     assert_int_equal(explanation.items[0].member, 2);
-    pool_look(fixture.reader);
+    pool_reader_refresh(fixture.reader);
     assert_int_equal(pool_explain(fixture.reader, &request, arena, &explanation, &err), ST_OK);
     assert_int_equal(explanation.n, 1);
     assert_int_equal(explanation.items[0].member, 0);
@@ -303,17 +303,17 @@ static void explained_is_what_was_looked_at(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_burst_spreads),
-        cmocka_unit_test(a_burst_spreads_over_what_is_there),
-        cmocka_unit_test(the_default_looks_at_loads),
-        cmocka_unit_test(what_is_old_does_not_count),
-        cmocka_unit_test(one_that_says_nothing_takes_its_part),
-        cmocka_unit_test(within_the_subset),
-        cmocka_unit_test(refused_ones_only_when_no_other_is_left),
-        cmocka_unit_test(full_is_full_everywhere),
-        cmocka_unit_test(filters_that_leave_none_are_told),
-        cmocka_unit_test(fewest_in_flight_is_known),
-        cmocka_unit_test(explained_is_what_was_looked_at),
+        cmocka_unit_test(profile_burst_of_picks_spreads),
+        cmocka_unit_test(profile_burst_spreads_over_existing_load),
+        cmocka_unit_test(profile_default_prefers_lower_load),
+        cmocka_unit_test(profile_expired_load_is_ignored),
+        cmocka_unit_test(profile_endpoint_without_load_gets_its_share),
+        cmocka_unit_test(profile_pick_stays_within_subset),
+        cmocka_unit_test(profile_refused_endpoint_is_the_last_resort),
+        cmocka_unit_test(profile_pool_is_saturated_when_all_are_full),
+        cmocka_unit_test(profile_filters_leaving_none_explain_the_error),
+        cmocka_unit_test(profile_least_requests_is_recognized),
+        cmocka_unit_test(profile_explanation_matches_held_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,8 +33,8 @@ static void level_drop_empty(struct ranking *ranking, uint32_t level) {
 }
 
 /* The level of what stands at `place`, if its key is `key`. */
-static uint32_t level_at(const struct ranking *ranking, uint32_t place, uint32_t key) {
-    uint32_t level = place < ranking->n ? ranking->order[place]->level : NO_LEVEL;
+static uint32_t level_at(const struct ranking *ranking, uint32_t pos, uint32_t key) {
+    uint32_t level = pos < ranking->n ? ranking->order[pos]->level : NO_LEVEL;
     return level != NO_LEVEL && ranking->levels[level].key == key ? level : NO_LEVEL;
 }
 
@@ -66,15 +66,15 @@ bool ranking_reserve(struct ranking *ranking, size_t n) {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static void put(struct ranking *ranking, struct ranked *item, uint32_t place) {
-    ranking->order[place] = item;
-    item->place = place;
+static void put_item(struct ranking *ranking, struct ranked *item, uint32_t pos) {
+    ranking->order[pos] = item;
+    item->pos = pos;
 }
 
-static void swap(struct ranking *ranking, uint32_t a, uint32_t b) {
+static void swap_items(struct ranking *ranking, uint32_t a, uint32_t b) {
     struct ranked *item = ranking->order[a];
-    put(ranking, ranking->order[b], a);
-    put(ranking, item, b);
+    put_item(ranking, ranking->order[b], a);
+    put_item(ranking, item, b);
 }
 
 void ranking_insert(struct ranking *ranking, struct ranked *item, uint32_t key) {
@@ -85,7 +85,7 @@ void ranking_insert(struct ranking *ranking, struct ranked *item, uint32_t key) 
         if (level->key <= key) {
             break;
         }
-        put(ranking, ranking->order[level->begin], hole);
+        put_item(ranking, ranking->order[level->begin], hole);
         hole = level->begin;
         level->begin++;
         level->end++;
@@ -95,29 +95,29 @@ void ranking_insert(struct ranking *ranking, struct ranked *item, uint32_t key) 
         ranking->levels[below].end++;
     }
     item->level = below != NO_LEVEL ? below : level_new(ranking, key, hole);
-    put(ranking, item, hole);
+    put_item(ranking, item, hole);
     ranking->n++;
 }
 
 void ranking_remove(struct ranking *ranking, struct ranked *item) {
     struct ranking_level *own = &ranking->levels[item->level];
     uint32_t hole = --own->end;
-    swap(ranking, item->place, hole);
+    swap_items(ranking, item->pos, hole);
     level_drop_empty(ranking, item->level);
     while (hole + 1 < ranking->n) {
         struct ranking_level *level = &ranking->levels[ranking->order[hole + 1]->level];
-        put(ranking, ranking->order[level->end - 1], hole);
+        put_item(ranking, ranking->order[level->end - 1], hole);
         level->begin--;
         hole = --level->end;
     }
     ranking->n--;
 }
 
-void ranking_raise(struct ranking *ranking, struct ranked *item) {
+void ranking_increment(struct ranking *ranking, struct ranked *item) {
     struct ranking_level *from = &ranking->levels[item->level];
     uint32_t key = from->key + 1, last = --from->end;
     assert(key > 0);
-    swap(ranking, item->place, last);
+    swap_items(ranking, item->pos, last);
     level_drop_empty(ranking, item->level);
     uint32_t above = level_at(ranking, last + 1, key);
     if (above != NO_LEVEL) {
@@ -126,11 +126,11 @@ void ranking_raise(struct ranking *ranking, struct ranked *item) {
     item->level = above != NO_LEVEL ? above : level_new(ranking, key, last);
 }
 
-void ranking_lower(struct ranking *ranking, struct ranked *item) {
+void ranking_decrement(struct ranking *ranking, struct ranked *item) {
     struct ranking_level *from = &ranking->levels[item->level];
     assert(from->key > 0);
     uint32_t key = from->key - 1, first = from->begin++;
-    swap(ranking, item->place, first);
+    swap_items(ranking, item->pos, first);
     level_drop_empty(ranking, item->level);
     uint32_t below = first > 0 ? level_at(ranking, first - 1, key) : NO_LEVEL;
     if (below != NO_LEVEL) {
@@ -141,12 +141,13 @@ void ranking_lower(struct ranking *ranking, struct ranked *item) {
 
 /* ---- the lowest ------------------------------------------------------------------------------ */
 
-size_t ranking_best(struct ranking *ranking, struct dice *dice, size_t most, struct ranked **out) {
+size_t ranking_find_lowest(struct ranking *ranking, struct prng *prng, size_t most,
+                           struct ranked **out) {
     uint32_t n = most < ranking->n ? (uint32_t)most : ranking->n;
     for (uint32_t i = 0; i < n; i++) {
         /* Those from here to the level's end are equal: any of them may stand here. */
         uint32_t end = ranking->levels[ranking->order[i]->level].end;
-        swap(ranking, i, i + dice_below(dice, end - i));
+        swap_items(ranking, i, i + prng_below(prng, end - i));
         out[i] = ranking->order[i];
     }
     return n;

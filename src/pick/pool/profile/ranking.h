@@ -14,11 +14,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/dice.h"
+#include "core/base/prng.h"
 
 /* Embedded in what is ranked. */
 struct ranked {
-    uint32_t place; /* in the array */
+    uint32_t pos; /* in the array */
     uint32_t level;
 };
 
@@ -45,14 +45,15 @@ void ranking_insert(struct ranking *ranking, struct ranked *item, uint32_t key);
 /* It is in. Takes as many steps as there are levels above its own. */
 void ranking_remove(struct ranking *ranking, struct ranked *item);
 /* By one; a key of 0 is not lowered, one of UINT32_MAX not raised. */
-void ranking_raise(struct ranking *ranking, struct ranked *item);
-void ranking_lower(struct ranking *ranking, struct ranked *item);
+void ranking_increment(struct ranking *ranking, struct ranked *item);
+void ranking_decrement(struct ranking *ranking, struct ranked *item);
 static inline uint32_t ranking_key(const struct ranking *ranking, const struct ranked *item) {
     return ranking->levels[item->level].key;
 }
 
 /* The `most` lowest, or all there are, lowest first, at `out`; which of equal ones, and in which
  * order, the dice say. Returns: how many. */
-size_t ranking_best(struct ranking *ranking, struct dice *dice, size_t most, struct ranked **out);
+size_t ranking_find_lowest(struct ranking *ranking, struct prng *prng, size_t most,
+                           struct ranked **out);
 
 #endif

@@ -16,7 +16,7 @@ struct model {
     struct ranked items[MOST];
     int64_t keys[MOST]; /* OUT: not in */
     size_t n_in;
-    struct dice dice;
+    struct prng prng;
 };
 
 static size_t index_of(const struct model *model, const struct ranked *item) {
@@ -30,7 +30,7 @@ static void check(const struct model *model) {
     for (uint32_t i = 0; i < ranking->n; i++) {
         const struct ranked *item = ranking->order[i];
         const struct ranking_level *level = &ranking->levels[item->level];
-        assert_int_equal(item->place, i);
+        assert_int_equal(item->pos, i);
         assert_int_equal(level->key, model->keys[index_of(model, item)]);
         assert_in_range(i, level->begin, level->end - 1);
         bool first = i == 0 || ranking->order[i - 1]->level != item->level;
@@ -46,7 +46,7 @@ static void check(const struct model *model) {
 static void check_best(struct model *model, size_t most) {
     struct ranked *best[MOST];
     bool chosen[MOST] = {false};
-    size_t n = ranking_best(&model->ranking, &model->dice, most, best);
+    size_t n = ranking_find_lowest(&model->ranking, &model->prng, most, best);
     int64_t last = 0;
     assert_int_equal(n, most < model->n_in ? most : model->n_in);
     for (size_t i = 0; i < n; i++) {
@@ -62,11 +62,11 @@ static void check_best(struct model *model, size_t most) {
 }
 
 static void step(struct model *model) {
-    size_t i = dice_below(&model->dice, MOST);
+    size_t i = prng_below(&model->prng, MOST);
     struct ranked *item = &model->items[i];
-    uint32_t what = dice_below(&model->dice, 16);
+    uint32_t what = prng_below(&model->prng, 16);
     if (model->keys[i] == OUT) {
-        model->keys[i] = dice_below(&model->dice, 12);
+        model->keys[i] = prng_below(&model->prng, 12);
         ranking_insert(&model->ranking, item, (uint32_t)model->keys[i]);
         model->n_in++;
     } else if (what == 0) {
@@ -74,18 +74,18 @@ static void step(struct model *model) {
         model->keys[i] = OUT;
         model->n_in--;
     } else if (what < 9 || model->keys[i] == 0) {
-        ranking_raise(&model->ranking, item);
+        ranking_increment(&model->ranking, item);
         model->keys[i]++;
     } else {
-        ranking_lower(&model->ranking, item);
+        ranking_decrement(&model->ranking, item);
         model->keys[i]--;
     }
 }
 
-static void it_stays_sorted(void **state) {
+static void ranking_random_operations_stay_sorted(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        struct model model = {.dice = {seed}};
+        struct model model = {.prng = {seed}};
         for (size_t i = 0; i < MOST; i++) {
             model.keys[i] = OUT;
         }
@@ -93,16 +93,16 @@ static void it_stays_sorted(void **state) {
         for (int i = 0; i < 5000; i++) {
             step(&model);
             check(&model);
-            check_best(&model, dice_below(&model.dice, 9));
+            check_best(&model, prng_below(&model.prng, 9));
             check(&model);
         }
         ranking_fini(&model.ranking);
     }
 }
 
-static void it_grows_with_what_is_in_it(void **state) {
+static void ranking_reserve_keeps_items(void **state) {
     (void)state;
-    struct model model = {.dice = {7}};
+    struct model model = {.prng = {7}};
     for (size_t i = 0; i < MOST; i++) {
         assert_true(ranking_reserve(&model.ranking, i + 1));
         assert_true(model.ranking.cap > i);
@@ -118,10 +118,10 @@ static void it_grows_with_what_is_in_it(void **state) {
 }
 
 /* Each order of equal ones is as likely as the others. */
-static void ties_are_even(void **state) {
+static void ranking_ties_are_uniform(void **state) {
     (void)state;
     enum { N = 4, ROLLS = 48000 };
-    struct model model = {.dice = {11}};
+    struct model model = {.prng = {11}};
     unsigned counts[N][N] = {{0}};
     assert_true(ranking_reserve(&model.ranking, N));
     for (size_t i = 0; i < N; i++) {
@@ -129,7 +129,7 @@ static void ties_are_even(void **state) {
     }
     for (int i = 0; i < ROLLS; i++) {
         struct ranked *best[2];
-        assert_int_equal(ranking_best(&model.ranking, &model.dice, 2, best), 2);
+        assert_int_equal(ranking_find_lowest(&model.ranking, &model.prng, 2, best), 2);
         counts[index_of(&model, best[0])][index_of(&model, best[1])]++;
     }
     for (int i = 0; i < N; i++) {
@@ -141,26 +141,26 @@ static void ties_are_even(void **state) {
     ranking_fini(&model.ranking);
 }
 
-static void the_dice_are_even(void **state) {
+static void prng_below_is_uniform(void **state) {
     (void)state;
-    struct dice dice = {3};
+    struct prng prng = {3};
     unsigned counts[7] = {0};
     for (int i = 0; i < 70000; i++) {
-        counts[dice_below(&dice, 7)]++;
+        counts[prng_below(&prng, 7)]++;
     }
     for (int i = 0; i < 7; i++) {
         assert_in_range(counts[i], 9500, 10500);
     }
-    assert_int_equal(dice_below(&dice, 1), 0);
-    assert_true(dice_below(&dice, UINT32_MAX) < UINT32_MAX);
+    assert_int_equal(prng_below(&prng, 1), 0);
+    assert_true(prng_below(&prng, UINT32_MAX) < UINT32_MAX);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_stays_sorted),
-        cmocka_unit_test(it_grows_with_what_is_in_it),
-        cmocka_unit_test(ties_are_even),
-        cmocka_unit_test(the_dice_are_even),
+        cmocka_unit_test(ranking_random_operations_stay_sorted),
+        cmocka_unit_test(ranking_reserve_keeps_items),
+        cmocka_unit_test(ranking_ties_are_uniform),
+        cmocka_unit_test(prng_below_is_uniform),
     };
     return cmocka_run_group_tests_name("pool/ranking", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* The label's values. */
 #include "pick/pool/profile/role.h"
 
-bool role_is_of(struct pool_labels labels, enum role role) {
+bool labels_have_role(struct pool_labels labels, enum role role) {
     static const struct {
         const char *name;
         unsigned roles;

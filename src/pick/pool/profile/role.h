@@ -9,6 +9,6 @@
 enum role { ROLE_ENCODE = 1, ROLE_PREFILL = 2, ROLE_DECODE = 4 };
 
 /* Does the endpoint have it? One without the label only decodes. */
-bool role_is_of(struct pool_labels labels, enum role role);
+bool labels_have_role(struct pool_labels labels, enum role role);
 
 #endif

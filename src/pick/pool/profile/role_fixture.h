@@ -26,7 +26,7 @@ static inline void assert_roles(const struct plugin *filter, unsigned wanted) {
     }
     plugin_fixture_open(&fixture, filter, N + 1);
     fixture_label(&fixture, labels, N + 1);
-    filter->filter(fixture.parameters, &fixture.choice);
+    filter->filter(fixture.parameters, &fixture.candidates);
     assert_int_equal(fixture_left(&fixture), wanted);
     plugin_fixture_close(&fixture);
 }

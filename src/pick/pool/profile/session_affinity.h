@@ -7,10 +7,10 @@
 #include "pick/pool/profile/plugin.h"
 
 /* The place of its candidate; there is one at least, and choice->session is not empty. */
-uint32_t session_affinity_place(const struct choice *choice);
+uint32_t session_affinity_index(const struct candidate_set *candidates);
 
-static inline bool session_affinity_is_wanted(const struct choice *choice) {
-    return choice->session.len > 0 && choice->n > 0;
+static inline bool session_affinity_applies(const struct candidate_set *candidates) {
+    return candidates->session.len > 0 && candidates->n > 0;
 }
 
 #endif

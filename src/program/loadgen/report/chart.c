@@ -43,7 +43,7 @@ void bench_xml_print(struct buf *out, struct str text) {
     }
 }
 
-static void xml(struct buf *out, const char *text) {
+static void print_xml(struct buf *out, const char *text) {
     bench_xml_print(out, str_of(text));
 }
 
@@ -51,16 +51,16 @@ static void xml(struct buf *out, const char *text) {
 
 static void begin_figure(struct buf *out, const char *title, int height) {
     buf_add_str(out, STR("<figure><figcaption>"));
-    xml(out, title);
+    print_xml(out, title);
     buf_printf(out, "</figcaption>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDTH,
                height);
-    xml(out, title);
+    print_xml(out, title);
     buf_add_str(out, STR("\">\n"));
 }
 
 static void print_text(struct buf *out, double x, double y, const char *anchor, const char *text) {
     buf_printf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
-    xml(out, text);
+    print_xml(out, text);
     buf_add_str(out, STR("</text>\n"));
 }
 
@@ -135,7 +135,7 @@ static void print_series(struct buf *out, const struct bench_chart *chart,
     for (size_t i = 0; series->dots && i < series->n; i++) {
         buf_printf(out, "<circle class=\"dot\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"><title>",
                    chart_x(chart, series->x[i]), chart_y(chart, series->y[i]));
-        xml(out, series->name);
+        print_xml(out, series->name);
         buf_printf(out, ": %s at %s</title></circle>\n", bench_text_number(series->y[i], number),
                    tick_text(series->x[i], at));
     }
@@ -149,7 +149,7 @@ static void print_legend(struct buf *out, const struct bench_series *series, siz
     buf_add_str(out, STR("<ul class=\"legend\">"));
     for (size_t i = 0; i < n; i++) {
         buf_printf(out, "<li style=\"--hue:%.0f\">", series[i].hue);
-        xml(out, series[i].name);
+        print_xml(out, series[i].name);
         buf_add_str(out, STR("</li>"));
     }
     buf_add_str(out, STR("</ul>\n"));
@@ -213,7 +213,7 @@ void bench_ridges_print(struct buf *out, const struct bench_ridges *ridges) {
     print_text(out, RIDGE_LEFT + (WIDTH - RIDGE_LEFT - RIGHT) / 2.0, bottom + BOTTOM - 8, "middle",
                ridges->x_label);
     buf_add_str(out, STR("</svg>\n<p class=\"key\">"));
-    xml(out, ridges->row_label);
+    print_xml(out, ridges->row_label);
     buf_add_str(out, STR("</p></figure>\n"));
 }
 
@@ -229,7 +229,7 @@ void bench_spark_print(struct buf *out, const char *label, const double *y, size
     }
     buf_printf(out, "<svg class=\"spark\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"",
                SPARK_WIDTH, SPARK_HEIGHT);
-    xml(out, label);
+    print_xml(out, label);
     buf_printf(out, "\" style=\"--hue:%.0f\"><path class=\"line\" d=\"", hue);
     for (size_t i = 0; i < n; i++) {
         buf_printf(out, "%c%.1f %.1f", i > 0 ? 'L' : 'M',

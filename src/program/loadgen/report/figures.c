@@ -30,7 +30,7 @@ double bench_step_hue(size_t index, size_t n) {
     return n > 1 ? fmod(215 + 175 * (double)index / (double)(n - 1), 360) : 215;
 }
 
-static double ms(const struct bench_step_result *step, double quantile) {
+static double quantile_ms(const struct bench_step_result *step, double quantile) {
     return (double)bench_histogram_quantile(&step->stats.latency, quantile) / 1e6;
 }
 
@@ -87,7 +87,7 @@ static void print_latency(struct figures *figures) {
                                 .n_series = N_PERCENTILES};
     for (size_t k = 0; k < N_PERCENTILES; k++) {
         for (size_t i = 0; i < figures->n; i++) {
-            values[k][i] = ms(figures->steps[i], rows[k].quantile);
+            values[k][i] = quantile_ms(figures->steps[i], rows[k].quantile);
             min = fmin(min, values[k][i]);
             max = fmax(max, values[k][i]);
         }
@@ -102,7 +102,7 @@ static void print_latency(struct figures *figures) {
 /* ---- each step ------------------------------------------------------------------------------- */
 
 /* The axis of percentiles: each further nine is as wide as the one before. */
-static double nines(double quantile) {
+static double count_nines(double quantile) {
     return -log10(1 - quantile);
 }
 
@@ -140,10 +140,10 @@ static void print_percentiles(struct figures *figures) {
     for (size_t i = 0; i < figures->n; i++) {
         double *x = points + i * 2 * CURVE_POINTS, *y = x + CURVE_POINTS;
         double n = (double)bench_histogram_total(&figures->steps[i]->stats.latency);
-        double own_end = fmin(end, fmax(1, nines(1 - 1 / fmax(n, 10))));
+        double own_end = fmin(end, fmax(1, count_nines(1 - 1 / fmax(n, 10))));
         for (size_t k = 0; k < CURVE_POINTS; k++) {
             x[k] = own_end * (double)k / (CURVE_POINTS - 1);
-            y[k] = ms(figures->steps[i], 1 - pow(10, -x[k]));
+            y[k] = quantile_ms(figures->steps[i], 1 - pow(10, -x[k]));
             min = fmin(min, y[k]);
             max = fmax(max, y[k]);
         }
@@ -178,7 +178,7 @@ static void print_distributions(struct figures *figures) {
     for (size_t i = 0; i < figures->n; i++) {
         const struct bench_histogram *latency = &figures->steps[i]->stats.latency;
         min = fmin(min, fmax(1e-6, (double)latency->min_ns / 1e6));
-        max = fmax(max, ms(figures->steps[i], 0.999));
+        max = fmax(max, quantile_ms(figures->steps[i], 0.999));
     }
     struct bench_ridges ridges = {
         .title = "Distribution of latencies, ms",
@@ -200,15 +200,15 @@ static void print_distributions(struct figures *figures) {
             return;
         }
         fill_bins(&step->stats.latency, &ridges.x, heights, n);
-        rows[i] = (struct bench_ridge){figures->marks[i].text, figures->hues[i], heights, n,
-                                       ms(step, 0.5),          ms(step, 0.99)};
+        rows[i] = (struct bench_ridge){figures->marks[i].text, figures->hues[i],       heights, n,
+                                       quantile_ms(step, 0.5), quantile_ms(step, 0.99)};
     }
     bench_ridges_print(figures->out, &ridges);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static void collect(struct figures *figures) {
+static void collect_figures(struct figures *figures) {
     const struct bench_result *result = figures->result;
     for (size_t i = 0; i < result->n_steps; i++) {
         const struct bench_step_result *step = result->steps[i];
@@ -248,7 +248,7 @@ void bench_figures_print(struct buf *out, const struct bench_result *result) {
     figures->out = out;
     figures->result = result;
     figures->open = result->settings->options.rate != NULL;
-    collect(figures);
+    collect_figures(figures);
     if (figures->n == 0) {
         return;
     }

@@ -7,13 +7,13 @@
 
 enum { ROW = 1u << BENCH_HISTOGRAM_BITS };
 
-static uint64_t load(const _Atomic uint64_t *value) {
+static uint64_t counter_get(const _Atomic uint64_t *value) {
     return atomic_load_explicit(value, memory_order_relaxed);
 }
 
 /* There is one writer, so no read-modify-write is needed. */
-static void increase(_Atomic uint64_t *value, uint64_t by) {
-    atomic_store_explicit(value, load(value) + by, memory_order_relaxed);
+static void counter_add(_Atomic uint64_t *value, uint64_t by) {
+    atomic_store_explicit(value, counter_get(value) + by, memory_order_relaxed);
 }
 
 static unsigned bucket_of(uint64_t ns) {
@@ -32,8 +32,8 @@ static uint64_t bucket_from(unsigned bucket) {
 }
 
 void bench_histogram_add(struct bench_histogram *histogram, uint64_t ns) {
-    increase(&histogram->counts[bucket_of(ns)], 1);
-    if (load(&histogram->total) == 0 || ns < histogram->min_ns) {
+    counter_add(&histogram->counts[bucket_of(ns)], 1);
+    if (counter_get(&histogram->total) == 0 || ns < histogram->min_ns) {
         histogram->min_ns = ns;
     }
     if (ns > histogram->max_ns) {
@@ -41,25 +41,25 @@ void bench_histogram_add(struct bench_histogram *histogram, uint64_t ns) {
     }
     histogram->sum_ns += ns;
     histogram->sum_of_squares += (double)ns * (double)ns;
-    increase(&histogram->total, 1);
+    counter_add(&histogram->total, 1);
 }
 
 void bench_histogram_merge_counts(struct bench_histogram *into,
                                   const struct bench_histogram *from) {
     uint64_t total = 0;
     for (size_t i = 0; i < BENCH_HISTOGRAM_BUCKETS; i++) {
-        uint64_t count = load(&from->counts[i]);
-        increase(&into->counts[i], count);
+        uint64_t count = counter_get(&from->counts[i]);
+        counter_add(&into->counts[i], count);
         total += count;
     }
-    increase(&into->total, total);
+    counter_add(&into->total, total);
 }
 
 void bench_histogram_merge(struct bench_histogram *into, const struct bench_histogram *from) {
-    if (load(&from->total) == 0) {
+    if (counter_get(&from->total) == 0) {
         return;
     }
-    if (load(&into->total) == 0 || from->min_ns < into->min_ns) {
+    if (counter_get(&into->total) == 0 || from->min_ns < into->min_ns) {
         into->min_ns = from->min_ns;
     }
     if (from->max_ns > into->max_ns) {
@@ -73,9 +73,9 @@ void bench_histogram_merge(struct bench_histogram *into, const struct bench_hist
 void bench_histogram_subtract_counts(struct bench_histogram *from,
                                      const struct bench_histogram *earlier) {
     for (size_t i = 0; i < BENCH_HISTOGRAM_BUCKETS; i++) {
-        increase(&from->counts[i], 0 - load(&earlier->counts[i]));
+        counter_add(&from->counts[i], 0 - counter_get(&earlier->counts[i]));
     }
-    increase(&from->total, 0 - load(&earlier->total));
+    counter_add(&from->total, 0 - counter_get(&earlier->total));
 }
 
 /* The middle of a bucket, but no value that cannot have been: the ends are known exactly, except
@@ -90,7 +90,7 @@ static uint64_t value_of(const struct bench_histogram *histogram, unsigned bucke
 }
 
 uint64_t bench_histogram_quantile(const struct bench_histogram *histogram, double quantile) {
-    uint64_t total = load(&histogram->total);
+    uint64_t total = counter_get(&histogram->total);
     uint64_t rank = (uint64_t)ceil(quantile * (double)total);
     uint64_t seen = 0;
     rank = rank < 1 ? 1 : rank;
@@ -98,7 +98,7 @@ uint64_t bench_histogram_quantile(const struct bench_histogram *histogram, doubl
         return histogram->max_ns;
     }
     for (unsigned i = 0; i < BENCH_HISTOGRAM_BUCKETS; i++) {
-        seen += load(&histogram->counts[i]);
+        seen += counter_get(&histogram->counts[i]);
         if (seen >= rank) {
             return value_of(histogram, i);
         }
@@ -107,16 +107,16 @@ uint64_t bench_histogram_quantile(const struct bench_histogram *histogram, doubl
 }
 
 uint64_t bench_histogram_total(const struct bench_histogram *histogram) {
-    return load(&histogram->total);
+    return counter_get(&histogram->total);
 }
 
 double bench_histogram_mean(const struct bench_histogram *histogram) {
-    uint64_t total = load(&histogram->total);
+    uint64_t total = counter_get(&histogram->total);
     return total ? (double)histogram->sum_ns / (double)total : 0;
 }
 
 double bench_histogram_deviation(const struct bench_histogram *histogram) {
-    uint64_t total = load(&histogram->total);
+    uint64_t total = counter_get(&histogram->total);
     double mean = bench_histogram_mean(histogram);
     double variance = total ? histogram->sum_of_squares / (double)total - mean * mean : 0;
     return variance > 0 ? sqrt(variance) : 0; /* rounding may leave it below 0 */
@@ -125,7 +125,7 @@ double bench_histogram_deviation(const struct bench_histogram *histogram) {
 uint64_t bench_histogram_below(const struct bench_histogram *histogram, uint64_t ns) {
     uint64_t n = 0;
     for (unsigned i = 0; i < bucket_of(ns); i++) {
-        n += load(&histogram->counts[i]);
+        n += counter_get(&histogram->counts[i]);
     }
     return n;
 }
@@ -133,7 +133,7 @@ uint64_t bench_histogram_below(const struct bench_histogram *histogram, uint64_t
 int bench_histogram_next(const struct bench_histogram *histogram, unsigned *index,
                          struct bench_bucket *out) {
     for (; *index < BENCH_HISTOGRAM_BUCKETS; ++*index) {
-        uint64_t count = load(&histogram->counts[*index]);
+        uint64_t count = counter_get(&histogram->counts[*index]);
         if (count > 0) {
             *out = (struct bench_bucket){bucket_from(*index), bucket_from(*index + 1), count};
             ++*index;

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "core/base/dice.h"
+#include "core/base/prng.h"
 
 enum { N = 20000 };
 
@@ -35,8 +35,8 @@ static void assert_near(uint64_t is, uint64_t exact, double share) {
 }
 
 /* Distributions of very different widths. */
-static uint64_t draw(struct dice *random, unsigned kind) {
-    double unit = dice_unit(random);
+static uint64_t draw(struct prng *random, unsigned kind) {
+    double unit = prng_double(random);
     switch (kind) {
     case 0:
         return (uint64_t)(unit * 200); /* below and just above the exact buckets */
@@ -49,14 +49,14 @@ static uint64_t draw(struct dice *random, unsigned kind) {
     }
 }
 
-static void quantiles_are_near_the_exact_ones(void **state) {
+static void histogram_quantiles_are_near_exact(void **state) {
     (void)state;
     static const double quantiles[] = {0, 0.001, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 1};
     uint64_t *values = malloc(N * sizeof(*values));
     assert_non_null(values);
     for (unsigned kind = 0; kind < 4; kind++) {
         struct bench_histogram *histogram = fresh();
-        struct dice random = {.state = kind};
+        struct prng random = {.state = kind};
         double sum = 0;
         for (size_t i = 0; i < N; i++) {
             values[i] = draw(&random, kind);
@@ -77,7 +77,7 @@ static void quantiles_are_near_the_exact_ones(void **state) {
     free(values);
 }
 
-static void small_numbers_of_values(void **state) {
+static void histogram_few_values_have_quantiles(void **state) {
     (void)state;
     struct bench_histogram *histogram = fresh();
     assert_int_equal(bench_histogram_quantile(histogram, 0.5), 0);
@@ -93,7 +93,7 @@ static void small_numbers_of_values(void **state) {
     free(histogram);
 }
 
-static void deviation(void **state) {
+static void histogram_deviation_is_exact(void **state) {
     (void)state;
     struct bench_histogram *histogram = fresh();
     for (unsigned i = 0; i < 100; i++) {
@@ -103,7 +103,7 @@ static void deviation(void **state) {
     free(histogram);
 }
 
-static void values_past_the_end_are_in_the_last_bucket(void **state) {
+static void histogram_large_values_go_to_last_bucket(void **state) {
     (void)state;
     struct bench_histogram *histogram = fresh();
     struct bench_bucket bucket;
@@ -119,7 +119,7 @@ static void values_past_the_end_are_in_the_last_bucket(void **state) {
 }
 
 /* Buckets cover the values without a gap, each at most 1/128 of its values wide. */
-static void buckets(void **state) {
+static void histogram_buckets_are_listed(void **state) {
     (void)state;
     struct bench_histogram *histogram = fresh();
     for (uint64_t ns = 0; ns < 3000; ns++) {
@@ -140,11 +140,11 @@ static void buckets(void **state) {
     free(histogram);
 }
 
-static void merging_is_adding(void **state) {
+static void histogram_merge_equals_adding(void **state) {
     (void)state;
     struct bench_histogram *all = fresh(), *merged = fresh(), *live = fresh();
     struct bench_histogram *parts[3];
-    struct dice random = {.state = 7};
+    struct prng random = {.state = 7};
     for (size_t k = 0; k < 3; k++) {
         parts[k] = fresh();
     }
@@ -177,12 +177,12 @@ static void merging_is_adding(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantiles_are_near_the_exact_ones),
-        cmocka_unit_test(small_numbers_of_values),
-        cmocka_unit_test(deviation),
-        cmocka_unit_test(values_past_the_end_are_in_the_last_bucket),
-        cmocka_unit_test(buckets),
-        cmocka_unit_test(merging_is_adding),
+        cmocka_unit_test(histogram_quantiles_are_near_exact),
+        cmocka_unit_test(histogram_few_values_have_quantiles),
+        cmocka_unit_test(histogram_deviation_is_exact),
+        cmocka_unit_test(histogram_large_values_go_to_last_bucket),
+        cmocka_unit_test(histogram_buckets_are_listed),
+        cmocka_unit_test(histogram_merge_equals_adding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,17 +11,17 @@
 #include "program/loadgen/report/report.h"
 #include "program/loadgen/report/text.h"
 
-static void add(struct buf *out, const char *markup) {
+static void add_markup(struct buf *out, const char *markup) {
     buf_add_str(out, str_of(markup));
 }
 
-static void text(struct buf *out, const char *words) {
+static void add_text(struct buf *out, const char *words) {
     bench_xml_print(out, str_of(words));
 }
 
 /* What a printer of plain text writes, escaped. Returns: whether it wrote anything. */
-static void escaped(struct buf *out, const struct bench_result *result,
-                    void (*print)(struct buf *, const struct bench_result *)) {
+static void print_escaped(struct buf *out, const struct bench_result *result,
+                          void (*print)(struct buf *, const struct bench_result *)) {
     struct buf plain;
     buf_init(&plain, out->arena, 256);
     print(&plain, result);
@@ -32,11 +32,11 @@ static void escaped(struct buf *out, const struct bench_result *result,
 static void print_title(struct buf *out, const struct bench_result *result) {
     const struct bench_options *options = &result->settings->options;
     if (options->title) {
-        text(out, options->title);
+        add_text(out, options->title);
         return;
     }
-    text(out, options->model ? options->model : options->url);
-    add(out, " under load");
+    add_text(out, options->model ? options->model : options->url);
+    add_markup(out, " under load");
 }
 
 /* ---- the top --------------------------------------------------------------------------------- */
@@ -52,31 +52,32 @@ static void print_started(struct buf *out, const struct bench_result *result) {
 }
 
 static void print_head(struct buf *out, const struct bench_result *result) {
-    add(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+    add_markup(
+        out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>");
     print_title(out, result);
-    add(out, "</title>\n<style>\n");
-    add(out, bench_style);
-    add(out, "</style>\n</head>\n<body>\n<main>\n<header>\n<h1>");
+    add_markup(out, "</title>\n<style>\n");
+    add_markup(out, bench_style);
+    add_markup(out, "</style>\n</head>\n<body>\n<main>\n<header>\n<h1>");
     print_title(out, result);
-    add(out, "</h1>\n<p class=\"soft\">");
-    text(out, result->call->url);
-    add(out, " · ");
-    escaped(out, result, bench_request_print);
-    add(out, " · ");
-    escaped(out, result, print_started);
-    add(out, "</p>\n</header>\n");
+    add_markup(out, "</h1>\n<p class=\"soft\">");
+    add_text(out, result->call->url);
+    add_markup(out, " · ");
+    print_escaped(out, result, bench_request_print);
+    add_markup(out, " · ");
+    print_escaped(out, result, print_started);
+    add_markup(out, "</p>\n</header>\n");
 }
 
 static void print_tile(struct buf *out, const char *class, const char *value, const char *unit,
                        const char *about) {
     buf_printf(out, "<div class=\"tile\"><b class=\"%s\">", class);
-    text(out, value);
-    add(out, " <span class=\"unit\">");
-    text(out, unit);
-    add(out, "</span></b><span>");
-    text(out, about);
-    add(out, "</span></div>\n");
+    add_text(out, value);
+    add_markup(out, " <span class=\"unit\">");
+    add_text(out, unit);
+    add_markup(out, "</span></b><span>");
+    add_text(out, about);
+    add_markup(out, "</span></div>\n");
 }
 
 static uint64_t count_failures(const struct bench_result *result, uint64_t *n_requests) {
@@ -90,7 +91,8 @@ static uint64_t count_failures(const struct bench_result *result, uint64_t *n_re
 }
 
 static void print_best_tiles(struct buf *out, const struct bench_result *result) {
-    const struct bench_step_result *best = bench_best(result), *enough = bench_enough(result);
+    const struct bench_step_result *best = bench_best_step(result),
+                                   *enough = bench_knee_step(result);
     char value[BENCH_TEXT_BYTES], name[BENCH_TEXT_BYTES], p99[BENCH_TEXT_BYTES];
     if (!best) {
         print_tile(out, "bad", "–", "", "no step to name");
@@ -119,11 +121,11 @@ static void print_tiles(struct buf *out, const struct bench_result *result) {
     uint64_t n_requests, n_failed = count_failures(result, &n_requests);
     struct str about =
         arena_printf(out->arena, "of %s requests, all steps", bench_text_count(n_requests, of));
-    add(out, "<section class=\"tiles\">\n");
+    add_markup(out, "<section class=\"tiles\">\n");
     print_best_tiles(out, result);
     print_tile(out, n_failed > 0 ? "bad" : "good", bench_text_count(n_failed, value),
                n_failed == 1 ? "error" : "errors", about.ptr ? about.ptr : "");
-    add(out, "</section>\n");
+    add_markup(out, "</section>\n");
 }
 
 static void print_notes(struct buf *out, const struct bench_result *result) {
@@ -131,12 +133,12 @@ static void print_notes(struct buf *out, const struct bench_result *result) {
         struct buf note;
         buf_init(&note, out->arena, 256);
         if (!bench_note_print(&note, result, i)) {
-            add(out, i > 0 ? "</ul>\n" : "");
+            add_markup(out, i > 0 ? "</ul>\n" : "");
             return;
         }
-        add(out, i == 0 ? "<ul class=\"notes\">\n<li>" : "<li>");
+        add_markup(out, i == 0 ? "<ul class=\"notes\">\n<li>" : "<li>");
         bench_xml_print(out, buf_str(&note));
-        add(out, "</li>\n");
+        add_markup(out, "</li>\n");
     }
 }
 
@@ -155,9 +157,9 @@ static void print_spark(struct buf *out, const struct bench_step_result *step, d
         rates[i] = span > 0 ? (double)(now->n_answered - before.n_answered) / span : 0;
         before = *now;
     }
-    add(out, "<td>");
+    add_markup(out, "<td>");
     bench_spark_print(out, "requests/s over time", rates, step->n_samples, hue);
-    add(out, "</td>");
+    add_markup(out, "</td>");
 }
 
 static void print_row(struct buf *out, const struct bench_result *result, size_t index) {
@@ -166,7 +168,7 @@ static void print_row(struct buf *out, const struct bench_result *result, size_t
     const struct bench_histogram *latency = &step->stats.latency;
     bool answered = bench_histogram_total(latency) > 0;
     char value[BENCH_TEXT_BYTES];
-    add(out, step == bench_best(result) ? "<tr class=\"best\">" : "<tr>");
+    add_markup(out, step == bench_best_step(result) ? "<tr class=\"best\">" : "<tr>");
     print_number(out, step->step.rate > 0 ? bench_text_number(step->step.rate, value)
                                           : bench_text_count(step->step.concurrency, value));
     print_number(out, bench_text_number(bench_rate(step), value));
@@ -184,35 +186,35 @@ static void print_row(struct buf *out, const struct bench_result *result, size_t
         print_number(out, bench_text_number(bench_byte_rate(step) / 1e6, value));
     }
     print_spark(out, step, bench_step_hue(index, result->n_steps));
-    add(out, "</tr>\n");
+    add_markup(out, "</tr>\n");
 }
 
 static void print_table(struct buf *out, const struct bench_result *result) {
-    add(out, "<h2>Every step</h2>\n<div class=\"card\"><table>\n<thead><tr>");
-    add(out, result->settings->options.rate ? "<th>requests/s wanted</th><th>answered</th>"
-                                            : "<th>concurrency</th><th>requests/s</th>");
+    add_markup(out, "<h2>Every step</h2>\n<div class=\"card\"><table>\n<thead><tr>");
+    add_markup(out, result->settings->options.rate ? "<th>requests/s wanted</th><th>answered</th>"
+                                                   : "<th>concurrency</th><th>requests/s</th>");
     if (result->call->batch > 1) {
-        add(out, "<th>inferences/s</th>");
+        add_markup(out, "<th>inferences/s</th>");
     }
-    add(out, "<th>p50 ms</th><th>p90</th><th>p95</th><th>p99</th><th>p99.9</th><th>max</th>"
-             "<th>errors</th>");
-    add(out, result->call->ping ? "" : "<th>MB/s</th>");
-    add(out, "<th>over time</th></tr></thead>\n<tbody>\n");
+    add_markup(out, "<th>p50 ms</th><th>p90</th><th>p95</th><th>p99</th><th>p99.9</th><th>max</th>"
+                    "<th>errors</th>");
+    add_markup(out, result->call->ping ? "" : "<th>MB/s</th>");
+    add_markup(out, "<th>over time</th></tr></thead>\n<tbody>\n");
     for (size_t i = 0; i < result->n_steps; i++) {
         print_row(out, result, i);
     }
-    add(out, "</tbody>\n</table></div>\n");
+    add_markup(out, "</tbody>\n</table></div>\n");
 }
 
 /* ---- what was run ---------------------------------------------------------------------------- */
 
 static void print_fact(struct buf *out, const char *name, const char *value) {
     if (value && *value) {
-        add(out, "<dt>");
-        text(out, name);
-        add(out, "</dt><dd>");
-        text(out, value);
-        add(out, "</dd>\n");
+        add_markup(out, "<dt>");
+        add_text(out, name);
+        add_markup(out, "</dt><dd>");
+        add_text(out, value);
+        add_markup(out, "</dd>\n");
     }
 }
 
@@ -241,7 +243,7 @@ static void print_generator(struct buf *out, const struct bench_result *result) 
     for (size_t i = 0; i < result->n_steps; i++) {
         const struct bench_step_result *step = result->steps[i];
         n_threads = step->n_threads > n_threads ? step->n_threads : n_threads;
-        busy = bench_busy(step) > busy ? bench_busy(step) : busy;
+        busy = bench_cpu_share(step) > busy ? bench_cpu_share(step) : busy;
     }
     struct str value = arena_printf(out->arena,
                                     "sluice %s, at most %u thread%s, busy up to %s of the time, on "
@@ -255,7 +257,7 @@ static void print_generator(struct buf *out, const struct bench_result *result) 
 static void print_facts(struct buf *out, const struct bench_result *result) {
     const struct bench_call *call = result->call;
     char first[BENCH_TEXT_BYTES];
-    add(out, "<h2>What was run</h2>\n<div class=\"card\"><dl>\n");
+    add_markup(out, "<h2>What was run</h2>\n<div class=\"card\"><dl>\n");
     print_joined(out, "model", result->settings->options.model,
                  *call->model_version
                      ? arena_printf(out->arena, "version %s", call->model_version).ptr
@@ -263,33 +265,36 @@ static void print_facts(struct buf *out, const struct bench_result *result) {
     print_fact(out, "platform", call->platform);
     print_joined(out, "server", call->server, call->server_version);
     print_fact(out, "address", call->url);
-    add(out, "<dt>request</dt><dd>");
-    escaped(out, result, bench_request_print);
-    add(out, "</dd>\n");
+    add_markup(out, "<dt>request</dt><dd>");
+    print_escaped(out, result, bench_request_print);
+    add_markup(out, "</dd>\n");
     print_inputs(out, call);
-    add(out, "<dt>load</dt><dd>");
-    escaped(out, result, bench_load_print);
-    add(out, "</dd>\n");
+    add_markup(out, "<dt>load</dt><dd>");
+    print_escaped(out, result, bench_plan_print);
+    add_markup(out, "</dd>\n");
     print_fact(out, "first request", bench_text_span(result->first_ns, first));
     print_generator(out, result);
-    add(out, "<dt>command</dt><dd><code>");
+    add_markup(out, "<dt>command</dt><dd><code>");
     bench_xml_print(out, result->settings->command_line);
-    add(out, "</code></dd>\n</dl></div>\n");
+    add_markup(out, "</code></dd>\n</dl></div>\n");
 }
 
 static void print_reading(struct buf *out, const struct bench_result *result) {
-    add(out, "<h2>How to read this</h2>\n<p class=\"soft\">p99 of 12 ms: 99 of 100 requests took "
-             "12 ms or "
-             "less. ");
-    add(out,
+    add_markup(out,
+               "<h2>How to read this</h2>\n<p class=\"soft\">p99 of 12 ms: 99 of 100 requests took "
+               "12 ms or "
+               "less. ");
+    add_markup(
+        out,
         result->settings->options.rate
             ? "Latency counts from the time at which a request should have begun, so that a "
               "server that falls behind can't hide it. "
             : "Each connection sends its next request when the last one was answered, so a slow "
               "server is also asked less; with --rate it is not. ");
-    add(out, "Requests of the warm-up are in no figure. MB/s counts the bytes of requests and "
-             "answers, without their heads. "
-             "Percentiles are exact to 0.4\u00a0%.</p>\n");
+    add_markup(out,
+               "Requests of the warm-up are in no figure. MB/s counts the bytes of requests and "
+               "answers, without their heads. "
+               "Percentiles are exact to 0.4\u00a0%.</p>\n");
 }
 
 void bench_html_print(struct buf *out, const struct bench_result *result) {
@@ -300,5 +305,5 @@ void bench_html_print(struct buf *out, const struct bench_result *result) {
     print_table(out, result);
     print_facts(out, result);
     print_reading(out, result);
-    add(out, "</main>\n</body>\n</html>\n");
+    add_markup(out, "</main>\n</body>\n</html>\n");
 }

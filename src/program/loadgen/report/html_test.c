@@ -61,7 +61,7 @@ static size_t count(struct str page, const char *what) {
     return n;
 }
 
-static void page(void **state) {
+static void html_page_is_well_formed(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_sweep();
     struct str text = fixture_print(fixture, bench_html_print);
@@ -81,7 +81,7 @@ static void page(void **state) {
     fixture_free(fixture);
 }
 
-static void pages_of_rates_and_of_one_step(void **state) {
+static void html_rates_and_single_step_are_well_formed(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_rates();
     struct str text = fixture_print(fixture, bench_html_print);
@@ -102,7 +102,7 @@ static void pages_of_rates_and_of_one_step(void **state) {
     fixture_free(fixture);
 }
 
-static void pages_of_little(void **state) {
+static void html_empty_results_are_well_formed(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_new("http://h:1|d\xff\x01\n|-c|4,5");
     struct str text = fixture_print(fixture, bench_html_print);
@@ -118,9 +118,9 @@ static void pages_of_little(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(page),
-        cmocka_unit_test(pages_of_rates_and_of_one_step),
-        cmocka_unit_test(pages_of_little),
+        cmocka_unit_test(html_page_is_well_formed),
+        cmocka_unit_test(html_rates_and_single_step_are_well_formed),
+        cmocka_unit_test(html_empty_results_are_well_formed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

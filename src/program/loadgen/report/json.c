@@ -30,7 +30,7 @@ static void new_line(struct buf *out, unsigned indent) {
     }
 }
 
-static void key(struct buf *out, unsigned indent, const char *name) {
+static void print_key(struct buf *out, unsigned indent, const char *name) {
     new_line(out, indent);
     buf_printf(out, "\"%s\": ", name);
 }
@@ -46,7 +46,7 @@ static void add_string(struct buf *out, struct str text) {
 }
 
 static void add_text(struct buf *out, unsigned indent, const char *name, const char *text) {
-    key(out, indent, name);
+    print_key(out, indent, name);
     if (text) {
         add_string(out, str_of(text));
     } else {
@@ -55,21 +55,21 @@ static void add_text(struct buf *out, unsigned indent, const char *name, const c
 }
 
 static void add_count(struct buf *out, unsigned indent, const char *name, uint64_t value) {
-    key(out, indent, name);
+    print_key(out, indent, name);
     buf_add_u64(out, value);
 }
 
 static void add_number(struct buf *out, unsigned indent, const char *name, double value) {
-    key(out, indent, name);
+    print_key(out, indent, name);
     buf_printf(out, "%.9g", value);
 }
 
 static void add_bool(struct buf *out, unsigned indent, const char *name, bool value) {
-    key(out, indent, name);
+    print_key(out, indent, name);
     buf_add_str(out, value ? STR("true") : STR("false"));
 }
 
-static void end(struct buf *out, unsigned indent, char bracket) {
+static void print_end(struct buf *out, unsigned indent, char bracket) {
     buf_add_char(out, '\n');
     for (unsigned i = 0; i < indent; i++) {
         buf_add_char(out, ' ');
@@ -98,7 +98,7 @@ static void print_latency(struct buf *out, const struct bench_histogram *latency
                    (double)bench_histogram_quantile(latency, rows[i].quantile) / 1e6);
     }
     add_number(out, 8, "max", (double)latency->max_ns / 1e6);
-    end(out, 6, '}');
+    print_end(out, 6, '}');
 }
 
 static void print_failures(struct buf *out, const struct bench_stats *stats) {
@@ -114,10 +114,10 @@ static void print_failures(struct buf *out, const struct bench_stats *stats) {
         add_text(out, 10, "reason", reason.failed ? "" : reason.data);
         add_count(out, 10, "count", failure->count);
         add_text(out, 10, "first", failure->first);
-        end(out, 8, '}');
+        print_end(out, 8, '}');
     }
     if (stats->n_failures > 0) {
-        end(out, 6, ']');
+        print_end(out, 6, ']');
     } else {
         buf_add_char(out, ']');
     }
@@ -148,12 +148,12 @@ static void print_generator(struct buf *out, const struct bench_step_result *ste
     const struct bench_histogram *lag = &step->stats.lag;
     buf_add_char(out, '{');
     add_count(out, 8, "threads", step->n_threads);
-    add_number(out, 8, "busy", bench_busy(step));
+    add_number(out, 8, "busy", bench_cpu_share(step));
     if (bench_histogram_total(lag) > 0) {
         add_number(out, 8, "lag_p99_ms", (double)bench_histogram_quantile(lag, 0.99) / 1e6);
         add_number(out, 8, "lag_max_ms", (double)lag->max_ns / 1e6);
     }
-    end(out, 6, '}');
+    print_end(out, 6, '}');
 }
 
 static void print_step(struct buf *out, const struct bench_result *result,
@@ -161,7 +161,7 @@ static void print_step(struct buf *out, const struct bench_result *result,
     new_line(out, 4);
     buf_add_char(out, '{');
     add_count(out, 6, "concurrency", step->step.concurrency);
-    key(out, 6, "rate");
+    print_key(out, 6, "rate");
     if (step->step.rate > 0) {
         buf_printf(out, "%.9g", step->step.rate);
     } else {
@@ -177,18 +177,18 @@ static void print_step(struct buf *out, const struct bench_result *result,
     add_number(out, 6, "inferences_per_second",
                result->call->ping ? 0 : bench_rate(step) * (double)result->call->batch);
     add_number(out, 6, "payload_bytes_per_second", bench_byte_rate(step));
-    add_number(out, 6, "unsteadiness", bench_unsteadiness(step));
-    key(out, 6, "latency_ms");
+    add_number(out, 6, "unsteadiness", bench_rate_variation(step));
+    print_key(out, 6, "latency_ms");
     print_latency(out, &step->stats.latency);
-    key(out, 6, "errors");
+    print_key(out, 6, "errors");
     print_failures(out, &step->stats);
-    key(out, 6, "generator");
+    print_key(out, 6, "generator");
     print_generator(out, step);
-    key(out, 6, "timeline"); /* seconds, answers, failures */
+    print_key(out, 6, "timeline"); /* seconds, answers, failures */
     print_timeline(out, step);
-    key(out, 6, "histogram_ns"); /* from, to, count */
+    print_key(out, 6, "histogram_ns"); /* from, to, count */
     print_histogram(out, &step->stats.latency);
-    end(out, 4, '}');
+    print_end(out, 4, '}');
 }
 
 /* ---- the run --------------------------------------------------------------------------------- */
@@ -199,20 +199,20 @@ static void print_inputs(struct buf *out, const struct bench_call *call) {
         const struct tensor *input = &call->inputs[i];
         new_line(out, 6);
         buf_add_char(out, '{');
-        key(out, 8, "name");
+        print_key(out, 8, "name");
         add_string(out, input->name);
         add_text(out, 8, "datatype", datatype_name(input->datatype));
-        key(out, 8, "shape");
+        print_key(out, 8, "shape");
         buf_add_char(out, '[');
         for (size_t k = 0; k < input->shape.rank; k++) {
             buf_printf(out, "%s%" PRId64, k > 0 ? "," : "", input->shape.dims[k]);
         }
         buf_add_char(out, ']');
         add_count(out, 8, "bytes", input->n_bytes);
-        end(out, 6, '}');
+        print_end(out, 6, '}');
     }
     if (call->n_inputs > 0) {
-        end(out, 4, ']');
+        print_end(out, 4, ']');
     } else {
         buf_add_char(out, ']');
     }
@@ -228,9 +228,9 @@ static void print_request(struct buf *out, const struct bench_result *result) {
              call->ping || result->settings->mip ? NULL : forms[result->settings->options.form]);
     add_count(out, 4, "batch", call->batch);
     add_count(out, 4, "bytes", call->n_bytes);
-    key(out, 4, "inputs");
+    print_key(out, 4, "inputs");
     print_inputs(out, call);
-    end(out, 2, '}');
+    print_end(out, 2, '}');
 }
 
 static void print_load(struct buf *out, const struct bench_options *options) {
@@ -244,7 +244,7 @@ static void print_load(struct buf *out, const struct bench_options *options) {
     add_number(out, 4, "timeout_s", (double)options->timeout_ns / 1e9);
     add_bool(out, 4, "reconnect", options->reconnect);
     add_count(out, 4, "seed", options->seed);
-    end(out, 2, '}');
+    print_end(out, 2, '}');
 }
 
 void bench_json_print(struct buf *out, const struct bench_result *result) {
@@ -257,7 +257,7 @@ void bench_json_print(struct buf *out, const struct bench_result *result) {
     add_count(out, 2, "format", FORMAT);
     add_text(out, 2, "sluice", SLUICE_VERSION);
     add_text(out, 2, "started", text.failed ? "" : text.data);
-    key(out, 2, "command");
+    print_key(out, 2, "command");
     add_string(out, result->settings->command_line);
     add_text(out, 2, "url", call->url);
     add_text(out, 2, "model", result->settings->options.model);
@@ -265,18 +265,18 @@ void bench_json_print(struct buf *out, const struct bench_result *result) {
     add_text(out, 2, "platform", call->platform);
     add_text(out, 2, "server", call->server);
     add_text(out, 2, "server_version", call->server_version);
-    key(out, 2, "request");
+    print_key(out, 2, "request");
     print_request(out, result);
-    key(out, 2, "load");
+    print_key(out, 2, "load");
     print_load(out, &result->settings->options);
     add_number(out, 2, "first_request_ms", (double)result->first_ns / 1e6);
     add_bool(out, 2, "interrupted", result->interrupted);
-    key(out, 2, "steps");
+    print_key(out, 2, "steps");
     buf_add_char(out, '[');
     for (size_t i = 0; i < result->n_steps; i++) {
         print_step(out, result, result->steps[i]);
     }
-    end(out, 2, ']');
-    end(out, 0, '}');
+    print_end(out, 2, ']');
+    print_end(out, 0, '}');
     buf_add_char(out, '\n');
 }

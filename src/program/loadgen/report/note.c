@@ -1,7 +1,7 @@
 /* The sentences around the table: what was run, how, and what to think of it. */
 #include <inttypes.h>
 
-#include "program/loadgen/pace.h"
+#include "program/loadgen/arrivals.h"
 #include "program/loadgen/report/report.h"
 #include "program/loadgen/report/text.h"
 
@@ -33,7 +33,7 @@ static void print_shared(struct buf *out, const struct bench_options *options) {
     }
 }
 
-void bench_load_print(struct buf *out, const struct bench_result *result) {
+void bench_plan_print(struct buf *out, const struct bench_result *result) {
     const struct bench_options *options = &result->settings->options;
     char text[BENCH_TEXT_BYTES];
     if (options->n_requests > 0) {
@@ -44,7 +44,7 @@ void bench_load_print(struct buf *out, const struct bench_result *result) {
     if (options->warm_up_ns > 0) {
         buf_printf(out, " after %s of warm-up", bench_text_span(options->warm_up_ns, text));
     }
-    bool shares = result->call->protocol->hub && !options->reconnect;
+    bool shares = result->call->protocol->channel && !options->reconnect;
     if (options->rate) {
         buf_printf(out, ", %s arrivals on at most %u %s",
                    options->arrival == BENCH_ARRIVAL_POISSON ? "random (Poisson)" : "regular",
@@ -58,7 +58,8 @@ void bench_load_print(struct buf *out, const struct bench_result *result) {
 }
 
 void bench_best_print(struct buf *out, const struct bench_result *result) {
-    const struct bench_step_result *best = bench_best(result), *enough = bench_enough(result);
+    const struct bench_step_result *best = bench_best_step(result),
+                                   *enough = bench_knee_step(result);
     uint64_t limit = result->settings->options.max_p99_ns;
     char text[BENCH_TEXT_BYTES], name[BENCH_TEXT_BYTES], p99[BENCH_TEXT_BYTES];
     if (!best) {
@@ -126,7 +127,7 @@ static void print_busy(struct buf *out, const struct bench_step_result *worst) {
         out,
         "the load generator was busy %s of the time (%u thread%s): it may be what is measured "
         "here; more --threads, or another machine",
-        bench_text_percent(bench_busy(worst), percent), worst->n_threads,
+        bench_text_percent(bench_cpu_share(worst), percent), worst->n_threads,
         worst->n_threads == 1 ? "" : "s");
 }
 
@@ -148,7 +149,7 @@ static void print_unsteady(struct buf *out, const struct bench_step_result *wors
         out,
         "the rate varied by up to %s while it was measured; a longer --duration or --warm-up "
         "would say more",
-        bench_text_percent(bench_unsteadiness(worst), percent));
+        bench_text_percent(bench_rate_variation(worst), percent));
 }
 
 static double n_abandoned(const struct bench_step_result *step) {
@@ -162,8 +163,8 @@ static void print_abandoned(struct buf *out, const struct bench_step_result *wor
 }
 
 static const struct concern concerns[] = {
-    {unsent_share, 0, print_unsent},   {bench_busy, 0.8, print_busy},
-    {lag_p99_ns, 1e6, print_lag},      {bench_unsteadiness, 0.2, print_unsteady},
+    {unsent_share, 0, print_unsent},   {bench_cpu_share, 0.8, print_busy},
+    {lag_p99_ns, 1e6, print_lag},      {bench_rate_variation, 0.2, print_unsteady},
     {n_abandoned, 0, print_abandoned},
 };
 enum { N_CONCERNS = sizeof(concerns) / sizeof(*concerns) };

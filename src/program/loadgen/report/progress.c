@@ -13,7 +13,7 @@ enum { DEFAULT_COLUMNS = 80 };
 
 struct bench_progress {
     FILE *file;
-    struct bench_live before; /* of the same step, or all zero */
+    struct bench_live_stats before; /* of the same step, or all zero */
 };
 
 struct bench_progress *bench_progress_new(FILE *file) {
@@ -46,7 +46,7 @@ static unsigned columns_of(FILE *file) {
     return known ? window.ws_col : DEFAULT_COLUMNS;
 }
 
-void bench_progress_show(struct bench_progress *progress, const struct bench_live *live) {
+void bench_progress_show(struct bench_progress *progress, const struct bench_live_stats *live) {
     if (!progress) {
         return;
     }
@@ -70,7 +70,7 @@ void bench_progress_show(struct bench_progress *progress, const struct bench_liv
 /* ---- its text -------------------------------------------------------------------------------- */
 
 /* Cuts the text to so many characters; none of it is wider than one column. */
-static void cut(struct buf *text, unsigned columns) {
+static void cut_columns(struct buf *text, unsigned columns) {
     size_t n = 0;
     for (size_t i = 0; i < text->len; i++) {
         n += ((unsigned char)text->data[i] & 0xc0) != 0x80;
@@ -81,7 +81,7 @@ static void cut(struct buf *text, unsigned columns) {
     }
 }
 
-static void print_left(struct buf *out, const struct bench_live *live) {
+static void print_left(struct buf *out, const struct bench_live_stats *live) {
     char text[BENCH_TEXT_BYTES];
     if (live->now_ns >= live->until_ns) {
         buf_add_str(out, STR("waiting for the last answers"));
@@ -95,8 +95,8 @@ static void print_left(struct buf *out, const struct bench_live *live) {
     }
 }
 
-void bench_progress_print(struct buf *out, const struct bench_live *live,
-                          const struct bench_live *before, unsigned columns) {
+void bench_progress_print(struct buf *out, const struct bench_live_stats *live,
+                          const struct bench_live_stats *before, unsigned columns) {
     char text[BENCH_TEXT_BYTES], ms[2][BENCH_TEXT_BYTES];
     uint64_t span = live->now_ns > before->now_ns ? live->now_ns - before->now_ns : 0;
     double n = (double)(live->n_answered - before->n_answered);
@@ -117,5 +117,5 @@ void bench_progress_print(struct buf *out, const struct bench_live *live,
     buf_printf(out, "  %s error%s  ", bench_text_count(live->n_failed, text),
                live->n_failed == 1 ? "" : "s");
     print_left(out, live);
-    cut(out, columns);
+    cut_columns(out, columns);
 }

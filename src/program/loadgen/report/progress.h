@@ -13,7 +13,7 @@
 #include "program/loadgen/report/histogram.h"
 
 /* The state of a step, taken while it runs. */
-struct bench_live {
+struct bench_live_stats {
     const struct bench_step *step;
     size_t index, n_steps;
     uint64_t now_ns, from_ns, until_ns; /* until: UINT64_MAX where requests are counted */
@@ -28,13 +28,13 @@ struct bench_progress;
  * allowed below. */
 struct bench_progress *bench_progress_new(FILE *file);
 void bench_progress_free(struct bench_progress *progress);
-void bench_progress_show(struct bench_progress *progress, const struct bench_live *live);
+void bench_progress_show(struct bench_progress *progress, const struct bench_live_stats *live);
 /* Clears the line, for what is printed next. */
 void bench_progress_clear(struct bench_progress *progress);
 
 /* The text of the line, at most `columns` wide. Rates and percentiles are of the time since
  * `before`, an earlier state of the same step. */
-void bench_progress_print(struct buf *out, const struct bench_live *live,
-                          const struct bench_live *before, unsigned columns);
+void bench_progress_print(struct buf *out, const struct bench_live_stats *live,
+                          const struct bench_live_stats *before, unsigned columns);
 
 #endif

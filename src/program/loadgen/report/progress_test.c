@@ -12,8 +12,8 @@
 static const struct bench_step step = {4, 0};
 
 /* One state in the middle of a step: 10 s of warm-up, then 20 s. */
-static struct bench_live *fresh(uint64_t now_s) {
-    struct bench_live *live = calloc(1, sizeof(*live));
+static struct bench_live_stats *fresh(uint64_t now_s) {
+    struct bench_live_stats *live = calloc(1, sizeof(*live));
     assert_non_null(live);
     live->step = &step;
     live->index = 1;
@@ -24,7 +24,7 @@ static struct bench_live *fresh(uint64_t now_s) {
     return live;
 }
 
-static void assert_line(const struct bench_live *live, const struct bench_live *before,
+static void assert_line(const struct bench_live_stats *live, const struct bench_live_stats *before,
                         unsigned columns, const char *line) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
@@ -36,9 +36,9 @@ static void assert_line(const struct bench_live *live, const struct bench_live *
     arena_free(arena);
 }
 
-static void phases(void **state) {
+static void progress_line_shows_phase(void **state) {
     (void)state;
-    struct bench_live *before = fresh(3), *live = fresh(4);
+    struct bench_live_stats *before = fresh(3), *live = fresh(4);
     live->n_answered = 12000;
     assert_line(live, before, 100, "2/3  concurrency 4  12,000/s  0 errors  warming up, 6 s left");
     live->now_ns = UINT64_C(20000000000);
@@ -64,9 +64,9 @@ static void phases(void **state) {
     free(live);
 }
 
-static void a_narrow_window(void **state) {
+static void progress_line_is_cut_to_width(void **state) {
     (void)state;
-    struct bench_live *before = fresh(3), *live = fresh(4);
+    struct bench_live_stats *before = fresh(3), *live = fresh(4);
     assert_line(live, before, 10, "2/3  concu");
     assert_line(live, before, 0, "");
     free(before);
@@ -75,8 +75,8 @@ static void a_narrow_window(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(phases),
-        cmocka_unit_test(a_narrow_window),
+        cmocka_unit_test(progress_line_shows_phase),
+        cmocka_unit_test(progress_line_is_cut_to_width),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,7 +137,7 @@ static void print_head(struct buf *out, const struct bench_result *result) {
     buf_add_str(out, STR("\n  "));
     bench_request_print(out, result);
     buf_add_str(out, STR("\n  "));
-    bench_load_print(out, result);
+    bench_plan_print(out, result);
     buf_printf(out, "\n  first request, with connecting: %s\n\n",
                bench_text_span(result->first_ns, text));
 }

@@ -12,7 +12,7 @@ void bench_report_print(struct buf *out, const struct bench_result *result);
 /* "KServe v2 over HTTP, binary, batch 8: 3 inputs, 6,272 bytes" */
 void bench_request_print(struct buf *out, const struct bench_result *result);
 /* "5 s a step after 1 s of warm-up" and what else differs from the usual. */
-void bench_load_print(struct buf *out, const struct bench_result *result);
+void bench_plan_print(struct buf *out, const struct bench_result *result);
 /* One note after the other, without line ends: failures, requests that were never sent, a generator
  * that was too slow, rates that varied. Returns: false when there is no note `index`. */
 bool bench_note_print(struct buf *out, const struct bench_result *result, size_t index);

@@ -15,7 +15,7 @@
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static void table(void **state) {
+static void report_table_lists_steps(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_sweep();
     struct str text = fixture_print(fixture, bench_report_print);
@@ -37,7 +37,7 @@ static void table(void **state) {
     fixture_free(fixture);
 }
 
-static void table_of_rates(void **state) {
+static void report_rates_have_rate_column(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_rates();
     struct str text = fixture_print(fixture, bench_report_print);
@@ -57,7 +57,7 @@ static void table_of_rates(void **state) {
     fixture_free(fixture);
 }
 
-static void what_was_left_out(void **state) {
+static void report_notes_name_missing_requests(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_new("http://h:1|digits|-c|1,4|--max-p99|1ms|-n|10");
     struct str text = fixture_print(fixture, bench_report_print); /* no step at all */
@@ -74,7 +74,7 @@ static void what_was_left_out(void **state) {
     fixture_free(fixture);
 }
 
-static void what_is_enough(void **state) {
+static void report_names_knee_step(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_new("http://h:1|digits|-c|1,4,8");
     fixture_add(fixture, 980, 1);
@@ -88,7 +88,7 @@ static void what_is_enough(void **state) {
 }
 
 /* Several steps with the same trouble are one note, by the worst. */
-static void notes_of_several_steps(void **state) {
+static void report_notes_cover_several_steps(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_new("http://h:1|digits|-c|1,4,8");
     static const uint64_t cpu_ms[] = {1700, 100, 1900};
@@ -121,7 +121,7 @@ static double number(const struct doc_node *node, const char *key) {
     return value;
 }
 
-static void json(void **state) {
+static void report_json_has_all_members(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_sweep();
     struct doc *doc = parse(fixture_print(fixture, bench_json_print));
@@ -141,7 +141,7 @@ static void json(void **state) {
     assert_true(number(&latency, "max") == 26.91);
     assert_true(number(&latency, "p50") > 13 && number(&latency, "p50") < 14);
     assert_true(number(&error, "count") == 1200);
-    assert_false(doc_present(&rate));
+    assert_false(doc_is_present(&rate));
     assert_int_equal(doc_read_str(&first, &text, &err), ST_OK);
     assert_true(str_is(text, "queue <full> & \"closed\""));
     assert_int_equal(doc_read_str(&started, &text, &err), ST_OK);
@@ -159,7 +159,7 @@ static void json(void **state) {
     fixture_free(fixture);
 }
 
-static void json_of_little(void **state) {
+static void report_json_of_empty_result_is_valid(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_new("tcp://h:1|--ping|-r|0.5");
     doc_free(parse(fixture_print(fixture, bench_json_print)));
@@ -167,14 +167,14 @@ static void json_of_little(void **state) {
     struct doc *doc = parse(fixture_print(fixture, bench_json_print));
     struct doc_node root = doc_root(doc), steps = doc_get(&root, "steps");
     struct doc_node step = doc_at(&steps, 0), latency = doc_get(&step, "latency_ms");
-    assert_false(doc_present(&latency));
+    assert_false(doc_is_present(&latency));
     assert_true(number(&step, "rate") == 0.5);
     doc_free(doc);
     fixture_free(fixture);
 }
 
 /* What a person typed need not be UTF-8; JSON must. */
-static void json_of_anything(void **state) {
+static void report_json_escapes_text(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_new("http://h:1|d\xff\x01\n|-c|1");
     fixture_add(fixture, 10, 1);
@@ -184,14 +184,14 @@ static void json_of_anything(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table),
-        cmocka_unit_test(table_of_rates),
-        cmocka_unit_test(what_was_left_out),
-        cmocka_unit_test(what_is_enough),
-        cmocka_unit_test(notes_of_several_steps),
-        cmocka_unit_test(json),
-        cmocka_unit_test(json_of_little),
-        cmocka_unit_test(json_of_anything),
+        cmocka_unit_test(report_table_lists_steps),
+        cmocka_unit_test(report_rates_have_rate_column),
+        cmocka_unit_test(report_notes_name_missing_requests),
+        cmocka_unit_test(report_names_knee_step),
+        cmocka_unit_test(report_notes_cover_several_steps),
+        cmocka_unit_test(report_json_has_all_members),
+        cmocka_unit_test(report_json_of_empty_result_is_valid),
+        cmocka_unit_test(report_json_escapes_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ double bench_byte_rate(const struct bench_step_result *step) {
                : 0;
 }
 
-double bench_busy(const struct bench_step_result *step) {
+double bench_cpu_share(const struct bench_step_result *step) {
     double available = (double)step->window_ns * step->n_threads;
     return available > 0 ? fmin(1, (double)step->stats.cpu_ns / available) : 0;
 }
@@ -38,7 +38,7 @@ static double answered_at(const struct bench_step_result *step, double at_ns) {
     return (double)before.n_answered;
 }
 
-double bench_unsteadiness(const struct bench_step_result *step) {
+double bench_rate_variation(const struct bench_step_result *step) {
     if (step->n_samples < PARTS) {
         return 0;
     }
@@ -76,7 +76,7 @@ static bool is_better(const struct bench_step_result *a, const struct bench_step
     return bench_rate(a) > bench_rate(b);
 }
 
-const struct bench_step_result *bench_best(const struct bench_result *result) {
+const struct bench_step_result *bench_best_step(const struct bench_result *result) {
     uint64_t limit = result->settings->options.max_p99_ns;
     const struct bench_step_result *best = NULL;
     for (size_t i = 0; i < result->n_steps; i++) {
@@ -90,8 +90,8 @@ const struct bench_step_result *bench_best(const struct bench_result *result) {
     return best;
 }
 
-const struct bench_step_result *bench_enough(const struct bench_result *result) {
-    const struct bench_step_result *best = bench_best(result), *enough = best;
+const struct bench_step_result *bench_knee_step(const struct bench_result *result) {
+    const struct bench_step_result *best = bench_best_step(result), *enough = best;
     for (size_t i = 0; best && best->step.rate == 0 && i < result->n_steps; i++) {
         const struct bench_step_result *step = result->steps[i];
         if (bench_rate(step) >= enough_share * bench_rate(best) &&

@@ -40,10 +40,10 @@ double bench_rate(const struct bench_step_result *step);
 /* Bytes of bodies or payloads a second, there and back. */
 double bench_byte_rate(const struct bench_step_result *step);
 /* How busy the generator's threads were, 0 to 1. */
-double bench_busy(const struct bench_step_result *step);
+double bench_cpu_share(const struct bench_step_result *step);
 /* The largest deviation of the rate in a fifth of the step from the mean, as a share of it. 0 where
  * there are too few answers to tell. */
-double bench_unsteadiness(const struct bench_step_result *step);
+double bench_rate_variation(const struct bench_step_result *step);
 /* Measured requests that were answered or failed. */
 uint64_t bench_n_requests(const struct bench_step_result *step);
 uint64_t bench_p99_ns(const struct bench_step_result *step);
@@ -52,11 +52,11 @@ uint64_t bench_p99_ns(const struct bench_step_result *step);
 bool bench_kept_up(const struct bench_step_result *step);
 /* The step with the highest rate whose p99 is within --max-p99, if given; one that was kept up with
  * before any that was not. NULL: none. */
-const struct bench_step_result *bench_best(const struct bench_result *result);
+const struct bench_step_result *bench_best_step(const struct bench_result *result);
 /* Of the steps of a closed loop that reach 95 % of the best one's rate, the one with the least p99:
  * more concurrency mostly makes requests wait. NULL: it is the best one itself, or there is
  * none. */
-const struct bench_step_result *bench_enough(const struct bench_result *result);
+const struct bench_step_result *bench_knee_step(const struct bench_result *result);
 /* Did every request succeed, and was there one? */
 bool bench_all_succeeded(const struct bench_result *result);
 

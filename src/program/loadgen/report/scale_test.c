@@ -17,7 +17,7 @@ static void print(const struct bench_scale *scale, char *out, size_t n_bytes) {
     }
 }
 
-static void rounding(void **state) {
+static void scale_ends_are_round(void **state) {
     (void)state;
     static const struct {
         bool log;
@@ -47,7 +47,7 @@ static void rounding(void **state) {
     }
 }
 
-static void places(void **state) {
+static void scale_values_map_to_places(void **state) {
     (void)state;
     struct bench_scale scale;
     bench_scale_fit(&scale, 1, 10);
@@ -64,8 +64,8 @@ static void places(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounding),
-        cmocka_unit_test(places),
+        cmocka_unit_test(scale_ends_are_round),
+        cmocka_unit_test(scale_values_map_to_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

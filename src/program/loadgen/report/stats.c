@@ -12,7 +12,8 @@ void bench_stats_success(struct bench_stats *stats, uint64_t latency_ns) {
 }
 
 /* Failures with the same codes are of one reason, whatever their words. */
-static struct bench_failure *find(struct bench_stats *stats, const struct bench_failure *row) {
+static struct bench_failure *find_failure(struct bench_stats *stats,
+                                          const struct bench_failure *row) {
     for (size_t i = 0; i < stats->n_failures; i++) {
         struct bench_failure *failure = &stats->failures[i];
         if (failure->status == row->status && failure->http_status == row->http_status &&
@@ -25,7 +26,7 @@ static struct bench_failure *find(struct bench_stats *stats, const struct bench_
 
 /* Beyond the last kind all are counted as that. */
 static void count(struct bench_stats *stats, const struct bench_failure *row) {
-    struct bench_failure *failure = find(stats, row);
+    struct bench_failure *failure = find_failure(stats, row);
     if (!failure && stats->n_failures < BENCH_FAILURE_KINDS) {
         failure = &stats->failures[stats->n_failures++];
         *failure = *row;
@@ -37,9 +38,9 @@ static void count(struct bench_stats *stats, const struct bench_failure *row) {
     failure->count += row->count;
 }
 
-void bench_stats_failure(struct bench_stats *stats, const struct bench_failed *failed,
+void bench_stats_failure(struct bench_stats *stats, const struct bench_error *failed,
                          bool measured) {
-    bench_count(&stats->n_refused, 1);
+    bench_counter_add(&stats->n_refused, 1);
     if (!measured) {
         return;
     }
@@ -50,7 +51,7 @@ void bench_stats_failure(struct bench_stats *stats, const struct bench_failed *f
                                 .grpc_code = failed->grpc_code,
                                 .count = 1};
     stats->n_failed++;
-    if (find(stats, &row) == NULL) {
+    if (find_failure(stats, &row) == NULL) {
         size_t n = utf8_valid_prefix(text, strnlen(text, sizeof(row.first) - 1));
         memcpy(row.first, text, n); /* no half character at its end */
     }
@@ -67,8 +68,8 @@ void bench_stats_merge(struct bench_stats *into, const struct bench_stats *from)
     into->n_bytes_in_window += from->n_bytes_in_window;
     into->cpu_ns += from->cpu_ns;
     into->last_ns = from->last_ns > into->last_ns ? from->last_ns : into->last_ns;
-    bench_count(&into->n_answered, bench_counted(&from->n_answered));
-    bench_count(&into->n_refused, bench_counted(&from->n_refused));
+    bench_counter_add(&into->n_answered, bench_counter_get(&from->n_answered));
+    bench_counter_add(&into->n_refused, bench_counter_get(&from->n_refused));
     for (size_t i = 0; i < from->n_failures; i++) {
         count(into, &from->failures[i]);
     }

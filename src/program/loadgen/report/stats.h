@@ -47,7 +47,7 @@ struct bench_stats {
 /* A measured request succeeded. */
 void bench_stats_success(struct bench_stats *stats, uint64_t latency_ns);
 /* A request failed. Only measured ones count among the failures. */
-void bench_stats_failure(struct bench_stats *stats, const struct bench_failed *failed,
+void bench_stats_failure(struct bench_stats *stats, const struct bench_error *failed,
                          bool measured);
 /* Adds what another thread counted, which is at rest. `last_ns` becomes the latest. */
 void bench_stats_merge(struct bench_stats *into, const struct bench_stats *from);
@@ -55,11 +55,11 @@ void bench_stats_merge(struct bench_stats *into, const struct bench_stats *from)
 void bench_failure_print(struct buf *out, const struct bench_failure *failure);
 
 /* Live. Adds `by` to a counter of which the caller is the only writer. */
-static inline void bench_count(_Atomic uint64_t *counter, uint64_t by) {
+static inline void bench_counter_add(_Atomic uint64_t *counter, uint64_t by) {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by,
                           memory_order_relaxed);
 }
-static inline uint64_t bench_counted(const _Atomic uint64_t *counter) {
+static inline uint64_t bench_counter_get(const _Atomic uint64_t *counter) {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 

@@ -18,12 +18,12 @@ static struct bench_stats *fresh(void) {
 
 static void fail_with(struct bench_stats *stats, enum status status, int32_t http, int32_t mip,
                       const char *text) {
-    struct bench_failed failed = {.http_status = http, .mip_error = mip};
+    struct bench_error failed = {.http_status = http, .mip_error = mip};
     error_set(&failed.err, status, "%s", text);
     bench_stats_failure(stats, &failed, true);
 }
 
-static void reasons(void **state) {
+static void stats_failures_grouped_by_code(void **state) {
     (void)state;
     static const struct {
         struct bench_failure failure;
@@ -49,7 +49,7 @@ static void reasons(void **state) {
     arena_free(arena);
 }
 
-static void the_first_message_of_each_reason_is_kept(void **state) {
+static void stats_failure_keeps_first_message(void **state) {
     (void)state;
     struct bench_stats *stats = fresh(), *other = fresh();
     fail_with(stats, ST_REFUSED, 503, -1, "queue full");
@@ -68,24 +68,24 @@ static void the_first_message_of_each_reason_is_kept(void **state) {
     assert_string_equal(stats->failures[2].first, "late");
     assert_int_equal(bench_histogram_total(&stats->latency), 1);
     assert_int_equal(stats->last_ns, 7);
-    assert_int_equal(bench_counted(&stats->n_refused), 5);
+    assert_int_equal(bench_counter_get(&stats->n_refused), 5);
     free(stats);
     free(other);
 }
 
 /* Before measuring they are seen live and nowhere else. */
-static void failures_of_the_warm_up(void **state) {
+static void stats_warm_up_failures_not_counted(void **state) {
     (void)state;
     struct bench_stats *stats = fresh();
-    struct bench_failed failed = {.err = {.status = ST_DEADLINE_EXCEEDED}, .mip_error = -1};
+    struct bench_error failed = {.err = {.status = ST_DEADLINE_EXCEEDED}, .mip_error = -1};
     bench_stats_failure(stats, &failed, false);
     assert_int_equal(stats->n_failed, 0);
     assert_int_equal(stats->n_failures, 0);
-    assert_int_equal(bench_counted(&stats->n_refused), 1);
+    assert_int_equal(bench_counter_get(&stats->n_refused), 1);
     free(stats);
 }
 
-static void more_reasons_than_there_is_room_for(void **state) {
+static void stats_excess_reasons_share_last(void **state) {
     (void)state;
     struct bench_stats *stats = fresh();
     for (int32_t i = 0; i < 2 * BENCH_FAILURE_KINDS; i++) {
@@ -101,7 +101,7 @@ static void more_reasons_than_there_is_room_for(void **state) {
 }
 
 /* A message that is cut ends with a whole character. */
-static void long_messages(void **state) {
+static void stats_long_message_is_cut(void **state) {
     (void)state;
     struct bench_stats *stats = fresh();
     char text[512] = "x";
@@ -117,11 +117,11 @@ static void long_messages(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reasons),
-        cmocka_unit_test(the_first_message_of_each_reason_is_kept),
-        cmocka_unit_test(failures_of_the_warm_up),
-        cmocka_unit_test(more_reasons_than_there_is_room_for),
-        cmocka_unit_test(long_messages),
+        cmocka_unit_test(stats_failures_grouped_by_code),
+        cmocka_unit_test(stats_failure_keeps_first_message),
+        cmocka_unit_test(stats_warm_up_failures_not_counted),
+        cmocka_unit_test(stats_excess_reasons_share_last),
+        cmocka_unit_test(stats_long_message_is_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ const char *bench_text_count(uint64_t value, char out[BENCH_TEXT_BYTES]) {
 }
 
 /* With so many decimals, or, from 1,000 on, none and commas. */
-static const char *fixed(double value, int decimals, char out[BENCH_TEXT_BYTES]) {
+static const char *print_fixed(double value, int decimals, char out[BENCH_TEXT_BYTES]) {
     if (value >= 999.5) {
         return bench_text_count(value < 1e18 ? (uint64_t)llround(value) : UINT64_MAX, out);
     }
@@ -31,13 +31,13 @@ static const char *fixed(double value, int decimals, char out[BENCH_TEXT_BYTES])
 
 const char *bench_text_number(double value, char out[BENCH_TEXT_BYTES]) {
     int decimals = value >= 99.95 ? 0 : value >= 9.995 ? 1 : value >= 0.9995 ? 2 : 3;
-    return fixed(value, decimals, out);
+    return print_fixed(value, decimals, out);
 }
 
 const char *bench_text_ms(uint64_t ns, char out[BENCH_TEXT_BYTES]) {
     double ms = (double)ns / 1e6;
     int decimals = ms >= 99.95 ? 1 : ms >= 9.995 ? 2 : 3;
-    return fixed(ms, decimals, out);
+    return print_fixed(ms, decimals, out);
 }
 
 const char *bench_text_span(uint64_t ns, char out[BENCH_TEXT_BYTES]) {

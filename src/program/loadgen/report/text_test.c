@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static void numbers(void **state) {
+static void text_numbers_have_three_digits(void **state) {
     (void)state;
     static const struct {
         double value;
@@ -34,7 +34,7 @@ static void numbers(void **state) {
     }
 }
 
-static void times(void **state) {
+static void text_times_have_units(void **state) {
     (void)state;
     static const struct {
         uint64_t ns;
@@ -55,7 +55,7 @@ static void times(void **state) {
     }
 }
 
-static void counts_and_the_rest(void **state) {
+static void text_counts_and_steps_are_printed(void **state) {
     (void)state;
     char out[BENCH_TEXT_BYTES];
     assert_string_equal(bench_text_count(0, out), "0");
@@ -70,9 +70,9 @@ static void counts_and_the_rest(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(times),
-        cmocka_unit_test(counts_and_the_rest),
+        cmocka_unit_test(text_numbers_have_three_digits),
+        cmocka_unit_test(text_times_have_units),
+        cmocka_unit_test(text_counts_and_steps_are_printed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

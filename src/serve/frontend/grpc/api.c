@@ -12,10 +12,10 @@ bool grpc_api_is_ready(const struct grpc_api *api) {
 }
 
 /* The step of every method that answers at once. */
-static void step_answer(struct grpc_call *call, enum grpc_event event) {
-    const struct grpc_context *context = grpc_context_of(call);
+static void step_unary(struct grpc_call *call, enum grpc_event event) {
+    const struct grpc_method_context *context = grpc_method_context_of(call);
     if (event == GRPC_CANCELLED) { /* between the message and the answer nothing can be */
-        grpc_finish(call, &call->cancelled);
+        grpc_finish(call, &call->cancel_error);
     }
     if (event != GRPC_MESSAGE) {
         return;
@@ -24,7 +24,7 @@ static void step_answer(struct grpc_call *call, enum grpc_event event) {
     struct error err;
     struct buf out;
     buf_init(&out, call->arena, 256);
-    enum status st = context->row->answer(context->api, call, message->data, &out, &err);
+    enum status st = context->entry->unary(context->api, call, message->data, &out, &err);
     grpc_message_free(message);
     if (st == ST_OK && out.failed) {
         st = error_set(&err, ST_NO_MEMORY, "no memory for the answer");
@@ -39,33 +39,34 @@ static void step_answer(struct grpc_call *call, enum grpc_event event) {
 /* A keys_field_find. */
 static size_t find_metadata(const void *request, const char *name, struct str *value) {
     size_t n;
-    *value = grpc_find(request, name, &n);
+    *value = grpc_find_field(request, name, &n);
     return n;
 }
 
 enum status grpc_api_admit(const struct grpc_call *call, void *keys, struct error *err) {
-    const struct grpc_context *context = call->method->context;
-    return keys_admit(keys, context->row->group, find_metadata, call, err);
+    const struct grpc_method_context *context = call->method->context;
+    return keys_admit(keys, context->entry->group, find_metadata, call, err);
 }
 
-static void add_rows(struct grpc_api *api, const struct grpc_row *rows, size_t n) {
+static void add_methods(struct grpc_api *api, const struct grpc_method_entry *rows, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        struct grpc_context *context = &api->contexts[api->n_methods];
-        *context = (struct grpc_context){api, &rows[i]};
+        struct grpc_method_context *context = &api->contexts[api->n_methods];
+        *context = (struct grpc_method_context){api, &rows[i]};
         api->methods[api->n_methods++] =
             (struct grpc_method){.path = rows[i].path,
-                                 .step = rows[i].step ? rows[i].step : step_answer,
+                                 .on_event = rows[i].on_event ? rows[i].on_event : step_unary,
                                  .streams = rows[i].streams,
                                  .align_at = rows[i].align_at,
                                  .context = context};
     }
 }
 
-typedef const struct grpc_row *rows_of(size_t *n);
+typedef const struct grpc_method_entry *service_methods(size_t *n);
 
-static rows_of *const SERVICES[] = {grpc_infer_rows,      grpc_metadata_rows, grpc_health_rows,
-                                    grpc_reflection_rows, grpc_stats_rows,    grpc_repository_rows,
-                                    grpc_logging_rows,    grpc_memory_rows,   grpc_trace_rows};
+static service_methods *const SERVICES[] = {
+    grpc_infer_method_table,      grpc_metadata_method_table, grpc_health_method_table,
+    grpc_reflection_method_table, grpc_stats_method_table,    grpc_repository_method_table,
+    grpc_logging_method_table,    grpc_memory_method_table,   grpc_trace_method_table};
 
 enum { N_SERVICES = sizeof SERVICES / sizeof SERVICES[0] };
 
@@ -78,7 +79,7 @@ enum status grpc_api_new(const struct grpc_api_options *options, struct grpc_api
         total += n;
     }
     struct grpc_api *api = calloc(1, sizeof *api);
-    struct grpc_health_options health = {.state_of = grpc_api_health_of,
+    struct grpc_health_options health = {.state_of = grpc_api_health_state,
                                          .context = api,
                                          .names = "a model, or nothing for the server",
                                          .workers = options->workers,
@@ -95,8 +96,8 @@ enum status grpc_api_new(const struct grpc_api_options *options, struct grpc_api
     }
     for (size_t i = 0; i < N_SERVICES; i++) {
         size_t n;
-        const struct grpc_row *rows = SERVICES[i](&n);
-        add_rows(api, rows, n);
+        const struct grpc_method_entry *rows = SERVICES[i](&n);
+        add_methods(api, rows, n);
     }
     *out = api;
     return ST_OK;
@@ -107,7 +108,7 @@ void grpc_api_free(struct grpc_api *api) {
         free(api->methods);
         free(api->contexts);
         grpc_health_free(api->health);
-        by_worker_free_all(&api->seen);
+        per_worker_table_fini(&api->decode_caches);
         free(api);
     }
 }
@@ -119,9 +120,9 @@ const struct grpc_method *grpc_api_methods(const struct grpc_api *api, size_t *n
 
 void grpc_api_drain(struct grpc_api *api) {
     atomic_store_explicit(&api->draining, true, memory_order_relaxed);
-    grpc_health_end(api->health);
+    grpc_health_shutdown(api->health);
 }
 
-void grpc_api_changed(struct grpc_api *api) {
-    grpc_health_changed(api->health);
+void grpc_api_notify_health_watchers(struct grpc_api *api) {
+    grpc_health_notify(api->health);
 }

@@ -19,7 +19,7 @@ struct tracer;
 struct grpc_api_options {
     struct repository *repository;
     struct json_limits limits;
-    struct shared *shared;                /* serve/frontend/shared.h */
+    struct shm_registry *shared;          /* serve/frontend/shm_registry.h */
     struct tracer *tracer;                /* serve/trace/tracer.h */
     const char *server_name;              /* metadata: name */
     const char *server_version;           /* metadata: version */
@@ -42,7 +42,7 @@ enum status grpc_api_admit(const struct grpc_call *call, void *keys, struct erro
 /* The table for grpc_server_new; lives as long as the api. */
 const struct grpc_method *grpc_api_methods(const struct grpc_api *api, size_t *n);
 /* The state of the server or of a model may have changed: tells those who watch. Thread: any. */
-void grpc_api_changed(struct grpc_api *api);
+void grpc_api_notify_health_watchers(struct grpc_api *api);
 /* ServerReady says no from now on; calls are still served. Thread: any. */
 void grpc_api_drain(struct grpc_api *api);
 

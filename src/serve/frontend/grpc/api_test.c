@@ -28,8 +28,8 @@ static void write_file(const char *text) {
 }
 
 static enum status ask_grpc(struct keys *keys, enum keys_group group, const char *value) {
-    struct grpc_row row = {.path = "/s/M", .group = group};
-    struct grpc_context context = {NULL, &row};
+    struct grpc_method_entry row = {.path = "/s/M", .group = group};
+    struct grpc_method_context context = {NULL, &row};
     struct grpc_method method = {.path = row.path, .context = &context};
     struct grpc_field field = {STR("authorization"), str_of(value)};
     struct grpc_call call = {.method = &method, .fields = &field, .n_fields = value ? 1 : 0};
@@ -54,12 +54,13 @@ static void over_grpc(void **state) {
 
 /* Every method has a group: one without would be closed to all. */
 static void every_method_has_a_group(void **state) {
-    const struct grpc_row *(*const services[])(size_t * n) = {
-        grpc_infer_rows, grpc_metadata_rows, grpc_health_rows, grpc_reflection_rows};
+    const struct grpc_method_entry *(*const services[])(size_t * n) = {
+        grpc_infer_method_table, grpc_metadata_method_table, grpc_health_method_table,
+        grpc_reflection_method_table};
     (void)state;
     for (size_t i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
         size_t n;
-        const struct grpc_row *rows = services[i](&n);
+        const struct grpc_method_entry *rows = services[i](&n);
         for (size_t j = 0; j < n; j++) {
             if (rows[j].group == KEYS_NO_GROUP) {
                 fail_msg("%s has no group", rows[j].path);

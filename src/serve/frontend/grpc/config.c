@@ -107,7 +107,7 @@ static void add_instances(struct buf *out, const struct model_config *config) {
 static void add_queue_policy(struct buf *out, uint32_t number,
                              const struct model_queue_policy *policy) {
     size_t queue = pb_begin(out, number);
-    add_number(out, 1, policy->delays);
+    add_number(out, 1, policy->delay_on_timeout);
     add_number(out, 2, policy->timeout_us);
     add_number(out, 3, policy->allow_override);
     add_number(out, 4, policy->max_size);
@@ -115,7 +115,7 @@ static void add_queue_policy(struct buf *out, uint32_t number,
 }
 
 static bool is_set(const struct model_queue_policy *policy) {
-    return policy->delays || policy->timeout_us > 0 || policy->allow_override ||
+    return policy->delay_on_timeout || policy->timeout_us > 0 || policy->allow_override ||
            policy->max_size > 0;
 }
 
@@ -269,7 +269,7 @@ static void add_warmups(struct buf *out, const struct model_config *config) {
     }
 }
 
-void grpc_config_print(struct buf *out, const struct model_config *config) {
+void grpc_config_encode(struct buf *out, const struct model_config *config) {
     size_t whole = pb_begin(out, CONFIG);
     pb_add_string(out, NAME, config->name);
     pb_add_string(out, PLATFORM, config->platform);

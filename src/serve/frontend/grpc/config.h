@@ -7,6 +7,6 @@
 
 /* Appends a ModelConfigResponse: what was configured, completed from the model, defaults filled
  * in. */
-void grpc_config_print(struct buf *out, const struct model_config *config);
+void grpc_config_encode(struct buf *out, const struct model_config *config);
 
 #endif

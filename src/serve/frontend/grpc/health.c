@@ -6,7 +6,7 @@ static bool is_server(struct str service) {
     return service.len == 0 || str_is(service, "inference.GRPCInferenceService");
 }
 
-enum grpc_health_state grpc_api_health_of(void *context, struct str service) {
+enum grpc_health_state grpc_api_health_state(void *context, struct str service) {
     struct grpc_api *api = context;
     if (is_server(service)) {
         return grpc_api_is_ready(api) ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
@@ -29,13 +29,13 @@ static enum status answer_check(struct grpc_api *api, struct grpc_call *call, st
 }
 
 static void step_watch(struct grpc_call *call, enum grpc_event event) {
-    grpc_health_watch(grpc_context_of(call)->api->health, call, event);
+    grpc_health_watch(grpc_method_context_of(call)->api->health, call, event);
 }
 
-const struct grpc_row *grpc_health_rows(size_t *n) {
-    static const struct grpc_row rows[] = {
-        {.path = GRPC_HEALTH_CHECK, .group = KEYS_HEALTH, .answer = answer_check},
-        {.path = GRPC_HEALTH_WATCH, .group = KEYS_HEALTH, .step = step_watch, .streams = true},
+const struct grpc_method_entry *grpc_health_method_table(size_t *n) {
+    static const struct grpc_method_entry rows[] = {
+        {.path = GRPC_HEALTH_CHECK, .group = KEYS_HEALTH, .unary = answer_check},
+        {.path = GRPC_HEALTH_WATCH, .group = KEYS_HEALTH, .on_event = step_watch, .streams = true},
     };
     *n = sizeof rows / sizeof rows[0];
     return rows;

@@ -2,7 +2,7 @@
  * tensors. */
 #include "serve/frontend/grpc/infer.h"
 
-#include "codec/kserve/grpc/seen.h"
+#include "codec/kserve/grpc/decode_cache.h"
 #include "core/base/metric/metric.h"
 #include "serve/frontend/classify.h"
 #include "serve/frontend/header_forward.h"
@@ -28,20 +28,20 @@ struct grpc_infer *grpc_infer_new(struct grpc_call *rpc, struct grpc_message *me
 static void on_done(struct call *call) {
     struct grpc_infer *infer = infer_of(call);
     infer->submitted = false;
-    trace_answered(infer->trace, call);
-    shared_end(&infer->memory, &infer->request.infer, &call->response);
+    trace_add_response(infer->trace, call);
+    shm_request_finish_outputs(&infer->memory, &infer->request.infer, &call->response);
     infer->done(infer);
 }
 
-static void on_part(struct call *call, struct infer_response *response) {
+static void on_partial_response(struct call *call, struct infer_response *response) {
     struct grpc_infer *infer = infer_of(call);
-    trace_part(infer->trace, response);
-    infer->part(infer, response);
+    trace_add_partial_response(infer->trace, response);
+    infer->on_partial_response(infer, response);
 }
 
 /* Any number of answers does not fit a call that carries one. */
-static enum status check_answers(const struct grpc_infer *infer, struct error *err) {
-    if (!infer->spec->decoupled || infer->part) {
+static enum status check_decoupled_allowed(const struct grpc_infer *infer, struct error *err) {
+    if (!infer->spec->decoupled || infer->on_partial_response) {
         return ST_OK;
     }
     char name[TENSOR_NAME_TEXT_BYTES];
@@ -53,7 +53,7 @@ static enum status check_answers(const struct grpc_infer *infer, struct error *e
 }
 
 /* Each answer would overwrite the one before it. */
-static enum status check_memory(const struct grpc_infer *infer, struct error *err) {
+static enum status check_decoupled_outputs(const struct grpc_infer *infer, struct error *err) {
     for (size_t i = 0; infer->spec->decoupled && i < infer->memory.n; i++) {
         if (infer->memory.regions[i]) {
             return error_set(err, ST_UNSUPPORTED,
@@ -64,24 +64,25 @@ static enum status check_memory(const struct grpc_infer *infer, struct error *er
 }
 
 /* A worker's memory of requests. */
-struct seen {
-    struct by_worker by_worker;
-    struct v2_grpc_seen requests;
+struct worker_decode_cache {
+    struct per_worker per_worker;
+    struct v2_grpc_decode_cache requests;
 };
 
-static enum status decode(struct grpc_infer *infer, struct error *err) {
-    struct grpc_api *api = grpc_context_of(infer->rpc)->api;
-    struct seen *seen = (struct seen *)by_worker_get(&api->seen, infer->rpc->worker, sizeof(*seen));
-    return v2_grpc_request_decode_seen(seen ? &seen->requests : NULL, infer->message->arena,
-                                       infer->message->data, &api->options.limits, &infer->request,
-                                       err);
+static enum status decode_request(struct grpc_infer *infer, struct error *err) {
+    struct grpc_api *api = grpc_method_context_of(infer->rpc)->api;
+    struct worker_decode_cache *cache = (struct worker_decode_cache *)per_worker_get(
+        &api->decode_caches, infer->rpc->worker, sizeof(*cache));
+    return v2_grpc_request_decode_cached(cache ? &cache->requests : NULL, infer->message->arena,
+                                         infer->message->data, &api->options.limits,
+                                         &infer->request, err);
 }
 
-static enum status prepare(struct grpc_infer *infer, struct model_version **version,
-                           struct error *err) {
-    const struct grpc_api_options *options = &grpc_context_of(infer->rpc)->api->options;
+static enum status prepare_request(struct grpc_infer *infer, struct model_version **version,
+                                   struct error *err) {
+    const struct grpc_api_options *options = &grpc_method_context_of(infer->rpc)->api->options;
     struct v2_grpc_request *request = &infer->request;
-    enum status st = decode(infer, err);
+    enum status st = decode_request(infer, err);
     if (st != ST_OK) {
         return st;
     }
@@ -98,14 +99,14 @@ static enum status prepare(struct grpc_infer *infer, struct model_version **vers
     infer->spec = model_version_spec(*version);
     infer->labels = model_labels(*version);
     infer->trace = trace_begin_grpc(options->tracer, infer->spec, infer->rpc);
-    trace_mark(infer->trace, TRACE_GRPC_WAITREAD_START);
-    trace_mark(infer->trace, TRACE_GRPC_WAITREAD_END);
-    st = check_answers(infer, err);
+    trace_timestamp_set(infer->trace, TRACE_GRPC_WAITREAD_START);
+    trace_timestamp_set(infer->trace, TRACE_GRPC_WAITREAD_END);
+    st = check_decoupled_allowed(infer, err);
     if (st == ST_OK) {
-        st = shared_begin(options->shared, &request->infer, &infer->memory, err);
+        st = shm_request_read_inputs(options->shared, &request->infer, &infer->memory, err);
     }
     if (st == ST_OK) {
-        st = check_memory(infer, err);
+        st = check_decoupled_outputs(infer, err);
     }
     if (st == ST_OK) {
         st = infer_check(&request->infer, infer->spec, err);
@@ -117,7 +118,8 @@ static enum status prepare(struct grpc_infer *infer, struct model_version **vers
         st = infer_align_copy(&request->infer, err);
     }
     if (st != ST_OK) {
-        shared_end(&infer->memory, &request->infer, &(struct infer_response){.error = *err});
+        shm_request_finish_outputs(&infer->memory, &request->infer,
+                                   &(struct infer_response){.error = *err});
         model_version_unref(*version);
     }
     return st;
@@ -126,7 +128,7 @@ static enum status prepare(struct grpc_infer *infer, struct model_version **vers
 void grpc_infer_start(struct grpc_infer *infer) {
     struct model_version *version;
     struct error *err = &infer->call.response.error;
-    if (prepare(infer, &version, err) != ST_OK) {
+    if (prepare_request(infer, &version, err) != ST_OK) {
         infer->done(infer);
         return;
     }
@@ -134,9 +136,9 @@ void grpc_infer_start(struct grpc_infer *infer) {
     infer->call.request = &infer->request.infer;
     infer->call.worker = infer->rpc->worker;
     infer->call.done = on_done;
-    infer->call.part = infer->part ? on_part : NULL;
+    infer->call.on_partial_response = infer->on_partial_response ? on_partial_response : NULL;
     infer->submitted = infer->queued = true;
-    trace_asked(infer->trace, &infer->request.infer);
+    trace_add_request(infer->trace, &infer->request.infer);
     call_submit(&infer->call, version);
 }
 
@@ -146,13 +148,13 @@ void grpc_infer_cancel(struct grpc_infer *infer) {
     }
 }
 
-void grpc_infer_end(struct grpc_infer *infer) {
-    shared_leave(&infer->memory);
-    trace_mark(infer->trace, TRACE_GRPC_SEND_END);
+void grpc_infer_fini(struct grpc_infer *infer) {
+    shm_request_fini(&infer->memory);
+    trace_timestamp_set(infer->trace, TRACE_GRPC_SEND_END);
     trace_end(&infer->trace);
 }
 
-enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_grpc_response *out,
+enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_grpc_message *out,
                               struct error *err) {
     struct infer_response *response = &infer->call.response;
     enum status st = response->error.status;
@@ -166,18 +168,18 @@ enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_g
                                      response, stream, stream ? 1 : -1, out, err);
     }
     metric_add(st == ST_OK ? METRIC_INFERENCES_TOTAL : METRIC_INFERENCE_FAILURES_TOTAL, 1);
-    trace_mark(infer->trace, TRACE_GRPC_SEND_START);
+    trace_timestamp_set(infer->trace, TRACE_GRPC_SEND_START);
     return st;
 }
 
 /* ---- ModelInfer ------------------------------------------------------------------------------ */
 
-static void release_response(void *cookie) {
-    infer_response_release(cookie);
+static void release_response(void *user) {
+    infer_response_release(user);
 }
 
-static void answer(struct grpc_infer *infer) {
-    struct v2_grpc_response out;
+static void answer_infer(struct grpc_infer *infer) {
+    struct v2_grpc_message out;
     struct error err;
     if (grpc_infer_encode(infer, false, &out, &err) != ST_OK) {
         infer_response_release(&infer->call.response);
@@ -188,8 +190,8 @@ static void answer(struct grpc_infer *infer) {
     grpc_finish(infer->rpc, NULL);
 }
 
-static void begin(struct grpc_call *call) {
-    struct grpc_infer *infer = grpc_infer_new(call, call->message, answer);
+static void begin_infer(struct grpc_call *call) {
+    struct grpc_infer *infer = grpc_infer_new(call, call->message, answer_infer);
     if (!infer) {
         struct error err;
         grpc_message_free(call->message);
@@ -204,11 +206,11 @@ static void begin(struct grpc_call *call) {
 static void step_infer(struct grpc_call *call, enum grpc_event event) {
     struct grpc_infer *infer = call->user;
     if (event == GRPC_MESSAGE) {
-        begin(call);
+        begin_infer(call);
     } else if (event == GRPC_CANCELLED && infer) {
         grpc_infer_cancel(infer); /* its answer still comes, and finishes the call */
     } else if (event == GRPC_END && infer) {
-        grpc_infer_end(infer);
+        grpc_infer_fini(infer);
         grpc_message_free(infer->message);
     }
 }
@@ -218,15 +220,15 @@ static size_t align_at(struct str beginning) {
     return v2_grpc_raw_offset(beginning);
 }
 
-const struct grpc_row *grpc_infer_rows(size_t *n) {
-    static const struct grpc_row rows[] = {
+const struct grpc_method_entry *grpc_infer_method_table(size_t *n) {
+    static const struct grpc_method_entry rows[] = {
         {.path = "/inference.GRPCInferenceService/ModelInfer",
          .group = KEYS_INFER,
-         .step = step_infer,
+         .on_event = step_infer,
          .align_at = align_at},
         {.path = "/inference.GRPCInferenceService/ModelStreamInfer",
          .group = KEYS_INFER,
-         .step = grpc_infer_stream_step,
+         .on_event = grpc_infer_stream_step,
          .streams = true,
          .align_at = align_at},
     };

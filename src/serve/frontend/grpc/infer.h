@@ -6,7 +6,7 @@
 #include "codec/kserve/grpc/v2_grpc.h"
 #include "net/server/grpc/server.h"
 #include "serve/frontend/grpc/method.h"
-#include "serve/frontend/shared.h"
+#include "serve/frontend/shm_registry.h"
 #include "serve/scheduler/call.h"
 #include "serve/trace/trace.h"
 
@@ -14,7 +14,7 @@
 struct grpc_infer {
     struct call call;
     struct v2_grpc_request request;
-    struct shared_use memory; /* of the client's */
+    struct shm_request memory; /* of the client's */
     struct grpc_call *rpc;
     struct grpc_message *message;
     const struct model_spec *spec;
@@ -26,7 +26,7 @@ struct grpc_infer {
     void (*done)(struct grpc_infer *infer);
     /* Given each answer of a decoupled model before that, to be released. NULL: such models are
      * refused. */
-    void (*part)(struct grpc_infer *infer, struct infer_response *response);
+    void (*on_partial_response)(struct grpc_infer *infer, struct infer_response *response);
 };
 
 /* Returns: NULL when out of memory; the message is still the caller's then. */
@@ -36,15 +36,15 @@ struct grpc_infer *grpc_infer_new(struct grpc_call *rpc, struct grpc_message *me
  * infer->call.response has what came of it. */
 void grpc_infer_start(struct grpc_infer *infer);
 /* Its answer has left, or nobody wants it; before its memory goes. */
-void grpc_infer_end(struct grpc_infer *infer);
+void grpc_infer_fini(struct grpc_infer *infer);
 /* Nobody waits any more. */
 void grpc_infer_cancel(struct grpc_infer *infer);
 /* The last answer as pieces of a message. Returns: the model's error, or why its answer can't be
  * expressed. */
-enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_grpc_response *out,
+enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_grpc_message *out,
                               struct error *err) __attribute__((warn_unused_result));
 
 /* ModelStreamInfer (infer_stream.c). */
-grpc_step grpc_infer_stream_step;
+grpc_event_cb grpc_infer_stream_step;
 
 #endif

@@ -2,24 +2,24 @@
 #include "serve/frontend/grpc/method.h"
 #include "serve/frontend/log_settings.h"
 
-static enum status answer(struct grpc_api *api, struct grpc_call *call, struct str message,
-                          struct buf *out, struct error *err) {
+static enum status answer_log_settings(struct grpc_api *api, struct grpc_call *call,
+                                       struct str message, struct buf *out, struct error *err) {
     struct v2_log_settings wanted;
     enum status st = v2_grpc_log_decode(message, &wanted, err);
     (void)api, (void)call;
     log_settings_apply(&wanted); /* what stands before the key that is wrong stays */
     if (st == ST_OK) {
-        struct v2_log_settings now = log_settings_now();
-        v2_grpc_log_print(out, &now);
+        struct v2_log_settings now = log_settings_get();
+        v2_grpc_log_encode(out, &now);
     }
     return st;
 }
 
-const struct grpc_row *grpc_logging_rows(size_t *n) {
-    static const struct grpc_row rows[] = {
+const struct grpc_method_entry *grpc_logging_method_table(size_t *n) {
+    static const struct grpc_method_entry rows[] = {
         {.path = "/inference.GRPCInferenceService/LogSettings",
          .group = KEYS_CONTROL,
-         .answer = answer},
+         .unary = answer_log_settings},
     };
     *n = sizeof rows / sizeof rows[0];
     return rows;

@@ -6,8 +6,8 @@
 
 #define SERVICE "/inference.GRPCInferenceService/"
 
-static enum status find(struct grpc_api *api, struct grpc_call *call, struct str message,
-                        bool *named, struct model_version **version, struct error *err) {
+static enum status find_version(struct grpc_api *api, struct grpc_call *call, struct str message,
+                                bool *named, struct model_version **version, struct error *err) {
     struct str name, version_text;
     enum status st = v2_grpc_named_decode(call->arena, message, &name, &version_text, err);
     if (st != ST_OK) {
@@ -21,22 +21,22 @@ static enum status find(struct grpc_api *api, struct grpc_call *call, struct str
 static enum status answer_live(struct grpc_api *api, struct grpc_call *call, struct str message,
                                struct buf *out, struct error *err) {
     (void)api, (void)call;
-    v2_grpc_yes_print(out, true);
+    v2_grpc_bool_encode(out, true);
     return v2_grpc_empty_decode(message, err);
 }
 
 static enum status answer_ready(struct grpc_api *api, struct grpc_call *call, struct str message,
                                 struct buf *out, struct error *err) {
     (void)call;
-    v2_grpc_yes_print(out, grpc_api_is_ready(api));
+    v2_grpc_bool_encode(out, grpc_api_is_ready(api));
     return v2_grpc_empty_decode(message, err);
 }
 
 static enum status answer_server(struct grpc_api *api, struct grpc_call *call, struct str message,
                                  struct buf *out, struct error *err) {
     (void)call;
-    v2_grpc_server_metadata_print(out, api->options.server_name, api->options.server_version,
-                                  EXTENSIONS);
+    v2_grpc_server_metadata_encode(out, api->options.server_name, api->options.server_version,
+                                   EXTENSIONS);
     return v2_grpc_empty_decode(message, err);
 }
 
@@ -45,8 +45,8 @@ static enum status answer_model_ready(struct grpc_api *api, struct grpc_call *ca
                                       struct str message, struct buf *out, struct error *err) {
     struct model_version *version;
     bool named;
-    enum status st = find(api, call, message, &named, &version, err);
-    v2_grpc_yes_print(out, st == ST_OK);
+    enum status st = find_version(api, call, message, &named, &version, err);
+    v2_grpc_bool_encode(out, st == ST_OK);
     if (st == ST_OK) {
         model_version_unref(version);
     }
@@ -57,7 +57,7 @@ static enum status answer_model(struct grpc_api *api, struct grpc_call *call, st
                                 struct buf *out, struct error *err) {
     struct model_version *version;
     bool named;
-    enum status st = find(api, call, message, &named, &version, err);
+    enum status st = find_version(api, call, message, &named, &version, err);
     if (st != ST_OK) {
         return st;
     }
@@ -67,7 +67,7 @@ static enum status answer_model(struct grpc_api *api, struct grpc_call *call, st
     if (!named) {
         versions = model_version_siblings(version, &n);
     }
-    v2_grpc_model_metadata_print(out, spec, versions, n);
+    v2_grpc_model_metadata_encode(out, spec, versions, n);
     model_version_unref(version);
     return ST_OK;
 }
@@ -76,22 +76,22 @@ static enum status answer_config(struct grpc_api *api, struct grpc_call *call, s
                                  struct buf *out, struct error *err) {
     struct model_version *version;
     bool named;
-    enum status st = find(api, call, message, &named, &version, err);
+    enum status st = find_version(api, call, message, &named, &version, err);
     if (st == ST_OK) {
-        grpc_config_print(out, model_version_config(version));
+        grpc_config_encode(out, model_version_config(version));
         model_version_unref(version);
     }
     return st;
 }
 
-const struct grpc_row *grpc_metadata_rows(size_t *n) {
-    static const struct grpc_row rows[] = {
-        {.path = SERVICE "ServerLive", .group = KEYS_HEALTH, .answer = answer_live},
-        {.path = SERVICE "ServerReady", .group = KEYS_HEALTH, .answer = answer_ready},
-        {.path = SERVICE "ServerMetadata", .group = KEYS_METADATA, .answer = answer_server},
-        {.path = SERVICE "ModelReady", .group = KEYS_HEALTH, .answer = answer_model_ready},
-        {.path = SERVICE "ModelMetadata", .group = KEYS_METADATA, .answer = answer_model},
-        {.path = SERVICE "ModelConfig", .group = KEYS_METADATA, .answer = answer_config},
+const struct grpc_method_entry *grpc_metadata_method_table(size_t *n) {
+    static const struct grpc_method_entry rows[] = {
+        {.path = SERVICE "ServerLive", .group = KEYS_HEALTH, .unary = answer_live},
+        {.path = SERVICE "ServerReady", .group = KEYS_HEALTH, .unary = answer_ready},
+        {.path = SERVICE "ServerMetadata", .group = KEYS_METADATA, .unary = answer_server},
+        {.path = SERVICE "ModelReady", .group = KEYS_HEALTH, .unary = answer_model_ready},
+        {.path = SERVICE "ModelMetadata", .group = KEYS_METADATA, .unary = answer_model},
+        {.path = SERVICE "ModelConfig", .group = KEYS_METADATA, .unary = answer_config},
     };
     *n = sizeof rows / sizeof rows[0];
     return rows;

@@ -13,7 +13,7 @@ struct grpc_repository {
     struct repository *repository;
 };
 
-static void finish(struct grpc_repository *self, const struct error *err) {
+static void finish_call(struct grpc_repository *self, const struct error *err) {
     struct grpc_call *call = self->call;
     grpc_message_free(self->message); /* and this with it */
     grpc_finish(call, err);
@@ -25,13 +25,13 @@ static void on_done(struct repository_change *change) {
     struct grpc_call *call = self->call;
     struct error err = change->error;
     struct buf out;
-    if (call->gone) {
-        finish(self, &call->cancelled);
+    if (call->is_cancelled) {
+        finish_call(self, &call->cancel_error);
         return;
     }
     buf_init(&out, call->arena, 256);
-    if (err.status == ST_OK && change->act == REPOSITORY_LOOK) {
-        repository_index_print_pb(self->repository, self->request.ready, &out);
+    if (err.status == ST_OK && change->action == REPOSITORY_SCAN) {
+        repository_index_encode(self->repository, self->request.ready, &out);
     }
     if (err.status == ST_OK && out.failed) {
         error_set(&err, ST_NO_MEMORY, "no memory for the answer");
@@ -40,23 +40,23 @@ static void on_done(struct repository_change *change) {
         struct piece piece = {out.data, out.len};
         grpc_send(call, &piece, 1, NULL, NULL);
     }
-    finish(self, err.status == ST_OK ? NULL : &err);
+    finish_call(self, err.status == ST_OK ? NULL : &err);
 }
 
-static enum status decode(struct grpc_repository *self, struct error *err) {
+static enum status decode_request(struct grpc_repository *self, struct error *err) {
     struct str message = self->message->data;
-    switch (self->change.act) {
+    switch (self->change.action) {
     case REPOSITORY_LOAD:
         return v2_grpc_repository_load_decode(self->message->arena, message, &self->request, err);
     case REPOSITORY_UNLOAD:
         return v2_grpc_repository_unload_decode(message, &self->request, err);
-    case REPOSITORY_LOOK:
+    case REPOSITORY_SCAN:
         break;
     }
     return v2_grpc_repository_index_decode(message, &self->request, err);
 }
 
-static void begin(struct grpc_call *call, enum repository_act act) {
+static void begin_change(struct grpc_call *call, enum repository_action act) {
     struct error err;
     struct grpc_message *message = call->message;
     struct grpc_repository *self = arena_calloc(message->arena, 1, sizeof(*self));
@@ -67,34 +67,34 @@ static void begin(struct grpc_call *call, enum repository_act act) {
         return;
     }
     *self = (struct grpc_repository){
-        .change = {.act = act, .worker = call->worker, .done = on_done},
+        .change = {.action = act, .worker = call->worker, .done = on_done},
         .call = call,
         .message = message,
-        .repository = grpc_context_of(call)->api->options.repository,
+        .repository = grpc_method_context_of(call)->api->options.repository,
     };
     call->user = self;
-    enum status st = decode(self, &err);
+    enum status st = decode_request(self, &err);
     if (st == ST_OK) {
-        st = repository_files_of(message->arena, &self->request, &self->change, &err);
+        st = repository_change_from_request(message->arena, &self->request, &self->change, &err);
     }
     if (st != ST_OK) {
-        finish(self, &err);
+        finish_call(self, &err);
         return;
     }
     self->change.model = self->request.model;
     repository_change(self->repository, &self->change);
 }
 
-static void step(struct grpc_call *call, enum grpc_event event, enum repository_act act) {
+static void step(struct grpc_call *call, enum grpc_event event, enum repository_action act) {
     if (event == GRPC_MESSAGE) {
-        begin(call, act);
+        begin_change(call, act);
     } else if (event == GRPC_CANCELLED && !call->user) { /* before its message */
-        grpc_finish(call, &call->cancelled);
+        grpc_finish(call, &call->cancel_error);
     }
 }
 
 static void step_index(struct grpc_call *call, enum grpc_event event) {
-    step(call, event, REPOSITORY_LOOK);
+    step(call, event, REPOSITORY_SCAN);
 }
 
 static void step_load(struct grpc_call *call, enum grpc_event event) {
@@ -105,17 +105,17 @@ static void step_unload(struct grpc_call *call, enum grpc_event event) {
     step(call, event, REPOSITORY_UNLOAD);
 }
 
-const struct grpc_row *grpc_repository_rows(size_t *n) {
-    static const struct grpc_row rows[] = {
+const struct grpc_method_entry *grpc_repository_method_table(size_t *n) {
+    static const struct grpc_method_entry rows[] = {
         {.path = "/inference.GRPCInferenceService/RepositoryIndex",
          .group = KEYS_METADATA,
-         .step = step_index},
+         .on_event = step_index},
         {.path = "/inference.GRPCInferenceService/RepositoryModelLoad",
          .group = KEYS_CONTROL,
-         .step = step_load},
+         .on_event = step_load},
         {.path = "/inference.GRPCInferenceService/RepositoryModelUnload",
          .group = KEYS_CONTROL,
-         .step = step_unload},
+         .on_event = step_unload},
     };
     *n = sizeof rows / sizeof rows[0];
     return rows;

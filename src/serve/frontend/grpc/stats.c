@@ -117,8 +117,8 @@ static void add_responses(struct buf *out, struct model_version *version) {
     }
 }
 
-static void add_version(void *cookie, struct model_version *version) {
-    struct buf *out = cookie;
+static void add_version(void *user, struct model_version *version) {
+    struct buf *out = user;
     const struct model_spec *spec = model_version_spec(version);
     struct model_statistics statistics;
     model_version_statistics(version, &statistics);
@@ -134,8 +134,8 @@ static void add_version(void *cookie, struct model_version *version) {
     pb_end(out, at);
 }
 
-static enum status answer(struct grpc_api *api, struct grpc_call *call, struct str message,
-                          struct buf *out, struct error *err) {
+static enum status answer_statistics(struct grpc_api *api, struct grpc_call *call,
+                                     struct str message, struct buf *out, struct error *err) {
     struct str name, version;
     enum status st = v2_grpc_named_decode(call->arena, message, &name, &version, err);
     if (st != ST_OK) {
@@ -148,11 +148,11 @@ static enum status answer(struct grpc_api *api, struct grpc_call *call, struct s
     return st == ST_OK ? ST_OK : (err->status = ST_BAD_REQUEST);
 }
 
-const struct grpc_row *grpc_stats_rows(size_t *n) {
-    static const struct grpc_row rows[] = {
+const struct grpc_method_entry *grpc_stats_method_table(size_t *n) {
+    static const struct grpc_method_entry rows[] = {
         {.path = "/inference.GRPCInferenceService/ModelStatistics",
          .group = KEYS_METADATA,
-         .answer = answer},
+         .unary = answer_statistics},
     };
     *n = sizeof rows / sizeof rows[0];
     return rows;

@@ -3,30 +3,30 @@
 #include "serve/trace/model.h"
 #include "serve/trace/tracer.h"
 
-static enum status answer(struct grpc_api *api, struct grpc_call *call, struct str message,
-                          struct buf *out, struct error *err) {
+static enum status answer_trace_setting(struct grpc_api *api, struct grpc_call *call,
+                                        struct str message, struct buf *out, struct error *err) {
     struct tracer *tracer = api->options.tracer;
-    struct v2_trace_wanted wanted;
+    struct v2_trace_update wanted;
     enum status st = v2_grpc_trace_decode(message, &wanted, err);
     (void)call;
     if (st == ST_OK) {
         st = trace_model_check(api->options.repository, wanted.model, err);
     }
     if (st == ST_OK) {
-        st = tracer_change(tracer, wanted.model, &wanted, err);
+        st = tracer_change_settings(tracer, wanted.model, &wanted, err);
     }
     if (st == ST_OK) {
-        struct v2_trace_shown now = tracer_shown(tracer, wanted.model);
-        v2_grpc_trace_print(out, &now);
+        struct v2_trace_settings now = tracer_get_settings(tracer, wanted.model);
+        v2_grpc_trace_encode(out, &now);
     }
     return st;
 }
 
-const struct grpc_row *grpc_trace_rows(size_t *n) {
-    static const struct grpc_row rows[] = {
+const struct grpc_method_entry *grpc_trace_method_table(size_t *n) {
+    static const struct grpc_method_entry rows[] = {
         {.path = "/inference.GRPCInferenceService/TraceSetting",
          .group = KEYS_CONTROL,
-         .answer = answer},
+         .unary = answer_trace_setting},
     };
     *n = sizeof rows / sizeof rows[0];
     return rows;

@@ -2,16 +2,16 @@
  * it. */
 #include "serve/frontend/http/api.h"
 
+#include "codec/kserve/metadata.h"
 #include "codec/kserve/path.h"
-#include "codec/kserve/text.h"
 #include "serve/frontend/config_json.h"
 #include "serve/frontend/extensions.h"
 #include "serve/frontend/http/generate.h"
 #include "serve/frontend/http/infer.h"
-#include "serve/frontend/http/job.h"
 #include "serve/frontend/http/logging.h"
 #include "serve/frontend/http/memory.h"
 #include "serve/frontend/http/repository.h"
+#include "serve/frontend/http/request_ops.h"
 #include "serve/frontend/http/stats.h"
 #include "serve/frontend/http/trace.h"
 #include "serve/frontend/load_report.h"
@@ -112,7 +112,7 @@ static void answer_load(struct http_api *api, struct http_exchange *exchange,
 /* One row per resource: whose keys open it, how it is called and who answers. */
 static const struct route {
     enum keys_group group;
-    enum http_methods methods;
+    enum http_method_set methods;
     void (*answer)(struct http_api *, struct http_exchange *, const struct v2_path *);
 } ROUTES[] = {
     [V2_SERVER] = {KEYS_METADATA, HTTP_READ, answer_server},
@@ -129,9 +129,9 @@ static const struct route {
     [V2_REPOSITORY_INDEX] = {KEYS_METADATA, HTTP_POST, http_repository_begin},
     [V2_REPOSITORY_LOAD] = {KEYS_CONTROL, HTTP_POST, http_repository_begin},
     [V2_REPOSITORY_UNLOAD] = {KEYS_CONTROL, HTTP_POST, http_repository_begin},
-    [V2_MEMORY_STATUS] = {KEYS_CONTROL, HTTP_READ, http_memory_answer_status},
-    [V2_MEMORY_REGISTER] = {KEYS_CONTROL, HTTP_POST, http_memory_begin},
-    [V2_MEMORY_UNREGISTER] = {KEYS_CONTROL, HTTP_POST, http_memory_begin},
+    [V2_SHARED_MEMORY_STATUS] = {KEYS_CONTROL, HTTP_READ, http_memory_answer_status},
+    [V2_SHARED_MEMORY_REGISTER] = {KEYS_CONTROL, HTTP_POST, http_memory_begin},
+    [V2_SHARED_MEMORY_UNREGISTER] = {KEYS_CONTROL, HTTP_POST, http_memory_begin},
     [V2_LOGGING] = {KEYS_CONTROL, HTTP_READ_OR_POST, http_logging_begin},
     [V2_TRACE] = {KEYS_CONTROL, HTTP_READ_OR_POST, http_trace_begin},
 };
@@ -140,7 +140,7 @@ static bool has_key(const struct http_api *api, struct http_exchange *exchange,
                     enum keys_group group) {
     char challenge[KEYS_CHALLENGE_BYTES];
     struct error err;
-    if (keys_admit_http(api->keys, group, &exchange->head, challenge, &err) == ST_OK) {
+    if (keys_authorize_http(api->keys, group, &exchange->head, challenge, &err) == ST_OK) {
         return true;
     }
     struct http_field field = {STR("WWW-Authenticate"), str_of(challenge)};
@@ -157,8 +157,7 @@ static bool is_admitted(const struct http_api *api, struct http_exchange *exchan
 static void on_head(struct http_exchange *exchange, void *context) {
     struct http_api *api = context;
     if (str_is(exchange->head.path, "/metrics")) {
-        if (is_admitted(api, exchange, KEYS_METADATA) &&
-            http_text_method_fits(exchange, HTTP_READ)) {
+        if (is_admitted(api, exchange, KEYS_METADATA) && http_check_method(exchange, HTTP_READ)) {
             admin_metrics_reply(api->metrics, exchange);
         }
         return;
@@ -170,31 +169,30 @@ static void on_head(struct http_exchange *exchange, void *context) {
         return;
     }
     const struct route *route = &ROUTES[path.resource];
-    if (is_admitted(api, exchange, route->group) &&
-        http_text_method_fits(exchange, route->methods)) {
+    if (is_admitted(api, exchange, route->group) && http_check_method(exchange, route->methods)) {
         route->answer(api, exchange, &path);
     }
 }
 
 /* What a route keeps begins with its job. */
 static void on_body(struct http_exchange *exchange, void *context) {
-    const struct http_job *job = exchange->user;
-    job->body(context, exchange);
+    const struct http_request_ops *ops = exchange->user;
+    ops->body(context, exchange);
 }
 
-static void on_gone(struct http_exchange *exchange, void *context) {
-    const struct http_job *job = exchange->user;
+static void on_disconnect(struct http_exchange *exchange, void *context) {
+    const struct http_request_ops *ops = exchange->user;
     (void)context;
-    if (job && job->gone) {
-        job->gone(exchange);
+    if (ops && ops->gone) {
+        ops->gone(exchange);
     }
 }
 
 static void on_end(struct http_exchange *exchange, void *context) {
-    const struct http_job *job = exchange->user;
+    const struct http_request_ops *ops = exchange->user;
     (void)context;
-    if (job && job->end) {
-        job->end(exchange);
+    if (ops && ops->end) {
+        ops->end(exchange);
     }
 }
 
@@ -208,7 +206,7 @@ struct http_handler http_api_handler(struct http_api *api) {
     return (struct http_handler){.context = api,
                                  .on_head = on_head,
                                  .on_body = on_body,
-                                 .on_gone = on_gone,
+                                 .on_disconnect = on_disconnect,
                                  .on_end = on_end,
                                  .error_body = error_body};
 }
@@ -218,5 +216,5 @@ void http_api_drain(struct http_api *api) {
 }
 
 void http_api_free(struct http_api *api) {
-    by_worker_free_all(&api->seen);
+    per_worker_table_fini(&api->decode_caches);
 }

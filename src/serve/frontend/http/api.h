@@ -15,22 +15,22 @@
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/keys.h"
 #include "serve/repository/repository.h"
-#include "serve/scheduler/by_worker.h"
+#include "serve/scheduler/per_worker.h"
 #include "serve/trace/tracer.h"
 
 struct http_api {
     struct repository *repository;
     struct json_limits limits;
-    uint64_t max_body_bytes;              /* for messages and decompression; net enforces it */
+    uint64_t max_body_size;               /* for messages and decompression; net enforces it */
     const char *server_name;              /* metadata: name */
     const char *server_version;           /* metadata: version */
     const struct keys *keys;              /* NULL: whoever asks may */
     const struct header_forward *forward; /* headers for models; NULL: none */
     struct admin_metrics *metrics;
-    struct shared *shared; /* serve/frontend/shared.h */
+    struct shm_registry *shared; /* serve/frontend/shm_registry.h */
     struct tracer *tracer;
-    struct by_workers seen; /* of inferences; infer.c */
-    atomic_bool draining;   /* ready says 503 from now on */
+    struct per_worker_table decode_caches; /* of inferences; infer.c */
+    atomic_bool draining;                  /* ready says 503 from now on */
 };
 
 /* The table of callbacks for http_server_new; `api` must outlive the server. */

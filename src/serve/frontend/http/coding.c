@@ -66,7 +66,7 @@ static unsigned element_parse(struct str element, struct str *word) {
     unsigned weight = 1000;
     while (rest.ptr) {
         struct str parameter = str_trim(str_cut(&rest, ';'));
-        if (str_starts(parameter, STR("q=")) || str_starts(parameter, STR("Q="))) {
+        if (str_starts_with(parameter, STR("q=")) || str_starts_with(parameter, STR("Q="))) {
             weight = weight_parse(str_make(parameter.ptr + 2, parameter.len - 2));
         }
     }

@@ -13,7 +13,7 @@ static struct http_head head_with(struct http_field *field, const char *name, co
     return (struct http_head){.fields = field, .n_fields = value ? 1 : 0};
 }
 
-static void test_answer(void **state) {
+static void coding_accept_encoding_selects_best(void **state) {
     (void)state;
     static const struct {
         const char *accept;
@@ -53,7 +53,7 @@ static void test_answer(void **state) {
     }
 }
 
-static void test_body(void **state) {
+static void coding_content_encoding_is_parsed(void **state) {
     (void)state;
     static const struct {
         const char *encoding;
@@ -84,7 +84,7 @@ static void test_body(void **state) {
     }
 }
 
-static void test_body_twice(void **state) {
+static void coding_two_content_encodings_are_refused(void **state) {
     (void)state;
     struct http_field fields[2] = {{STR("Content-Encoding"), STR("gzip")},
                                    {STR("Content-Encoding"), STR("gzip")}};
@@ -96,9 +96,9 @@ static void test_body_twice(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answer),
-        cmocka_unit_test(test_body),
-        cmocka_unit_test(test_body_twice),
+        cmocka_unit_test(coding_accept_encoding_selects_best),
+        cmocka_unit_test(coding_content_encoding_is_parsed),
+        cmocka_unit_test(coding_two_content_encodings_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,9 @@
 #include "codec/http1/deflate.h"
 #include "core/base/checked.h"
 
-enum { FASTEST = 1 };
+enum { COMPRESSION_LEVEL_FASTEST = 1 };
 
-static bool total_of(const struct piece *pieces, size_t n_pieces, size_t *out) {
+static bool pieces_total_bytes(const struct piece *pieces, size_t n_pieces, size_t *out) {
     *out = 0;
     for (size_t i = 0; i < n_pieces; i++) {
         if (!checked_add(*out, pieces[i].n_bytes, out)) {
@@ -17,14 +17,14 @@ static bool total_of(const struct piece *pieces, size_t n_pieces, size_t *out) {
 }
 
 /* Feeds all pieces; `room` is deflate_bound of their sum, so that no step can run out of it. */
-static bool feed(struct deflate *codec, const struct piece *pieces, size_t n_pieces, char *out,
-                 size_t room, size_t *n_out) {
+static bool compress_pieces(struct deflate *codec, const struct piece *pieces, size_t n_pieces,
+                            char *out, size_t capacity, size_t *n_out) {
     bool done = false;
     *n_out = 0;
     for (size_t i = 0; i < n_pieces; i++) {
         struct str in = {pieces[i].data, pieces[i].n_bytes};
         size_t n = 0;
-        done = deflate_step(codec, &in, i + 1 == n_pieces, out + *n_out, room - *n_out, &n);
+        done = deflate_step(codec, &in, i + 1 == n_pieces, out + *n_out, capacity - *n_out, &n);
         *n_out += n;
         if (!done) {
             return false;
@@ -34,22 +34,23 @@ static bool feed(struct deflate *codec, const struct piece *pieces, size_t n_pie
 }
 
 /* Returns: the room that the compressed bytes may need; 0 when that can't be had. */
-static size_t room_for(struct deflate *codec, const struct piece *pieces, size_t n_pieces) {
+static size_t compressed_capacity(struct deflate *codec, const struct piece *pieces,
+                                  size_t n_pieces) {
     size_t total = 0;
-    if (!codec || !total_of(pieces, n_pieces, &total)) {
+    if (!codec || !pieces_total_bytes(pieces, n_pieces, &total)) {
         return 0;
     }
-    size_t room = deflate_bound(codec, total);
-    return room < SIZE_MAX ? room : 0;
+    size_t capacity = deflate_bound(codec, total);
+    return capacity < SIZE_MAX ? capacity : 0;
 }
 
 bool http_compress(struct arena *arena, enum http_coding coding, const struct piece *pieces,
                    size_t n_pieces, struct piece *out) {
-    struct deflate *codec = deflate_new(coding, FASTEST);
-    size_t room = room_for(codec, pieces, n_pieces);
-    char *data = room > 0 ? arena_alloc(arena, room) : NULL;
+    struct deflate *codec = deflate_new(coding, COMPRESSION_LEVEL_FASTEST);
+    size_t capacity = compressed_capacity(codec, pieces, n_pieces);
+    char *data = capacity > 0 ? arena_alloc(arena, capacity) : NULL;
     *out = (struct piece){data, 0};
-    bool done = data && feed(codec, pieces, n_pieces, data, room, &out->n_bytes);
+    bool done = data && compress_pieces(codec, pieces, n_pieces, data, capacity, &out->n_bytes);
     deflate_free(codec);
     return done;
 }

@@ -4,10 +4,10 @@
 #include "serve/frontend/http/generate.h"
 
 #include "codec/kserve/generate.h"
-#include "codec/kserve/text.h"
+#include "codec/kserve/metadata.h"
 #include "core/base/metric/metric.h"
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/job.h"
+#include "serve/frontend/http/request_ops.h"
 #include "serve/frontend/load_report.h"
 #include "serve/scheduler/call.h"
 #include "serve/trace/trace.h"
@@ -17,17 +17,18 @@ enum { FIRST_BYTES = 256 };
 
 /* What is kept for a request; lives in the exchange's arena. */
 struct http_generate {
-    struct http_job job; /* first: it is what exchange->user begins with */
+    struct http_request_ops ops; /* first: it is what exchange->user begins with */
     struct call call;
     struct infer_request request;
     struct http_exchange *exchange;
     struct repository *repository;
-    struct model_version *version; /* until call_submit takes it over */
-    struct model_version *served;  /* the same; the call keeps it alive until its `done` returned */
-    const struct model_spec *spec; /* of it */
-    bool streams;                  /* generate_stream */
-    bool begun;                    /* the head of the stream was sent */
-    bool submitted;                /* the call is with the model */
+    struct model_version *version;        /* until call_submit takes it over */
+    struct model_version *served_version; /* the same; the call keeps it alive until its `done`
+                                              returned */
+    const struct model_spec *spec;        /* of it */
+    bool streams;                         /* generate_stream */
+    bool stream_begun;                    /* the head of the stream was sent */
+    bool submitted;                       /* the call is with the model */
     size_t n_answers;
     struct buf answer;    /* of generate: the only one */
     struct error failure; /* of the first answer, or of generate another after it */
@@ -38,26 +39,27 @@ static struct http_generate *generate_of(struct call *call) {
     return (struct http_generate *)(void *)((char *)call - offsetof(struct http_generate, call));
 }
 
-static void fail(struct http_exchange *exchange, const struct error *err) {
+static void reply_failure(struct http_exchange *exchange, const struct error *err) {
     metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
     http_reply_error(exchange, err, NULL, 0);
 }
 
 /* ---- generate: one answer -------------------------------------------------------------------- */
 
-static enum status refuse_count(struct http_generate *generate, const char *count) {
+static enum status set_count_error(struct http_generate *generate, const char *count) {
     return error_set(&generate->failure, ST_UNSUPPORTED,
                      "generate carries exactly one answer, and the model gave %s; generate_stream "
                      "carries any number",
                      count);
 }
 
-static void keep_only(struct http_generate *generate, const struct infer_response *response) {
+static void store_single_answer(struct http_generate *generate,
+                                const struct infer_response *response) {
     if (generate->n_answers > 1) {
         if (response->error.status != ST_OK) {
             generate->failure = response->error;
         } else {
-            refuse_count(generate, "more");
+            set_count_error(generate, "more");
         }
         return;
     }
@@ -74,13 +76,13 @@ static void keep_only(struct http_generate *generate, const struct infer_respons
 
 /* Clause: generate: the status is that of the first answer; what is wrong with their number is said
  * in the body. */
-static void reply_only(struct http_generate *generate) {
+static void reply_single_answer(struct http_generate *generate) {
     struct http_exchange *exchange = generate->exchange;
     if (generate->n_answers == 0) {
-        refuse_count(generate, "none");
+        set_count_error(generate, "none");
     }
     if (generate->n_answers == 1 && generate->failure.status != ST_OK) {
-        fail(exchange, &generate->failure);
+        reply_failure(exchange, &generate->failure);
         return;
     }
     struct buf *body = &generate->answer;
@@ -103,8 +105,8 @@ struct event {
     struct piece piece;
 };
 
-static void free_event(void *cookie) {
-    struct event *event = cookie;
+static void free_event(void *user) {
+    struct event *event = user;
     if (event->response) {
         infer_response_release(event->response);
     }
@@ -114,9 +116,9 @@ static void free_event(void *cookie) {
 static void begin_stream(struct http_generate *generate) {
     struct http_exchange *exchange = generate->exchange;
     struct http_field fields[1];
-    size_t n = load_report_add(fields, 0, &exchange->head, generate->repository, generate->served,
-                               exchange->arena);
-    generate->begun = true;
+    size_t n = load_report_add(fields, 0, &exchange->head, generate->repository,
+                               generate->served_version, exchange->arena);
+    generate->stream_begun = true;
     http_stream_begin(exchange,
                       &(struct http_reply){.status = 200,
                                            .content_type = "text/event-stream; charset=utf-8",
@@ -169,12 +171,12 @@ static bool is_first_error(const struct http_generate *generate,
     return generate->n_answers == 1 && response->error.status != ST_OK;
 }
 
-static void take_event(struct http_generate *generate, struct infer_response *response,
+static void emit_event(struct http_generate *generate, struct infer_response *response,
                        bool owned) {
     if (is_first_error(generate, response)) {
         generate->failure = response->error;
-    } else if (generate->begun || generate->failure.status == ST_OK) {
-        if (!generate->begun) {
+    } else if (generate->stream_begun || generate->failure.status == ST_OK) {
+        if (!generate->stream_begun) {
             begin_stream(generate);
         }
         send_event(generate, response, owned);
@@ -187,82 +189,82 @@ static void take_event(struct http_generate *generate, struct infer_response *re
 
 /* Nothing of a request that can only fail is needed any more. */
 static void cancel_if_failed(struct http_generate *generate) {
-    if (generate->submitted && !generate->begun && generate->failure.status != ST_OK) {
+    if (generate->submitted && !generate->stream_begun && generate->failure.status != ST_OK) {
         call_cancel(&generate->call);
     }
 }
 
-static void on_part(struct call *call, struct infer_response *response) {
+static void on_partial_response(struct call *call, struct infer_response *response) {
     struct http_generate *generate = generate_of(call);
     if (generate->exchange->gone ||
-        (!generate->begun && generate->failure.status != ST_OK)) { /* nobody wants it */
+        (!generate->stream_begun && generate->failure.status != ST_OK)) { /* nobody wants it */
         infer_response_release(response);
         return;
     }
-    trace_part(generate->trace, response);
+    trace_add_partial_response(generate->trace, response);
     generate->n_answers++;
     if (generate->streams) {
-        take_event(generate, response, true);
+        emit_event(generate, response, true);
     } else {
-        keep_only(generate, response);
+        store_single_answer(generate, response);
         infer_response_release(response);
     }
     cancel_if_failed(generate);
 }
 
 /* Is the last answer one, or only the end of the others? */
-static bool is_answer(const struct http_generate *generate) {
+static bool last_is_answer(const struct http_generate *generate) {
     const struct infer_response *response = &generate->call.response;
     bool says_only_end =
         generate->spec->decoupled && response->error.status == ST_OK && response->n_outputs == 0;
-    bool failed = !generate->begun && generate->failure.status != ST_OK;
+    bool failed = !generate->stream_begun && generate->failure.status != ST_OK;
     return !says_only_end && !failed;
 }
 
-static void end_stream(struct http_generate *generate) {
-    if (!generate->begun && generate->failure.status != ST_OK) {
-        fail(generate->exchange, &generate->failure);
+static void finish_stream(struct http_generate *generate) {
+    if (!generate->stream_begun && generate->failure.status != ST_OK) {
+        reply_failure(generate->exchange, &generate->failure);
         return;
     }
     metric_add(METRIC_INFERENCES_TOTAL, 1);
-    if (!generate->begun) { /* no answer at all */
+    if (!generate->stream_begun) { /* no answer at all */
         begin_stream(generate);
     }
     http_stream_end(generate->exchange);
 }
 
-static void end_gone(struct http_generate *generate) {
+static void finish_cancelled(struct http_generate *generate) {
     struct error err;
-    if (generate->begun) {
+    if (generate->stream_begun) {
         metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
         http_stream_end(generate->exchange);
         return;
     }
     error_set(&err, ST_CANCELLED, "the client went away before its answer");
-    fail(generate->exchange, &err);
+    reply_failure(generate->exchange, &err);
 }
 
 static void on_done(struct call *call) {
     struct http_generate *generate = generate_of(call);
     bool gone = generate->exchange->gone;
     generate->submitted = false;
-    trace_answered(generate->trace, call);
-    if (!gone && is_answer(generate)) {
+    trace_add_response(generate->trace, call);
+    if (!gone && last_is_answer(generate)) {
         generate->n_answers++;
         if (generate->streams) {
-            take_event(generate, &call->response, false);
+            emit_event(generate, &call->response, false);
         } else {
-            keep_only(generate, &call->response);
+            store_single_answer(generate, &call->response);
         }
     }
     infer_response_release(&call->response);
-    trace_mark(generate->trace, TRACE_HTTP_SEND_START);
+    trace_timestamp_set(generate->trace, TRACE_HTTP_SEND_START);
     if (generate->exchange->gone) {
-        end_gone(generate);
+        finish_cancelled(generate);
     } else if (generate->streams) {
-        end_stream(generate);
+        finish_stream(generate);
     } else {
-        reply_only(generate);
+        reply_single_answer(generate);
     }
 }
 
@@ -272,26 +274,26 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct http_generate *generate = exchange->user;
     struct infer_request *request = &generate->request;
     struct error err;
-    trace_mark(generate->trace, TRACE_HTTP_RECV_END);
+    trace_timestamp_set(generate->trace, TRACE_HTTP_RECV_END);
     if (v2_generate_decode(exchange->arena, exchange->body, generate->spec, &api->limits,
-                           api->max_body_bytes, request, &err) != ST_OK ||
+                           api->max_body_size, request, &err) != ST_OK ||
         infer_check(request, generate->spec, &err) != ST_OK ||
         infer_align_copy(request, &err) != ST_OK) {
-        fail(exchange, &err);
+        reply_failure(exchange, &err);
         return;
     }
     generate->call.request = request;
     generate->call.worker = exchange->worker;
     generate->call.done = on_done;
-    generate->call.part = on_part;
+    generate->call.on_partial_response = on_partial_response;
     generate->submitted = true;
-    trace_asked(generate->trace, request);
+    trace_add_request(generate->trace, request);
     struct model_version *version = generate->version;
     generate->version = NULL;
     call_submit(&generate->call, version);
 }
 
-static void on_gone(struct http_exchange *exchange) {
+static void on_disconnect(struct http_exchange *exchange) {
     struct http_generate *generate = exchange->user;
     if (generate->submitted) {
         call_cancel(&generate->call);
@@ -303,15 +305,15 @@ static void on_end(struct http_exchange *exchange) {
     if (generate->version) {
         model_version_unref(generate->version);
     }
-    trace_mark(generate->trace, TRACE_HTTP_SEND_END);
+    trace_timestamp_set(generate->trace, TRACE_HTTP_SEND_END);
     trace_end(&generate->trace);
 }
 
 /* Clause: generate takes no content codings. */
-static enum status read_head(struct http_exchange *exchange, const struct http_api *api,
-                             struct error *err) {
+static enum status read_request_head(struct http_exchange *exchange, const struct http_api *api,
+                                     struct error *err) {
     enum http_coding coding;
-    exchange->plan.max_bytes = api->max_body_bytes;
+    exchange->plan.max_bytes = api->max_body_size;
     if (http_coding_of_body(&exchange->head, &coding, err) == ST_OK && coding == HTTP_IDENTITY) {
         return ST_OK;
     }
@@ -324,10 +326,11 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
     struct http_generate *generate = arena_calloc(exchange->arena, 1, sizeof *generate);
     if (!generate) {
         error_set(&err, ST_NO_MEMORY, "no memory for the request");
-        fail(exchange, &err);
+        reply_failure(exchange, &err);
         return;
     }
-    generate->job = (struct http_job){.body = on_body, .gone = on_gone, .end = on_end};
+    generate->ops =
+        (struct http_request_ops){.body = on_body, .gone = on_disconnect, .end = on_end};
     generate->exchange = exchange;
     generate->repository = api->repository;
     generate->streams = path->resource == V2_GENERATE_STREAM;
@@ -335,14 +338,14 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
     exchange->user = generate;
     if (repository_find(api->repository, path->model, path->version, &generate->version, &err) !=
             ST_OK ||
-        read_head(exchange, api, &err) != ST_OK) {
-        fail(exchange, &err);
+        read_request_head(exchange, api, &err) != ST_OK) {
+        reply_failure(exchange, &err);
         return;
     }
-    generate->served = generate->version;
+    generate->served_version = generate->version;
     generate->spec = model_version_spec(generate->version);
     generate->trace = trace_begin_http(api->tracer, generate->spec, &exchange->head);
-    trace_mark(generate->trace, TRACE_HTTP_RECV_START);
+    trace_timestamp_set(generate->trace, TRACE_HTTP_RECV_START);
     if (!exchange->head.has_body) { /* an empty body is complete already */
         on_body(api, exchange);
     }

@@ -3,31 +3,32 @@
  * leaves from where the backend left it. Nothing here looks into JSON or tensors. */
 #include "serve/frontend/http/infer.h"
 
+#include "codec/kserve/decode_cache.h"
 #include "codec/kserve/response.h"
-#include "codec/kserve/seen.h"
 #include "core/base/metric/metric.h"
 #include "core/base/num.h"
 #include "serve/frontend/classify.h"
 #include "serve/frontend/http/coding.h"
 #include "serve/frontend/http/compress.h"
-#include "serve/frontend/http/job.h"
+#include "serve/frontend/http/request_ops.h"
 #include "serve/frontend/load_report.h"
 #include "serve/frontend/model_labels.h"
-#include "serve/frontend/shared.h"
+#include "serve/frontend/shm_registry.h"
 #include "serve/scheduler/call.h"
 #include "serve/trace/trace.h"
 
 /* What is kept for an inference; lives in the exchange's arena. */
 struct http_infer {
-    struct http_job job; /* first: it is what exchange->user begins with */
+    struct http_request_ops ops; /* first: it is what exchange->user begins with */
     struct call call;
     struct v2_request request;
-    struct shared_use memory; /* of the client's */
+    struct shm_request memory; /* of the client's */
     struct http_exchange *exchange;
     struct repository *repository;
-    struct model_version *version; /* until call_submit takes it over */
-    struct model_version *served;  /* the same; the call keeps it alive until its `done` returned */
-    const struct model_spec *spec; /* of it */
+    struct model_version *version;        /* until call_submit takes it over */
+    struct model_version *served_version; /* the same; the call keeps it alive until its `done`
+                                              returned */
+    const struct model_spec *spec;        /* of it */
     enum v2_header_kind header;
     uint64_t json_bytes;
     bool submitted; /* the call is with the model */
@@ -35,40 +36,40 @@ struct http_infer {
 };
 
 enum {
-    MAX_FIELDS = 4,
+    MAX_REPLY_FIELDS = 4,
     /* Compressing this much takes a worker about a second, in which it serves nobody else. */
-    MOST_COMPRESSED_BYTES = 64 * 1024 * 1024,
+    MAX_COMPRESSED_BYTES = 64 * 1024 * 1024,
 };
 
-static void fail(struct http_exchange *exchange, const struct error *err) {
+static void reply_failure(struct http_exchange *exchange, const struct error *err) {
     const struct http_infer *infer = exchange->user;
-    struct http_field fields[MAX_FIELDS];
+    struct http_field fields[MAX_REPLY_FIELDS];
     size_t n = 0;
     metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
     if (err->status == ST_UNKNOWN_ENCODING) {
         fields[n++] = (struct http_field){STR("Accept-Encoding"), STR("gzip, deflate")};
     }
     if (infer) {
-        n = load_report_add(fields, n, &exchange->head, infer->repository, infer->served,
+        n = load_report_add(fields, n, &exchange->head, infer->repository, infer->served_version,
                             exchange->arena);
     }
     http_reply_error(exchange, err, fields, n);
 }
 
 /* The same for what was tried in the request's own memory: who found it full knows no settings. */
-static void fail_within(struct http_exchange *exchange, const struct error *err) {
+static void reply_memory_failure(struct http_exchange *exchange, const struct error *err) {
     struct error named = *err;
     if (err->status == ST_NO_MEMORY) {
         error_set(&named, ST_NO_MEMORY,
                   "%s; the request holds %zu bytes besides its body (--request-memory)", err->text,
                   arena_bytes(exchange->arena));
     }
-    fail(exchange, &named);
+    reply_failure(exchange, &named);
 }
 
 /* Reads the headers that say what the body is and where its first tensor begins. */
-static enum status read_head(struct http_infer *infer, const struct http_api *api,
-                             struct error *err) {
+static enum status read_request_head(struct http_infer *infer, const struct http_api *api,
+                                     struct error *err) {
     struct http_exchange *exchange = infer->exchange;
     struct str value = {NULL, 0};
     size_t n = http_head_find(&exchange->head, "Inference-Header-Content-Length", &value);
@@ -80,27 +81,29 @@ static enum status read_head(struct http_infer *infer, const struct http_api *ap
     if (st != ST_OK) {
         return st;
     }
-    exchange->plan.max_bytes = api->max_body_bytes;
-    if (infer->header == V2_HEADER_JSON && infer->json_bytes <= api->limits.max_json_bytes) {
+    exchange->plan.max_bytes = api->max_body_size;
+    if (infer->header == V2_HEADER_JSON && infer->json_bytes <= api->limits.max_json_size) {
         exchange->plan.align_at = (size_t)infer->json_bytes;
     }
     return ST_OK;
 }
 
 /* A worker's memory of requests. */
-struct seen {
-    struct by_worker by_worker;
-    struct v2_seen requests;
+struct worker_decode_cache {
+    struct per_worker per_worker;
+    struct v2_decode_cache requests;
 };
 
 /* Returns: NULL when there is no memory for one. */
-static struct v2_seen *seen_of(struct http_api *api, const struct worker *worker) {
-    struct seen *seen = (struct seen *)by_worker_get(&api->seen, worker, sizeof(*seen));
-    return seen ? &seen->requests : NULL;
+static struct v2_decode_cache *decode_cache_of(struct http_api *api, const struct worker *worker) {
+    struct worker_decode_cache *cache =
+        (struct worker_decode_cache *)per_worker_get(&api->decode_caches, worker, sizeof(*cache));
+    return cache ? &cache->requests : NULL;
 }
 
 /* Body → request, by what the head said. */
-static enum status decode(struct http_infer *infer, struct http_api *api, struct error *err) {
+static enum status decode_request(struct http_infer *infer, struct http_api *api,
+                                  struct error *err) {
     struct http_exchange *exchange = infer->exchange;
     struct str body = exchange->body;
     if (infer->header == V2_HEADER_RAW) {
@@ -117,12 +120,12 @@ static enum status decode(struct http_infer *infer, struct http_api *api, struct
         }
         json_bytes = (size_t)infer->json_bytes;
     }
-    return v2_request_decode_seen(seen_of(api, exchange->worker), exchange->arena, body, json_bytes,
-                                  &api->limits, &infer->request, err);
+    return v2_request_decode_cached(decode_cache_of(api, exchange->worker), exchange->arena, body,
+                                    json_bytes, &api->limits, &infer->request, err);
 }
 
-static void release_response(void *cookie) {
-    infer_response_release(cookie);
+static void release_response(void *user) {
+    infer_response_release(user);
 }
 
 static void add_field(struct http_reply *reply, struct http_field *fields, struct str name,
@@ -133,18 +136,18 @@ static void add_field(struct http_reply *reply, struct http_field *fields, struc
 /* Compresses what was encoded if the client would like that. An answer that is too large for it, or
  * for whose second form there is no memory, leaves as it is: RFC 9110, 12.5.3 allows that. Returns:
  * the coding. */
-static enum http_coding compress(struct http_exchange *exchange, const struct v2_response *encoded,
-                                 struct piece *out) {
+static enum http_coding compress_answer(struct http_exchange *exchange,
+                                        const struct v2_response *encoded, struct piece *out) {
     enum http_coding coding = http_coding_of_answer(&exchange->head);
     bool compresses =
-        coding != HTTP_IDENTITY && encoded->n_bytes <= MOST_COMPRESSED_BYTES &&
+        coding != HTTP_IDENTITY && encoded->n_bytes <= MAX_COMPRESSED_BYTES &&
         http_compress(exchange->arena, coding, encoded->pieces, encoded->n_pieces, out);
     return compresses ? coding : HTTP_IDENTITY;
 }
 
 static void send_answer(struct http_infer *infer, const struct v2_response *encoded) {
     struct http_exchange *exchange = infer->exchange;
-    struct http_field fields[MAX_FIELDS];
+    struct http_field fields[MAX_REPLY_FIELDS];
     struct http_reply reply = {.status = 200,
                                .content_type = encoded->binary ? "application/octet-stream"
                                                                : "application/json",
@@ -152,14 +155,14 @@ static void send_answer(struct http_infer *infer, const struct v2_response *enco
                                .pieces = encoded->pieces,
                                .n_pieces = encoded->n_pieces,
                                .release = release_response,
-                               .cookie = &infer->call.response};
+                               .user = &infer->call.response};
     char length[20];
     if (encoded->binary) {
         add_field(&reply, fields, STR("Inference-Header-Content-Length"),
                   str_make(length, num_print_u64(length, encoded->json.len)));
     }
     struct piece compressed;
-    enum http_coding coding = compress(exchange, encoded, &compressed);
+    enum http_coding coding = compress_answer(exchange, encoded, &compressed);
     if (coding != HTTP_IDENTITY) {
         reply.pieces = &compressed;
         reply.n_pieces = 1;
@@ -167,9 +170,9 @@ static void send_answer(struct http_infer *infer, const struct v2_response *enco
         add_field(&reply, fields, STR("Vary"), STR("Accept-Encoding"));
     }
     reply.n_fields = load_report_add(fields, reply.n_fields, &exchange->head, infer->repository,
-                                     infer->served, exchange->arena);
+                                     infer->served_version, exchange->arena);
     metric_add(METRIC_INFERENCES_TOTAL, 1);
-    trace_mark(infer->trace, TRACE_HTTP_SEND_START);
+    trace_timestamp_set(infer->trace, TRACE_HTTP_SEND_START);
     http_reply(exchange, &reply);
 }
 
@@ -182,36 +185,37 @@ static void on_done(struct call *call) {
     struct v2_response encoded;
     struct error err;
     infer->submitted = false;
-    trace_answered(infer->trace, call);
-    shared_end(&infer->memory, infer->call.request, response);
+    trace_add_response(infer->trace, call);
+    shm_request_finish_outputs(&infer->memory, infer->call.request, response);
     if (response->error.status != ST_OK) {
         infer_response_release(response);
-        fail(exchange, &response->error);
+        reply_failure(exchange, &response->error);
     } else if (exchange->gone) { /* writing it down would be work for nobody */
         infer_response_release(response);
         error_set(&err, ST_CANCELLED, "the client went away before its answer");
-        fail(exchange, &err);
-    } else if (classify_outputs(infer->call.request, infer->spec, model_labels(infer->served),
-                                response, &err) != ST_OK ||
+        reply_failure(exchange, &err);
+    } else if (classify_outputs(infer->call.request, infer->spec,
+                                model_labels(infer->served_version), response, &err) != ST_OK ||
                v2_response_encode(exchange->arena, infer->spec, &infer->request, response, &encoded,
                                   &err) != ST_OK) {
         infer_response_release(response);
-        fail_within(exchange, &err);
+        reply_memory_failure(exchange, &err);
     } else {
         send_answer(infer, &encoded);
     }
 }
 
-static enum status prepare(struct http_infer *infer, struct http_api *api, struct error *err) {
+static enum status prepare_request(struct http_infer *infer, struct http_api *api,
+                                   struct error *err) {
     struct infer_request *request = &infer->request.infer;
     struct http_exchange *exchange = infer->exchange;
-    enum status st = decode(infer, api, err);
+    enum status st = decode_request(infer, api, err);
     if (st == ST_OK) {
         st = header_forward_http(api->forward, exchange->arena, &exchange->head, &request->params,
                                  err);
     }
     if (st == ST_OK) {
-        st = shared_begin(api->shared, request, &infer->memory, err);
+        st = shm_request_read_inputs(api->shared, request, &infer->memory, err);
     }
     if (st == ST_OK) {
         st = infer_check(request, infer->spec, err);
@@ -226,24 +230,24 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
     struct infer_request *request = &infer->request.infer;
     struct error err;
-    trace_mark(infer->trace, TRACE_HTTP_RECV_END);
-    if (prepare(infer, api, &err) != ST_OK) {
-        shared_end(&infer->memory, request, &(struct infer_response){.error = err});
-        fail_within(exchange, &err);
+    trace_timestamp_set(infer->trace, TRACE_HTTP_RECV_END);
+    if (prepare_request(infer, api, &err) != ST_OK) {
+        shm_request_finish_outputs(&infer->memory, request, &(struct infer_response){.error = err});
+        reply_memory_failure(exchange, &err);
         return;
     }
     infer->call.request = request;
     infer->call.worker = exchange->worker;
     infer->call.done = on_done;
-    infer->call.at_once = exchange->in_a_row;
+    infer->call.run_immediately = exchange->pipelined;
     infer->submitted = true;
-    trace_asked(infer->trace, request);
+    trace_add_request(infer->trace, request);
     struct model_version *version = infer->version;
     infer->version = NULL;
     call_submit(&infer->call, version);
 }
 
-static void on_gone(struct http_exchange *exchange) {
+static void on_disconnect(struct http_exchange *exchange) {
     struct http_infer *infer = exchange->user;
     if (infer && infer->submitted) {
         call_cancel(&infer->call);
@@ -256,20 +260,20 @@ static void on_end(struct http_exchange *exchange) {
         model_version_unref(infer->version);
     }
     if (infer) {
-        shared_leave(&infer->memory);
-        trace_mark(infer->trace, TRACE_HTTP_SEND_END);
+        shm_request_fini(&infer->memory);
+        trace_timestamp_set(infer->trace, TRACE_HTTP_SEND_END);
         trace_end(&infer->trace);
     }
 }
 
-static void fail_decoupled(struct http_exchange *exchange, const struct model_spec *spec) {
+static void reply_decoupled(struct http_exchange *exchange, const struct model_spec *spec) {
     struct error err;
     char name[TENSOR_NAME_TEXT_BYTES];
     error_set(&err, ST_UNSUPPORTED,
               "model %s is decoupled: it gives any number of answers, and infer carries one; "
               "generate_stream carries all",
               tensor_name_print(spec->name, name));
-    fail(exchange, &err);
+    reply_failure(exchange, &err);
 }
 
 void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
@@ -278,27 +282,27 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
     struct http_infer *infer = arena_calloc(exchange->arena, 1, sizeof *infer);
     if (!infer) {
         error_set(&err, ST_NO_MEMORY, "no memory for the request");
-        fail(exchange, &err);
+        reply_failure(exchange, &err);
         return;
     }
-    infer->job = (struct http_job){.body = on_body, .gone = on_gone, .end = on_end};
+    infer->ops = (struct http_request_ops){.body = on_body, .gone = on_disconnect, .end = on_end};
     infer->exchange = exchange;
     infer->repository = api->repository;
     exchange->user = infer;
     if (repository_find(api->repository, path->model, path->version, &infer->version, &err) !=
             ST_OK ||
-        read_head(infer, api, &err) != ST_OK) {
-        fail(exchange, &err);
+        read_request_head(infer, api, &err) != ST_OK) {
+        reply_failure(exchange, &err);
         return;
     }
-    infer->served = infer->version;
+    infer->served_version = infer->version;
     infer->spec = model_version_spec(infer->version);
     if (infer->spec->decoupled) {
-        fail_decoupled(exchange, infer->spec);
+        reply_decoupled(exchange, infer->spec);
         return;
     }
     infer->trace = trace_begin_http(api->tracer, infer->spec, &exchange->head);
-    trace_mark(infer->trace, TRACE_HTTP_RECV_START);
+    trace_timestamp_set(infer->trace, TRACE_HTTP_RECV_START);
     if (!exchange->head.has_body) { /* an empty body is complete already */
         on_body(api, exchange);
     }

@@ -2,14 +2,17 @@
 #include "serve/frontend/http/logging.h"
 
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/job.h"
+#include "serve/frontend/http/request_ops.h"
 #include "serve/frontend/log_settings.h"
 #include "telemetry/admin/http_text.h"
 
-enum { MAX_BYTES = 65536 }; /* of a body: six short settings, and room for what is passed over */
+enum {
+    MAX_BODY_BYTES = 65536
+}; /* of a body: six short settings, and room for what is passed
+                                    over */
 
-static void reply(struct http_exchange *exchange) {
-    struct v2_log_settings now = log_settings_now();
+static void reply_log_settings(struct http_exchange *exchange) {
+    struct v2_log_settings now = log_settings_get();
     struct buf body;
     buf_init(&body, exchange->arena, 256);
     v2_log_print(&body, &now);
@@ -24,25 +27,25 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     if (st != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
     } else {
-        reply(exchange);
+        reply_log_settings(exchange);
     }
 }
 
 void http_logging_begin(struct http_api *api, struct http_exchange *exchange,
                         const struct v2_path *path) {
-    static const struct http_job job = {.body = on_body};
+    static const struct http_request_ops ops = {.body = on_body};
     struct error err;
     (void)path;
     if (!str_is(exchange->head.method, "POST")) {
-        reply(exchange);
+        reply_log_settings(exchange);
         return;
     }
     if (http_coding_of_body(&exchange->head, &exchange->plan.coding, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    exchange->plan.max_bytes = MAX_BYTES;
-    exchange->user = (void *)&job;
+    exchange->plan.max_bytes = MAX_BODY_BYTES;
+    exchange->user = (void *)&ops;
     if (!exchange->head.has_body) { /* an empty body is complete already */
         on_body(api, exchange);
     }

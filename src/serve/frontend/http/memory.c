@@ -2,27 +2,27 @@
 #include "serve/frontend/http/memory.h"
 
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/job.h"
-#include "serve/frontend/shared.h"
+#include "serve/frontend/http/request_ops.h"
+#include "serve/frontend/shm_registry.h"
 #include "telemetry/admin/http_text.h"
 
-enum { MAX_BYTES = 65536 }; /* of a body: three short members */
+enum { MAX_BODY_BYTES = 65536 }; /* of a body: three short members */
 
 /* Lives in the exchange's arena. */
 struct http_memory {
-    struct http_job job;
+    struct http_request_ops ops;
     struct str name;
     bool registers;
 };
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
-static void add_region(void *cookie, const struct v2_memory_region *region) {
-    struct buf *out = cookie;
+static void add_region(void *user, const struct v2_shared_memory_region *region) {
+    struct buf *out = user;
     if (out->len > 1) {
         buf_add_char(out, ',');
     }
-    v2_memory_print(out, region);
+    v2_shared_memory_print(out, region);
 }
 
 void http_memory_answer_status(struct http_api *api, struct http_exchange *exchange,
@@ -31,7 +31,7 @@ void http_memory_answer_status(struct http_api *api, struct http_exchange *excha
     struct buf body;
     buf_init(&body, exchange->arena, 256);
     buf_add_char(&body, '[');
-    if (shared_visit(api->shared, path->region, add_region, &body, &err) != ST_OK) {
+    if (shm_visit_regions(api->shared, path->region, add_region, &body, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
@@ -43,16 +43,16 @@ void http_memory_answer_status(struct http_api *api, struct http_exchange *excha
 
 static void on_body(struct http_api *api, struct http_exchange *exchange) {
     const struct http_memory *self = exchange->user;
-    struct v2_memory_region region;
+    struct v2_shared_memory_region region;
     struct error err;
     enum status st = ST_OK;
     if (self->registers) {
-        st =
-            v2_memory_register_decode(exchange->arena, exchange->body, &api->limits, &region, &err);
+        st = v2_shared_memory_register_decode(exchange->arena, exchange->body, &api->limits,
+                                              &region, &err);
         region.name = self->name;
-        st = st == ST_OK ? shared_register(api->shared, &region, &err) : st;
+        st = st == ST_OK ? shm_register_region(api->shared, &region, &err) : st;
     } else {
-        st = shared_unregister(api->shared, self->name, &err);
+        st = shm_unregister_region(api->shared, self->name, &err);
     }
     if (st != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
@@ -70,14 +70,14 @@ void http_memory_begin(struct http_api *api, struct http_exchange *exchange,
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    *self = (struct http_memory){.job = {.body = on_body},
+    *self = (struct http_memory){.ops = {.body = on_body},
                                  .name = path->region,
-                                 .registers = path->resource == V2_MEMORY_REGISTER};
+                                 .registers = path->resource == V2_SHARED_MEMORY_REGISTER};
     if (http_coding_of_body(&exchange->head, &exchange->plan.coding, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    exchange->plan.max_bytes = MAX_BYTES;
+    exchange->plan.max_bytes = MAX_BODY_BYTES;
     exchange->user = self;
     if (!exchange->head.has_body) { /* an empty body is complete already */
         on_body(api, exchange);

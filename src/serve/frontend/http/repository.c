@@ -4,13 +4,13 @@
 
 #include "codec/kserve/repository.h"
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/job.h"
+#include "serve/frontend/http/request_ops.h"
 #include "serve/frontend/repository_index.h"
 #include "telemetry/admin/http_text.h"
 
 /* Lives in the exchange's arena, which stays until the answer. */
 struct http_repository {
-    struct http_job job;
+    struct http_request_ops ops;
     struct repository_change change;
     struct v2_repository_request request;
     struct http_exchange *exchange;
@@ -29,25 +29,25 @@ static void on_done(struct repository_change *change) {
         (struct http_repository *)((char *)change - offsetof(struct http_repository, change));
     if (change->error.status != ST_OK) {
         http_reply_error(self->exchange, &change->error, NULL, 0);
-    } else if (change->act == REPOSITORY_LOOK) {
+    } else if (change->action == REPOSITORY_SCAN) {
         answer_index(self);
     } else {
         http_reply(self->exchange, &(struct http_reply){.status = 200});
     }
 }
 
-static enum status decode(struct http_repository *self, const struct http_api *api,
-                          struct error *err) {
+static enum status decode_request(struct http_repository *self, const struct http_api *api,
+                                  struct error *err) {
     struct http_exchange *exchange = self->exchange;
     struct json_limits limits = api->limits;
-    limits.max_json_bytes = api->max_body_bytes; /* files are in it */
-    switch (self->change.act) {
+    limits.max_json_size = api->max_body_size; /* files are in it */
+    switch (self->change.action) {
     case REPOSITORY_LOAD:
         return v2_repository_load_decode(exchange->arena, exchange->body, &limits, &self->request,
                                          err);
     case REPOSITORY_UNLOAD:
         return v2_repository_unload_decode(exchange->arena, exchange->body, &limits, err);
-    case REPOSITORY_LOOK:
+    case REPOSITORY_SCAN:
         break;
     }
     return v2_repository_index_decode(exchange->arena, exchange->body, &limits, &self->request,
@@ -57,9 +57,9 @@ static enum status decode(struct http_repository *self, const struct http_api *a
 static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct http_repository *self = exchange->user;
     struct error err;
-    enum status st = decode(self, api, &err);
+    enum status st = decode_request(self, api, &err);
     if (st == ST_OK) {
-        st = repository_files_of(exchange->arena, &self->request, &self->change, &err);
+        st = repository_change_from_request(exchange->arena, &self->request, &self->change, &err);
     }
     if (st != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
@@ -68,15 +68,15 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     repository_change(self->repository, &self->change);
 }
 
-static enum repository_act act_of(const struct v2_path *path) {
+static enum repository_action act_of_path(const struct v2_path *path) {
     return path->resource == V2_REPOSITORY_LOAD     ? REPOSITORY_LOAD
            : path->resource == V2_REPOSITORY_UNLOAD ? REPOSITORY_UNLOAD
-                                                    : REPOSITORY_LOOK;
+                                                    : REPOSITORY_SCAN;
 }
 
-static enum status check(struct http_exchange *exchange, const struct v2_path *path,
-                         enum repository_act act, struct error *err) {
-    if (path->repository.ptr && act != REPOSITORY_LOOK) {
+static enum status check_request(struct http_exchange *exchange, const struct v2_path *path,
+                                 enum repository_action act, struct error *err) {
+    if (path->repository.ptr && act != REPOSITORY_SCAN) {
         return error_set(err, ST_UNSUPPORTED, "naming a repository is not supported");
     }
     return http_coding_of_body(&exchange->head, &exchange->plan.coding, err);
@@ -86,23 +86,26 @@ void http_repository_begin(struct http_api *api, struct http_exchange *exchange,
                            const struct v2_path *path) {
     struct error err;
     struct http_repository *self = arena_calloc(exchange->arena, 1, sizeof(*self));
-    enum repository_act act = act_of(path);
+    enum repository_action act = act_of_path(path);
     if (!self) {
         error_set(&err, ST_NO_MEMORY, "no memory for the request");
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    if (check(exchange, path, act, &err) != ST_OK) {
+    if (check_request(exchange, path, act, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
     *self = (struct http_repository){
-        .job = {.body = on_body},
-        .change = {.act = act, .model = path->model, .worker = exchange->worker, .done = on_done},
+        .ops = {.body = on_body},
+        .change = {.action = act,
+                   .model = path->model,
+                   .worker = exchange->worker,
+                   .done = on_done},
         .exchange = exchange,
         .repository = api->repository,
     };
-    exchange->plan.max_bytes = api->max_body_bytes;
+    exchange->plan.max_bytes = api->max_body_size;
     exchange->user = self;
     if (!exchange->head.has_body) { /* an empty body is complete already */
         on_body(api, exchange);

@@ -4,53 +4,54 @@
 
 #include <stdio.h>
 
-#include "core/base/json_out.h"
+#include "core/base/json_writer.h"
 #include "serve/scheduler/statistics/statistics.h"
 #include "telemetry/admin/http_text.h"
 
-static void add_count(struct json_out *json, const char *name, uint64_t count, uint64_t ns) {
-    json_open_member(json, name, '{');
-    json_u64(json, "count", count);
-    json_u64(json, "ns", ns);
-    json_close(json, '}');
+static void add_count(struct json_writer *json, const char *name, uint64_t count, uint64_t ns) {
+    json_write_open_member(json, name, '{');
+    json_write_u64(json, "count", count);
+    json_write_u64(json, "ns", ns);
+    json_write_close(json, '}');
 }
 
-static void add_time(struct json_out *json, const char *name, const struct statistics_time *time) {
+static void add_time(struct json_writer *json, const char *name,
+                     const struct statistics_time *time) {
     add_count(json, name, time->count, time->ns);
 }
 
-static void add_compute(struct json_out *json, uint64_t count,
+static void add_compute(struct json_writer *json, uint64_t count,
                         const struct statistics_compute *compute) {
     add_count(json, "compute_input", count, compute->input_ns);
     add_count(json, "compute_infer", count, compute->infer_ns);
     add_count(json, "compute_output", count, compute->output_ns);
 }
 
-static void add_requests(struct json_out *json, const struct model_statistics *statistics) {
-    json_open_member(json, "inference_stats", '{');
+static void add_requests(struct json_writer *json, const struct model_statistics *statistics) {
+    json_write_open_member(json, "inference_stats", '{');
     add_time(json, "success", &statistics->success);
     add_time(json, "fail", &statistics->fail);
     add_time(json, "queue", &statistics->queue);
     add_compute(json, statistics->n_computed, &statistics->compute);
     add_time(json, "cache_hit", &statistics->cache_hit);
     add_time(json, "cache_miss", &statistics->cache_miss);
-    json_close(json, '}');
+    json_write_close(json, '}');
 }
 
-static void add_batches(struct json_out *json, struct model_version *version) {
+static void add_batches(struct json_writer *json, struct model_version *version) {
     struct statistics_batch *batches;
     size_t n = model_version_batches(version, json->out->arena, &batches);
-    json_open_member(json, "batch_stats", '[');
+    json_write_open_member(json, "batch_stats", '[');
     for (size_t i = 0; i < n; i++) {
-        json_open_element(json, '{');
-        json_u64(json, "batch_size", batches[i].size);
+        json_write_open_element(json, '{');
+        json_write_u64(json, "batch_size", batches[i].size);
         add_compute(json, batches[i].count, &batches[i].compute);
-        json_close(json, '}');
+        json_write_close(json, '}');
     }
-    json_close(json, ']');
+    json_write_close(json, ']');
 }
 
-static void add_response(struct json_out *json, const struct statistics_response *response) {
+static void add_response(struct json_writer *json, const struct statistics_response *response) {
     add_time(json, "compute_infer", &response->infer);
     add_time(json, "compute_output", &response->output);
     add_time(json, "success", &response->success);
@@ -60,55 +61,55 @@ static void add_response(struct json_out *json, const struct statistics_response
 }
 
 /* Of decoupled models: answers by their place among those to a request. */
-static void add_responses(struct json_out *json, struct model_version *version) {
+static void add_responses(struct json_writer *json, struct model_version *version) {
     struct statistics_response *responses;
     size_t n = model_version_responses(version, json->out->arena, &responses);
-    json_open_member(json, "response_stats", '{');
+    json_write_open_member(json, "response_stats", '{');
     for (size_t i = 0; i < n; i++) {
         char place[24];
         snprintf(place, sizeof(place), "%zu", i);
-        json_open_member(json, place, '{');
+        json_write_open_member(json, place, '{');
         add_response(json, &responses[i]);
-        json_close(json, '}');
+        json_write_close(json, '}');
     }
-    json_close(json, '}');
+    json_write_close(json, '}');
 }
 
-static void add_version(void *cookie, struct model_version *version) {
-    struct json_out *json = cookie;
+static void add_version(void *user, struct model_version *version) {
+    struct json_writer *json = user;
     const struct model_spec *spec = model_version_spec(version);
     struct model_statistics statistics;
     model_version_statistics(version, &statistics);
-    json_open_element(json, '{');
-    json_text(json, "name", spec->name);
-    json_text(json, "version", spec->version_text);
-    json_u64(json, "last_inference", statistics.last_inference_ms);
-    json_u64(json, "inference_count", statistics.n_inferences);
-    json_u64(json, "execution_count", statistics.n_executions);
+    json_write_open_element(json, '{');
+    json_write_string(json, "name", spec->name);
+    json_write_string(json, "version", spec->version_text);
+    json_write_u64(json, "last_inference", statistics.last_inference_ms);
+    json_write_u64(json, "inference_count", statistics.n_inferences);
+    json_write_u64(json, "execution_count", statistics.n_executions);
     add_requests(json, &statistics);
     add_responses(json, version);
     add_batches(json, version);
     /* What memory a model takes its backend doesn't say. */
-    json_open_member(json, "memory_usage", '[');
-    json_close(json, ']');
-    json_close(json, '}');
+    json_write_open_member(json, "memory_usage", '[');
+    json_write_close(json, ']');
+    json_write_close(json, '}');
 }
 
 void http_stats_answer(struct http_api *api, struct http_exchange *exchange,
                        const struct v2_path *path) {
     struct buf body;
     struct error err;
-    struct json_out json = {.out = &body};
+    struct json_writer json = {.out = &body};
     buf_init(&body, exchange->arena, 1024);
-    json_open(&json, '{');
-    json_open_member(&json, "model_stats", '[');
+    json_write_open(&json, '{');
+    json_write_open_member(&json, "model_stats", '[');
     if (!body.failed && repository_visit_ready(api->repository, path->model, path->version,
                                                add_version, &json, &err) != ST_OK) {
         err.status = ST_BAD_REQUEST; /* as the reference server has it, for an unknown name too */
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    json_close(&json, ']');
-    json_close(&json, '}');
+    json_write_close(&json, ']');
+    json_write_close(&json, '}');
     http_json_reply(exchange, 200, &body);
 }

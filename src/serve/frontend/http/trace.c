@@ -2,20 +2,24 @@
 #include "serve/frontend/http/trace.h"
 
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/job.h"
+#include "serve/frontend/http/request_ops.h"
 #include "serve/trace/model.h"
 #include "telemetry/admin/http_text.h"
 
-enum { MAX_BYTES = 65536 }; /* of a body: five short settings, and room for what is passed over */
+enum {
+    MAX_BODY_BYTES = 65536
+}; /* of a body: five short settings, and room for what is passed
+                                    over */
 
 /* What is kept for a change; lives in the exchange's arena. */
 struct http_trace {
-    struct http_job job; /* first: it is what exchange->user begins with */
+    struct http_request_ops ops; /* first: it is what exchange->user begins with */
     struct str model;
 };
 
-static void reply(struct http_api *api, struct http_exchange *exchange, struct str model) {
-    struct v2_trace_shown now = tracer_shown(api->tracer, model);
+static void reply_trace_settings(struct http_api *api, struct http_exchange *exchange,
+                                 struct str model) {
+    struct v2_trace_settings now = tracer_get_settings(api->tracer, model);
     struct buf body;
     buf_init(&body, exchange->arena, 256);
     v2_trace_print(&body, &now);
@@ -24,13 +28,13 @@ static void reply(struct http_api *api, struct http_exchange *exchange, struct s
 
 static void on_body(struct http_api *api, struct http_exchange *exchange) {
     const struct http_trace *self = exchange->user;
-    struct v2_trace_wanted wanted;
+    struct v2_trace_update wanted;
     struct error err;
     if (v2_trace_decode(exchange->arena, exchange->body, &api->limits, &wanted, &err) != ST_OK ||
-        tracer_change(api->tracer, self->model, &wanted, &err) != ST_OK) {
+        tracer_change_settings(api->tracer, self->model, &wanted, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
     } else {
-        reply(api, exchange, self->model);
+        reply_trace_settings(api, exchange, self->model);
     }
 }
 
@@ -42,7 +46,7 @@ static enum status begin_change(struct http_exchange *exchange, struct str model
         return error_set(err, ST_NO_MEMORY, "no memory for the request");
     }
     *self = (struct http_trace){{.body = on_body}, model};
-    exchange->plan.max_bytes = MAX_BYTES;
+    exchange->plan.max_bytes = MAX_BODY_BYTES;
     exchange->user = self;
     return http_coding_of_body(&exchange->head, &exchange->plan.coding, err);
 }
@@ -54,7 +58,7 @@ void http_trace_begin(struct http_api *api, struct http_exchange *exchange,
     if (trace_model_check(api->repository, model, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
     } else if (!str_is(exchange->head.method, "POST")) {
-        reply(api, exchange, model);
+        reply_trace_settings(api, exchange, model);
     } else if (begin_change(exchange, model, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
     } else if (!exchange->head.has_body) { /* an empty body is complete already */

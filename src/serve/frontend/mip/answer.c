@@ -31,8 +31,8 @@ enum status mip_answer_begin(struct mip_answer_writer *writer, struct arena *are
 /* ---- items ----------------------------------------------------------------------------------- */
 
 /* Writes the head of an item whose `n_bytes` are in the block or are a view. */
-static enum status put_head(struct mip_answer_writer *writer, size_t at, enum mip_item_type type,
-                            size_t n_bytes, struct error *err) {
+static enum status encode_item_head(struct mip_answer_writer *writer, size_t at,
+                                    enum mip_item_type type, size_t n_bytes, struct error *err) {
     if (n_bytes > UINT32_MAX) {
         return error_set(err, ST_BODY_TOO_LARGE,
                          "an output of %zu bytes is more than a packet can say", n_bytes);
@@ -62,11 +62,11 @@ static enum status add_view(struct mip_answer_writer *writer, struct str text, s
 
 static enum status add_text(struct mip_answer_writer *writer, size_t head, struct str text,
                             bool may_view, struct error *err) {
-    enum status st = put_head(writer, head, MIP_TEXT, text.len, err);
+    enum status st = encode_item_head(writer, head, MIP_TEXT, text.len, err);
     if (st != ST_OK) {
         return st;
     }
-    if (may_view && text.len >= MIP_VIEW_BYTES) {
+    if (may_view && text.len >= MIP_VIEW_MIN_BYTES) {
         return add_view(writer, text, err);
     }
     metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)text.len);
@@ -86,7 +86,8 @@ static enum status add_json(struct mip_answer_writer *writer, size_t head,
     if (writer->block.failed) {
         return no_memory(writer, err);
     }
-    return put_head(writer, head, MIP_JSON, writer->block.len - head - MIP_ITEM_HEAD_BYTES, err);
+    return encode_item_head(writer, head, MIP_JSON, writer->block.len - head - MIP_ITEM_HEAD_BYTES,
+                            err);
 }
 
 static bool is_text(const struct tensor *element) {
@@ -112,8 +113,8 @@ enum status mip_answer_add(struct mip_answer_writer *writer, size_t index,
 
 /* ---- the packet ------------------------------------------------------------------------------ */
 
-static enum status put_packet_head(struct mip_answer_writer *writer,
-                                   const struct mip_infer *request, struct error *err) {
+static enum status encode_packet_head(struct mip_answer_writer *writer,
+                                      const struct mip_infer *request, struct error *err) {
     size_t n_bytes;
     if (!checked_add(writer->block.len - MIP_HEADER_BYTES, writer->view_bytes, &n_bytes) ||
         n_bytes > UINT32_MAX) {
@@ -137,7 +138,7 @@ static size_t add_piece(struct piece *pieces, size_t n, const char *data, size_t
 
 enum status mip_answer_end(struct mip_answer_writer *writer, const struct mip_infer *request,
                            const struct piece **pieces, size_t *n_pieces, struct error *err) {
-    enum status st = put_packet_head(writer, request, err);
+    enum status st = encode_packet_head(writer, request, err);
     struct piece *out = arena_calloc(writer->arena, 2 * writer->n_views + 1, sizeof(*out));
     if (st != ST_OK || !out) {
         return st != ST_OK ? st : no_memory(writer, err);

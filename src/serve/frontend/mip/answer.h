@@ -9,7 +9,7 @@
 
 /* From so many bytes on a text is not copied; below that the system call pays more for a piece of
  * its own than the copy costs. */
-enum { MIP_VIEW_BYTES = 16384 };
+enum { MIP_VIEW_MIN_BYTES = 16384 };
 
 /* A text that is not in the block: it belongs behind the block's first `at` bytes. */
 struct mip_view {

@@ -36,7 +36,7 @@ static void give(struct given *given, enum datatype datatype, const void *data, 
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void rows_of_numbers(void **state) {
+static void mip_rows_numbers_are_views(void **state) {
     (void)state;
     static const int16_t data[] = {1, 2, 3, 4, 5, 6};
     struct given given;
@@ -58,7 +58,7 @@ static void rows_of_numbers(void **state) {
     assert_int_equal(row.n_bytes, sizeof(data));
 }
 
-static void rows_of_strings_differ(void **state) {
+static void mip_rows_strings_have_own_sizes(void **state) {
     (void)state;
     static const char data[] = "\1\0\0\0a\0\0\0\0\3\0\0\0bcd\1\0\0\0e";
     static const size_t expected[] = {9, 12};
@@ -74,7 +74,7 @@ static void rows_of_strings_differ(void **state) {
     }
 }
 
-static void rows_without_anything(void **state) {
+static void mip_rows_empty_tensor_has_empty_rows(void **state) {
     (void)state;
     struct given given;
     struct mip_rows rows;
@@ -87,7 +87,7 @@ static void rows_without_anything(void **state) {
     assert_int_equal(row.n_pieces, 0);
 }
 
-static void the_first_dimension_is_the_batch(void **state) {
+static void mip_rows_other_batch_dimension_is_refused(void **state) {
     (void)state;
     static const float data[3] = {1, 2, 3};
     struct given given;
@@ -146,7 +146,7 @@ static struct str end(struct answer *answer) {
     return buf_str(&all);
 }
 
-static void json_packet(void **state) {
+static void mip_answer_numbers_become_json_items(void **state) {
     (void)state;
     static const char expected[] = "\0\2\1\0\0\0\0\x22"
                                    "\2\1\0\2"
@@ -169,9 +169,9 @@ static void json_packet(void **state) {
 
 /* One element of BYTES leaves as TEXT: a short one is copied, a long one stays where it is unless
  * it will be gone. */
-static void texts(void **state) {
+static void mip_answer_long_text_is_not_copied(void **state) {
     (void)state;
-    enum { LONG = MIP_VIEW_BYTES };
+    enum { LONG = MIP_VIEW_MIN_BYTES };
     char *data = malloc(4 + LONG);
     assert_non_null(data);
     memset(data + 4, 'x', LONG);
@@ -186,7 +186,7 @@ static void texts(void **state) {
         struct given given;
         struct mip_infer decoded;
         begin(&answer, 1);
-        bytes_put_length(data, cases[i].n);
+        bytes_encode_length(data, cases[i].n);
         give(&given, DT_BYTES, data, 4 + cases[i].n, 1, (int64_t[]){1});
         add(&answer, &given, cases[i].may_view);
         struct str packet = end(&answer);
@@ -202,16 +202,16 @@ static void texts(void **state) {
 }
 
 /* Views and JSON by turns: the order is the items'. */
-static void views_between_items(void **state) {
+static void mip_answer_views_keep_item_order(void **state) {
     (void)state;
-    enum { LONG = MIP_VIEW_BYTES + 1, N = 12 };
+    enum { LONG = MIP_VIEW_MIN_BYTES + 1, N = 12 };
     static char data[4 + LONG];
     static const int64_t number = 7;
     struct answer answer;
     struct given text, json;
     struct mip_infer decoded;
     memset(data, 'x', sizeof(data));
-    bytes_put_length(data, LONG);
+    bytes_encode_length(data, LONG);
     give(&text, DT_BYTES, data, sizeof(data), 0, NULL);
     give(&json, DT_INT64, &number, sizeof(number), 0, NULL);
     begin(&answer, N);
@@ -229,7 +229,7 @@ static void views_between_items(void **state) {
     arena_free(answer.arena);
 }
 
-static void what_cannot_be_expressed(void **state) {
+static void mip_answer_unencodable_output_is_refused(void **state) {
     (void)state;
     struct answer answer;
     struct given given;
@@ -254,10 +254,14 @@ static void what_cannot_be_expressed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_numbers),       cmocka_unit_test(rows_of_strings_differ),
-        cmocka_unit_test(rows_without_anything), cmocka_unit_test(the_first_dimension_is_the_batch),
-        cmocka_unit_test(json_packet),           cmocka_unit_test(texts),
-        cmocka_unit_test(views_between_items),   cmocka_unit_test(what_cannot_be_expressed),
+        cmocka_unit_test(mip_rows_numbers_are_views),
+        cmocka_unit_test(mip_rows_strings_have_own_sizes),
+        cmocka_unit_test(mip_rows_empty_tensor_has_empty_rows),
+        cmocka_unit_test(mip_rows_other_batch_dimension_is_refused),
+        cmocka_unit_test(mip_answer_numbers_become_json_items),
+        cmocka_unit_test(mip_answer_long_text_is_not_copied),
+        cmocka_unit_test(mip_answer_views_keep_item_order),
+        cmocka_unit_test(mip_answer_unencodable_output_is_refused),
     };
     return cmocka_run_group_tests_name("serve/mip_answer", tests, NULL, NULL);
 }

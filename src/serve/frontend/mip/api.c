@@ -16,7 +16,7 @@ struct mip_inference {
     bool started;
 };
 
-static void fail(struct mip_exchange *exchange, const struct error *err) {
+static void reply_failure(struct mip_exchange *exchange, const struct error *err) {
     struct error named = *err;
     if (err->status == ST_NO_MEMORY) { /* who found it full knows no settings */
         error_set(&named, ST_NO_MEMORY, "%s (--request-memory)", err->text);
@@ -27,21 +27,21 @@ static void fail(struct mip_exchange *exchange, const struct error *err) {
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
-static void on_sent(void *cookie) {
-    mip_batch_release(cookie);
+static void on_sent(void *user) {
+    mip_batch_fini(user);
 }
 
 static void on_done(struct mip_batch *batch) {
     struct mip_inference *call =
         (struct mip_inference *)((char *)batch - offsetof(struct mip_inference, batch));
     if (batch->error.status != ST_OK) {
-        mip_batch_release(batch);
-        fail(call->exchange, &batch->error);
+        mip_batch_fini(batch);
+        reply_failure(call->exchange, &batch->error);
         return;
     }
     metric_add(METRIC_INFERENCES_TOTAL, 1);
     struct mip_answer answer = {
-        .pieces = batch->pieces, .n_pieces = batch->n_pieces, .release = on_sent, .cookie = batch};
+        .pieces = batch->pieces, .n_pieces = batch->n_pieces, .release = on_sent, .user = batch};
     mip_reply(call->exchange, &answer);
 }
 
@@ -74,7 +74,8 @@ static enum status check_counts(const struct mip_infer *infer, const struct mip_
 }
 
 /* What is malformed is refused for that, whether there is a model or not. */
-static enum status prepare(struct mip_inference *call, struct mip_api *api, struct error *err) {
+static enum status prepare_inference(struct mip_inference *call, struct mip_api *api,
+                                     struct error *err) {
     struct mip_exchange *exchange = call->exchange;
     const struct mip_target *target = exchange->listener;
     enum status st = mip_infer_decode(exchange->arena, exchange->payload, false, &call->infer, err);
@@ -92,15 +93,15 @@ static enum status prepare(struct mip_inference *call, struct mip_api *api, stru
                          "over MIP carries one",
                          tensor_name_print(plan->spec->name, name));
     }
-    call->batch.source = (struct mip_source){.worker = exchange->worker,
-                                             .version = call->version,
-                                             .plan = plan,
-                                             .infer = &call->infer,
-                                             .limits = &api->limits,
-                                             .pictures = api->pictures,
-                                             .tracer = api->tracer};
+    call->batch.context = (struct mip_chunk_context){.worker = exchange->worker,
+                                                     .version = call->version,
+                                                     .plan = plan,
+                                                     .infer = &call->infer,
+                                                     .limits = &api->limits,
+                                                     .pictures = api->pictures,
+                                                     .tracer = api->tracer};
     call->batch.arena = exchange->arena;
-    call->batch.memory_bytes = api->request_memory_bytes;
+    call->batch.memory_bytes = api->request_memory;
     call->batch.done = on_done;
     return check_counts(&call->infer, plan, err);
 }
@@ -110,20 +111,20 @@ static void on_infer(struct mip_exchange *exchange, void *context) {
     struct mip_inference *call = arena_calloc(exchange->arena, 1, sizeof *call);
     if (!call) {
         error_set(&err, ST_NO_MEMORY, "no memory for the packet");
-        fail(exchange, &err);
+        reply_failure(exchange, &err);
         return;
     }
     call->exchange = exchange;
     exchange->user = call;
-    if (prepare(call, context, &err) != ST_OK) {
-        fail(exchange, &err);
+    if (prepare_inference(call, context, &err) != ST_OK) {
+        reply_failure(exchange, &err);
         return;
     }
     call->started = true;
     mip_batch_start(&call->batch);
 }
 
-static void on_gone(struct mip_exchange *exchange, void *context) {
+static void on_disconnect(struct mip_exchange *exchange, void *context) {
     struct mip_inference *call = exchange->user;
     (void)context;
     if (call && call->started) {
@@ -141,5 +142,5 @@ static void on_end(struct mip_exchange *exchange, void *context) {
 
 struct mip_handler mip_api_handler(struct mip_api *api) {
     return (struct mip_handler){
-        .context = api, .on_infer = on_infer, .on_gone = on_gone, .on_end = on_end};
+        .context = api, .on_infer = on_infer, .on_disconnect = on_disconnect, .on_end = on_end};
 }

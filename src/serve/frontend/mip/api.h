@@ -16,8 +16,8 @@ struct mip_api {
     struct repository *repository; /* its versions have a plan: mip_plan_add */
     struct pictures *pictures;
     struct tracer *tracer;
-    struct json_limits limits;     /* of items in JSON */
-    uint64_t request_memory_bytes; /* of one packet, besides its payload */
+    struct json_limits limits; /* of items in JSON */
+    uint64_t request_memory;   /* of one packet, besides its payload */
 };
 
 /* The table of callbacks for mip_server_new; `api` must outlive the server. The cookie that

@@ -9,48 +9,48 @@
 #include "core/event/clock.h"
 
 enum {
-    TURN_NS = 2 * 1000 * 1000, /* then others have theirs */
-    MAX_DECODING = 16,         /* pictures under way */
+    STEP_BUDGET_NS = 2 * 1000 * 1000, /* then others have theirs */
+    MAX_DECODING = 16,                /* pictures under way */
 };
 
-static void go_on(struct mip_batch *batch);
+static void run_steps(struct mip_batch *batch);
 
-static struct mip_part *part_at(struct mip_batch *batch, size_t i) {
-    return batch->parts[(batch->oldest + i) % MIP_BATCH_PARTS];
+static struct mip_chunk *chunk_at(struct mip_batch *batch, size_t i) {
+    return batch->chunks[(batch->oldest + i) % MIP_BATCH_CHUNKS];
 }
 
 /* Called with `stepping`: what a cancelled call does at once must not lead to another step. */
-static void fail(struct mip_batch *batch, const struct error *err) {
+static void fail_batch(struct mip_batch *batch, const struct error *err) {
     assert(batch->stepping);
     if (batch->error.status != ST_OK) {
         return;
     }
     batch->error = *err;
-    for (size_t i = 0; i < batch->n_parts; i++) {
-        mip_part_cancel(part_at(batch, i));
+    for (size_t i = 0; i < batch->n_chunks; i++) {
+        mip_chunk_cancel(chunk_at(batch, i));
     }
 }
 
-static void end_oldest(struct mip_batch *batch) {
-    mip_part_free(part_at(batch, 0));
-    batch->oldest = (batch->oldest + 1) % MIP_BATCH_PARTS;
-    batch->n_parts--;
+static void free_oldest_chunk(struct mip_batch *batch) {
+    mip_chunk_free(chunk_at(batch, 0));
+    batch->oldest = (batch->oldest + 1) % MIP_BATCH_CHUNKS;
+    batch->n_chunks--;
     batch->short_of_memory = false;
 }
 
 /* ---- steps: each returns whether it did something -------------------------------------------- */
 
 static bool step_submit(struct mip_batch *batch) {
-    for (size_t i = 0; i < batch->n_parts; i++) {
-        struct mip_part *part = part_at(batch, i);
+    for (size_t i = 0; i < batch->n_chunks; i++) {
+        struct mip_chunk *chunk = chunk_at(batch, i);
         struct error err;
-        if (part->error.status != ST_OK) {
-            fail(batch, &part->error);
+        if (chunk->error.status != ST_OK) {
+            fail_batch(batch, &chunk->error);
             return true;
         }
-        if (mip_part_is_ready(part)) {
-            if (mip_part_submit(part, &err) != ST_OK) {
-                fail(batch, &err);
+        if (mip_chunk_is_ready(chunk)) {
+            if (mip_chunk_submit(chunk, &err) != ST_OK) {
+                fail_batch(batch, &err);
             }
             return true;
         }
@@ -59,42 +59,43 @@ static bool step_submit(struct mip_batch *batch) {
 }
 
 /* Is it all that the packet asks for? Then its outputs may stay until the answer is sent. */
-static bool is_alone(const struct mip_batch *batch, const struct mip_part *part) {
-    return part->n == batch->source.infer->batch;
+static bool is_whole_batch(const struct mip_batch *batch, const struct mip_chunk *chunk) {
+    return chunk->n == batch->context.infer->batch;
 }
 
-static bool is_written(const struct mip_part *part) {
-    return part->state == MIP_PART_ANSWERED && part->n_written == part->n;
+static bool is_written(const struct mip_chunk *chunk) {
+    return chunk->state == MIP_CHUNK_ANSWERED && chunk->n_written == chunk->n;
 }
 
 static bool step_write(struct mip_batch *batch) {
-    struct mip_part *part = batch->n_parts > 0 ? part_at(batch, 0) : NULL;
+    struct mip_chunk *chunk = batch->n_chunks > 0 ? chunk_at(batch, 0) : NULL;
     struct error err;
     bool more = false;
-    if (!part || part->state != MIP_PART_ANSWERED || is_written(part)) {
+    if (!chunk || chunk->state != MIP_CHUNK_ANSWERED || is_written(chunk)) {
         return false;
     }
-    if (mip_part_write(part, &batch->writer, is_alone(batch, part), &more, &err) != ST_OK) {
-        fail(batch, &err);
+    if (mip_chunk_write(chunk, &batch->writer, is_whole_batch(batch, chunk), &more, &err) !=
+        ST_OK) {
+        fail_batch(batch, &err);
     } else if (!more && batch->writer.n_views == 0) {
-        end_oldest(batch);
+        free_oldest_chunk(batch);
     }
     return true;
 }
 
 /* What a new part may take. Returns: 0 when there is nothing left. */
-static size_t room(struct mip_batch *batch) {
+static size_t memory_left(struct mip_batch *batch) {
     size_t used = arena_bytes(batch->arena);
-    for (size_t i = 0; i < batch->n_parts; i++) {
-        used += arena_bytes(part_at(batch, i)->arena);
+    for (size_t i = 0; i < batch->n_chunks; i++) {
+        used += arena_bytes(chunk_at(batch, i)->arena);
     }
     return used < batch->memory_bytes ? (size_t)(batch->memory_bytes - used) : 0;
 }
 
 /* Parts under way give memory back when they end; where there are none it is over. */
-static bool lack_memory(struct mip_batch *batch, const struct error *err) {
-    if (batch->n_parts == 0) {
-        fail(batch, err);
+static bool handle_no_memory(struct mip_batch *batch, const struct error *err) {
+    if (batch->n_chunks == 0) {
+        fail_batch(batch, err);
         return true;
     }
     batch->short_of_memory = true;
@@ -102,75 +103,76 @@ static bool lack_memory(struct mip_batch *batch, const struct error *err) {
 }
 
 static bool step_begin(struct mip_batch *batch) {
-    size_t left = batch->source.infer->batch - batch->n_taken;
-    uint64_t max = batch->source.plan->max_batch;
+    size_t left = batch->context.infer->batch - batch->n_taken;
+    uint64_t max = batch->context.plan->max_batch;
     struct error err;
-    if (left == 0 || batch->n_parts == MIP_BATCH_PARTS || batch->short_of_memory) {
+    if (left == 0 || batch->n_chunks == MIP_BATCH_CHUNKS || batch->short_of_memory) {
         return false;
     }
-    size_t memory = room(batch);
-    struct mip_part *part = memory > 0 ? mip_part_new(&batch->source, batch->n_taken,
-                                                      left < max ? left : (size_t)max, memory)
-                                       : NULL;
-    if (!part) {
+    size_t memory = memory_left(batch);
+    struct mip_chunk *chunk = memory > 0 ? mip_chunk_new(&batch->context, batch->n_taken,
+                                                         left < max ? left : (size_t)max, memory)
+                                         : NULL;
+    if (!chunk) {
         error_set(&err, ST_NO_MEMORY, "out of memory for a part of the batch");
-        return lack_memory(batch, &err);
+        return handle_no_memory(batch, &err);
     }
-    batch->parts[(batch->oldest + batch->n_parts) % MIP_BATCH_PARTS] = part;
-    batch->n_parts++;
+    batch->chunks[(batch->oldest + batch->n_chunks) % MIP_BATCH_CHUNKS] = chunk;
+    batch->n_chunks++;
     return true;
 }
 
 /* The newest part could not take its next element for want of memory. */
-static bool make_do(struct mip_batch *batch, struct mip_part *part, const struct error *err) {
-    if (part->n > 0) {
-        mip_part_close(part); /* it runs with fewer */
+static bool shrink_chunk(struct mip_batch *batch, struct mip_chunk *chunk,
+                         const struct error *err) {
+    if (chunk->n > 0) {
+        mip_chunk_close(chunk); /* it runs with fewer */
         return true;
     }
-    mip_part_free(part);
-    batch->n_parts--;
-    return lack_memory(batch, err);
+    mip_chunk_free(chunk);
+    batch->n_chunks--;
+    return handle_no_memory(batch, err);
 }
 
 static bool step_gather(struct mip_batch *batch) {
-    struct mip_part *part = batch->n_parts > 0 ? part_at(batch, batch->n_parts - 1) : NULL;
+    struct mip_chunk *chunk = batch->n_chunks > 0 ? chunk_at(batch, batch->n_chunks - 1) : NULL;
     struct error err;
     bool taken = false;
-    if (!part || part->state != MIP_PART_GATHERING) {
+    if (!chunk || chunk->state != MIP_CHUNK_FILLING) {
         return step_begin(batch);
     }
     size_t n_decoding = 0;
-    for (size_t i = 0; i < batch->n_parts; i++) {
-        n_decoding += part_at(batch, i)->n_decoding;
+    for (size_t i = 0; i < batch->n_chunks; i++) {
+        n_decoding += chunk_at(batch, i)->n_decoding;
     }
     if (n_decoding >= MAX_DECODING) {
         return false;
     }
-    enum status st = mip_part_take(part, &taken, &err);
+    enum status st = mip_chunk_add_element(chunk, &taken, &err);
     if (st == ST_NO_MEMORY) {
-        return make_do(batch, part, &err);
+        return shrink_chunk(batch, chunk, &err);
     }
     if (st != ST_OK) {
-        fail(batch, &err);
+        fail_batch(batch, &err);
         return true;
     }
     batch->n_taken += taken;
-    if (!taken || part->n == part->capacity) {
-        mip_part_close(part);
+    if (!taken || chunk->n == chunk->capacity) {
+        mip_chunk_close(chunk);
     }
     return true;
 }
 
 /* After a failure: whatever has come back is given back. */
 static bool step_end(struct mip_batch *batch) {
-    if (batch->n_parts == 0 || !mip_part_is_quiet(part_at(batch, 0))) {
+    if (batch->n_chunks == 0 || !mip_chunk_is_idle(chunk_at(batch, 0))) {
         return false;
     }
-    end_oldest(batch);
+    free_oldest_chunk(batch);
     return true;
 }
 
-static bool step(struct mip_batch *batch) {
+static bool run_step(struct mip_batch *batch) {
     if (batch->error.status != ST_OK) {
         return step_end(batch);
     }
@@ -179,62 +181,62 @@ static bool step(struct mip_batch *batch) {
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-static bool is_over(struct mip_batch *batch) {
-    if (batch->n_parts == 0) {
-        return batch->error.status != ST_OK || batch->n_taken == batch->source.infer->batch;
+static bool is_finished(struct mip_batch *batch) {
+    if (batch->n_chunks == 0) {
+        return batch->error.status != ST_OK || batch->n_taken == batch->context.infer->batch;
     }
-    return batch->error.status == ST_OK && is_alone(batch, part_at(batch, 0)) &&
-           is_written(part_at(batch, 0));
+    return batch->error.status == ST_OK && is_whole_batch(batch, chunk_at(batch, 0)) &&
+           is_written(chunk_at(batch, 0));
 }
 
-static void finish(struct mip_batch *batch) {
-    batch->over = true;
+static void finish_batch(struct mip_batch *batch) {
+    batch->finished = true;
     if (batch->error.status == ST_OK) {
-        batch->error.status = mip_answer_end(&batch->writer, batch->source.infer, &batch->pieces,
+        batch->error.status = mip_answer_end(&batch->writer, batch->context.infer, &batch->pieces,
                                              &batch->n_pieces, &batch->error);
     }
     batch->done(batch);
 }
 
-static void on_turn(struct worker_msg *msg) {
+static void on_resume(struct worker_msg *msg) {
     struct mip_batch *batch = (struct mip_batch *)((char *)msg - offsetof(struct mip_batch, msg));
     batch->posted = false;
-    go_on(batch);
+    run_steps(batch);
 }
 
-static void go_on(struct mip_batch *batch) {
-    if (batch->stepping || batch->posted || batch->over) {
+static void run_steps(struct mip_batch *batch) {
+    if (batch->stepping || batch->posted || batch->finished) {
         return;
     }
-    uint64_t until_ns = clock_now_ns() + TURN_NS;
+    uint64_t until_ns = clock_now_ns() + STEP_BUDGET_NS;
     batch->stepping = true;
-    while (step(batch)) {
+    while (run_step(batch)) {
         if (clock_now_ns() >= until_ns) {
             batch->posted = true;
-            worker_post(batch->source.worker, &batch->msg);
+            worker_post(batch->context.worker, &batch->msg);
             break;
         }
     }
     batch->stepping = false;
-    if (!batch->posted && is_over(batch)) {
-        finish(batch);
+    if (!batch->posted && is_finished(batch)) {
+        finish_batch(batch);
     }
 }
 
-static void on_moved(struct mip_part *part) {
-    go_on((struct mip_batch *)((char *)part->source - offsetof(struct mip_batch, source)));
+static void on_chunk_progress(struct mip_chunk *chunk) {
+    run_steps((struct mip_batch *)((char *)chunk->context - offsetof(struct mip_batch, context)));
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* What is known to be needed at least: the first element's tensors. It is looked at before anything
  * is allocated. */
-static enum status check_need(const struct mip_batch *batch, struct error *err) {
-    const struct mip_infer *infer = batch->source.infer;
+static enum status check_element_fits(const struct mip_batch *batch, struct error *err) {
+    const struct mip_infer *infer = batch->context.infer;
     size_t sum = 0;
     bool counts = true;
     for (size_t i = 0; i < infer->n_inputs && counts; i++) {
-        const struct mip_input *input = &batch->source.plan->inputs[i];
+        const struct mip_input *input = &batch->context.plan->inputs[i];
         bool decoded = infer->items[i].type == MIP_IMAGE && input->pictures == MIP_PICTURES_DECODED;
         uint64_t n_bytes = decoded ? input->picture_bytes : input->n_bytes;
         counts = n_bytes <= SIZE_MAX && checked_add(sum, (size_t)n_bytes, &sum);
@@ -250,33 +252,33 @@ static enum status check_need(const struct mip_batch *batch, struct error *err) 
 
 void mip_batch_start(struct mip_batch *batch) {
     struct error err;
-    batch->source.moved = on_moved;
-    batch->msg.run = on_turn;
+    batch->context.progressed = on_chunk_progress;
+    batch->msg.run = on_resume;
     batch->stepping = true;
-    if (check_need(batch, &err) != ST_OK ||
-        mip_answer_begin(&batch->writer, batch->arena, batch->source.plan, &err) != ST_OK) {
-        fail(batch, &err);
+    if (check_element_fits(batch, &err) != ST_OK ||
+        mip_answer_begin(&batch->writer, batch->arena, batch->context.plan, &err) != ST_OK) {
+        fail_batch(batch, &err);
     }
     batch->stepping = false;
-    go_on(batch);
+    run_steps(batch);
 }
 
 void mip_batch_cancel(struct mip_batch *batch) {
     struct error err;
-    if (batch->over) {
+    if (batch->finished) {
         return;
     }
     assert(!batch->stepping);
     error_set(&err, ST_CANCELLED, "the client went away before its answer");
     batch->stepping = true;
-    fail(batch, &err);
+    fail_batch(batch, &err);
     batch->stepping = false;
-    go_on(batch);
+    run_steps(batch);
 }
 
-void mip_batch_release(struct mip_batch *batch) {
-    assert(batch->over);
-    while (batch->n_parts > 0) {
-        end_oldest(batch);
+void mip_batch_fini(struct mip_batch *batch) {
+    assert(batch->finished);
+    while (batch->n_chunks > 0) {
+        free_oldest_chunk(batch);
     }
 }

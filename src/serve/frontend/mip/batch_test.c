@@ -138,14 +138,14 @@ static void open_packet(struct packet *packet, struct model_config config, uint1
     packet->backend = rig_backend;
     packet->backend.model_describe = describe;
     config.latest_count = 1;
-    assert_int_equal(rig_open_with(&packet->rig, &packet->backend, &config, MIP_BATCH_PARTS, &err),
+    assert_int_equal(rig_open_with(&packet->rig, &packet->backend, &config, MIP_BATCH_CHUNKS, &err),
                      ST_OK);
     packet->rig.model->act = echo;
     packet->limits = (struct json_limits){1 << 20, 100, 1 << 20};
     packet->arena = arena_new(NULL, 0);
-    assert_int_equal(mip_plan_make(packet->arena, model_version_spec(packet->rig.version),
-                                   model_version_config(packet->rig.version), STR("."),
-                                   &packet->plan, &err),
+    assert_int_equal(mip_plan_new(packet->arena, model_version_spec(packet->rig.version),
+                                  model_version_config(packet->rig.version), STR("."),
+                                  &packet->plan, &err),
                      ST_OK);
     packet->infer = (struct mip_infer){.n_inputs = 1, .batch = batch, .n_items = batch};
     packet->infer.items = arena_calloc(packet->arena, batch, sizeof(*packet->infer.items));
@@ -195,7 +195,7 @@ static void on_done(struct mip_batch *batch) {
     } else {
         snprintf(packet->text, sizeof(packet->text), "%s", batch->error.text);
     }
-    mip_batch_release(batch);
+    mip_batch_fini(batch);
     worker_stop(packet->rig.worker);
 }
 
@@ -205,12 +205,12 @@ static void on_other(struct worker_msg *msg) {
 
 static void start(struct rig *rig) {
     struct packet *packet = (struct packet *)(void *)rig;
-    packet->batch.source = (struct mip_source){.worker = rig->worker,
-                                               .version = rig->version,
-                                               .plan = packet->plan,
-                                               .infer = &packet->infer,
-                                               .limits = &packet->limits,
-                                               .pictures = packet->pictures};
+    packet->batch.context = (struct mip_chunk_context){.worker = rig->worker,
+                                                       .version = rig->version,
+                                                       .plan = packet->plan,
+                                                       .infer = &packet->infer,
+                                                       .limits = &packet->limits,
+                                                       .pictures = packet->pictures};
     packet->batch.arena = packet->arena;
     packet->batch.done = on_done;
     packet->other.run = on_other;
@@ -275,7 +275,7 @@ static int count_calls(const int64_t dims[2]) {
 }
 
 /* RIG_ROWS_MAX is the model's largest batch. */
-static void a_batch_is_cut_into_calls(void **state) {
+static void batch_over_model_limit_is_split_into_calls(void **state) {
     (void)state;
     static const uint16_t batches[] = {1, 2, 7, 8, 9, 16, 17, 40, 100};
     for (size_t i = 0; i < N_PLACES * (sizeof(batches) / sizeof(batches[0])); i++) {
@@ -292,7 +292,7 @@ static void a_batch_is_cut_into_calls(void **state) {
     }
 }
 
-static void a_model_without_batch_runs_once_per_element(void **state) {
+static void batch_of_unbatched_model_runs_call_per_element(void **state) {
     (void)state;
     for (size_t i = 0; i < N_PLACES; i++) {
         struct packet packet;
@@ -311,7 +311,7 @@ static void a_model_without_batch_runs_once_per_element(void **state) {
 }
 
 /* Elements of one shape run together as far as they are neighbours. */
-static void shapes_part_a_batch(void **state) {
+static void batch_with_mixed_shapes_is_split_by_shape(void **state) {
     (void)state;
     static const size_t widths[] = {2, 2, 2, 3, 2, 2, 1, 1};
     static const int64_t calls[][2] = {{3, 2}, {1, 3}, {2, 2}, {2, 1}};
@@ -330,15 +330,15 @@ static void shapes_part_a_batch(void **state) {
 }
 
 /* The largest batch of all; the worker's other messages have their turn meanwhile. */
-static void a_long_batch_gives_turns(void **state) {
+static void batch_of_maximum_size_yields_to_worker(void **state) {
     (void)state;
     struct packet packet;
     open_packet(&packet, (struct model_config){.run_on = RUN_ON_WORKER}, MIP_MAX_BATCH);
     fill(&packet, four, 1);
-    clock_drive_ns(1000000000);
+    clock_set_fake_ns(1000000000);
     packet.rig.model->takes_ns = 5000000; /* longer than a turn */
     run(&packet);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
     expect_echo(&packet, four, 1);
     assert_int_equal(seen.n_calls, (MIP_MAX_BATCH + 7) / 8);
     assert_true(packet.other_ran_before_done);
@@ -360,7 +360,7 @@ static const struct {
     {{7, STR("hello")}, ST_UNSUPPORTED, "expected an item of type 1 (TEXT), 2 (JSON) or 3"},
 };
 
-static void one_bad_item_fails_the_packet(void **state) {
+static void batch_with_bad_item_fails(void **state) {
     (void)state;
     for (size_t i = 0; i < N_PLACES * (sizeof(bad_items) / sizeof(bad_items[0])); i++) {
         struct packet packet;
@@ -373,7 +373,7 @@ static void one_bad_item_fails_the_packet(void **state) {
     }
 }
 
-static void one_failed_call_fails_the_packet(void **state) {
+static void batch_with_failed_call_fails(void **state) {
     (void)state;
     for (size_t i = 0; i < N_PLACES; i++) {
         struct packet packet;
@@ -386,7 +386,7 @@ static void one_failed_call_fails_the_packet(void **state) {
     }
 }
 
-static void outputs_that_cannot_be_shared_out(void **state) {
+static void batch_with_unbatched_output_fails(void **state) {
     (void)state;
     struct packet packet;
     open_packet(&packet, (struct model_config){.run_on = RUN_ON_WORKER}, 3);
@@ -398,7 +398,7 @@ static void outputs_that_cannot_be_shared_out(void **state) {
 }
 
 /* Whatever is under way when the client goes away comes back first. */
-static void going_away(void **state) {
+static void batch_cancelled_waits_for_running_calls(void **state) {
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         struct packet packet;
@@ -408,7 +408,7 @@ static void going_away(void **state) {
         atomic_store(&packet.rig.model->shut, i == 0);
         run(&packet);
         expect_failure(&packet, ST_CANCELLED, "went away");
-        assert_true(seen.n_calls <= MIP_BATCH_PARTS);
+        assert_true(seen.n_calls <= MIP_BATCH_CHUNKS);
         close_packet(&packet);
     }
 }
@@ -416,7 +416,7 @@ static void going_away(void **state) {
 /* ---- pictures -------------------------------------------------------------------------------- */
 
 /* x takes pictures of four values; there is no part that decodes them. */
-static void pictures_that_cannot_be_decoded(void **state) {
+static void batch_with_undecodable_picture_fails(void **state) {
     (void)state;
     static const int64_t dims[] = {4};
     for (size_t i = 0; i < 2; i++) {
@@ -453,7 +453,7 @@ static void pictures_that_cannot_be_decoded(void **state) {
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Parts take turns where they don't fit side by side, and are smaller where not even one does. */
-static void little_memory_is_enough(void **state) {
+static void batch_with_little_memory_uses_smaller_chunks(void **state) {
     (void)state;
     static const size_t wide[] = {300};
     for (size_t i = 0; i < N_PLACES; i++) {
@@ -469,7 +469,7 @@ static void little_memory_is_enough(void **state) {
     }
 }
 
-static void too_little_memory(void **state) {
+static void batch_with_too_little_memory_fails(void **state) {
     (void)state;
     static const size_t wide[] = {3000};
     struct packet packet;
@@ -482,7 +482,7 @@ static void too_little_memory(void **state) {
 }
 
 /* What is known to be needed is held against the limit before anything is allocated. */
-static void what_is_known_to_be_too_much(void **state) {
+static void batch_element_over_memory_limit_fails_before_call(void **state) {
     (void)state;
     struct packet packet;
     open_packet(&packet, (struct model_config){.run_on = RUN_ON_WORKER}, 1);
@@ -500,18 +500,18 @@ static void what_is_known_to_be_too_much(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_batch_is_cut_into_calls),
-        cmocka_unit_test(a_model_without_batch_runs_once_per_element),
-        cmocka_unit_test(shapes_part_a_batch),
-        cmocka_unit_test(a_long_batch_gives_turns),
-        cmocka_unit_test(one_bad_item_fails_the_packet),
-        cmocka_unit_test(one_failed_call_fails_the_packet),
-        cmocka_unit_test(outputs_that_cannot_be_shared_out),
-        cmocka_unit_test(going_away),
-        cmocka_unit_test(pictures_that_cannot_be_decoded),
-        cmocka_unit_test(little_memory_is_enough),
-        cmocka_unit_test(too_little_memory),
-        cmocka_unit_test(what_is_known_to_be_too_much),
+        cmocka_unit_test(batch_over_model_limit_is_split_into_calls),
+        cmocka_unit_test(batch_of_unbatched_model_runs_call_per_element),
+        cmocka_unit_test(batch_with_mixed_shapes_is_split_by_shape),
+        cmocka_unit_test(batch_of_maximum_size_yields_to_worker),
+        cmocka_unit_test(batch_with_bad_item_fails),
+        cmocka_unit_test(batch_with_failed_call_fails),
+        cmocka_unit_test(batch_with_unbatched_output_fails),
+        cmocka_unit_test(batch_cancelled_waits_for_running_calls),
+        cmocka_unit_test(batch_with_undecodable_picture_fails),
+        cmocka_unit_test(batch_with_little_memory_uses_smaller_chunks),
+        cmocka_unit_test(batch_with_too_little_memory_fails),
+        cmocka_unit_test(batch_element_over_memory_limit_fails_before_call),
     };
     log_configure(LOG_ERROR, LOG_TEXT);
     return cmocka_run_group_tests_name("serve/mip_batch", tests, NULL, NULL);

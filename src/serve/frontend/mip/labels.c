@@ -7,32 +7,32 @@ static enum status no_memory(const char *path, struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory for the labels in %s", path);
 }
 
-static int compare(const void *a, const void *b) {
+static int compare_labels(const void *a, const void *b) {
     const struct str *left = *(const struct str *const *)a, *right = *(const struct str *const *)b;
     size_t n = left->len < right->len ? left->len : right->len;
     int order = memcmp(left->ptr, right->ptr, n);
     return order != 0 ? order : (left->len > right->len) - (left->len < right->len);
 }
 
-static void sort(const struct str **sorted, const struct str *labels, size_t n) {
+static void sort_labels(const struct str **sorted, const struct str *labels, size_t n) {
     for (size_t i = 0; i < n; i++) {
         sorted[i] = &labels[i];
     }
-    qsort(sorted, n, sizeof(*sorted), compare);
+    qsort(sorted, n, sizeof(*sorted), compare_labels);
 }
 
-static bool same_as_neighbour(const struct str *const *sorted, size_t n, size_t i) {
+static bool is_duplicate(const struct str *const *sorted, size_t n, size_t i) {
     return (i > 0 && str_eq(*sorted[i - 1], *sorted[i])) ||
            (i + 1 < n && str_eq(*sorted[i], *sorted[i + 1]));
 }
 
 /* Renames what is there more than once; `renamed` has room for all. */
-static bool number_equal_ones(struct arena *arena, const struct str *const *sorted, size_t n,
+static bool number_duplicates(struct arena *arena, const struct str *const *sorted, size_t n,
                               const struct str *labels, struct str *renamed) {
     for (size_t i = 0; i < n; i++) {
         size_t index = (size_t)(sorted[i] - labels);
         renamed[index] = *sorted[i];
-        if (same_as_neighbour(sorted, n, i)) {
+        if (is_duplicate(sorted, n, i)) {
             renamed[index] = arena_printf(arena, "%.*s (%zu)", STR_ARG(*sorted[i]), index);
         }
         if (!renamed[index].ptr) {
@@ -50,11 +50,11 @@ static enum status make_unique(struct arena *arena, const char *path, struct lab
     if (!sorted || !renamed) {
         return no_memory(path, err);
     }
-    sort(sorted, labels->items, n);
-    if (!number_equal_ones(arena, sorted, n, labels->items, renamed)) {
+    sort_labels(sorted, labels->items, n);
+    if (!number_duplicates(arena, sorted, n, labels->items, renamed)) {
         return no_memory(path, err);
     }
-    sort(sorted, renamed, n);
+    sort_labels(sorted, renamed, n);
     for (size_t i = 0; i + 1 < n; i++) {
         if (str_eq(*sorted[i], *sorted[i + 1])) {
             return error_set(err, ST_BAD_CONFIG,
@@ -80,8 +80,8 @@ static enum status check_none_empty(const char *path, const struct labels *label
                          : error_set(err, ST_BAD_CONFIG, "%s: there are no labels in it", path);
 }
 
-enum status mip_labels_check(struct arena *arena, const char *path, struct labels *labels,
-                             struct error *err) {
+enum status mip_labels_make_keys(struct arena *arena, const char *path, struct labels *labels,
+                                 struct error *err) {
     enum status st = check_none_empty(path, labels, err);
     return st == ST_OK ? make_unique(arena, path, labels, err) : st;
 }

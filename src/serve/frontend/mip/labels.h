@@ -8,7 +8,7 @@
 
 /* Makes keys of labels, whose file `path` names in messages. Returns: ST_BAD_CONFIG with the line,
  * ST_NO_MEMORY. Owns: in `arena`, which the labels' text has to outlive. */
-enum status mip_labels_check(struct arena *arena, const char *path, struct labels *labels,
-                             struct error *err) __attribute__((warn_unused_result));
+enum status mip_labels_make_keys(struct arena *arena, const char *path, struct labels *labels,
+                                 struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -47,7 +47,7 @@ static void check_labels(size_t row, const struct labels *labels, const char *ex
     }
 }
 
-static void each_text(void **state) {
+static void labels_each_text_gives_unique_keys_or_error(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
@@ -55,7 +55,7 @@ static void each_text(void **state) {
         struct error err = {0};
         enum status st = labels_parse(arena, "labels", str_of(rows[i].text), &labels, &err);
         if (st == ST_OK) {
-            st = mip_labels_check(arena, "labels", &labels, &err);
+            st = mip_labels_make_keys(arena, "labels", &labels, &err);
         }
         assert_int_equal(st, rows[i].labels ? ST_OK : ST_BAD_CONFIG);
         if (rows[i].labels) {
@@ -67,7 +67,7 @@ static void each_text(void **state) {
     }
 }
 
-static void files(void **state) {
+static void labels_unreadable_file_error_names_path(void **state) {
     (void)state;
     struct test_dir dir;
     struct labels labels;
@@ -88,6 +88,8 @@ static void files(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_text), cmocka_unit_test(files)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(labels_each_text_gives_unique_keys_or_error),
+        cmocka_unit_test(labels_unreadable_file_error_names_path)};
     return cmocka_run_group_tests_name("serve/mip_labels", tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "serve/config/config.h"
-#include "serve/frontend/mip/shape.h"
+#include "serve/frontend/mip/picture.h"
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory for what MIP makes of the model");
@@ -42,7 +42,7 @@ static enum status plan_file(struct mip_input *input, int64_t *dims, struct erro
 static enum status plan_decoding(const struct mip_settings *settings, struct mip_input *input,
                                  int64_t *dims, struct error *err) {
     enum status st =
-        mip_shape_plan(input->spec->datatype, input->dims, settings, &input->picture, dims, err);
+        mip_picture_plan(input->spec->datatype, input->dims, settings, &input->picture, dims, err);
     if (st != ST_OK) {
         return st;
     }
@@ -83,8 +83,8 @@ static enum status plan_input(struct arena *arena, const struct mip_settings *se
 }
 
 /* Settings for all inputs must be of use to one of them. */
-static enum status check_of_use(const struct mip_plan *plan, const struct mip_settings *settings,
-                                struct error *err) {
+static enum status check_settings_used(const struct mip_plan *plan,
+                                       const struct mip_settings *settings, struct error *err) {
     for (size_t i = 0; i < plan->spec->n_inputs; i++) {
         if (!settings[i].given || plan->inputs[i].pictures == MIP_PICTURES_DECODED) {
             return ST_OK;
@@ -116,7 +116,7 @@ static enum status plan_inputs(struct arena *arena, const struct mip_settings *s
             plan->n_required = i + 1;
         }
     }
-    return check_of_use(plan, settings, err);
+    return check_settings_used(plan, settings, err);
 }
 
 /* ---- outputs --------------------------------------------------------------------------------- */
@@ -139,8 +139,8 @@ static enum status check_labels_path(const struct mip_settings *settings, struct
                      STR_ARG(settings->labels));
 }
 
-static enum status load_labels(struct arena *arena, struct str directory, struct str file,
-                               struct mip_output *output, struct error *err) {
+static enum status load_output_labels(struct arena *arena, struct str directory, struct str file,
+                                      struct mip_output *output, struct error *err) {
     struct str path = file.ptr[0] == '/'
                           ? arena_dup(arena, file)
                           : arena_printf(arena, "%.*s/%.*s", STR_ARG(directory), STR_ARG(file));
@@ -149,7 +149,7 @@ static enum status load_labels(struct arena *arena, struct str directory, struct
     }
     enum status st = labels_load(arena, path.ptr, &output->labels, err);
     if (st == ST_OK) {
-        st = mip_labels_check(arena, path.ptr, &output->labels, err);
+        st = mip_labels_make_keys(arena, path.ptr, &output->labels, err);
     }
     uint64_t elements;
     if (st == ST_OK && shape_elements(output->dims, &elements) && elements > output->labels.n) {
@@ -164,10 +164,12 @@ static enum status plan_labels(struct arena *arena, const struct mip_settings *s
                                struct mip_output *output, struct error *err) {
     if (settings->labels.ptr) {
         enum status st = check_labels_path(settings, err);
-        return st == ST_OK ? load_labels(arena, directory, settings->labels, output, err) : st;
+        return st == ST_OK ? load_output_labels(arena, directory, settings->labels, output, err)
+                           : st;
     }
-    return label_filename.len > 0 ? load_labels(arena, directory, label_filename, output, err)
-                                  : ST_OK;
+    return label_filename.len > 0
+               ? load_output_labels(arena, directory, label_filename, output, err)
+               : ST_OK;
 }
 
 static enum status plan_output(struct arena *arena, const struct mip_settings *settings,
@@ -213,9 +215,9 @@ static enum status plan_outputs(struct arena *arena, const struct mip_settings *
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-enum status mip_plan_make(struct arena *arena, const struct model_spec *spec,
-                          const struct model_config *config, struct str directory,
-                          const struct mip_plan **out, struct error *err) {
+enum status mip_plan_new(struct arena *arena, const struct model_spec *spec,
+                         const struct model_config *config, struct str directory,
+                         const struct mip_plan **out, struct error *err) {
     struct mip_plan *plan = arena_calloc(arena, 1, sizeof(*plan));
     struct mip_settings *inputs = arena_calloc(arena, spec->n_inputs, sizeof(*inputs));
     struct mip_settings *outputs = arena_calloc(arena, spec->n_outputs, sizeof(*outputs));
@@ -253,8 +255,8 @@ bool mip_plan_decodes_pictures(const struct mip_plan *plan) {
 enum status mip_plan_add(struct model_version *version, struct error *err) {
     const struct mip_plan *plan = NULL;
     enum status st =
-        mip_plan_make(model_version_arena(version), model_version_spec(version),
-                      model_version_config(version), model_version_directory(version), &plan, err);
+        mip_plan_new(model_version_arena(version), model_version_spec(version),
+                     model_version_config(version), model_version_directory(version), &plan, err);
     model_version_set_user_data(version, MODEL_VERSION_MIP, plan);
     return st;
 }

@@ -52,13 +52,13 @@ struct mip_plan {
 
 /* `directory` is where the model's files lie. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: *out in
  * `arena`; it borrows from `spec` and `config`. */
-enum status mip_plan_make(struct arena *arena, const struct model_spec *spec,
-                          const struct model_config *config, struct str directory,
-                          const struct mip_plan **out, struct error *err)
+enum status mip_plan_new(struct arena *arena, const struct model_spec *spec,
+                         const struct model_config *config, struct str directory,
+                         const struct mip_plan **out, struct error *err)
     __attribute__((warn_unused_result));
 
 /* Makes the plan of a version that is being opened and adds it to the version. Returns: as
- * mip_plan_make. */
+ * mip_plan_new. */
 enum status mip_plan_add(struct model_version *version, struct error *err)
     __attribute__((warn_unused_result));
 /* What mip_plan_add made. Thread: any. */

@@ -35,7 +35,7 @@ struct model_row {
     struct param_row params[MAX_PARAMS];
 };
 
-/* What mip_plan_make is given. */
+/* What mip_plan_new is given. */
 struct made {
     struct arena *arena;
     struct model_spec spec;
@@ -84,8 +84,8 @@ static enum status make(const struct model_row *row, bool batches, const char *d
             (struct model_config_param){str_of(row->params[i].name), str_of(row->params[i].value),
                                         strncmp(row->params[i].value, "/", 1) == 0};
     }
-    return mip_plan_make(made->arena, &made->spec, &made->config, str_of(directory), plan,
-                         &made->err);
+    return mip_plan_new(made->arena, &made->spec, &made->config, str_of(directory), plan,
+                        &made->err);
 }
 
 #define IN(...) .in = {{__VA_ARGS__}}
@@ -201,7 +201,7 @@ static void check_line(size_t i, const char *text, const char *kind, const char 
     }
 }
 
-static void each_plan(void **state) {
+static void plan_each_model_prints_expected_lines(void **state) {
     (void)state;
     struct test_dir dir;
     write_labels(&dir);
@@ -268,7 +268,7 @@ static const struct {
      {"softmax: values of BOOL are no scores"}},
 };
 
-static void each_refusal(void **state) {
+static void plan_each_bad_setting_is_refused(void **state) {
     (void)state;
     struct test_dir dir;
     write_labels(&dir);
@@ -289,7 +289,7 @@ static void each_refusal(void **state) {
 }
 
 /* Settings for all inputs go to those that can be pictures; the others are left alone. */
-static void settings_for_all_skip_what_is_no_picture(void **state) {
+static void plan_settings_for_all_apply_to_picture_inputs(void **state) {
     (void)state;
     static const struct model_row row = {
         .in = {{"text", DT_BYTES, {1}, NULL}, {"x", DT_FP32, {8, 8}, NULL}},
@@ -308,7 +308,7 @@ static void settings_for_all_skip_what_is_no_picture(void **state) {
 }
 
 /* What may be left out is what is optional and has nothing required behind it. */
-static void optional_inputs_at_the_end(void **state) {
+static void plan_trailing_optional_inputs_are_not_required(void **state) {
     (void)state;
     static const struct model_row row = {
         .in = {{"a", DT_FP32, {4}, NULL}, {"b", DT_FP32, {4}, NULL}},
@@ -325,7 +325,7 @@ static void optional_inputs_at_the_end(void **state) {
         made.inputs[0].optional = cases[i].optional[0];
         made.inputs[1].optional = cases[i].optional[1];
         assert_int_equal(
-            mip_plan_make(made.arena, &made.spec, &made.config, STR("."), &plan, &made.err), ST_OK);
+            mip_plan_new(made.arena, &made.spec, &made.config, STR("."), &plan, &made.err), ST_OK);
         assert_int_equal(plan->n_required, cases[i].n_required);
         arena_free(made.arena);
     }
@@ -333,10 +333,10 @@ static void optional_inputs_at_the_end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_plan),
-        cmocka_unit_test(each_refusal),
-        cmocka_unit_test(settings_for_all_skip_what_is_no_picture),
-        cmocka_unit_test(optional_inputs_at_the_end),
+        cmocka_unit_test(plan_each_model_prints_expected_lines),
+        cmocka_unit_test(plan_each_bad_setting_is_refused),
+        cmocka_unit_test(plan_settings_for_all_apply_to_picture_inputs),
+        cmocka_unit_test(plan_trailing_optional_inputs_are_not_required),
     };
     return cmocka_run_group_tests_name("serve/mip_plan", tests, NULL, NULL);
 }

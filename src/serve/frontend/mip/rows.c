@@ -1,5 +1,5 @@
-/* Cutting an output into rows. Its bytes fit its shape: serve/scheduler/answer.c has seen to that,
- * the framing of BYTES included. */
+/* Cutting an output into rows. Its bytes fit its shape: serve/scheduler/response_check.c has seen
+ * to that, the framing of BYTES included. */
 #include "serve/frontend/mip/rows.h"
 
 #include <assert.h>
@@ -7,7 +7,8 @@
 
 #include "core/tensor/bytes.h"
 
-static enum status not_rows(const struct tensor *tensor, uint64_t n_rows, struct error *err) {
+static enum status error_not_batched(const struct tensor *tensor, uint64_t n_rows,
+                                     struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
     return error_set(err, ST_BAD_OUTPUT,
                      "output %s: expected the batch of %" PRIu64 " as its first dimension, the "
@@ -26,13 +27,13 @@ enum status mip_rows_init(struct mip_rows *rows, const struct tensor *tensor, ui
     }
     if (n_rows > 0) {
         if (shape.rank == 0 || (uint64_t)shape.dims[0] != n_rows) {
-            return not_rows(tensor, n_rows, err);
+            return error_not_batched(tensor, n_rows, err);
         }
         rows->shape = (struct shape){shape.dims + 1, shape.rank - 1};
         rows->row_bytes = (size_t)(tensor->n_bytes / n_rows);
     }
     if (!shape_elements(rows->shape, &rows->n_elements)) {
-        return not_rows(tensor, n_rows, err); /* cannot be: the whole has been counted */
+        return error_not_batched(tensor, n_rows, err); /* cannot be: the whole has been counted */
     }
     return ST_OK;
 }

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "codec/mip/item.h"
-#include "serve/frontend/best.h"
+#include "serve/frontend/top_k.h"
 
 /* The values of one element, and what softmax needs to know of all of them. */
 struct scores {
@@ -22,14 +22,15 @@ struct scores {
 
 /* A model's plan refuses scores of BYTES and BOOL. */
 static double value_at(const struct scores *scores, size_t i) {
-    return best_value(scores->element->datatype, scores->data, i);
+    return top_k_value(scores->element->datatype, scores->data, i);
 }
 
 static double softmax_of(const struct scores *scores, double value) {
     return exp(value - scores->highest) / scores->sum;
 }
 
-static enum status no_softmax(const struct scores *scores, const char *why, struct error *err) {
+static enum status error_no_softmax(const struct scores *scores, const char *why,
+                                    struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES];
     return error_set(err, ST_BAD_OUTPUT, "output %s: %s, which has no softmax",
                      tensor_name_print(scores->element->name, name), why);
@@ -53,8 +54,8 @@ static enum status prepare_softmax(struct scores *scores, struct error *err) {
         scores->highest = fmax(scores->highest, value_at(scores, i));
     }
     if (scores->n > 0 && isinf(scores->highest)) {
-        return no_softmax(scores, scores->highest > 0 ? "a value is infinite" : "all are -infinite",
-                          err);
+        return error_no_softmax(
+            scores, scores->highest > 0 ? "a value is infinite" : "all are -infinite", err);
     }
     for (size_t i = 0; i < scores->n; i++) {
         scores->sum += exp(value_at(scores, i) - scores->highest);
@@ -66,9 +67,9 @@ static enum status prepare_softmax(struct scores *scores, struct error *err) {
 
 /* The value as the model gave it, or after softmax, as JSON. */
 static enum status print_value(struct buf *out, const struct scores *scores,
-                               const struct best *best, struct error *err) {
+                               const struct top_k_item *top, struct error *err) {
     size_t size = datatype_size(scores->element->datatype);
-    struct piece piece = {scores->data + best->index * size, size};
+    struct piece piece = {scores->data + top->index * size, size};
     struct tensor one = {.name = scores->element->name,
                          .datatype = scores->element->datatype,
                          .pieces = &piece,
@@ -76,7 +77,7 @@ static enum status print_value(struct buf *out, const struct scores *scores,
                          .n_bytes = size};
     double probability;
     if (scores->output->softmax) {
-        probability = softmax_of(scores, value_at(scores, best->index));
+        probability = softmax_of(scores, value_at(scores, top->index));
         one.datatype = DT_FP64;
         one.n_bytes = sizeof(probability);
         piece = (struct piece){&probability, sizeof(probability)};
@@ -102,25 +103,25 @@ static enum status print_key(struct buf *out, const struct scores *scores, size_
     return ST_OK;
 }
 
-static enum status print_best(struct buf *out, struct arena *scratch, const struct scores *scores,
-                              struct error *err) {
+static enum status print_top_k(struct buf *out, struct arena *scratch, const struct scores *scores,
+                               struct error *err) {
     size_t max = scores->output->top_k < scores->n ? scores->output->top_k : scores->n;
-    struct best *best = arena_calloc(scratch, max, sizeof(*best));
-    if (!best) {
+    struct top_k_item *top = arena_calloc(scratch, max, sizeof(*top));
+    if (!top) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the %zu best values", max);
     }
     /* What is compared is the model's own values: softmax leaves their order, but may make small
      * ones equal. */
-    best_find(scores->element->datatype, scores->data, scores->n, max, best);
+    top_k_find(scores->element->datatype, scores->data, scores->n, max, top);
     enum status st = ST_OK;
     buf_add_char(out, '{');
     for (size_t i = 0; i < max && st == ST_OK; i++) {
         if (i > 0) {
             buf_add_char(out, ',');
         }
-        st = print_key(out, scores, best[i].index, err);
+        st = print_key(out, scores, top[i].index, err);
         if (st == ST_OK) {
-            st = print_value(out, scores, &best[i], err);
+            st = print_value(out, scores, &top[i], err);
         }
     }
     buf_add_char(out, '}');
@@ -129,8 +130,8 @@ static enum status print_best(struct buf *out, struct arena *scratch, const stru
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-static enum status print_all(struct buf *out, struct arena *scratch, const struct scores *scores,
-                             struct error *err) {
+static enum status print_softmax(struct buf *out, struct arena *scratch,
+                                 const struct scores *scores, struct error *err) {
     double *values = arena_calloc(scratch, scores->n, sizeof(*values));
     if (!values) {
         return error_set(err, ST_NO_MEMORY, "out of memory for softmax");
@@ -163,6 +164,6 @@ enum status mip_scores_print(struct buf *out, struct arena *scratch,
     if (st != ST_OK) {
         return st;
     }
-    return output->top_k > 0 ? print_best(out, scratch, &scores, err)
-                             : print_all(out, scratch, &scores, err);
+    return output->top_k > 0 ? print_top_k(out, scratch, &scores, err)
+                             : print_softmax(out, scratch, &scores, err);
 }

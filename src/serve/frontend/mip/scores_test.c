@@ -117,7 +117,7 @@ static void check_row(size_t i, const struct row *row) {
     arena_free(arena);
 }
 
-static void each_row(void **state) {
+static void scores_each_output_prints_expected_json(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         check_row(i, &rows[i]);
@@ -125,7 +125,7 @@ static void each_row(void **state) {
 }
 
 /* Softmax keeps the element's shape. */
-static void nested_as_the_shape_is(void **state) {
+static void scores_softmax_keeps_shape(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     const float data[4] = {1, 1, 1, 1};
@@ -147,7 +147,7 @@ static void nested_as_the_shape_is(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_row),
-                                       cmocka_unit_test(nested_as_the_shape_is)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(scores_each_output_prints_expected_json),
+                                       cmocka_unit_test(scores_softmax_keeps_shape)};
     return cmocka_run_group_tests_name("serve/mip_scores", tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
  * that is not a setting, or names no tensor, is a slip that would change answers. */
 #include "serve/frontend/mip/settings.h"
 
-#include "core/base/nearest.h"
+#include "core/base/suggest.h"
 #include "serve/frontend/mip/values.h"
 
 static const char PREFIX[] = "mip.";
@@ -38,14 +38,14 @@ struct key {
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static enum status unknown_setting(struct str name, struct error *err) {
-    struct nearest nearest = {0};
+    struct suggestion suggestion = {0};
     for (size_t i = 0; i < N_SETTINGS; i++) {
-        nearest_consider(&nearest, name, str_of(SETTINGS[i].name));
+        suggest_consider(&suggestion, name, str_of(SETTINGS[i].name));
     }
-    if (nearest.best.ptr) {
-        char hint[NEAREST_HINT_BYTES];
+    if (suggestion.best.ptr) {
+        char hint[SUGGEST_HINT_BYTES];
         return error_set(err, ST_BAD_CONFIG, "there is no setting \"%.*s\"%s", STR_ARG(name),
-                         nearest_hint(&nearest, hint));
+                         suggest_hint(&suggestion, hint));
     }
     return error_set(err, ST_BAD_CONFIG,
                      "there is no setting \"%.*s\"; those of inputs are color, fit, filter, scale, "
@@ -58,13 +58,13 @@ static enum status unknown_tensor(const struct model_spec *spec, const struct ke
     const struct tensor_spec *specs = key->setting->of_output ? spec->outputs : spec->inputs;
     size_t n = key->setting->of_output ? spec->n_outputs : spec->n_inputs;
     const char *kind = key->setting->of_output ? "output" : "input";
-    struct nearest nearest = {0};
-    char hint[NEAREST_HINT_BYTES];
+    struct suggestion suggestion = {0};
+    char hint[SUGGEST_HINT_BYTES];
     for (size_t i = 0; i < n; i++) {
-        nearest_consider(&nearest, key->tensor, specs[i].name);
+        suggest_consider(&suggestion, key->tensor, specs[i].name);
     }
     return error_set(err, ST_BAD_CONFIG, "the model has no %s \"%.*s\"%s", kind,
-                     STR_ARG(key->tensor), nearest_hint(&nearest, hint));
+                     STR_ARG(key->tensor), suggest_hint(&suggestion, hint));
 }
 
 /* A tensor's name may have dots in it: the setting is behind the last. */
@@ -87,8 +87,8 @@ static enum status parse_key(struct str name, struct key *out, struct error *err
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static enum status apply(const struct key *key, const struct model_config_param *param,
-                         struct mip_settings *out, struct error *err) {
+static enum status apply_setting(const struct key *key, const struct model_config_param *param,
+                                 struct mip_settings *out, struct error *err) {
     out->given = true;
     if (key->tensor.ptr) {
         out->own_key = param->name;
@@ -106,7 +106,7 @@ static enum status apply_to_all(struct reader *reader, const struct key *key,
     size_t n = of_output ? reader->spec->n_outputs : reader->spec->n_inputs;
     enum status st = ST_OK;
     for (size_t i = 0; i < n && st == ST_OK; i++) {
-        st = apply(key, param, &settings[i], err);
+        st = apply_setting(key, param, &settings[i], err);
     }
     return st;
 }
@@ -120,7 +120,7 @@ static enum status apply_to_one(struct reader *reader, const struct key *key,
     if (at == SIZE_MAX) {
         return unknown_tensor(spec, key, err);
     }
-    return apply(key, param, of_output ? &reader->outputs[at] : &reader->inputs[at], err);
+    return apply_setting(key, param, of_output ? &reader->outputs[at] : &reader->inputs[at], err);
 }
 
 /* Those for all tensors come first, so that those for one win wherever they stand. */
@@ -129,7 +129,7 @@ static enum status read_params(struct reader *reader, const struct model_config 
     for (size_t i = 0; i < config->n_params; i++) {
         const struct model_config_param *param = &config->params[i];
         struct key key = {0};
-        if (!str_starts(param->name, str_of(PREFIX))) {
+        if (!str_starts_with(param->name, str_of(PREFIX))) {
             continue;
         }
         enum status st = parse_key(param->name, &key, err);

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "core/base/nearest.h"
+#include "core/base/suggest.h"
 #include "core/tensor/tensor.h"
 
 static const char TCP[] = "tcp://";
@@ -23,7 +23,7 @@ static bool cut_last(struct str text, char sep, struct str *before, struct str *
     return true;
 }
 
-static enum status expected(struct str text, const char *why, struct error *err) {
+static enum status error_expected(struct str text, const char *why, struct error *err) {
     return error_set(err, ST_BAD_CONFIG,
                      "\"%.*s\": %s; expected tcp://HOST:PORT=MODEL, unix:///PATH=MODEL or one of "
                      "them with MODEL:VERSION",
@@ -33,9 +33,9 @@ static enum status expected(struct str text, const char *why, struct error *err)
 /* net/transport/address.h's form of a URL: without tcp://, and with unix: before a path. */
 static enum status parse_url(struct str url, struct address *out, struct error *err) {
     char text[ADDRESS_TEXT_BYTES];
-    if (str_starts(url, str_of(TCP))) {
+    if (str_starts_with(url, str_of(TCP))) {
         struct str host = str_make(url.ptr + sizeof(TCP) - 1, url.len - (sizeof(TCP) - 1));
-        if (str_starts(host, STR("unix:"))) {
+        if (str_starts_with(host, STR("unix:"))) {
             return error_set(err, ST_BAD_CONFIG, "\"%.*s\" is a socket with a path, not TCP's",
                              STR_ARG(host));
         }
@@ -54,14 +54,14 @@ static enum status parse_url(struct str url, struct address *out, struct error *
 enum status mip_target_parse(struct str text, struct mip_target *out, struct error *err) {
     struct str url;
     *out = (struct mip_target){.version = {NULL, 0}};
-    if (!str_starts(text, str_of(TCP)) && !str_starts(text, str_of(UNIX_SCHEME))) {
-        return expected(text, "it begins with no scheme of MIP", err);
+    if (!str_starts_with(text, str_of(TCP)) && !str_starts_with(text, str_of(UNIX_SCHEME))) {
+        return error_expected(text, "it begins with no scheme of MIP", err);
     }
     if (!cut_last(text, '=', &url, &out->model) || out->model.len == 0) {
-        return expected(text, "it names no model", err);
+        return error_expected(text, "it names no model", err);
     }
-    if (str_starts(url, str_of(UNIX_SCHEME)) && url.len == sizeof(UNIX_SCHEME) - 1) {
-        return expected(text, "it names no path", err);
+    if (str_starts_with(url, str_of(UNIX_SCHEME)) && url.len == sizeof(UNIX_SCHEME) - 1) {
+        return error_expected(text, "it names no path", err);
     }
     return parse_url(url, &out->address, err);
 }
@@ -77,8 +77,8 @@ static bool is_number(struct str text) {
     return text.len > 0;
 }
 
-static enum status find(struct repository *repository, struct str name, struct str version,
-                        struct error *err) {
+static enum status check_model_exists(struct repository *repository, struct str name,
+                                      struct str version, struct error *err) {
     struct model_version *found;
     enum status st = repository_find(repository, name, version, &found, err);
     if (st == ST_OK) {
@@ -89,35 +89,35 @@ static enum status find(struct repository *repository, struct str name, struct s
 
 struct guess {
     struct str wanted;
-    struct nearest nearest;
+    struct suggestion suggestion;
 };
 
-static void guess_one(void *cookie, const struct repository_entry *entry) {
-    struct guess *guess = cookie;
-    nearest_consider(&guess->nearest, guess->wanted, entry->model);
+static void consider_model(void *user, const struct repository_entry *entry) {
+    struct guess *guess = user;
+    suggest_consider(&guess->suggestion, guess->wanted, entry->model);
 }
 
 static enum status unknown_model(struct repository *repository, struct str name,
                                  struct error *err) {
     struct guess guess = {.wanted = name};
-    char text[TENSOR_NAME_TEXT_BYTES], hint[NEAREST_HINT_BYTES];
-    repository_visit(repository, guess_one, &guess);
+    char text[TENSOR_NAME_TEXT_BYTES], hint[SUGGEST_HINT_BYTES];
+    repository_visit(repository, consider_model, &guess);
     return error_set(err, ST_BAD_CONFIG, "unknown model %s%s", tensor_name_print(name, text),
-                     nearest_hint(&guess.nearest, hint));
+                     suggest_hint(&guess.suggestion, hint));
 }
 
 enum status mip_target_resolve(struct mip_target *target, struct repository *repository,
                                struct error *err) {
     struct str model = target->model, name, version, none = {NULL, 0};
-    enum status st = find(repository, target->model, target->version, err);
+    enum status st = check_model_exists(repository, target->model, target->version, err);
     if (st == ST_UNKNOWN_MODEL && !target->version.ptr &&
         cut_last(target->model, ':', &name, &version) && is_number(version)) {
         model = name;
-        st = find(repository, name, none, err);
+        st = check_model_exists(repository, name, none, err);
         if (st != ST_UNKNOWN_MODEL) {
             target->model = name;
             target->version = version;
-            st = find(repository, name, version, err);
+            st = check_model_exists(repository, name, version, err);
         }
     }
     if (st == ST_UNKNOWN_MODEL) {
@@ -133,7 +133,7 @@ enum status mip_target_resolve(struct mip_target *target, struct repository *rep
 const char *mip_url_print(const struct address *address, char out[MIP_URL_BYTES]) {
     char text[ADDRESS_TEXT_BYTES];
     struct str printed = str_of(address_print(address, text));
-    bool local = str_starts(printed, STR("unix:"));
+    bool local = str_starts_with(printed, STR("unix:"));
     snprintf(out, MIP_URL_BYTES, "%s%s", local ? UNIX_SCHEME : TCP,
              local ? printed.ptr + sizeof("unix:") - 1 : printed.ptr);
     return out;

@@ -39,7 +39,7 @@ static const struct {
      NULL, NULL, NULL, "too long"},
 };
 
-static void each_text(void **state) {
+static void target_each_text_parses_or_names_error(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct mip_target target;
@@ -61,7 +61,7 @@ static void each_text(void **state) {
 }
 
 /* A repository of m (versions 1 and 7), m:3 and colon:x. */
-static void resolving(void **state) {
+static void target_name_with_colon_resolves_by_repository(void **state) {
     (void)state;
     static const struct {
         const char *name;
@@ -117,6 +117,8 @@ static void resolving(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_text), cmocka_unit_test(resolving)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(target_each_text_parses_or_names_error),
+        cmocka_unit_test(target_name_with_colon_resolves_by_repository)};
     return cmocka_run_group_tests_name("serve/mip_target", tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static const struct {
     {mip_value_labels, {"labels.txt"}, {""}},
 };
 
-static void each_reader(void **state) {
+static void value_each_text_is_accepted_or_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++) {
         struct mip_settings settings = {0};
@@ -53,7 +53,7 @@ static void each_reader(void **state) {
     }
 }
 
-static void what_was_read(void **state) {
+static void value_parsed_text_is_stored(void **state) {
     (void)state;
     struct mip_settings settings = {0};
     struct error err;
@@ -74,7 +74,7 @@ static void what_was_read(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_reader),
-                                       cmocka_unit_test(what_was_read)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(value_each_text_is_accepted_or_refused),
+                                       cmocka_unit_test(value_parsed_text_is_stored)};
     return cmocka_run_group_tests_name("serve/mip_values", tests, NULL, NULL);
 }

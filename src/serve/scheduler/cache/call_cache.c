@@ -14,7 +14,7 @@
 #include "serve/scheduler/cache/call_hash.h"
 #include "serve/scheduler/cache/response_cache.h"
 #include "serve/scheduler/call_state.h"
-#include "serve/scheduler/respond.h"
+#include "serve/scheduler/host_callbacks.h"
 #include "serve/scheduler/version.h"
 
 /* ---- what a call is known by ----------------------------------------------------------------- */
@@ -60,7 +60,7 @@ static void add_input(struct call_hash *hash, const sluice_input *input) {
 }
 
 /* Returns: false: it could not be computed. */
-static bool key_of(const struct call *call, struct keyed_hash *key) {
+static bool hash_call(const struct call *call, struct keyed_hash *key) {
     const struct cache_scope *scope = &call->version->cache;
     const sluice_request *request = &call->abi;
     struct call_hash hash;
@@ -77,12 +77,12 @@ static bool key_of(const struct call *call, struct keyed_hash *key) {
     for (size_t i = 0; i < request->n_inputs; i++) {
         add_input(&hash, &request->inputs[i]);
     }
-    return call_hash_end(&hash, key);
+    return call_hash_final(&hash, key);
 }
 
 /* ---- an answer as a block -------------------------------------------------------------------- */
 
-struct kept_output {
+struct cached_output {
     const int64_t *dims;
     size_t rank;
     const void *data;
@@ -90,8 +90,8 @@ struct kept_output {
 };
 
 /* In front of the block; all pointers are into it. */
-struct kept {
-    const struct kept_output *outputs;
+struct cached_response {
+    const struct cached_output *outputs;
     size_t n_outputs;
     const struct param *params;
     size_t n_params;
@@ -104,7 +104,7 @@ struct layout {
     bool too_large;
 };
 
-static void *take(struct layout *layout, size_t n_bytes, size_t alignment) {
+static void *layout_reserve(struct layout *layout, size_t n_bytes, size_t alignment) {
     size_t begin, end;
     if (!checked_add(layout->at, alignment - 1, &begin) ||
         !checked_add(begin - begin % alignment, n_bytes, &end)) {
@@ -117,7 +117,7 @@ static void *take(struct layout *layout, size_t n_bytes, size_t alignment) {
 }
 
 static struct str put_text(struct layout *layout, struct str text) {
-    char *copy = take(layout, text.len + 1, 1);
+    char *copy = layout_reserve(layout, text.len + 1, 1);
     if (copy) {
         memcpy(copy, text.len > 0 ? text.ptr : "", text.len);
         copy[text.len] = '\0';
@@ -126,7 +126,8 @@ static struct str put_text(struct layout *layout, struct str text) {
 }
 
 static void put_params(struct layout *layout, struct params params) {
-    struct param *copies = take(layout, params.n * sizeof(*copies), alignof(struct param));
+    struct param *copies =
+        layout_reserve(layout, params.n * sizeof(*copies), alignof(struct param));
     for (size_t i = 0; i < params.n; i++) {
         struct str name = put_text(layout, params.items[i].name);
         struct str string = put_text(layout, params.items[i].string);
@@ -137,34 +138,35 @@ static void put_params(struct layout *layout, struct params params) {
         }
     }
     if (layout->block) {
-        struct kept *kept = (struct kept *)(void *)layout->block;
-        kept->params = copies;
-        kept->n_params = params.n;
+        struct cached_response *cached = (struct cached_response *)(void *)layout->block;
+        cached->params = copies;
+        cached->n_params = params.n;
     }
 }
 
 static void put_output(struct layout *layout, const struct tensor *tensor,
-                       struct kept_output *kept) {
+                       struct cached_output *cached) {
     struct shape shape = tensor->shape;
-    int64_t *dims = take(layout, shape.rank * sizeof(*dims), alignof(int64_t));
-    char *data = take(layout, tensor->n_bytes, RESPONSE_CACHE_ALIGNMENT);
-    if (kept && dims && data) {
+    int64_t *dims = layout_reserve(layout, shape.rank * sizeof(*dims), alignof(int64_t));
+    char *data = layout_reserve(layout, tensor->n_bytes, RESPONSE_CACHE_ALIGNMENT);
+    if (cached && dims && data) {
         for (size_t d = 0; d < shape.rank; d++) {
             dims[d] = shape.dims[d];
         }
         size_t n_bytes = pieces_copy(tensor->pieces, tensor->n_pieces, data, tensor->n_bytes);
         metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)n_bytes);
-        *kept = (struct kept_output){dims, shape.rank, data, tensor->n_bytes};
+        *cached = (struct cached_output){dims, shape.rank, data, tensor->n_bytes};
     }
 }
 
 /* Either counts, or fills the block. */
-static void lay_out(struct layout *layout, const struct infer_response *response) {
-    struct kept *kept = take(layout, sizeof(*kept), alignof(struct kept));
-    struct kept_output *outputs =
-        take(layout, response->n_outputs * sizeof(*outputs), alignof(struct kept_output));
-    if (kept) {
-        *kept = (struct kept){.outputs = outputs, .n_outputs = response->n_outputs};
+static void layout_response(struct layout *layout, const struct infer_response *response) {
+    struct cached_response *cached =
+        layout_reserve(layout, sizeof(*cached), alignof(struct cached_response));
+    struct cached_output *outputs = layout_reserve(layout, response->n_outputs * sizeof(*outputs),
+                                                   alignof(struct cached_output));
+    if (cached) {
+        *cached = (struct cached_response){.outputs = outputs, .n_outputs = response->n_outputs};
     }
     put_params(layout, response->params);
     for (size_t i = 0; i < response->n_outputs; i++) {
@@ -174,18 +176,18 @@ static void lay_out(struct layout *layout, const struct infer_response *response
 
 /* ---- out of the cache ------------------------------------------------------------------------ */
 
-static void let_go(void *cookie) {
-    cache_entry_let_go(cookie);
+static void release_entry(void *user) {
+    cache_entry_unref(user);
 }
 
 /* The answer as the model gave it, in the room that was prepared for it. */
-static void fill(struct call *call, struct cache_entry *entry) {
-    const struct kept *kept = cache_entry_data(entry);
+static void fill_response(struct call *call, struct cache_entry *entry) {
+    const struct cached_response *cached = cache_entry_data(entry);
     const struct infer_request *request = call->request;
     const struct model_spec *spec = &call->version->plan.spec;
-    assert(kept->n_outputs == call->abi.n_wanted);
-    for (size_t i = 0; i < kept->n_outputs; i++) {
-        const struct kept_output *output = &kept->outputs[i];
+    assert(cached->n_outputs == call->abi.n_wanted);
+    for (size_t i = 0; i < cached->n_outputs; i++) {
+        const struct cached_output *output = &cached->outputs[i];
         size_t at = request->n_wanted > 0 ? request->wanted[i].spec : i;
         call->output_pieces[i] = (struct piece){output->data, output->n_bytes};
         call->outputs[i] = (struct tensor){
@@ -198,22 +200,22 @@ static void fill(struct call *call, struct cache_entry *entry) {
         };
     }
     call->response.outputs = call->outputs;
-    call->response.n_outputs = kept->n_outputs;
-    call->response.params = (struct params){kept->params, kept->n_params};
-    respond_hold(call, let_go, entry);
+    call->response.n_outputs = cached->n_outputs;
+    call->response.params = (struct params){cached->params, cached->n_params};
+    call_hold_outputs(call, release_entry, entry);
 }
 
 bool call_cache_find(struct call *call) {
     struct cache_scope *scope = &call->version->cache;
     uint64_t began_ns = clock_now_ns();
-    if (!key_of(call, &call->cache_key)) {
+    if (!hash_call(call, &call->cache_key)) {
         return false;
     }
     struct cache_entry *entry = cache_find(scope, call->cache_key);
-    call->cached = entry ? CALL_HIT : CALL_MISSED;
+    call->cached = entry ? CALL_CACHE_HIT : CALL_CACHE_MISS;
     if (entry) {
-        fill(call, entry);
-        call_move(call, CALL_ANSWERED);
+        fill_response(call, entry);
+        call_set_state(call, CALL_ANSWERED);
     }
     call->finished_ns = clock_now_ns();
     call->cache_ns = call->finished_ns - began_ns;
@@ -225,17 +227,17 @@ bool call_cache_find(struct call *call) {
 static void store_copy(struct call *call) {
     struct cache_scope *scope = &call->version->cache;
     struct layout layout = {.block = NULL};
-    lay_out(&layout, &call->response);
+    layout_response(&layout, &call->response);
     struct cache_entry *entry = layout.too_large ? NULL : cache_reserve(scope, layout.at);
     if (entry) {
         layout = (struct layout){.block = cache_entry_data(entry)};
-        lay_out(&layout, &call->response);
+        layout_response(&layout, &call->response);
         cache_store(scope, call->cache_key, entry);
     }
 }
 
 void call_cache_store_copy(struct call *call) {
-    if (call->cached == CALL_MISSED && call->response.error.status == ST_OK) {
+    if (call->cached == CALL_CACHE_MISS && call->response.error.status == ST_OK) {
         uint64_t began_ns = clock_now_ns();
         store_copy(call);
         call->cache_ns += clock_now_ns() - began_ns;

@@ -59,7 +59,7 @@ static void ask(struct rig *rig) {
     rig_submit(rig_make(rig, 0, rows_asked, 5));
 }
 
-static void a_known_answer_is_the_models(void **state) {
+static void cache_hit_returns_model_response(void **state) {
     static struct rig rig;
     struct response_cache *cache = begin(&rig, &plain);
     (void)state;
@@ -68,7 +68,7 @@ static void a_known_answer_is_the_models(void **state) {
             rig_run(&rig, ask, 1);
             assert_echoed(&rig.calls[0]);
             assert_int_equal(rig.calls[0].n_outputs, 2);
-            assert_int_equal(rig.calls[0].call.cached, i == 0 ? CALL_MISSED : CALL_HIT);
+            assert_int_equal(rig.calls[0].call.cached, i == 0 ? CALL_CACHE_MISS : CALL_CACHE_HIT);
         }
     }
     struct model_statistics statistics = counted(&rig);
@@ -98,7 +98,7 @@ static const struct param params[] = {
 };
 enum { N_PARAMS = sizeof(params) / sizeof(params[0]) };
 
-static struct infer_wanted wanted[] = {{.name = STR("rows")}, {.name = STR("y")}};
+static struct infer_requested_output wanted[] = {{.name = STR("rows")}, {.name = STR("y")}};
 
 /* Each once, and then each again. */
 static void ask_all(struct rig *rig) {
@@ -127,7 +127,7 @@ static void ask_all(struct rig *rig) {
 
 enum { N_ALL = N_PARAMS + 1 + 4 + 3 };
 
-static void what_differs_is_not_the_same(void **state) {
+static void cache_differing_requests_have_own_entries(void **state) {
     static struct rig rig;
     struct response_cache *cache = begin(&rig, &plain);
     (void)state;
@@ -135,7 +135,8 @@ static void what_differs_is_not_the_same(void **state) {
         rig_run(&rig, ask_all, N_ALL);
         for (int i = 0; i < N_ALL; i++) {
             assert_int_equal(rig.calls[i].error.status, ST_OK);
-            assert_int_equal(rig.calls[i].call.cached, round == 0 ? CALL_MISSED : CALL_HIT);
+            assert_int_equal(rig.calls[i].call.cached,
+                             round == 0 ? CALL_CACHE_MISS : CALL_CACHE_HIT);
         }
     }
     assert_int_equal(metric_read(METRIC_RESPONSE_CACHE_ENTRIES), N_ALL);
@@ -154,14 +155,14 @@ static void ask_otherwise(struct rig *rig) {
     rig_submit(call);
 }
 
-static void what_no_answer_depends_on(void **state) {
+static void cache_key_ignores_id_and_reserved_params(void **state) {
     static struct rig rig;
     struct response_cache *cache = begin(&rig, &plain);
     (void)state;
     rows_asked = 1;
     rig_run(&rig, ask, 1);
     rig_run(&rig, ask_otherwise, 1);
-    assert_int_equal(rig.calls[0].call.cached, CALL_HIT);
+    assert_int_equal(rig.calls[0].call.cached, CALL_CACHE_HIT);
     assert_echoed(&rig.calls[0]);
     end(&rig, cache);
 }
@@ -184,7 +185,7 @@ static void add_params(sluice_response *response, sluice_output *outputs, int64_
     response->n_params = 2;
 }
 
-static void parameters_of_answers(void **state) {
+static void cache_hit_keeps_response_params(void **state) {
     static struct rig rig;
     struct response_cache *cache = begin(&rig, &plain);
     (void)state;
@@ -196,7 +197,7 @@ static void parameters_of_answers(void **state) {
         assert_int_equal(rig.calls[0].n_params, 2);
         assert_string_equal(rig.calls[0].text, "kept");
     }
-    assert_int_equal(rig.calls[0].call.cached, CALL_HIT);
+    assert_int_equal(rig.calls[0].call.cached, CALL_CACHE_HIT);
     end(&rig, cache);
 }
 
@@ -207,7 +208,7 @@ static void say_no(sluice_response *response, sluice_output *outputs, int64_t *d
     response->error = "not today";
 }
 
-static void failures_are_not_kept(void **state) {
+static void cache_failed_response_is_not_stored(void **state) {
     static struct rig rig;
     struct response_cache *cache = begin(&rig, &plain);
     (void)state;
@@ -237,14 +238,14 @@ static void ask_known_behind_unknown(struct rig *rig) {
     atomic_store(&rig->model->shut, false);
 }
 
-static void a_known_answer_keeps_its_place(void **state) {
+static void cache_hit_with_preserve_ordering_keeps_order(void **state) {
     static struct rig rig;
     struct response_cache *cache = begin(&rig, &in_order);
     (void)state;
     rows_asked = 1;
     rig_run(&rig, ask, 1);
     rig_run(&rig, ask_known_behind_unknown, 2);
-    assert_int_equal(rig.calls[1].call.cached, CALL_HIT);
+    assert_int_equal(rig.calls[1].call.cached, CALL_CACHE_HIT);
     assert_int_equal(rig.calls[0].turn, 0);
     assert_int_equal(rig.calls[1].turn, 1);
     assert_echoed(&rig.calls[1]);
@@ -252,11 +253,11 @@ static void a_known_answer_keeps_its_place(void **state) {
 }
 
 static void ask_what_is_stopped(struct rig *rig) {
-    version_refuse(rig->version);
+    version_reject_calls(rig->version);
     ask(rig);
 }
 
-static void a_stopped_version_knows_nothing(void **state) {
+static void cache_stopped_version_returns_not_ready(void **state) {
     static struct rig rig;
     struct response_cache *cache = begin(&rig, &plain);
     (void)state;
@@ -269,13 +270,13 @@ static void a_stopped_version_knows_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_known_answer_is_the_models),
-        cmocka_unit_test(what_differs_is_not_the_same),
-        cmocka_unit_test(what_no_answer_depends_on),
-        cmocka_unit_test(parameters_of_answers),
-        cmocka_unit_test(failures_are_not_kept),
-        cmocka_unit_test(a_known_answer_keeps_its_place),
-        cmocka_unit_test(a_stopped_version_knows_nothing),
+        cmocka_unit_test(cache_hit_returns_model_response),
+        cmocka_unit_test(cache_differing_requests_have_own_entries),
+        cmocka_unit_test(cache_key_ignores_id_and_reserved_params),
+        cmocka_unit_test(cache_hit_keeps_response_params),
+        cmocka_unit_test(cache_failed_response_is_not_stored),
+        cmocka_unit_test(cache_hit_with_preserve_ordering_keeps_order),
+        cmocka_unit_test(cache_stopped_version_returns_not_ready),
     };
     return cmocka_run_group_tests_name("model/call_cache", tests, NULL, NULL);
 }

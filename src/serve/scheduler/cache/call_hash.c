@@ -41,7 +41,7 @@ void call_hash_add_u64(struct call_hash *hash, uint64_t value) {
     call_hash_add(hash, &value, sizeof(value));
 }
 
-bool call_hash_end(struct call_hash *hash, struct keyed_hash *out) {
+bool call_hash_final(struct call_hash *hash, struct keyed_hash *out) {
     unsigned char bytes[sizeof(*out)];
     size_t n_bytes = 0;
     bool ended = !hash->failed && EVP_MAC_final(hash->mac, bytes, &n_bytes, sizeof(bytes)) == 1 &&

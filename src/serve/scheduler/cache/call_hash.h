@@ -29,13 +29,13 @@ bool call_hash_init(struct call_hash *keyed, const unsigned char key[CALL_HASH_K
 /* One that was never initialized, all zero, is allowed. */
 void call_hash_fini(struct call_hash *keyed);
 
-/* Owns: what is in it until call_hash_end. Thread: any; `keyed` may be any number of threads'. */
+/* Owns: what is in it until call_hash_final. Thread: any; `keyed` may be any number of threads'. */
 void call_hash_begin(struct call_hash *hash, const struct call_hash *keyed);
 /* `data` may be NULL when n_bytes is 0. */
 void call_hash_add(struct call_hash *hash, const void *data, size_t n_bytes);
 void call_hash_add_u64(struct call_hash *hash, uint64_t value);
 /* Returns: false: it could not be computed. */
-bool call_hash_end(struct call_hash *hash, struct keyed_hash *out)
+bool call_hash_final(struct call_hash *hash, struct keyed_hash *out)
     __attribute__((warn_unused_result));
 
 #endif

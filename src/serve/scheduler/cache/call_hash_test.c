@@ -59,7 +59,7 @@ static struct keyed_hash of_pieces(const struct call_hash *keyed, size_t n, size
         call_hash_add(&hash, bytes + at, n - at < piece ? n - at : piece);
     }
     call_hash_add(&hash, NULL, 0);
-    assert_true(call_hash_end(&hash, &value));
+    assert_true(call_hash_final(&hash, &value));
     return value;
 }
 
@@ -69,7 +69,7 @@ static struct call_hash with_key(const unsigned char *key) {
     return keyed;
 }
 
-static void as_its_authors_say(void **state) {
+static void hash_reference_vectors_match_at_every_split(void **state) {
     struct call_hash keyed = with_key(KEY);
     (void)state;
     for (size_t i = 0; i < sizeof(VECTORS) / sizeof(VECTORS[0]); i++) {
@@ -83,7 +83,7 @@ static void as_its_authors_say(void **state) {
     call_hash_fini(&keyed);
 }
 
-static void numbers(void **state) {
+static void hash_u64_equals_its_bytes(void **state) {
     struct call_hash keyed = with_key(KEY);
     struct call_hash hash;
     struct keyed_hash hashed;
@@ -93,28 +93,28 @@ static void numbers(void **state) {
     call_hash_begin(&hash, &keyed);
     call_hash_add(&hash, bytes, 1);
     call_hash_add_u64(&hash, value);
-    assert_true(call_hash_end(&hash, &hashed));
-    assert_true(keyed_hash_equal(hashed, of_pieces(&keyed, 9, 9)));
+    assert_true(call_hash_final(&hash, &hashed));
+    assert_true(keyed_hash_eq(hashed, of_pieces(&keyed, 9, 9)));
     call_hash_fini(&keyed);
 }
 
-static void another_key_another_hash(void **state) {
+static void hash_different_keys_differ(void **state) {
     struct call_hash a = with_key(KEY), b = with_key(bytes + 1);
     (void)state;
-    assert_false(keyed_hash_equal(of_pieces(&a, 9, 9), of_pieces(&b, 9, 9)));
-    assert_true(keyed_hash_equal(of_pieces(&a, 9, 9), of_pieces(&a, 9, 4)));
+    assert_false(keyed_hash_eq(of_pieces(&a, 9, 9), of_pieces(&b, 9, 9)));
+    assert_true(keyed_hash_eq(of_pieces(&a, 9, 9), of_pieces(&a, 9, 4)));
     call_hash_fini(&a);
     call_hash_fini(&b);
 }
 
 /* As a hash that memory was short for. */
-static void without_a_copy_there_is_none(void **state) {
+static void hash_without_mac_context_fails(void **state) {
     struct call_hash hash = {.mac = NULL, .failed = true};
     struct keyed_hash value;
     (void)state;
     call_hash_add(&hash, bytes, 9);
     call_hash_add_u64(&hash, 1);
-    assert_false(call_hash_end(&hash, &value));
+    assert_false(call_hash_final(&hash, &value));
 }
 
 int main(void) {
@@ -122,10 +122,10 @@ int main(void) {
         bytes[i] = (unsigned char)(i % 251);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_its_authors_say),
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(another_key_another_hash),
-        cmocka_unit_test(without_a_copy_there_is_none),
+        cmocka_unit_test(hash_reference_vectors_match_at_every_split),
+        cmocka_unit_test(hash_u64_equals_its_bytes),
+        cmocka_unit_test(hash_different_keys_differ),
+        cmocka_unit_test(hash_without_mac_context_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,8 +21,8 @@ enum {
     HEAP_BYTES = 64,             /* what the allocator adds to a block, at most ... */
     HEAP_PAGES_FROM = 64 * 1024, /* ... and from there on, where it may get pages of its own */
     HEAP_PAGES = 2 * 4096,
-    FORGET_AT_ONCE = 64, /* entries, while the lock is held */
-    LOOK_FAR = 64,       /* entries that are being read, when one is sought that is not */
+    MAX_UNLINK = 64,     /* entries, while the lock is held */
+    MAX_EVICT_SCAN = 64, /* entries that are being read, when one is sought that is not */
 };
 
 struct cache_entry {
@@ -102,16 +102,16 @@ static struct cache_entry **bucket_of(struct response_cache *cache, struct keyed
     return &cache->buckets[key.low & (cache->n_buckets - 1)];
 }
 
-static struct cache_entry *look_up(struct response_cache *cache, const struct cache_scope *scope,
-                                   struct keyed_hash key) {
+static struct cache_entry *find_entry(struct response_cache *cache, const struct cache_scope *scope,
+                                      struct keyed_hash key) {
     struct cache_entry *entry = *bucket_of(cache, key);
-    while (entry && (entry->scope != scope || !keyed_hash_equal(entry->key, key))) {
+    while (entry && (entry->scope != scope || !keyed_hash_eq(entry->key, key))) {
         entry = entry->next;
     }
     return entry;
 }
 
-static void put_newest(struct response_cache *cache, struct cache_entry *entry) {
+static void lru_push(struct response_cache *cache, struct cache_entry *entry) {
     entry->newer = NULL;
     entry->older = cache->newest;
     if (cache->newest) {
@@ -122,7 +122,7 @@ static void put_newest(struct response_cache *cache, struct cache_entry *entry) 
     cache->newest = entry;
 }
 
-static void leave_use(struct response_cache *cache, const struct cache_entry *entry) {
+static void lru_remove(struct response_cache *cache, const struct cache_entry *entry) {
     if (entry->newer) {
         entry->newer->older = entry->older;
     } else {
@@ -135,7 +135,7 @@ static void leave_use(struct response_cache *cache, const struct cache_entry *en
     }
 }
 
-static void list(struct response_cache *cache, struct cache_entry *entry) {
+static void entry_link(struct response_cache *cache, struct cache_entry *entry) {
     struct cache_entry **bucket = bucket_of(cache, entry->key);
     struct cache_scope *scope = entry->scope;
     entry->next = *bucket;
@@ -146,12 +146,12 @@ static void list(struct response_cache *cache, struct cache_entry *entry) {
         scope->first->before = entry;
     }
     scope->first = entry;
-    put_newest(cache, entry);
+    lru_push(cache, entry);
     entry->listed = true;
     metric_add(METRIC_RESPONSE_CACHE_ENTRIES, 1);
 }
 
-static void unlist(struct response_cache *cache, struct cache_entry *entry) {
+static void entry_unlink(struct response_cache *cache, struct cache_entry *entry) {
     struct cache_entry **at = bucket_of(cache, entry->key);
     while (*at != entry) {
         at = &(*at)->next;
@@ -165,12 +165,12 @@ static void unlist(struct response_cache *cache, struct cache_entry *entry) {
     if (entry->behind) {
         entry->behind->before = entry->before;
     }
-    leave_use(cache, entry);
+    lru_remove(cache, entry);
     entry->listed = false;
     metric_add(METRIC_RESPONSE_CACHE_ENTRIES, -1);
 }
 
-static void count(struct response_cache *cache, size_t before, size_t after) {
+static void adjust_used_bytes(struct response_cache *cache, size_t before, size_t after) {
     lock_assert_held(&cache->lock);
     cache->n_used = cache->n_used - before + after;
     metric_add(METRIC_RESPONSE_CACHE_BYTES, (int64_t)after - (int64_t)before);
@@ -179,19 +179,19 @@ static void count(struct response_cache *cache, size_t before, size_t after) {
 /* ---- freeing, outside it --------------------------------------------------------------------- */
 
 /* Nobody else has it any more. The lock is held again when it returns. */
-static void free_and_take(struct response_cache *cache, struct cache_entry *entry) {
+static void free_and_relock(struct response_cache *cache, struct cache_entry *entry) {
     size_t n_counted = entry->n_counted;
-    lock_assert_free(&cache->lock);
+    lock_assert_not_held(&cache->lock);
     free(entry);
-    lock_take(&cache->lock);
-    count(cache, n_counted, 0);
+    lock_acquire(&cache->lock);
+    adjust_used_bytes(cache, n_counted, 0);
 }
 
 /* The one that was used longest ago of those that nobody reads. NULL: none within reach. */
-static struct cache_entry *expendable(const struct response_cache *cache) {
+static struct cache_entry *find_evictable(const struct response_cache *cache) {
     struct cache_entry *entry = cache->oldest;
     for (int i = 0; entry && entry->n_readers > 0; i++) {
-        entry = i < LOOK_FAR ? entry->newer : NULL;
+        entry = i < MAX_EVICT_SCAN ? entry->newer : NULL;
     }
     return entry;
 }
@@ -201,21 +201,21 @@ static struct cache_entry *expendable(const struct response_cache *cache) {
 void cache_scope_open(struct cache_scope *scope, struct response_cache *cache) {
     *scope = (struct cache_scope){.cache = cache};
     if (cache) {
-        lock_take(&cache->lock);
+        lock_acquire(&cache->lock);
         scope->generation = ++cache->generations;
-        lock_drop(&cache->lock);
+        lock_release(&cache->lock);
         scope->keyed = &cache->keyed;
     }
 }
 
 /* Takes a few of the scope's entries out. Returns: a list of them. */
-static struct cache_entry *forget_some(struct cache_scope *scope) {
+static struct cache_entry *unlink_some(struct cache_scope *scope) {
     struct cache_entry *gone = NULL;
     lock_assert_held(&scope->cache->lock);
-    for (int i = 0; scope->first && i < FORGET_AT_ONCE; i++) {
+    for (int i = 0; scope->first && i < MAX_UNLINK; i++) {
         struct cache_entry *entry = scope->first;
         assert(entry->n_readers == 0);
-        unlist(scope->cache, entry);
+        entry_unlink(scope->cache, entry);
         entry->next = gone;
         gone = entry;
     }
@@ -227,15 +227,15 @@ void cache_scope_close(struct cache_scope *scope) {
     if (!cache) {
         return;
     }
-    lock_take(&cache->lock);
-    struct cache_entry *gone = forget_some(scope);
+    lock_acquire(&cache->lock);
+    struct cache_entry *gone = unlink_some(scope);
     while (gone) {
-        lock_drop(&cache->lock);
+        lock_release(&cache->lock);
         struct cache_entry *next = gone->next;
-        free_and_take(cache, gone);
-        gone = next ? next : forget_some(scope);
+        free_and_relock(cache, gone);
+        gone = next ? next : unlink_some(scope);
     }
-    lock_drop(&cache->lock);
+    lock_release(&cache->lock);
     scope->cache = NULL;
 }
 
@@ -243,23 +243,23 @@ void cache_scope_close(struct cache_scope *scope) {
 
 struct cache_entry *cache_find(struct cache_scope *scope, struct keyed_hash key) {
     struct response_cache *cache = scope->cache;
-    lock_take(&cache->lock);
-    struct cache_entry *entry = look_up(cache, scope, key);
+    lock_acquire(&cache->lock);
+    struct cache_entry *entry = find_entry(cache, scope, key);
     if (entry) {
         entry->n_readers++;
-        leave_use(cache, entry);
-        put_newest(cache, entry);
+        lru_remove(cache, entry);
+        lru_push(cache, entry);
     }
-    lock_drop(&cache->lock);
+    lock_release(&cache->lock);
     return entry;
 }
 
-void cache_entry_let_go(struct cache_entry *entry) {
+void cache_entry_unref(struct cache_entry *entry) {
     struct response_cache *cache = entry->cache;
-    lock_take(&cache->lock);
+    lock_acquire(&cache->lock);
     assert(entry->n_readers > 0 && entry->listed); /* what is read makes no room */
     entry->n_readers--;
-    lock_drop(&cache->lock);
+    lock_release(&cache->lock);
 }
 
 void *cache_entry_data(struct cache_entry *entry) {
@@ -270,7 +270,7 @@ void *cache_entry_data(struct cache_entry *entry) {
 
 /* What a block takes, and how much is asked of the allocator. Returns: false: more than there
  * is. */
-static bool size_up(size_t n_bytes, size_t *asked, size_t *counted) {
+static bool entry_sizes(size_t n_bytes, size_t *asked, size_t *counted) {
     size_t whole;
     if (!checked_add(n_bytes, sizeof(struct cache_entry) + RESPONSE_CACHE_ALIGNMENT - 1, &whole)) {
         return false;
@@ -280,41 +280,41 @@ static bool size_up(size_t n_bytes, size_t *asked, size_t *counted) {
 }
 
 /* Counts `n` more bytes once there is room for them. Returns: false: there will be none. */
-static bool take_room(struct response_cache *cache, size_t n) {
+static bool reserve_bytes(struct response_cache *cache, size_t n) {
     if (cache->limit < cache->n_own || cache->limit - cache->n_own < n) {
         return false;
     }
-    lock_take(&cache->lock);
+    lock_acquire(&cache->lock);
     while (cache->n_used > cache->limit - n) {
-        struct cache_entry *entry = expendable(cache);
+        struct cache_entry *entry = find_evictable(cache);
         if (!entry) {
-            lock_drop(&cache->lock);
+            lock_release(&cache->lock);
             return false;
         }
-        unlist(cache, entry);
-        lock_drop(&cache->lock);
+        entry_unlink(cache, entry);
+        lock_release(&cache->lock);
         metric_add(METRIC_RESPONSE_CACHE_EVICTIONS_TOTAL, 1);
-        free_and_take(cache, entry);
+        free_and_relock(cache, entry);
     }
-    count(cache, 0, n);
-    lock_drop(&cache->lock);
+    adjust_used_bytes(cache, 0, n);
+    lock_release(&cache->lock);
     return true;
 }
 
-static void give_room(struct response_cache *cache, size_t n) {
-    lock_take(&cache->lock);
-    count(cache, n, 0);
-    lock_drop(&cache->lock);
+static void unreserve_bytes(struct response_cache *cache, size_t n) {
+    lock_acquire(&cache->lock);
+    adjust_used_bytes(cache, n, 0);
+    lock_release(&cache->lock);
 }
 
 struct cache_entry *cache_reserve(struct cache_scope *scope, size_t n_bytes) {
     struct response_cache *cache = scope->cache;
     size_t asked, n_counted;
     struct cache_entry *entry = NULL;
-    if (size_up(n_bytes, &asked, &n_counted) && take_room(cache, n_counted)) {
+    if (entry_sizes(n_bytes, &asked, &n_counted) && reserve_bytes(cache, n_counted)) {
         entry = aligned_alloc(RESPONSE_CACHE_ALIGNMENT, asked);
         if (!entry) {
-            give_room(cache, n_counted);
+            unreserve_bytes(cache, n_counted);
         }
     }
     if (!entry) {
@@ -328,14 +328,14 @@ struct cache_entry *cache_reserve(struct cache_scope *scope, size_t n_bytes) {
 void cache_store(struct cache_scope *scope, struct keyed_hash key, struct cache_entry *entry) {
     struct response_cache *cache = scope->cache;
     entry->key = key;
-    lock_take(&cache->lock);
-    bool is_new = !look_up(cache, scope, key);
+    lock_acquire(&cache->lock);
+    bool is_new = !find_entry(cache, scope, key);
     if (is_new) {
-        list(cache, entry);
+        entry_link(cache, entry);
     }
-    lock_drop(&cache->lock);
+    lock_release(&cache->lock);
     if (!is_new) { /* somebody else was asked the same meanwhile */
-        free_and_take(cache, entry);
-        lock_drop(&cache->lock);
+        free_and_relock(cache, entry);
+        lock_release(&cache->lock);
     }
 }

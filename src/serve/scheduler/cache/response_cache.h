@@ -40,7 +40,7 @@ void cache_scope_open(struct cache_scope *scope, struct response_cache *cache);
 /* Forgets what was stored in it. Nobody looks into it, stores or reads any more. */
 void cache_scope_close(struct cache_scope *scope);
 
-/* Returns: NULL when it is not there. Owns: stays as it is until cache_entry_let_go. */
+/* Returns: NULL when it is not there. Owns: stays as it is until cache_entry_unref. */
 struct cache_entry *cache_find(struct cache_scope *scope, struct keyed_hash key);
 /* Room for a block of so many bytes, to be filled and then given to cache_store. Returns: NULL when
  * there is none, be it because others are being read, or memory is out. */
@@ -49,7 +49,7 @@ struct cache_entry *cache_reserve(struct cache_scope *scope, size_t n_bytes);
  * already. */
 void cache_store(struct cache_scope *scope, struct keyed_hash key, struct cache_entry *entry);
 /* Takes the caller's hold on what was found. */
-void cache_entry_let_go(struct cache_entry *entry);
+void cache_entry_unref(struct cache_entry *entry);
 
 /* The block. */
 void *cache_entry_data(struct cache_entry *entry);

@@ -44,7 +44,7 @@ static bool has(struct cache_scope *scope, uint64_t number) {
         const char *data = cache_entry_data(entry);
         assert_int_equal(data[0], (int)(number & 0x7f));
         assert_int_equal((uintptr_t)data % RESPONSE_CACHE_ALIGNMENT, 0);
-        cache_entry_let_go(entry);
+        cache_entry_unref(entry);
     }
     return entry != NULL;
 }
@@ -53,7 +53,7 @@ static int64_t n_bytes_counted(void) {
     return metric_read(METRIC_RESPONSE_CACHE_BYTES);
 }
 
-static void what_was_stored_is_found(void **state) {
+static void cache_stored_entry_is_found(void **state) {
     struct cache_scope scope;
     struct response_cache *cache = make(LIMIT);
     (void)state;
@@ -71,7 +71,7 @@ static void what_was_stored_is_found(void **state) {
 }
 
 /* Two were asked the same at the same time: the first answer stays. */
-static void stored_twice(void **state) {
+static void cache_store_existing_key_keeps_first(void **state) {
     struct cache_scope scope;
     struct response_cache *cache = make(LIMIT);
     (void)state;
@@ -82,14 +82,14 @@ static void stored_twice(void **state) {
     assert_true(put(&scope, 1, SMALL));
     struct cache_entry *again = cache_find(&scope, key(1));
     assert_ptr_equal(first, again);
-    cache_entry_let_go(first);
-    cache_entry_let_go(again);
+    cache_entry_unref(first);
+    cache_entry_unref(again);
     assert_int_equal(n_bytes_counted(), before);
     cache_scope_close(&scope);
     response_cache_free(cache);
 }
 
-static void what_was_used_longest_ago_makes_room(void **state) {
+static void cache_full_evicts_least_recently_used(void **state) {
     struct cache_scope scope;
     struct response_cache *cache = make(LIMIT);
     uint64_t n = 0;
@@ -111,7 +111,7 @@ static void what_was_used_longest_ago_makes_room(void **state) {
 }
 
 /* Nobody's bytes go while they are read, and what is read counts. */
-static void what_is_read_stays(void **state) {
+static void cache_referenced_entry_is_not_evicted(void **state) {
     struct cache_scope scope;
     struct response_cache *cache = make(LIMIT);
     struct cache_entry *held[LIMIT / SMALL];
@@ -129,12 +129,12 @@ static void what_is_read_stays(void **state) {
         const char *data = cache_entry_data(held[i]);
         assert_int_equal(data[SMALL - 1], (int)(i & 0x7f));
     }
-    cache_entry_let_go(held[n / 2]);
+    cache_entry_unref(held[n / 2]);
     assert_true(put(&scope, n, SMALL));
     assert_false(has(&scope, n / 2));
     for (uint64_t i = 0; i < n; i++) {
         if (i != n / 2) {
-            cache_entry_let_go(held[i]);
+            cache_entry_unref(held[i]);
         }
     }
     cache_scope_close(&scope);
@@ -142,7 +142,7 @@ static void what_is_read_stays(void **state) {
     assert_int_equal(n_bytes_counted(), 0);
 }
 
-static void what_can_never_fit_moves_nothing(void **state) {
+static void cache_oversized_entry_evicts_nothing(void **state) {
     struct cache_scope scope;
     struct response_cache *cache = make(LIMIT);
     int64_t refused = metric_read(METRIC_RESPONSE_CACHE_REFUSED_TOTAL);
@@ -163,7 +163,7 @@ static void what_can_never_fit_moves_nothing(void **state) {
     response_cache_free(cache);
 }
 
-static void a_scope_takes_its_own_along(void **state) {
+static void cache_scope_close_removes_own_entries_only(void **state) {
     struct cache_scope a, b;
     struct response_cache *cache = make(1 << 20);
     enum { MANY = 300 };
@@ -211,7 +211,7 @@ static void *crowd_run(void *cookie) {
             const char *data = cache_entry_data(entry);
             atomic_store(&crowd->over_limit,
                          atomic_load(&crowd->over_limit) || data[0] != (int)(number & 0x7f));
-            cache_entry_let_go(entry);
+            cache_entry_unref(entry);
         } else {
             put(scope, number, 1 + number * 10);
         }
@@ -227,7 +227,7 @@ static void *crowd_run(void *cookie) {
     return NULL;
 }
 
-static void a_crowd(void **state) {
+static void cache_many_threads_stay_within_limit(void **state) {
     struct crowd crowd = {.cache = make(LIMIT)};
     pthread_t threads[THREADS];
     (void)state;
@@ -247,13 +247,13 @@ static void a_crowd(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_stored_is_found),
-        cmocka_unit_test(stored_twice),
-        cmocka_unit_test(what_was_used_longest_ago_makes_room),
-        cmocka_unit_test(what_is_read_stays),
-        cmocka_unit_test(what_can_never_fit_moves_nothing),
-        cmocka_unit_test(a_scope_takes_its_own_along),
-        cmocka_unit_test(a_crowd),
+        cmocka_unit_test(cache_stored_entry_is_found),
+        cmocka_unit_test(cache_store_existing_key_keeps_first),
+        cmocka_unit_test(cache_full_evicts_least_recently_used),
+        cmocka_unit_test(cache_referenced_entry_is_not_evicted),
+        cmocka_unit_test(cache_oversized_entry_evicts_nothing),
+        cmocka_unit_test(cache_scope_close_removes_own_entries_only),
+        cmocka_unit_test(cache_many_threads_stay_within_limit),
     };
     return cmocka_run_group_tests_name("model/response_cache", tests, NULL, NULL);
 }

@@ -53,17 +53,17 @@ static void put_for(struct rig *rig, size_t i, int64_t sequence, int flags, int6
 }
 
 static void move_clock(uint64_t ms) {
-    clock_drive_ns(clock_now_ns() + ms * MS);
+    clock_set_fake_ns(clock_now_ns() + ms * MS);
 }
 
 static void start(struct rig *rig, const struct model_config *config, uint64_t max_queue) {
-    clock_drive_ns(BEGIN_NS);
+    clock_set_fake_ns(BEGIN_NS);
     rig_open(rig, config, max_queue);
 }
 
 static void end(struct rig *rig) {
     rig_close(rig);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
     assert_int_equal(metric_read(METRIC_OUTPUTS_HELD), 0);
     assert_int_equal(metric_read(METRIC_SEQUENCES), 0);
 }
@@ -78,9 +78,9 @@ static void open_gate(struct rig *rig) {
 
 static size_t n_open(struct rig *rig) {
     struct scheduler *scheduler = &rig->version->scheduler;
-    lock_take(&scheduler->lock);
+    lock_acquire(&scheduler->lock);
     size_t n = scheduler->sequences->n_open;
-    lock_drop(&scheduler->lock);
+    lock_release(&scheduler->lock);
     return n;
 }
 
@@ -90,9 +90,9 @@ static void await_rest(struct rig *rig) {
     bool rests = false;
     while (!rests) {
         rig_pause();
-        lock_take(&scheduler->lock);
-        rests = scheduler->sequences->resting.n > 0;
-        lock_drop(&scheduler->lock);
+        lock_acquire(&scheduler->lock);
+        rests = scheduler->sequences->idle.n > 0;
+        lock_release(&scheduler->lock);
     }
 }
 
@@ -124,7 +124,7 @@ static void send_two_sequences(struct rig *rig) {
     open_gate(rig);
 }
 
-static void one_of_each_at_a_time(void **state) {
+static void sequence_requests_run_one_at_a_time(void **state) {
     static struct rig rig;
     (void)state;
     static const int sizes[] = {1, 2, 2};
@@ -153,7 +153,7 @@ static void send_third(struct rig *rig) {
 }
 
 /* In the second execution sequence 1 has nothing, in the third neither 1 nor 2 has. */
-static void a_row_without_a_request_is_filled(void **state) {
+static void sequence_direct_empty_slot_gets_padding_request(void **state) {
     static struct rig rig;
     (void)state;
     static const int sizes[] = {1, 3, 3};
@@ -196,7 +196,7 @@ static void send_behind_one_that_is_kept(struct rig *rig) {
 }
 
 /* The backend answers later: other sequences go on, its own waits. */
-static void the_next_waits_for_the_answer(void **state) {
+static void sequence_oldest_next_request_waits_for_response(void **state) {
     static struct rig rig;
     (void)state;
     static const int order[] = {0, 2, 1};
@@ -226,7 +226,7 @@ static void send_beside_one_that_is_kept(struct rig *rig) {
 }
 
 /* A sequence goes on although its answers wait for those before them. */
-static void answers_leave_in_order(void **state) {
+static void sequence_oldest_preserve_ordering_keeps_order(void **state) {
     static struct rig rig;
     (void)state;
     struct model_config config = oldest;
@@ -250,7 +250,7 @@ static void send_five_sequences(struct rig *rig) {
     open_gate(rig);
 }
 
-static void the_oldest_go_first_in_preferred_sizes(void **state) {
+static void sequence_oldest_preferred_size_takes_oldest_first(void **state) {
     static struct rig rig;
     (void)state;
     static const uint64_t three[] = {3};
@@ -283,7 +283,7 @@ static void wait_then_two_more(struct rig *rig) {
     rig_then(rig, send_two_more);
 }
 
-static void a_share_of_the_rows_is_waited_for(void **state) {
+static void sequence_direct_min_utilization_waits_for_rows(void **state) {
     static struct rig rig;
     (void)state;
     static const int sizes[] = {4};
@@ -301,7 +301,7 @@ static void send_two_and_wait(struct rig *rig) {
     move_clock(1);
 }
 
-static void but_no_longer_than_the_delay(void **state) {
+static void sequence_direct_queue_delay_ends_wait(void **state) {
     static struct rig rig;
     (void)state;
     static const int sizes[] = {2};
@@ -322,7 +322,7 @@ static void begin_first(struct rig *rig) {
 
 static void go_on_after_almost_too_long(struct rig *rig) {
     await_rest(rig);
-    clock_drive_ns(clock_now_ns() + IDLE_MS * MS - 1);
+    clock_set_fake_ns(clock_now_ns() + IDLE_MS * MS - 1);
     put(rig, 1, 1, 0);
 }
 
@@ -332,7 +332,7 @@ static void go_on_after_too_long(struct rig *rig) {
     put(rig, 2, 1, 0);
 }
 
-static void who_rests_too_long_is_over(void **state) {
+static void sequence_idle_timeout_closes_sequence(void **state) {
     static struct rig rig;
     (void)state;
     static const enum status statuses[] = {ST_OK, ST_OK, ST_BAD_SEQUENCE};
@@ -357,7 +357,7 @@ static void execute_for_long(struct rig *rig) {
     open_gate(rig);
 }
 
-static void who_runs_or_waits_does_not_rest(void **state) {
+static void sequence_running_or_waiting_is_not_idle(void **state) {
     static struct rig rig;
     (void)state;
     static const enum status statuses[] = {ST_OK, ST_OK};
@@ -375,7 +375,7 @@ static void begin_another(struct rig *rig) {
     move_clock(IDLE_MS); /* that the first rests too long is what gives the second its place */
 }
 
-static void a_place_goes_to_who_waits_for_one(void **state) {
+static void sequence_freed_slot_goes_to_backlog(void **state) {
     static struct rig rig;
     (void)state;
     static const enum status statuses[] = {ST_OK, ST_OK, ST_OK};
@@ -399,7 +399,7 @@ static void begin_again(struct rig *rig) {
     open_gate(rig);
 }
 
-static void a_start_begins_again(void **state) {
+static void sequence_second_start_restarts_sequence(void **state) {
     static struct rig rig;
     (void)state;
     static const enum status statuses[] = {ST_OK, ST_OK, ST_OK, ST_OK, ST_BAD_SEQUENCE, ST_OK};
@@ -438,7 +438,7 @@ static void send_with_one_that_is_late(struct rig *rig) {
     move_clock(1);
 }
 
-static void what_follows_one_that_is_late_goes_with_it(void **state) {
+static void sequence_expired_request_drops_followers(void **state) {
     static struct rig rig;
     (void)state;
     static const enum status statuses[] = {ST_OK, ST_OK, ST_QUEUE_TIMEOUT, ST_QUEUE_TIMEOUT,
@@ -466,7 +466,7 @@ static void cancel_before_a_start(struct rig *rig) {
     open_gate(rig);
 }
 
-static void a_start_ends_what_a_cancelled_one_takes_with_it(void **state) {
+static void sequence_cancel_drops_followers_until_next_start(void **state) {
     static struct rig rig;
     (void)state;
     static const enum status statuses[] = {ST_OK, ST_CANCELLED, ST_CANCELLED, ST_OK};
@@ -490,7 +490,7 @@ static void go_on_in_vain(struct rig *rig) {
     put(rig, 4, 1, LAST);
 }
 
-static void a_sequence_without_its_start_is_none(void **state) {
+static void sequence_cancelled_start_leaves_no_sequence(void **state) {
     static struct rig rig;
     (void)state;
     static const enum status statuses[] = {ST_OK, ST_CANCELLED, ST_CANCELLED, ST_BAD_SEQUENCE,
@@ -524,7 +524,7 @@ static void send_a_crowd(struct rig *rig) {
 }
 
 /* However many begin one, there are no more sequences than places and requests that wait. */
-static void a_crowd_of_sequences_is_bounded(void **state) {
+static void sequence_backlog_is_limited_by_queue_size(void **state) {
     static struct rig rig;
     (void)state;
     start(&rig, &direct_alone, MOST_WAITING);
@@ -552,7 +552,7 @@ static void fill_then_go_on(struct rig *rig) {
 }
 
 /* Else nobody would get on. */
-static void who_has_a_place_is_not_kept_out_by_those_without(void **state) {
+static void sequence_with_slot_is_not_blocked_by_backlog(void **state) {
     static struct rig rig;
     (void)state;
     static const enum status statuses[] = {ST_OK, ST_OK, ST_OK, ST_QUEUE_FULL, ST_OK};
@@ -565,7 +565,7 @@ static void who_has_a_place_is_not_kept_out_by_those_without(void **state) {
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
-static void a_worker_has_no_sequences(void **state) {
+static void sequence_run_on_worker_is_refused(void **state) {
     static struct rig rig;
     (void)state;
     struct model_config config = direct;
@@ -577,23 +577,23 @@ static void a_worker_has_no_sequences(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_of_each_at_a_time),
-        cmocka_unit_test(a_row_without_a_request_is_filled),
-        cmocka_unit_test(the_next_waits_for_the_answer),
-        cmocka_unit_test(answers_leave_in_order),
-        cmocka_unit_test(the_oldest_go_first_in_preferred_sizes),
-        cmocka_unit_test(a_share_of_the_rows_is_waited_for),
-        cmocka_unit_test(but_no_longer_than_the_delay),
-        cmocka_unit_test(who_rests_too_long_is_over),
-        cmocka_unit_test(who_runs_or_waits_does_not_rest),
-        cmocka_unit_test(a_place_goes_to_who_waits_for_one),
-        cmocka_unit_test(a_start_begins_again),
-        cmocka_unit_test(what_follows_one_that_is_late_goes_with_it),
-        cmocka_unit_test(a_start_ends_what_a_cancelled_one_takes_with_it),
-        cmocka_unit_test(a_sequence_without_its_start_is_none),
-        cmocka_unit_test(a_crowd_of_sequences_is_bounded),
-        cmocka_unit_test(who_has_a_place_is_not_kept_out_by_those_without),
-        cmocka_unit_test(a_worker_has_no_sequences),
+        cmocka_unit_test(sequence_requests_run_one_at_a_time),
+        cmocka_unit_test(sequence_direct_empty_slot_gets_padding_request),
+        cmocka_unit_test(sequence_oldest_next_request_waits_for_response),
+        cmocka_unit_test(sequence_oldest_preserve_ordering_keeps_order),
+        cmocka_unit_test(sequence_oldest_preferred_size_takes_oldest_first),
+        cmocka_unit_test(sequence_direct_min_utilization_waits_for_rows),
+        cmocka_unit_test(sequence_direct_queue_delay_ends_wait),
+        cmocka_unit_test(sequence_idle_timeout_closes_sequence),
+        cmocka_unit_test(sequence_running_or_waiting_is_not_idle),
+        cmocka_unit_test(sequence_freed_slot_goes_to_backlog),
+        cmocka_unit_test(sequence_second_start_restarts_sequence),
+        cmocka_unit_test(sequence_expired_request_drops_followers),
+        cmocka_unit_test(sequence_cancel_drops_followers_until_next_start),
+        cmocka_unit_test(sequence_cancelled_start_leaves_no_sequence),
+        cmocka_unit_test(sequence_backlog_is_limited_by_queue_size),
+        cmocka_unit_test(sequence_with_slot_is_not_blocked_by_backlog),
+        cmocka_unit_test(sequence_run_on_worker_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

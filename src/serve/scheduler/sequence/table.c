@@ -11,29 +11,29 @@ static uint64_t hash_of(const struct sequences *all, const struct sequence_id *i
     return keyed_hash_of(&all->key, id->is_text ? id->text : number).low;
 }
 
-static bool is_same(const struct sequence_id *a, const struct sequence_id *b) {
+static bool same_id(const struct sequence_id *a, const struct sequence_id *b) {
     return a->is_text == b->is_text && a->number == b->number && str_eq(a->text, b->text);
 }
 
-static struct sequence **slot_of(const struct sequences *all, const struct sequence_id *id) {
+static struct sequence **bucket_of(const struct sequences *all, const struct sequence_id *id) {
     return &all->table[hash_of(all, id) & all->table_mask];
 }
 
 struct sequence *sequence_table_find(const struct sequences *all, const struct sequence_id *id) {
-    struct sequence *sequence = all->table ? *slot_of(all, id) : NULL;
-    while (sequence && !is_same(&sequence->id, id)) {
-        sequence = sequence->chained;
+    struct sequence *sequence = all->table ? *bucket_of(all, id) : NULL;
+    while (sequence && !same_id(&sequence->id, id)) {
+        sequence = sequence->hash_next;
     }
     return sequence;
 }
 
-static void put(struct sequences *all, struct sequence *sequence) {
-    struct sequence **slot = slot_of(all, &sequence->id);
-    sequence->chained = *slot;
+static void bucket_insert(struct sequences *all, struct sequence *sequence) {
+    struct sequence **slot = bucket_of(all, &sequence->id);
+    sequence->hash_next = *slot;
     *slot = sequence;
 }
 
-static bool grow(struct sequences *all) {
+static bool table_grow(struct sequences *all) {
     size_t n_before = all->table ? all->table_mask + 1 : 0;
     size_t n = n_before > 0 ? n_before * 2 : FIRST_SLOTS;
     struct sequence **before = all->table;
@@ -46,8 +46,8 @@ static bool grow(struct sequences *all) {
     for (size_t i = 0; i < n_before; i++) {
         struct sequence *sequence = before[i];
         while (sequence) {
-            struct sequence *next = sequence->chained;
-            put(all, sequence);
+            struct sequence *next = sequence->hash_next;
+            bucket_insert(all, sequence);
             sequence = next;
         }
     }
@@ -56,22 +56,22 @@ static bool grow(struct sequences *all) {
 }
 
 bool sequence_table_add(struct sequences *all, struct sequence *sequence) {
-    if ((!all->table || all->n_open > all->table_mask) && !grow(all)) {
+    if ((!all->table || all->n_open > all->table_mask) && !table_grow(all)) {
         return false;
     }
-    put(all, sequence);
+    bucket_insert(all, sequence);
     sequence->open = true;
     all->n_open++;
     return true;
 }
 
 void sequence_table_remove(struct sequences *all, struct sequence *sequence) {
-    struct sequence **slot = slot_of(all, &sequence->id);
+    struct sequence **slot = bucket_of(all, &sequence->id);
     while (*slot != sequence) {
-        slot = &(*slot)->chained;
+        slot = &(*slot)->hash_next;
     }
-    *slot = sequence->chained;
-    sequence->chained = NULL;
+    *slot = sequence->hash_next;
+    sequence->hash_next = NULL;
     sequence->open = false;
     all->n_open--;
 }

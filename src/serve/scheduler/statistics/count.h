@@ -5,8 +5,8 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 
-#include "serve/scheduler/by_worker.h"
 #include "serve/scheduler/call.h"
+#include "serve/scheduler/per_worker.h"
 #include "serve/scheduler/statistics/response.h"
 #include "serve/scheduler/statistics/statistics.h"
 
@@ -21,7 +21,7 @@ struct statistics_cells {
 struct statistics_executions {
     alignas(STATISTICS_LINE_BYTES) metric_cell since_ns; /* of the one that runs; 0: none does */
     metric_cell n_calls, size;
-    uint64_t computing_ns, computed_ns; /* of it, as the backend says; 0: it says nothing */
+    uint64_t compute_start_ns, compute_end_ns; /* of it, as the backend says; 0: it says nothing */
     metric_cell count, busy_ns, last_ns;
     struct metric_histogram sizes;
     struct statistics_cells *by_size; /* 1 + n_sizes of them */
@@ -29,7 +29,7 @@ struct statistics_executions {
 
 /* The requests that one worker has brought back. */
 struct statistics_shard {
-    struct by_worker by_worker;
+    struct per_worker per_worker;
     alignas(STATISTICS_LINE_BYTES) struct metric_histogram request, queue, compute;
     metric_cell n_inferences, input_ns, infer_ns, output_ns;
     metric_cell failed[STATISTICS_REASONS], failed_ns;
@@ -43,7 +43,7 @@ struct statistics {
     size_t n_instances;
     size_t n_sizes; /* of batches, that are told apart */
     struct statistics_responses responses;
-    struct by_workers shards;
+    struct per_worker_table shards;
     struct statistics_shard
         spare; /* for a worker that has no memory for its own: others write there
                                       too, and some counts are lost */
@@ -51,18 +51,18 @@ struct statistics {
 
 /* Zeroed memory is ready to count requests; this makes room for the executions, in `arena`.
  * `max_batch_size` 0: the model does not batch. Returns: ST_NO_MEMORY. */
-enum status statistics_open(struct statistics *statistics, struct arena *arena, size_t n_instances,
+enum status statistics_init(struct statistics *statistics, struct arena *arena, size_t n_instances,
                             uint64_t max_batch_size, struct error *err)
     __attribute__((warn_unused_result));
-void statistics_close(struct statistics *statistics);
+void statistics_fini(struct statistics *statistics);
 
 /* A call that was queued, or began, has ended. Thread: call->worker's. */
 void statistics_count_call(struct statistics *statistics, const struct call *call);
 /* An execution begins, with so many rows in all; and it is over. Calls of it may be gone then.
  * Thread: who has claimed the instance. */
-void statistics_begin(struct statistics *statistics, size_t instance, struct call *const *calls,
-                      size_t n, uint64_t started_ns);
-void statistics_end(struct statistics *statistics, size_t instance, uint64_t ended_ns);
+void statistics_execution_begin(struct statistics *statistics, size_t instance,
+                                struct call *const *calls, size_t n, uint64_t started_ns);
+void statistics_execution_end(struct statistics *statistics, size_t instance, uint64_t ended_ns);
 /* The backend says when it computed for calls of the execution that runs. Thread: the one that
  * executes. */
 void statistics_computed(struct statistics *statistics, size_t instance,

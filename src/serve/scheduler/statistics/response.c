@@ -15,15 +15,15 @@ struct statistics_response_block {
     struct cells cells[PER_BLOCK];
 };
 
-static struct statistics_response_block *load(const struct statistics_responses *responses,
-                                              size_t i) {
+static struct statistics_response_block *load_block(const struct statistics_responses *responses,
+                                                    size_t i) {
     return atomic_load_explicit(&responses->blocks[i], memory_order_acquire);
 }
 
 /* Returns: NULL when out of memory. */
 static struct statistics_response_block *block_at(struct statistics_responses *responses,
                                                   size_t i) {
-    struct statistics_response_block *block = load(responses, i);
+    struct statistics_response_block *block = load_block(responses, i);
     if (block) {
         return block;
     }
@@ -37,7 +37,7 @@ static struct statistics_response_block *block_at(struct statistics_responses *r
     return block; /* another thread's; NULL where memory is out */
 }
 
-static void add(_Atomic uint64_t *cell, uint64_t n) {
+static void cell_add(_Atomic uint64_t *cell, uint64_t n) {
     atomic_fetch_add_explicit(cell, n, memory_order_relaxed);
 }
 
@@ -51,10 +51,10 @@ void statistics_response_add(struct statistics_responses *responses, uint64_t pl
     }
     struct cells *cells = &block->cells[place % PER_BLOCK];
     bool has_outputs = outcome == RESPONSE_SUCCESS || outcome == RESPONSE_FAIL;
-    add(&cells->n[outcome], 1);
-    add(&cells->ns[outcome], infer_ns + (has_outputs ? output_ns : 0));
-    add(&cells->infer_ns, outcome == RESPONSE_CANCEL ? 0 : infer_ns);
-    add(&cells->output_ns, has_outputs ? output_ns : 0);
+    cell_add(&cells->n[outcome], 1);
+    cell_add(&cells->ns[outcome], infer_ns + (has_outputs ? output_ns : 0));
+    cell_add(&cells->infer_ns, outcome == RESPONSE_CANCEL ? 0 : infer_ns);
+    cell_add(&cells->output_ns, has_outputs ? output_ns : 0);
 }
 
 static struct statistics_time read_time(const struct cells *cells, enum statistics_outcome of) {
@@ -79,12 +79,12 @@ static struct statistics_response read_cells(const struct cells *cells) {
 size_t statistics_responses_read(const struct statistics_responses *responses, struct arena *arena,
                                  struct statistics_response **out) {
     size_t n_blocks = N_BLOCKS, n = 0;
-    while (n_blocks > 0 && !load(responses, n_blocks - 1)) {
+    while (n_blocks > 0 && !load_block(responses, n_blocks - 1)) {
         n_blocks--;
     }
     *out = arena_calloc(arena, n_blocks * PER_BLOCK, sizeof(**out));
     for (size_t i = 0; *out && i < n_blocks * PER_BLOCK; i++) {
-        const struct statistics_response_block *block = load(responses, i / PER_BLOCK);
+        const struct statistics_response_block *block = load_block(responses, i / PER_BLOCK);
         if (block) {
             (*out)[i] = read_cells(&block->cells[i % PER_BLOCK]);
         }
@@ -95,6 +95,6 @@ size_t statistics_responses_read(const struct statistics_responses *responses, s
 
 void statistics_responses_free(struct statistics_responses *responses) {
     for (size_t i = 0; i < N_BLOCKS; i++) {
-        free(load(responses, i));
+        free(load_block(responses, i));
     }
 }

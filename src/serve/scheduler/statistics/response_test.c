@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void by_place_and_outcome(void **state) {
+static void response_stats_count_by_index_and_outcome(void **state) {
     static struct statistics_responses counted;
     struct arena *arena = arena_new(NULL, 0);
     struct statistics_response *read;
@@ -44,7 +44,7 @@ static void by_place_and_outcome(void **state) {
     arena_free(arena);
 }
 
-static void the_last_place(void **state) {
+static void response_stats_last_index_is_counted(void **state) {
     static struct statistics_responses counted;
     struct arena *arena = arena_new(NULL, 0);
     struct statistics_response *read;
@@ -66,7 +66,7 @@ static void *count_all(void *counted) {
     return NULL;
 }
 
-static void several_threads(void **state) {
+static void response_stats_concurrent_adds_are_counted(void **state) {
     static struct statistics_responses counted;
     struct arena *arena = arena_new(NULL, 0);
     struct statistics_response *read;
@@ -89,9 +89,9 @@ static void several_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_place_and_outcome),
-        cmocka_unit_test(the_last_place),
-        cmocka_unit_test(several_threads),
+        cmocka_unit_test(response_stats_count_by_index_and_outcome),
+        cmocka_unit_test(response_stats_last_index_is_counted),
+        cmocka_unit_test(response_stats_concurrent_adds_are_counted),
     };
     return cmocka_run_group_tests_name("model/statistics_response", tests, NULL, NULL);
 }

@@ -56,8 +56,8 @@ static void read_shard(const struct statistics_shard *shard, struct model_statis
 
 static void read_requests(struct statistics *statistics, struct model_statistics *out) {
     read_shard(&statistics->spare, out);
-    for (size_t i = 0; i < BY_WORKER_SLOTS; i++) {
-        const struct by_worker *one = by_worker_first(&statistics->shards, i);
+    for (size_t i = 0; i < PER_WORKER_SLOTS; i++) {
+        const struct per_worker *one = per_worker_first(&statistics->shards, i);
         for (; one; one = one->next) {
             read_shard((const struct statistics_shard *)one, out);
         }
@@ -81,8 +81,8 @@ static void read_executions(struct statistics *statistics, struct model_statisti
     out->last_inference_ms = last_ns > 0 ? wall_ms(statistics, last_ns) : 0;
 }
 
-void model_version_load(struct model_version *version, uint64_t *n_queued, uint64_t *n_running,
-                        uint64_t *n_instances) {
+void model_version_gauges(struct model_version *version, uint64_t *n_queued, uint64_t *n_running,
+                          uint64_t *n_instances) {
     uint64_t queued = atomic_load_explicit(&version->scheduler.n_queued, memory_order_relaxed);
     uint64_t in_flight = atomic_load_explicit(&version->n_in_flight, memory_order_relaxed);
     *n_queued = queued;
@@ -96,7 +96,7 @@ void model_version_statistics(struct model_version *version, struct model_statis
                                      .caches = version->cache.cache != NULL};
     read_requests(statistics, out);
     read_executions(statistics, out);
-    model_version_load(version, &out->n_queued, &out->n_running, &out->n_instances);
+    model_version_gauges(version, &out->n_queued, &out->n_running, &out->n_instances);
 }
 
 static struct statistics_batch read_size(const struct statistics *statistics, size_t size) {

@@ -31,7 +31,7 @@ enum statistics_reason {
     STATISTICS_REASONS,
 };
 
-enum { STATISTICS_MOST_SIZES = 1024 }; /* batch sizes that are told apart */
+enum { STATISTICS_MAX_SIZES = 1024 }; /* batch sizes that are told apart */
 
 /* How often, and how long in all. */
 struct statistics_time {
@@ -91,7 +91,7 @@ struct model_statistics {
 /* What the version's counters say; never stops anybody, so that parts may be a request apart.
  * Thread: any, while `version` is referenced. */
 void model_version_statistics(struct model_version *version, struct model_statistics *out);
-/* Executions by batch size, ascending, those that happened; sizes over STATISTICS_MOST_SIZES are in
+/* Executions by batch size, ascending, those that happened; sizes over STATISTICS_MAX_SIZES are in
  * none. Returns: how many; `*out` is in `arena`, NULL when out of memory. Thread: any. */
 size_t model_version_batches(struct model_version *version, struct arena *arena,
                              struct statistics_batch **out);
@@ -103,8 +103,8 @@ size_t model_version_responses(struct model_version *version, struct arena *aren
 void model_version_instance(struct model_version *version, size_t i,
                             struct statistics_instance *out);
 /* The gauges alone: cheaper than all of it. Thread: any. */
-void model_version_load(struct model_version *version, uint64_t *n_queued, uint64_t *n_running,
-                        uint64_t *n_instances);
+void model_version_gauges(struct model_version *version, uint64_t *n_queued, uint64_t *n_running,
+                          uint64_t *n_instances);
 
 /* "REJECTED" */
 const char *statistics_reason_name(enum statistics_reason reason);

@@ -41,7 +41,7 @@ static void send_three(struct rig *rig) {
     }
 }
 
-static void successes_and_their_rows(void **state) {
+static void statistics_success_counts_rows_and_batches(void **state) {
     struct rig rig;
     struct arena *arena = arena_new(NULL, 0);
     struct statistics_batch *batches;
@@ -81,14 +81,14 @@ static void send_one_that_waits(struct rig *rig) {
     rig_send(rig, 0);
     rig_await_started(rig, 1);
     rig_send(rig, 1);
-    clock_drive_ns(clock_now_ns() + 7 * MS_NS); /* the first runs, the second waits */
+    clock_set_fake_ns(clock_now_ns() + 7 * MS_NS); /* the first runs, the second waits */
     atomic_store(&rig->model->shut, false);
 }
 
-static void times_of_the_queue_and_of_computing(void **state) {
+static void statistics_queue_and_compute_times_by_clock(void **state) {
     struct rig rig;
     (void)state;
-    clock_drive_ns(1000 * MS_NS);
+    clock_set_fake_ns(1000 * MS_NS);
     rig_open(&rig, &on_instance, 0);
     rig.model->takes_ns = 2 * MS_NS;
     rig_run(&rig, send_one_that_waits, 2);
@@ -100,16 +100,16 @@ static void times_of_the_queue_and_of_computing(void **state) {
     assert_int_equal(seen.success.ns, seen.queue.ns + seen.compute.infer_ns);
     assert_int_equal(seen.compute_time.sum, seen.compute.infer_ns);
     assert_int_equal(seen.compute_time.buckets[metric_bucket(2000)], 1);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
     rig_close(&rig);
 }
 
 /* A backend that says when it computed: 1 ms after it began, for 3 ms, and takes 1 ms more. */
 static void act_and_say(sluice_model *model, const sluice_request *request) {
     uint64_t began_ns = clock_now_ns() + MS_NS;
-    clock_drive_ns(began_ns + 3 * MS_NS);
+    clock_set_fake_ns(began_ns + 3 * MS_NS);
     backend_host()->computed(&request, 1, began_ns, clock_now_ns());
-    clock_drive_ns(clock_now_ns() + MS_NS);
+    clock_set_fake_ns(clock_now_ns() + MS_NS);
     rig_echo(model, request);
 }
 
@@ -129,12 +129,12 @@ static void act_and_say_late(sluice_model *model, const sluice_request *request)
     rig_echo(model, request);
 }
 
-static void a_backend_that_says_when_it_computes(void **state) {
+static void statistics_computed_callback_splits_compute_time(void **state) {
     struct rig rig;
     struct arena *arena = arena_new(NULL, 0);
     struct statistics_batch *batches;
     (void)state;
-    clock_drive_ns(1000 * MS_NS);
+    clock_set_fake_ns(1000 * MS_NS);
     rig_open(&rig, &on_worker, 0);
     rig.model->act = act_and_say;
     rig_run(&rig, send_one, 1);
@@ -146,18 +146,18 @@ static void a_backend_that_says_when_it_computes(void **state) {
     assert_int_equal(batches[0].compute.input_ns, MS_NS);
     assert_int_equal(batches[0].compute.infer_ns, 3 * MS_NS);
     assert_int_equal(batches[0].compute.output_ns, MS_NS);
-    clock_drive_ns(0);
+    clock_set_fake_ns(0);
     arena_free(arena);
     rig_close(&rig);
 }
 
-static void what_cannot_be_counts_as_computing(void **state) {
+static void statistics_invalid_computed_times_count_as_infer(void **state) {
     static void (*const acts[])(sluice_model *, const sluice_request *) = {
         act_and_say_early, act_and_say_backwards, act_and_say_late};
     (void)state;
     for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++) {
         struct rig rig;
-        clock_drive_ns(1000 * MS_NS);
+        clock_set_fake_ns(1000 * MS_NS);
         rig_open(&rig, &on_worker, 0);
         rig.model->act = acts[i];
         rig.model->takes_ns = MS_NS;
@@ -165,7 +165,7 @@ static void what_cannot_be_counts_as_computing(void **state) {
         struct model_statistics seen = read_all(&rig);
         assert_int_equal(seen.compute.infer_ns, MS_NS);
         assert_int_equal(seen.compute.input_ns + seen.compute.output_ns, 0);
-        clock_drive_ns(0);
+        clock_set_fake_ns(0);
         rig_close(&rig);
     }
 }
@@ -185,7 +185,7 @@ static void send_three_and_cancel_one(struct rig *rig) {
     struct rig_call *waits = rig_send(rig, 1);
     rig_send(rig, 2); /* the queue has room for one */
     uint64_t n_queued, n_running, n_instances;
-    model_version_load(rig->version, &n_queued, &n_running, &n_instances);
+    model_version_gauges(rig->version, &n_queued, &n_running, &n_instances);
     assert_int_equal(n_queued, 1);
     assert_int_equal(n_running, 1);
     assert_int_equal(n_instances, 1);
@@ -198,7 +198,7 @@ static void send_three_and_cancel_one(struct rig *rig) {
     atomic_store(&rig->model->shut, false);
 }
 
-static void failures_by_their_reason(void **state) {
+static void statistics_failures_count_by_reason(void **state) {
     struct rig rig;
     (void)state;
     rig_open(&rig, &on_instance, 1);
@@ -216,7 +216,7 @@ static void failures_by_their_reason(void **state) {
     rig_close(&rig);
 }
 
-static void reasons_have_the_reference_servers_names(void **state) {
+static void statistics_reason_names_match_reference_server(void **state) {
     (void)state;
     assert_string_equal(statistics_reason_name(STATISTICS_REJECTED), "REJECTED");
     assert_string_equal(statistics_reason_name(STATISTICS_CANCELED), "CANCELED");
@@ -246,7 +246,7 @@ static void count_many(void *argument) {
     }
 }
 
-static void workers_lose_nothing(void **state) {
+static void statistics_concurrent_workers_lose_no_count(void **state) {
     static max_align_t workers[N_WORKERS];
     struct counter counters[N_WORKERS];
     struct rig rig;
@@ -275,13 +275,13 @@ static void workers_lose_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(successes_and_their_rows),
-        cmocka_unit_test(times_of_the_queue_and_of_computing),
-        cmocka_unit_test(a_backend_that_says_when_it_computes),
-        cmocka_unit_test(what_cannot_be_counts_as_computing),
-        cmocka_unit_test(failures_by_their_reason),
-        cmocka_unit_test(reasons_have_the_reference_servers_names),
-        cmocka_unit_test(workers_lose_nothing),
+        cmocka_unit_test(statistics_success_counts_rows_and_batches),
+        cmocka_unit_test(statistics_queue_and_compute_times_by_clock),
+        cmocka_unit_test(statistics_computed_callback_splits_compute_time),
+        cmocka_unit_test(statistics_invalid_computed_times_count_as_infer),
+        cmocka_unit_test(statistics_failures_count_by_reason),
+        cmocka_unit_test(statistics_reason_names_match_reference_server),
+        cmocka_unit_test(statistics_concurrent_workers_lose_no_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ struct block {
     size_t n_bytes;
 };
 
-static enum status no_memory(struct error *err) {
+static enum status error_no_memory_sample(struct error *err) {
     return error_set(err, ST_NO_MEMORY,
                      "out of memory for the sample (none may have more than 1 GiB)");
 }
@@ -36,7 +36,7 @@ static uint64_t next_random(uint64_t *state) {
 }
 
 /* Little-endian, as numbers of all kinds are here. */
-static void put(char *at, enum datatype datatype, uint64_t random) {
+static void put_random(char *at, enum datatype datatype, uint64_t random) {
     size_t size = datatype_size(datatype);
     double unit = (double)(random >> 11) * 0x1p-53;
     float single = (float)(random >> 40) * 0x1p-24f;
@@ -57,18 +57,18 @@ static void put(char *at, enum datatype datatype, uint64_t random) {
 
 /* Zeros are also BYTES elements without a byte, which is what random ones are, as in the reference
  * server. */
-static enum status make_up(struct arena *arena, const struct model_warmup_input *input,
-                           uint64_t n_elements, struct block *out, struct error *err) {
+static enum status generate_bytes(struct arena *arena, const struct model_warmup_input *input,
+                                  uint64_t n_elements, struct block *out, struct error *err) {
     size_t size = input->datatype == DT_BYTES ? BYTES_LENGTH_BYTES : datatype_size(input->datatype);
     uint64_t state = 0;
     out->bytes = arena_calloc(arena, n_elements, size);
     if (!out->bytes) {
-        return no_memory(err);
+        return error_no_memory_sample(err);
     }
     out->n_bytes = n_elements * size; /* it was given: it does not wrap round */
     if (input->data == WARMUP_RANDOM && input->datatype != DT_BYTES) {
         for (uint64_t i = 0; i < n_elements; i++) {
-            put(out->bytes + i * size, input->datatype, next_random(&state));
+            put_random(out->bytes + i * size, input->datatype, next_random(&state));
         }
     }
     return ST_OK;
@@ -85,7 +85,7 @@ static enum status read_all(struct arena *arena, FILE *file, const char *path, s
     out->n_bytes = (size_t)info.st_size;
     out->bytes = arena_alloc_aligned(arena, out->n_bytes, 64);
     if (!out->bytes) {
-        return no_memory(err);
+        return error_no_memory_sample(err);
     }
     size_t got = fread(out->bytes, 1, out->n_bytes, file);
     return got == out->n_bytes
@@ -98,7 +98,7 @@ static enum status read_file(struct arena *arena, const struct model_warmup_inpu
     struct str path =
         arena_printf(arena, "%.*s/warmup/%.*s", STR_ARG(directory), STR_ARG(input->filename));
     if (!path.ptr) {
-        return no_memory(err);
+        return error_no_memory_sample(err);
     }
     FILE *file = fopen(path.ptr, "rbe");
     if (!file) {
@@ -121,8 +121,8 @@ static uint64_t count_elements(struct block block) {
 }
 
 /* Is the block one row of `n_elements`? Otherwise it must be all of them. */
-static bool is_row(const struct model_warmup_input *input, struct block block,
-                   uint64_t n_elements) {
+static bool is_one_row(const struct model_warmup_input *input, struct block block,
+                       uint64_t n_elements) {
     return input->datatype == DT_BYTES
                ? count_elements(block) == n_elements
                : block.n_bytes == n_elements * datatype_size(input->datatype);
@@ -142,15 +142,15 @@ static enum status check_size(const struct model_warmup_input *input, struct blo
 }
 
 /* The shape with the batch dimension in front, and the pieces. */
-static enum status lay_out(struct arena *arena, const struct model_warmup_input *input,
-                           struct block block, size_t n_pieces, const uint64_t *n_rows,
-                           struct tensor *out, struct error *err) {
+static enum status build_tensor(struct arena *arena, const struct model_warmup_input *input,
+                                struct block block, size_t n_pieces, const uint64_t *n_rows,
+                                struct tensor *out, struct error *err) {
     struct piece *pieces = arena_calloc(arena, n_pieces, sizeof(*pieces));
     int64_t *dims = arena_calloc(arena, input->dims.rank + 1, sizeof(*dims));
     size_t rank = 0;
     *out = (struct tensor){.name = input->name, .datatype = input->datatype};
     if (!pieces || !dims || !checked_mul(block.n_bytes, n_pieces, &out->n_bytes)) {
-        return no_memory(err);
+        return error_no_memory_sample(err);
     }
     for (size_t i = 0; i < n_pieces; i++) {
         pieces[i] = (struct piece){block.bytes, block.n_bytes};
@@ -180,16 +180,16 @@ static enum status make_input(struct arena *arena, const struct model_warmup *sa
     }
     enum status st = input->data == WARMUP_FILE
                          ? read_file(arena, input, target->directory, &block, err)
-                         : make_up(arena, input, n_elements, &block, err);
+                         : generate_bytes(arena, input, n_elements, &block, err);
     if (st == ST_OK) {
         st = check_size(input, block, n_elements, sample->batch_size, err);
     }
     if (st != ST_OK) {
         return st;
     }
-    bool repeated = is_row(input, block, n_elements);
-    return lay_out(arena, input, block, repeated ? (size_t)sample->batch_size : 1,
-                   batches ? &sample->batch_size : NULL, out, err);
+    bool repeated = is_one_row(input, block, n_elements);
+    return build_tensor(arena, input, block, repeated ? (size_t)sample->batch_size : 1,
+                        batches ? &sample->batch_size : NULL, out, err);
 }
 
 enum status warmup_sample_make(struct arena *arena, const struct model_warmup *sample,
@@ -198,7 +198,7 @@ enum status warmup_sample_make(struct arena *arena, const struct model_warmup *s
     uint64_t most = target->max_batch_size > 0 ? target->max_batch_size : 1;
     struct infer_input *inputs = arena_calloc(arena, sample->n_inputs, sizeof(*inputs));
     if (!inputs) {
-        return no_memory(err);
+        return error_no_memory_sample(err);
     }
     if (sample->batch_size > most) { /* each row has a piece: not before this is known */
         return error_set(err, ST_BAD_CONFIG,

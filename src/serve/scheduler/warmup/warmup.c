@@ -37,7 +37,7 @@ static const struct model_warmup *sample_of(const struct warmup *warmup) {
 /* ---- one call -------------------------------------------------------------------------------- */
 
 /* Goes on to the next one. */
-static void advance(struct warmup *warmup) {
+static void advance_to_next(struct warmup *warmup) {
     warmup->instance++;
     if (warmup->instance == warmup->version->n_instances) {
         warmup->instance = 0;
@@ -57,7 +57,7 @@ static void on_done(struct call *call) {
     infer_response_release(&call->response);
     arena_free(warmup->request.arena);
     if (warmup->err->status == ST_OK) {
-        advance(warmup);
+        advance_to_next(warmup);
     } else {
         error_prefix(warmup->err, "on instance %zu", warmup->instance);
     }
@@ -105,7 +105,7 @@ static enum status begin_call(struct warmup *warmup) {
 }
 
 /* Not through instance_execute, which counts. */
-static void execute(struct warmup *warmup) {
+static void execute_call(struct warmup *warmup) {
     struct model_version *version = warmup->version;
     const sluice_request *request = &warmup->call.abi;
     struct error err;
@@ -113,7 +113,7 @@ static void execute(struct warmup *warmup) {
     assert(entered); /* nobody knows the version yet who could stop it */
     (void)entered;
     model_version_ref(version);
-    call_move(&warmup->call, CALL_RUNNING);
+    call_set_state(&warmup->call, CALL_RUNNING);
     version->backend->execute(version->instances[warmup->instance].handle, &request, 1);
 }
 
@@ -125,7 +125,7 @@ static void run_next(struct worker_msg *msg) {
         worker_stop(warmup->worker);
         return;
     }
-    execute(warmup);
+    execute_call(warmup);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */

@@ -108,7 +108,7 @@ static const struct model_config two_instances = {.latest_count = 1,
                                                   .warmups = two_samples,
                                                   .n_warmups = 2};
 
-static void every_instance_runs_every_sample(void **state) {
+static void warmup_every_instance_runs_every_sample(void **state) {
     (void)state;
     static struct rig rig;
     static const execute_fn executes[] = {see_and_echo, see_and_echo_later};
@@ -163,7 +163,7 @@ static const struct failure failures[] = {
     {{.batch_size = 1, .inputs = zeros, .n_inputs = 1}, "on instance 1: no kernel for this shape"},
 };
 
-static void a_sample_that_fails_fails_the_load(void **state) {
+static void warmup_failing_sample_fails_load(void **state) {
     (void)state;
     static struct rig rig;
     for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
@@ -197,7 +197,7 @@ static const struct infer_input *make(struct arena *arena, const struct test_dir
     return st == ST_OK ? inputs : NULL;
 }
 
-static void a_file_holds_a_row_or_all_of_them(void **state) {
+static void warmup_sample_file_is_one_row_or_all(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
     struct test_dir dir;
@@ -224,7 +224,7 @@ static void a_file_holds_a_row_or_all_of_them(void **state) {
     arena_free(arena);
 }
 
-static void text_is_in_the_binary_form(void **state) {
+static void warmup_sample_bytes_file_is_length_prefixed(void **state) {
     (void)state;
     static const int64_t two[] = {2};
     static const struct model_warmup_input text[] = {{.name = STR("x"),
@@ -266,7 +266,7 @@ static double value_of(enum datatype datatype, const void *at) {
                                  : (double)bits;
 }
 
-static void random_numbers_are_small(void **state) {
+static void warmup_sample_random_values_are_in_range(void **state) {
     (void)state;
     static const int64_t dims[] = {1000};
     struct test_dir dir = {.path = ""};
@@ -293,11 +293,11 @@ static void random_numbers_are_small(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_instance_runs_every_sample),
-        cmocka_unit_test(a_sample_that_fails_fails_the_load),
-        cmocka_unit_test(a_file_holds_a_row_or_all_of_them),
-        cmocka_unit_test(text_is_in_the_binary_form),
-        cmocka_unit_test(random_numbers_are_small),
+        cmocka_unit_test(warmup_every_instance_runs_every_sample),
+        cmocka_unit_test(warmup_failing_sample_fails_load),
+        cmocka_unit_test(warmup_sample_file_is_one_row_or_all),
+        cmocka_unit_test(warmup_sample_bytes_file_is_length_prefixed),
+        cmocka_unit_test(warmup_sample_random_values_are_in_range),
     };
     return cmocka_run_group_tests_name("model/warmup", tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static enum status take_namespace(struct kube_config *config, const char *folder
     struct credential file = {.path = NULL};
     struct error ignored;
     enum status status = take_path(&file, folder, "namespace", err);
-    if (status == ST_OK && credential_look(&file, true, &ignored) == ST_OK) {
+    if (status == ST_OK && credential_refresh(&file, true, &ignored) == ST_OK) {
         config->name_space = strdup(file.text);
         status = config->name_space ? ST_OK : no_memory(err);
     }
@@ -51,14 +51,14 @@ static enum status read_pod(struct kube_config *config, const char *folder, stru
     enum status status =
         config->server ? take_path(&config->token, folder, "token", err) : no_memory(err);
     status = status == ST_OK ? take_path(&config->ca, folder, "ca.crt", err) : status;
-    status = status == ST_OK ? credential_look(&config->token, true, err) : status;
-    status = status == ST_OK ? credential_look(&config->ca, false, err) : status;
+    status = status == ST_OK ? credential_refresh(&config->token, true, err) : status;
+    status = status == ST_OK ? credential_refresh(&config->ca, false, err) : status;
     return status == ST_OK ? take_namespace(config, folder, err) : status;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-enum status kube_config_load(const struct kube_config_ask *ask, struct kube_config **out,
+enum status kube_config_load(const struct kube_config_options *ask, struct kube_config **out,
                              struct error *err) {
     struct kube_config *config = calloc(1, sizeof(*config));
     bool by_default = !ask->file && !ask->folder;

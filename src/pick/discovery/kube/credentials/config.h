@@ -12,7 +12,7 @@
 
 struct kube_config;
 
-struct kube_config_ask {
+struct kube_config_options {
     const char *file;    /* a kubeconfig; NULL: $KUBECONFIG names one, else the pod's */
     const char *context; /* of that file; NULL: its current one */
     const char *folder;  /* of the service account, whatever $KUBECONFIG says; NULL: that of pods */
@@ -20,7 +20,7 @@ struct kube_config_ask {
 
 /* Returns: ST_BAD_CONFIG with file and line, ST_IO, ST_NO_MEMORY; never with a secret in the
  * sentence. Owns: *out until kube_config_free. */
-enum status kube_config_load(const struct kube_config_ask *ask, struct kube_config **out,
+enum status kube_config_load(const struct kube_config_options *ask, struct kube_config **out,
                              struct error *err) __attribute__((warn_unused_result));
 /* NULL is allowed. Overwrites what is secret. */
 void kube_config_free(struct kube_config *config);

@@ -67,7 +67,7 @@ static enum status add_files(struct files *files, const char *paths, struct erro
 }
 
 /* What is secret in them was in the tree: in its values, which lie one behind the other. */
-static void wipe(const struct doc *doc) {
+static void wipe_values(const struct doc *doc) {
     yyjson_val *at = doc_root(doc).val, *end = at ? unsafe_yyjson_get_next(at) : NULL;
     for (; at && at < end; at++) {
         if (yyjson_is_str(at)) {
@@ -78,7 +78,7 @@ static void wipe(const struct doc *doc) {
 
 static void files_fini(struct files *files) {
     for (size_t i = 0; i < files->n; i++) {
-        wipe(files->docs[i]);
+        wipe_values(files->docs[i]);
         doc_free(files->docs[i]);
         free(files->folders[i]);
     }
@@ -87,15 +87,15 @@ static void files_fini(struct files *files) {
 /* ---- what they name -------------------------------------------------------------------------- */
 
 /* The first of them with this name in its list: its member `value`. Returns: false: none has it. */
-static bool find(const struct files *files, const char *list, const char *name, const char *value,
-                 struct found *out) {
+static bool find_named(const struct files *files, const char *list, const char *name,
+                       const char *value, struct found *out) {
     for (size_t i = 0; i < files->n; i++) {
         out->root = doc_root(files->docs[i]);
         out->list = doc_get(&out->root, list);
         out->item = (struct doc_node){0};
         out->folder = files->folders[i];
-        while (doc_each(&out->list, &out->item)) {
-            if (str_is(kube_text(&out->item, "name"), name)) {
+        while (doc_next(&out->list, &out->item)) {
+            if (str_is(kube_member_text(&out->item, "name"), name)) {
                 out->value = doc_get(&out->item, value);
                 return true;
             }
@@ -122,8 +122,8 @@ static enum status current_context(const struct files *files, char **out, struct
 
 static enum status check_server(const struct doc_node *node, char *server, struct error *err) {
     size_t n = strlen(server), n_host = 0;
-    bool tls = str_starts(str_of(server), STR("https://"));
-    if (!tls && !str_starts(str_of(server), STR("http://"))) {
+    bool tls = str_starts_with(str_of(server), STR("https://"));
+    if (!tls && !str_starts_with(str_of(server), STR("http://"))) {
         return doc_error(node, err, "expected a URL that begins with https:// or http://");
     }
     const char *host = server + (tls ? 8 : 7);
@@ -141,8 +141,8 @@ static enum status check_server(const struct doc_node *node, char *server, struc
 static enum status read_extension(struct kube_config *config, const struct doc_node *cluster,
                                   struct error *err) {
     struct doc_node list = doc_get(cluster, "extensions"), item = {0};
-    while (!config->extension && doc_present(&list) && doc_each(&list, &item)) {
-        if (str_is(kube_text(&item, "name"), "client.authentication.k8s.io/exec")) {
+    while (!config->extension && doc_is_present(&list) && doc_next(&list, &item)) {
+        if (str_is(kube_member_text(&item, "name"), "client.authentication.k8s.io/exec")) {
             struct doc_node value = doc_get(&item, "extension");
             config->extension = value.val ? yyjson_val_write(value.val, 0, NULL) : strdup("null");
             if (!config->extension) {
@@ -163,7 +163,7 @@ static enum status read_cluster(struct kube_config *config, const struct found *
         status = doc_error(node, err, "expected the server's URL (server)");
     }
     status = status == ST_OK ? check_server(&server, config->server, err) : status;
-    if (status == ST_OK && doc_present(&proxy) && !yyjson_equals_str(proxy.val, "")) {
+    if (status == ST_OK && doc_is_present(&proxy) && !yyjson_equals_str(proxy.val, "")) {
         status = doc_error(&proxy, err, "an API server behind a proxy is not supported");
     }
     status = status == ST_OK ? doc_read_bool(&insecure, &config->insecure, err) : status;
@@ -178,14 +178,15 @@ static enum status read_cluster(struct kube_config *config, const struct found *
 /* ---- the context ----------------------------------------------------------------------------- */
 
 /* What the context names under `key`, in the list of that. */
-static enum status follow(const struct files *files, const struct found *context, const char *key,
-                          const char *list, struct found *out, struct error *err) {
+static enum status find_referenced(const struct files *files, const struct found *context,
+                                   const char *key, const char *list, struct found *out,
+                                   struct error *err) {
     char *name = NULL;
     enum status status = kube_config_text(&context->value, key, &name, err);
     if (status == ST_OK && !name) {
         status = doc_error(&context->value, err, "expected the name of a %s", key);
     }
-    if (status == ST_OK && !find(files, list, name, key, out)) {
+    if (status == ST_OK && !find_named(files, list, name, key, out)) {
         status = doc_error(&context->value, err, "there is no %s of the name \"%s\"", key, name);
     }
     if (status == ST_OK && !yyjson_is_obj(out->value.val)) {
@@ -198,16 +199,17 @@ static enum status follow(const struct files *files, const struct found *context
 static enum status read_context(struct kube_config *config, const struct files *files,
                                 const char *name, struct error *err) {
     struct found context, cluster, user;
-    if (!find(files, "contexts", name, "context", &context)) {
+    if (!find_named(files, "contexts", name, "context", &context)) {
         struct doc_node root = doc_root(files->docs[0]);
         return doc_error(&root, err, "there is no context of the name \"%s\"", name);
     }
-    enum status status = follow(files, &context, "cluster", "clusters", &cluster, err);
+    enum status status = find_referenced(files, &context, "cluster", "clusters", &cluster, err);
     status = status == ST_OK
                  ? kube_config_text(&context.value, "namespace", &config->name_space, err)
                  : status;
     status = status == ST_OK ? read_cluster(config, &cluster, err) : status;
-    status = status == ST_OK ? follow(files, &context, "user", "users", &user, err) : status;
+    status =
+        status == ST_OK ? find_referenced(files, &context, "user", "users", &user, err) : status;
     return status == ST_OK ? kube_config_read_user(config, &user.value, user.folder, err) : status;
 }
 

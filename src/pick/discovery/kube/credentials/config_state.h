@@ -1,4 +1,4 @@
-/* What a configuration holds. For kube_config*.c, exec.c, login.c and
+/* What a configuration holds. For kube_config*.c, exec.c, auth.c and
  * pick/discovery/kube/client.c only. */
 #ifndef SLUICE_PICK_DISCOVERY_KUBE_CREDENTIALS_CONFIG_STATE_H
 #define SLUICE_PICK_DISCOVERY_KUBE_CREDENTIALS_CONFIG_STATE_H

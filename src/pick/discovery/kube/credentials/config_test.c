@@ -53,7 +53,7 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
-static struct kube_config *load(const struct kube_config_ask *ask) {
+static struct kube_config *load(const struct kube_config_options *ask) {
     struct kube_config *config = NULL;
     struct error err;
     if (kube_config_load(ask, &config, &err) != ST_OK) {
@@ -62,7 +62,7 @@ static struct kube_config *load(const struct kube_config_ask *ask) {
     return config;
 }
 
-static void refuse(const struct kube_config_ask *ask, enum status status, const char *why) {
+static void refuse(const struct kube_config_options *ask, enum status status, const char *why) {
     struct kube_config *config = NULL;
     struct error err;
     assert_int_equal(kube_config_load(ask, &config, &err), status);
@@ -111,11 +111,11 @@ static const char FILE_OF_TWO[] = //
     "    token: s3cret\n"
     "    tokenFile: token\n";
 
-static void contexts(void **state) {
+static void config_context_selects_cluster_and_user(void **state) {
     (void)state;
     const char *file = put("config", FILE_OF_TWO);
     put("token", "  from-the-file\n");
-    struct kube_config *config = load(&(struct kube_config_ask){.file = file});
+    struct kube_config *config = load(&(struct kube_config_options){.file = file});
     assert_string_equal(kube_config_server(config), "https://[::1]:6443");
     assert_null(kube_config_namespace(config));
     assert_true(config->insecure);
@@ -125,7 +125,7 @@ static void contexts(void **state) {
     assert_string_equal(config->token.path, path_of("token"));
     assert_string_equal(config->extension, "{\"audience\":[\"a\"]}");
     kube_config_free(config);
-    config = load(&(struct kube_config_ask){.file = file, .context = "first"});
+    config = load(&(struct kube_config_options){.file = file, .context = "first"});
     assert_string_equal(kube_config_server(config), "https://one:6443/prefix");
     assert_string_equal(kube_config_namespace(config), "apps");
     assert_string_equal(config->tls_name, "kubernetes");
@@ -139,7 +139,7 @@ static void contexts(void **state) {
 }
 
 /* Several files: the first that names a thing counts. */
-static void several_files(void **state) {
+static void config_first_file_with_name_counts(void **state) {
     char paths[3 * PATH_BYTES];
     (void)state;
     put("config", FILE_OF_TWO);
@@ -150,15 +150,15 @@ static void several_files(void **state) {
     snprintf(paths, sizeof(paths), "%s:%s:%s", path_of("missing"), path_of("config"),
              path_of("other"));
     setenv("KUBECONFIG", paths, 1);
-    struct kube_config *config = load(&(struct kube_config_ask){.context = "third"});
+    struct kube_config *config = load(&(struct kube_config_options){.context = "third"});
     assert_string_equal(kube_config_server(config), "https://one:6443/prefix");
     assert_string_equal(config->basic, "Authorization: Basic bWU6czNjcmV0");
     kube_config_free(config);
-    config = load(&(struct kube_config_ask){.context = NULL});
+    config = load(&(struct kube_config_options){.context = NULL});
     assert_string_equal(kube_config_server(config), "https://[::1]:6443");
     kube_config_free(config);
     setenv("KUBECONFIG", path_of("missing"), 1);
-    refuse(&(struct kube_config_ask){.file = NULL}, ST_IO, "none of the files is there");
+    refuse(&(struct kube_config_options){.file = NULL}, ST_IO, "none of the files is there");
     unsetenv("KUBECONFIG");
 }
 
@@ -170,7 +170,7 @@ static void several_files(void **state) {
     "users: [{name: u, user: {}}]\nclusters:\n- name: c\n  cluster: " cluster "\n"
 #define EXEC(exec) USER("{exec: {apiVersion: client.authentication.k8s.io/v1, " exec "}}")
 
-static void what_is_wrong(void **state) {
+static void config_invalid_refused(void **state) {
     static const struct {
         const char *text, *why;
     } rows[] = {
@@ -213,15 +213,15 @@ static void what_is_wrong(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *file = put("config", rows[i].text);
-        refuse(&(struct kube_config_ask){.file = file}, ST_BAD_CONFIG, rows[i].why);
+        refuse(&(struct kube_config_options){.file = file}, ST_BAD_CONFIG, rows[i].why);
     }
-    refuse(&(struct kube_config_ask){.file = path_of("missing")}, ST_IO, "missing");
+    refuse(&(struct kube_config_options){.file = path_of("missing")}, ST_IO, "missing");
 }
 
 /* ---- a pod ----------------------------------------------------------------------------------- */
 
-static void a_pod(void **state) {
-    struct kube_config_ask ask = {.folder = folder};
+static void config_of_pod_reads_service_account(void **state) {
+    struct kube_config_options ask = {.folder = folder};
     (void)state;
     unlink(path_of("token"));
     refuse(&ask, ST_BAD_CONFIG, "or to run in a pod");
@@ -248,10 +248,10 @@ static void a_pod(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contexts),
-        cmocka_unit_test(several_files),
-        cmocka_unit_test(what_is_wrong),
-        cmocka_unit_test(a_pod),
+        cmocka_unit_test(config_context_selects_cluster_and_user),
+        cmocka_unit_test(config_first_file_with_name_counts),
+        cmocka_unit_test(config_invalid_refused),
+        cmocka_unit_test(config_of_pod_reads_service_account),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

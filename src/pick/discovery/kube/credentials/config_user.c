@@ -18,7 +18,7 @@ static enum status no_memory(struct error *err) {
 enum status kube_config_secret(const struct doc_node *node, const char *key, struct str *out,
                                struct error *err) {
     struct doc_node member = doc_get(node, key);
-    if (!doc_present(&member)) {
+    if (!doc_is_present(&member)) {
         return ST_OK;
     }
     if (!yyjson_is_str(member.val)) {
@@ -35,7 +35,7 @@ enum status kube_config_text(const struct doc_node *node, const char *key, char 
                              struct error *err) {
     struct doc_node member = doc_get(node, key);
     struct str text = {NULL, 0};
-    enum status status = doc_present(&member) ? doc_read_str(&member, &text, err) : ST_OK;
+    enum status status = doc_is_present(&member) ? doc_read_str(&member, &text, err) : ST_OK;
     if (status != ST_OK || text.len == 0) {
         return status;
     }
@@ -56,8 +56,8 @@ char *kube_config_path(const char *folder, struct str path) {
 }
 
 /* base64 in which there may be line breaks. */
-static enum status decode(const struct doc_node *node, struct str text, struct credential *out,
-                          struct error *err) {
+static enum status decode_base64(const struct doc_node *node, struct str text,
+                                 struct credential *out, struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf dense;
     struct str bytes = {NULL, 0};
@@ -68,7 +68,7 @@ static enum status decode(const struct doc_node *node, struct str text, struct c
         }
     }
     enum status status = arena && !dense.failed
-                             ? grpc_binary_read(arena, buf_str(&dense), &bytes, err)
+                             ? grpc_binary_metadata_parse(arena, buf_str(&dense), &bytes, err)
                              : no_memory(err);
     if (status == ST_BAD_REQUEST || (status == ST_OK && bytes.len == 0)) {
         status = doc_error(node, err, "expected base64 of a PEM file");
@@ -94,7 +94,7 @@ enum status kube_config_pem(const struct doc_node *node, const char *name, const
         return status;
     }
     if (data.len > 0) {
-        return decode(&data_node, data, out, err);
+        return decode_base64(&data_node, data, out, err);
     }
     if (path.len > 0) {
         out->path = kube_config_path(folder, path);
@@ -133,7 +133,7 @@ static enum status print_basic(struct kube_config *config, struct str name, stru
     buf_add_char(&plain, ':');
     buf_add_str(&plain, password);
     buf_add_str(&field, STR("Authorization: Basic "));
-    grpc_binary_print(&field, buf_str(&plain));
+    grpc_binary_metadata_print(&field, buf_str(&plain));
     while (field.len % 4 != 1) { /* its beginning has one byte more than a multiple of four */
         buf_add_char(&field, '=');
     }
@@ -185,7 +185,7 @@ static enum status read_impersonation(struct kube_config *config, const struct d
     if (status == ST_OK && uid.len > 0) {
         status = add_field(config, "Impersonate-Uid", uid, err);
     }
-    while (status == ST_OK && doc_present(&groups) && doc_each(&groups, &group)) {
+    while (status == ST_OK && doc_is_present(&groups) && doc_next(&groups, &group)) {
         status = doc_read_str(&group, &text, err);
         status = status == ST_OK ? add_field(config, "Impersonate-Group", text, err) : status;
     }
@@ -205,10 +205,10 @@ enum status kube_config_read_user(struct kube_config *config, const struct doc_n
     status =
         status == ST_OK ? kube_config_pem(user, "client-key", folder, &config->key, err) : status;
     status = status == ST_OK ? read_impersonation(config, user, err) : status;
-    if (status == ST_OK && doc_present(&provider)) {
+    if (status == ST_OK && doc_is_present(&provider)) {
         status = doc_error(&provider, err, "not supported: name a program for it under \"exec\"");
     }
-    if (status == ST_OK && doc_present(&exec)) {
+    if (status == ST_OK && doc_is_present(&exec)) {
         status = kube_exec_read(&exec, folder, &config->exec, err);
     }
     return status;

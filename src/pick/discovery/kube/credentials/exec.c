@@ -39,7 +39,7 @@ static enum status read_version(const struct doc_node *node, struct kube_exec *e
 static enum status check_mode(const struct doc_node *node, struct error *err) {
     struct doc_node member = doc_get(node, "interactiveMode");
     struct str mode = STR("IfAvailable");
-    enum status status = doc_present(&member) ? doc_read_str(&member, &mode, err) : ST_OK;
+    enum status status = doc_is_present(&member) ? doc_read_str(&member, &mode, err) : ST_OK;
     if (status == ST_OK && str_is(mode, "Always")) {
         status = doc_error(&member, err, "a program that always asks a person can't be used here");
     } else if (status == ST_OK && !str_is(mode, "Never") && !str_is(mode, "IfAvailable")) {
@@ -76,7 +76,7 @@ static enum status read_argv(const struct doc_node *node, const char *folder,
         return no_memory(err);
     }
     enum status status = read_command(node, folder, &exec->argv[0], err);
-    while (status == ST_OK && doc_present(&args) && doc_each(&args, &item)) {
+    while (status == ST_OK && doc_is_present(&args) && doc_next(&args, &item)) {
         struct str text = {NULL, 0};
         if (!yyjson_is_str(item.val)) {
             return doc_error(&item, err, "expected text"); /* it may be secret */
@@ -116,7 +116,7 @@ static enum status read_env(const struct doc_node *node, struct kube_exec *exec,
     if (!exec->env) {
         return no_memory(err);
     }
-    while (status == ST_OK && doc_present(&env) && doc_each(&env, &item)) {
+    while (status == ST_OK && doc_is_present(&env) && doc_next(&env, &item)) {
         status = add_variable(&item, &exec->env[n++], err);
     }
     return status;
@@ -134,8 +134,8 @@ enum status kube_exec_read(const struct doc_node *node, const char *folder, stru
     status = status == ST_OK ? read_argv(node, folder, exec, err) : status;
     status = status == ST_OK ? read_env(node, exec, err) : status;
     status = status == ST_OK ? kube_config_text(node, "installHint", &exec->hint, err) : status;
-    if (status == ST_OK && doc_present(&wants)) {
-        status = doc_read_bool(&wants, &exec->wants_cluster, err);
+    if (status == ST_OK && doc_is_present(&wants)) {
+        status = doc_read_bool(&wants, &exec->provide_cluster_info, err);
     }
     if (status != ST_OK) {
         kube_exec_free(exec);
@@ -167,7 +167,7 @@ void kube_exec_free(struct kube_exec *exec) {
 
 static void print_base64(struct buf *out, struct str bytes) {
     size_t before = out->len;
-    grpc_binary_print(out, bytes);
+    grpc_binary_metadata_print(out, bytes);
     while ((out->len - before) % 4 != 0 && !out->failed) {
         buf_add_char(out, '=');
     }
@@ -195,7 +195,7 @@ void kube_exec_print_info(const struct kube_exec *exec, const struct kube_exec_c
                           struct buf *out) {
     buf_printf(out, "{\"kind\":\"ExecCredential\",\"apiVersion\":\"%s\",\"spec\":{", exec->version);
     buf_add_str(out, STR("\"interactive\":false"));
-    if (exec->wants_cluster) {
+    if (exec->provide_cluster_info) {
         print_cluster(cluster, out);
     }
     buf_add_str(out, STR("}}"));
@@ -205,10 +205,10 @@ void kube_exec_print_info(const struct kube_exec *exec, const struct kube_exec_c
 
 static enum status check_kind(const struct kube_exec *exec, const struct doc_node *root,
                               struct error *err) {
-    if (!str_is(kube_text(root, "kind"), "ExecCredential")) {
+    if (!str_is(kube_member_text(root, "kind"), "ExecCredential")) {
         return error_set(err, ST_BAD_ANSWER, "printed something that is no ExecCredential");
     }
-    if (!str_is(kube_text(root, "apiVersion"), exec->version)) {
+    if (!str_is(kube_member_text(root, "apiVersion"), exec->version)) {
         return error_set(err, ST_BAD_ANSWER,
                          "printed an ExecCredential of another apiVersion than %s", exec->version);
     }
@@ -216,7 +216,7 @@ static enum status check_kind(const struct kube_exec *exec, const struct doc_nod
 }
 
 static enum status read_end(const struct doc_node *status_node, int64_t *out, struct error *err) {
-    struct str text = kube_text(status_node, "expirationTimestamp");
+    struct str text = kube_member_text(status_node, "expirationTimestamp");
     *out = INT64_MAX;
     if (text.len > 0 && !kube_time_parse(text, out)) {
         return error_set(err, ST_BAD_ANSWER, "printed an expirationTimestamp that is no time");
@@ -224,18 +224,19 @@ static enum status read_end(const struct doc_node *status_node, int64_t *out, st
     return ST_OK;
 }
 
-static enum status take(struct credential *datum, const struct doc_node *node, const char *key,
-                        struct error *err) {
-    struct str text = kube_text(node, key);
+static enum status take_credential(struct credential *datum, const struct doc_node *node,
+                                   const char *key, struct error *err) {
+    struct str text = kube_member_text(node, key);
     return text.len > 0 ? credential_set(datum, text, err) : ST_OK;
 }
 
 static enum status read_status(const struct doc_node *node, struct kube_credential *out,
                                struct error *err) {
     enum status status = read_end(node, &out->until_s, err);
-    status = status == ST_OK ? take(&out->token, node, "token", err) : status;
-    status = status == ST_OK ? take(&out->cert, node, "clientCertificateData", err) : status;
-    status = status == ST_OK ? take(&out->key, node, "clientKeyData", err) : status;
+    status = status == ST_OK ? take_credential(&out->token, node, "token", err) : status;
+    status =
+        status == ST_OK ? take_credential(&out->cert, node, "clientCertificateData", err) : status;
+    status = status == ST_OK ? take_credential(&out->key, node, "clientKeyData", err) : status;
     if (status == ST_OK && !out->token.text && !out->cert.text) {
         status = error_set(err, ST_BAD_ANSWER, "printed neither a token nor a certificate");
     }

@@ -11,11 +11,11 @@
 #include "core/os/credential.h"
 
 struct kube_exec {
-    char *version;      /* "client.authentication.k8s.io/v1" */
-    char **argv;        /* the program first; ends with NULL */
-    char **env;         /* "NAME=value"; ends with NULL */
-    bool wants_cluster; /* it is told which cluster it is for */
-    char *hint;         /* for who has no such program; NULL: none */
+    char *version;             /* "client.authentication.k8s.io/v1" */
+    char **argv;               /* the program first; ends with NULL */
+    char **env;                /* "NAME=value"; ends with NULL */
+    bool provide_cluster_info; /* it is told which cluster it is for */
+    char *hint;                /* for who has no such program; NULL: none */
 };
 
 /* Which cluster; texts may be NULL, the certificates empty. */

@@ -1,24 +1,27 @@
 /* Fewer of this picker's own requests in flight is better: none is 1, the most of all is 0. */
 #include "pick/pool/profile/plugin.h"
 
-static void gauge(const void *parameters, const struct choice *choice, struct choice_range range,
-                  struct choice_facts *out) {
+static void collect_stats(const void *parameters, const struct candidate_set *candidates,
+                          struct candidate_range range, struct range_stats *out) {
     (void)parameters;
-    choice_gauge(choice->columns->in_flight, range, out);
+    range_stats_of_column(candidates->columns->in_flight, range, out);
 }
 
-static void rate(const void *parameters, const struct choice *choice,
-                 const struct choice_facts *facts, float weight, struct choice_range range,
-                 float *out) {
+static void score_range(const void *parameters, const struct candidate_set *candidates,
+                        const struct range_stats *stats, float weight, struct candidate_range range,
+                        float *out) {
     (void)parameters;
-    choice_rate_less_of_most(choice->columns->in_flight, facts, weight, range, out);
+    score_range_below_max(candidates->columns->in_flight, stats, weight, range, out);
 }
 
-static const struct plugin_standing STANDING = {.of_counts = true, .gauge = gauge, .rate = rate};
+static const struct plugin_cacheable CACHEABLE = {
+    .depends_on_counts = true, .collect_stats = collect_stats, .score_range = score_range};
 
-static void score(const void *parameters, struct choice *choice, float weight) {
-    plugin_score_standing(&STANDING, parameters, choice, weight);
+static void score(const void *parameters, struct candidate_set *candidates, float weight) {
+    plugin_score_cacheable(&CACHEABLE, parameters, candidates, weight);
 }
 
-const struct plugin plugin_active_request_scorer = {
-    .type = "active-request-scorer", .kind = PLUGIN_SCORER, .score = score, .standing = &STANDING};
+const struct plugin plugin_active_request_scorer = {.type = "active-request-scorer",
+                                                    .kind = PLUGIN_SCORER,
+                                                    .score = score,
+                                                    .cacheable = &CACHEABLE};

@@ -10,14 +10,14 @@
 
 #include "pick/pool/profile/role_fixture.h"
 
-static void which_roles(void **state) {
+static void filter_keeps_decode_roles(void **state) {
     (void)state;
     assert_roles(&plugin_decode_filter, 1u << 2 | 1u << 4 | 1u << 5 | 1u << 6 | 1u << 8);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(which_roles),
+        cmocka_unit_test(filter_keeps_decode_roles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

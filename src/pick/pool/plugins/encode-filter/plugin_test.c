@@ -10,14 +10,14 @@
 
 #include "pick/pool/profile/role_fixture.h"
 
-static void which_roles(void **state) {
+static void filter_keeps_encode_roles(void **state) {
     (void)state;
     assert_roles(&plugin_encode_filter, 1u << 0 | 1u << 3 | 1u << 6);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(which_roles),
+        cmocka_unit_test(filter_keeps_encode_roles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,16 +18,16 @@ static void read_named(const struct pool_headers *headers, struct subset *named,
     }
 }
 
-static bool is_named(const void *parameters, const struct choice *choice, uint32_t i) {
-    return subset_has(parameters, &choice_member(choice, i)->endpoint->address);
+static bool is_named(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
+    return subset_has(parameters, &candidate_set_member(candidates, i)->endpoint->address);
 }
 
-static void filter(const void *parameters, struct choice *choice) {
+static void filter(const void *parameters, struct candidate_set *candidates) {
     struct endpoint_address items[MOST_NAMED];
     struct subset named = {.items = items, .any_port = true};
     (void)parameters;
-    read_named(&choice->headers, &named, MOST_NAMED);
-    choice_keep(choice, &named, is_named);
+    read_named(&candidates->headers, &named, MOST_NAMED);
+    candidate_set_filter(candidates, &named, is_named);
 }
 
 const struct plugin plugin_header_based_testing_filter = {

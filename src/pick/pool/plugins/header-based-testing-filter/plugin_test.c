@@ -25,20 +25,20 @@ static void open_pool(struct plugin_fixture *fixture) {
     fixture_add(spec, "10.0.0.2:3000");
     fixture_add(spec, "[2001:db8::1]:3000");
     fixture_update(fixture->pool.pool, spec);
-    fixture->choice.snapshot = pool_look(fixture->pool.reader);
+    fixture->candidates.snapshot = pool_reader_refresh(fixture->pool.reader);
 }
 
 static unsigned left_by(struct pool_headers headers) {
     struct plugin_fixture fixture;
     open_pool(&fixture);
-    fixture.choice.headers = headers;
-    plugin_header_based_testing_filter.filter(NULL, &fixture.choice);
+    fixture.candidates.headers = headers;
+    plugin_header_based_testing_filter.filter(NULL, &fixture.candidates);
     unsigned left = fixture_left(&fixture);
     plugin_fixture_close(&fixture);
     return left;
 }
 
-static void whom_the_header_names(void **state) {
+static void filter_keeps_endpoints_of_header(void **state) {
     static const struct {
         const char *header;
         unsigned left; /* a bit for each */
@@ -67,13 +67,13 @@ static void whom_the_header_names(void **state) {
     }
 }
 
-static void without_it_nobody(void **state) {
+static void filter_without_header_keeps_none(void **state) {
     (void)state;
     assert_int_equal(left_by((struct pool_headers){NULL, NULL}), 0);
 }
 
 /* The end of a list that is too long does not count, and neither does it harm. */
-static void a_long_list(void **state) {
+static void filter_too_long_list_is_cut(void **state) {
     static char text[32 * 1024];
     size_t n = 0;
     (void)state;
@@ -87,9 +87,9 @@ static void a_long_list(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whom_the_header_names),
-        cmocka_unit_test(without_it_nobody),
-        cmocka_unit_test(a_long_list),
+        cmocka_unit_test(filter_keeps_endpoints_of_header),
+        cmocka_unit_test(filter_without_header_keeps_none),
+        cmocka_unit_test(filter_too_long_list_is_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

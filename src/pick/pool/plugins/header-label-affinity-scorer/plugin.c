@@ -6,7 +6,7 @@ struct rule {
     struct str label;
 };
 
-static struct str lower(struct arena *arena, struct str text) {
+static struct str dup_lower_case(struct arena *arena, struct str text) {
     struct str copy = arena_dup(arena, text);
     for (size_t i = 0; copy.ptr && i < copy.len; i++) {
         char c = copy.ptr[i];
@@ -24,7 +24,7 @@ static enum status read_text(const struct doc_node *node, const char *name, stru
 }
 
 /* The header goes only one way. */
-static enum status read_stamp(const struct doc_node *node, struct error *err) {
+static enum status check_stamp_response_header(const struct doc_node *node, struct error *err) {
     struct doc_node item = doc_get(node, "stampResponseHeader");
     bool stamp = false;
     enum status st = doc_read_bool(&item, &stamp, err);
@@ -33,13 +33,13 @@ static enum status read_stamp(const struct doc_node *node, struct error *err) {
                : st;
 }
 
-static enum status read(const struct doc_node *node, struct arena *arena, void **parameters,
-                        struct error *err) {
+static enum status read_parameters(const struct doc_node *node, struct arena *arena,
+                                   void **parameters, struct error *err) {
     static const char *const names[] = {"headerName", "labelKey", "stampResponseHeader", NULL};
     struct rule *rule = arena_calloc(arena, 1, sizeof(*rule));
     struct str header = {NULL, 0}, label = {NULL, 0};
     *parameters = rule;
-    enum status st = doc_present(node) ? doc_only(node, names, err) : ST_OK;
+    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
     if (st == ST_OK) {
         st = read_text(node, "headerName", &header, err);
     }
@@ -47,12 +47,12 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
         st = read_text(node, "labelKey", &label, err);
     }
     if (st == ST_OK) {
-        st = read_stamp(node, err);
+        st = check_stamp_response_header(node, err);
     }
     if (st != ST_OK || !rule) {
         return st != ST_OK ? st : error_set(err, ST_NO_MEMORY, "no memory for a scorer");
     }
-    *rule = (struct rule){lower(arena, header), arena_dup(arena, label)};
+    *rule = (struct rule){dup_lower_case(arena, header), arena_dup(arena, label)};
     return rule->header.ptr && rule->label.ptr
                ? ST_OK
                : error_set(err, ST_NO_MEMORY, "no memory for a scorer");
@@ -63,22 +63,24 @@ struct wanted {
     struct str label, value;
 };
 
-static bool matches(const void *parameters, const struct choice *choice, uint32_t i) {
+static bool matches(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
     const struct wanted *wanted = parameters;
     const struct pool_label *label =
-        pool_labels_find(choice_member(choice, i)->labels, wanted->label);
+        pool_labels_find(candidate_set_member(candidates, i)->labels, wanted->label);
     return label && str_eq(label->value, wanted->value);
 }
 
-static void score(const void *parameters, struct choice *choice, float weight) {
+static void score(const void *parameters, struct candidate_set *candidates, float weight) {
     const struct rule *rule = parameters;
-    const struct pool_headers *headers = &choice->headers;
+    const struct pool_headers *headers = &candidates->headers;
     struct wanted wanted = {.label = rule->label};
     wanted.value = headers->find ? headers->find(headers->of, rule->header) : wanted.value;
     if (wanted.value.len > 0) {
-        choice_add_matching(choice, &wanted, weight, matches);
+        candidate_set_score_matching(candidates, &wanted, weight, matches);
     }
 }
 
-const struct plugin plugin_header_label_affinity_scorer = {
-    .type = "header-label-affinity-scorer", .kind = PLUGIN_SCORER, .read = read, .score = score};
+const struct plugin plugin_header_label_affinity_scorer = {.type = "header-label-affinity-scorer",
+                                                           .kind = PLUGIN_SCORER,
+                                                           .read_parameters = read_parameters,
+                                                           .score = score};

@@ -18,7 +18,7 @@ static struct str find(const void *of, struct str name) {
     return str_is(name, "x-preferred-zone") ? str_of(of) : str_make(NULL, 0);
 }
 
-static void the_label_of_the_header(void **state) {
+static void scorer_label_equal_to_header_scores_one(void **state) {
     static const struct {
         const char *value; /* NULL: there is no such header */
         float wanted[4];
@@ -31,15 +31,15 @@ static void the_label_of_the_header(void **state) {
     fixture_tell(&fixture, &plugin_header_label_affinity_scorer,
                  "{headerName: X-Preferred-Zone, labelKey: zone, stampResponseHeader: false}");
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        fixture.choice.headers = (struct pool_headers){find, rows[i].value};
+        fixture.candidates.headers = (struct pool_headers){find, rows[i].value};
         assert_scores(&fixture, &plugin_header_label_affinity_scorer, rows[i].wanted);
     }
-    fixture.choice.headers.find = NULL;
+    fixture.candidates.headers.find = NULL;
     assert_scores(&fixture, &plugin_header_label_affinity_scorer, rows[5].wanted);
     plugin_fixture_close(&fixture);
 }
 
-static void parameters_are_read_strictly(void **state) {
+static void scorer_invalid_parameters_are_rejected(void **state) {
     static const char *const texts[][2] = {
         {"{}", "headerName: expected a text that is not empty"},
         {"{headerName: x}", "labelKey: expected a text that is not empty"},
@@ -52,8 +52,8 @@ static void parameters_are_read_strictly(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_label_of_the_header),
-        cmocka_unit_test(parameters_are_read_strictly),
+        cmocka_unit_test(scorer_label_equal_to_header_scores_one),
+        cmocka_unit_test(scorer_invalid_parameters_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

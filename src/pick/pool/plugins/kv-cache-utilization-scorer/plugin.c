@@ -1,12 +1,13 @@
 /* The share of the KV cache that is free. */
 #include "pick/pool/profile/plugin.h"
-#include "pick/pool/profile/vectors.h"
+#include "pick/pool/profile/simd_targets.h"
 
 /* What is used, of how many that have said it; `least` is 0 where somebody has not. */
-VECTORS static void gauge(const void *parameters, const struct choice *choice,
-                          struct choice_range range, struct choice_facts *out) {
-    const float *used = choice->columns->kv_cache_used;
-    const uint32_t *known = choice->columns->known;
+SIMD_TARGETS static void collect_stats(const void *parameters,
+                                       const struct candidate_set *candidates,
+                                       struct candidate_range range, struct range_stats *out) {
+    const float *used = candidates->columns->kv_cache_used;
+    const uint32_t *known = candidates->columns->known;
     float sum = 0, n = 0;
     (void)parameters;
 #pragma omp simd reduction(+ : sum, n)
@@ -14,26 +15,24 @@ VECTORS static void gauge(const void *parameters, const struct choice *choice,
         sum += used[i];
         n += known[i] & LOAD_KV_CACHE ? 1 : 0;
     }
-    *out = (struct choice_facts){
-        .sum = sum, .n = (uint32_t)n, .least = (uint32_t)n == range.to - range.from};
+    *out = (struct range_stats){
+        .sum = sum, .n = (uint32_t)n, .min = (uint32_t)n == range.to - range.from};
 }
 
 /* What others have said matters only for those who have not. */
-static void settle(struct choice_facts *facts) {
-    float mean = facts->n > 0 ? facts->sum / (float)facts->n : 0;
-    bool matters = facts->least <= 0;
-    *facts = (struct choice_facts){.sum = !matters   ? 0
-                                          : mean < 1 ? mean
-                                                     : 1}; /* sums are rounded */
+static void normalize(struct range_stats *stats) {
+    float mean = stats->n > 0 ? stats->sum / (float)stats->n : 0;
+    bool matters = stats->min <= 0;
+    *stats = (struct range_stats){.sum = !matters ? 0 : mean < 1 ? mean : 1}; /* sums are rounded */
 }
 
 /* Whoever has not said it is taken for one like the others. */
-VECTORS static void rate(const void *parameters, const struct choice *choice,
-                         const struct choice_facts *facts, float weight, struct choice_range range,
-                         float *out) {
-    const float *used = choice->columns->kv_cache_used;
-    const uint32_t *known = choice->columns->known;
-    float mean = facts->sum;
+SIMD_TARGETS static void score_range(const void *parameters, const struct candidate_set *candidates,
+                                     const struct range_stats *stats, float weight,
+                                     struct candidate_range range, float *out) {
+    const float *used = candidates->columns->kv_cache_used;
+    const uint32_t *known = candidates->columns->known;
+    float mean = stats->sum;
     (void)parameters;
 #pragma omp simd
     for (size_t i = range.from; i < range.to; i++) {
@@ -42,13 +41,14 @@ VECTORS static void rate(const void *parameters, const struct choice *choice,
     }
 }
 
-static const struct plugin_standing STANDING = {.gauge = gauge, .settle = settle, .rate = rate};
+static const struct plugin_cacheable CACHEABLE = {
+    .collect_stats = collect_stats, .normalize = normalize, .score_range = score_range};
 
-static void score(const void *parameters, struct choice *choice, float weight) {
-    plugin_score_standing(&STANDING, parameters, choice, weight);
+static void score(const void *parameters, struct candidate_set *candidates, float weight) {
+    plugin_score_cacheable(&CACHEABLE, parameters, candidates, weight);
 }
 
 const struct plugin plugin_kv_cache_utilization_scorer = {.type = "kv-cache-utilization-scorer",
                                                           .kind = PLUGIN_SCORER,
                                                           .score = score,
-                                                          .standing = &STANDING};
+                                                          .cacheable = &CACHEABLE};

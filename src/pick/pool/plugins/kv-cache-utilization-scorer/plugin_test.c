@@ -18,28 +18,28 @@ static void check(const unsigned *known, const float *used, const float *wanted,
         fixture.known[i] = known[i];
         fixture.kv_cache_used[i] = used[i];
     }
-    plugin->score(fixture.parameters, &fixture.choice, 1);
+    plugin->score(fixture.parameters, &fixture.candidates, 1);
     for (uint32_t i = 0; i < n; i++) {
         assert_near(fixture.score[i], wanted[i]);
     }
     plugin_fixture_close(&fixture);
 }
 
-static void what_is_free(void **state) {
+static void scorer_free_share_is_the_score(void **state) {
     static const unsigned known[] = {LOAD_KV_CACHE, LOAD_KV_CACHE, LOAD_KV_CACHE};
     static const float used[] = {0, 0.25f, 1}, wanted[] = {1, 0.75f, 0};
     (void)state;
     check(known, used, wanted, 3);
 }
 
-static void unknown_is_usual(void **state) {
+static void scorer_unknown_usage_counts_as_mean(void **state) {
     static const unsigned known[] = {LOAD_KV_CACHE, 0, LOAD_KV_CACHE | LOAD_WAITING, LOAD_WAITING};
     static const float used[] = {0.2f, 0, 0.6f, 0}, wanted[] = {0.8f, 0.6f, 0.4f, 0.6f};
     (void)state;
     check(known, used, wanted, 4);
 }
 
-static void nobody_says_it(void **state) {
+static void scorer_all_unknown_score_one(void **state) {
     static const unsigned known[] = {0, LOAD_WAITING};
     static const float used[] = {0, 0}, wanted[] = {1, 1};
     (void)state;
@@ -48,9 +48,9 @@ static void nobody_says_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_free),
-        cmocka_unit_test(unknown_is_usual),
-        cmocka_unit_test(nobody_says_it),
+        cmocka_unit_test(scorer_free_share_is_the_score),
+        cmocka_unit_test(scorer_unknown_usage_counts_as_mean),
+        cmocka_unit_test(scorer_all_unknown_score_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

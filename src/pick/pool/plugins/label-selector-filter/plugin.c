@@ -38,17 +38,17 @@ static enum status read_text(const struct doc_node *node, struct arena *arena, s
 
 static enum status read_values(const struct doc_node *list, struct arena *arena,
                                struct condition *out, struct error *err) {
-    size_t n = doc_present(list) ? doc_count(list) : 0;
-    bool wants = out->relation == IN || out->relation == NOT_IN;
+    size_t n = doc_is_present(list) ? doc_count(list) : 0;
+    bool needs = out->relation == IN || out->relation == NOT_IN;
     struct str *values = arena_calloc(arena, n, sizeof(*values));
     enum status st = ST_OK;
-    if (wants != (n > 0)) {
+    if (needs != (n > 0)) {
         return doc_error(list, err, "expected values for In and NotIn, and only for these");
     }
     if (!values) {
         return no_memory(err);
     }
-    for (struct doc_node item = {0}; n > 0 && st == ST_OK && doc_each(list, &item);) {
+    for (struct doc_node item = {0}; n > 0 && st == ST_OK && doc_next(list, &item);) {
         st = read_text(&item, arena, &values[out->n_values++], err);
     }
     out->values = values;
@@ -76,7 +76,7 @@ static enum status read_expression(const struct doc_node *node, struct arena *ar
     struct doc_node values = doc_get(node, "values");
     enum status st = doc_expect_object(node, err);
     if (st == ST_OK) {
-        st = doc_only(node, names, err);
+        st = doc_reject_unknown(node, names, err);
     }
     if (st == ST_OK) {
         st = read_text(&key, arena, &out->key, err);
@@ -95,14 +95,14 @@ static enum status read_label(const struct doc_node *node, struct arena *arena,
     return value && out->key.ptr ? read_text(node, arena, value, err) : no_memory(err);
 }
 
-static enum status read_both(const struct doc_node *labels, const struct doc_node *expressions,
-                             struct arena *arena, struct selector *out, struct error *err) {
+static enum status read_selector(const struct doc_node *labels, const struct doc_node *expressions,
+                                 struct arena *arena, struct selector *out, struct error *err) {
     enum status st = ST_OK;
-    for (struct doc_node item = {0}; st == ST_OK && doc_each_member(labels, &item);) {
+    for (struct doc_node item = {0}; st == ST_OK && doc_next_member(labels, &item);) {
         st = read_label(&item, arena, &out->conditions[out->n++], err);
     }
     for (struct doc_node item = {0};
-         st == ST_OK && doc_present(expressions) && doc_each(expressions, &item);) {
+         st == ST_OK && doc_is_present(expressions) && doc_next(expressions, &item);) {
         st = read_expression(&item, arena, &out->conditions[out->n++], err);
     }
     return st;
@@ -110,26 +110,27 @@ static enum status read_both(const struct doc_node *labels, const struct doc_nod
 
 static size_t count_members(const struct doc_node *object) {
     size_t n = 0;
-    for (struct doc_node item = {0}; doc_each_member(object, &item);) {
+    for (struct doc_node item = {0}; doc_next_member(object, &item);) {
         n++;
     }
     return n;
 }
 
-static enum status read(const struct doc_node *node, struct arena *arena, void **parameters,
-                        struct error *err) {
+static enum status read_parameters(const struct doc_node *node, struct arena *arena,
+                                   void **parameters, struct error *err) {
     static const char *const names[] = {"matchLabels", "matchExpressions", NULL};
     struct doc_node labels = doc_get(node, "matchLabels");
     struct doc_node expressions = doc_get(node, "matchExpressions");
     struct selector *selector = arena_calloc(arena, 1, sizeof(*selector));
-    enum status st = doc_present(node) ? doc_only(node, names, err) : ST_OK;
-    if (st == ST_OK && doc_present(&labels)) {
+    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
+    if (st == ST_OK && doc_is_present(&labels)) {
         st = doc_expect_object(&labels, err);
     }
     if (st != ST_OK) {
         return st;
     }
-    size_t n = count_members(&labels) + (doc_present(&expressions) ? doc_count(&expressions) : 0);
+    size_t n =
+        count_members(&labels) + (doc_is_present(&expressions) ? doc_count(&expressions) : 0);
     *parameters = selector;
     if (selector) {
         selector->conditions = arena_calloc(arena, n, sizeof(*selector->conditions));
@@ -137,7 +138,7 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
     if (!selector || !selector->conditions) {
         return no_memory(err);
     }
-    return read_both(&labels, &expressions, arena, selector, err);
+    return read_selector(&labels, &expressions, arena, selector, err);
 }
 
 /* ---- filtering ------------------------------------------------------------------------------- */
@@ -152,7 +153,7 @@ static bool is_one_of(struct str value, const struct condition *condition) {
 }
 
 /* One without the label is not in any list of values. */
-static bool holds(const struct condition *condition, struct pool_labels labels) {
+static bool condition_matches(const struct condition *condition, struct pool_labels labels) {
     const struct pool_label *label = pool_labels_find(labels, condition->key);
     switch (condition->relation) {
     case IN:
@@ -168,20 +169,23 @@ static bool holds(const struct condition *condition, struct pool_labels labels) 
     return !label;
 }
 
-static bool matches(const void *parameters, const struct choice *choice, uint32_t i) {
+static bool selector_matches(const void *parameters, const struct candidate_set *candidates,
+                             uint32_t i) {
     const struct selector *selector = parameters;
-    struct pool_labels labels = choice_member(choice, i)->labels;
+    struct pool_labels labels = candidate_set_member(candidates, i)->labels;
     for (size_t k = 0; k < selector->n; k++) {
-        if (!holds(&selector->conditions[k], labels)) {
+        if (!condition_matches(&selector->conditions[k], labels)) {
             return false;
         }
     }
     return true;
 }
 
-static void filter(const void *parameters, struct choice *choice) {
-    choice_keep(choice, parameters, matches);
+static void filter(const void *parameters, struct candidate_set *candidates) {
+    candidate_set_filter(candidates, parameters, selector_matches);
 }
 
-const struct plugin plugin_label_selector_filter = {
-    .type = "label-selector-filter", .kind = PLUGIN_FILTER, .read = read, .filter = filter};
+const struct plugin plugin_label_selector_filter = {.type = "label-selector-filter",
+                                                    .kind = PLUGIN_FILTER,
+                                                    .read_parameters = read_parameters,
+                                                    .filter = filter};

@@ -20,7 +20,7 @@ static void open_pool(struct plugin_fixture *fixture) {
     fixture_label(fixture, labels, 3);
 }
 
-static void which_match(void **state) {
+static void filter_keeps_matching_labels(void **state) {
     static const struct {
         const char *parameters;
         unsigned kept; /* a bit for each */
@@ -43,7 +43,7 @@ static void which_match(void **state) {
         struct plugin_fixture fixture;
         open_pool(&fixture);
         fixture_tell(&fixture, &plugin_label_selector_filter, rows[i].parameters);
-        plugin_label_selector_filter.filter(fixture.parameters, &fixture.choice);
+        plugin_label_selector_filter.filter(fixture.parameters, &fixture.candidates);
         unsigned kept = fixture_left(&fixture);
         if (kept != rows[i].kept) {
             fail_msg("%s: kept %x", rows[i].parameters, kept);
@@ -52,7 +52,7 @@ static void which_match(void **state) {
     }
 }
 
-static void parameters_are_read_strictly(void **state) {
+static void filter_invalid_parameters_are_rejected(void **state) {
     static const char *const texts[][2] = {
         {"{matchLabel: {}}", "did you mean \"matchLabels\"?"},
         {"{matchLabels: [a]}", "expected an object"},
@@ -69,8 +69,8 @@ static void parameters_are_read_strictly(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(which_match),
-        cmocka_unit_test(parameters_are_read_strictly),
+        cmocka_unit_test(filter_keeps_matching_labels),
+        cmocka_unit_test(filter_invalid_parameters_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,26 +2,26 @@
 #include <math.h>
 
 #include "pick/pool/profile/plugin.h"
-#include "pick/pool/profile/vectors.h"
+#include "pick/pool/profile/simd_targets.h"
 
 static const float NEVER_S = 1e30f;
 
-struct means {
+struct latency_parameters {
     float first_byte; /* the share of the time to the first byte; the rest is the whole time's */
     float half_life_s;
 };
 
-static enum status read(const struct doc_node *node, struct arena *arena, void **parameters,
-                        struct error *err) {
+static enum status read_parameters(const struct doc_node *node, struct arena *arena,
+                                   void **parameters, struct error *err) {
     static const char *const names[] = {"halfLifeSeconds", "ttftWeight", NULL};
     struct doc_node share = doc_get(node, "ttftWeight"), half = doc_get(node, "halfLifeSeconds");
-    struct means *means = arena_calloc(arena, 1, sizeof(*means));
+    struct latency_parameters *latency = arena_calloc(arena, 1, sizeof(*latency));
     double first_byte = 0.8, half_life_s = 10;
-    *parameters = means;
-    if (!means) {
+    *parameters = latency;
+    if (!latency) {
         return error_set(err, ST_NO_MEMORY, "no memory for a scorer");
     }
-    enum status st = doc_present(node) ? doc_only(node, names, err) : ST_OK;
+    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
     if (st == ST_OK) {
         st = doc_read_f64(&share, &first_byte, err);
     }
@@ -34,14 +34,15 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
     if (st == ST_OK && !(half_life_s > 0 && half_life_s <= 86400)) {
         st = doc_error(&half, err, "expected a time above 0, of 86400 s at most");
     }
-    *means = (struct means){(float)first_byte, (float)half_life_s};
+    *latency = (struct latency_parameters){(float)first_byte, (float)half_life_s};
     return st;
 }
 
-static enum status want(const void *parameters, struct pool_wants *wants, struct error *err) {
+static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
+                             struct error *err) {
     (void)parameters;
     (void)err;
-    wants->latency = true;
+    needs->latency = true;
     return ST_OK;
 }
 
@@ -58,12 +59,13 @@ static inline float power_of_half(float x) {
 }
 
 /* The least and the greatest time that answers take, of those who have given some. */
-VECTORS static void gauge(const void *parameters, const struct choice *choice,
-                          struct choice_range range, struct choice_facts *out) {
-    const struct means *means = parameters;
-    const float *begun = choice->columns->first_byte_s, *done = choice->columns->answer_s;
-    const uint32_t *answered = choice->columns->answered;
-    float first = means->first_byte, least = INFINITY, greatest = -INFINITY;
+SIMD_TARGETS static void collect_stats(const void *parameters,
+                                       const struct candidate_set *candidates,
+                                       struct candidate_range range, struct range_stats *out) {
+    const struct latency_parameters *latency = parameters;
+    const float *begun = candidates->columns->first_byte_s, *done = candidates->columns->answer_s;
+    const uint32_t *answered = candidates->columns->answered;
+    float first = latency->first_byte, least = INFINITY, greatest = -INFINITY;
 #pragma omp simd reduction(min : least) reduction(max : greatest)
     for (size_t i = range.from; i < range.to; i++) {
         float seen = answered[i] != 0 ? 1 : 0, unseen = (1 - seen) * NEVER_S;
@@ -72,24 +74,25 @@ VECTORS static void gauge(const void *parameters, const struct choice *choice,
         least = least < low ? least : low;
         greatest = greatest > high ? greatest : high;
     }
-    out->least = least;
-    out->greatest = greatest;
+    out->min = least;
+    out->max = greatest;
 }
 
 /* What is not known, or not believed any more, is in the middle: it is tried again. */
 static const float MIDDLE = 0.5f;
 
-VECTORS static void rate_seen(const struct means *means, const struct choice *choice,
-                              const struct choice_facts *facts, float weight,
-                              struct choice_range range, float *out) {
-    const float *begun = choice->columns->first_byte_s, *done = choice->columns->answer_s;
-    const uint32_t *answered = choice->columns->answered;
-    bool differ = facts->greatest > facts->least;
-    float factor = differ ? 1 / (facts->greatest - facts->least) : 0, all = differ ? 0 : 1;
-    float greatest = differ ? facts->greatest : 0, first = means->first_byte;
-    float halves = 1 / (64 * means->half_life_s);
-    int32_t oldest = (int32_t)(100 * 64 * means->half_life_s); /* of which nothing is left */
-    uint32_t now = choice_clock(choice->now_ns);
+SIMD_TARGETS static void score_measured_range(const struct latency_parameters *latency,
+                                              const struct candidate_set *candidates,
+                                              const struct range_stats *stats, float weight,
+                                              struct candidate_range range, float *out) {
+    const float *begun = candidates->columns->first_byte_s, *done = candidates->columns->answer_s;
+    const uint32_t *answered = candidates->columns->answered;
+    bool differ = stats->max > stats->min;
+    float factor = differ ? 1 / (stats->max - stats->min) : 0, all = differ ? 0 : 1;
+    float greatest = differ ? stats->max : 0, first = latency->first_byte;
+    float halves = 1 / (64 * latency->half_life_s);
+    int32_t oldest = (int32_t)(100 * 64 * latency->half_life_s); /* of which nothing is left */
+    uint32_t now = candidate_clock_ticks(candidates->now_ns);
 #pragma omp simd
     for (size_t i = range.from; i < range.to; i++) {
         int32_t age = (int32_t)(now - answered[i]); /* below 0: seen in between */
@@ -103,25 +106,26 @@ VECTORS static void rate_seen(const struct means *means, const struct choice *ch
     }
 }
 
-static void rate(const void *parameters, const struct choice *choice,
-                 const struct choice_facts *facts, float weight, struct choice_range range,
-                 float *out) {
-    if (facts->greatest < 0) { /* nobody was seen yet */
-        choice_rate_all(MIDDLE * weight, range, out);
+static void score_range(const void *parameters, const struct candidate_set *candidates,
+                        const struct range_stats *stats, float weight, struct candidate_range range,
+                        float *out) {
+    if (stats->max < 0) { /* nobody was seen yet */
+        score_range_constant(MIDDLE * weight, range, out);
     } else {
-        rate_seen(parameters, choice, facts, weight, range, out);
+        score_measured_range(parameters, candidates, stats, weight, range, out);
     }
 }
 
-static const struct plugin_standing STANDING = {.ages = true, .gauge = gauge, .rate = rate};
+static const struct plugin_cacheable CACHEABLE = {
+    .depends_on_time = true, .collect_stats = collect_stats, .score_range = score_range};
 
-static void score(const void *parameters, struct choice *choice, float weight) {
-    plugin_score_standing(&STANDING, parameters, choice, weight);
+static void score(const void *parameters, struct candidate_set *candidates, float weight) {
+    plugin_score_cacheable(&CACHEABLE, parameters, candidates, weight);
 }
 
 const struct plugin plugin_latency_scorer = {.type = "latency-scorer",
                                              .kind = PLUGIN_SCORER,
-                                             .read = read,
-                                             .want = want,
+                                             .read_parameters = read_parameters,
+                                             .add_needs = add_needs,
                                              .score = score,
-                                             .standing = &STANDING};
+                                             .cacheable = &CACHEABLE};

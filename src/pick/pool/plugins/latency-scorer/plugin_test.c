@@ -16,16 +16,16 @@ static void say(struct plugin_fixture *fixture, uint32_t i, float first_byte_s, 
                 uint64_t at_ns) {
     fixture->first_byte_s[i] = first_byte_s;
     fixture->answer_s[i] = answer_s;
-    fixture->answered[i] = choice_clock(at_ns);
+    fixture->answered[i] = candidate_clock_ticks(at_ns);
 }
 
-static void sooner_is_better(void **state) {
+static void scorer_shorter_latency_scores_higher(void **state) {
     static const float unknown[] = {0.5f, 0.5f, 0.5f, 0.5f}, wanted[] = {1, 0, 0.5f, 0.6f};
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_latency_scorer, 4);
     assert_scores(&fixture, &plugin_latency_scorer, unknown);
-    fixture.choice.now_ns = 100 * SECOND;
+    fixture.candidates.now_ns = 100 * SECOND;
     say(&fixture, 0, 0.1f, 1, 100 * SECOND);
     say(&fixture, 1, 1.1f, 2, 100 * SECOND);
     say(&fixture, 3, 0.6f, 1, 100 * SECOND);
@@ -33,12 +33,12 @@ static void sooner_is_better(void **state) {
     plugin_fixture_close(&fixture);
 }
 
-static void what_is_weighed(void **state) {
+static void scorer_ttft_weight_mixes_latencies(void **state) {
     static const float by_first_byte[] = {1, 0}, by_answer[] = {0, 1};
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_latency_scorer, 2);
-    fixture.choice.now_ns = SECOND;
+    fixture.candidates.now_ns = SECOND;
     say(&fixture, 0, 1, 9, SECOND);
     say(&fixture, 1, 2, 3, SECOND);
     fixture_tell(&fixture, &plugin_latency_scorer, "{ttftWeight: 1}");
@@ -48,13 +48,13 @@ static void what_is_weighed(void **state) {
     plugin_fixture_close(&fixture);
 }
 
-static void what_is_long_ago_fades(void **state) {
+static void scorer_old_latency_fades_to_neutral(void **state) {
     static const float wanted[] = {1, 0, 0.25f, 0.5f};
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_latency_scorer, 4);
     fixture_tell(&fixture, &plugin_latency_scorer, "{halfLifeSeconds: 5}");
-    fixture.choice.now_ns = 1000 * SECOND;
+    fixture.candidates.now_ns = 1000 * SECOND;
     say(&fixture, 0, 1, 1, 1000 * SECOND);
     say(&fixture, 1, 2, 2, 1000 * SECOND);
     say(&fixture, 2, 2, 2, 995 * SECOND);
@@ -63,19 +63,19 @@ static void what_is_long_ago_fades(void **state) {
     plugin_fixture_close(&fixture);
 }
 
-static void all_alike(void **state) {
+static void scorer_equal_latency_scores_one(void **state) {
     static const float wanted[] = {1, 1};
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_latency_scorer, 2);
-    fixture.choice.now_ns = SECOND;
+    fixture.candidates.now_ns = SECOND;
     say(&fixture, 0, 0, 0, SECOND);
     say(&fixture, 1, 0, 0, 2 * SECOND); /* seen by another thread in between */
     assert_scores(&fixture, &plugin_latency_scorer, wanted);
     plugin_fixture_close(&fixture);
 }
 
-static void parameters_are_read_strictly(void **state) {
+static void scorer_invalid_parameters_are_rejected(void **state) {
     static const char *const texts[][2] = {
         {"{ttftWeight: 1.1}", "expected a share from 0 to 1"},
         {"{halfLifeSeconds: 0}", "expected a time above 0"},
@@ -87,11 +87,11 @@ static void parameters_are_read_strictly(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sooner_is_better),
-        cmocka_unit_test(what_is_weighed),
-        cmocka_unit_test(what_is_long_ago_fades),
-        cmocka_unit_test(all_alike),
-        cmocka_unit_test(parameters_are_read_strictly),
+        cmocka_unit_test(scorer_shorter_latency_scores_higher),
+        cmocka_unit_test(scorer_ttft_weight_mixes_latencies),
+        cmocka_unit_test(scorer_old_latency_fades_to_neutral),
+        cmocka_unit_test(scorer_equal_latency_scores_one),
+        cmocka_unit_test(scorer_invalid_parameters_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

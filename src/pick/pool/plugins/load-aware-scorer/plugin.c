@@ -1,6 +1,6 @@
 /* Fewer requests waiting are better, and as many as the threshold are worth nothing. */
 #include "pick/pool/profile/plugin.h"
-#include "pick/pool/profile/vectors.h"
+#include "pick/pool/profile/simd_targets.h"
 
 struct limit {
     float n_waiting;
@@ -9,8 +9,8 @@ struct limit {
 /* Of one where nobody waits it isn't known how many more it could take. */
 static const float IDLE = 0.5f;
 
-static enum status read(const struct doc_node *node, struct arena *arena, void **parameters,
-                        struct error *err) {
+static enum status read_parameters(const struct doc_node *node, struct arena *arena,
+                                   void **parameters, struct error *err) {
     static const char *const names[] = {"threshold", NULL};
     struct doc_node item = doc_get(node, "threshold");
     struct limit *limit = arena_calloc(arena, 1, sizeof(*limit));
@@ -19,7 +19,7 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
     if (!limit) {
         return error_set(err, ST_NO_MEMORY, "no memory for a scorer");
     }
-    enum status st = doc_present(node) ? doc_only(node, names, err) : ST_OK;
+    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
     if (st == ST_OK) {
         st = doc_read_i64(&item, 1, 1000000, &threshold, err);
     }
@@ -27,13 +27,13 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
     return st;
 }
 
-VECTORS static void rate(const void *parameters, const struct choice *choice,
-                         const struct choice_facts *facts, float weight, struct choice_range range,
-                         float *out) {
+SIMD_TARGETS static void score_range(const void *parameters, const struct candidate_set *candidates,
+                                     const struct range_stats *stats, float weight,
+                                     struct candidate_range range, float *out) {
     const struct limit *limit = parameters;
-    const float *waiting = choice->columns->n_waiting;
+    const float *waiting = candidates->columns->n_waiting;
     float factor = 1 / limit->n_waiting, most = IDLE * weight;
-    (void)facts;
+    (void)stats;
 #pragma omp simd
     for (size_t i = range.from; i < range.to; i++) {
         float left = 1 - waiting[i] * factor;
@@ -41,14 +41,15 @@ VECTORS static void rate(const void *parameters, const struct choice *choice,
     }
 }
 
-static const struct plugin_standing STANDING = {.of_counts = true, .rate = rate};
+static const struct plugin_cacheable CACHEABLE = {.depends_on_counts = true,
+                                                  .score_range = score_range};
 
-static void score(const void *parameters, struct choice *choice, float weight) {
-    plugin_score_standing(&STANDING, parameters, choice, weight);
+static void score(const void *parameters, struct candidate_set *candidates, float weight) {
+    plugin_score_cacheable(&CACHEABLE, parameters, candidates, weight);
 }
 
 const struct plugin plugin_load_aware_scorer = {.type = "load-aware-scorer",
                                                 .kind = PLUGIN_SCORER,
-                                                .read = read,
+                                                .read_parameters = read_parameters,
                                                 .score = score,
-                                                .standing = &STANDING};
+                                                .cacheable = &CACHEABLE};

@@ -10,13 +10,13 @@
 
 #include "pick/pool/profile/plugin_text_fixture.h"
 
-static void fewer_are_better(void **state) {
+static void scorer_shorter_queue_scores_higher(void **state) {
     static const float waiting[] = {0, 32, 128, 1000}, wanted[] = {0.5f, 0.375f, 0, 0};
     (void)state;
     ASSERT_SCORES(&plugin_load_aware_scorer, n_waiting, waiting, wanted);
 }
 
-static void another_threshold(void **state) {
+static void scorer_configured_threshold_scores_zero(void **state) {
     static const float wanted[] = {0.5f, 0.25f, 0};
     struct plugin_fixture fixture;
     (void)state;
@@ -28,7 +28,7 @@ static void another_threshold(void **state) {
     plugin_fixture_close(&fixture);
 }
 
-static void parameters_are_read_strictly(void **state) {
+static void scorer_invalid_parameters_are_rejected(void **state) {
     static const char *const texts[][2] = {
         {"{threshold: 0}", "expected a whole number from 1"},
         {"{treshold: 1}", "did you mean \"threshold\"?"},
@@ -39,9 +39,9 @@ static void parameters_are_read_strictly(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fewer_are_better),
-        cmocka_unit_test(another_threshold),
-        cmocka_unit_test(parameters_are_read_strictly),
+        cmocka_unit_test(scorer_shorter_queue_scores_higher),
+        cmocka_unit_test(scorer_configured_threshold_scores_zero),
+        cmocka_unit_test(scorer_invalid_parameters_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,12 +14,13 @@
 static void say(struct plugin_fixture *fixture, uint32_t i, const char *running,
                 const char *waiting, uint32_t most) {
     struct endpoint_load load = {
-        .until_ns = UINT64_MAX, .known = LOAD_ADAPTERS, .most_adapters = most};
+        .until_ns = UINT64_MAX, .known = LOAD_ADAPTERS, .max_adapters = most};
     load_add_adapter(&load, str_of(running), false);
     load_add_adapter(&load, str_of(waiting), true);
-    load_store(&load, &fixture->choice.snapshot->loads[i], &fixture->choice.snapshot->adapters[i]);
+    load_cell_set(&load, &fixture->candidates.snapshot->loads[i],
+                  &fixture->candidates.snapshot->adapters[i]);
     fixture->known[i] = LOAD_ADAPTERS;
-    fixture->adapters[i] = fixture->choice.snapshot->loads[i].adapters;
+    fixture->adapters[i] = fixture->candidates.snapshot->loads[i].adapters;
 }
 
 static void check(struct str model, const float *wanted) {
@@ -29,27 +30,27 @@ static void check(struct str model, const float *wanted) {
     say(&fixture, 1, "poems", "sql", 4);
     say(&fixture, 2, "poems", "jokes", 4);
     say(&fixture, 3, "poems", "jokes", 2);
-    fixture.choice.model = model;
-    plugin_lora_affinity_scorer.score(fixture.parameters, &fixture.choice, 1);
+    fixture.candidates.model = model;
+    plugin_lora_affinity_scorer.score(fixture.parameters, &fixture.candidates, 1);
     for (uint32_t i = 0; i < 5; i++) {
         assert_near(fixture.score[i], wanted[i]);
     }
     plugin_fixture_close(&fixture);
 }
 
-static void where_the_adapter_is(void **state) {
+static void scorer_loaded_adapter_scores_highest(void **state) {
     static const float wanted[] = {1, 0.6f, 0.8f, 0, 0}; /* the last says nothing of adapters */
     (void)state;
     check(STR("sql"), wanted);
 }
 
-static void an_adapter_that_nobody_has(void **state) {
+static void scorer_unloaded_adapter_scores_free_slots(void **state) {
     static const float wanted[] = {0.8f, 0.8f, 0.8f, 0, 0};
     (void)state;
     check(STR("riddles"), wanted);
 }
 
-static void no_model_no_preference(void **state) {
+static void scorer_without_model_scores_zero(void **state) {
     static const float wanted[] = {0, 0, 0, 0, 0};
     (void)state;
     check(str_make(NULL, 0), wanted);
@@ -57,9 +58,9 @@ static void no_model_no_preference(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(where_the_adapter_is),
-        cmocka_unit_test(an_adapter_that_nobody_has),
-        cmocka_unit_test(no_model_no_preference),
+        cmocka_unit_test(scorer_loaded_adapter_scores_highest),
+        cmocka_unit_test(scorer_unloaded_adapter_scores_free_slots),
+        cmocka_unit_test(scorer_without_model_scores_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

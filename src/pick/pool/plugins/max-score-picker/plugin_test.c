@@ -12,7 +12,7 @@
 
 enum { N = FIXTURE_PICKED_OF };
 
-static void the_best(void **state) {
+static void picker_highest_score_is_picked(void **state) {
     static const float sums[] = {1, 3, 2, 0};
     uint32_t n[N] = {0};
     (void)state;
@@ -20,7 +20,7 @@ static void the_best(void **state) {
     assert_int_equal(n[1], FIXTURE_PICKS);
 }
 
-static void equal_ones_alike(void **state) {
+static void picker_equal_scores_are_uniform(void **state) {
     static const float sums[] = {3, 1, 3, 3};
     uint32_t n[N] = {0};
     (void)state;
@@ -30,7 +30,7 @@ static void equal_ones_alike(void **state) {
     assert_share(n[3], 1.0 / 3);
 }
 
-static void the_next_best_behind(void **state) {
+static void picker_repeated_picks_follow_scores(void **state) {
     static const float sums[] = {1, 3, 2, 0};
     static const uint32_t wanted[] = {1, 2, 0};
     struct plugin_fixture fixture;
@@ -46,16 +46,16 @@ static void the_next_best_behind(void **state) {
 }
 
 /* Behind many others, so that vectors and what is left over behind them are looked at. */
-static void wherever_it_is(void **state) {
+static void picker_highest_score_is_found_at_any_index(void **state) {
     struct plugin_fixture fixture;
     (void)state;
-    for (uint32_t n = 1; n <= FIXTURE_MOST_CANDIDATES; n++) {
+    for (uint32_t n = 1; n <= FIXTURE_MAX_CANDIDATES; n++) {
         plugin_fixture_open(&fixture, &plugin_max_score_picker, n);
         for (uint32_t best = 0; best < n; best++) {
             for (uint32_t k = 0; k < n; k++) {
                 fixture.score[k] = k == best ? 0.5f : 0.25f;
             }
-            assert_int_equal(plugin_max_score_picker.pick(NULL, &fixture.choice, 0), best);
+            assert_int_equal(plugin_max_score_picker.pick(NULL, &fixture.candidates, 0), best);
         }
         plugin_fixture_close(&fixture);
     }
@@ -63,10 +63,10 @@ static void wherever_it_is(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_best),
-        cmocka_unit_test(equal_ones_alike),
-        cmocka_unit_test(the_next_best_behind),
-        cmocka_unit_test(wherever_it_is),
+        cmocka_unit_test(picker_highest_score_is_picked),
+        cmocka_unit_test(picker_equal_scores_are_uniform),
+        cmocka_unit_test(picker_repeated_picks_follow_scores),
+        cmocka_unit_test(picker_highest_score_is_found_at_any_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,14 +10,14 @@
 
 #include "pick/pool/profile/plugin_text_fixture.h"
 
-static void longest_ago_is_best(void **state) {
+static void scorer_longest_unused_scores_highest(void **state) {
     static const uint32_t turns[] = {7, 10, 0, 9};
     static const float wanted[] = {0.75f, 0, 1, 0.25f}, none[] = {0, 0, 0, 0};
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_no_hit_lru_scorer, 4);
     for (uint32_t i = 0; i < 4; i++) {
-        fixture.cold_turn[i] = turns[i];
+        fixture.last_cold_request[i] = turns[i];
     }
     assert_scores(&fixture, &plugin_no_hit_lru_scorer, wanted);
     fixture_hit(&fixture, 1, 1, 10);
@@ -25,7 +25,7 @@ static void longest_ago_is_best(void **state) {
     plugin_fixture_close(&fixture);
 }
 
-static void nobody_had_a_turn(void **state) {
+static void scorer_without_history_scores_one(void **state) {
     static const float wanted[] = {1, 1};
     struct plugin_fixture fixture;
     (void)state;
@@ -36,8 +36,8 @@ static void nobody_had_a_turn(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(longest_ago_is_best),
-        cmocka_unit_test(nobody_had_a_turn),
+        cmocka_unit_test(scorer_longest_unused_scores_highest),
+        cmocka_unit_test(scorer_without_history_scores_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,15 @@
  * choose the same endpoint, and yet seldom a bad one (Mitzenmacher 2001). */
 #include "pick/pool/profile/plugin.h"
 
-static uint32_t pick(void *parameters, const struct choice *choice, uint32_t nth) {
-    uint32_t one = dice_below(choice->dice, choice->n), other = one;
+static uint32_t pick(void *parameters, const struct candidate_set *candidates, uint32_t nth) {
+    uint32_t one = prng_below(candidates->prng, candidates->n), other = one;
     (void)parameters;
     (void)nth;
-    if (choice->n > 1) {
-        other = dice_below(choice->dice, choice->n - 1);
+    if (candidates->n > 1) {
+        other = prng_below(candidates->prng, candidates->n - 1);
         other += other >= one;
     }
-    return choice->score[other] > choice->score[one] ? other : one;
+    return candidates->score[other] > candidates->score[one] ? other : one;
 }
 
 const struct plugin plugin_power_of_two_picker = {

@@ -12,7 +12,7 @@
 
 enum { N = FIXTURE_PICKED_OF };
 
-static void the_better_of_two(void **state) {
+static void picker_better_of_two_is_picked(void **state) {
     static const float sums[] = {1, 3, 2, 0};
     static const double wanted[] = {1.0 / 6, 3.0 / 6, 2.0 / 6, 0};
     uint32_t n[N] = {0};
@@ -24,7 +24,7 @@ static void the_better_of_two(void **state) {
     }
 }
 
-static void equal_ones_alike(void **state) {
+static void picker_equal_scores_are_uniform(void **state) {
     static const float sums[] = {1, 1, 1, 1};
     uint32_t n[N] = {0};
     (void)state;
@@ -36,8 +36,8 @@ static void equal_ones_alike(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_better_of_two),
-        cmocka_unit_test(equal_ones_alike),
+        cmocka_unit_test(picker_better_of_two_is_picked),
+        cmocka_unit_test(picker_equal_scores_are_uniform),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

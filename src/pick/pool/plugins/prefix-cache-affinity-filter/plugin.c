@@ -3,7 +3,7 @@
 
 #include "pick/pool/profile/plugin.h"
 
-struct gate {
+struct affinity_parameters {
     float threshold;   /* the share of the prompt that they were sent */
     double explore;    /* the chance that it stands open */
     double penalty_ms; /* so much later may an answer begin; 0: as late as it likes */
@@ -29,84 +29,87 @@ static enum status read_source(const struct doc_node *node, struct error *err) {
                : st;
 }
 
-static enum status read(const struct doc_node *node, struct arena *arena, void **parameters,
-                        struct error *err) {
+static enum status read_parameters(const struct doc_node *node, struct arena *arena,
+                                   void **parameters, struct error *err) {
     static const char *const names[] = {"affinityThreshold", "explorationProbability",
                                         "maxTTFTPenaltyMs",  "peakPrefillThroughput",
                                         "ttftSource",        NULL};
-    struct gate *gate = arena_calloc(arena, 1, sizeof(*gate));
+    struct affinity_parameters *affinity = arena_calloc(arena, 1, sizeof(*affinity));
     double threshold = 0.8;
-    *parameters = gate;
-    if (!gate) {
+    *parameters = affinity;
+    if (!affinity) {
         return error_set(err, ST_NO_MEMORY, "no memory for a filter");
     }
-    *gate = (struct gate){.penalty_ms = 18000, .throughput = 15928};
-    enum status st = doc_present(node) ? doc_only(node, names, err) : ST_OK;
+    *affinity = (struct affinity_parameters){.penalty_ms = 18000, .throughput = 15928};
+    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
     if (st == ST_OK) {
         st = read_number(node, "affinityThreshold", 1, &threshold, err);
     }
     if (st == ST_OK) {
-        st = read_number(node, "explorationProbability", 1, &gate->explore, err);
+        st = read_number(node, "explorationProbability", 1, &affinity->explore, err);
     }
     if (st == ST_OK) {
-        st = read_number(node, "maxTTFTPenaltyMs", 1e9, &gate->penalty_ms, err);
+        st = read_number(node, "maxTTFTPenaltyMs", 1e9, &affinity->penalty_ms, err);
     }
     if (st == ST_OK) {
-        st = read_number(node, "peakPrefillThroughput", 1e12, &gate->throughput, err);
+        st = read_number(node, "peakPrefillThroughput", 1e12, &affinity->throughput, err);
     }
-    gate->threshold = (float)threshold;
+    affinity->threshold = (float)threshold;
     return st == ST_OK ? read_source(node, err) : st;
 }
 
-static enum status want(const void *parameters, struct pool_wants *wants, struct error *err) {
+static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
+                             struct error *err) {
     (void)parameters;
     (void)err;
-    wants->prompt = wants->body = true;
+    needs->prompt = needs->body = true;
     return ST_OK;
 }
 
-static bool is_near(const void *parameters, const struct choice *choice, uint32_t i) {
-    const struct gate *gate = parameters;
-    const struct choice_prefix *prefix = choice->prefix;
+static bool has_prefix(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
+    const struct affinity_parameters *affinity = parameters;
+    const struct prefix_matches *prefix = candidates->prefix;
     for (uint32_t k = 0; k < prefix->n; k++) {
-        if (prefix->hits[k].member == choice->columns->member[i]) {
-            return (float)prefix->hits[k].n_blocks >= gate->threshold * (float)prefix->n_blocks;
+        if (prefix->hits[k].member == candidates->columns->member[i]) {
+            return (float)prefix->hits[k].n_blocks >= affinity->threshold * (float)prefix->n_blocks;
         }
     }
     return false;
 }
 
 /* When an answer would begin at the best of those that are kept, or of the others. */
-static double begin_ms(const struct gate *gate, const struct choice *choice, bool near) {
+static double estimate_ttft_ms(const struct affinity_parameters *affinity,
+                               const struct candidate_set *candidates, bool near) {
     double least = INFINITY;
-    for (uint32_t i = 0; i < choice->n; i++) {
-        if (is_near(gate, choice, i) == near) {
-            double n = (double)endpoint_n_tokens(choice_member(choice, i)->endpoint);
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        if (has_prefix(affinity, candidates, i) == near) {
+            double n = (double)endpoint_n_tokens(candidate_set_member(candidates, i)->endpoint);
             least = n < least ? n : least;
         }
     }
-    return gate->throughput > 0 ? least / gate->throughput * 1000 : 0;
+    return affinity->throughput > 0 ? least / affinity->throughput * 1000 : 0;
 }
 
-static void filter(const void *parameters, struct choice *choice) {
-    const struct gate *gate = parameters;
-    uint32_t n_near = 0;
-    for (uint32_t i = 0; choice->prefix->n > 0 && i < choice->n; i++) {
-        n_near += is_near(gate, choice, i);
+static void filter(const void *parameters, struct candidate_set *candidates) {
+    const struct affinity_parameters *affinity = parameters;
+    uint32_t n_with_prefix = 0;
+    for (uint32_t i = 0; candidates->prefix->n > 0 && i < candidates->n; i++) {
+        n_with_prefix += has_prefix(affinity, candidates, i);
     }
-    if (n_near == 0 || n_near == choice->n ||
-        (gate->explore > 0 && dice_unit(choice->dice) < gate->explore)) {
+    if (n_with_prefix == 0 || n_with_prefix == candidates->n ||
+        (affinity->explore > 0 && prng_double(candidates->prng) < affinity->explore)) {
         return;
     }
-    if (gate->penalty_ms > 0 &&
-        begin_ms(gate, choice, true) > begin_ms(gate, choice, false) + gate->penalty_ms) {
+    if (affinity->penalty_ms > 0 &&
+        estimate_ttft_ms(affinity, candidates, true) >
+            estimate_ttft_ms(affinity, candidates, false) + affinity->penalty_ms) {
         return;
     }
-    choice_keep(choice, gate, is_near);
+    candidate_set_filter(candidates, affinity, has_prefix);
 }
 
 const struct plugin plugin_prefix_cache_affinity_filter = {.type = "prefix-cache-affinity-filter",
                                                            .kind = PLUGIN_FILTER,
-                                                           .read = read,
-                                                           .want = want,
+                                                           .read_parameters = read_parameters,
+                                                           .add_needs = add_needs,
                                                            .filter = filter};

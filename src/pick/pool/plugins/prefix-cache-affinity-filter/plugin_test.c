@@ -12,27 +12,27 @@
 
 static const struct plugin *const FILTER = &plugin_prefix_cache_affinity_filter;
 
-static void those_that_have_most_of_it(void **state) {
+static void filter_keeps_endpoints_with_prefix(void **state) {
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, FILTER, 4);
-    FILTER->filter(fixture.parameters, &fixture.choice);
+    FILTER->filter(fixture.parameters, &fixture.candidates);
     assert_int_equal(fixture_left(&fixture), 15);
     fixture_hit(&fixture, 1, 7, 10);
-    FILTER->filter(fixture.parameters, &fixture.choice);
+    FILTER->filter(fixture.parameters, &fixture.candidates);
     assert_int_equal(fixture_left(&fixture), 15);
     fixture_hit(&fixture, 2, 8, 10);
     fixture_hit(&fixture, 3, 10, 10);
-    FILTER->filter(fixture.parameters, &fixture.choice);
+    FILTER->filter(fixture.parameters, &fixture.candidates);
     assert_int_equal(fixture_left(&fixture), 12);
     fixture_tell(&fixture, FILTER, "{affinityThreshold: 0.99}");
-    FILTER->filter(fixture.parameters, &fixture.choice);
+    FILTER->filter(fixture.parameters, &fixture.candidates);
     assert_int_equal(fixture_left(&fixture), 8);
     plugin_fixture_close(&fixture);
 }
 
 /* 100 tokens a second: 1,000 tokens are 10 s. */
-static void not_where_it_takes_too_long(void **state) {
+static void filter_ttft_penalty_disables_affinity(void **state) {
     static const struct {
         const char *parameters;
         uint64_t near, far;
@@ -52,13 +52,13 @@ static void not_where_it_takes_too_long(void **state) {
         fixture_tell(&fixture, FILTER, rows[i].parameters);
         fixture_member(&fixture, 0)->n_tokens = rows[i].near;
         fixture_member(&fixture, 1)->n_tokens = rows[i].far;
-        FILTER->filter(fixture.parameters, &fixture.choice);
+        FILTER->filter(fixture.parameters, &fixture.candidates);
         assert_int_equal(fixture_left(&fixture), rows[i].left);
         plugin_fixture_close(&fixture);
     }
 }
 
-static void now_and_then_all_are_let_through(void **state) {
+static void filter_exploration_keeps_all(void **state) {
     struct plugin_fixture fixture;
     int n_all = 0;
     (void)state;
@@ -66,16 +66,16 @@ static void now_and_then_all_are_let_through(void **state) {
     fixture_hit(&fixture, 0, 10, 10);
     fixture_tell(&fixture, FILTER, "{explorationProbability: 0.25}");
     for (int i = 0; i < 4000; i++) {
-        struct choice choice = fixture.choice;
+        struct candidate_set candidates = fixture.candidates;
         fixture.member[0] = 0, fixture.member[1] = 1;
-        FILTER->filter(fixture.parameters, &choice);
-        n_all += choice.n == 2;
+        FILTER->filter(fixture.parameters, &candidates);
+        n_all += candidates.n == 2;
     }
     assert_in_range(n_all, 900, 1100);
     plugin_fixture_close(&fixture);
 }
 
-static void parameters_are_read_strictly(void **state) {
+static void filter_invalid_parameters_are_rejected(void **state) {
     static const char *const texts[][2] = {
         {"{affinityThreshold: 1.5}", "expected a number from 0 to 1"},
         {"{explorationProbability: -1}", "expected a number from 0 to 1"},
@@ -89,10 +89,10 @@ static void parameters_are_read_strictly(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(those_that_have_most_of_it),
-        cmocka_unit_test(not_where_it_takes_too_long),
-        cmocka_unit_test(now_and_then_all_are_let_through),
-        cmocka_unit_test(parameters_are_read_strictly),
+        cmocka_unit_test(filter_keeps_endpoints_with_prefix),
+        cmocka_unit_test(filter_ttft_penalty_disables_affinity),
+        cmocka_unit_test(filter_exploration_keeps_all),
+        cmocka_unit_test(filter_invalid_parameters_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 
 #include "pick/pool/profile/plugin_text_fixture.h"
 
-static void the_share_that_was_sent(void **state) {
+static void scorer_cached_share_is_the_score(void **state) {
     static const float wanted[] = {0.75f, 0, 1, 0.125f}, none[] = {0, 0, 0, 0};
     struct plugin_fixture fixture;
     (void)state;
@@ -25,51 +25,52 @@ static void the_share_that_was_sent(void **state) {
     plugin_fixture_close(&fixture);
 }
 
-static struct pool_wants wants_of(struct plugin_fixture *fixture, const char *text) {
-    struct pool_wants wants = {.prompt = false};
+static struct pool_request_needs wants_of(struct plugin_fixture *fixture, const char *text) {
+    struct pool_request_needs needs = {.prompt = false};
     struct error err;
     fixture_tell(fixture, &plugin_prefix_cache_scorer, text);
-    assert_int_equal(plugin_prefix_cache_scorer.want(fixture->parameters, &wants, &err), ST_OK);
-    assert_true(wants.prompt && wants.body);
-    return wants;
+    assert_int_equal(plugin_prefix_cache_scorer.add_needs(fixture->parameters, &needs, &err),
+                     ST_OK);
+    assert_true(needs.prompt && needs.body);
+    return needs;
 }
 
-static void what_is_wanted(void **state) {
+static void scorer_parameters_set_request_needs(void **state) {
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_prefix_cache_scorer, 1);
-    struct pool_wants wants = wants_of(&fixture, "{}");
-    assert_int_equal(wants.blocks.block_bytes, 64);
-    assert_int_equal(wants.blocks.most, 256);
-    assert_int_equal(wants.capacity, 31250);
-    assert_true(wants.auto_capacity);
-    wants = wants_of(&fixture, "{blockSize: 16, maxPrefixBlocksToMatch: 10, "
+    struct pool_request_needs needs = wants_of(&fixture, "{}");
+    assert_int_equal(needs.blocks.block_bytes, 64);
+    assert_int_equal(needs.blocks.most, 256);
+    assert_int_equal(needs.capacity, 31250);
+    assert_true(needs.auto_capacity);
+    needs = wants_of(&fixture, "{blockSize: 16, maxPrefixBlocksToMatch: 10, "
                                "lruCapacityPerServer: 7, autoTune: false}");
-    assert_int_equal(wants.blocks.block_bytes, 16);
-    assert_int_equal(wants.blocks.most, 10);
-    assert_int_equal(wants.capacity, 7);
-    assert_false(wants.auto_capacity);
-    wants = wants_of(&fixture, "{blockSizeTokens: 32}");
-    assert_int_equal(wants.blocks.block_bytes, 128);
+    assert_int_equal(needs.blocks.block_bytes, 16);
+    assert_int_equal(needs.blocks.most, 10);
+    assert_int_equal(needs.capacity, 7);
+    assert_false(needs.auto_capacity);
+    needs = wants_of(&fixture, "{blockSizeTokens: 32}");
+    assert_int_equal(needs.blocks.block_bytes, 128);
     plugin_fixture_close(&fixture);
 }
 
-static void two_of_one_kind_must_agree(void **state) {
+static void scorer_different_parameters_conflict(void **state) {
     struct plugin_fixture fixture;
     struct error err;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_prefix_cache_scorer, 1);
-    struct pool_wants wants = wants_of(&fixture, "{blockSize: 16}");
-    assert_int_equal(plugin_prefix_cache_scorer.want(fixture.parameters, &wants, &err), ST_OK);
+    struct pool_request_needs needs = wants_of(&fixture, "{blockSize: 16}");
+    assert_int_equal(plugin_prefix_cache_scorer.add_needs(fixture.parameters, &needs, &err), ST_OK);
     fixture_tell(&fixture, &plugin_prefix_cache_scorer, "{blockSize: 32}");
-    assert_int_equal(plugin_prefix_cache_scorer.want(fixture.parameters, &wants, &err),
+    assert_int_equal(plugin_prefix_cache_scorer.add_needs(fixture.parameters, &needs, &err),
                      ST_BAD_CONFIG);
     assert_string_equal(err.text,
                         "the profile has two prefix-cache-scorers with different parameters");
     plugin_fixture_close(&fixture);
 }
 
-static void parameters_are_read_strictly(void **state) {
+static void scorer_invalid_parameters_are_rejected(void **state) {
     static const char *const texts[][2] = {
         {"{blockSize: 0}", "expected a whole number from 1"},
         {"{blockSize: 4097}", "expected a whole number from 1 to 4096"},
@@ -84,10 +85,10 @@ static void parameters_are_read_strictly(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_share_that_was_sent),
-        cmocka_unit_test(what_is_wanted),
-        cmocka_unit_test(two_of_one_kind_must_agree),
-        cmocka_unit_test(parameters_are_read_strictly),
+        cmocka_unit_test(scorer_cached_share_is_the_score),
+        cmocka_unit_test(scorer_parameters_set_request_needs),
+        cmocka_unit_test(scorer_different_parameters_conflict),
+        cmocka_unit_test(scorer_invalid_parameters_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

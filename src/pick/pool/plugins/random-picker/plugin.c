@@ -1,10 +1,10 @@
 /* Any, whatever its sum. */
 #include "pick/pool/profile/plugin.h"
 
-static uint32_t pick(void *parameters, const struct choice *choice, uint32_t nth) {
+static uint32_t pick(void *parameters, const struct candidate_set *candidates, uint32_t nth) {
     (void)parameters;
     (void)nth;
-    return dice_below(choice->dice, choice->n);
+    return prng_below(candidates->prng, candidates->n);
 }
 
 const struct plugin plugin_random_picker = {

@@ -12,7 +12,7 @@
 
 enum { N = FIXTURE_PICKED_OF };
 
-static void each_alike(void **state) {
+static void picker_all_candidates_are_uniform(void **state) {
     static const float sums[] = {3, 0, 1, 100};
     uint32_t n[N] = {0};
     (void)state;
@@ -24,7 +24,7 @@ static void each_alike(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_alike),
+        cmocka_unit_test(picker_all_candidates_are_uniform),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

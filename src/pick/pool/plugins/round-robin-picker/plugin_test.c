@@ -12,7 +12,7 @@
 
 static void pick(struct plugin_fixture *fixture, const uint32_t *members, uint32_t n,
                  uint32_t wanted, uint32_t behind) {
-    fixture->choice.n = n;
+    fixture->candidates.n = n;
     for (uint32_t i = 0; i < n; i++) {
         fixture->member[i] = members[i];
     }
@@ -22,7 +22,7 @@ static void pick(struct plugin_fixture *fixture, const uint32_t *members, uint32
     }
 }
 
-static void one_after_the_other(void **state) {
+static void picker_candidates_rotate(void **state) {
     static const uint32_t all[] = {2, 0, 3, 1}, some[] = {3, 0}, one[] = {2};
     struct plugin_fixture fixture;
     (void)state;
@@ -41,7 +41,7 @@ static void one_after_the_other(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_after_the_other),
+        cmocka_unit_test(picker_candidates_rotate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,14 +10,14 @@
 
 #include "pick/pool/profile/plugin_fixture.h"
 
-static void the_least_is_best(void **state) {
+static void scorer_fewest_running_scores_highest(void **state) {
     (void)state;
     ASSERT_LEAST_IS_BEST(&plugin_running_requests_size_scorer, n_running);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_least_is_best),
+        cmocka_unit_test(scorer_fewest_running_scores_highest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
 /* Only the endpoint that the request's session belongs to. */
 #include "pick/pool/profile/session_affinity.h"
 
-static void filter(const void *parameters, struct choice *choice) {
+static void filter(const void *parameters, struct candidate_set *candidates) {
     (void)parameters;
-    if (session_affinity_is_wanted(choice)) {
-        choice_keep_one(choice, session_affinity_place(choice));
+    if (session_affinity_applies(candidates)) {
+        candidate_set_select(candidates, session_affinity_index(candidates));
     }
 }
 

@@ -1,10 +1,10 @@
 /* The endpoint that the request's session belongs to is better than the others. */
 #include "pick/pool/profile/session_affinity.h"
 
-static void score(const void *parameters, struct choice *choice, float weight) {
+static void score(const void *parameters, struct candidate_set *candidates, float weight) {
     (void)parameters;
-    if (session_affinity_is_wanted(choice)) {
-        choice_add_to(choice, session_affinity_place(choice), weight);
+    if (session_affinity_applies(candidates)) {
+        candidate_set_add_score(candidates, session_affinity_index(candidates), weight);
     }
 }
 

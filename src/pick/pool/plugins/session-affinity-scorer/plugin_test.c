@@ -18,13 +18,13 @@ static uint32_t prefers(struct plugin_fixture *fixture, int i, uint32_t n) {
     char session[32];
     uint32_t n_preferred = 0, member = 0;
     snprintf(session, sizeof(session), "session-%d", i);
-    fixture->choice.session = str_of(session);
-    fixture->choice.n = n;
+    fixture->candidates.session = str_of(session);
+    fixture->candidates.n = n;
     for (uint32_t k = 0; k < n; k++) {
         fixture->member[k] = k;
         fixture->score[k] = 0;
     }
-    plugin_session_affinity_scorer.score(fixture->parameters, &fixture->choice, 1);
+    plugin_session_affinity_scorer.score(fixture->parameters, &fixture->candidates, 1);
     for (uint32_t k = 0; k < n; k++) {
         if (fixture->score[k] > 0) {
             assert_near(fixture->score[k], 1);
@@ -36,7 +36,7 @@ static uint32_t prefers(struct plugin_fixture *fixture, int i, uint32_t n) {
     return member;
 }
 
-static void sessions_are_spread(void **state) {
+static void scorer_sessions_spread_over_endpoints(void **state) {
     struct plugin_fixture fixture;
     uint32_t n_of[N] = {0};
     (void)state;
@@ -50,7 +50,7 @@ static void sessions_are_spread(void **state) {
     plugin_fixture_close(&fixture);
 }
 
-static void only_those_of_the_one_that_goes_move(void **state) {
+static void scorer_removed_endpoint_moves_only_its_sessions(void **state) {
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_session_affinity_scorer, N);
@@ -63,11 +63,11 @@ static void only_those_of_the_one_that_goes_move(void **state) {
     plugin_fixture_close(&fixture);
 }
 
-static void no_session_no_preference(void **state) {
+static void scorer_without_session_scores_zero(void **state) {
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_session_affinity_scorer, N);
-    plugin_session_affinity_scorer.score(fixture.parameters, &fixture.choice, 1);
+    plugin_session_affinity_scorer.score(fixture.parameters, &fixture.candidates, 1);
     for (uint32_t k = 0; k < N; k++) {
         assert_near(fixture.score[k], 0);
     }
@@ -76,9 +76,9 @@ static void no_session_no_preference(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sessions_are_spread),
-        cmocka_unit_test(only_those_of_the_one_that_goes_move),
-        cmocka_unit_test(no_session_no_preference),
+        cmocka_unit_test(scorer_sessions_spread_over_endpoints),
+        cmocka_unit_test(scorer_removed_endpoint_moves_only_its_sessions),
+        cmocka_unit_test(scorer_without_session_scores_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

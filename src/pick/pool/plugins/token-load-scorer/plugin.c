@@ -1,13 +1,13 @@
 /* Fewer tokens in flight are better: a long prompt is more work than a short one. */
 #include "pick/pool/profile/plugin.h"
-#include "pick/pool/profile/vectors.h"
+#include "pick/pool/profile/simd_targets.h"
 
 struct limit {
     float n_tokens; /* with as many it is worth nothing */
 };
 
-static enum status read(const struct doc_node *node, struct arena *arena, void **parameters,
-                        struct error *err) {
+static enum status read_parameters(const struct doc_node *node, struct arena *arena,
+                                   void **parameters, struct error *err) {
     static const char *const names[] = {"queueThresholdTokens", NULL};
     struct doc_node item = doc_get(node, "queueThresholdTokens");
     struct limit *limit = arena_calloc(arena, 1, sizeof(*limit));
@@ -16,7 +16,7 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
     if (!limit) {
         return error_set(err, ST_NO_MEMORY, "no memory for a scorer");
     }
-    enum status st = doc_present(node) ? doc_only(node, names, err) : ST_OK;
+    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
     if (st == ST_OK) {
         st = doc_read_i64(&item, 1, INT64_C(1) << 40, &n_tokens, err);
     }
@@ -24,20 +24,21 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
     return st;
 }
 
-static enum status want(const void *parameters, struct pool_wants *wants, struct error *err) {
+static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
+                             struct error *err) {
     (void)parameters;
     (void)err;
-    wants->prompt = wants->body = true;
+    needs->prompt = needs->body = true;
     return ST_OK;
 }
 
-VECTORS static void rate(const void *parameters, const struct choice *choice,
-                         const struct choice_facts *facts, float weight, struct choice_range range,
-                         float *out) {
+SIMD_TARGETS static void score_range(const void *parameters, const struct candidate_set *candidates,
+                                     const struct range_stats *stats, float weight,
+                                     struct candidate_range range, float *out) {
     const struct limit *limit = parameters;
-    const float *n_tokens = choice->columns->n_tokens;
+    const float *n_tokens = candidates->columns->n_tokens;
     float factor = 1 / limit->n_tokens;
-    (void)facts;
+    (void)stats;
 #pragma omp simd
     for (size_t i = range.from; i < range.to; i++) {
         float left = 1 - n_tokens[i] * factor;
@@ -45,15 +46,16 @@ VECTORS static void rate(const void *parameters, const struct choice *choice,
     }
 }
 
-static const struct plugin_standing STANDING = {.of_counts = true, .rate = rate};
+static const struct plugin_cacheable CACHEABLE = {.depends_on_counts = true,
+                                                  .score_range = score_range};
 
-static void score(const void *parameters, struct choice *choice, float weight) {
-    plugin_score_standing(&STANDING, parameters, choice, weight);
+static void score(const void *parameters, struct candidate_set *candidates, float weight) {
+    plugin_score_cacheable(&CACHEABLE, parameters, candidates, weight);
 }
 
 const struct plugin plugin_token_load_scorer = {.type = "token-load-scorer",
                                                 .kind = PLUGIN_SCORER,
-                                                .read = read,
-                                                .want = want,
+                                                .read_parameters = read_parameters,
+                                                .add_needs = add_needs,
                                                 .score = score,
-                                                .standing = &STANDING};
+                                                .cacheable = &CACHEABLE};

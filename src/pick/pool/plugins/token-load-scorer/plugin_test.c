@@ -10,7 +10,7 @@
 
 #include "pick/pool/profile/plugin_text_fixture.h"
 
-static void less_is_better(void **state) {
+static void scorer_fewer_tokens_score_higher(void **state) {
     static const float tokens[] = {0, 250, 1000, 5000};
     static const float wanted[] = {1, 0.75f, 0, 0};
     struct plugin_fixture fixture;
@@ -24,7 +24,7 @@ static void less_is_better(void **state) {
     plugin_fixture_close(&fixture);
 }
 
-static void parameters_are_read_strictly(void **state) {
+static void scorer_invalid_parameters_are_rejected(void **state) {
     static const char *const texts[][2] = {
         {"{queueThresholdTokens: 0}", "expected a whole number from 1"},
         {"{nonTextTokenWeight: 2}", "nonTextTokenWeight"},
@@ -35,8 +35,8 @@ static void parameters_are_read_strictly(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(less_is_better),
-        cmocka_unit_test(parameters_are_read_strictly),
+        cmocka_unit_test(scorer_fewer_tokens_score_higher),
+        cmocka_unit_test(scorer_invalid_parameters_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ static enum status read_limits(const struct doc_node *node, struct limits *out, 
     struct doc_node cache = doc_get(node, "kvCacheUtilThreshold");
     int64_t n_waiting = (int64_t)out->n_waiting;
     double used = (double)out->kv_cache_used;
-    enum status st = doc_present(node) ? doc_only(node, names, err) : ST_OK;
+    enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
     if (st == ST_OK) {
         st = doc_read_i64(&queue, 1, UINT32_MAX, &n_waiting, err);
     }
@@ -27,8 +27,8 @@ static enum status read_limits(const struct doc_node *node, struct limits *out, 
     return st;
 }
 
-static enum status read(const struct doc_node *node, struct arena *arena, void **parameters,
-                        struct error *err) {
+static enum status read_parameters(const struct doc_node *node, struct arena *arena,
+                                   void **parameters, struct error *err) {
     struct limits *limits = arena_calloc(arena, 1, sizeof(*limits));
     *parameters = limits;
     if (!limits) {
@@ -39,22 +39,25 @@ static enum status read(const struct doc_node *node, struct arena *arena, void *
 }
 
 /* What it has not said does not count against it. */
-static bool is_free(const void *parameters, const struct choice *choice, uint32_t i) {
+static bool is_below_limits(const void *parameters, const struct candidate_set *candidates,
+                            uint32_t i) {
     const struct limits *limits = parameters;
-    const struct choice_columns *columns = choice->columns;
+    const struct candidate_columns *columns = candidates->columns;
     return !((columns->known[i] & LOAD_WAITING) && columns->n_waiting[i] >= limits->n_waiting) &&
            !((columns->known[i] & LOAD_KV_CACHE) &&
              columns->kv_cache_used[i] >= limits->kv_cache_used);
 }
 
-static void filter(const void *parameters, struct choice *choice) {
-    for (uint32_t i = 0; i < choice->n; i++) {
-        if (is_free(parameters, choice, i)) {
-            choice_keep(choice, parameters, is_free);
+static void filter(const void *parameters, struct candidate_set *candidates) {
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        if (is_below_limits(parameters, candidates, i)) {
+            candidate_set_filter(candidates, parameters, is_below_limits);
             return;
         }
     }
 }
 
-const struct plugin plugin_utilization_filter = {
-    .type = "utilization-filter", .kind = PLUGIN_FILTER, .read = read, .filter = filter};
+const struct plugin plugin_utilization_filter = {.type = "utilization-filter",
+                                                 .kind = PLUGIN_FILTER,
+                                                 .read_parameters = read_parameters,
+                                                 .filter = filter};

@@ -25,7 +25,7 @@ static const struct {
 enum { N = sizeof(endpoints) / sizeof(*endpoints) };
 
 static void fill(struct plugin_fixture *fixture) {
-    fixture->choice.n = N;
+    fixture->candidates.n = N;
     for (uint32_t i = 0; i < N; i++) {
         fixture->member[i] = i;
         fixture->known[i] = endpoints[i].known;
@@ -34,33 +34,33 @@ static void fill(struct plugin_fixture *fixture) {
     }
 }
 
-static void keeps_those_that_are_free(void **state) {
+static void filter_keeps_endpoints_below_limits(void **state) {
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_utilization_filter, N);
     fill(&fixture);
-    plugin_utilization_filter.filter(fixture.parameters, &fixture.choice);
-    assert_int_equal(fixture.choice.n, 2);
+    plugin_utilization_filter.filter(fixture.parameters, &fixture.candidates);
+    assert_int_equal(fixture.candidates.n, 2);
     assert_int_equal(fixture.member[0], 0);
     assert_int_equal(fixture.member[1], 3);
     plugin_fixture_close(&fixture);
 }
 
-static void limits_of_ones_own(void **state) {
+static void filter_configured_limits_apply(void **state) {
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_utilization_filter, N);
     fixture_tell(&fixture, &plugin_utilization_filter,
                  "{queueDepthThreshold: 6, kvCacheUtilThreshold: 0.5}");
     fill(&fixture);
-    plugin_utilization_filter.filter(fixture.parameters, &fixture.choice);
-    assert_int_equal(fixture.choice.n, 2);
+    plugin_utilization_filter.filter(fixture.parameters, &fixture.candidates);
+    assert_int_equal(fixture.candidates.n, 2);
     assert_int_equal(fixture.member[0], 1);
     assert_int_equal(fixture.member[1], 3);
     plugin_fixture_close(&fixture);
 }
 
-static void all_busy_is_all_left(void **state) {
+static void filter_all_above_limits_keeps_all(void **state) {
     struct plugin_fixture fixture;
     (void)state;
     plugin_fixture_open(&fixture, &plugin_utilization_filter, N);
@@ -69,12 +69,12 @@ static void all_busy_is_all_left(void **state) {
         fixture.known[i] = LOAD_WAITING;
         fixture.n_waiting[i] = (float)(5 + i);
     }
-    plugin_utilization_filter.filter(fixture.parameters, &fixture.choice);
-    assert_int_equal(fixture.choice.n, N);
+    plugin_utilization_filter.filter(fixture.parameters, &fixture.candidates);
+    assert_int_equal(fixture.candidates.n, N);
     plugin_fixture_close(&fixture);
 }
 
-static void parameters_are_read_strictly(void **state) {
+static void filter_invalid_parameters_are_rejected(void **state) {
     static const char *const texts[][2] = {
         {"{queueDepthThreshold: 0}", "expected a whole number from 1"},
         {"{kvCacheUtilThreshold: 1.5}", "expected a share"},
@@ -87,10 +87,10 @@ static void parameters_are_read_strictly(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keeps_those_that_are_free),
-        cmocka_unit_test(limits_of_ones_own),
-        cmocka_unit_test(all_busy_is_all_left),
-        cmocka_unit_test(parameters_are_read_strictly),
+        cmocka_unit_test(filter_keeps_endpoints_below_limits),
+        cmocka_unit_test(filter_configured_limits_apply),
+        cmocka_unit_test(filter_all_above_limits_keeps_all),
+        cmocka_unit_test(filter_invalid_parameters_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

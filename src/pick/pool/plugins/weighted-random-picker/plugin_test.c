@@ -12,7 +12,7 @@
 
 enum { N = FIXTURE_PICKED_OF };
 
-static void as_the_sums_say(void **state) {
+static void picker_picks_in_proportion_to_scores(void **state) {
     static const float sums[] = {1, 0, 2, 5};
     static const double wanted[] = {0.125, 0, 0.25, 0.625};
     uint32_t n[N] = {0};
@@ -24,7 +24,7 @@ static void as_the_sums_say(void **state) {
     }
 }
 
-static void all_alike_without_any(void **state) {
+static void picker_zero_scores_are_uniform(void **state) {
     static const float sums[] = {0, 0, 0, 0};
     uint32_t n[N] = {0};
     (void)state;
@@ -36,8 +36,8 @@ static void all_alike_without_any(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_the_sums_say),
-        cmocka_unit_test(all_alike_without_any),
+        cmocka_unit_test(picker_picks_in_proportion_to_scores),
+        cmocka_unit_test(picker_zero_scores_are_uniform),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,120 @@
+/* One thread and the batches it has still to answer, oldest first. The array given to execute is
+ * gone when execute returns, so that a batch keeps the pointers; the requests themselves live until
+ * their final answer. */
+#include "identity/async_responder.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "identity/echo.h"
+
+struct batch {
+    struct batch *next;
+    size_t n;
+    const sluice_request *requests[];
+};
+
+struct async_responder {
+    const sluice_host *host;
+    const struct options *options;
+    struct scratch scratch; /* the thread's */
+    pthread_t thread;
+    pthread_mutex_t lock; /* over what follows */
+    pthread_cond_t changed;
+    struct batch *first, **end; /* end: where the next one is linked */
+    int stopping;
+};
+
+/* Returns: the oldest batch, waiting for one; NULL when there is none left and none will come. */
+static struct batch *batch_next(struct async_responder *responder) {
+    pthread_mutex_lock(&responder->lock);
+    while (!responder->first && !responder->stopping) {
+        pthread_cond_wait(&responder->changed, &responder->lock);
+    }
+    struct batch *batch = responder->first;
+    if (batch) {
+        responder->first = batch->next;
+        if (!responder->first) {
+            responder->end = &responder->first;
+        }
+    }
+    pthread_mutex_unlock(&responder->lock);
+    return batch;
+}
+
+static void *run(void *cookie) {
+    struct async_responder *responder = cookie;
+    struct batch *batch;
+    while ((batch = batch_next(responder))) {
+        echo_batch(responder->host, responder->options, &responder->scratch, batch->requests,
+                   batch->n);
+        free(batch);
+    }
+    return NULL;
+}
+
+static void async_responder_free(struct async_responder *responder) {
+    pthread_cond_destroy(&responder->changed);
+    pthread_mutex_destroy(&responder->lock);
+    scratch_fini(&responder->scratch);
+    free(responder);
+}
+
+struct async_responder *async_responder_start(const sluice_host *host,
+                                              const struct options *options) {
+    struct async_responder *responder = calloc(1, sizeof(*responder));
+    if (!responder) {
+        return NULL;
+    }
+    responder->host = host;
+    responder->options = options;
+    responder->end = &responder->first;
+    pthread_mutex_init(&responder->lock, NULL);
+    pthread_cond_init(&responder->changed, NULL);
+    if (pthread_create(&responder->thread, NULL, run, responder) != 0) {
+        async_responder_free(responder);
+        return NULL;
+    }
+    return responder;
+}
+
+static void refuse_all(struct async_responder *responder, const sluice_request *const *requests,
+                       size_t n) {
+    sluice_response response = {.size = sizeof(response),
+                                .status = SLUICE_NO_MEMORY,
+                                .error = "no memory to keep the batch",
+                                .final = 1};
+    for (size_t i = 0; i < n; i++) {
+        responder->host->respond(requests[i], &response);
+    }
+}
+
+void async_responder_push(struct async_responder *responder, const sluice_request *const *requests,
+                          size_t n) {
+    struct batch *batch = malloc(sizeof(*batch) + n * sizeof(requests[0]));
+    if (!batch) {
+        refuse_all(responder, requests, n);
+        return;
+    }
+    batch->next = NULL;
+    batch->n = n;
+    memcpy(batch->requests, requests, n * sizeof(requests[0]));
+    pthread_mutex_lock(&responder->lock);
+    *responder->end = batch;
+    responder->end = &batch->next;
+    pthread_cond_signal(&responder->changed);
+    pthread_mutex_unlock(&responder->lock);
+}
+
+void async_responder_stop(struct async_responder *responder) {
+    if (!responder) {
+        return;
+    }
+    pthread_mutex_lock(&responder->lock);
+    responder->stopping = 1;
+    pthread_cond_signal(&responder->changed);
+    pthread_mutex_unlock(&responder->lock);
+    pthread_join(responder->thread, NULL);
+    async_responder_free(responder);
+}

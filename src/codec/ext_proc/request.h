@@ -1,0 +1,175 @@
+/* A ProcessingRequest of envoy.service.ext_proc.v3.ExternalProcessor/Process: what a proxy says of
+ * one HTTP request and of the answer to it. Sans I/O, and without memory of its own: all that is
+ * given out are views of the message, and decoding looks at each of its bytes that counts, so that
+ * the functions behind it cannot fail.
+ *
+ * Field numbers are those of proto/ext_proc.proto (ours, wire-compatible). Fields come in any
+ * order, unknown ones are skipped, of several members of a oneof, and of a repeated single field,
+ * the last counts: it replaces, it is not merged, which no proxy needs.
+ *
+ * Clause: ext-proc, ProcessingRequest; the endpoint picker protocol, "Endpoint Subset". */
+#ifndef SLUICE_CODEC_EXT_PROC_REQUEST_H
+#define SLUICE_CODEC_EXT_PROC_REQUEST_H
+
+#include "codec/protobuf/pb.h"
+#include "core/base/status.h"
+#include "core/base/str.h"
+
+enum ext_proc_kind {
+    EXT_PROC_NONE, /* none of these: of a proxy newer than this list, or of none */
+    EXT_PROC_REQUEST_HEADERS,
+    EXT_PROC_RESPONSE_HEADERS,
+    EXT_PROC_REQUEST_BODY,
+    EXT_PROC_RESPONSE_BODY,
+    EXT_PROC_REQUEST_TRAILERS,
+    EXT_PROC_RESPONSE_TRAILERS,
+};
+
+/* How a body is sent; the numbers are the protocol's. */
+enum ext_proc_body_mode {
+    EXT_PROC_BODY_NONE = 0,
+    EXT_PROC_BODY_STREAMED = 1,
+    EXT_PROC_BODY_BUFFERED = 2,
+    EXT_PROC_BODY_BUFFERED_PARTIAL = 3,
+    EXT_PROC_BODY_FULL_DUPLEX = 4,
+    EXT_PROC_BODY_GRPC = 5,
+    EXT_PROC_BODY_OTHER = 6, /* of a newer proxy; never sent */
+};
+
+struct ext_proc_config {
+    enum ext_proc_body_mode request_body, response_body;
+    bool send_body_without_waiting; /* the body, not waiting for the answer to the headers */
+};
+
+/* Headers or trailers, for ext_proc_header_iter and ext_proc_header_find. */
+struct ext_proc_headers {
+    struct str bytes; /* a HeaderMap */
+    bool is_compact;  /* each is written as Envoy does: ext_proc_header_next_compact takes it */
+};
+
+struct ext_proc_request {
+    enum ext_proc_kind kind;
+    struct ext_proc_headers fields; /* of headers and trailers */
+    struct str body;
+    bool end_of_stream;       /* of headers: no body follows; of a body: this is its last */
+    bool end_without_message; /* of a body in mode GRPC: the end, and no empty message before it */
+    bool is_compressed;       /* of a body in mode GRPC: the message is */
+    bool observability_mode;  /* observability_mode: no answer is wanted, none may be
+                                           sent */
+    /* protocol_config comes with a stream's first message. There and empty: NONE, both ways, so
+     * nobody waits for a body. Not there: an older proxy, or not the first message. */
+    bool has_config;
+    struct ext_proc_config config;
+    struct str metadata; /* metadata_context, for ext_proc_metadata_find; empty most of the time */
+    struct str message;  /* all of it, for ext_proc_attribute_find */
+};
+
+/* Decodes. Structs nested deeper than EXT_PROC_MAX_DEPTH messages are refused wherever they are,
+ * strings must be UTF-8.
+ * Returns: ST_BAD_REQUEST (not protobuf), ST_BAD_FIELD (another type, not UTF-8), ST_TOO_DEEP.
+ * Owns: views of `message`. */
+enum { EXT_PROC_MAX_DEPTH = 100 };
+enum status ext_proc_request_decode(struct str message, struct ext_proc_request *out,
+                                    struct error *err) __attribute__((warn_unused_result));
+
+/* ---- headers and trailers -------------------------------------------------------------------- */
+
+struct ext_proc_header {
+    struct str key;   /* lower case, as proxies send it; ":path" and the like come first */
+    struct str value; /* raw_value, or value where that is empty: any bytes */
+};
+
+/* Goes through them, in order; one that repeats comes as often:
+ *
+ *     struct ext_proc_header_iter walk = ext_proc_header_iter(&request.fields);
+ *     while (ext_proc_header_next(&walk, &header)) …
+ */
+struct ext_proc_header_iter {
+    struct pb_reader reader;
+    bool is_compact;
+};
+static inline struct ext_proc_header_iter ext_proc_header_iter(
+    const struct ext_proc_headers *fields) {
+    return (struct ext_proc_header_iter){pb_read(fields->bytes), fields->is_compact};
+}
+/* The next one, however it is written. Returns: as ext_proc_header_next. */
+bool ext_proc_header_next_any(struct pb_reader *headers, struct ext_proc_header *out);
+/* Takes the next one if it is written as Envoy does: in fewer than 128 bytes, a key and a raw_value
+ * and nothing else. Returns: false, and `headers` is where it was. */
+static inline bool ext_proc_header_next_compact(struct pb_reader *headers,
+                                                struct ext_proc_header *out) {
+    enum { HEADER = 1 << 3 | PB_BYTES, KEY = 1 << 3 | PB_BYTES, RAW_VALUE = 3 << 3 | PB_BYTES };
+    const unsigned char *at = (const unsigned char *)headers->at;
+    size_t left = (size_t)(headers->end - headers->at);
+    if (left < 6 || at[0] != HEADER || at[1] >= 0x80 || at[1] > left - 2 || at[2] != KEY) {
+        return false;
+    }
+    size_t n = at[1], n_key = at[3];
+    if (n_key + 4 > n || at[4 + n_key] != RAW_VALUE || n_key + 4 + at[5 + n_key] != n) {
+        return false;
+    }
+    out->key = str_make(headers->at + 4, n_key);
+    out->value = str_make(headers->at + 6 + n_key, n - n_key - 4);
+    headers->at += n + 2;
+    return true;
+}
+/* Returns: false behind the last. */
+static inline bool ext_proc_header_next(struct ext_proc_header_iter *walk,
+                                        struct ext_proc_header *out) {
+    const char *at = walk->reader.at;
+    if (!walk->is_compact) {
+        return ext_proc_header_next_any(&walk->reader, out);
+    }
+    if (at == walk->reader.end) {
+        return false;
+    }
+    size_t n = (unsigned char)at[1], n_key = (unsigned char)at[3];
+    out->key = str_make(at + 4, n_key);
+    out->value = str_make(at + 6 + n_key, n - n_key - 4);
+    walk->reader.at = at + n + 2;
+    return true;
+}
+/* The value of the first of that name. Returns: ptr NULL where there is none. */
+struct str ext_proc_header_find(const struct ext_proc_headers *fields, struct str key);
+
+/* ---- metadata and attributes ----------------------------------------------------------------- */
+
+enum ext_proc_value_kind {
+    EXT_PROC_ABSENT,
+    EXT_PROC_STRING,
+    EXT_PROC_LIST,
+    EXT_PROC_OTHER, /* a number, a bool, null, a Struct, or a Value that says nothing */
+};
+
+struct ext_proc_value {
+    enum ext_proc_value_kind kind;
+    struct str text; /* EXT_PROC_STRING */
+    struct str list; /* EXT_PROC_LIST, for ext_proc_list_next */
+};
+
+/* What filter_metadata[space][key] is. Clause: "Endpoint Subset": "envoy.lb.subset_hint",
+ * "x-gateway-destination-endpoint-subset". */
+struct ext_proc_value ext_proc_metadata_find(const struct ext_proc_request *request,
+                                             struct str space, struct str key);
+/* Is filter_metadata[space] there at all? */
+bool ext_proc_metadata_has(const struct ext_proc_request *request, struct str space);
+/* What attributes[space][key] is; proxies have one space, "envoy.filters.http.ext_proc". */
+struct ext_proc_value ext_proc_attribute_find(const struct ext_proc_request *request,
+                                              struct str space, struct str key);
+/* Goes through a list, begun with pb_read(value.list). Returns: false behind the last. */
+bool ext_proc_list_next(struct pb_reader *list, struct ext_proc_value *out);
+
+/* The same values as they are written: space, key, and a string or a list of strings. */
+struct ext_proc_entry {
+    struct str key;
+    struct str text;
+    const struct str *list; /* NULL: it is `text` */
+    size_t n_list;
+};
+struct ext_proc_namespace {
+    struct str name; /* "envoy.lb"; no two are the same */
+    const struct ext_proc_entry *entries;
+    size_t n_entries;
+};
+
+#endif

@@ -1,0 +1,237 @@
+/* ProcessingResponse is written into one block, in the order of its fields' numbers; where a body
+ * comes in, the block has a cut, and the lengths around it count what is sent there. */
+#include "codec/ext_proc/response.h"
+
+#include <inttypes.h>
+
+#include "codec/ext_proc/fields.h"
+#include "codec/ext_proc/pick_response.h"
+#include "codec/ext_proc/struct.h"
+
+enum {
+    FIRST_BYTES = 256, /* a pick fits */
+    /* What clients can parse: protobuf's own limit. */
+    MOST_MESSAGE_BYTES = INT32_MAX,
+};
+
+/* ---- what several messages have -------------------------------------------------------------- */
+
+static void add_true(struct buf *out, uint32_t number, bool value) {
+    if (value) {
+        pb_add_varint(out, number, 1);
+    }
+}
+
+static void add_number(struct buf *out, uint32_t number, unsigned value) {
+    if (value != 0) {
+        pb_add_varint(out, number, value);
+    }
+}
+
+/* HeaderMutation; left out where there is none. */
+static void add_mutation(struct buf *out, uint32_t number,
+                         const struct ext_proc_mutation *mutation) {
+    if (mutation->n_set == 0 && mutation->n_remove == 0) {
+        return;
+    }
+    size_t begun = pb_begin(out, number);
+    for (size_t i = 0; i < mutation->n_set; i++) {
+        size_t option = pb_begin(out, EXT_PROC_F_SET_HEADERS);
+        size_t header = pb_begin(out, EXT_PROC_F_OPTION_HEADER);
+        pb_add_string(out, EXT_PROC_F_HEADER_KEY, mutation->set[i].key);
+        pb_add_string(out, EXT_PROC_F_HEADER_RAW_VALUE, mutation->set[i].value);
+        pb_end(out, header);
+        pb_end(out, option);
+    }
+    for (size_t i = 0; i < mutation->n_remove; i++) {
+        pb_add_bytes(out, EXT_PROC_F_REMOVE_HEADERS, mutation->remove[i]);
+    }
+    pb_end(out, begun);
+}
+
+/* Clause: "Destination Endpoint", 2: wrapped in the namespace's key. */
+static void add_metadata(struct buf *out, const struct ext_proc_namespace *spaces, size_t n) {
+    if (n == 0) {
+        return;
+    }
+    size_t begun = pb_begin(out, EXT_PROC_F_DYNAMIC_METADATA);
+    ext_proc_struct_add(out, EXT_PROC_F_ENTRIES, spaces, n, true);
+    pb_end(out, begun);
+}
+
+static void add_modes(struct buf *out, const struct ext_proc_processing_mode *modes) {
+    size_t begun = pb_begin(out, EXT_PROC_F_MODE_OVERRIDE);
+    add_number(out, EXT_PROC_F_REQUEST_HEADER_MODE, modes->request_headers);
+    add_number(out, EXT_PROC_F_RESPONSE_HEADER_MODE, modes->response_headers);
+    add_number(out, EXT_PROC_F_MODE_REQUEST_BODY, modes->request_body);
+    add_number(out, EXT_PROC_F_MODE_RESPONSE_BODY, modes->response_body);
+    add_number(out, EXT_PROC_F_REQUEST_TRAILER_MODE, modes->request_trailers);
+    add_number(out, EXT_PROC_F_RESPONSE_TRAILER_MODE, modes->response_trailers);
+    pb_end(out, begun);
+}
+
+/* ---- a message around a body ----------------------------------------------------------------- */
+
+struct message {
+    struct buf block;
+    size_t cut;      /* where in it the body comes */
+    uint64_t n_body; /* bytes of it */
+};
+
+static void end(struct message *message, size_t begun) {
+    pb_end_scattered(&message->block, begun, &message->cut, message->n_body);
+}
+
+static void add_body(struct message *message, uint32_t number) {
+    if (message->n_body > 0) {
+        pb_add_head(&message->block, number, message->n_body);
+        message->cut = message->block.len;
+    }
+}
+
+static void add_body_mutation(struct message *message, const struct ext_proc_response *response) {
+    struct buf *out = &message->block;
+    size_t begun = pb_begin(out, EXT_PROC_F_BODY_MUTATION), streamed;
+    switch (response->body_mutation) {
+    case EXT_PROC_BODY_UNCHANGED:
+        break;
+    case EXT_PROC_BODY_REPLACED: /* a member of a oneof: said also where it is empty */
+        pb_add_head(out, EXT_PROC_F_MUTATION_BODY, message->n_body);
+        message->cut = out->len;
+        break;
+    case EXT_PROC_BODY_CLEARED:
+        add_true(out, EXT_PROC_F_MUTATION_CLEAR, true);
+        break;
+    case EXT_PROC_BODY_STREAMED_RESPONSE:
+        streamed = pb_begin(out, EXT_PROC_F_MUTATION_STREAMED);
+        add_body(message, EXT_PROC_F_BODY);
+        add_true(out, EXT_PROC_F_BODY_END, response->end_of_stream);
+        add_true(out, EXT_PROC_F_BODY_END_WITHOUT_MESSAGE, response->end_without_message);
+        add_true(out, EXT_PROC_F_BODY_COMPRESSED, response->is_compressed);
+        end(message, streamed);
+        break;
+    }
+    end(message, begun);
+}
+
+static void add_common(struct message *message, const struct ext_proc_response *response) {
+    struct buf *out = &message->block;
+    size_t begun = pb_begin(out, EXT_PROC_F_RESPONSE);
+    add_true(out, EXT_PROC_F_STATUS, response->continue_and_replace);
+    add_mutation(out, EXT_PROC_F_HEADER_MUTATION, &response->headers);
+    if (response->body_mutation != EXT_PROC_BODY_UNCHANGED) {
+        add_body_mutation(message, response);
+    }
+    add_true(out, EXT_PROC_F_CLEAR_ROUTE_CACHE, response->clear_route_cache);
+    end(message, begun);
+}
+
+static bool is_trailers_response(const struct ext_proc_response *response) {
+    return response->kind == EXT_PROC_REQUEST_TRAILERS ||
+           response->kind == EXT_PROC_RESPONSE_TRAILERS;
+}
+
+static void add_response(struct message *message, const struct ext_proc_response *response) {
+    struct buf *out = &message->block;
+    size_t begun = pb_begin(out, (uint32_t)response->kind);
+    if (is_trailers_response(response)) {
+        add_mutation(out, EXT_PROC_F_RESPONSE, &response->headers);
+        pb_end(out, begun);
+    } else {
+        add_common(message, response);
+        end(message, begun);
+    }
+    add_metadata(out, response->metadata, response->n_metadata);
+    if (response->mode_override) {
+        add_modes(out, response->mode_override);
+    }
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+/* Lays out the block, with the body's pieces in its cut. */
+static enum status gather_pieces(struct arena *arena, const struct message *message,
+                                 const struct piece *body, size_t n_body,
+                                 struct ext_proc_message *out, struct error *err) {
+    const struct buf *block = &message->block;
+    uint64_t n_bytes = message->n_body + block->len;
+    struct piece *pieces = arena_alloc(arena, (n_body + 2) * sizeof(*pieces));
+    size_t n = 0;
+    if (n_bytes > MOST_MESSAGE_BYTES) {
+        return error_set(err, ST_BAD_OUTPUT,
+                         "the answer has %" PRIu64 " bytes, a gRPC message at most %d", n_bytes,
+                         (int)MOST_MESSAGE_BYTES);
+    }
+    if (!pieces || block->failed) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the answer");
+    }
+    if (message->n_body > 0) {
+        pieces[n++] = (struct piece){block->data, message->cut};
+        for (size_t i = 0; i < n_body; i++) {
+            pieces[n++] = body[i];
+        }
+    }
+    if (block->len > message->cut) {
+        pieces[n++] = (struct piece){block->data + message->cut, block->len - message->cut};
+    }
+    *out = (struct ext_proc_message){pieces, n, n_bytes};
+    return ST_OK;
+}
+
+/* In memory that the arena has in one piece. Returns: false: it is another, or there is none. */
+static bool encode_pick(struct arena *arena, const struct ext_proc_response *response,
+                        struct ext_proc_message *out) {
+    struct block {
+        struct piece piece;
+        char bytes[EXT_PROC_MAX_PICK_RESPONSE_BYTES];
+    } *block = arena_alloc(arena, sizeof(*block));
+    char *end = block ? block->bytes + sizeof(block->bytes) : NULL;
+    size_t n = block ? ext_proc_pick_response_encode(response, end) : 0;
+    if (n > 0) {
+        block->piece = (struct piece){end - n, n};
+        *out = (struct ext_proc_message){&block->piece, 1, n};
+    }
+    return n > 0;
+}
+
+enum status ext_proc_response_encode(struct arena *arena, const struct ext_proc_response *response,
+                                     struct ext_proc_message *out, struct error *err) {
+    struct message message = {.cut = 0};
+    if (response->n_metadata > 0 && encode_pick(arena, response, out)) {
+        return ST_OK;
+    }
+    bool has_body = response->body_mutation == EXT_PROC_BODY_REPLACED ||
+                    response->body_mutation == EXT_PROC_BODY_STREAMED_RESPONSE;
+    buf_init(&message.block, arena, FIRST_BYTES);
+    for (size_t i = 0; has_body && i < response->n_body; i++) {
+        message.n_body += response->body[i].n_bytes;
+    }
+    add_response(&message, response);
+    if (message.n_body == 0) {
+        message.cut = 0;
+    }
+    return gather_pieces(arena, &message, response->body, response->n_body, out, err);
+}
+
+enum status ext_proc_immediate_encode(struct arena *arena,
+                                      const struct ext_proc_immediate *response,
+                                      struct ext_proc_message *out, struct error *err) {
+    struct message message = {.cut = 0};
+    struct buf *block = &message.block;
+    buf_init(block, arena, FIRST_BYTES);
+    size_t begun = pb_begin(block, EXT_PROC_F_IMMEDIATE);
+    size_t status = pb_begin(block, EXT_PROC_F_IMMEDIATE_STATUS);
+    add_number(block, EXT_PROC_F_CODE, response->http_status);
+    pb_end(block, status);
+    add_mutation(block, EXT_PROC_F_IMMEDIATE_HEADERS, &response->headers);
+    pb_add_string(block, EXT_PROC_F_IMMEDIATE_BODY, response->body);
+    if (response->grpc_status != 0) {
+        size_t grpc = pb_begin(block, EXT_PROC_F_IMMEDIATE_GRPC_STATUS);
+        add_number(block, EXT_PROC_F_CODE, response->grpc_status);
+        pb_end(block, grpc);
+    }
+    pb_add_string(block, EXT_PROC_F_IMMEDIATE_DETAILS, response->details);
+    pb_end(block, begun);
+    add_metadata(block, response->metadata, response->n_metadata);
+    return gather_pieces(arena, &message, NULL, 0, out, err);
+}

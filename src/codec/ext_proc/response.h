@@ -1,0 +1,99 @@
+/* A ProcessingResponse: what a proxy is to do with a request's or an answer's headers, body or
+ * trailers, or the answer that ends the request at once. Bytes of a body are not copied: the
+ * message is pieces, of which some lie where the body does.
+ *
+ * Clause: ext-proc, ProcessingResponse; the endpoint picker protocol, "Destination Endpoint" and
+ * its constraints. Observed: which of the possible answers Envoy takes. */
+#ifndef SLUICE_CODEC_EXT_PROC_RESPONSE_H
+#define SLUICE_CODEC_EXT_PROC_RESPONSE_H
+
+#include "codec/ext_proc/request.h"
+#include "core/base/arena.h"
+#include "core/tensor/tensor.h"
+
+/* Headers to set and to remove. A header is set by its raw_value alone (a `value` is dropped by
+ * proxies, which leaves the header empty), and without `append`, so that it replaces one of that
+ * name. */
+struct ext_proc_mutation {
+    const struct ext_proc_header *set;
+    size_t n_set;
+    const struct str *remove;
+    size_t n_remove;
+};
+
+enum ext_proc_body_mutation {
+    EXT_PROC_BODY_UNCHANGED,
+    EXT_PROC_BODY_REPLACED, /* by `body`: answers a body in mode BUFFERED */
+    EXT_PROC_BODY_CLEARED,
+    EXT_PROC_BODY_STREAMED_RESPONSE, /* `body` is the next of it: mode FULL_DUPLEX or GRPC, and only
+                                        there */
+};
+
+enum ext_proc_header_send_mode {
+    EXT_PROC_SEND_DEFAULT = 0,
+    EXT_PROC_SEND_YES = 1,
+    EXT_PROC_SEND_SKIP = 2
+};
+
+/* How the rest of the stream is processed: all of it is said anew, zero is a value. */
+struct ext_proc_processing_mode {
+    enum ext_proc_header_send_mode request_headers, response_headers;
+    enum ext_proc_body_mode request_body, response_body;
+    enum ext_proc_header_send_mode request_trailers, response_trailers;
+};
+
+struct ext_proc_response {
+    enum ext_proc_kind kind;          /* what it answers; not EXT_PROC_NONE */
+    struct ext_proc_mutation headers; /* of trailers: of these, and the only thing said of them */
+    bool clear_route_cache;           /* a header decides the route */
+    bool continue_and_replace;        /* CONTINUE_AND_REPLACE; else CONTINUE */
+    enum ext_proc_body_mutation body_mutation;
+    const struct piece *body; /* REPLACED, SENT */
+    size_t n_body;
+    bool end_of_stream;       /* SENT: the last of it */
+    bool end_without_message; /* SENT, as ext_proc_request says */
+    bool is_compressed;
+    const struct ext_proc_namespace *metadata; /* dynamic_metadata */
+    size_t n_metadata;
+    const struct ext_proc_processing_mode *mode_override; /* NULL: as configured */
+};
+
+struct ext_proc_immediate {
+    uint32_t http_status; /* 200 to 599: Envoy makes a 200 of others */
+    uint32_t grpc_status; /* for a gRPC request, who gets `body` as grpc-message; 0: none */
+    struct ext_proc_mutation headers;
+    struct str body, details; /* UTF-8; details: for the proxy's log, without blanks */
+    const struct ext_proc_namespace *metadata;
+    size_t n_metadata;
+};
+
+/* The message, in the order of sending. */
+struct ext_proc_message {
+    const struct piece *pieces;
+    size_t n_pieces;
+    uint64_t n_bytes;
+};
+
+/* Encodes. Returns: ST_NO_MEMORY, ST_BAD_OUTPUT over 2^31 - 1 bytes. Owns: in `arena`, but the
+ * bytes of `body`, which stay where they are until the message has left. */
+enum status ext_proc_response_encode(struct arena *arena, const struct ext_proc_response *response,
+                                     struct ext_proc_message *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* The same, of an ImmediateResponse; all of it is copied. */
+enum status ext_proc_immediate_encode(struct arena *arena,
+                                      const struct ext_proc_immediate *response,
+                                      struct ext_proc_message *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* Cuts a chunk off the front of `body`: what one EXT_PROC_BODY_STREAMED_RESPONSE should carry at
+ * most, as a larger message may be over a proxy's limit. An empty body gives one empty chunk, so
+ * that its end can be told: ask again while `body` is not empty. */
+enum { EXT_PROC_MAX_CHUNK_BYTES = 62000 };
+static inline struct str ext_proc_chunk_take(struct str *body) {
+    size_t n = body->len < EXT_PROC_MAX_CHUNK_BYTES ? body->len : EXT_PROC_MAX_CHUNK_BYTES;
+    struct str chunk = str_make(body->ptr, n);
+    *body = str_make(body->ptr ? body->ptr + n : NULL, body->len - n);
+    return chunk;
+}
+
+#endif

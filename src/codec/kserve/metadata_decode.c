@@ -1,0 +1,165 @@
+/* The small bodies as a client reads them: an error's sentence, a model's metadata. */
+#include "codec/json/path.h"
+#include "codec/json/read.h"
+#include "codec/kserve/response_decode.h"
+#include "core/base/num.h"
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+struct str v2_error_decode(struct arena *arena, struct str body) {
+    static const struct json_limits limits = {
+        .max_json_size = 1 << 20, .max_json_depth = 64, .max_tensor_elements = 65536};
+    static const struct str names[] = {{"error", 5}};
+    struct json_tree tree;
+    yyjson_val *sentence = NULL;
+    if (json_tree_parse(&tree, "the error", arena, body, &limits, NULL) == ST_OK &&
+        unsafe_yyjson_is_obj(tree.root)) {
+        json_find(tree.root, names, 1, &sentence);
+    }
+    return sentence && unsafe_yyjson_is_str(sentence) ? json_str(sentence) : str_make(NULL, 0);
+}
+
+/* ---- metadata -------------------------------------------------------------------------------- */
+
+enum { NAME, VERSIONS, PLATFORM, INPUTS, OUTPUTS, N_MEMBERS };
+
+static const struct str member_names[N_MEMBERS] = {
+    [NAME] = {"name", 4},     [VERSIONS] = {"versions", 8}, [PLATFORM] = {"platform", 8},
+    [INPUTS] = {"inputs", 6}, [OUTPUTS] = {"outputs", 7},
+};
+
+enum { TENSOR_NAME, TENSOR_DATATYPE, TENSOR_SHAPE, N_TENSOR_MEMBERS };
+
+static const struct str tensor_names[N_TENSOR_MEMBERS] = {
+    [TENSOR_NAME] = {"name", 4},
+    [TENSOR_DATATYPE] = {"datatype", 8},
+    [TENSOR_SHAPE] = {"shape", 5},
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "out of memory for the metadata");
+}
+
+/* Dimensions are -1 (any size) or more. */
+static enum status read_spec_shape(const struct json_tree *tree, yyjson_val *array,
+                                   struct shape *out, struct error *err) {
+    enum status status = json_expect_array(tree, array, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    size_t rank = json_count(array);
+    int64_t *dims = arena_calloc(tree->arena, rank, sizeof(*dims));
+    if (!dims) {
+        return no_memory(err);
+    }
+    yyjson_val *val = rank > 0 ? json_first(array) : NULL;
+    for (size_t i = 0; status == ST_OK && i < rank; i++, val = json_next(val)) {
+        status = json_read_i64(tree, val, -1, &dims[i], err);
+    }
+    *out = (struct shape){dims, rank};
+    return status;
+}
+
+static enum status read_spec(const struct json_tree *tree, yyjson_val *object,
+                             struct tensor_spec *out, struct error *err) {
+    yyjson_val *found[N_TENSOR_MEMBERS] = {NULL};
+    struct str datatype;
+    enum status status = json_expect_object(tree, object, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    json_find(object, tensor_names, N_TENSOR_MEMBERS, found);
+    for (size_t i = 0; i < N_TENSOR_MEMBERS; i++) {
+        if (!found[i]) {
+            return json_error_missing(tree, object, tensor_names[i].ptr, "what the tensor is", err);
+        }
+    }
+    status = json_read_string(tree, found[TENSOR_NAME], &out->name, err);
+    if (status == ST_OK) {
+        status = json_read_string(tree, found[TENSOR_DATATYPE], &datatype, err);
+    }
+    if (status == ST_OK) {
+        out->datatype = datatype_parse(datatype);
+        status = out->datatype != DT_INVALID
+                     ? ST_OK
+                     : json_error_got(tree, found[TENSOR_DATATYPE], ST_BAD_DATATYPE, err,
+                                      "expected the name of a datatype");
+    }
+    if (status == ST_OK) {
+        status = read_spec_shape(tree, found[TENSOR_SHAPE], &out->shape, err);
+    }
+    return status;
+}
+
+static enum status read_specs(const struct json_tree *tree, yyjson_val *array,
+                              const struct tensor_spec **out, size_t *n, struct error *err) {
+    enum status status = array ? json_expect_array(tree, array, err) : ST_OK;
+    size_t total = array && status == ST_OK ? json_count(array) : 0;
+    yyjson_val *val = total > 0 ? json_first(array) : NULL;
+    struct tensor_spec *specs = NULL;
+    *n = 0;
+    for (; status == ST_OK && *n < total; val = json_next(val)) {
+        struct tensor_spec *grown = json_array_grow(tree->arena, specs, *n, total, sizeof(*specs));
+        if (!grown) {
+            return no_memory(err);
+        }
+        specs = grown;
+        specs[*n] = (struct tensor_spec){0};
+        status = read_spec(tree, val, &specs[(*n)++], err);
+    }
+    *out = specs;
+    return status;
+}
+
+/* The last of the versions, which are ascending. */
+static enum status read_version(const struct json_tree *tree, yyjson_val *array,
+                                struct model_spec *out, struct error *err) {
+    enum status status = json_expect_array(tree, array, err);
+    size_t n = status == ST_OK ? json_count(array) : 0;
+    yyjson_val *val = n > 0 ? json_first(array) : NULL;
+    for (; status == ST_OK && n > 0; n--, val = json_next(val)) {
+        status = json_read_string(tree, val, &out->version_text, err);
+    }
+    if (status == ST_OK && !num_parse_u64(out->version_text, &out->version)) {
+        out->version = 0;
+    }
+    return status;
+}
+
+static enum status read_model(const struct json_tree *tree, struct model_spec *out,
+                              struct error *err) {
+    yyjson_val *found[N_MEMBERS] = {NULL};
+    enum status status = json_expect_object(tree, tree->root, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    json_find(tree->root, member_names, N_MEMBERS, found);
+    status = found[NAME] ? json_read_string(tree, found[NAME], &out->name, err)
+                         : json_error_missing(tree, tree->root, "name", "a string", err);
+    if (status == ST_OK && found[PLATFORM]) {
+        status = json_read_string(tree, found[PLATFORM], &out->platform, err);
+    }
+    if (status == ST_OK && found[VERSIONS]) {
+        status = read_version(tree, found[VERSIONS], out, err);
+    }
+    if (status == ST_OK) {
+        status = read_specs(tree, found[INPUTS], &out->inputs, &out->n_inputs, err);
+    }
+    if (status == ST_OK) {
+        status = read_specs(tree, found[OUTPUTS], &out->outputs, &out->n_outputs, err);
+    }
+    return status;
+}
+
+enum status v2_model_metadata_decode(struct arena *arena, struct str body,
+                                     const struct json_limits *limits, struct model_spec *out,
+                                     struct error *err) {
+    struct json_tree tree;
+    *out = (struct model_spec){0};
+    enum status status = json_tree_parse(&tree, "the metadata", arena, body, limits, err);
+    if (status == ST_OK) {
+        status = read_model(&tree, out, err);
+        json_tree_free_values(&tree);
+    }
+    return status;
+}

@@ -1,0 +1,33 @@
+/* The messages of the system shared memory extension, as JSON and as protobuf.
+ * Clause: reference, shared memory, 4. */
+#ifndef SLUICE_CODEC_KSERVE_SHARED_MEMORY_H
+#define SLUICE_CODEC_KSERVE_SHARED_MEMORY_H
+
+#include "codec/kserve/request.h"
+#include "core/base/buf.h"
+
+/* What is said to whoever asks for memory of GPUs. */
+#define V2_CUDA_MEMORY_UNSUPPORTED "CUDA shared memory is not supported"
+
+struct v2_shared_memory_region {
+    struct str name; /* a peer's word for it; UTF-8 */
+    struct str key;  /* of the object */
+    uint64_t offset, n_bytes;
+};
+
+/* The body of a register, without the name, which is in the path: {"key", "byte_size", "offset"},
+ * the last of which may be left out. Returns: ST_BAD_JSON, ST_BAD_FIELD. Owns: in `arena`. */
+enum status v2_shared_memory_register_decode(struct arena *arena, struct str body,
+                                             const struct json_limits *limits,
+                                             struct v2_shared_memory_region *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* SystemSharedMemoryRegisterRequest. Owns: views of `message`. */
+enum status v2_grpc_shared_memory_register_decode(struct str message,
+                                                  struct v2_shared_memory_region *out,
+                                                  struct error *err)
+    __attribute__((warn_unused_result));
+/* An element of the array of a status; an entry of SystemSharedMemoryStatusResponse. */
+void v2_shared_memory_print(struct buf *out, const struct v2_shared_memory_region *region);
+void v2_grpc_shared_memory_encode(struct buf *out, const struct v2_shared_memory_region *region);
+
+#endif

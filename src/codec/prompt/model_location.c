@@ -1,0 +1,175 @@
+/* Paths are matched by their ends: a gateway's routes may put a prefix before them, which the proxy
+ * takes off again behind us. */
+#include "codec/prompt/model_location.h"
+
+#include "codec/kserve/path.h"
+#include "core/base/utf8.h"
+
+/* Bodies that must name a model. */
+static const struct str of_json[] = {
+    STR("/v1/chat/completions"),   STR("/v1/completions"),
+    STR("/v1/embeddings"),         STR("/v1/responses"),
+    STR("/v1/messages"),           STR("/v1/messages/count_tokens"),
+    STR("/v1/completions/render"), STR("/v1/chat/completions/render"),
+};
+
+static const struct str verbs[] = {STR("infer"), STR("generate"), STR("generate_stream")};
+
+static bool is_inference_verb(struct str text) {
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+        if (str_eq(text, verbs[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_json_api_path(struct str path) {
+    for (size_t i = 0; i < sizeof(of_json) / sizeof(of_json[0]); i++) {
+        if (str_ends_with(path, of_json[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What is behind the last '/'; `rest` becomes what is before it. */
+static struct str cut_last_segment(struct str *rest) {
+    const char *end = rest->ptr + rest->len, *slash = memrchr(rest->ptr, '/', rest->len);
+    rest->len = slash ? (size_t)(slash - rest->ptr) : 0;
+    const char *part = slash ? slash + 1 : rest->ptr;
+    return str_make(part, (size_t)(end - part));
+}
+
+static enum status read_name(struct arena *arena, struct str part, const char *kind,
+                             struct str *out, struct error *err) {
+    enum status status = v2_path_unescape(arena, part, out, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    if (out->len == 0) {
+        return error_set(err, ST_NOT_FOUND, "no %s can have an empty name", kind);
+    }
+    return utf8_is_valid(out->ptr, out->len)
+               ? ST_OK
+               : error_set(err, ST_NOT_FOUND, "no %s can have a name that is not UTF-8", kind);
+}
+
+/* What a path of MODEL_LOCATION_PATH names, encoded. */
+struct named {
+    struct str model, version;
+};
+
+/* …/v2/models/MODEL[/versions/VERSION]/VERB, from its end. */
+static bool find_names(struct str path, struct named *out) {
+    static const struct str before = STR("/v2/models");
+    struct str rest = path;
+    if (path.len == 0 || !is_inference_verb(cut_last_segment(&rest))) {
+        return false;
+    }
+    out->model = cut_last_segment(&rest);
+    out->version = str_make(NULL, 0);
+    if (str_ends_with(rest, before)) {
+        return true;
+    }
+    out->version = out->model;
+    struct str word = cut_last_segment(&rest);
+    out->model = cut_last_segment(&rest);
+    return str_is(word, "versions") && str_ends_with(rest, before);
+}
+
+static enum status read_v2(struct arena *arena, struct str path, const struct named *named,
+                           struct model_location *out, struct error *err) {
+    enum status status = read_name(arena, named->model, "model", &out->model, err);
+    if (status == ST_OK && named->version.ptr) {
+        status = read_name(arena, named->version, "version", &out->version, err);
+    }
+    out->kind = status == ST_OK ? MODEL_LOCATION_PATH : MODEL_LOCATION_NONE;
+    out->model_at = (size_t)(named->model.ptr - path.ptr);
+    out->model_bytes = named->model.len;
+    return status;
+}
+
+/* What is below a model is none of the interfaces that have its name in the body. */
+static bool is_below_models(struct str path) {
+    static const char below[] = "/v2/models/";
+    return memmem(path.ptr, path.len, below, sizeof below - 1) != NULL;
+}
+
+enum status model_location_parse(struct arena *arena, struct str method, struct str path,
+                                 struct model_location *out, struct error *err) {
+    struct str query = path;
+    struct str clean = str_cut(&query, '?');
+    struct named named;
+    *out = (struct model_location){.kind = MODEL_LOCATION_NONE};
+    if (find_names(clean, &named)) {
+        return read_v2(arena, path, &named, out, err);
+    }
+    if (str_is(method, "POST")) {
+        if (str_is(clean, "/inference.GRPCInferenceService/ModelInfer")) {
+            out->kind = MODEL_LOCATION_GRPC_BODY;
+        } else if (is_json_api_path(clean) && !is_below_models(clean)) {
+            out->kind = MODEL_LOCATION_JSON_BODY;
+        }
+    }
+    return ST_OK;
+}
+
+/* ---- the last one ---------------------------------------------------------------------------- */
+
+static bool cache_matches(const struct model_location_cache *cache, bool is_post, struct str path) {
+    return path.len > 0 && path.len == cache->n_bytes && is_post == cache->is_post &&
+           memcmp(path.ptr, cache->path, path.len) == 0;
+}
+
+static void cache_restore(const struct model_location_cache *cache, struct str path,
+                          struct model_location *out) {
+    *out = cache->location;
+    if (out->kind == MODEL_LOCATION_PATH) {
+        out->model.ptr = path.ptr + out->model_at;
+        out->version.ptr = out->version.ptr ? path.ptr + cache->version_at : NULL;
+    }
+}
+
+static bool is_within(struct str part, struct str whole) {
+    return (uintptr_t)part.ptr - (uintptr_t)whole.ptr < whole.len;
+}
+
+/* Names that were decoded are elsewhere, and are decoded again. */
+static void cache_save(struct model_location_cache *cache, bool is_post, struct str path,
+                       const struct model_location *location) {
+    bool is_plain = location->kind != MODEL_LOCATION_PATH ||
+                    (is_within(location->model, path) &&
+                     (!location->version.ptr || is_within(location->version, path)));
+    if (!is_plain || path.len == 0 || path.len > sizeof cache->path) {
+        return;
+    }
+    cache->location = *location;
+    cache->version_at = location->version.ptr ? (size_t)(location->version.ptr - path.ptr) : 0;
+    cache->n_bytes = path.len;
+    cache->is_post = is_post;
+    memcpy(cache->path, path.ptr, path.len);
+}
+
+enum status model_location_parse_cached(struct model_location_cache *cache, struct arena *arena,
+                                        struct str method, struct str path,
+                                        struct model_location *out, struct error *err) {
+    bool is_post = str_is(method, "POST");
+    if (cache && cache_matches(cache, is_post, path)) {
+        cache_restore(cache, path, out);
+        return ST_OK;
+    }
+    enum status status = model_location_parse(arena, method, path, out, err);
+    if (cache && status == ST_OK) {
+        cache_save(cache, is_post, path, out);
+    }
+    return status;
+}
+
+void model_location_print_path(struct buf *out, const struct model_location *of, struct str path,
+                               struct str model) {
+    size_t behind = of->model_at + of->model_bytes;
+    buf_add(out, path.ptr, of->model_at);
+    v2_path_escape(out, model);
+    buf_add(out, path.ptr + behind, path.len - behind);
+}

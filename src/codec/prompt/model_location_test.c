@@ -1,0 +1,213 @@
+/* Which paths name a model, and where; a path with another model in it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "codec/prompt/model_location.h"
+
+static const struct row {
+    const char *method, *path;
+    enum status status;
+    enum model_location_kind kind;
+    const char *model, *version; /* of MODEL_LOCATION_PATH */
+    const char *changed;         /* with the model "a/b é" */
+} rows[] = {
+    {"POST", "/v2/models/m/infer", ST_OK, MODEL_LOCATION_PATH, "m", NULL,
+     "/v2/models/a%2Fb%20%C3%A9/infer"},
+    {"POST", "/v2/models/m/versions/3/infer?x=/v2/models/n/infer", ST_OK, MODEL_LOCATION_PATH, "m",
+     "3", "/v2/models/a%2Fb%20%C3%A9/versions/3/infer?x=/v2/models/n/infer"},
+    {"POST", "/v2/models/m/generate", ST_OK, MODEL_LOCATION_PATH, "m", NULL,
+     "/v2/models/a%2Fb%20%C3%A9/generate"},
+    {"POST", "/tenant/1/v2/models/m/generate_stream", ST_OK, MODEL_LOCATION_PATH, "m", NULL,
+     "/tenant/1/v2/models/a%2Fb%20%C3%A9/generate_stream"},
+    {"POST", "/v2/models/org%2Fm%c3%a9/infer", ST_OK, MODEL_LOCATION_PATH, "org/m\xc3\xa9", NULL,
+     "/v2/models/a%2Fb%20%C3%A9/infer"},
+    {"POST", "/v2/models/versions/infer", ST_OK, MODEL_LOCATION_PATH, "versions", NULL,
+     "/v2/models/a%2Fb%20%C3%A9/infer"},
+    {"POST", "/v2/models/infer/versions/infer/infer", ST_OK, MODEL_LOCATION_PATH, "infer", "infer",
+     "/v2/models/a%2Fb%20%C3%A9/versions/infer/infer"},
+    {"POST", "/v2/models/versions/versions/versions/infer", ST_OK, MODEL_LOCATION_PATH, "versions",
+     "versions", "/v2/models/a%2Fb%20%C3%A9/versions/versions/infer"},
+    {"POST", "/v2/models/m/v2/models/n/infer", ST_OK, MODEL_LOCATION_PATH, "n", NULL,
+     "/v2/models/m/v2/models/a%2Fb%20%C3%A9/infer"},
+    {"GET", "/v2/models/m/infer", ST_OK, MODEL_LOCATION_PATH, "m", NULL,
+     "/v2/models/a%2Fb%20%C3%A9/infer"},
+    /* names that nothing has */
+    {"POST", "/v2/models//infer", ST_NOT_FOUND, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/models/m/versions//infer", ST_NOT_FOUND, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/models/%ff/infer", ST_NOT_FOUND, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/models/m%2/infer", ST_BAD_REQUEST, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/models/m/versions/%zz/infer", ST_BAD_REQUEST, MODEL_LOCATION_NONE, NULL, NULL,
+     NULL},
+    /* nothing is inferred by these */
+    {"GET", "/v2/models/m", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"GET", "/v2/models/m/ready", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"GET", "/v2/models/m/versions/1/stats", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/models/m/infer/", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/models/m/infer/x", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/models/m/versions/infer", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/models/m/versions", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/models/infer", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/models/", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/models", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/models/m/v1/completions", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "v2/models/m/infer", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/infer", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "infer", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v2/repository/index", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"GET", "/v2", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"GET", "/", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"GET", "", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"OPTIONS", "*", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"GET", "?/v2/models/m/infer", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    /* in a JSON body */
+    {"POST", "/v1/completions", ST_OK, MODEL_LOCATION_JSON_BODY, NULL, NULL, NULL},
+    {"POST", "/v1/chat/completions?stream=1", ST_OK, MODEL_LOCATION_JSON_BODY, NULL, NULL, NULL},
+    {"POST", "/v1/embeddings", ST_OK, MODEL_LOCATION_JSON_BODY, NULL, NULL, NULL},
+    {"POST", "/v1/responses", ST_OK, MODEL_LOCATION_JSON_BODY, NULL, NULL, NULL},
+    {"POST", "/v1/messages", ST_OK, MODEL_LOCATION_JSON_BODY, NULL, NULL, NULL},
+    {"POST", "/v1/messages/count_tokens", ST_OK, MODEL_LOCATION_JSON_BODY, NULL, NULL, NULL},
+    {"POST", "/v1/completions/render", ST_OK, MODEL_LOCATION_JSON_BODY, NULL, NULL, NULL},
+    {"POST", "/v1/chat/completions/render", ST_OK, MODEL_LOCATION_JSON_BODY, NULL, NULL, NULL},
+    {"POST", "/some/prefix/v1/chat/completions", ST_OK, MODEL_LOCATION_JSON_BODY, NULL, NULL, NULL},
+    {"GET", "/v1/chat/completions", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"GET", "/v1/models", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v1/completions/", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v1/completionsx", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/xv1/completions", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/x?/v1/completions", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/v1/audio/transcriptions", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    {"POST", "/primary-gateway-test", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
+    /* in a gRPC body */
+    {"POST", "/inference.GRPCInferenceService/ModelInfer", ST_OK, MODEL_LOCATION_GRPC_BODY, NULL,
+     NULL, NULL},
+    {"POST", "/inference.GRPCInferenceService/ModelStreamInfer", ST_OK, MODEL_LOCATION_NONE, NULL,
+     NULL, NULL},
+    {"POST", "/inference.GRPCInferenceService/ModelReady", ST_OK, MODEL_LOCATION_NONE, NULL, NULL,
+     NULL},
+    {"GET", "/inference.GRPCInferenceService/ModelInfer", ST_OK, MODEL_LOCATION_NONE, NULL, NULL,
+     NULL},
+};
+
+static void check_row(struct arena *arena, const struct row *row, struct str path) {
+    struct model_location got;
+    struct error err = {0};
+    enum status status = model_location_parse(arena, str_of(row->method), path, &got, &err);
+    if (status != row->status || got.kind != row->kind) {
+        fail_msg("%s %s: %d, %d", row->method, row->path, (int)status, (int)got.kind);
+    }
+    assert_int_equal(status, err.status);
+    if (row->kind != MODEL_LOCATION_PATH) {
+        return;
+    }
+    struct buf changed;
+    buf_init(&changed, arena, 0);
+    assert_true(str_is(got.model, row->model));
+    assert_int_equal(got.version.ptr != NULL, row->version != NULL);
+    assert_true(!row->version || str_is(got.version, row->version));
+    model_location_print_path(&changed, &got, path, STR("a/b \xc3\xa9"));
+    assert_true(str_is(buf_str(&changed), row->changed));
+    status = model_location_parse(arena, STR("POST"), buf_str(&changed), &got, &err);
+    assert_int_equal(status, ST_OK);
+    assert_true(str_is(got.model, "a/b \xc3\xa9"));
+}
+
+static void model_location_parse_rows_match(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        size_t n = strlen(rows[i].path);
+        char *exact = malloc(n + (n == 0)); /* the address sanitizer sees what is behind it */
+        memcpy(exact, rows[i].path, n);
+        check_row(arena, &rows[i], str_make(exact, n));
+        free(exact);
+        arena_free(arena);
+    }
+}
+
+/* ---- the last one ---------------------------------------------------------------------------- */
+
+static void check_same(struct str a, struct str b) {
+    assert_int_equal(a.ptr != NULL, b.ptr != NULL);
+    assert_true(str_eq(a, b));
+}
+
+/* Wherever the texts are, that of the row or one of the arena, they say the same. */
+static void check_cached(struct model_location_cache *cache, struct arena *arena,
+                         const struct row *row) {
+    struct str path = arena_dup(arena, str_of(row->path));
+    struct model_location want, got;
+    struct error want_err = {0}, err = {0};
+    enum status status = model_location_parse(arena, str_of(row->method), path, &want, &want_err);
+    assert_int_equal(
+        model_location_parse_cached(cache, arena, str_of(row->method), path, &got, &err), status);
+    assert_string_equal(err.text, want_err.text);
+    assert_int_equal(got.kind, want.kind);
+    if (want.kind == MODEL_LOCATION_PATH) {
+        check_same(got.model, want.model);
+        check_same(got.version, want.version);
+        assert_int_equal(got.model_at, want.model_at);
+        assert_int_equal(got.model_bytes, want.model_bytes);
+    }
+}
+
+static void model_location_parse_cached_after_another_path_matches(void **state) {
+    const size_t n = sizeof(rows) / sizeof(rows[0]);
+    (void)state;
+    for (size_t i = 0; i < n * n; i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct model_location_cache cache = {.n_bytes = 0};
+        const struct row *order[] = {&rows[i / n], &rows[i % n], &rows[i % n], &rows[i / n]};
+        for (size_t k = 0; k < sizeof(order) / sizeof(order[0]); k++) {
+            check_cached(&cache, arena, order[k]);
+        }
+        arena_free(arena);
+    }
+}
+
+/* It is not looked at where it was. */
+static void model_location_cache_copies_path(void **state) {
+    char first[] = "/v2/models/digits/versions/3/infer",
+         again[] = "/v2/models/digits/versions/3/infer";
+    struct model_location_cache cache = {.n_bytes = 0};
+    struct model_location got;
+    struct error err;
+    (void)state;
+    assert_int_equal(
+        model_location_parse_cached(&cache, NULL, STR("POST"), str_of(first), &got, &err), ST_OK);
+    memset(first, 'x', sizeof first - 1);
+    assert_int_equal(
+        model_location_parse_cached(&cache, NULL, STR("POST"), str_of(again), &got, &err), ST_OK);
+    assert_ptr_equal(got.model.ptr, again + strlen("/v2/models/"));
+    assert_true(str_is(got.model, "digits"));
+    assert_true(str_is(got.version, "3"));
+}
+
+static void model_location_cache_skips_long_path(void **state) {
+    char path[2 * MODEL_LOCATION_CACHE_PATH_BYTES] = "/v2/models/";
+    struct model_location_cache cache = {.n_bytes = 0};
+    struct model_location got;
+    struct error err;
+    (void)state;
+    memset(path + 11, 'm', sizeof path - 12);
+    strcpy(path + sizeof path - 7, "/infer");
+    assert_int_equal(
+        model_location_parse_cached(&cache, NULL, STR("POST"), str_of(path), &got, &err), ST_OK);
+    assert_int_equal(got.model.len, sizeof path - 18);
+    assert_int_equal(cache.n_bytes, 0);
+    assert_int_equal(model_location_parse_cached(NULL, NULL, STR("POST"), str_of(path), &got, &err),
+                     ST_OK);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(model_location_parse_rows_match),
+        cmocka_unit_test(model_location_parse_cached_after_another_path_matches),
+        cmocka_unit_test(model_location_cache_copies_path),
+        cmocka_unit_test(model_location_cache_skips_long_path)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,10 @@
+/* How many files and sockets this process may have open. */
+#ifndef SLUICE_CORE_OS_FD_LIMIT_H
+#define SLUICE_CORE_OS_FD_LIMIT_H
+
+#include <stdint.h>
+
+/* Raises the soft limit to the hard one. Returns: the limit now. Thread: before others start. */
+uint64_t fd_limit_raise(void);
+
+#endif

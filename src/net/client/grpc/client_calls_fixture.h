@@ -1,0 +1,89 @@
+/* For the tests of the gRPC client: calls that keep what they are told. */
+#ifndef SLUICE_NET_CLIENT_GRPC_CLIENT_CALLS_FIXTURE_H
+#define SLUICE_NET_CLIENT_GRPC_CLIENT_CALLS_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/client/grpc/grpc_client.h"
+
+enum { MAX_CALL_RECORDS = 1024 };
+
+/* A call as its caller sees it. */
+struct call_record {
+    struct grpc_client_call *call; /* NULL: over */
+    unsigned n_heads, n_messages, n_writable, n_ended, n_released;
+    bool eager;   /* asks for the next message as soon as there is one */
+    bool cancels; /* in its first event */
+    char *in;     /* all messages in one */
+    size_t in_len;
+    struct error error;
+    int code;
+    bool not_processed;
+    bool aligned;                /* the byte behind the first 'x', in the last message */
+    char field[64], trailer[64]; /* "test", "test-bin" of head and trailers */
+};
+
+static inline void call_record_on_message(struct call_record *record,
+                                          struct grpc_client_call *call) {
+    struct str data = call->message->data;
+    const char *x = memchr(data.ptr, 'x', data.len);
+    record->n_messages++;
+    record->in = realloc(record->in, record->in_len + data.len + 1);
+    memcpy(record->in + record->in_len, data.ptr, data.len);
+    record->in_len += data.len;
+    record->aligned = x && (uintptr_t)(x + 1) % 64 == 0;
+    grpc_message_free(call->message);
+    if (record->eager) {
+        grpc_client_read(call);
+    }
+}
+
+static inline void call_record_on_end(struct call_record *record, struct grpc_client_call *call) {
+    struct str value = grpc_client_find(call->trailers, call->n_trailers, "reason-bin", NULL);
+    assert_int_equal(record->n_ended, 1);
+    if (value.len > 0) {
+        memcpy(record->trailer, value.ptr, value.len < 64 ? value.len : 64);
+    }
+    record->error = call->error;
+    record->code = call->code;
+    record->not_processed = call->not_processed;
+    record->call = NULL;
+}
+
+static inline void call_record_on_event(struct grpc_client_call *call,
+                                        enum grpc_client_event event) {
+    struct call_record *record = call->user;
+    record->n_heads += event == GRPC_CLIENT_HEAD;
+    record->n_writable += event == GRPC_CLIENT_WRITABLE;
+    record->n_ended += event == GRPC_CLIENT_END;
+    if (event == GRPC_CLIENT_HEAD) {
+        struct str value = grpc_client_find(call->fields, call->n_fields, "test", NULL);
+        snprintf(record->field, sizeof(record->field), "%.*s", STR_ARG(value));
+    }
+    if (event == GRPC_CLIENT_MESSAGE) {
+        call_record_on_message(record, call);
+    }
+    if (record->cancels && event != GRPC_CLIENT_END) {
+        grpc_client_cancel(call);
+    }
+    if (event == GRPC_CLIENT_END) {
+        call_record_on_end(record, call);
+    }
+}
+
+static inline void call_record_release(void *user) {
+    struct call_record *record = user;
+    record->n_released++;
+}
+
+/* Sends a message from where it lies. */
+static inline void call_record_send(struct call_record *record, struct str text) {
+    struct piece piece = {text.ptr, text.len};
+    grpc_client_send(record->call, &piece, 1, call_record_release, record);
+}
+
+#endif

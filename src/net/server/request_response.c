@@ -1,0 +1,195 @@
+/* From one request of a connection to the next. It refuses to know what a request looks like. */
+#include "net/server/request_response.h"
+
+#include <assert.h>
+
+#define FROM(state) (1u << REQUEST_RESPONSE_##state)
+
+void request_response_set_state(struct request_response_conn *conn,
+                                enum request_response_state state) {
+    static const unsigned PREDECESSORS[REQUEST_RESPONSE_STATES] = {
+        [REQUEST_RESPONSE_IDLE] = FROM(REPLY) | FROM(SKIP),
+        [REQUEST_RESPONSE_HEAD] = FROM(IDLE),
+        [REQUEST_RESPONSE_BODY] = FROM(HEAD),
+        [REQUEST_RESPONSE_WAIT] = FROM(HEAD) | FROM(BODY),
+        [REQUEST_RESPONSE_REPLY] = FROM(HEAD) | FROM(BODY) | FROM(WAIT) | FROM(REPLY_SKIP),
+        [REQUEST_RESPONSE_REPLY_SKIP] = FROM(HEAD) | FROM(BODY),
+        [REQUEST_RESPONSE_SKIP] = FROM(REPLY_SKIP),
+        [REQUEST_RESPONSE_ENDED] = (1u << REQUEST_RESPONSE_STATES) - 1,
+    };
+    assert(PREDECESSORS[state] & (1u << conn->state));
+    conn->state = (uint8_t)state;
+}
+
+/* ---- from one request to the next ------------------------------------------------------------ */
+
+void request_response_next_request(struct request_response_conn *conn) {
+    struct server_worker *server_worker = conn->net.server_worker;
+    struct net_call *call = conn->call;
+    conn->call = NULL;
+    if (call) {
+        net_call_finish(call);
+    }
+    if (conn->net.close_after_reply || server_worker_is_draining(server_worker)) {
+        request_response_set_state(conn, REQUEST_RESPONSE_ENDED);
+        net_conn_close_gracefully(&conn->net, conn->net.skip_linger);
+        return;
+    }
+    request_response_set_state(conn, REQUEST_RESPONSE_IDLE);
+    if (conn->net.pending_input && !conn->net.consuming) {
+        server_worker_schedule_resume(server_worker, &conn->net);
+    }
+}
+
+void request_response_on_reply_sent(struct request_response_conn *conn) {
+    if (conn->state == REQUEST_RESPONSE_REPLY_SKIP) {
+        request_response_set_state(conn, REQUEST_RESPONSE_SKIP);
+    } else {
+        request_response_next_request(conn);
+    }
+}
+
+void request_response_send(struct request_response_conn *conn, struct net_outgoing *out) {
+    bool sent = net_conn_may_coalesce(&conn->net) && net_conn_coalesce(&conn->net, out);
+    if (!sent && !request_response_is_closed(conn)) {
+        sent = net_call_send(conn->call, out);
+    }
+    if (sent) {
+        request_response_on_written(conn->call);
+    }
+}
+
+void request_response_on_written(struct net_call *call) {
+    net_call_release_reply(call);
+    request_response_on_reply_sent((struct request_response_conn *)call->conn);
+}
+
+/* ---- bodies ---------------------------------------------------------------------------------- */
+
+enum status request_response_add_body(struct request_response_conn *conn, struct str *data,
+                                      struct error *err) {
+    struct net_call *call = conn->call;
+    uint64_t left = call->body.left;
+    size_t n = data->len < left ? data->len : (size_t)left;
+    struct str piece = str_make(data->ptr, n);
+    *data = str_make(data->ptr + n, data->len - n);
+    conn->net.n_pipelined_bytes = data->len;
+    call->received += n;
+    enum status st = body_add(&call->body, piece, err);
+    conn->skip_left = call->body.left;
+    return st;
+}
+
+enum status request_response_advance_body(struct request_response_conn *conn, size_t n_bytes,
+                                          struct error *err) {
+    struct net_call *call = conn->call;
+    call->received += n_bytes;
+    enum status st = body_advance(&call->body, n_bytes, err);
+    conn->skip_left = call->body.left;
+    return st;
+}
+
+/* ---- bodies that nobody wants ---------------------------------------------------------------- */
+
+uint64_t request_response_max_skipped(const struct request_response_conn *conn) {
+    uint64_t most = conn->net.server_worker->server->limits.discard_size;
+    return most < REQUEST_RESPONSE_SKIP_MAX_BYTES ? most : REQUEST_RESPONSE_SKIP_MAX_BYTES;
+}
+
+void request_response_finish_skip(struct request_response_conn *conn) {
+    if (conn->state == REQUEST_RESPONSE_REPLY_SKIP) {
+        request_response_set_state(conn, REQUEST_RESPONSE_REPLY);
+    } else {
+        request_response_next_request(conn);
+    }
+}
+
+void request_response_skip_body(struct request_response_conn *conn, struct str *data) {
+    size_t n = data->len < conn->skip_left ? data->len : (size_t)conn->skip_left;
+    *data = str_make(data->ptr + n, data->len - n);
+    conn->skip_left -= n;
+    conn->net.n_pipelined_bytes = data->len;
+    if (conn->skip_left == 0) {
+        request_response_finish_skip(conn);
+    }
+}
+
+/* ---- hooks ----------------------------------------------------------------------------------- */
+
+char *request_response_read_buffer(struct net_conn *net_conn, size_t *n_bytes) {
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
+    if (conn->state != REQUEST_RESPONSE_BODY || !conn->call->body.in_place) {
+        return NULL;
+    }
+    return body_read_buffer(&conn->call->body, n_bytes);
+}
+
+bool request_response_on_eof(struct net_conn *net_conn) {
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
+    switch ((enum request_response_state)conn->state) {
+    case REQUEST_RESPONSE_WAIT:
+    case REQUEST_RESPONSE_REPLY:
+        net_conn->close_after_reply = true; /* the request is whole: it gets its answer */
+        return true;
+    case REQUEST_RESPONSE_REPLY_SKIP:
+        net_conn->close_after_reply = true;
+        request_response_set_state(conn, REQUEST_RESPONSE_REPLY);
+        return true;
+    case REQUEST_RESPONSE_IDLE:
+    case REQUEST_RESPONSE_HEAD:
+    case REQUEST_RESPONSE_BODY:
+    case REQUEST_RESPONSE_SKIP:
+    case REQUEST_RESPONSE_ENDED:
+    case REQUEST_RESPONSE_STATES:
+        break;
+    }
+    return false;
+}
+
+void request_response_on_close(struct net_conn *net_conn) {
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
+    struct net_call *call = conn->call;
+    bool whole = conn->state == REQUEST_RESPONSE_WAIT;
+    request_response_set_state(conn, REQUEST_RESPONSE_ENDED);
+    conn->call = NULL;
+    if (call) {
+        net_call_on_conn_closed(call, whole);
+    }
+}
+
+bool request_response_wants_to_read(const struct net_conn *net_conn) {
+    const struct request_response_conn *conn = (const struct request_response_conn *)net_conn;
+    bool drops = net_conn->close_after_reply && conn->state == REQUEST_RESPONSE_REPLY;
+    return !drops || net_conn->discarded <= net_conn->server_worker->server->limits.discard_size;
+}
+
+enum net_timeout request_response_timeout_of(const struct net_conn *net_conn, bool *keep_running) {
+    const struct request_response_conn *conn = (const struct request_response_conn *)net_conn;
+    /* A head has one time for all of it, what is skipped too, and a write goes on only when the
+     * peer takes something. */
+    *keep_running = true;
+    switch ((enum request_response_state)conn->state) {
+    case REQUEST_RESPONSE_HEAD:
+        return NET_TIMEOUT_HEAD;
+    case REQUEST_RESPONSE_SKIP:
+        return NET_TIMEOUT_BODY;
+    case REQUEST_RESPONSE_REPLY:
+    case REQUEST_RESPONSE_REPLY_SKIP:
+        /* While the handler has nothing to send, the peer has nothing to take. */
+        return conn->call->is_streaming && !conn->call->writing ? NET_TIMEOUT_NONE
+                                                                : NET_TIMEOUT_WRITE;
+    case REQUEST_RESPONSE_IDLE:
+    case REQUEST_RESPONSE_BODY:
+        *keep_running = false;
+        return conn->state == REQUEST_RESPONSE_IDLE ? NET_TIMEOUT_IDLE : NET_TIMEOUT_BODY;
+    case REQUEST_RESPONSE_WAIT:
+    case REQUEST_RESPONSE_ENDED:
+    case REQUEST_RESPONSE_STATES:
+        break;
+    }
+    return NET_TIMEOUT_NONE;
+}
+
+bool request_response_is_idle(const struct net_conn *conn) {
+    return ((const struct request_response_conn *)conn)->state == REQUEST_RESPONSE_IDLE;
+}

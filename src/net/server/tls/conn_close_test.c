@@ -1,0 +1,295 @@
+/* What TLS adds to connections: how they end, who is slow, who is gone, who speaks something
+ * else. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "net/server/tls/conn_fixture.h"
+
+static const uint64_t SHORT_NS = 50000000;
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+static void server_close_sends_close_notify(void **state) {
+    static struct test_server server;
+    struct http_limits limits = test_limits();
+    (void)state;
+    limits.idle_timeout_ns = SHORT_NS;
+    serve_with(&server, &limits, test_budget());
+    SSL *idle = connect_tls(&server);
+    SSL *asked = connect_tls(&server);
+    send_tls(asked, STR("GET /hello HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n"));
+    expect_tls(asked, 200, "hello");
+    assert_true(ended_well(asked));
+    assert_true(ended_well(idle));
+    hang_up(asked);
+    hang_up(idle);
+    test_server_stop(&server);
+}
+
+static void drain_sends_close_notify(void **state) {
+    static struct test_server server;
+    (void)state;
+    serve(&server);
+    SSL *idle = connect_tls(&server), *busy = connect_tls(&server);
+    send_tls(idle, STR(GET("/hello")));
+    expect_tls(idle, 200, "hello");
+    send_tls(busy, STR(GET("/never")));
+    while (!atomic_load(&server.never)) {
+        usleep(1000);
+    }
+    test_host_control(&server.host, test_run_drain);
+    assert_true(ended_well(idle));
+    test_answer_never(&server);
+    expect_tls(busy, 200, "later");
+    assert_true(ended_well(busy));
+    hang_up(idle);
+    hang_up(busy);
+    test_server_stop(&server);
+}
+
+/* A client that has said all it has to say still gets its answer. */
+static void client_close_notify_still_gets_reply(void **state) {
+    static struct test_server server;
+    (void)state;
+    serve(&server);
+    SSL *ssl = connect_tls(&server);
+    send_tls(ssl, STR(GET("/later")));
+    SSL_shutdown(ssl);
+    expect_tls(ssl, 200, "later");
+    assert_true(ended_well(ssl));
+    hang_up(ssl);
+    ssl = connect_tls(&server);
+    SSL_shutdown(ssl);
+    assert_true(ended_well(ssl));
+    hang_up(ssl);
+    test_server_stop(&server);
+}
+
+static void client_disconnects_leak_nothing(void **state) {
+    static struct test_server server;
+    (void)state;
+    serve(&server);
+    for (int i = 0; i < 20; i++) {
+        SSL *ssl = connect_tls(&server);
+        send_tls(ssl,
+                 i % 2 ? STR(GET("/big"))
+                       : STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 100000\r\n\r\nabc"));
+        if (i % 4 < 2) {
+            hang_up(ssl);
+        } else {
+            int fd = SSL_get_fd(ssl);
+            SSL_free(ssl);
+            test_reset(fd);
+        }
+    }
+    test_server_stop(&server);
+}
+
+/* Refused with a body under way: the answer can be read. */
+static void refused_body_client_reads_413(void **state) {
+    static struct test_server server;
+    (void)state;
+    serve(&server);
+    SSL *ssl = connect_tls(&server);
+    send_post(ssl, "/small", sizeof(body));
+    send_tls(ssl, str_make(body, sizeof(body)));
+    expect_tls(ssl, 413, "BODY_TOO_LARGE");
+    assert_true(ended_well(ssl));
+    hang_up(ssl);
+    test_server_stop(&server);
+}
+
+static void connection_over_limit_gets_503(void **state) {
+    static struct test_server server;
+    struct http_limits limits = test_limits();
+    struct net_budget budget = test_budget();
+    (void)state;
+    budget.max_connections = 1;
+    serve_with(&server, &limits, budget);
+    SSL *first = connect_tls(&server);
+    SSL *second = connect_tls(&server);
+    expect_tls(second, 503, "TOO_MANY_CONNECTIONS");
+    assert_true(ended_well(second));
+    send_tls(first, STR(GET("/hello")));
+    expect_tls(first, 200, "hello");
+    hang_up(first);
+    hang_up(second);
+    test_server_stop(&server);
+}
+
+static void write_timeout_closes_without_close_notify(void **state) {
+    static struct test_server server;
+    struct http_limits limits = test_limits();
+    static char got[TEST_BIG_BYTES * 2];
+    int status;
+    (void)state;
+    limits.write_timeout_ns = SHORT_NS;
+    serve_with(&server, &limits, test_budget());
+    SSL *ssl = connect_tls(&server);
+    send_tls(ssl, STR(GET("/big") GET("/big") GET("/big")));
+    test_wait_for(&server.gones, 0);
+    while (metric_read(METRIC_CONNECTIONS) > 0) {
+        usleep(1000);
+    }
+    /* What was sent is not taken for all there is. */
+    read_head(ssl, &status);
+    (void)read_tls(ssl, got, sizeof(got));
+    assert_false(ended_well(ssl));
+    hang_up(ssl);
+    test_server_stop(&server);
+}
+
+/* ---- who does not speak TLS ------------------------------------------------------------------ */
+
+static int64_t failures_of(enum tls_failure failure) {
+    return metric_read((enum metric)((int)METRIC_TLS_FAILURES_PLAINTEXT + (int)failure));
+}
+
+static void plaintext_client_is_answered_in_plaintext(void **state) {
+    static struct test_server server;
+    static struct test_answer answer;
+    int64_t before = failures_of(TLS_FAILURE_PLAINTEXT);
+    char frames[128];
+    (void)state;
+    serve(&server);
+    int fd = test_connect(&server);
+    test_send(fd, STR("GET /hello HTTP/1.1\r\n" HOST "\r\n"));
+    assert_true(test_read_answer(fd, &answer, false));
+    assert_int_equal(answer.status, 400);
+    assert_true(answer.closes);
+    assert_non_null(strstr(answer.body, "https://"));
+    assert_true(test_is_closed(fd));
+    close(fd);
+    fd = test_connect(&server);
+    test_send(fd, STR("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
+    size_t n = test_read(fd, frames, sizeof(frames));
+    assert_int_equal(n, 9 + 9 + 8 + 24);
+    assert_int_equal(frames[3], 4);     /* SETTINGS */
+    assert_int_equal(frames[9 + 3], 7); /* GOAWAY */
+    assert_int_equal(frames[9 + 2], 8 + 24);
+    assert_int_equal(frames[9 + 9 + 7], 0xc);
+    close(fd);
+    test_server_stop(&server);
+    assert_int_equal(failures_of(TLS_FAILURE_PLAINTEXT) - before, 2);
+    assert_int_equal(server.heads, 0);
+}
+
+static void garbage_bytes_fail_handshake(void **state) {
+    static const struct str sent[] = {
+        STR("\0\1\0\0\0\0\0\4Ping"),
+        STR("\x16\x03\x01\x60\x01 too long a record for any handshake"),
+        STR("\x80\x08\x09\x03\x01 SSL 2"),
+        STR("{\"json\": true}"),
+    };
+    static struct test_server server;
+    char alert[64];
+    (void)state;
+    serve(&server);
+    for (size_t i = 0; i < sizeof(sent) / sizeof(sent[0]); i++) {
+        int fd = test_connect(&server);
+        test_send(fd, sent[i]);
+        (void)test_read(fd, alert, sizeof(alert)); /* until it ends */
+        close(fd);
+    }
+    /* Behind a good handshake too. */
+    SSL *ssl = connect_tls(&server);
+    test_send(SSL_get_fd(ssl), STR("\x17\x03\x03\x00\x20 this is nobody's secret, is it?"));
+    assert_false(ended_well(ssl));
+    hang_up(ssl);
+    test_server_stop(&server);
+    assert_int_equal(server.heads, 0);
+}
+
+/* Handshakes that do not go on hold nobody up, and end. */
+static void slow_handshakes_time_out_without_blocking_others(void **state) {
+    enum { SLOW = 50 };
+    static struct test_server server;
+    struct http_limits limits = test_limits();
+    int fds[SLOW];
+    char *data;
+    int64_t before = failures_of(TLS_FAILURE_TIMEOUT);
+    (void)state;
+    limits.header_timeout_ns = 1000000000;
+    serve_with(&server, &limits, test_budget());
+    SSL *ssl = test_client_new(client_context);
+    SSL_do_handshake(ssl);
+    size_t n = (size_t)BIO_get_mem_data(SSL_get_wbio(ssl), &data);
+    for (size_t i = 0; i < SLOW; i++) { /* nothing, a part, all of the first message */
+        fds[i] = test_connect(&server);
+        test_send(fds[i], str_make(data, n * i / (SLOW - 1)));
+    }
+    SSL_free(ssl);
+    ssl = connect_tls(&server);
+    send_tls(ssl, STR(GET("/hello")));
+    expect_tls(ssl, 200, "hello");
+    hang_up(ssl);
+    for (size_t i = 0; i < SLOW; i++) {
+        char rest[8192];
+        (void)test_read(fds[i], rest, sizeof(rest)); /* until it ends */
+        close(fds[i]);
+    }
+    test_server_stop(&server);
+    assert_int_equal(failures_of(TLS_FAILURE_TIMEOUT) - before, SLOW);
+}
+
+static void abandoned_handshakes_are_counted(void **state) {
+    static struct test_server server;
+    int64_t before = failures_of(TLS_FAILURE_DISCONNECTED);
+    int64_t n_before = metric_read(METRIC_CONNECTIONS_TOTAL);
+    (void)state;
+    serve(&server);
+    for (int i = 0; i < 10; i++) {
+        int fd = test_connect(&server);
+        test_send(fd, str_make("\x16\x03\x01", (size_t)(i % 4)));
+        if (i % 2) {
+            test_reset(fd);
+        } else {
+            close(fd);
+        }
+    }
+    while (metric_read(METRIC_CONNECTIONS_TOTAL) - n_before < 10 ||
+           metric_read(METRIC_CONNECTIONS) > 0) {
+        usleep(1000);
+    }
+    test_server_stop(&server);
+    assert_int_equal(failures_of(TLS_FAILURE_DISCONNECTED) - before, 10);
+}
+
+/* Stopped in the middle of everything. */
+static void stop_in_every_state_completes(void **state) {
+    static struct test_server server;
+    (void)state;
+    serve(&server);
+    int half = test_connect(&server);
+    test_send(half, STR("\x16\x03\x01\x02"));
+    SSL *reading = connect_tls(&server), *writing = connect_tls(&server);
+    send_tls(reading, STR(GET("/big") GET("/big")));
+    send_post(writing, "/echo", 1 << 20);
+    test_wait_for(&server.heads, 2);
+    test_server_stop(&server);
+    close(half);
+    hang_up(reading);
+    hang_up(writing);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(server_close_sends_close_notify),
+        cmocka_unit_test(drain_sends_close_notify),
+        cmocka_unit_test(client_close_notify_still_gets_reply),
+        cmocka_unit_test(client_disconnects_leak_nothing),
+        cmocka_unit_test(refused_body_client_reads_413),
+        cmocka_unit_test(connection_over_limit_gets_503),
+        cmocka_unit_test(write_timeout_closes_without_close_notify),
+        cmocka_unit_test(plaintext_client_is_answered_in_plaintext),
+        cmocka_unit_test(garbage_bytes_fail_handshake),
+        cmocka_unit_test(slow_handshakes_time_out_without_blocking_others),
+        cmocka_unit_test(abandoned_handshakes_are_counted),
+        cmocka_unit_test(stop_in_every_state_completes),
+    };
+    return cmocka_run_group_tests(tests, make_tls, free_tls);
+}

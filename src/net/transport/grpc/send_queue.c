@@ -1,0 +1,195 @@
+/* A list of messages, each a list of pieces behind a prefix, and a place in it. */
+#include "net/transport/grpc/send_queue.h"
+
+#include <stdlib.h>
+
+#include "codec/http1/deflate.h"
+#include "core/base/small_blocks.h"
+
+enum { COMPRESS_FROM_BYTES = 1024 }; /* smaller messages do not get smaller */
+
+/* ---- compression ----------------------------------------------------------------------------- */
+
+static size_t total_bytes(const struct piece *pieces, size_t n) {
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_bytes += pieces[i].n_bytes;
+    }
+    return n_bytes;
+}
+
+/* Makes one piece of them, on the heap. Returns: false when it can't be done, and the message
+ * leaves as it is. */
+static bool compress_copy(const struct grpc_send_queue_options *options, const struct piece *pieces,
+                          size_t n, size_t n_bytes, struct piece *out) {
+    struct deflate *codec = deflate_new(options->coding, options->compression_level);
+    size_t room = codec ? deflate_bound(codec, n_bytes) : SIZE_MAX;
+    char *data = room <= UINT32_MAX ? malloc(room) : NULL;
+    size_t len = 0;
+    bool done = data != NULL;
+    for (size_t i = 0; done && i < n; i++) {
+        struct str in = str_make(pieces[i].data, pieces[i].n_bytes);
+        size_t n_out = 0;
+        done = deflate_step(codec, &in, i + 1 == n, data + len, room - len, &n_out);
+        len += n_out;
+    }
+    deflate_free(codec);
+    if (!done) {
+        free(data);
+        return false;
+    }
+    *out = (struct piece){data, len};
+    return true;
+}
+
+/* ---- one message ----------------------------------------------------------------------------- */
+
+/* With arena, it lives as long as that. */
+static struct grpc_queued_message *message_new(const struct grpc_send_queue_options *options,
+                                               size_t n_pieces) {
+    size_t n_bytes = sizeof(struct grpc_queued_message) + (n_pieces + 1) * sizeof(struct piece);
+    struct grpc_queued_message *message =
+        options->arena ? arena_alloc(options->arena, n_bytes) : NULL;
+    struct small_blocks *blocks = message ? NULL : options->blocks;
+    if (blocks) {
+        message = small_blocks_malloc(blocks, n_bytes);
+    }
+    if (message) {
+        *message = (struct grpc_queued_message){.blocks = blocks};
+    }
+    return message;
+}
+
+static void message_free(struct grpc_queued_message *message) {
+    if (message->release) {
+        message->release(message->user);
+    }
+    if (message->blocks) {
+        small_blocks_free(message->blocks, message);
+    }
+}
+
+static void message_init(struct grpc_queued_message *message, const struct piece *pieces, size_t n,
+                         bool compressed) {
+    struct grpc_prefix prefix = {compressed, (uint32_t)total_bytes(pieces, n)};
+    grpc_prefix_encode(prefix, message->prefix);
+    message->pieces[0] = (struct piece){message->prefix, GRPC_PREFIX_BYTES};
+    message->n_pieces = 1;
+    for (size_t i = 0; i < n; i++) {
+        if (pieces[i].n_bytes > 0) {
+            message->pieces[message->n_pieces++] = pieces[i];
+        }
+    }
+}
+
+/* ---- the queue ------------------------------------------------------------------------------- */
+
+static void queue_append(struct grpc_send_queue *queue, struct grpc_queued_message *message) {
+    message->queue = queue;
+    *(queue->first ? &queue->last->next : &queue->first) = message;
+    queue->last = message;
+    queue->n_bytes += total_bytes(message->pieces, message->n_pieces);
+}
+
+bool grpc_send_queue_push(struct grpc_send_queue *queue,
+                          const struct grpc_send_queue_options *options, const struct piece *pieces,
+                          size_t n_pieces, void (*release)(void *user), void *user) {
+    struct piece small;
+    size_t n_bytes = total_bytes(pieces, n_pieces);
+    if (n_bytes > UINT32_MAX) {
+        return false;
+    }
+    bool compressed = options->coding != HTTP_IDENTITY && n_bytes >= COMPRESS_FROM_BYTES &&
+                      compress_copy(options, pieces, n_pieces, n_bytes, &small);
+    struct grpc_queued_message *message = message_new(options, compressed ? 1 : n_pieces);
+    if (!message) {
+        free(compressed ? (void *)(uintptr_t)small.data : NULL);
+        return false;
+    }
+    if (compressed) {
+        message_init(message, &small, 1, true);
+        message->release = free;
+        message->user = (void *)(uintptr_t)small.data;
+        if (release) {
+            release(user); /* a copy leaves */
+        }
+    } else {
+        message_init(message, pieces, n_pieces, false);
+        message->release = release;
+        message->user = user;
+    }
+    queue_append(queue, message);
+    return true;
+}
+
+size_t grpc_send_queue_reserve(struct grpc_send_queue *queue, size_t most) {
+    queue->n_reserved = queue->n_bytes < most ? queue->n_bytes : most;
+    return queue->n_reserved;
+}
+
+struct piece grpc_send_queue_peek(const struct grpc_send_queue *queue) {
+    const struct piece *piece = &queue->first->pieces[queue->piece];
+    return (struct piece){(const char *)piece->data + queue->at, piece->n_bytes - queue->at};
+}
+
+/* The first message leaves the queue, but may be on its way to the socket. */
+static void move_to_batch(struct grpc_send_queue *queue, struct grpc_write_batch *flight) {
+    struct grpc_queued_message *message = queue->first;
+    queue->first = message->next;
+    queue->piece = queue->at = 0;
+    if (!queue->first) {
+        queue->last = NULL;
+    }
+    queue->n_in_write++;
+    message->next = flight->sent;
+    flight->sent = message;
+}
+
+void grpc_send_queue_advance(struct grpc_send_queue *queue, struct grpc_write_batch *flight,
+                             size_t n_bytes) {
+    const struct grpc_queued_message *message = queue->first;
+    queue->at += n_bytes;
+    queue->n_bytes -= n_bytes;
+    queue->n_reserved -= n_bytes;
+    if (queue->at == message->pieces[queue->piece].n_bytes) {
+        queue->at = 0;
+        if (++queue->piece == message->n_pieces) {
+            move_to_batch(queue, flight);
+        }
+    }
+}
+
+bool grpc_send_queue_is_mid_message(const struct grpc_send_queue *queue) {
+    return queue->n_reserved > 0 || queue->piece > 0 || queue->at > 0;
+}
+
+/* ---- letting go ------------------------------------------------------------------------------ */
+
+void grpc_send_queue_clear(struct grpc_send_queue *queue, struct grpc_write_batch *flight) {
+    bool begun = queue->piece > 0 || queue->at > 0;
+    if (begun && (flight->output || flight->writing)) {
+        move_to_batch(queue, flight);
+    }
+    while (queue->first) {
+        struct grpc_queued_message *message = queue->first;
+        queue->first = message->next;
+        message_free(message);
+    }
+    queue->last = NULL;
+    queue->piece = queue->at = queue->n_bytes = queue->n_reserved = 0;
+}
+
+void grpc_write_batch_complete(struct grpc_write_batch *flight,
+                               void (*left)(struct grpc_send_queue *queue)) {
+    struct grpc_queued_message *message = flight->sent;
+    flight->sent = NULL;
+    flight->writing = false;
+    while (message) {
+        struct grpc_send_queue *queue = message->queue;
+        struct grpc_queued_message *next = message->next;
+        message_free(message);
+        message = next;
+        queue->n_in_write--;
+        left(queue);
+    }
+}

@@ -1,0 +1,341 @@
+/* An EndpointPickerConfig as upstream's picker has it: what its sections come to, which notes they
+ * leave, and what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "pick/config/spec_print.h"
+#include "pick/discovery/file/pool_file_fixture.h"
+
+#define NEW "apiVersion: llm-d.ai/v1alpha1\n"
+#define OLD "apiVersion: inference.networking.x-k8s.io/v1alpha1\n"
+#define KIND "kind: EndpointPickerConfig\n"
+#define PLUGINS "plugins:\n- type: queue-scorer\n"
+#define DETECTOR(parameters) "- {name: d, type: utilization-detector, parameters: " parameters "}\n"
+#define METRICS "metrics: {preset: vllm}\n---\n"
+
+#define THRESHOLDS(depth, used)                                                                    \
+    "saturated   when every endpoint has " depth " waiting or " used " of its KV cache used: "
+#define OURS "saturated   when every endpoint has 256 requests in flight: "
+
+static const struct {
+    const char *text, *printed; /* "!TEXT": without it */
+} taken[] = {
+    /* gates */
+    {METRICS NEW KIND PLUGINS, OURS},
+    {METRICS NEW KIND PLUGINS, "!queue       others wait"},
+    {METRICS NEW KIND "featureGates: [flowControl]\n" PLUGINS,
+     THRESHOLDS("5", "0.8") "sheddable ones are refused, to be sent again after 1 s\n"
+                            "queue       others wait then, for 60 s at most: 10000 requests, "
+                            "268435456 bytes\n  of each other: 5000 requests\nrefused"},
+    {METRICS OLD KIND "featureGates:\n- flowControl=true\n" PLUGINS, "queue       others wait"},
+    {METRICS OLD KIND "featureGates: [flowControl, flowControl=false]\n" PLUGINS,
+     "!queue       others wait"},
+    {OLD KIND "featureGates: [dataLayer, enableLegacyMetrics, prepareDataPlugins=false, "
+              "haPopulateNonLeaderDatastore]\n" PLUGINS,
+     "notes       featureGates[0]: dataLayer (endpoints are asked for their loads without "
+     "it)\n            featureGates[1]: enableLegacyMetrics ("},
+    /* thresholds, as releases before 1.5 have them */
+    {METRICS OLD KIND "saturationDetector: {queueDepthThreshold: 7, kvCacheUtilThreshold: 0.75, "
+                      "metricsStalenessThreshold: 150ms}\n" PLUGINS,
+     THRESHOLDS("7", "0.75")},
+    {METRICS OLD KIND "saturationDetector: {metricsStalenessThreshold: 1m30s}\n" PLUGINS,
+     "counts for 90 s\n"},
+    {METRICS OLD KIND "saturationDetector: {queueDepthThreshold: 9}\n" PLUGINS,
+     THRESHOLDS("9", "0.8")},
+    {METRICS OLD KIND "saturationDetector: {}\n" PLUGINS, THRESHOLDS("5", "0.8")},
+    {METRICS OLD KIND "saturationDetector: {}\n" PLUGINS, "!notes"},
+    {METRICS OLD KIND "saturationDetector:\n" PLUGINS, OURS},
+    {OLD KIND "saturationDetector: {queueDepthThreshold: 7}\n" PLUGINS,
+     "saturated   when every endpoint has 256 requests in flight or 7 waiting or 0.8"},
+    {OLD KIND "saturationDetector: {queueDepthThreshold: 7}\n" PLUGINS,
+     "notes       saturationDetector (thresholds need `metrics`: "},
+    /* a plugin that has them */
+    {METRICS NEW KIND PLUGINS DETECTOR(
+         "{queueDepthThreshold: 3, kvCacheUtilThreshold: 1}") "saturationDetector: {pluginRef: "
+                                                              "d}\n",
+     THRESHOLDS("3", "1")},
+    {METRICS NEW KIND PLUGINS DETECTOR(
+         "{queueDepthThreshold: 3}") "flowControl: {saturationDetector: {pluginRef: d}}\n"
+                                     "saturationDetector: {pluginRef: none}\n",
+     THRESHOLDS("3", "0.8")},
+    {METRICS NEW KIND PLUGINS DETECTOR("{queueDepthThreshold: 3}"), OURS},
+    {METRICS NEW KIND PLUGINS
+     "- {type: utilization-detector, parameters: {queueDepthThreshold: 4, headroom: 0.2}}\n",
+     THRESHOLDS("4", "0.8")},
+    {METRICS NEW KIND PLUGINS
+     "- {type: utilization-detector, parameters: {queueDepthThreshold: 4, headroom: 0.2}}\n",
+     "notes       plugins[1].parameters.headroom (an endpoint is full at its threshold)\n"},
+    {METRICS NEW KIND "saturationDetector: {pluginRef: utilization-detector}\n" PLUGINS,
+     THRESHOLDS("5", "0.8")},
+    {NEW KIND "flowControl: {saturationDetector: {pluginRef: c}}\n" PLUGINS
+              "- {name: c, type: concurrency-detector, parameters: {maxConcurrency: 9, "
+              "concurrencyMode: requests, maxTokenConcurrency: 5}}\n",
+     "saturated   when every endpoint has 9 requests in flight: "},
+    {NEW KIND "saturationDetector: {pluginRef: concurrency-detector}\n" PLUGINS,
+     "saturated   when every endpoint has 100 requests in flight: "},
+    /* who waits */
+    {METRICS NEW KIND
+     "featureGates: [flowControl]\nflowControl: {maxBytes: 1Gi, maxRequests: 2k, "
+     "defaultRequestTTL: 1m30s, defaultPriorityBand: {maxRequests: 50}, priorityBands: [{priority: "
+     "10, maxRequests: 7}, {priority: 0}]}\n" PLUGINS,
+     "queue       others wait then, for 90 s at most: 2000 requests, 1073741824 bytes\n"
+     "  of priority 10: 7 requests\n  of priority 0: 5000 requests\n  of each other: 50 "
+     "requests\n"},
+    {NEW KIND "featureGates: [flowControl]\nflowControl: {maxBytes: 500M, maxRequests: 1500, "
+              "defaultRequestTTL: 0s}\n" PLUGINS,
+     "for 3600 s at most: 1500 requests, 500000000 bytes\n"},
+    {NEW KIND "featureGates: [flowControl]\nflowControl: {maxBytes: 0, maxRequests: '0', "
+              "defaultRequestTTL: 0s}\n" PLUGINS,
+     "notes       saturationDetector (thresholds need `metrics`: without it an endpoint is full by "
+     "our own requests in flight)\n            flowControl.defaultRequestTTL: 0s (a request waits "
+     "for an hour at most)\n"},
+    {METRICS NEW KIND
+     "featureGates: [flowControl]\nflowControl: {defaultNegativePriorityBand: {maxRequests: 1}, "
+     "priorityBands: [{priority: -1, fairnessPolicyRef: f, orderingPolicyRef: "
+     "fcfs-ordering-policy, maxBytes: 1Gi}], usageLimitPolicyPluginRef: "
+     "static-usage-limit-policy, enableEviction: false}\n" PLUGINS
+     "- {name: f, type: global-strict-fairness-policy}\n",
+     "notes       flowControl.defaultNegativePriorityBand (below priority 0 nobody waits: it is "
+     "refused with 429)\n"
+     "            flowControl.priorityBands[0].maxBytes: 1Gi (bytes are limited for all priorities "
+     "together)\n"
+     "            flowControl.priorityBands[0].fairnessPolicyRef: f (fairness ids always take "
+     "turns)\n            flowControl.priorityBands[0] (below priority 0 nobody waits"},
+    {METRICS NEW KIND "flowControl: {maxRequests: 5}\n" PLUGINS,
+     "notes       flowControl (it needs `featureGates: [flowControl]`)\n"},
+    {METRICS NEW KIND "flowControl: {maxRequests: 5}\n" PLUGINS, "!queue       others wait"},
+    /* our own settings beside it */
+    {"saturation: {max_in_flight: 3}\nflow_control: {max_wait: 1s}\n---\n" NEW KIND
+     "featureGates: [flowControl]\n" PLUGINS,
+     "saturated   when every endpoint has 3 requests in flight: sheddable ones are refused, to be "
+     "sent again after 1 s\nqueue       others wait then, for 1 s at most: 10000 requests"},
+    {"flow_control: {bands: [{priority: 3, max_requests: 4}]}\n" METRICS NEW KIND
+     "featureGates: [flowControl]\nflowControl: {saturationDetector: {}}\n" PLUGINS,
+     "268435456 bytes\n  of priority 3: 4 requests\nrefused"},
+    {"saturation: {retry_after: 9s}\n" METRICS NEW KIND "saturationDetector: {}\n" PLUGINS,
+     THRESHOLDS("5", "0.8") "sheddable ones are refused, to be sent again after 9 s\n"},
+    /* the rest */
+    {NEW KIND PLUGINS "- type: metrics-data-source\n- type: core-metrics-extractor\n"
+                      "- type: openai-parser\n- {name: p, type: vllmgrpc-parser}\n"
+                      "dataLayer: {sources: [{pluginRef: metrics-data-source, extractors: "
+                      "[{pluginRef: core-metrics-extractor}]}]}\n"
+                      "parser: {pluginRef: openai-parser}\n"
+                      "requestHandler: {parsers: [{pluginRef: p}]}\n",
+     "notes       requestHandler.parsers[0].pluginRef: p (bodies of gRPC are passed on unread: "},
+    {NEW KIND PLUGINS "- {type: approx-prefix-cache-producer, parameters: {blockSizeTokens: 16}}\n"
+                      "- type: inflight-load-producer\n",
+     "notes       plugins[1].parameters (a scorer's own parameters say it)\n"},
+    /* how loads are asked for */
+    {NEW KIND PLUGINS, "loads       not asked for"},
+    {NEW KIND PLUGINS "- type: metrics-data-source\nsaturationDetector: {}\n",
+     THRESHOLDS("5", "0.8")},
+    {NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {scheme: http, path: /m, "
+                      "insecureSkipVerify: true, port: 9000, interval: 1s}}\n",
+     "loads       GET /m at port 9000, every 1 s, in 1 s, up to 4194304 bytes; at most 500 a "
+     "second; counts for 2 s\n  waiting           vllm:num_requests_waiting, sum\n"},
+    {NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {scheme: https}}\n",
+     "loads       GET https /metrics, every 0.2 s, in 1 s, up to 4194304 bytes; at most 500 a "
+     "second; counts for 2 s\n  certificates are not verified\n"},
+    {NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {scheme: https, "
+                      "insecureSkipVerify: false, caCertPath: /ca.pem}}\n",
+     "  certificates are verified by /ca.pem\n"},
+    {NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {path: /metrics}}\n"
+                      "- {type: core-metrics-extractor, parameters: {defaultEngine: trtllm-serve, "
+                      "engineLabelKey: llm-d.ai/engine-type}}\n",
+     "loads       GET /metrics, every"},
+    {NEW KIND PLUGINS
+     "- {type: core-metrics-extractor, parameters: {defaultEngine: triton-tensorrt-llm}}\n",
+     "loads       GET /metrics at port 8002, every"},
+    {"metrics: {preset: sglang}\n---\n" NEW KIND PLUGINS
+     "- {type: metrics-data-source, parameters: {path: /m}}\n",
+     "notes       plugins[1].parameters (`metrics`, or flags, say it otherwise)\n"},
+    {"metrics: {preset: sglang}\n---\n" NEW KIND PLUGINS
+     "- {type: metrics-data-source, parameters: {path: /m}}\n",
+     "sglang:num_queue_reqs"},
+    {OLD KIND PLUGINS "- type: metrics-data-source\ndata: {sources: []}\n", "notes       data ("},
+};
+
+static void check_printed(const char *text, const char *printed) {
+    struct pool_specs specs;
+    struct error err;
+    struct arena *arena = arena_new(NULL, 0);
+    struct buf out;
+    bool without = printed[0] == '!';
+    if (pool_file_parse("pool.yaml", str_of(text), &specs, &err) != ST_OK) {
+        fail_msg("%s\n%s", text, err.text);
+    }
+    buf_init(&out, arena, 0);
+    pool_specs_print(&specs, &out);
+    buf_add_char(&out, '\0');
+    if ((strstr(out.data, printed + without) != NULL) == without) {
+        fail_msg("%s\nbecame\n%s\nand not\n%s", text, out.data, printed);
+    }
+    arena_free(arena);
+    pool_specs_free(&specs);
+}
+
+static void picker_config_valid_is_printed(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+        check_printed(taken[i].text, taken[i].printed);
+    }
+}
+
+static const struct {
+    const char *sections, *message; /* from line 3 on; behind "pool.yaml:" */
+} refused[] = {
+    {"featureGates: [flowcontrol]\n",
+     "3: featureGates[0]: no feature gate is called \"flowcontrol\"; there are flowControl, "
+     "dataLayer, enableLegacyMetrics, prepareDataPlugins, haPopulateNonLeaderDatastore"},
+    {"featureGates: [dataLayer=maybe]\n",
+     "3: featureGates[0]: expected dataLayer=true or dataLayer=false, got \"maybe\""},
+    {"featureGates: {flowControl: true}\n", "3: featureGates: expected text, got an object"},
+    {"saturationDetector: {queueDepth: 5}\n",
+     "3: unknown field \"saturationDetector.queueDepth\"; did you mean \"queueDepthThreshold\"?"},
+    {"saturationDetector: 5\n", "3: saturationDetector: expected an object (named fields), got 5"},
+    {"saturationDetector: {queueDepthThreshold: 0}\n",
+     "3: saturationDetector.queueDepthThreshold: expected a whole number from 1 to 2147483647, got "
+     "0"},
+    {"saturationDetector: {kvCacheUtilThreshold: 80}\n",
+     "3: saturationDetector.kvCacheUtilThreshold: expected a share above 0, of 1 at most"},
+    {"metrics: {}\n", "3: unknown field \"metrics\""},
+    {"saturationDetector: {metricsStalenessThreshold: soon}\n",
+     "3: saturationDetector.metricsStalenessThreshold: expected a time such as 200ms, 30s or "
+     "1m30s, got \"soon\""},
+    {"saturationDetector: {headroom: -1}\n", "3: saturationDetector.headroom: expected 0 or more"},
+    {"saturationDetector: {pluginRef: d}\n",
+     "3: saturationDetector.pluginRef: \"d\" is none of those that there are: "
+     "utilization-detector, concurrency-detector"},
+    {"saturationDetector: {pluginRef: queue-scorer}\n",
+     "3: saturationDetector.pluginRef: \"queue-scorer\" is none of those that there are: "
+     "utilization-detector, concurrency-detector"},
+    {"saturationDetector: {pluginRef: utilization-detector, queueDepthThreshold: 5}\n",
+     "3: unknown field \"saturationDetector.queueDepthThreshold\""},
+    {"flowControl: {maxByte: 1}\n",
+     "3: unknown field \"flowControl.maxByte\"; did you mean \"maxBytes\"?"},
+    {"flowControl: {maxBytes: 1}\n",
+     "3: flowControl.maxBytes: expected a quantity such as 500, 1k or 10Gi: 0, or 65536 to "
+     "1099511627776"},
+    {"flowControl: {maxRequests: many}\n",
+     "3: flowControl.maxRequests: expected a quantity such as 500, 1k or 10Gi: 0, or 1 to "
+     "10000000"},
+    {"flowControl: {maxRequests: -1}\n",
+     "3: flowControl.maxRequests: expected a quantity such as 500, 1k or 10Gi: 0, or 1 to "
+     "10000000"},
+    {"flowControl: {defaultRequestTTL: 60}\n",
+     "3: flowControl.defaultRequestTTL: expected text (in quotes, where it looks like something "
+     "else), got 60"},
+    {"flowControl: {noEndpointRequestTTL: 5m}\n",
+     "3: flowControl.noEndpointRequestTTL: can't be had: where no endpoint is ready, nobody waits "
+     "for one"},
+    {"flowControl: {enableEviction: true}\n",
+     "3: flowControl.enableEviction: can't be had: what runs is ended for nobody else"},
+    {"flowControl: {priorityBands: [{priority: 1}, {priority: 1}]}\n",
+     "3: flowControl.priorityBands[1]: the priority 1 is there twice"},
+    {"flowControl: {priorityBands: [{orderingPolicyRef: slo-deadline-ordering-policy}]}\n",
+     "3: flowControl.priorityBands[0].orderingPolicyRef: \"slo-deadline-ordering-policy\" is none "
+     "of those that there are: fcfs-ordering-policy, edf-ordering-policy"},
+    {"flowControl: {defaultPriorityBand: {fairnessPolicyRef: program-aware-fairness}}\n",
+     "3: flowControl.defaultPriorityBand.fairnessPolicyRef: \"program-aware-fairness\" is none of "
+     "those that there are: round-robin-fairness-policy, global-strict-fairness-policy"},
+    {"flowControl: {usageLimitPolicyPluginRef: soft-reflective-ceiling-policy}\n",
+     "3: flowControl.usageLimitPolicyPluginRef: \"soft-reflective-ceiling-policy\" is none of "
+     "those that there are: static-usage-limit-policy"},
+    {"dataLayer: {discovery: {pluginRef: file-discovery}}\n",
+     "3: unknown field \"dataLayer.discovery\""},
+    {"parser: {pluginRef: own-parser}\n",
+     "3: parser.pluginRef: \"own-parser\" is none of those that there are: openai-parser, "
+     "passthrough-parser, anthropic-parser, vllmhttp-parser, sglanghttp-parser, vllmgrpc-parser"},
+};
+
+/* In both groups of the API. */
+static void picker_config_invalid_refused(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        char text[1000];
+        snprintf(text, sizeof(text), NEW KIND "%s" PLUGINS, refused[i].sections);
+        assert_file_refused(text, refused[i].message);
+        snprintf(text, sizeof(text), OLD KIND "%s" PLUGINS, refused[i].sections);
+        assert_file_refused(text, refused[i].message);
+    }
+}
+
+static void picker_config_invalid_plugins_refused(void **state) {
+    (void)state;
+    assert_file_refused(NEW KIND PLUGINS "- {type: concurrency-detector, name: c, parameters: "
+                                         "{concurrencyMode: tokens}}\n"
+                                         "saturationDetector: {pluginRef: c}\n",
+                        "5: plugins[1].parameters.concurrencyMode: expected requests, got "
+                        "\"tokens\"");
+    assert_file_refused(NEW KIND PLUGINS "- type: utilisation-detector\n",
+                        "5: plugins[1].type: no plugin is called \"utilisation-detector\"; did "
+                        "you mean \"utilization-detector\"?");
+    assert_file_refused(NEW KIND PLUGINS "- {type: metrics-data-source, parameters: "
+                                         "{clientCertPath: /c.pem}}\n",
+                        "5: unknown field \"plugins[1].parameters.clientCertPath\"");
+    assert_file_refused(NEW KIND PLUGINS "- {type: metrics-data-source, parameters: {interval: "
+                                         "1ms}}\n",
+                        "5: plugins[1].parameters.interval: expected 50ms or more");
+    assert_file_refused(NEW KIND PLUGINS "- {type: core-metrics-extractor, parameters: "
+                                         "{defaultEngine: own}}\n",
+                        "5: plugins[1].parameters.defaultEngine: expected vllm, sglang, triton, "
+                        "triton-tensorrt-llm or trtllm-serve, got \"own\"");
+    assert_file_refused(NEW KIND PLUGINS "- {type: core-metrics-extractor, parameters: "
+                                         "{engineConfigs: [{name: vllm}]}}\n",
+                        "5: plugins[1].parameters.engineConfigs: can't be had: `metrics: {rules: "
+                        "…}` in a document of our own form does it");
+    assert_file_refused(NEW KIND PLUGINS "- {type: static-usage-limit-policy, name: u, parameters: "
+                                         "{threshold: 0.5}}\n"
+                                         "flowControl: {usageLimitPolicyPluginRef: u}\n",
+                        "5: plugins[1].parameters.threshold: expected 1: all of an endpoint's room "
+                        "is for everybody");
+    assert_file_refused(NEW KIND PLUGINS "- type: utilization-detector\nschedulingProfiles: "
+                                         "[{name: p, plugins: [{pluginRef: "
+                                         "utilization-detector}]}]\n",
+                        "6: schedulingProfiles[0].plugins[0]: \"utilization-detector\" has no "
+                        "place in a profile");
+    assert_file_refused("profile: {plugins: [{type: utilization-detector}]}\n",
+                        "1: profile.plugins[0].type: no plugin is called \"utilization-detector\"; "
+                        "did you mean \"utilization-filter\"?");
+    assert_file_refused("saturation: {queue_depth: 1}\n---\n" NEW KIND
+                        "saturationDetector: {}\n" PLUGINS,
+                        "5: saturationDetector: the file says when an endpoint is full already: "
+                        "`saturation`");
+    assert_file_refused("flow_control: {}\n---\n" NEW KIND
+                        "featureGates: [flowControl]\nflowControl: {maxRequests: 1}\n" PLUGINS,
+                        "6: flowControl: the file says who waits already: `flow_control`");
+}
+
+/* Every prefix is taken or refused, in a line that it has. */
+static void picker_config_every_prefix_does_not_crash(void **state) {
+    static const char text[] = NEW KIND PLUGINS DETECTOR(
+        "{queueDepthThreshold: 3, headroom: 1}") "- type: metrics-data-source\n"
+                                                 "featureGates: [flowControl, dataLayer]\n"
+                                                 "flowControl:\n  maxBytes: 1Gi\n"
+                                                 "  defaultRequestTTL: 1m30s\n  priorityBands:\n"
+                                                 "  - {priority: 3, maxRequests: 1k}\n"
+                                                 "  saturationDetector: {pluginRef: d}\n"
+                                                 "dataLayer: {sources: []}\n";
+    (void)state;
+    for (size_t n = 0; n < sizeof(text); n++) {
+        struct pool_specs specs;
+        struct error err;
+        enum status st = pool_file_parse("f", str_make(text, n), &specs, &err);
+        assert_true(st == ST_OK || (st == ST_BAD_CONFIG && strncmp(err.text, "f:", 2) == 0));
+        pool_specs_free(&specs);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(picker_config_valid_is_printed),
+        cmocka_unit_test(picker_config_invalid_refused),
+        cmocka_unit_test(picker_config_invalid_plugins_refused),
+        cmocka_unit_test(picker_config_every_prefix_does_not_crash),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

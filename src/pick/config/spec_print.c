@@ -1,0 +1,320 @@
+/* A pool's configuration as text: a label, then what it is; lists are indented below. */
+#include "pick/config/spec_print.h"
+
+#include <inttypes.h>
+
+#include "pick/config/dns_plan.h"
+#include "pick/config/scrape_rules.h"
+#include "pick/pool/profile/profile.h"
+
+/* "  label      " and the names of lists, whose columns are these. */
+enum { LABEL_COLUMNS = 12, NAME_COLUMNS = 28 };
+
+static void print_label(struct buf *out, const char *text) {
+    buf_printf(out, "%-*s", LABEL_COLUMNS, text);
+}
+
+static void print_item(struct buf *out, struct str name) {
+    buf_printf(out, "  %-*.*s  ", NAME_COLUMNS, STR_ARG(name));
+}
+
+/* The columns of what stands alone are not filled up. */
+static void end_line(struct buf *out) {
+    while (out->len > 0 && out->data[out->len - 1] == ' ') {
+        out->len--;
+    }
+    buf_add_char(out, '\n');
+}
+
+static double seconds(uint64_t ns) {
+    return (double)ns / 1e9;
+}
+
+static const char *plural(uint64_t n) {
+    return n == 1 ? "" : "s";
+}
+
+/* ---- endpoints ------------------------------------------------------------------------------- */
+
+static void print_labels(struct pool_labels labels, struct buf *out) {
+    for (size_t i = 0; i < labels.n; i++) {
+        buf_printf(out, "%s%.*s=%.*s", i > 0 ? " " : "", STR_ARG(labels.items[i].key),
+                   STR_ARG(labels.items[i].value));
+    }
+}
+
+static void print_endpoint(const struct pool_spec *spec, const struct pool_spec_endpoint *wanted,
+                           struct buf *out) {
+    char text[ENDPOINT_TEXT_BYTES];
+    print_item(out, endpoint_address_print(&wanted->address, text));
+    print_labels(wanted->labels, out);
+    if (!pool_labels_match(wanted->labels, spec->selector)) {
+        buf_printf(out, "%s(not in the pool)", wanted->labels.n > 0 ? "  " : "");
+    }
+    end_line(out);
+}
+
+static void print_endpoints(const struct pool_spec *spec, struct buf *out) {
+    size_t n = 0;
+    for (size_t i = 0; i < spec->n_endpoints; i++) {
+        n += pool_labels_match(spec->endpoints[i].labels, spec->selector);
+    }
+    print_label(out, "endpoints");
+    buf_printf(out, "%zu", n);
+    if (spec->selector.n > 0) {
+        buf_printf(out, " of %zu listed: those with ", spec->n_endpoints);
+        print_labels(spec->selector, out);
+    }
+    buf_add_char(out, '\n');
+    for (size_t i = 0; i < spec->n_endpoints; i++) {
+        print_endpoint(spec, &spec->endpoints[i], out);
+    }
+}
+
+static void print_check(const struct pool_health *health, struct buf *out) {
+    switch (health->kind) {
+    case POOL_HEALTH_NONE:
+        break;
+    case POOL_HEALTH_HTTP:
+        buf_printf(out, "GET %.*s", STR_ARG(health->path));
+        break;
+    case POOL_HEALTH_GRPC:
+        buf_printf(out, "gRPC health of \"%.*s\"", STR_ARG(health->service));
+        break;
+    case POOL_HEALTH_TCP:
+        buf_printf(out, "a TCP connection");
+        break;
+    }
+    if (health->port > 0) {
+        buf_printf(out, " at port %u", health->port);
+    }
+}
+
+static void print_health(const struct pool_health *health, struct buf *out) {
+    print_label(out, "readiness");
+    if (health->kind == POOL_HEALTH_NONE) {
+        buf_printf(out, "not checked: every endpoint is ready\n");
+        return;
+    }
+    print_check(health, out);
+    buf_printf(out, ", every %g s, in %g s; ready after %u success%s, not after %u failure%s\n",
+               seconds(health->interval_ns), seconds(health->timeout_ns), health->n_healthy,
+               health->n_healthy == 1 ? "" : "es", health->n_unhealthy,
+               plural(health->n_unhealthy));
+}
+
+static void print_saturation(const struct pool_spec *spec, struct buf *out) {
+    const char * or = "";
+    print_label(out, "saturated");
+    if (spec->max_in_flight == 0 && !pool_limits_loads(spec)) {
+        buf_printf(out, "never\n");
+        return;
+    }
+    buf_printf(out, "when every endpoint has ");
+    if (spec->max_in_flight > 0) {
+        buf_printf(out, "%" PRIu64 " requests in flight", spec->max_in_flight);
+        or = " or ";
+    }
+    if (spec->queue_depth > 0) {
+        buf_printf(out, "%s%" PRIu64 " waiting", or, spec->queue_depth);
+        or = " or ";
+    }
+    if (spec->kv_cache > 0) {
+        buf_printf(out, "%s%g of its KV cache used", or, spec->kv_cache);
+    }
+    buf_printf(out, ": sheddable ones are refused, to be sent again after %" PRIu64 " s\n",
+               spec->retry_after_s);
+}
+
+static void print_flow_control(const struct pool_flow_control *flow, struct buf *out) {
+    if (!flow->on) {
+        return;
+    }
+    print_label(out, "queue");
+    buf_printf(out, "others wait then, for %g s at most: %" PRIu64 " requests, %" PRIu64 " bytes\n",
+               seconds(flow->max_wait_ns), flow->limits.max_requests, flow->limits.max_bytes);
+    for (size_t i = 0; i < flow->limits.n_bands; i++) {
+        buf_printf(out, "  of priority %" PRId64 ": %" PRIu64 " requests\n",
+                   flow->limits.bands[i].priority, flow->limits.bands[i].max_requests);
+    }
+    if (flow->limits.default_band_max_requests > 0) {
+        buf_printf(out, "  of each other: %" PRIu64 " requests\n",
+                   flow->limits.default_band_max_requests);
+    }
+}
+
+static void print_load(const struct pool_spec *spec, struct buf *out) {
+    print_saturation(spec, out);
+    print_flow_control(&spec->flow_control, out);
+    print_label(out, "refused");
+    buf_printf(out, "an endpoint that refused a connection is avoided for %g s\n",
+               seconds(spec->refused_ns));
+}
+
+static void print_steps(const struct profile_step *steps, size_t n, struct buf *out) {
+    for (size_t i = 0; i < n; i++) {
+        const struct profile_step *step = &steps[i];
+        print_item(out, step->name);
+        if (!str_is(step->name, step->plugin->type)) {
+            buf_printf(out, "%s, ", step->plugin->type);
+        }
+        buf_printf(out, "%s", plugin_kind_name(step->plugin->kind));
+        if (step->plugin->kind == PLUGIN_SCORER) {
+            buf_printf(out, ", weight %g", (double)step->weight);
+        }
+        buf_add_char(out, '\n');
+    }
+}
+
+static void print_profile(const struct profile *profile, struct buf *out) {
+    print_label(out, "profile");
+    buf_printf(out, "%s\n",
+               profile ? "as configured"
+                       : "fewest requests in flight; where endpoints say their load:");
+    profile = profile ? profile : &PROFILE_DEFAULT;
+    print_steps(profile->filters, profile->n_filters, out);
+    print_steps(profile->scorers, profile->n_scorers, out);
+    print_steps(&profile->picker, 1, out);
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+static void print_targets(struct pool_targets targets, struct buf *out) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < targets.n; i++) {
+        total += targets.items[i].weight;
+    }
+    for (size_t i = 0; i < targets.n; i++) {
+        const struct pool_target *target = &targets.items[i];
+        buf_printf(out, "%s%.*s", i > 0 ? ", " : "", STR_ARG(target->model));
+        if (targets.n > 1) {
+            buf_printf(out, " %.4g %%",
+                       total > 0 ? 100.0 * (double)target->weight / (double)total : 0.0);
+        }
+    }
+    buf_printf(out, "%s", targets.n > 0 && total == 0 ? " (refused: no weight)" : "");
+    end_line(out);
+}
+
+static void print_models(const struct pool_spec *spec, struct buf *out) {
+    print_label(out, "models");
+    buf_printf(out, "%zu; a request for another is %s\n", spec->n_models,
+               spec->strict_models ? "refused" : "passed on");
+    for (size_t i = 0; i < spec->n_models; i++) {
+        const struct pool_model *model = &spec->models[i];
+        print_item(out, model->name);
+        buf_printf(out, "%s%s", pool_criticality_name(model->criticality),
+                   model->targets.n > 0 ? ", sent as " : "");
+        print_targets(model->targets, out);
+    }
+}
+
+static void print_rewrites(const struct pool_spec *spec, struct buf *out) {
+    print_label(out, "rewrites");
+    buf_printf(out, "%zu\n", spec->n_rewrites);
+    for (size_t i = 0; i < spec->n_rewrites; i++) {
+        const struct pool_rewrite *rewrite = &spec->rewrites[i];
+        for (size_t k = 0; k < rewrite->n_models; k++) {
+            print_item(out, rewrite->models[k]);
+            print_targets(rewrite->targets, out);
+        }
+        if (rewrite->n_models == 0) {
+            print_item(out, STR("(every unknown name)"));
+            print_targets(rewrite->targets, out);
+        }
+    }
+}
+
+static void print_objectives(const struct pool_spec *spec, struct buf *out) {
+    print_label(out, "objectives");
+    buf_printf(out, "%zu\n", spec->n_objectives);
+    for (size_t i = 0; i < spec->n_objectives; i++) {
+        const struct pool_objective *objective = &spec->objectives[i];
+        print_item(out, objective->name);
+        buf_printf(out, "priority %" PRId64 "%s\n", objective->priority,
+                   objective->priority < 0 ? ", sheddable" : "");
+    }
+}
+
+/* ---- the protocol ---------------------------------------------------------------------------- */
+
+static void print_text(struct str text, struct buf *out) {
+    buf_add_str(out, text);
+    end_line(out);
+}
+
+static void print_headers(struct protocol_headers headers, struct buf *out) {
+    for (size_t i = 0; i < headers.n; i++) {
+        buf_printf(out, "%s%.*s", i > 0 ? ", " : "", STR_ARG(headers.names[i]));
+    }
+    end_line(out);
+}
+
+#define PRINT_HEADER print_text
+#define PRINT_HEADERS print_headers
+#define PRINT_KEY print_text
+#define PRINT_COOKIE print_text
+
+static void print_protocol(const struct protocol *protocol, struct buf *out) {
+    print_label(out, "fallback");
+    switch (protocol->fallback) {
+    case FALLBACK_NONE:
+        buf_printf(out, "none\n");
+        break;
+    case FALLBACK_KEY:
+        buf_printf(out, "the next best, in a key of its own\n");
+        break;
+    case FALLBACK_LIST:
+        buf_printf(out, "up to %zu more, in one list with the first\n", protocol->n_fallbacks);
+        break;
+    }
+    print_label(out, "protocol");
+    buf_printf(out, "%s",
+               protocol->conformance          ? "with the headers of conformance tests"
+               : protocol->send_served_header ? "with the response header of conformance tests"
+                                              : "");
+    end_line(out);
+#define NAME(field, kind, preset, help)                                                            \
+    print_item(out, STR(#field));                                                                  \
+    PRINT_##kind(protocol->field, out);
+#include "pick/pool/endpoint/protocol.def"
+#undef NAME
+}
+
+static void print_notes(const struct pool_spec *spec, struct buf *out) {
+    for (size_t i = 0; i < spec->n_notes; i++) {
+        print_label(out, i == 0 ? "notes" : "");
+        buf_printf(out, "%.*s (%s)\n", STR_ARG(spec->notes[i].setting), spec->notes[i].why);
+    }
+}
+
+void pool_spec_print(const struct pool_spec *spec, struct buf *out) {
+    if (spec->name.len > 0) {
+        print_label(out, "pool");
+        print_text(spec->name, out);
+    }
+    print_endpoints(spec, out);
+    dns_plan_print(spec, out);
+    print_health(&spec->health, out);
+    scrape_plan_print(spec->scrape, out);
+    print_load(spec, out);
+    print_profile(spec->profile, out);
+    print_models(spec, out);
+    print_rewrites(spec, out);
+    print_objectives(spec, out);
+    print_protocol(&spec->protocol, out);
+    print_notes(spec, out);
+}
+
+void pool_specs_print(const struct pool_specs *specs, struct buf *out) {
+    for (size_t i = 0; i < specs->n; i++) {
+        const struct pool_spec *spec = specs->items[i];
+        if (specs->is_list) {
+            buf_printf(out, "%s--- pool %zu of %zu\n", i > 0 ? "\n" : "", i + 1, specs->n);
+            print_label(out, "takes");
+            pool_match_print(&spec->match, out);
+            buf_add_char(out, '\n');
+        }
+        pool_spec_print(spec, out);
+    }
+}

@@ -1,0 +1,234 @@
+/* Keeping sums, block by block. */
+#include "pick/pool/profile/score_cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t n_blocks(const struct score_cache *cache) {
+    return (cache->n + CANDIDATE_BLOCK - 1) / CANDIDATE_BLOCK;
+}
+
+static size_t n_words(const struct score_cache *cache) {
+    return (n_blocks(cache) + 63) / 64;
+}
+
+static struct candidate_range range_of(const struct score_cache *cache, uint32_t block) {
+    uint32_t from = block * CANDIDATE_BLOCK, left = cache->n - from;
+    return (struct candidate_range){from, from + (left < CANDIDATE_BLOCK ? left : CANDIDATE_BLOCK)};
+}
+
+/* The facts of all; behind them are those of each block. */
+static struct range_stats *stats_of_scorer(const struct score_cache *cache, size_t scorer) {
+    return &cache->stats[scorer * (1 + n_blocks(cache))];
+}
+
+void score_cache_fini(struct score_cache *cache) {
+    free(cache->memory);
+    *cache = (struct score_cache){.profile = NULL};
+}
+
+/* ---- what is kept ---------------------------------------------------------------------------- */
+
+static void mark_all_blocks(const struct score_cache *cache, uint64_t *bits) {
+    for (uint32_t i = 0; i < n_blocks(cache); i++) {
+        bits[i / 64] |= UINT64_C(1) << i % 64;
+    }
+}
+
+static bool is_count_independent(const struct profile_step *step) {
+    return step->plugin->cacheable && !step->plugin->cacheable->depends_on_counts;
+}
+
+/* As many words of eight bytes as everything takes: bits, facts, sums. */
+static bool rebuild_cache(struct score_cache *cache, const struct profile *profile,
+                          const struct candidate_set *candidates) {
+    score_cache_fini(cache);
+    struct score_cache own = {.profile = profile,
+                              .profile_generation = candidates->snapshot->generation,
+                              .n = candidates->n};
+    size_t n_bits = n_words(&own), n_sums = (size_t)n_blocks(&own) * CANDIDATE_BLOCK;
+    size_t n_facts = profile->n_scorers * (1 + n_blocks(&own));
+    own.memory = calloc(1, 2 * n_bits * sizeof(*own.changed_blocks) +
+                               2 * n_sums * sizeof(*own.sums) + n_facts * sizeof(*own.stats));
+    if (!own.memory) {
+        return false;
+    }
+    own.changed_blocks = own.memory;
+    own.modified_blocks = own.changed_blocks + n_bits;
+    own.stats = (struct range_stats *)(void *)(own.modified_blocks + n_bits);
+    own.sums = (float *)(void *)(own.stats + n_facts);
+    own.score = own.sums + n_sums;
+    mark_all_blocks(&own, own.changed_blocks);
+    for (size_t i = 0; i < profile->n_scorers; i++) {
+        const struct plugin_cacheable *plugin = profile->scorers[i].plugin->cacheable;
+        own.has_count_independent_scorer =
+            own.has_count_independent_scorer || is_count_independent(&profile->scorers[i]);
+        own.depends_on_time = own.depends_on_time || (plugin && plugin->depends_on_time);
+        own.depends_on_model = own.depends_on_model || (plugin && plugin->depends_on_model);
+    }
+    *cache = own;
+    return true;
+}
+
+/* What does not come from the endpoints. Returns: whether it is another, and matters. */
+static bool update_request_inputs(struct score_cache *cache,
+                                  const struct candidate_set *candidates) {
+    uint32_t clock_ticks = candidate_clock_ticks(candidates->now_ns);
+    bool has_model = candidates->model.ptr != NULL;
+    bool other = (cache->depends_on_time && clock_ticks != cache->clock_ticks) ||
+                 (cache->depends_on_model && has_model != cache->has_model);
+    cache->clock_ticks = clock_ticks;
+    cache->has_model = has_model;
+    return other;
+}
+
+/* ---- facts ----------------------------------------------------------------------------------- */
+
+static bool are_stats_equal(const struct range_stats *one, const struct range_stats *other) {
+    return one->min <= other->min && one->min >= other->min && one->max <= other->max &&
+           one->max >= other->max && one->sum <= other->sum && one->sum >= other->sum &&
+           one->n == other->n;
+}
+
+static struct range_stats merge_stats(const struct range_stats *of_blocks, uint32_t n) {
+    struct range_stats all = RANGE_STATS_EMPTY;
+    for (uint32_t i = 0; i < n; i++) {
+        range_stats_merge(&all, &of_blocks[i]);
+    }
+    return all;
+}
+
+/* Returns: whether they are others. */
+static bool collect_block_stats(const struct score_cache *cache,
+                                const struct candidate_set *candidates,
+                                const struct profile_step *step, struct range_stats *stats,
+                                uint32_t block) {
+    struct range_stats now = {0};
+    step->plugin->cacheable->collect_stats(step->parameters, candidates, range_of(cache, block),
+                                           &now);
+    bool same = are_stats_equal(stats, &now);
+    *stats = now;
+    return !same;
+}
+
+/* Returns: whether the facts about all have changed. */
+static bool collect_scorer_stats(const struct score_cache *cache,
+                                 const struct candidate_set *candidates, size_t scorer) {
+    const struct profile_step *step = &cache->profile->scorers[scorer];
+    const struct plugin_cacheable *plugin = step->plugin->cacheable;
+    struct range_stats *stats = stats_of_scorer(cache, scorer);
+    bool others = false;
+    for (size_t i = 0; plugin && plugin->collect_stats && i < n_words(cache); i++) {
+        for (uint64_t left = cache->changed_blocks[i]; left != 0; left &= left - 1) {
+            uint32_t block = (uint32_t)(i * 64) + (uint32_t)__builtin_ctzll(left);
+            others =
+                collect_block_stats(cache, candidates, step, stats + 1 + block, block) || others;
+        }
+    }
+    if (!others) {
+        return false;
+    }
+    struct range_stats all = merge_stats(stats + 1, n_blocks(cache));
+    if (plugin->normalize) {
+        plugin->normalize(&all);
+    }
+    bool same = are_stats_equal(stats, &all);
+    *stats = all;
+    return !same;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+static void score_block(const struct score_cache *cache, const struct candidate_set *candidates,
+                        uint32_t block) {
+    const struct profile *profile = cache->profile;
+    struct candidate_range range = range_of(cache, block);
+    memset(&cache->sums[range.from], 0, CANDIDATE_BLOCK * sizeof(*cache->sums));
+    for (size_t i = 0; i < profile->n_scorers; i++) {
+        const struct profile_step *step = &profile->scorers[i];
+        if (step->plugin->cacheable) {
+            step->plugin->cacheable->score_range(step->parameters, candidates,
+                                                 stats_of_scorer(cache, i), step->weight, range,
+                                                 cache->sums);
+        }
+    }
+}
+
+/* Makes the sums what they should be, and the scores the sums. */
+static void update_scores(const struct score_cache *cache, const struct candidate_set *candidates,
+                          bool all) {
+    for (size_t i = 0; i < cache->profile->n_scorers; i++) {
+        all = collect_scorer_stats(cache, candidates, i) || all;
+    }
+    if (all) {
+        mark_all_blocks(cache, cache->changed_blocks);
+    }
+    for (size_t i = 0; i < n_words(cache); i++) {
+        uint64_t left = cache->changed_blocks[i] | cache->modified_blocks[i];
+        for (; left != 0; left &= left - 1) {
+            uint32_t bit = (uint32_t)__builtin_ctzll(left), block = (uint32_t)(i * 64) + bit;
+            if (cache->changed_blocks[i] >> bit & 1) {
+                score_block(cache, candidates, block);
+            }
+            size_t from = (size_t)block * CANDIDATE_BLOCK;
+            memcpy(&cache->score[from], &cache->sums[from], CANDIDATE_BLOCK * sizeof(*cache->sums));
+        }
+        cache->changed_blocks[i] = cache->modified_blocks[i] = 0;
+    }
+}
+
+/* ---- of few ---------------------------------------------------------------------------------- */
+
+/* What steady scorers say, to which the others add. */
+static void score_few(struct score_cache *cache, struct candidate_set *candidates) {
+    const struct profile *profile = cache->profile;
+    size_t n_bytes = candidates->n * sizeof(*cache->sums);
+    bool is_valid = !update_request_inputs(cache, candidates) && cache->only_counts_changed;
+    candidates->score = cache->sums;
+    if (!is_valid) {
+        memset(cache->sums, 0, n_bytes);
+    }
+    for (size_t i = 0; !is_valid && i < profile->n_scorers; i++) {
+        const struct profile_step *step = &profile->scorers[i];
+        if (is_count_independent(step)) {
+            plugin_score_cacheable(step->plugin->cacheable, step->parameters, candidates,
+                                   step->weight);
+        }
+    }
+    cache->only_counts_changed = true;
+    cache->n_reused += is_valid;
+    candidates->score = cache->score;
+    memcpy(cache->score, cache->sums, n_bytes);
+}
+
+/* ---- scores ---------------------------------------------------------------------------------- */
+
+bool score_cache_score(struct score_cache *cache, const struct profile *profile,
+                       struct candidate_set *candidates) {
+    bool other = cache->profile != profile || cache->n != candidates->n ||
+                 cache->profile_generation != candidates->snapshot->generation;
+    if (other && !rebuild_cache(cache, profile, candidates)) {
+        return false;
+    }
+    bool few = candidates->n < SCORE_CACHE_MIN_CANDIDATES;
+    if (few && !cache->has_count_independent_scorer) {
+        return false;
+    }
+    if (few) {
+        score_few(cache, candidates);
+    } else {
+        update_scores(cache, candidates, update_request_inputs(cache, candidates));
+        candidates->score = cache->score;
+        candidates->modified_blocks = cache->modified_blocks;
+    }
+    for (size_t i = 0; i < profile->n_scorers; i++) {
+        const struct profile_step *step = &profile->scorers[i];
+        const struct plugin_cacheable *plugin = step->plugin->cacheable;
+        if (!plugin || (few && plugin->depends_on_counts)) {
+            step->plugin->score(step->parameters, candidates, step->weight);
+        } else if (plugin->adjust_scores) {
+            plugin->adjust_scores(step->parameters, candidates, step->weight);
+        }
+    }
+    return true;
+}

@@ -1,0 +1,498 @@
+/* The orders in which messages can come, and those in which they can't: some by hand, then every
+ * one that is legal up to a length, in every mode, against a second, slower opinion of what each
+ * message is answered with. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pick/session/pick_fixture.h"
+
+#define GET ":method=GET|:path=/v1/models|:scheme=http|accept=*/*"
+#define POST ":method=POST|:path=/v1/completions|content-type=application/json|content-length=42"
+#define POST_GRPC ":method=POST|:path=/v1/completions|content-type=application/grpc"
+
+static struct pool_spec *one(void) {
+    struct pool_spec *spec = fixture_spec();
+    fixture_add(spec, "10.0.0.1:8000");
+    return spec;
+}
+
+/* ---- orders ---------------------------------------------------------------------------------- */
+
+enum act {
+    NO_MORE,
+    HEAD,
+    HEAD_END,
+    BODY,
+    BODY_END,
+    TRAILERS,
+    ANSWER,
+    ANSWER_END,
+    PART,
+    PART_END,
+    ATRAILERS
+};
+
+static void act(struct stage *stage, enum act what) {
+    switch (what) {
+    case NO_MORE:
+        break;
+    case HEAD:
+    case HEAD_END:
+        stage_request(stage, GET, what == HEAD_END, STAGE_CONFIG(NONE, NONE));
+        break;
+    case BODY:
+    case BODY_END:
+        stage_body(stage, "x", what == BODY_END);
+        break;
+    case TRAILERS:
+        stage_trailers(stage, EXT_PROC_REQUEST_TRAILERS);
+        break;
+    case ANSWER:
+    case ANSWER_END:
+        stage_answer(stage, ":status=200", what == ANSWER_END);
+        break;
+    case PART:
+    case PART_END:
+        stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("y"), what == PART_END);
+        break;
+    case ATRAILERS:
+        stage_trailers(stage, EXT_PROC_RESPONSE_TRAILERS);
+        break;
+    }
+}
+
+/* What can't come ends the stream with a status and a sentence, and nothing else. */
+static void message_order_illegal_ends_stream(void **state) {
+    static const struct {
+        enum act acts[4];
+        const char *why;
+    } cases[] = {
+        {{BODY}, "headers must come first"},
+        {{TRAILERS}, "headers must come first"},
+        {{HEAD, HEAD}, "came twice"},
+        {{HEAD_END, BODY}, "behind its end"},
+        {{HEAD, BODY_END, BODY}, "behind its end"},
+        {{HEAD, BODY_END, TRAILERS}, "behind its end"},
+        {{HEAD, TRAILERS, BODY}, "behind its end"},
+        {{HEAD, TRAILERS, TRAILERS}, "behind its end"},
+        {{ANSWER, HEAD}, "behind the answer's"},
+        {{HEAD, ANSWER, ANSWER}, "came twice"},
+        {{HEAD, PART, ANSWER}, "behind its body"},
+        {{HEAD, ANSWER_END, PART}, "behind its end"},
+        {{HEAD, ANSWER, PART_END, PART}, "behind its end"},
+        {{HEAD, ANSWER, PART_END, ATRAILERS}, "behind its end"},
+        {{HEAD, ATRAILERS, ATRAILERS}, "behind its end"},
+    };
+    struct stage *stage = stage_open(one());
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (size_t k = 0; k < 4; k++) {
+            assert_false(stage->finished && cases[i].acts[k]);
+            act(stage, cases[i].acts[k]);
+        }
+        assert_true(stage->finished);
+        assert_int_equal(stage->why.status, ST_BAD_REQUEST);
+        assert_non_null(strstr(stage->why.text, cases[i].why));
+        act(stage, BODY); /* what still comes is let go */
+        pick_session_half_close(stage->session);
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    stage_close(stage);
+}
+
+/* The log of a stream that ends wrongly long after its pick: the message that named the model has
+ * been released by then. */
+static void message_order_late_error_is_reported(void **state) {
+    const struct {
+        const char *headers;
+        const struct ext_proc_config *config;
+        const char *body, *line;
+    } cases[] = {
+        {":method=GET|:path=/v2/models/m/ready", STAGE_CONFIG(NONE, NONE), NULL,
+         "GET /v2/models/m/ready"},
+        {POST "|x-gateway-model-name=old", STAGE_CONFIG(FULL_DUPLEX, NONE), "{\"model\":\"x\"}",
+         "POST /v1/completions"},
+        {POST "|x-gateway-model-name=old", STAGE_CONFIG(NONE, NONE), "{\"model\":\"x\"}",
+         "POST /v1/completions"},
+    };
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        stage_request(stage, cases[i].headers, false, cases[i].config);
+        if (cases[i].body) {
+            stage_body(stage, cases[i].body, true);
+        }
+        stage_pick(stage_next(stage));
+        stage_request(stage, cases[i].headers, true, NULL);
+        assert_int_equal(stage->why.status, ST_BAD_REQUEST);
+        assert_non_null(strstr(stage->last_outcome, "came twice"));
+        assert_memory_equal(stage->last_outcome, cases[i].line, strlen(cases[i].line));
+        stage_end(stage);
+        stage_stream(stage, &stage_limits);
+    }
+    stage_close(stage);
+}
+
+static void message_undecodable_ends_stream(void **state) {
+    struct stage *stage = stage_open(one());
+    (void)state;
+    stage_take(stage, STR("\x12\x05\x01"));
+    assert_true(stage->finished);
+    assert_int_equal(stage->why.status, ST_BAD_REQUEST);
+    stage_expect_no_message(stage);
+    stage_close(stage);
+}
+
+/* Of a proxy newer than this, or of none: skipped. */
+static void message_unknown_is_skipped(void **state) {
+    struct stage *stage = stage_open(one());
+    (void)state;
+    stage_take(stage, STR(""));
+    stage_take(stage, STR("\xa2\x06\x02hi")); /* field 100 */
+    stage_expect_no_message(stage);
+    stage_request(stage, GET, true, STAGE_CONFIG(NONE, NONE));
+    stage_pick(stage_next(stage));
+    stage_close(stage);
+}
+
+/* observability_mode: the proxy waits for nothing, and may be told nothing. */
+static void observability_mode_sends_nothing(void **state) {
+    struct stage *stage = stage_open(one());
+    struct ext_proc_header header = {STR(":method"), STR("GET")};
+    struct ext_proc_client_request question = {.kind = EXT_PROC_REQUEST_HEADERS,
+                                               .headers = &header,
+                                               .n_headers = 1,
+                                               .observability_mode = true};
+    struct pool_stats pool_counts;
+    (void)state;
+    stage_send(stage, &question);
+    question.kind = EXT_PROC_RESPONSE_BODY;
+    stage_send(stage, &question);
+    stage_send(stage, &question);
+    stage_expect_no_message(stage);
+    pool_get_stats(stage->pool.pool, &pool_counts);
+    assert_int_equal(pool_counts.n_in_flight, 0);
+    assert_false(stage->finished);
+    pick_session_half_close(stage->session);
+    assert_int_equal(stage->why.status, ST_OK);
+    stage_close(stage);
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+static void assert_described(struct stage *stage, const char *expected) {
+    struct buf out;
+    buf_init(&out, stage->arena, 0);
+    pick_session_describe(stage->session, &out);
+    stage_assert_text(buf_str(&out), expected);
+}
+
+static void session_describe_names_the_phase(void **state) {
+    struct stage *stage = stage_open(stage_models());
+    (void)state;
+    assert_described(stage, "before its headers");
+    stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+    assert_described(stage, "POST /v1/completions, until its body names the model");
+    stage_body(stage, "{\"model\":\"m\"", false);
+    assert_described(stage, "POST /v1/completions → 10.0.0.1:8000, in the request");
+    act(stage, ANSWER);
+    assert_described(stage, "POST /v1/completions → 10.0.0.1:8000, in the answer");
+    act(stage, PART_END);
+    assert_described(stage, "POST /v1/completions, answered");
+    pick_session_half_close(stage->session);
+    assert_described(stage, "POST /v1/completions, over");
+    stage_close(stage);
+}
+
+/* ---- every order ----------------------------------------------------------------------------- */
+
+/* What came so far, and what should have been said; it knows the rules, and no code of ours. */
+struct opinion {
+    enum ext_proc_body_mode request, response;
+    bool has_config, matters;
+    bool is_grpc;                             /* as its content-type says */
+    bool head, ended, answer, response_ended; /* what came */
+    bool told;                                /* the pick has left */
+    bool raised, pieces;                      /* with the pick; the body came, in pieces */
+    bool over, passed;                        /* the stream; the request, without a pick */
+    size_t n_parts;                           /* of the request's body */
+    size_t n_bytes;
+};
+
+static const char *const texts[] = {"{\"prompt\":1,\"mod", "el\":\"old", "\",\"n\":", "2}", ""};
+enum { N_TEXTS = 5, KNOWN_AT = 25, MOST_ACTS = 6 };
+
+/* What came of the request's body. */
+static struct str sent_body(size_t n_parts, bool is_new, char out[64]) {
+    size_t n = 0;
+    for (size_t i = 0; i < n_parts && i < N_TEXTS; i++) {
+        n += (size_t)snprintf(out + n, 64 - n, "%s", texts[i]);
+    }
+    char *old = is_new ? strstr(out, "old\"") : NULL;
+    if (old && n_parts > 0) {
+        memcpy(old, "new", 3);
+    }
+    return str_make(out, n);
+}
+
+/* A message of gRPC, without a prefix: none of the texts here begins with one. */
+static bool is_message(const struct opinion *o, enum ext_proc_body_mode mode) {
+    return mode == EXT_PROC_BODY_GRPC && (!o->head || o->is_grpc);
+}
+
+static bool is_duplex(enum ext_proc_body_mode mode) {
+    return mode == EXT_PROC_BODY_FULL_DUPLEX;
+}
+
+static bool is_buffered(enum ext_proc_body_mode mode) {
+    return mode == EXT_PROC_BODY_BUFFERED || mode == EXT_PROC_BODY_BUFFERED_PARTIAL;
+}
+
+static bool is_legal(const struct opinion *o, enum act what) {
+    switch (what) {
+    case HEAD:
+    case HEAD_END:
+        return !o->head && !o->answer;
+    case BODY:
+    case BODY_END:
+    case TRAILERS:
+        return o->head && !o->ended;
+    case ANSWER:
+    case ANSWER_END:
+        return !o->answer;
+    case PART:
+    case PART_END:
+    case ATRAILERS:
+        return !o->response_ended;
+    case NO_MORE:
+        break;
+    }
+    return false;
+}
+
+static void refused(struct opinion *o, struct stage *stage, unsigned status) {
+    stage_expect_refusal(stage, status);
+    o->over = true;
+}
+
+static void picked(struct opinion *o, struct stage *stage, enum ext_proc_kind kind, bool modes) {
+    const struct ext_proc_client_response *reply = stage_next(stage);
+    assert_int_equal(reply->kind, kind);
+    stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
+    assert_int_equal(reply->has_mode_override, modes);
+    o->told = true;
+}
+
+static void of_head(struct opinion *o, struct stage *stage, bool ends) {
+    o->head = true;
+    o->ended = ends;
+    if (!o->matters) {
+        picked(o, stage, EXT_PROC_REQUEST_HEADERS, false);
+    } else if (ends) {
+        refused(o, stage, 400);
+    } else if (is_buffered(o->request)) {
+        stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
+    } else if (!is_duplex(o->request)) {
+        o->raised = true;
+        picked(o, stage, EXT_PROC_REQUEST_HEADERS, true);
+    }
+}
+
+static void sent_back(struct stage *stage, enum ext_proc_kind kind, struct str text, bool ends) {
+    const struct ext_proc_client_response *reply = stage_next(stage);
+    assert_int_equal(reply->kind, kind);
+    assert_int_equal(reply->body_mutation, EXT_PROC_BODY_STREAMED_RESPONSE);
+    assert_true(str_eq(reply->body, text));
+    assert_int_equal(reply->end_of_stream, ends);
+}
+
+/* In a duplex mode: what was held leaves as soon as it is known. */
+static void of_duplex(struct opinion *o, struct stage *stage, struct str text, bool ends) {
+    char bytes[64];
+    if (o->told) {
+        if (text.len > 0 || ends) {
+            sent_back(stage, EXT_PROC_REQUEST_BODY, text, ends);
+        }
+    } else if (o->n_bytes >= KNOWN_AT) {
+        picked(o, stage, EXT_PROC_REQUEST_HEADERS, false);
+        stage_expect_body(stage, EXT_PROC_REQUEST_BODY, sent_body(o->n_parts, true, bytes), ends);
+    } else if (ends) {
+        refused(o, stage, 400);
+    }
+}
+
+static void of_raised(struct opinion *o, struct stage *stage, bool ends) {
+    bool known = o->n_bytes >= KNOWN_AT;
+    bool at_once = o->request == EXT_PROC_BODY_NONE || o->request == EXT_PROC_BODY_GRPC;
+    if (o->has_config && at_once && !o->pieces) {
+        refused(o, stage, 400); /* as a whole the first part is cut off */
+    } else if (!o->pieces && ends) {
+        refused(o, stage, 400);
+    } else if (known && o->raised) {
+        refused(o, stage, 500); /* it can't be renamed any more */
+    } else if (ends && !known) {
+        refused(o, stage, 400);
+    } else {
+        stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
+    }
+    o->pieces = true;
+}
+
+static void of_body(struct opinion *o, struct stage *stage, struct str text, bool ends) {
+    o->ended = ends;
+    o->n_bytes += text.len;
+    if (o->passed) {
+        return;
+    }
+    if (is_duplex(o->request)) {
+        of_duplex(o, stage, text, ends);
+    } else if (is_buffered(o->request) && !o->told) {
+        bool partial = o->request == EXT_PROC_BODY_BUFFERED_PARTIAL && !ends;
+        refused(o, stage, partial ? 413 : 400);
+    } else if (o->raised) {
+        of_raised(o, stage, ends);
+    } else if (is_message(o, o->request)) {
+        sent_back(stage, EXT_PROC_REQUEST_BODY, text, ends);
+    } else {
+        stage_expect_continue(stage, EXT_PROC_REQUEST_BODY);
+    }
+}
+
+static void of_trailers(struct opinion *o, struct stage *stage) {
+    o->ended = true;
+    if (o->passed) {
+        return;
+    }
+    if (!o->told || (o->raised && o->pieces)) {
+        refused(o, stage, 400);
+    } else {
+        stage_expect_continue(stage, EXT_PROC_REQUEST_TRAILERS);
+    }
+}
+
+static void of_answer(struct opinion *o, struct stage *stage, enum act what) {
+    o->answer = true;
+    o->response_ended = what == ANSWER_END || what == PART_END || what == ATRAILERS;
+    o->passed = o->passed || (o->head && !o->told);
+    if (what == ANSWER || what == ANSWER_END) {
+        stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
+    } else if (what == ATRAILERS) {
+        stage_expect_continue(stage, EXT_PROC_RESPONSE_TRAILERS);
+    } else if (is_duplex(o->response) || is_message(o, o->response)) {
+        stage_expect_chunk(stage, EXT_PROC_RESPONSE_BODY, "y", what == PART_END);
+    } else {
+        stage_expect_continue(stage, EXT_PROC_RESPONSE_BODY);
+    }
+}
+
+static const enum ext_proc_kind kinds[] = {
+    [HEAD] = EXT_PROC_REQUEST_HEADERS,        [HEAD_END] = EXT_PROC_REQUEST_HEADERS,
+    [BODY] = EXT_PROC_REQUEST_BODY,           [BODY_END] = EXT_PROC_REQUEST_BODY,
+    [TRAILERS] = EXT_PROC_REQUEST_TRAILERS,   [ANSWER] = EXT_PROC_RESPONSE_HEADERS,
+    [ANSWER_END] = EXT_PROC_RESPONSE_HEADERS, [PART] = EXT_PROC_RESPONSE_BODY,
+    [PART_END] = EXT_PROC_RESPONSE_BODY,      [ATRAILERS] = EXT_PROC_RESPONSE_TRAILERS,
+};
+
+static bool ends(enum act what) {
+    return what == HEAD_END || what == BODY_END || what == ANSWER_END || what == PART_END;
+}
+
+/* One more message, and what it should be answered with. */
+static void step(struct opinion *o, struct stage *stage, enum act what) {
+    const struct ext_proc_config config = {o->request, o->response, false};
+    struct str text = str_of(texts[o->n_parts % N_TEXTS]);
+    bool first = !o->head && !o->answer, legal = is_legal(o, what);
+    struct ext_proc_header headers[8];
+    struct ext_proc_client_request question = {.kind = kinds[what],
+                                               .headers = headers,
+                                               .body = what <= BODY_END ? text : STR("y"),
+                                               .end_of_stream = ends(what),
+                                               .config = first && o->has_config ? &config : NULL,
+                                               .has_metadata = true};
+    if (what == HEAD || what == HEAD_END) {
+        question.n_headers = stage_headers(o->is_grpc ? POST_GRPC : POST, headers, 8);
+    }
+    stage_send(stage, &question);
+    if (!legal) {
+        assert_true(stage->finished && stage->why.status == ST_BAD_REQUEST);
+        o->over = true;
+    } else if (what == HEAD || what == HEAD_END) {
+        of_head(o, stage, what == HEAD_END);
+    } else if (what == BODY || what == BODY_END) {
+        o->n_parts++;
+        of_body(o, stage, text, what == BODY_END);
+    } else if (what == TRAILERS) {
+        of_trailers(o, stage);
+    } else {
+        of_answer(o, stage, what);
+    }
+    assert_int_equal(stage->finished, o->over);
+    stage_expect_no_message(stage);
+}
+
+/* Each message that can follow, and each that can't, once. Returns: how many orders there were. */
+static size_t every_order(struct stage *stage, const struct opinion *begun, enum act *acts,
+                          size_t n) {
+    size_t n_orders = 0;
+    for (enum act what = HEAD; what <= ATRAILERS; what++) {
+        struct opinion o = *begun;
+        acts[n] = what;
+        for (size_t i = 0; i <= n; i++) {
+            step(&o, stage, acts[i]);
+        }
+        stage_end(stage); /* nothing is left, wherever it breaks off */
+        stage_stream(stage, &stage_limits);
+        n_orders++;
+        if (!o.over && n + 1 < MOST_ACTS) {
+            n_orders += every_order(stage, begun, acts, n + 1);
+        }
+    }
+    return n_orders;
+}
+
+static void message_order_every_order_is_handled(void **state) {
+    static const enum ext_proc_body_mode responses[] = {
+        EXT_PROC_BODY_NONE, EXT_PROC_BODY_STREAMED, EXT_PROC_BODY_FULL_DUPLEX, EXT_PROC_BODY_GRPC};
+    size_t n_orders = 0;
+    (void)state;
+    for (int matters = 0; matters < 2; matters++) {
+        struct stage *stage = stage_open(matters ? stage_models() : one());
+        for (int mode = 0; mode < 8 * EXT_PROC_BODY_OTHER; mode++) {
+            struct opinion begun = {.request = (enum ext_proc_body_mode)(mode / 8),
+                                    .response = responses[mode % 4],
+                                    .has_config = true,
+                                    .is_grpc = mode % 8 >= 4,
+                                    .matters = matters};
+            enum act acts[MOST_ACTS];
+            n_orders += every_order(stage, &begun, acts, 0);
+        }
+        struct opinion older = {.request = EXT_PROC_BODY_STREAMED,
+                                .response = EXT_PROC_BODY_STREAMED,
+                                .matters = matters};
+        enum act acts[MOST_ACTS];
+        n_orders += every_order(stage, &older, acts, 0);
+        stage_close(stage);
+    }
+    print_message("%zu orders\n", n_orders);
+    assert_true(n_orders > 10000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(message_order_illegal_ends_stream),
+        cmocka_unit_test(message_order_late_error_is_reported),
+        cmocka_unit_test(message_undecodable_ends_stream),
+        cmocka_unit_test(message_unknown_is_skipped),
+        cmocka_unit_test(observability_mode_sends_nothing),
+        cmocka_unit_test(session_describe_names_the_phase),
+        cmocka_unit_test(message_order_every_order_is_handled),
+    };
+    return cmocka_run_group_tests_name("session_orders", tests, NULL, NULL);
+}

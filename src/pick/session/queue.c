@@ -1,0 +1,217 @@
+/* A request that waits for room. What it would have said is said when it is called; what comes of
+ * it until then is put off, whole messages as they are, and taken behind that. */
+#include <inttypes.h>
+
+#include "pick/session/state.h"
+
+/* What a stream costs besides its bytes, and what a message does: each has memory of its own, some
+ * KiB, whatever is in it. */
+enum { STREAM_OVERHEAD_BYTES = 4096, MESSAGE_OVERHEAD_BYTES = 4096 + 256 };
+
+/* What the request holds, as the queue counts it. */
+static uint64_t request_bytes(const struct pick_session *session) {
+    uint64_t n_message = session->message ? session->message->data.len : 0;
+    uint64_t n_headers = session->headers ? session->headers->message.data.len : 0;
+    return STREAM_OVERHEAD_BYTES + n_message + n_headers + session->body_buffer.n_bytes +
+           pick_session_prompt_bytes(session);
+}
+
+static uint64_t message_bytes(const struct pick_message_ref *message_ref) {
+    return MESSAGE_OVERHEAD_BYTES + message_ref->message.data.len;
+}
+
+/* ---- what comes meanwhile -------------------------------------------------------------------- */
+
+/* Returns: false when out of memory, and the stream has ended. */
+static bool buffer_message(struct pick_session *session) {
+    struct pick_queue_entry *entry = session->queue_entry;
+    struct pick_buffered_message *buffered = arena_alloc(session->arena, sizeof(*buffered));
+    struct pick_message_ref *message_ref = buffered ? pick_session_ref_message(session) : NULL;
+    if (!buffered) {
+        struct error err;
+        error_set(&err, ST_NO_MEMORY, "no memory to hold a message of the proxy's");
+        pick_session_abort(session, &err);
+    }
+    if (!message_ref) {
+        return false;
+    }
+    message_ref->n_refs++;
+    *buffered = (struct pick_buffered_message){.message_ref = message_ref};
+    *entry->end = buffered;
+    entry->end = &buffered->next;
+    entry->n_bytes += message_bytes(message_ref);
+    metric_add(METRIC_PICK_HELD_BYTES, (int64_t)message_ref->message.data.len);
+    return true;
+}
+
+void pick_queue_push_message(struct pick_session *session) {
+    uint64_t n_bytes = session->message->data.len + MESSAGE_OVERHEAD_BYTES;
+    struct error err;
+    if (!buffer_message(session) ||
+        pool_waiter_add_bytes(session->context.pool, &session->queue_entry->waiter, n_bytes)) {
+        return;
+    }
+    error_set(&err, ST_SATURATED,
+              "every endpoint is full, and what comes of this request while it waits is more than "
+              "the queue may hold, which is %" PRIu64 " bytes (flow_control: max_bytes in the "
+              "picker's configuration)",
+              pick_session_spec(session)->flow_control.limits.max_bytes);
+    pick_session_refuse(session, &err);
+}
+
+/* The next of what was put off, which is the caller's now. Returns: NULL when there is none. */
+static struct pick_message_ref *pop_buffered(struct pick_queue_entry *entry) {
+    struct pick_buffered_message *buffered = entry->first;
+    if (!buffered) {
+        return NULL;
+    }
+    entry->first = buffered->next;
+    entry->end = entry->first ? entry->end : &entry->first;
+    entry->n_bytes -= message_bytes(buffered->message_ref);
+    metric_add(METRIC_PICK_HELD_BYTES, -(int64_t)buffered->message_ref->message.data.len);
+    return buffered->message_ref;
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+enum status pick_queue_prepare(struct pick_session *session, struct pool_request *requested,
+                               struct error *err) {
+    struct pick_queue_entry *entry = session->queue_entry;
+    if (!entry) {
+        entry = arena_calloc(session->arena, 1, sizeof(*entry));
+        if (!entry) {
+            return error_set(err, ST_NO_MEMORY, "no memory for a request that may have to wait");
+        }
+        entry->waiter.wakeup = session->context.wakeup;
+        entry->session = session;
+        entry->end = &entry->first;
+        session->queue_entry = entry;
+    }
+    requested->waiter = &entry->waiter;
+    requested->n_bytes = request_bytes(session);
+    return ST_OK;
+}
+
+/* The headers are needed for another pick; of a buffered body, too, the message at hand. */
+void pick_queue_start_wait(struct pick_session *session) {
+    struct pick_queue_entry *entry = session->queue_entry;
+    if (session->phase == PICK_QUEUED) {
+        return;
+    }
+    entry->reply_point = session->phase == PICK_HEADERS_HELD   ? PICK_AT_HEADERS_HELD
+                         : session->phase == PICK_BODY_PENDING ? PICK_AT_BODY
+                                                               : PICK_AT_HEADERS;
+    pick_session_set_phase(session, PICK_QUEUED);
+    if (entry->reply_point == PICK_AT_BODY) {
+        buffer_message(session);
+    } else if (!session->headers) {
+        session->headers = pick_session_ref_message(session);
+        if (session->headers) {
+            session->headers->n_refs++;
+        }
+    }
+}
+
+void pick_queue_stop_wait(struct pick_session *session, enum flow_outcome outcome) {
+    struct pick_message_ref *message_ref;
+    if (session->phase != PICK_QUEUED) {
+        return;
+    }
+    pool_dequeue(session->context.pool, &session->queue_entry->waiter, outcome);
+    while ((message_ref = pop_buffered(session->queue_entry))) {
+        pick_message_unref(message_ref);
+    }
+}
+
+void pick_session_cancel_wait(struct pick_session *session) {
+    if (session->phase == PICK_QUEUED) {
+        pool_dequeue(session->context.pool, &session->queue_entry->waiter, FLOW_ABORTED);
+    }
+}
+
+uint64_t pick_session_queue_deadline_ns(const struct pick_session *session) {
+    return session->phase == PICK_QUEUED ? session->queue_entry->waiter.until_ns : 0;
+}
+
+bool pick_session_is_buffer_full(const struct pick_session *session) {
+    return session->phase == PICK_QUEUED &&
+           session->queue_entry->n_bytes + session->body_buffer.n_bytes >
+               session->context.limits.max_body_size;
+}
+
+void pick_session_tick(const struct pick_session *session, uint64_t gap_ns) {
+    pool_tick(session->context.pool, gap_ns);
+}
+
+/* ---- going on -------------------------------------------------------------------------------- */
+
+/* What was put off is the message at hand now. */
+static void set_current_message(struct pick_session *session,
+                                struct pick_message_ref *message_ref) {
+    session->message = &message_ref->message;
+    session->message_ref = message_ref;
+}
+
+static void clear_current_message(struct pick_session *session,
+                                  struct pick_message_ref *message_ref) {
+    session->message = NULL;
+    session->message_ref = NULL;
+    pick_message_unref(message_ref);
+}
+
+/* The body's message is the first of what was put off, and stays there should it wait on. */
+static void pick_at_queued_body(struct pick_session *session) {
+    struct pick_message_ref *message_ref = session->queue_entry->first->message_ref;
+    struct ext_proc_request message;
+    struct error err;
+    message_ref->n_refs++;
+    set_current_message(session, message_ref);
+    if (ext_proc_request_decode(message_ref->message.data, &message, &err) == ST_OK) { /* as
+                                                                                          before */
+        pick_session_pick_at_body(session, &message);
+    }
+    clear_current_message(session, message_ref);
+    if (session->phase == PICK_PICKED) {
+        pick_message_unref(pop_buffered(session->queue_entry));
+    }
+}
+
+static void pick_again(struct pick_session *session) {
+    switch (session->queue_entry->reply_point) {
+    case PICK_AT_HEADERS:
+        pick_session_pick_at_headers(session);
+        break;
+    case PICK_AT_HEADERS_HELD:
+        pick_session_pick_and_flush(session);
+        break;
+    case PICK_AT_BODY:
+        pick_at_queued_body(session);
+        break;
+    }
+}
+
+static void replay_buffered(struct pick_session *session) {
+    struct pick_message_ref *message_ref;
+    while ((message_ref = pop_buffered(session->queue_entry))) {
+        set_current_message(session, message_ref);
+        if (session->phase != PICK_ENDED) {
+            pick_session_step(session, message_ref->message.data);
+        }
+        clear_current_message(session, message_ref);
+    }
+}
+
+void pick_session_resume(struct pool_waiter *waiter) {
+    struct pick_session *session = ((struct pick_queue_entry *)(void *)waiter)->session;
+    const struct pick_callbacks *out = &session->send_queue.callbacks;
+    pick_again(session);
+    if (session->phase != PICK_QUEUED) {
+        if (session->phase == PICK_PICKED && !session->mode_overridden) {
+            pick_session_release_headers(session);
+        }
+        replay_buffered(session);
+    }
+    if (out->resumed) {
+        out->resumed(out->user);
+    }
+}

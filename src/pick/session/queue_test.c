@@ -1,0 +1,289 @@
+/* A session that waits for room: what it says, and when, in each mode; what ends a wait; and that
+ * nothing is left of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/metric/metric.h"
+#include "core/event/clock.h"
+#include "pick/session/pick_fixture.h"
+
+#define POST ":method=POST|:path=/v1/completions"
+
+/* One endpoint with room for one, which a request of the test's has. */
+struct busy {
+    struct stage *stage;
+    struct pool_pick pick;
+};
+
+static struct pool_spec *spec_of(void) {
+    struct pool_spec *spec = stage_models();
+    spec->max_in_flight = 1;
+    spec->flow_control.on = true;
+    return spec;
+}
+
+static struct busy begin(void) {
+    struct busy busy = {.stage = stage_open(spec_of())};
+    busy.pick = fixture_pick(&busy.stage->pool);
+    return busy;
+}
+
+static void make_room(struct busy *busy) {
+    pool_release_ticket(busy->stage->pool.pool, &busy->pick.ticket);
+    assert_int_equal(busy->stage->n_notified, 1);
+    stage_resume(busy->stage);
+}
+
+static void end(struct busy *busy) {
+    struct pool_flow_stats pool_counts;
+    pool_release_ticket(busy->stage->pool.pool, &busy->pick.ticket);
+    pick_session_free(busy->stage->session); /* and it waits no more */
+    pool_get_flow_stats(busy->stage->pool.pool, NULL, 0, &pool_counts);
+    assert_int_equal(pool_counts.n_waiting + pool_counts.n_bytes, 0);
+    assert_int_equal(metric_read(METRIC_PICK_HELD_BYTES), 0);
+    busy->stage->session = NULL;
+    stage_flush(busy->stage);
+    arena_free(busy->stage->arena);
+    for (size_t i = 0; i < busy->stage->n_sent; i++) {
+        free(busy->stage->sent[i].bytes);
+    }
+    assert_int_equal(busy->stage->n_messages, 0);
+    fixture_close(&busy->stage->pool);
+    pool_wakeup_fini(&busy->stage->wakeup);
+    free(busy->stage);
+}
+
+static void expect_waiting(const struct stage *stage) {
+    stage_expect_no_message(stage);
+    assert_true(pick_session_queue_deadline_ns(stage->session) > clock_now_ns());
+    assert_false(pick_session_is_response_pending(stage->session));
+}
+
+/* ---- modes ----------------------------------------------------------------------------------- */
+
+static void queue_pick_at_headers_resumes(void **state) {
+    struct busy busy = begin();
+    (void)state;
+    stage_request(busy.stage, ":method=POST|:path=/v2/models/old/infer", false,
+                  STAGE_CONFIG(NONE, NONE));
+    expect_waiting(busy.stage);
+    make_room(&busy);
+    const struct ext_proc_client_response *reply = stage_next(busy.stage);
+    stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
+    stage_assert_text(stage_set(reply, ":path"), "/v2/models/new/infer");
+    assert_int_equal(pick_session_queue_deadline_ns(busy.stage->session), 0);
+    stage_answer(busy.stage, ":status=200", true);
+    stage_expect_continue(busy.stage, EXT_PROC_RESPONSE_HEADERS);
+    end(&busy);
+}
+
+/* Whole bodies: the pick leaves with the answer to the body. */
+static void queue_buffered_body_resumes(void **state) {
+    struct busy busy = begin();
+    (void)state;
+    stage_request(busy.stage, POST, false, STAGE_CONFIG(BUFFERED, NONE));
+    stage_expect_continue(busy.stage, EXT_PROC_REQUEST_HEADERS);
+    stage_body(busy.stage, "{\"model\":\"old\"}", true);
+    expect_waiting(busy.stage);
+    make_room(&busy);
+    const struct ext_proc_client_response *reply = stage_next(busy.stage);
+    assert_int_equal(reply->kind, EXT_PROC_REQUEST_BODY);
+    stage_pick(reply);
+    stage_assert_text(reply->body, "{\"model\":\"new\"}");
+    end(&busy);
+}
+
+/* Pieces, some of which come while it waits, and trailers. */
+static void queue_streamed_pieces_are_replayed(void **state) {
+    (void)state;
+    for (int at_headers = 0; at_headers < 2; at_headers++) {
+        struct busy busy = begin();
+        stage_request(busy.stage, at_headers ? ":method=POST|:path=/v2/models/m/infer" : POST,
+                      false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+        stage_body(busy.stage, "{\"model\":\"m\",", false);
+        expect_waiting(busy.stage);
+        stage_body(busy.stage, "\"a\":", false);
+        stage_body(busy.stage, "1}", false);
+        stage_trailers(busy.stage, EXT_PROC_REQUEST_TRAILERS);
+        expect_waiting(busy.stage);
+        assert_true(metric_read(METRIC_PICK_HELD_BYTES) > 0);
+        make_room(&busy);
+        stage_pick(stage_next(busy.stage));
+        stage_expect_body(busy.stage, EXT_PROC_REQUEST_BODY, STR("{\"model\":\"m\",\"a\":1}"),
+                          false);
+        stage_expect_continue(busy.stage, EXT_PROC_REQUEST_TRAILERS);
+        stage_expect_no_message(busy.stage);
+        end(&busy);
+    }
+}
+
+/* The trailers are what ends the body, and the wait begins with them. */
+static void queue_wait_at_trailers_resumes(void **state) {
+    struct busy busy = begin();
+    (void)state;
+    stage_request(busy.stage, POST "|x-gateway-model-name=m", false,
+                  STAGE_CONFIG(FULL_DUPLEX, NONE));
+    stage_trailers(busy.stage, EXT_PROC_REQUEST_TRAILERS);
+    expect_waiting(busy.stage);
+    make_room(&busy);
+    stage_pick(stage_next(busy.stage));
+    stage_expect_continue(busy.stage, EXT_PROC_REQUEST_TRAILERS);
+    end(&busy);
+}
+
+/* Of those that ask for the body the model is matched when it comes. */
+static void queue_overridden_mode_checks_model_later(void **state) {
+    struct busy busy = begin();
+    (void)state;
+    stage_request(busy.stage, POST, false, STAGE_CONFIG(STREAMED, NONE));
+    expect_waiting(busy.stage);
+    make_room(&busy);
+    const struct ext_proc_client_response *reply = stage_next(busy.stage);
+    stage_pick(reply);
+    assert_true(reply->has_mode_override);
+    stage_body(busy.stage, "{\"model\":\"none\"}", true);
+    assert_int_equal(stage_next(busy.stage)->http_status, 404);
+    end(&busy);
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+static void queue_wait_ends_on_timeout_cancel_or_local_reply(void **state) {
+    (void)state;
+    for (int how = 0; how < 6; how++) {
+        struct busy busy = begin();
+        stage_request(busy.stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
+        stage_body(busy.stage, "{\"model\":\"m\"", false);
+        stage_body(busy.stage, "}", false);
+        expect_waiting(busy.stage);
+        switch (how) {
+        case 0:
+            pick_session_on_timeout(busy.stage->session);
+            assert_int_equal(stage_next(busy.stage)->http_status, 429);
+            break;
+        case 1:
+            pick_session_half_close(busy.stage->session);
+            assert_true(busy.stage->finished);
+            break;
+        case 2:
+            stage_answer(busy.stage, ":status=504", true);
+            stage_expect_continue(busy.stage, EXT_PROC_RESPONSE_HEADERS);
+            break;
+        case 3:
+            pick_session_cancel_wait(busy.stage->session);
+            break;
+        case 4:
+            stage_request(busy.stage, POST, false, NULL);
+            assert_int_equal(busy.stage->why.status, ST_BAD_REQUEST);
+            break;
+        default: /* called, and gone before it picks */
+            pool_release_ticket(busy.stage->pool.pool, &busy.pick.ticket);
+            pick_session_cancel_wait(busy.stage->session);
+            break;
+        }
+        stage_resume(busy.stage);
+        stage_expect_no_message(busy.stage);
+        end(&busy);
+    }
+}
+
+static void queue_model_removed_while_waiting_is_404(void **state) {
+    struct busy busy = begin();
+    (void)state;
+    stage_request(busy.stage, ":method=POST|:path=/v2/models/m/infer", false,
+                  STAGE_CONFIG(NONE, NONE));
+    expect_waiting(busy.stage);
+    struct pool_spec *spec = fixture_spec();
+    spec->strict_models = true;
+    fixture_update(busy.stage->pool.pool, spec);
+    stage_resume(busy.stage);
+    assert_int_equal(stage_next(busy.stage)->http_status, 404);
+    end(&busy);
+}
+
+/* What was full is down by then: that is no saturation. */
+static void queue_timeout_without_ready_endpoint_is_503(void **state) {
+    struct pool_spec *spec = spec_of();
+    (void)state;
+    spec->health.kind = POOL_HEALTH_TCP;
+    struct busy busy = {.stage = stage_open(spec)};
+    struct endpoint *endpoint = fixture_endpoint(&busy.stage->pool, "10.0.0.1:8000");
+    pool_set_ready(busy.stage->pool.pool, endpoint, true);
+    busy.pick = fixture_pick(&busy.stage->pool);
+    stage_request(busy.stage, ":method=POST|:path=/v2/models/m/infer", false,
+                  STAGE_CONFIG(NONE, NONE));
+    expect_waiting(busy.stage);
+    pool_set_ready(busy.stage->pool.pool, endpoint, false);
+    expect_waiting(busy.stage);
+    pick_session_on_timeout(busy.stage->session);
+    assert_int_equal(stage_next(busy.stage)->http_status, 503);
+    end(&busy);
+}
+
+static void queue_body_over_limit_stops_reading(void **state) {
+    struct busy busy = begin();
+    static char piece[100000];
+    (void)state;
+    memset(piece, 'x', sizeof(piece) - 1);
+    stage_request(busy.stage, ":method=POST|:path=/v2/models/m/infer", false,
+                  STAGE_CONFIG(FULL_DUPLEX, NONE));
+    int n = 0;
+    for (; !pick_session_is_buffer_full(busy.stage->session); n++) {
+        stage_body(busy.stage, piece, false);
+    }
+    assert_int_equal(n, 11); /* of 1 MiB */
+    make_room(&busy);
+    stage_pick(stage_next(busy.stage));
+    assert_false(pick_session_is_buffer_full(busy.stage->session));
+    end(&busy);
+}
+
+/* However little is in them, messages are memory: a body in tiny pieces is not for free. */
+static void queue_tiny_messages_count_their_overhead(void **state) {
+    (void)state;
+    for (int by_stream = 0; by_stream < 2; by_stream++) {
+        struct pool_spec *spec = spec_of();
+        spec->flow_control.limits.max_bytes = by_stream ? 64 << 20 : 256 << 10;
+        struct busy busy = {.stage = stage_open(spec)};
+        busy.pick = fixture_pick(&busy.stage->pool);
+        stage_request(busy.stage, ":method=POST|:path=/v2/models/m/infer", false,
+                      STAGE_CONFIG(FULL_DUPLEX, NONE));
+        int n = 0;
+        while (n < 1000 && !busy.stage->finished &&
+               !pick_session_is_buffer_full(busy.stage->session)) {
+            stage_body(busy.stage, "x", false);
+            n++;
+        }
+        assert_in_range(n, 1, (by_stream ? 1 << 20 : 256 << 10) / 4096); /* each its own block */
+        if (!by_stream) {
+            assert_int_equal(stage_next(busy.stage)->http_status, 429);
+        } else {
+            make_room(&busy);
+            stage_pick(stage_next(busy.stage));
+            assert_false(pick_session_is_buffer_full(busy.stage->session));
+        }
+        end(&busy);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(queue_pick_at_headers_resumes),
+        cmocka_unit_test(queue_buffered_body_resumes),
+        cmocka_unit_test(queue_streamed_pieces_are_replayed),
+        cmocka_unit_test(queue_wait_at_trailers_resumes),
+        cmocka_unit_test(queue_overridden_mode_checks_model_later),
+        cmocka_unit_test(queue_wait_ends_on_timeout_cancel_or_local_reply),
+        cmocka_unit_test(queue_model_removed_while_waiting_is_404),
+        cmocka_unit_test(queue_timeout_without_ready_endpoint_is_503),
+        cmocka_unit_test(queue_body_over_limit_stops_reading),
+        cmocka_unit_test(queue_tiny_messages_count_their_overhead),
+    };
+    return cmocka_run_group_tests_name("pick/session_wait", tests, NULL, NULL);
+}

@@ -1,0 +1,199 @@
+/* A slab's count of what is in use decides when it is freed; its count of what was ever taken, when
+ * it is closed and another one begins. */
+#include "pick/session/send_queue.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* What a slab is good for: with a body's chunks, a second block of the arena or none. */
+enum { MAX_ALLOCATED = 24 };
+
+/* A message on its way, and what it holds. */
+struct queued_message {
+    struct pick_slab *slab;
+    struct pick_message_ref *ref; /* or NULL */
+};
+
+void pick_send_queue_init(struct pick_send_queue *send_queue, struct arena *arena,
+                          const struct pick_callbacks *callbacks) {
+    *send_queue = (struct pick_send_queue){.callbacks = *callbacks, .first = {.arena = arena}};
+    send_queue->slab = &send_queue->first;
+}
+
+/* ---- slabs ----------------------------------------------------------------------------------- */
+
+static void slab_close(struct pick_slab *slab) {
+    slab->closed = true;
+    if (slab->n_used == 0 && slab->owns_arena) {
+        arena_free(slab->arena);
+    }
+}
+
+void pick_send_queue_fini(struct pick_send_queue *send_queue) {
+    slab_close(send_queue->slab);
+    send_queue->slab = NULL;
+}
+
+void pick_slab_unref(struct pick_slab *slab) {
+    assert(slab->n_used > 0);
+    slab->n_used--;
+    if (slab->n_used == 0 && slab->closed && slab->owns_arena) {
+        arena_free(slab->arena);
+    }
+}
+
+static struct pick_slab *slab_new(void) {
+    struct arena *arena = arena_new(NULL, 0);
+    struct pick_slab *slab = arena ? arena_alloc(arena, sizeof(*slab)) : NULL;
+    if (slab) {
+        *slab = (struct pick_slab){.arena = arena, .owns_arena = true};
+    } else {
+        arena_free(arena);
+    }
+    return slab;
+}
+
+/* The slab for the next thing, in which it counts already. Returns: NULL when out of memory. */
+static struct pick_slab *slab_use(struct pick_send_queue *send_queue) {
+    if (send_queue->slab->n_allocated >= MAX_ALLOCATED) {
+        struct pick_slab *next = slab_new();
+        if (!next) {
+            return NULL;
+        }
+        slab_close(send_queue->slab);
+        send_queue->slab = next;
+    }
+    send_queue->slab->n_allocated++;
+    send_queue->slab->n_used++;
+    return send_queue->slab;
+}
+
+void *pick_send_queue_alloc(struct pick_send_queue *send_queue, size_t n_bytes,
+                            struct pick_slab **slab) {
+    *slab = slab_use(send_queue);
+    void *allocated = *slab ? arena_alloc((*slab)->arena, n_bytes) : NULL;
+    if (*slab && !allocated) {
+        pick_slab_unref(*slab);
+    }
+    return allocated;
+}
+
+/* ---- messages that came ---------------------------------------------------------------------- */
+
+struct pick_message_ref *pick_message_ref_new(struct pick_send_queue *send_queue,
+                                              const struct pick_message *message) {
+    struct pick_slab *slab;
+    struct pick_message_ref *message_ref =
+        pick_send_queue_alloc(send_queue, sizeof(*message_ref), &slab);
+    if (message_ref) {
+        *message_ref = (struct pick_message_ref){.message = *message, .slab = slab, .n_refs = 1};
+    }
+    return message_ref;
+}
+
+struct pick_message_ref *pick_message_ref_copy(struct pick_send_queue *send_queue,
+                                               struct str bytes) {
+    struct pick_slab *slab;
+    struct pick_message_ref *message_ref =
+        pick_send_queue_alloc(send_queue, sizeof(*message_ref) + bytes.len, &slab);
+    if (message_ref) {
+        char *copy = (char *)(message_ref + 1);
+        if (bytes.len > 0) {
+            memcpy(copy, bytes.ptr, bytes.len);
+        }
+        *message_ref = (struct pick_message_ref){
+            .message = {.data = str_make(copy, bytes.len)}, .slab = slab, .n_refs = 1};
+    }
+    return message_ref;
+}
+
+void pick_message_unref(struct pick_message_ref *message_ref) {
+    assert(message_ref->n_refs > 0);
+    message_ref->n_refs--;
+    if (message_ref->n_refs == 0) {
+        if (message_ref->message.release) {
+            message_ref->message.release(message_ref->message.cookie);
+        }
+        pick_slab_unref(message_ref->slab);
+    }
+}
+
+/* ---- messages that leave --------------------------------------------------------------------- */
+
+static void on_message_sent(void *cookie) {
+    struct queued_message *queued = cookie;
+    if (queued->ref) {
+        pick_message_unref(queued->ref);
+    }
+    pick_slab_unref(queued->slab);
+}
+
+/* What lies in the session's arena and borrows nothing needs no word when it has left. */
+static void send_message(struct pick_send_queue *send_queue, const struct ext_proc_message *bytes,
+                         struct queued_message *queued) {
+    assert(!send_queue->finished);
+    if (!queued->slab->owns_arena && !queued->ref) {
+        pick_slab_unref(queued->slab);
+        send_queue->callbacks.send(send_queue->callbacks.user, bytes->pieces, bytes->n_pieces, NULL,
+                                   NULL);
+        return;
+    }
+    if (queued->ref) {
+        queued->ref->n_refs++;
+    }
+    send_queue->callbacks.send(send_queue->callbacks.user, bytes->pieces, bytes->n_pieces,
+                               on_message_sent, queued);
+}
+
+static struct queued_message *queued_message_new(struct pick_send_queue *send_queue,
+                                                 struct pick_message_ref *ref, struct error *err) {
+    struct pick_slab *slab;
+    struct queued_message *queued = pick_send_queue_alloc(send_queue, sizeof(*queued), &slab);
+    if (queued) {
+        *queued = (struct queued_message){.slab = slab, .ref = ref};
+    } else {
+        error_set(err, ST_NO_MEMORY, "no memory for an answer to the proxy");
+    }
+    return queued;
+}
+
+enum status pick_send_queue_push(struct pick_send_queue *send_queue,
+                                 const struct ext_proc_response *answer,
+                                 struct pick_message_ref *ref, struct error *err) {
+    struct ext_proc_message bytes;
+    struct queued_message *queued = queued_message_new(send_queue, ref, err);
+    if (!queued) {
+        return ST_NO_MEMORY;
+    }
+    enum status st = ext_proc_response_encode(queued->slab->arena, answer, &bytes, err);
+    if (st == ST_OK) {
+        send_message(send_queue, &bytes, queued);
+    } else {
+        pick_slab_unref(queued->slab);
+    }
+    return st;
+}
+
+enum status pick_send_queue_push_immediate(struct pick_send_queue *send_queue,
+                                           const struct ext_proc_immediate *answer,
+                                           struct error *err) {
+    struct ext_proc_message bytes;
+    struct queued_message *queued = queued_message_new(send_queue, NULL, err);
+    if (!queued) {
+        return ST_NO_MEMORY;
+    }
+    enum status st = ext_proc_immediate_encode(queued->slab->arena, answer, &bytes, err);
+    if (st == ST_OK) {
+        send_message(send_queue, &bytes, queued);
+    } else {
+        pick_slab_unref(queued->slab);
+    }
+    return st;
+}
+
+void pick_send_queue_finish(struct pick_send_queue *send_queue, const struct error *err) {
+    if (!send_queue->finished) {
+        send_queue->finished = true;
+        send_queue->callbacks.finish(send_queue->callbacks.user, err);
+    }
+}

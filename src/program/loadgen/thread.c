@@ -1,0 +1,276 @@
+/* The loop of one thread: it advances the connections whose socket is ready or whose time has come,
+ * and lets free ones begin what is due. */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/event/clock.h"
+#include "program/loadgen/conn.h"
+
+enum {
+    MAX_EVENTS = 256,
+    SCAN_NS = 10 * 1000 * 1000, /* how exact timeouts and rests are */
+    MAX_WAIT_NS = 50 * 1000 * 1000,
+};
+
+/* ---- making one ------------------------------------------------------------------------------ */
+
+/* Connections that are shared have one descriptor for all. */
+static enum status open_channel(struct bench_thread *load, struct error *err) {
+    const struct bench_call *call = load->step->call;
+    const struct bench_channel_functions *channel = call->protocol->channel;
+    struct client_waiting waiting;
+    enum status status = channel->open(call, load->options.n_shared, &load->channel, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    channel->wait(load->channel, &waiting);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    return epoll_ctl(load->epoll, EPOLL_CTL_ADD, waiting.fd, &event) == 0
+               ? ST_OK
+               : error_set(err, ST_IO, "the connections can't be waited for");
+}
+
+enum status bench_thread_new(struct bench_step_state *step,
+                             const struct bench_thread_options *options, struct bench_thread **out,
+                             struct error *err) {
+    struct bench_thread *load = calloc(1, sizeof(*load));
+    *out = NULL;
+    if (load) {
+        load->epoll = -1;
+        load->conns = calloc(options->n_connections, sizeof(*load->conns));
+    }
+    if (!load || !load->conns) {
+        bench_thread_free(load);
+        return error_set(err, ST_NO_MEMORY, "no memory for %u connections", options->n_connections);
+    }
+    load->step = step;
+    load->options = *options;
+    load->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (load->epoll < 0) {
+        bench_thread_free(load);
+        return error_set(err, ST_IO, "no epoll descriptor could be made");
+    }
+    enum status status = options->n_shared > 0 ? open_channel(load, err) : ST_OK;
+    if (status != ST_OK) {
+        bench_thread_free(load);
+        return status;
+    }
+    for (unsigned i = options->n_connections; i-- > 0;) {
+        load->conns[i].fd = -1;
+        load->conns[i].next_free = load->free;
+        load->free = &load->conns[i];
+    }
+    if (options->rate > 0) {
+        bench_arrivals_init(&load->arrivals, options->rate, options->arrival, options->seed,
+                            options->start_ns);
+    }
+    *out = load;
+    return ST_OK;
+}
+
+void bench_thread_free(struct bench_thread *load) {
+    if (!load) {
+        return;
+    }
+    for (unsigned i = 0; load->conns && i < load->options.n_connections; i++) {
+        bench_conn_close(load, &load->conns[i]);
+    }
+    if (load->channel) {
+        load->step->call->protocol->channel->close(load->channel);
+    }
+    if (load->epoll >= 0) {
+        close(load->epoll);
+    }
+    free(load->conns);
+    free(load);
+}
+
+const struct bench_stats *bench_thread_stats(const struct bench_thread *load) {
+    return &load->stats;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+/* May a request begin that should at `at_ns`? Where they are counted, it takes one of those
+ * left. */
+static bool may_begin(struct bench_thread *load, uint64_t at_ns) {
+    struct bench_step_state *step = load->step;
+    if (at_ns >= atomic_load_explicit(&step->until_ns, memory_order_relaxed)) {
+        return false;
+    }
+    return !step->counted || at_ns < step->from_ns ||
+           atomic_fetch_sub_explicit(&step->n_left, 1, memory_order_relaxed) > 0;
+}
+
+/* A closed loop: whoever is free begins. */
+static void begin_closed(struct bench_thread *load) {
+    while (load->free) {
+        uint64_t now = clock_now_ns();
+        if (!may_begin(load, now)) {
+            return;
+        }
+        bench_conn_start(load, now);
+    }
+}
+
+/* An open loop: what is due begins, if a connection is free. */
+static void begin_open(struct bench_thread *load) {
+    uint64_t due;
+    while (load->free) {
+        uint64_t now = clock_now_ns(), next = bench_arrivals_next_ns(&load->arrivals);
+        if (next > now || !may_begin(load, next) ||
+            !bench_arrivals_pop_due(&load->arrivals, now, &due)) {
+            return;
+        }
+        if (due >= load->step->from_ns) {
+            uint64_t could = due > load->free_since_ns ? due : load->free_since_ns;
+            bench_histogram_add(&load->stats.lag, now > could ? now - could : 0);
+        }
+        bench_conn_start(load, due);
+    }
+}
+
+static void begin_due(struct bench_thread *load) {
+    if (load->ended) {
+        return;
+    }
+    if (load->options.rate > 0) {
+        begin_open(load);
+    } else {
+        begin_closed(load);
+    }
+}
+
+/* Looks at every connection for what no event says: timeouts and the end of rests. */
+static void scan_connections(struct bench_thread *load, uint64_t now) {
+    load->scan_ns = now + SCAN_NS;
+    for (unsigned i = 0; i < load->options.n_connections; i++) {
+        struct bench_conn *conn = &load->conns[i];
+        if (conn->state == BENCH_CONN_BUSY && conn->due_ns <= now) {
+            bench_conn_step(load, conn);
+        } else if (conn->state == BENCH_CONN_BACKING_OFF && conn->due_ns <= now) {
+            load->n_backing_off--;
+            bench_conn_set_free(load, conn, now);
+        }
+    }
+}
+
+/* How long nothing can be due. */
+static uint64_t wait_ns(const struct bench_thread *load) {
+    uint64_t now = clock_now_ns(), until = now + MAX_WAIT_NS;
+    uint64_t end = atomic_load_explicit(&load->step->until_ns, memory_order_relaxed);
+    if (!load->ended && end < until) {
+        until = end;
+    }
+    if ((load->n_busy > 0 || load->n_backing_off > 0) && load->scan_ns < until) {
+        until = load->scan_ns;
+    }
+    if (load->options.rate > 0 && !load->ended && load->free &&
+        bench_arrivals_next_ns(&load->arrivals) < until) {
+        until = bench_arrivals_next_ns(&load->arrivals);
+    }
+    if (load->channel && until > now) {
+        struct client_waiting waiting;
+        load->step->call->protocol->channel->wait(load->channel, &waiting);
+        until = waiting.timeout_ns < until - now ? now + waiting.timeout_ns : until;
+    }
+    return until > now ? until - now : 0;
+}
+
+static int wait_for_events(struct bench_thread *load, struct epoll_event *events) {
+    uint64_t ns = wait_ns(load);
+    struct timespec timeout = {.tv_sec = 0, .tv_nsec = (long)ns};
+    if (!load->no_pwait2) {
+        int n = epoll_pwait2(load->epoll, events, MAX_EVENTS, &timeout, NULL);
+        if (n >= 0 || errno != ENOSYS) {
+            return n;
+        }
+        load->no_pwait2 = true;
+    }
+    /* Linux before 5.11: the last millisecond is spent asking, so as not to be late. */
+    return epoll_wait(load->epoll, events, MAX_EVENTS, (int)(ns / 1000000));
+}
+
+/* Sends what was begun, and ends what was answered. */
+static void run_channel(struct bench_thread *load) {
+    const struct bench_channel_functions *channel = load->step->call->protocol->channel;
+    struct bench_conn *conn;
+    channel->run(load->channel);
+    while ((conn = channel->next(load->channel))) {
+        if (conn->state == BENCH_CONN_BUSY) {
+            bench_conn_step(load, conn);
+            begin_due(load);
+        }
+    }
+}
+
+/* What was due until the end and never began. */
+static void count_unsent(struct bench_thread *load) {
+    uint64_t due, until = atomic_load_explicit(&load->step->until_ns, memory_order_relaxed);
+    if (load->options.rate == 0 || load->step->counted) {
+        return;
+    }
+    while (bench_arrivals_next_ns(&load->arrivals) < until &&
+           bench_arrivals_pop_due(&load->arrivals, until, &due)) {
+        load->stats.n_unsent += due >= load->step->from_ns;
+    }
+}
+
+/* May the thread end? Not before the last answer has come, or is given up. */
+static bool is_over(struct bench_thread *load, uint64_t now) {
+    const struct bench_step_state *step = load->step;
+    load->ended = load->ended ||
+                  now >= atomic_load_explicit(&step->until_ns, memory_order_relaxed) ||
+                  (step->counted && atomic_load_explicit(&step->n_left, memory_order_relaxed) <= 0);
+    if (load->ended && load->n_busy > 0 &&
+        now >= atomic_load_explicit(&step->give_up_ns, memory_order_relaxed)) {
+        load->stats.n_abandoned += load->n_busy;
+        return true;
+    }
+    return load->ended && load->n_busy == 0;
+}
+
+static uint64_t cpu_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void bench_thread_run(struct bench_thread *load) {
+    struct epoll_event events[MAX_EVENTS];
+    bool measuring = false;
+    /* Sleeps end when they should, not up to 50 us later. */
+    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+    for (;;) {
+        uint64_t now = clock_now_ns();
+        if (!measuring && now >= load->step->from_ns) {
+            measuring = true;
+            load->stats.cpu_ns = cpu_now_ns();
+        }
+        begin_due(load);
+        if (is_over(load, now)) {
+            break;
+        }
+        int n = wait_for_events(load, events);
+        if (load->channel) {
+            run_channel(load);
+        }
+        for (int i = 0; i < n; i++) {
+            struct bench_conn *conn = events[i].data.ptr;
+            if (conn && conn->state == BENCH_CONN_BUSY) {
+                bench_conn_step(load, conn);
+                begin_due(load);
+            }
+        }
+        now = clock_now_ns();
+        if (now >= load->scan_ns) {
+            scan_connections(load, now);
+        }
+    }
+    load->stats.cpu_ns = measuring ? cpu_now_ns() - load->stats.cpu_ns : 0;
+    count_unsent(load);
+}

@@ -1,0 +1,93 @@
+/* Addresses with schemes. */
+#include "program/process/listen_address.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include "core/base/log.h"
+
+/* Cuts "SCHEME://" or "SCHEME+" off what is "SCHEME+unix:". */
+static bool cut_scheme(struct str *text, const char *scheme) {
+    struct str name = str_of(scheme);
+    if (!str_starts_with(*text, name)) {
+        return false;
+    }
+    struct str rest = str_make(text->ptr + name.len, text->len - name.len);
+    size_t n = str_starts_with(rest, STR("://")) ? 3 : str_starts_with(rest, STR("+unix:")) ? 1 : 0;
+    if (n == 0) {
+        return false;
+    }
+    *text = str_make(rest.ptr + n, rest.len - n);
+    return true;
+}
+
+enum status listen_address_check_tls_files(const char *flag, const char *cert, const char *key,
+                                           const char *ca, struct error *err) {
+    if (cert && !key) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--%s-tls-cert needs --%s-tls-key FILE, which may be the same file", flag,
+                         flag);
+    }
+    if (!cert && (key || ca)) {
+        return error_set(err, ST_BAD_CONFIG, "--%s-tls-%s needs --%s-tls-cert FILE", flag,
+                         key ? "key" : "client-ca", flag);
+    }
+    return ST_OK;
+}
+
+enum status listen_address_parse(const struct listen_scheme *scheme, const char *text,
+                                 struct listen_address *out, struct error *err) {
+    struct str rest = str_of(text);
+    bool tls = cut_scheme(&rest, scheme->tls);
+    bool plain = !tls && cut_scheme(&rest, scheme->plain);
+    enum status st = address_parse(rest, &out->address, err);
+    if (st != ST_OK) {
+        return error_prefix(err, "--%s %s", scheme->flag, text);
+    }
+    bool local = address_is_unix(&out->address);
+    out->scheme_given = tls || plain;
+    out->tls = tls || (!plain && !local && scheme->has_cert);
+    if (tls && !scheme->has_cert) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--%s %s: TLS needs --%s-tls-cert FILE and --%s-tls-key FILE",
+                         scheme->flag, text, scheme->flag, scheme->flag);
+    }
+    return ST_OK;
+}
+
+/* Can nobody but this machine reach it? */
+static bool is_local(const struct address *address) {
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address->storage;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address->storage;
+    switch (address->storage.ss_family) {
+    case AF_INET:
+        return (ntohl(v4->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+    case AF_INET6:
+        return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+    default:
+        return true;
+    }
+}
+
+void listen_address_log(const struct listen_scheme *scheme,
+                        const struct listen_address *listen_address, bool any_tls) {
+    char text[ADDRESS_TEXT_BYTES];
+    address_print(&listen_address->address, text);
+    log_event(LOG_INFO, "listening",
+              LOG_CSTR(listen_address->tls ? scheme->tls : scheme->plain, text));
+    if (any_tls && !listen_address->tls && !listen_address->scheme_given &&
+        !is_local(&listen_address->address)) {
+        log_event(LOG_WARNING, "this address is without TLS, which others have",
+                  LOG_CSTR(scheme->plain, text));
+    }
+}
+
+const char *listen_address_url(struct arena *arena, const struct listen_scheme *scheme,
+                               const struct listen_address *listen_address) {
+    char text[ADDRESS_TEXT_BYTES];
+    bool local = address_is_unix(&listen_address->address);
+    address_print(&listen_address->address, text);
+    return arena_printf(arena, "%s%s%s", listen_address->tls ? scheme->tls : scheme->plain,
+                        local ? "+" : "://", text)
+        .ptr;
+}

@@ -1,0 +1,92 @@
+/* Reading what a request says of its sequence. What is said wrongly is refused, as a model that
+ * keeps state would mix up what does not belong together. */
+#include "serve/config/sequence_params.h"
+
+#include <stdio.h>
+
+#include "serve/config/config.h"
+
+static enum status read_id(const struct param *param, struct sequence_id *out, struct error *err) {
+    *out = (struct sequence_id){0};
+    if (param && param->kind == PARAM_INT64 && param->int64 >= 0) {
+        out->number = (uint64_t)param->int64;
+    } else if (param && param->kind == PARAM_UINT64) {
+        out->number = param->uint64;
+    } else if (param && param->kind == PARAM_STRING) {
+        out->is_text = true;
+        out->text = param->string;
+    } else if (param) {
+        return error_set(err, ST_BAD_FIELD,
+                         "parameter \"sequence_id\" must be a whole number that is not negative, "
+                         "or text");
+    }
+    if (out->text.len > SEQUENCE_ID_BYTES) {
+        return error_set(err, ST_BAD_FIELD,
+                         "parameter \"sequence_id\" must not be longer than %d bytes, got %zu",
+                         SEQUENCE_ID_BYTES, out->text.len);
+    }
+    return ST_OK;
+}
+
+static enum status read_flag(struct params params, const char *name, bool *out, struct error *err) {
+    const struct param *param = params_find(params, name);
+    if (param && param->kind != PARAM_BOOL) {
+        return error_set(err, ST_BAD_FIELD, "parameter \"%s\" must be true or false", name);
+    }
+    *out = param && param->boolean;
+    return ST_OK;
+}
+
+/* Can the model be told the identifier, if it wants to know it? */
+static enum status check_id_kind(const struct model_config *config, const struct sequence_id *id,
+                                 struct error *err) {
+    for (size_t i = 0; i < config->sequences.n_controls; i++) {
+        const struct model_control *control = &config->sequences.controls[i];
+        bool wants_text = control->datatype == DT_BYTES;
+        if (control->kind == CONTROL_CORRID && wants_text != id->is_text) {
+            return error_set(err, ST_BAD_SEQUENCE,
+                             "the model takes identifiers of sequences as %s, but "
+                             "\"sequence_id\" is %s",
+                             datatype_config_name(control->datatype),
+                             id->is_text ? "text" : "a number");
+        }
+    }
+    return ST_OK;
+}
+
+enum status sequence_params_parse(const struct model_config *config,
+                                  const struct infer_request *request, struct sequence_params *out,
+                                  struct error *err) {
+    struct params none = {NULL, 0};
+    struct params params = request->params_are_opaque ? none : request->params;
+    enum status st = read_id(params_find(params, "sequence_id"), &out->id, err);
+    if (st == ST_OK) {
+        st = read_flag(params, "sequence_start", &out->start, err);
+    }
+    if (st == ST_OK) {
+        st = read_flag(params, "sequence_end", &out->end, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    if (out->id.number == 0 && out->id.text.len == 0) {
+        return error_set(err, ST_BAD_SEQUENCE,
+                         "requests to this model belong to sequences: the parameter "
+                         "\"sequence_id\" must be given, and be neither 0 nor empty");
+    }
+    if (request->batch > 1) {
+        return error_set(err, ST_BAD_SEQUENCE,
+                         "a request of a sequence has one row; this one has %llu",
+                         (unsigned long long)request->batch);
+    }
+    return check_id_kind(config, &out->id, err);
+}
+
+const char *sequence_id_print(const struct sequence_id *id, char out[SEQUENCE_ID_TEXT_BYTES]) {
+    if (id->is_text) {
+        snprintf(out, SEQUENCE_ID_TEXT_BYTES, "\"%.*s\"", STR_ARG(id->text));
+    } else {
+        snprintf(out, SEQUENCE_ID_TEXT_BYTES, "%llu", (unsigned long long)id->number);
+    }
+    return out;
+}

@@ -1,0 +1,39 @@
+/* What a request says of its sequence (KServe's sequence extension): the parameters `sequence_id`,
+ * `sequence_start` and `sequence_end`. */
+#ifndef SLUICE_SERVE_CONFIG_SEQUENCE_PARAMS_H
+#define SLUICE_SERVE_CONFIG_SEQUENCE_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/status.h"
+#include "core/base/str.h"
+#include "core/tensor/infer.h"
+
+struct model_config;
+
+enum { SEQUENCE_ID_BYTES = 128 /* of text, at most */ };
+
+/* A number or a text; the number 7 and the text "7" are not the same. */
+struct sequence_id {
+    bool is_text;
+    uint64_t number;
+    struct str text; /* borrowed */
+};
+
+struct sequence_params {
+    struct sequence_id id;
+    bool start, end; /* the first of its sequence, the last */
+};
+
+/* For a model whose requests belong to sequences. Returns: ST_BAD_SEQUENCE when there is no
+ * identifier, or one that the model can't be told, or more than one row; ST_BAD_FIELD. */
+enum status sequence_params_parse(const struct model_config *config,
+                                  const struct infer_request *request, struct sequence_params *out,
+                                  struct error *err) __attribute__((warn_unused_result));
+
+enum { SEQUENCE_ID_TEXT_BYTES = SEQUENCE_ID_BYTES + 3 };
+/* For a message: the number, or the text in quotes. Returns: `out`. */
+const char *sequence_id_print(const struct sequence_id *id, char out[SEQUENCE_ID_TEXT_BYTES]);
+
+#endif

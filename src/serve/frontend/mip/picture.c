@@ -1,0 +1,161 @@
+/* From shape and settings to a picture's plan. */
+#include "serve/frontend/mip/picture.h"
+
+/* Where things are among the dimensions of a picture. */
+struct axes {
+    size_t height, width;
+    size_t channels; /* NO_AXIS: there is none, and one channel */
+};
+
+static const size_t NO_AXIS = SIZE_MAX;
+
+/* Dimensions in front that say nothing: as many of 1 or -1 as are beyond `rank`. Returns: how many;
+ * the shape has still more than that when the next is another size. */
+static size_t skip_leading_dims(struct shape dims, size_t rank) {
+    size_t n = 0;
+    while (dims.rank - n > rank && (dims.dims[n] == 1 || dims.dims[n] == -1)) {
+        n++;
+    }
+    return n;
+}
+
+static bool is_channels(int64_t dim) {
+    return dim == 1 || dim == 3;
+}
+
+/* With -1 for the channels the layout must have been said. */
+static bool fits_layout(int64_t dim, bool said) {
+    return is_channels(dim) || (said && dim == -1);
+}
+
+static enum status error_not_a_picture(struct shape dims, struct error *err) {
+    char text[SHAPE_TEXT_BYTES];
+    return error_set(err, ST_UNSUPPORTED,
+                     "its shape %s is no picture's: expected [H,W], [C,H,W] or [H,W,C] with 1 or 3 "
+                     "channels C",
+                     shape_print(dims, text));
+}
+
+static enum status find_axes(struct shape dims, enum mip_layout layout, struct axes *out,
+                             enum picture_layout *found, struct error *err) {
+    size_t front = skip_leading_dims(dims, 3);
+    const int64_t *d = dims.dims + front;
+    *found = layout == MIP_LAYOUT_NHWC ? PICTURE_NHWC : PICTURE_NCHW;
+    if (dims.rank == 2) {
+        *out = (struct axes){0, 1, NO_AXIS};
+        return ST_OK;
+    }
+    if (dims.rank < 2 || dims.rank - front != 3) {
+        return error_not_a_picture(dims, err);
+    }
+    bool said = layout != MIP_LAYOUT_AUTO;
+    if (layout != MIP_LAYOUT_NHWC && fits_layout(d[0], said)) {
+        *found = PICTURE_NCHW;
+        *out = (struct axes){front + 1, front + 2, front};
+    } else if (layout != MIP_LAYOUT_NCHW && fits_layout(d[2], said)) {
+        *found = PICTURE_NHWC;
+        *out = (struct axes){front, front + 1, front + 2};
+    } else {
+        return error_not_a_picture(dims, err);
+    }
+    return ST_OK;
+}
+
+static enum status choose_color(int64_t channels, const struct mip_settings *settings,
+                                enum picture_color *out, struct error *err) {
+    *out = settings->has_color ? settings->color : channels == 1 ? PICTURE_GREY : PICTURE_RGB;
+    int64_t needed = *out == PICTURE_GREY ? 1 : PICTURE_MAX_CHANNELS;
+    if (channels == -1 || channels == needed) {
+        return ST_OK;
+    }
+    return error_set(err, ST_UNSUPPORTED, "%s needs %lld channel%s, its shape has %lld",
+                     mip_color_name(*out), (long long)needed, needed == 1 ? "" : "s",
+                     (long long)channels);
+}
+
+/* One side: from the shape, or from the settings where the shape leaves it open. */
+static enum status choose_side(const char *side, int64_t dim, uint32_t said, uint32_t *out,
+                               struct error *err) {
+    if (dim == -1 && said == 0) {
+        return error_set(
+            err, ST_UNSUPPORTED,
+            "its shape leaves the %s of a picture open; the parameter mip.size says it", side);
+    }
+    if (dim != -1 && said != 0 && dim != (int64_t)said) {
+        return error_set(err, ST_UNSUPPORTED, "mip.size makes the %s %u, its shape has %lld", side,
+                         said, (long long)dim);
+    }
+    if (dim == 0 || dim > UINT16_MAX) {
+        return error_set(err, ST_UNSUPPORTED, "a %s of %lld is no picture's", side, (long long)dim);
+    }
+    *out = dim == -1 ? said : (uint32_t)dim;
+    return ST_OK;
+}
+
+/* One number is for all channels. */
+static enum status expand_per_channel(const char *name, const struct mip_per_channel *from,
+                                      size_t channels, double *out, struct error *err) {
+    if (from->n > channels) {
+        return error_set(err, ST_UNSUPPORTED, "mip.%s has %zu numbers, for one channel", name,
+                         from->n);
+    }
+    for (size_t i = 0; i < PICTURE_MAX_CHANNELS; i++) {
+        out[i] = from->values[from->n == 1 ? 0 : i];
+    }
+    return ST_OK;
+}
+
+static enum status set_pixel_numbers(const struct mip_settings *settings, struct picture_plan *out,
+                                     struct error *err) {
+    size_t channels = out->color == PICTURE_GREY ? 1 : PICTURE_MAX_CHANNELS;
+    out->fit = settings->fit;
+    out->filter = settings->filter;
+    out->scale = settings->scale;
+    out->pad = settings->pad;
+    enum status st = expand_per_channel("mean", &settings->mean, channels, out->mean, err);
+    return st == ST_OK ? expand_per_channel("std", &settings->std, channels, out->std, err) : st;
+}
+
+static enum status choose_size(struct shape dims, const struct axes *axes,
+                               const struct mip_settings *settings, struct picture_plan *out,
+                               struct error *err) {
+    enum status st =
+        choose_side("height", dims.dims[axes->height], settings->height, &out->height, err);
+    return st == ST_OK
+               ? choose_side("width", dims.dims[axes->width], settings->width, &out->width, err)
+               : st;
+}
+
+enum status mip_picture_plan(enum datatype datatype, struct shape dims,
+                             const struct mip_settings *settings, struct picture_plan *out,
+                             int64_t *out_dims, struct error *err) {
+    struct axes axes = {0};
+    *out = (struct picture_plan){.datatype = datatype};
+    if (datatype == DT_BOOL || datatype == DT_BYTES) {
+        return error_set(err, ST_UNSUPPORTED, "%s is no datatype for the values of a picture",
+                         datatype_name(datatype));
+    }
+    enum status st = find_axes(dims, settings->layout, &axes, &out->layout, err);
+    if (st == ST_OK) {
+        int64_t channels = axes.channels == NO_AXIS ? 1 : dims.dims[axes.channels];
+        st = choose_color(channels, settings, &out->color, err);
+    }
+    if (st == ST_OK) {
+        st = choose_size(dims, &axes, settings, out, err);
+    }
+    if (st == ST_OK) {
+        st = set_pixel_numbers(settings, out, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    for (size_t i = 0; i < dims.rank; i++) {
+        out_dims[i] = dims.dims[i] == -1 ? 1 : dims.dims[i];
+    }
+    out_dims[axes.height] = out->height;
+    out_dims[axes.width] = out->width;
+    if (axes.channels != NO_AXIS) {
+        out_dims[axes.channels] = out->color == PICTURE_GREY ? 1 : PICTURE_MAX_CHANNELS;
+    }
+    return ST_OK;
+}

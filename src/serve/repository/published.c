@@ -1,0 +1,151 @@
+/* What readers see of a model: which versions are served, and what became of the others. */
+#include <stdlib.h>
+
+#include "serve/repository/internal.h"
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static void add_entry(struct published_view *view, const struct model_slot *model_slot,
+                      uint64_t number, enum repository_phase phase, const char *reason) {
+    view->entries[view->n_entries++] = (struct repository_entry){
+        .model = model_slot->name, .number = number, .phase = phase, .reason = reason};
+}
+
+static bool has_number(const struct model *model, uint64_t number) {
+    for (size_t i = 0; i < model->n_attempts; i++) {
+        if (model->attempts[i].number == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Those that are served, with why they could not be replaced, and those that could not be loaded
+ * beside them. */
+static void add_serving(struct published_view *view, const struct model_slot *model_slot) {
+    const struct model *model = model_slot->serving;
+    const char *why = model_slot->inactive ? model_slot->inactive->error.text : "";
+    for (size_t i = 0; i < model->n_attempts; i++) {
+        const struct model_attempt *attempt = &model->attempts[i];
+        if (attempt->version) {
+            add_entry(view, model_slot, attempt->number, REPOSITORY_READY, why);
+            view->entries[view->n_entries - 1].version = attempt->version;
+        } else {
+            add_entry(view, model_slot, attempt->number, REPOSITORY_FAILED, attempt->error.text);
+        }
+    }
+}
+
+/* Until a model has loaded, its loader writes to its attempts: only their numbers may be read. */
+static void add_loading(struct published_view *view, const struct model_slot *model_slot) {
+    const struct model *model = model_slot->loading;
+    for (size_t i = 0; i < model->n_attempts; i++) {
+        if (!model_slot->serving || !has_number(model_slot->serving, model->attempts[i].number)) {
+            add_entry(view, model_slot, model->attempts[i].number, REPOSITORY_LOADING, "");
+        }
+    }
+    if (model->n_attempts == 0 && !model_slot->serving) {
+        add_entry(view, model_slot, 0, REPOSITORY_LOADING, "");
+    }
+}
+
+static void add_inactive(struct published_view *view, const struct model_slot *model_slot) {
+    const struct model *model = model_slot->inactive;
+    enum repository_phase phase = model->unloaded ? REPOSITORY_UNLOADED : REPOSITORY_FAILED;
+    for (size_t i = 0; i < model->n_attempts; i++) {
+        const char *why = model->attempts[i].error.text;
+        add_entry(view, model_slot, model->attempts[i].number, phase,
+                  model->unloaded ? ""
+                  : why[0]        ? why
+                                  : model->error.text);
+    }
+    if (model->n_attempts == 0) {
+        add_entry(view, model_slot, 0, phase, model->unloaded ? "" : model->error.text);
+    }
+}
+
+static void add_unloading(struct published_view *view, const struct model_slot *model_slot,
+                          const struct model *model) {
+    for (size_t i = 0; i < model->n_attempts; i++) {
+        if (model->attempts[i].version) {
+            add_entry(view, model_slot, model->attempts[i].number, REPOSITORY_UNLOADING, "");
+            struct repository_entry *entry = &view->entries[view->n_entries - 1];
+            entry->version = model->attempts[i].version;
+            entry->replaced = model_slot->serving != NULL;
+        }
+    }
+}
+
+/* ---- the view -------------------------------------------------------------------------------- */
+
+static size_t attempts_of(const struct model *model) {
+    return model ? model->n_attempts : 0;
+}
+
+static size_t max_entries(const struct repository *repository,
+                          const struct model_slot *model_slot) {
+    size_t n = 1 + attempts_of(model_slot->serving) + attempts_of(model_slot->loading);
+    n += attempts_of(model_slot->inactive);
+    for (const struct model *model = repository->retirement.unloading; model; model = model->next) {
+        n += model->model_slot == model_slot ? model->n_attempts : 0;
+    }
+    return n;
+}
+
+/* What is said of a model of which nothing is served. */
+static void set_phase(struct published_view *view, const struct model_slot *model_slot) {
+    view->reason = "";
+    view->phase = REPOSITORY_UNTOUCHED;
+    if (model_slot->loading) {
+        view->phase = REPOSITORY_LOADING;
+    } else if (model_slot->inactive) {
+        view->phase = model_slot->inactive->unloaded ? REPOSITORY_UNLOADED : REPOSITORY_FAILED;
+        view->reason = model_slot->inactive->unloaded ? "" : model_slot->inactive->error.text;
+    }
+}
+
+static void fill_view(struct published_view *view, const struct repository *repository,
+                      const struct model_slot *model_slot) {
+    if (model_slot->serving) {
+        view->ready = model_slot->serving->ready;
+        add_serving(view, model_slot);
+    }
+    if (model_slot->loading) {
+        add_loading(view, model_slot);
+    }
+    for (const struct model *model = repository->retirement.unloading; model; model = model->next) {
+        if (model->model_slot == model_slot) {
+            add_unloading(view, model_slot, model);
+        }
+    }
+    bool nothing = view->n_entries == 0;
+    if (model_slot->inactive && !model_slot->serving && !model_slot->loading &&
+        (nothing || !model_slot->inactive->unloaded)) {
+        add_inactive(view, model_slot);
+    }
+    set_phase(view, model_slot);
+    if (view->phase == REPOSITORY_UNTOUCHED && model_slot->closing) {
+        view->phase = REPOSITORY_UNLOADED;
+    }
+    if (view->phase == REPOSITORY_UNTOUCHED && view->n_entries > 0) {
+        view->phase = view->entries[0].phase;
+    }
+    if (view->n_entries == 0) {
+        add_entry(view, model_slot, 0, view->phase, "");
+    }
+}
+
+bool model_slot_publish(struct repository *repository, struct model_slot *model_slot) {
+    size_t n = max_entries(repository, model_slot);
+    struct published_view *view = calloc(1, sizeof(*view) + n * sizeof(view->entries[0]));
+    if (!view) {
+        return false;
+    }
+    fill_view(view, repository, model_slot);
+    const struct published_view *old =
+        atomic_exchange_explicit(&model_slot->view, view, memory_order_acq_rel);
+    if (old) {
+        retire_snapshot(repository, (struct retired_snapshot *)(void *)old);
+    }
+    return true;
+}

@@ -1,0 +1,48 @@
+/* The history of a model's execution times as two rows of bits. A count of bits instead of an
+ * average: an execution that was interrupted by the scheduler of the machine spoils one bit, not
+ * the mean of the next hundred. */
+#include "serve/scheduler/exec_time_stats.h"
+
+void exec_time_stats_init(struct exec_time_stats *exec_time_stats) {
+    atomic_init(&exec_time_stats->history, 0);
+    atomic_init(&exec_time_stats->is_fast, false);
+    atomic_init(&exec_time_stats->max_batch, SIZE_MAX);
+}
+
+static uint32_t history_push(uint32_t row, bool bit) {
+    return (row << 1 | (bit ? 1u : 0u)) & 0xffffu;
+}
+
+/* Half as many when it took too long, twice as many when there is time left and none were left
+ * out. */
+static void adapt_max_batch(struct exec_time_stats *exec_time_stats, uint64_t ns, size_t n) {
+    size_t most = exec_time_stats_max_batch(exec_time_stats);
+    if (ns > EXEC_SLOW_NS && n <= most) {
+        most = n / 2;
+    } else if (ns < EXEC_FAST_NS && n == most) {
+        most *= 2;
+    } else {
+        return;
+    }
+    atomic_store_explicit(&exec_time_stats->max_batch, most > 0 ? most : 1, memory_order_relaxed);
+}
+
+void exec_time_stats_add(struct exec_time_stats *exec_time_stats, uint64_t ns, size_t n) {
+    uint32_t history = atomic_load_explicit(&exec_time_stats->history, memory_order_relaxed);
+    bool is_fast = exec_time_stats_is_fast(exec_time_stats);
+    adapt_max_batch(exec_time_stats, ns, n);
+    if (is_fast && n > 1 && ns > EXEC_SLOW_NS && ns <= EXEC_STALL_NS) {
+        return; /* there will be fewer of them */
+    }
+    uint32_t fast = history_push(history & 0xffffu, ns < (n > 1 ? EXEC_SLOW_NS : EXEC_FAST_NS));
+    uint32_t slow = history_push(history >> 16, ns > EXEC_SLOW_NS);
+    if (is_fast &&
+        (ns > EXEC_STALL_NS || (unsigned)__builtin_popcount(slow) > EXEC_SLOW_MAX_COUNT)) {
+        atomic_store_explicit(&exec_time_stats->is_fast, false, memory_order_relaxed);
+        fast = 0; /* it has to prove itself anew */
+    } else if (!is_fast && (unsigned)__builtin_popcount(fast) >= EXEC_FAST_MIN_COUNT) {
+        atomic_store_explicit(&exec_time_stats->is_fast, true, memory_order_relaxed);
+        slow = 0;
+    }
+    atomic_store_explicit(&exec_time_stats->history, slow << 16 | fast, memory_order_relaxed);
+}

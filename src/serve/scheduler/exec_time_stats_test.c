@@ -1,0 +1,91 @@
+/* When does a model count as quick? */
+#include "serve/scheduler/exec_time_stats.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+struct run {
+    int n;
+    uint64_t us;
+    size_t together; /* requests in each */
+};
+
+struct row {
+    const char *why;
+    struct run runs[6]; /* n 0: the end */
+    bool cheap;
+};
+
+static const struct row rows[] = {
+    {"nothing is known", {{0, 0, 1}}, false},
+    {"not enough runs", {{11, 10, 1}}, false},
+    {"enough quick runs", {{12, 10, 1}}, true},
+    {"a few of the window may be slow", {{4, 500, 1}, {12, 10, 1}}, true},
+    {"too many were slow", {{5, 500, 1}, {11, 10, 1}}, false},
+    {"neither quick nor slow", {{100, 70, 1}}, false},
+    {"quick, then in between: it stays", {{12, 10, 1}, {100, 70, 1}}, true},
+    {"three slow ones are forgiven", {{12, 10, 1}, {3, 200, 1}}, true},
+    {"four are not", {{12, 10, 1}, {4, 200, 1}}, false},
+    {"forgiven ones are forgotten", {{12, 10, 1}, {3, 200, 1}, {16, 10, 1}, {3, 200, 1}}, true},
+    {"one stall is enough", {{40, 10, 1}, {1, 1500, 1}}, false},
+    {"after a stall it starts anew", {{40, 10, 1}, {1, 1500, 1}, {11, 10, 1}}, false},
+    {"and may come back", {{40, 10, 1}, {1, 1500, 1}, {12, 10, 1}}, true},
+    {"slow before it was quick does not count", {{4, 500, 1}, {12, 10, 1}, {3, 200, 1}}, true},
+    {"several in the time of one that is not slow", {{12, 90, 8}}, true},
+    {"several that are slow", {{16, 110, 8}}, false},
+    {"a batch that was too large is not held against it", {{12, 10, 1}, {100, 200, 8}}, true},
+    {"but a stall is", {{12, 10, 1}, {1, 1500, 8}}, false},
+};
+
+static void exec_time_stats_history_decides_fast_by_table(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct exec_time_stats exec_time_stats;
+        exec_time_stats_init(&exec_time_stats);
+        for (const struct run *run = rows[i].runs; run->n > 0; run++) {
+            for (int n = 0; n < run->n; n++) {
+                exec_time_stats_add(&exec_time_stats, run->us * 1000, run->together);
+            }
+        }
+        if (exec_time_stats_is_fast(&exec_time_stats) != rows[i].cheap) {
+            fail_msg("%s", rows[i].why);
+        }
+    }
+}
+
+/* One execution after the other, and how many may share the next. */
+static void exec_time_stats_max_batch_adapts_by_table(void **state) {
+    static const struct {
+        size_t n;
+        uint64_t us;
+        size_t together;
+    } steps[] = {
+        {64, 90, SIZE_MAX}, /* as many as there are */
+        {64, 110, 32},      /* too long */
+        {64, 110, 32},      /* elsewhere: no news */
+        {32, 80, 32},       /* just right */
+        {20, 10, 32},       /* there were no more */
+        {32, 49, 64},       {20, 150, 10}, {10, 200, 5},
+        {5, 200, 2},        {2, 200, 1},   {1, 200, 1}, /* never none */
+        {1, 60, 1},         {1, 10, 2},
+    };
+    struct exec_time_stats exec_time_stats;
+    (void)state;
+    exec_time_stats_init(&exec_time_stats);
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        exec_time_stats_add(&exec_time_stats, steps[i].us * 1000, steps[i].n);
+        assert_int_equal(exec_time_stats_max_batch(&exec_time_stats), steps[i].together);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exec_time_stats_history_decides_fast_by_table),
+        cmocka_unit_test(exec_time_stats_max_batch_adapts_by_table),
+    };
+    return cmocka_run_group_tests_name("model/pace", tests, NULL, NULL);
+}

@@ -1,0 +1,172 @@
+/* What a backend calls to answer. A protocol that carries one answer gets the first, and an error
+ * when the backend gives a second with outputs; either way it is told only when the backend has
+ * said that it is done with the request. Of a decoupled model each answer goes its way
+ * (partial_response.c). */
+#include "serve/scheduler/host_callbacks.h"
+
+#include "core/base/log.h"
+#include "core/base/metric/metric.h"
+#include "core/event/clock.h"
+#include "serve/scheduler/backend.h"
+#include "serve/scheduler/call_state.h"
+#include "serve/scheduler/padding_request.h"
+#include "serve/scheduler/partial_response.h"
+#include "serve/scheduler/version.h"
+
+void backend_response_release(const sluice_response *response) {
+    if (response->release) {
+        response->release(response->cookie);
+    }
+}
+
+/* The `release` of call->response. */
+static void release_response(void *cookie) {
+    struct call *call = cookie;
+    struct model_version *version = call->release_unrefs_version ? call->version : NULL;
+    if (call->backend_release) {
+        call->backend_release(call->backend_cookie);
+        metric_add(METRIC_OUTPUTS_HELD, -1);
+    }
+    arena_free(call->extra_arena);
+    call->extra_arena = NULL;
+    if (version) {
+        model_version_unref(version);
+    }
+}
+
+void call_hold_outputs(struct call *call, void (*release)(void *cookie), void *cookie) {
+    call->backend_release = release;
+    call->backend_cookie = cookie;
+    if (release) {
+        metric_add(METRIC_OUTPUTS_HELD, 1);
+    }
+    if (release || call->extra_arena) {
+        call->response.release = release_response;
+        call->response.cookie = call;
+    }
+}
+
+static void store_first_response(struct call *call, const sluice_response *response) {
+    struct error *err = &call->response.error;
+    struct response_target target = {
+        .call = call,
+        .response = &call->response,
+        .outputs = call->outputs,
+        .pieces = call->output_pieces,
+        .dims = call->output_dims,
+        .extra_arena = &call->extra_arena,
+    };
+    if (response->status != SLUICE_OK) {
+        backend_error(err, call->version->backend, response->status, response->error);
+        backend_response_release(response);
+    } else if (response_target_store(&target, response, err) == ST_OK) {
+        call_hold_outputs(call, response->release, response->cookie);
+    } else {
+        call->response.outputs = NULL;
+        call->response.n_outputs = 0;
+        arena_free(call->extra_arena);
+        call->extra_arena = NULL;
+        backend_response_release(response);
+    }
+}
+
+static void reject_further_response(struct call *call, const sluice_response *response) {
+    struct error *err = &call->response.error;
+    bool says_only_end =
+        response->status == SLUICE_OK && response->n_outputs == 0 && response->final;
+    if (err->status == ST_OK && !says_only_end) {
+        infer_response_release(&call->response);
+        call->response.params = (struct params){0};
+        call->response.outputs = NULL;
+        call->response.n_outputs = 0;
+        if (response->status != SLUICE_OK) {
+            backend_error(err, call->version->backend, response->status, response->error);
+        } else {
+            error_set(
+                err, ST_UNSUPPORTED,
+                "the model gave more than one answer to the request, and this protocol carries "
+                "one");
+        }
+    }
+    backend_response_release(response);
+}
+
+/* One of any number of answers. The last may say only that it is the last. */
+static enum statistics_outcome store_decoupled_response(struct call *call,
+                                                        const sluice_response *response) {
+    bool says_only_end = response->status == SLUICE_OK && response->n_outputs == 0;
+    if (!response->final) {
+        return partial_response_send(call, response);
+    }
+    if (call->partial_lost) {
+        error_set(&call->response.error, ST_NO_MEMORY, "out of memory for an answer of the model");
+        backend_response_release(response);
+        return RESPONSE_FAIL;
+    }
+    if (says_only_end) {
+        backend_response_release(response);
+        return RESPONSE_EMPTY;
+    }
+    store_first_response(call, response);
+    return call->response.error.status == ST_OK ? RESPONSE_SUCCESS : RESPONSE_FAIL;
+}
+
+static void on_decoupled_response(struct call *call, const sluice_response *response) {
+    uint64_t began_ns = clock_now_ns();
+    uint64_t since_ns = call->answered_ns > 0 ? call->answered_ns : call->started_ns;
+    bool cancelled = response->status == SLUICE_CANCELLED;
+    enum statistics_outcome outcome = store_decoupled_response(call, response);
+    call->answered_ns = clock_now_ns();
+    statistics_response_add(&call->version->statistics.responses, call->n_answers++,
+                            cancelled ? RESPONSE_CANCEL : outcome, began_ns - since_ns,
+                            call->answered_ns - began_ns);
+}
+
+static void discard_response(struct call *padding, const sluice_response *response) {
+    bool final = response->final;
+    backend_response_release(response);
+    if (final) {
+        padding_request_free(padding);
+    }
+}
+
+void host_respond(const sluice_request *request, const sluice_response *response) {
+    struct call *call = request->host;
+    if (call->is_padding) {
+        discard_response(call, response);
+        return;
+    }
+    enum call_state state = call_state(call);
+    if ((state == CALL_RUNNING || state == CALL_PARTIAL) && call->version->plan.spec.decoupled) {
+        on_decoupled_response(call, response);
+    } else if (state == CALL_RUNNING) {
+        store_first_response(call, response);
+    } else if (state == CALL_PARTIAL) {
+        reject_further_response(call, response);
+    } else {
+        /* Seen by luck: the request of a final answer is usually gone. */
+        log_event(LOG_ERROR, "the backend answered a request again after its final answer",
+                  LOG_CSTR("backend", call->version->backend->name));
+        backend_response_release(response);
+        return;
+    }
+    if (response->final) {
+        call_complete(call);
+    } else if (state == CALL_RUNNING) {
+        call_set_state(call, CALL_PARTIAL);
+    }
+}
+
+int host_is_cancelled(const sluice_request *request) {
+    struct call *call = request->host;
+    return atomic_load_explicit(&call->cancelled, memory_order_relaxed) ? 1 : 0;
+}
+
+void host_computed(const sluice_request *const *requests, size_t n, uint64_t began_ns,
+                   uint64_t ended_ns) {
+    if (n > 0) {
+        const struct call *call = requests[0]->host;
+        statistics_computed(&call->version->statistics, call->instance, requests, n, began_ns,
+                            ended_ns);
+    }
+}

@@ -1,0 +1,117 @@
+/* Each filler is one arena, which goes when the backend is through with it: that may be after the
+ * requests that it was executed with are gone, so it has nothing of theirs. */
+#include "serve/scheduler/padding_request.h"
+
+#include <string.h>
+
+#include "serve/config/sequence_control.h"
+#include "serve/scheduler/call_state.h"
+#include "serve/scheduler/version.h"
+
+static const sluice_piece *zero_piece(struct arena *arena, size_t n_bytes) {
+    sluice_piece *piece = arena_alloc(arena, sizeof(*piece));
+    void *bytes = arena_alloc_aligned(arena, n_bytes, CACHE_LINE_BYTES);
+    if (!piece || !bytes) {
+        return NULL;
+    }
+    memset(bytes, 0, n_bytes);
+    *piece = (sluice_piece){bytes, n_bytes};
+    return piece;
+}
+
+/* The shape is that of `like`, and a BYTES element of no bytes is four zeros. */
+static bool fill_input(struct arena *arena, const sluice_input *like, sluice_input *out) {
+    size_t size = datatype_size((enum datatype)like->datatype), n_bytes = size > 0 ? size : 4;
+    int64_t *dims = arena_calloc(arena, like->rank + 1, sizeof(*dims));
+    for (size_t i = 0; dims && i < like->rank; i++) {
+        dims[i] = like->dims[i];
+        n_bytes *= (size_t)like->dims[i]; /* of a tensor that exists, if it is not of BYTES */
+    }
+    const sluice_piece *piece = dims ? zero_piece(arena, n_bytes) : NULL;
+    *out = *like;
+    out->dims = dims;
+    out->n_bytes = n_bytes;
+    out->pieces = piece;
+    out->n_pieces = n_bytes > 0 ? 1 : 0;
+    return piece != NULL;
+}
+
+static bool fill_inputs(struct arena *arena, const struct call *like, struct call *padding) {
+    const struct model_plan *plan = &like->version->plan;
+    size_t n = like->abi.n_inputs, n_clients = 0;
+    sluice_input *inputs = arena_calloc(arena, n, sizeof(*inputs));
+    if (!inputs) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const sluice_input *input = &like->abi.inputs[i];
+        if (control_find(plan, input->index)) {
+            continue;
+        }
+        if (!fill_input(arena, input, &inputs[n_clients++])) {
+            return false;
+        }
+    }
+    padding->abi.inputs = inputs;
+    padding->abi.n_inputs = n_clients;
+    return controls_fill(arena, plan, NULL, inputs, &padding->abi.n_inputs);
+}
+
+static struct call *padding_request_new(const struct call *like) {
+    struct arena *arena = arena_new(NULL, 0); /* this is not the worker */
+    struct call *padding = arena ? arena_calloc(arena, 1, sizeof(*padding)) : NULL;
+    size_t n_wanted = like->abi.n_wanted;
+    uint32_t *wanted = padding ? arena_calloc(arena, n_wanted, sizeof(*wanted)) : NULL;
+    if (!wanted || !fill_inputs(arena, like, padding)) {
+        arena_free(arena);
+        return NULL;
+    }
+    memcpy(wanted, like->abi.wanted, n_wanted * sizeof(*wanted));
+    padding->abi.size = sizeof(padding->abi);
+    padding->abi.host = padding;
+    padding->abi.id = "";
+    padding->abi.batch = 1;
+    padding->abi.wanted = wanted;
+    padding->abi.n_wanted = n_wanted;
+    padding->version = like->version;
+    padding->is_padding = true;
+    padding->extra_arena = arena;
+    atomic_init(&padding->state, CALL_RUNNING);
+    return padding;
+}
+
+/* Requests that are executed with it are in flight: the version is not about to end. */
+static void add_in_flight(struct model_version *version) {
+    atomic_fetch_add_explicit(&version->n_in_flight, 1, memory_order_relaxed);
+}
+
+void padding_request_free(struct call *padding) {
+    struct model_version *version = padding->version;
+    arena_free(padding->extra_arena); /* with the filler itself */
+    version_leave(version);
+}
+
+static void remove_padding(struct call **batch, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (batch[i] && batch[i]->is_padding) {
+            padding_request_free(batch[i]);
+            batch[i] = NULL;
+        }
+    }
+}
+
+enum status padding_requests_add(struct model_version *version, struct call **batch, size_t n,
+                                 struct error *err) {
+    for (size_t i = 0; i < n; i++) {
+        if (batch[i]) {
+            continue;
+        }
+        batch[i] = padding_request_new(batch[n - 1]);
+        if (!batch[i]) {
+            remove_padding(batch, i);
+            return error_set(err, ST_NO_MEMORY, "out of memory for the empty rows of a batch");
+        }
+        add_in_flight(version);
+    }
+    return ST_OK;
+}

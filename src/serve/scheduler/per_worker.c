@@ -1,0 +1,28 @@
+/* The beginning and the end of what workers have for themselves. */
+#include "serve/scheduler/per_worker.h"
+
+#include <stdlib.h>
+
+struct per_worker *per_worker_get(struct per_worker_table *table, const struct worker *worker,
+                                  size_t n_bytes) {
+    struct per_worker *entry = per_worker_find(table, worker);
+    if (!entry) {
+        entry = calloc(1, n_bytes);
+        if (entry) {
+            per_worker_add(table, worker, entry);
+        }
+    }
+    return entry;
+}
+
+void per_worker_table_fini(struct per_worker_table *table) {
+    for (size_t i = 0; i < PER_WORKER_SLOTS; i++) {
+        struct per_worker *entry = per_worker_first(table, i);
+        while (entry) {
+            struct per_worker *next = entry->next;
+            free(entry);
+            entry = next;
+        }
+        atomic_store(&table->slots[i], NULL);
+    }
+}

@@ -1,0 +1,70 @@
+/* A list in the order of service. To find where a call belongs is a look at the marks of the
+ * classes before its own: there are few. */
+#include "serve/scheduler/priority_queue.h"
+
+#include <assert.h>
+
+enum status priority_queue_init(struct priority_queue *queue, struct arena *arena, size_t n_levels,
+                                struct error *err) {
+    *queue = (struct priority_queue){
+        .n_levels = n_levels,
+        .classes = arena_calloc(arena, n_levels, 2 * sizeof(*queue->classes))};
+    if (!queue->classes) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for a queue of %zu priorities",
+                         n_levels);
+    }
+    return ST_OK;
+}
+
+static size_t class_of(const struct call *call) {
+    return call->queue_deadline.level * 2 + (call->queue_deadline.deprioritized ? 1 : 0);
+}
+
+/* The last call that is served before the end of that class; NULL: there is none. */
+static struct call *last_before_class_end(const struct priority_queue *queue, size_t class) {
+    while (class > 0 && !queue->classes[class].last) {
+        class --;
+    }
+    return queue->classes[class].last;
+}
+
+void priority_queue_add(struct priority_queue *queue, struct call *call) {
+    size_t class = class_of(call);
+    assert(class < queue->n_levels * 2);
+    struct call *before = last_before_class_end(queue, class);
+    call->prev = before;
+    call->next = before ? before->next : queue->first;
+    if (before) {
+        before->next = call;
+    } else {
+        queue->first = call;
+    }
+    if (call->next) {
+        call->next->prev = call;
+    }
+    queue->classes[class].last = call;
+    queue->classes[class].n++;
+    queue->n++;
+}
+
+void priority_queue_remove(struct priority_queue *queue, struct call *call) {
+    struct priority_class *class = &queue->classes[class_of(call)];
+    if (call->prev) {
+        call->prev->next = call->next;
+    } else {
+        queue->first = call->next;
+    }
+    if (call->next) {
+        call->next->prev = call->prev;
+    }
+    class->n--;
+    queue->n--;
+    if (class->last == call) {
+        class->last = class->n > 0 ? call->prev : NULL;
+    }
+    call->next = call->prev = NULL;
+}
+
+size_t priority_queue_count_level(const struct priority_queue *queue, size_t level) {
+    return queue->classes[level * 2].n + queue->classes[level * 2 + 1].n;
+}

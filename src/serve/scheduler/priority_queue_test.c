@@ -1,0 +1,90 @@
+/* The order of service, against a sort of all that is in the queue, under random additions and
+ * removals. */
+#include "serve/scheduler/priority_queue.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { N = 60, LEVELS = 4, ROUNDS = 20000 };
+
+/* A call that a test may put into the queue. */
+struct item {
+    struct call call;
+    bool in;
+    unsigned arrived;
+};
+
+static unsigned class_of(const struct item *item) {
+    return (unsigned)item->call.queue_deadline.level * 2 +
+           (item->call.queue_deadline.deprioritized ? 1 : 0);
+}
+
+static int by_service(const void *a, const void *b) {
+    const struct item *left = *(const struct item *const *)a;
+    const struct item *right = *(const struct item *const *)b;
+    unsigned x = class_of(left), y = class_of(right);
+    if (x == y) {
+        x = left->arrived;
+        y = right->arrived;
+    }
+    return x < y ? -1 : x > y;
+}
+
+static void check(const struct priority_queue *queue, struct item *items) {
+    struct item *sorted[N];
+    size_t n = 0, at_level[LEVELS] = {0};
+    for (size_t i = 0; i < N; i++) {
+        if (items[i].in) {
+            sorted[n++] = &items[i];
+            at_level[items[i].call.queue_deadline.level]++;
+        }
+    }
+    qsort(sorted, n, sizeof(sorted[0]), by_service);
+    assert_int_equal(queue->n, n);
+    const struct call *call = queue->first, *before = NULL;
+    for (size_t i = 0; i < n; i++) {
+        assert_ptr_equal(call, &sorted[i]->call);
+        assert_ptr_equal(call->prev, before);
+        before = call;
+        call = call->next;
+    }
+    assert_null(call);
+    for (size_t level = 0; level < LEVELS; level++) {
+        assert_int_equal(priority_queue_count_level(queue, level), at_level[level]);
+    }
+}
+
+static void priority_queue_random_operations_match_sorted_order(void **state) {
+    (void)state;
+    static struct item items[N];
+    struct arena *arena = arena_new(NULL, 0);
+    struct priority_queue queue;
+    struct error err;
+    unsigned seed = 1;
+    assert_int_equal(priority_queue_init(&queue, arena, LEVELS, &err), ST_OK);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        seed = seed * 1103515245 + 12345;
+        struct item *item = &items[seed / 65536 % N];
+        if (item->in) {
+            priority_queue_remove(&queue, &item->call);
+            item->in = false;
+        } else {
+            item->call.queue_deadline.level = seed / 7 % LEVELS;
+            item->call.queue_deadline.deprioritized = seed / 31 % 3 == 0;
+            item->arrived = round;
+            item->in = true;
+            priority_queue_add(&queue, &item->call);
+        }
+        check(&queue, items);
+    }
+    arena_free(arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(priority_queue_random_operations_match_sorted_order)};
+    return cmocka_run_group_tests_name("model/queue", tests, NULL, NULL);
+}

@@ -1,0 +1,84 @@
+/* The process and its errors as JSON, and the head of a page. */
+#include "telemetry/admin/status_common.h"
+
+#include "core/base/metric/metric.h"
+#include "core/event/clock.h"
+
+static void add_server(struct json_writer *json, const struct admin_process *process, bool ready) {
+    json_write_open_member(json, "server", '{');
+    json_write_string(json, "version", str_of(process->version));
+    json_write_f64(json, "started", process->started_seconds);
+    json_write_bool(json, "ready", ready);
+    json_write_close(json, '}');
+}
+
+static void add_process(struct json_writer *json, struct admin_process *process) {
+    struct admin_machine_stats state;
+    admin_machine_read(&process->machine, &state);
+    json_write_open_member(json, "process", '{');
+    json_write_f64(json, "cpu_seconds", state.cpu_seconds);
+    json_write_u64(json, "resident_bytes", state.resident_bytes);
+    json_write_f64(json, "machine_utilization", state.utilization);
+    json_write_i64(json, "connections", metric_read(METRIC_CONNECTIONS));
+    json_write_i64(json, "requests_in_flight", metric_read(METRIC_REQUESTS_IN_FLIGHT));
+    json_write_i64(json, "requests", metric_read(METRIC_REQUESTS_TOTAL));
+    json_write_i64(json, "received_bytes", metric_read(METRIC_RECEIVED_BYTES_TOTAL));
+    json_write_i64(json, "sent_bytes", metric_read(METRIC_SENT_BYTES_TOTAL));
+    json_write_i64(json, "body_bytes_in_flight", metric_read(METRIC_BODY_BYTES_IN_FLIGHT));
+    json_write_close(json, '}');
+}
+
+static void add_error(void *user, const char *protocol, enum status status, int64_t n) {
+    struct json_writer *json = user;
+    json_write_open_element(json, '{');
+    json_write_string(json, "protocol", str_of(protocol));
+    json_write_string(json, "reason", str_of(status_name(status)));
+    json_write_u64(json, "count", (uint64_t)n);
+    json_write_close(json, '}');
+}
+
+void status_json_add_process(struct json_writer *json, struct admin_process *process, bool ready) {
+    json_write_u64(json, "now_ns", clock_now_ns());
+    add_server(json, process, ready);
+    add_process(json, process);
+    json_write_open_member(json, "errors", '[');
+    metric_visit_errors(add_error, json);
+    json_write_close(json, ']');
+}
+
+void status_json_add_histogram(struct json_writer *json, const char *name,
+                               const struct metric_distribution *distribution) {
+    unsigned n = METRIC_BUCKETS;
+    while (n > 0 && distribution->buckets[n - 1] == 0) {
+        n--;
+    }
+    json_write_open_member(json, name, '{');
+    json_write_u64(json, "sum", distribution->sum);
+    json_write_open_member(json, "buckets", '[');
+    for (unsigned i = 0; i < n; i++) {
+        json_write_separator(json);
+        buf_add_u64(json->out, distribution->buckets[i]);
+    }
+    json_write_close(json, ']');
+    json_write_close(json, '}');
+}
+
+/* The browser is told what the page needs, so that it refuses everything else: names of models and
+ * endpoints are data, whatever is in them. */
+void status_page_reply(struct http_exchange *exchange, struct str page) {
+    static const struct http_field fields[] = {
+        {STR("Content-Security-Policy"),
+         STR("default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+             "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+             "frame-ancestors 'none'")},
+        {STR("X-Content-Type-Options"), STR("nosniff")},
+        {STR("Cache-Control"), STR("no-cache")},
+    };
+    struct piece piece = {page.ptr, page.len};
+    http_reply(exchange, &(struct http_reply){.status = 200,
+                                              .content_type = "text/html; charset=utf-8",
+                                              .fields = fields,
+                                              .n_fields = sizeof fields / sizeof fields[0],
+                                              .pieces = &piece,
+                                              .n_pieces = 1});
+}
