@@ -73,7 +73,8 @@ kube: all ## against a real Kubernetes API server, built when it is missing (eig
 kube-tsan: build-tsan ## that which has threads of it under the thread sanitizer
 	@tools/bootstrap kube
 	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST) -n $(JOBS) --dist loadfile \
-		$(addprefix tests/kube/test_,deployed.py thousands.py)
+		tests/kube/test_deployed.py \
+		tests/kube/test_large_cluster.py
 
 soak: tools all ## 100,000 requests: memory must stay where it was
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) -s tests/soak
@@ -127,17 +128,26 @@ asan: build-asan ## the whole suite under the address and undefined behaviour sa
 tsan: build-tsan ## the threaded part under the thread sanitizer
 	@$(SANITIZED) $(CTEST) $(BUILD)/tsan
 	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST_ALL) tests/scenario \
-		$(addprefix tests/interop/test_mip,.py _models.py _attacks.py _bad_times.py) \
-		tests/interop/test_grpc_abuse.py tests/interop/test_grpc_frames.py \
-		tests/interop/test_grpc_storm.py tests/interop/test_response_cache_storm.py \
-		tests/interop/test_sequence_storm.py tests/interop/test_mixture.py tests/interop/test_service_manager.py \
-		tests/interop/test_trace.py tests/interop/test_trace_export.py \
-		$(addprefix tests/interop/test_,repository_reload.py shared_memory.py sequence_life.py) \
-		$(addprefix tests/interop/test_pick,.py _process.py _health.py _scrape.py _status.py)
+		tests/interop/mip/test_mip_inference.py \
+		tests/interop/mip/test_mip_models.py \
+		tests/interop/mip/test_mip_malformed.py \
+		tests/interop/mip/test_mip_faults.py \
+		tests/interop/grpc/test_grpc_malformed.py tests/interop/grpc/test_grpc_http2.py \
+		tests/interop/grpc/test_grpc_cancel_storm.py tests/interop/http/test_response_cache_storm.py \
+		tests/interop/http/test_sequence_storm.py tests/interop/operations/test_mixed_load.py tests/interop/operations/test_service_manager.py \
+		tests/interop/operations/test_trace.py tests/interop/operations/test_trace_export.py \
+		tests/interop/operations/test_repository_reload.py \
+		tests/interop/http/test_shared_memory.py \
+		tests/interop/http/test_sequence_lifecycle.py \
+		tests/interop/pick/test_pick_ext_proc.py \
+		tests/interop/pick/test_pick_lifecycle.py \
+		tests/interop/pick/test_pick_health_checks.py \
+		tests/interop/pick/test_pick_scrape.py \
+		tests/interop/pick/test_pick_status_page.py
 
 storm: build-tsan ## STORM_SECONDS (300) of gRPC callers who give up, under the thread sanitizer
 	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan STORM_SECONDS=$(STORM_SECONDS) $(PYTEST) -s \
-		tests/interop/test_grpc_storm.py
+		tests/interop/grpc/test_grpc_cancel_storm.py
 
 fuzz: build-fuzz ## each fuzzer for FUZZ_SECONDS (600)
 	@$(SANITIZED) tools/run-fuzz $(BUILD)/fuzzing $(FUZZ_SECONDS)

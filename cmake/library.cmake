@@ -1,6 +1,6 @@
 # libsluice, for programs outside: libsluice.so and libsluice.a from one and the same object, which is
 # the module client and those that it sees, linked into one. Of the modules' names none is left in either: the public ones are all that a program can meet or clash with. What the two
-# need besides is libc, llhttp and yyjson (tests/interop/test_client_library.py).
+# need besides is libc, llhttp and yyjson (tests/interop/client/test_client_library.py).
 
 # What the library has in place of a part of base that is for a whole process.
 add_library(library_own OBJECT src/client/library/metric.c)

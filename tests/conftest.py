@@ -2,6 +2,7 @@
 import contextlib
 import itertools
 import os
+import resource
 
 import pytest
 
@@ -9,7 +10,7 @@ import pytest
 # a loop of it starts; they go on to another program at once.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
-from lib import repository
+from lib import backends, idle_connections, repository
 from lib.picker import Picker
 from lib.server import Server
 
@@ -106,3 +107,38 @@ def start_picker(tmp_path):
             folder.mkdir()
             return started.enter_context(Picker(folder, pool, args, **options))
         yield start
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """A model whose loading waits until gate.open() is called: a backend of a few lines, made from the
+    public header alone. `args` serve it."""
+    class Gate:
+        file = tmp_path / "gate-is-open"
+        args = ["--model-repository", tmp_path / "models", "--backend-dir", tmp_path / "backends"]
+
+        def open(self):
+            self.file.write_text("")
+
+    backends.make(tmp_path, "gate")
+    os.makedirs(tmp_path / "models" / "gated" / "1")
+    (tmp_path / "models" / "gated" / "config.pbtxt").write_text(f"""
+        backend: "gate"
+        max_batch_size: 0
+        input {{ name: "IN" data_type: TYPE_FP32 dims: [ 1 ] }}
+        output {{ name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }}
+        parameters {{ key: "gate" value {{ string_value: "{Gate.file}" }} }}
+    """)
+    return Gate()
+
+
+@pytest.fixture
+def many_descriptors():
+    """Raises this process's limit on descriptors for a test of idle connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = idle_connections.N + 1000
+    assert hard == resource.RLIM_INFINITY or hard >= wanted, \
+        f"the hard limit on descriptors is {hard}, this test needs {wanted}"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -33,7 +33,7 @@ def events_until_deleted(client, path):
             return found
 
 
-def test_every_kind_is_served(cluster, namespace):
+def test_api_server_each_kind_is_served(cluster, namespace):
     for definition in kube_crds.definitions():
         spec = definition["spec"]
         version = f"{spec['group']}/{spec['versions'][0]['name']}"
@@ -42,7 +42,7 @@ def test_every_kind_is_served(cluster, namespace):
         assert listed["kind"] == spec["names"]["listKind"] and (listed["items"] == [] or not where), version
 
 
-def test_kinds_come_and_go(start_cluster):
+def test_api_server_kinds_added_and_removed(start_cluster):
     cluster = start_cluster(kinds=["pool"])
     alpha = kube_crds.ALPHA_GROUP + "/v1alpha2"
     with pytest.raises(Refused) as refused:
@@ -55,7 +55,7 @@ def test_kinds_come_and_go(start_cluster):
         cluster.admin.list("InferenceModel", alpha)
 
 
-def test_objects_are_applied_and_refused(cluster, namespace):
+def test_api_server_apply_and_refuse(cluster, namespace):
     text = POOL.replace("NS", namespace)
     version = kube_crds.POOL_GROUP + "/v1"
     cluster.admin.apply(text, dry_run=True)
@@ -68,7 +68,7 @@ def test_objects_are_applied_and_refused(cluster, namespace):
     assert pool["spec"]["targetPorts"] == [{"number": 8000}]
 
 
-def test_pods_live_as_with_a_kubelet(cluster, namespace):
+def test_api_server_pod_lifecycle(cluster, namespace):
     version = cluster.admin.list("Pod", namespace=namespace)["metadata"]["resourceVersion"]
     cluster.add_pod(namespace, "one", {"app": "digits"}, ips=("127.0.0.7", "::1"))
     cluster.set_pod(namespace, "one", ready=False)
@@ -83,13 +83,13 @@ def test_pods_live_as_with_a_kubelet(cluster, namespace):
     assert seen[:4] == ["ADDED"] + ["MODIFIED"] * 3
 
 
-def test_many_pods_at_once(cluster, namespace):
+def test_api_server_many_pods(cluster, namespace):
     names = [f"pod-{number:03}" for number in range(40)]
     cluster.add_pods(namespace, names, {"app": "digits"}, lambda name: f"10.1.0.{int(name[4:])}")
     assert names_of(cluster.admin.list("Pod", namespace=namespace)) == names
 
 
-def test_an_account_may_do_what_it_was_given(cluster, namespace):
+def test_api_server_account_rights(cluster, namespace):
     account = cluster.service_account(namespace, rules=[PODS])
     client = account.client()
     assert client.ask("GET", pods_at(namespace))[0] == 200
@@ -101,7 +101,7 @@ def test_an_account_may_do_what_it_was_given(cluster, namespace):
     assert everywhere.ask("GET", pods_at("default"))[0] == 200
 
 
-def test_others_may_not_ask(cluster):
+def test_api_server_without_rights_is_refused(cluster):
     assert cluster.client().ask("GET", "/api/v1/pods")[0] == 403
     assert cluster.client(token="made-up").ask("GET", "/api/v1/pods")[0] == 401
     _, by_certificate = cluster.certificate_user("jane")
@@ -109,7 +109,7 @@ def test_others_may_not_ask(cluster):
     assert status == 403 and '"jane"' in answer["message"]
 
 
-def test_a_crash_keeps_the_objects(start_cluster):
+def test_api_server_crash_keeps_objects(start_cluster):
     cluster = start_cluster(kinds=())
     namespace = cluster.new_namespace()
     cluster.add_pod(namespace, "one", {})
@@ -120,7 +120,7 @@ def test_a_crash_keeps_the_objects(start_cluster):
     assert names_of(cluster.admin.list("Pod", namespace=namespace)) == ["one"]
 
 
-def test_what_was_compacted_is_gone(start_cluster):
+def test_api_server_compacted_watch_is_410(start_cluster):
     cluster = start_cluster(kinds=())
     namespace = cluster.new_namespace()
     old = cluster.admin.list("Pod", namespace=namespace)["metadata"]["resourceVersion"]

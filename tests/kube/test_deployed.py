@@ -39,7 +39,7 @@ def gets_its_share(deployed, load, host):
     return deployed.served(host) > before + 30
 
 
-def test_pods_come_and_go_under_load(deploy, cluster):
+def test_deployed_pod_changes_lose_no_request(deploy, cluster):
     with deploy(cluster) as deployed:
         deployed.add_pool()
         for host in (ONE, TWO):
@@ -69,7 +69,7 @@ def test_pods_come_and_go_under_load(deploy, cluster):
         assert set(load.outcomes) == {200}, load.outcomes
 
 
-def test_a_pool_that_comes_after_its_picker(deploy, cluster):
+def test_deployed_pool_created_after_picker(deploy, cluster):
     with deploy(cluster) as deployed:
         deployed.picker.wait_for(lambda: deployed.picker.numbers()["sluice_pick_kube_synced"] == 1, "all kinds known")
         assert deployed.picker.health() == NOT_SERVING
@@ -92,7 +92,7 @@ def test_a_pool_that_comes_after_its_picker(deploy, cluster):
             assert gets_nothing(deployed, load, ONE)
 
 
-def test_the_api_server_goes_and_comes_back(deploy, start_cluster):
+def test_deployed_api_server_restart(deploy, start_cluster):
     """The pool stays as it was known; what has happened in between is learnt from a new list, as the server has
     forgotten how it came about."""
     cluster = start_cluster()
@@ -117,7 +117,7 @@ def test_the_api_server_goes_and_comes_back(deploy, start_cluster):
         assert set(load.outcomes) == {200}, load.outcomes
 
 
-def test_a_server_that_was_cut_off(deploy, cluster):
+def test_deployed_killed_server_is_avoided(deploy, cluster):
     """Whoever is killed without a word leaves the pool as soon as its pod is said not to be ready; the picker keeps
     away from it before, as its connections are refused."""
     with deploy(cluster) as deployed:
@@ -136,7 +136,7 @@ def test_a_server_that_was_cut_off(deploy, cluster):
             assert set(load.outcomes) == {200}
 
 
-def test_the_sidecar_is_open_to_operators(deploy, cluster):
+def test_deployed_sidecar_admin_paths(deploy, cluster):
     """What the kubelet and Prometheus ask of Envoy, and no more of its admin interface."""
     with deploy(cluster) as deployed:
         listeners = json.loads(deployed.envoy.ask("/listeners?format=json"))["listener_statuses"]

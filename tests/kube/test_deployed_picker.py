@@ -65,7 +65,7 @@ def used(cluster, account):
 
 
 @pytest.mark.parametrize("folder", ["gateway", "istio", "envoy-gateway", "envoy-sidecar"])
-def test_it_works_with_what_it_may_do(deploy, cluster, namespace, folder):
+def test_picker_uses_shipped_rights(deploy, cluster, namespace, folder):
     objects = manifests.kustomized(folder)
     add_everything(cluster, namespace)
     add_server(cluster, namespace, objects, "one", "127.0.0.7")
@@ -79,7 +79,7 @@ def test_it_works_with_what_it_may_do(deploy, cluster, namespace, folder):
     assert {group for _, group, _ in rights(objects)} == {"", POOL_GROUP, ALPHA_GROUP, LLM_D_GROUP}
 
 
-def test_its_probes(deploy, cluster, namespace):
+def test_picker_probes(deploy, cluster, namespace):
     objects = manifests.kustomized("gateway")
     pool = manifests.named(objects)["InferencePool", "sluice"]
     picker, _ = deploy(objects)
@@ -91,7 +91,7 @@ def test_its_probes(deploy, cluster, namespace):
     assert picker.health(probes[0]) == SERVING
 
 
-def test_who_is_asked_over_tls(deploy, cluster, namespace):
+def test_picker_tls_by_folder(deploy, cluster, namespace):
     """Istio and the like over TLS, Envoy Gateway and a sidecar without."""
     for folder, secure in (("gateway", True), ("envoy-gateway", False), ("envoy-sidecar", False)):
         objects = manifests.kustomized(folder)
@@ -109,7 +109,7 @@ def test_who_is_asked_over_tls(deploy, cluster, namespace):
         picker.stop()
 
 
-def test_one_of_several_leads(deploy, cluster, namespace, tmp_path):
+def test_picker_leader_election(deploy, cluster, namespace, tmp_path):
     """Leader election takes the rights to a Lease beside the others, and uses each."""
     folder = tmp_path / "composed"
     os.mkdir(folder)

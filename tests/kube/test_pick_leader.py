@@ -39,7 +39,7 @@ def leads(picker):
     return picker.numbers()["sluice_pick_kube_leads"] == 1
 
 
-def test_one_leads(cluster, namespace, start):
+def test_leader_first_gets_lease(cluster, namespace, start):
     """The first one gets the lease; the other is live, and ready as soon as that one has ended."""
     account = cluster.service_account(namespace, rules=[*kube_picker.shipped_rules(), RIGHTS])
     first = start("first", {"token": account.token})
@@ -64,7 +64,7 @@ def test_one_leads(cluster, namespace, start):
     assert {verb for verb, _, _ in asked} == {"get", "create", "patch"}
 
 
-def test_the_leader_alone_writes(cluster, namespace, start):
+def test_leader_alone_writes_status(cluster, namespace, start):
     """What is to be said of objects both of them know; after each has had its time to, one has said it."""
     accounts = [cluster.service_account(namespace, rules=[*kube_picker.shipped_rules(), RIGHTS]) for _ in range(2)]
     first = start("first", {"token": accounts[0].token})
@@ -81,7 +81,7 @@ def test_the_leader_alone_writes(cluster, namespace, start):
     assert written == [{"one", "two", "three"}, set()]
 
 
-def test_a_lost_leader_is_followed(cluster, namespace, start):
+def test_leader_killed_is_replaced(cluster, namespace, start):
     first = start("first")
     first.wait_health(SERVING)
     second = start("second")
@@ -92,7 +92,7 @@ def test_a_lost_leader_is_followed(cluster, namespace, start):
     first.process.returncode = 0  # the crash was the test's
 
 
-def test_a_lease_that_is_deleted(cluster, namespace, start):
+def test_leader_recreates_deleted_lease(cluster, namespace, start):
     picker = start("one")
     picker.wait_health(SERVING)
     before = holder(cluster, namespace)
@@ -106,7 +106,7 @@ def test_a_lease_that_is_deleted(cluster, namespace, start):
     assert picker.health() == SERVING
 
 
-def test_one_that_is_taken_away(cluster, namespace, start):
+def test_leader_taken_lease_stops_leading(cluster, namespace, start):
     """Somebody else writes a name of theirs into it: who led stops, and waits for it to run out."""
     picker = start("one")
     picker.wait_health(SERVING)
@@ -116,7 +116,7 @@ def test_one_that_is_taken_away(cluster, namespace, start):
     picker.wait_health(SERVING)
 
 
-def test_without_rights_nobody_leads(cluster, namespace, start):
+def test_leader_without_rights_is_not_ready(cluster, namespace, start):
     account = cluster.service_account(namespace, rules=kube_picker.shipped_rules())
     picker = start("one", {"token": account.token})
     picker.wait_endpoints(["127.0.0.7:8000"])

@@ -1,4 +1,5 @@
 """Models that keep a sum for each sequence, and clients of theirs."""
+import json
 import os
 
 import numpy
@@ -79,3 +80,8 @@ class Client:
                                    sequence_start=start, sequence_end=end, **options)
         return {name: int(result.as_numpy(name).ravel()[0])
                 for name in ("SUM", "ROW", "ROWS", "INSTANCE")}
+
+
+def body_of(sequence, **parameters):
+    return json.dumps({"inputs": [{"name": "INPUT", "shape": [1, 1], "datatype": "INT32", "data": [1]}],
+                       "parameters": {"sequence_id": sequence, **parameters}}).encode()

@@ -226,3 +226,10 @@ def run(*args, patience=http1.PATIENCE, **options):
     return subprocess.run([binary(), *map(str, args)], stdin=subprocess.DEVNULL, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=patience,
                           check=False, **options)
+
+
+def peak_memory_of(server):
+    """Returns: the largest resident memory of the process so far, in bytes."""
+    with open(f"/proc/{server.pid}/status", encoding="ascii") as file:
+        line = next(line for line in file if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024

@@ -125,7 +125,7 @@ def abandon_some(address):
             connection.close()
 
 
-def test_soak(start_server, repositories):
+def test_soak_memory_does_not_grow(start_server, repositories):
     running = start_server("--model-repository", repositories("default"))
     began, asked, before = time.monotonic(), 0, None
     while asked < N_WARM + N:

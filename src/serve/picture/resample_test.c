@@ -1,5 +1,5 @@
 /* Weights and resizing against what Pillow makes of the same little picture, and what must hold for
- * every size. tests/interop/test_pictures.py compares real pictures. */
+ * every size. tests/interop/mip/test_picture_decoding.py compares real pictures. */
 #include "serve/picture/resample.h"
 
 #include <setjmp.h>

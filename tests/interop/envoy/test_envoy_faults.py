@@ -1,0 +1,159 @@
+"""What goes wrong on purpose between a real Envoy, the real picker and the servers behind: each is killed and
+comes back while requests come. Afterwards nothing is in flight at the picker."""
+import contextlib
+
+import pytest
+
+from lib import echo
+from lib.gateway import Gateway
+from lib.load import Load
+
+OPEN = ("headers-only.yaml", "model-in-body.yaml", "buffered.yaml", "override-host.yaml")
+CLOSED = ("headers-only-closed.yaml", "metadata.yaml", "full-duplex.yaml")
+BODY = b'{"model": "digits"}'
+
+
+@pytest.fixture
+def echoes():
+    with echo.three() as started:
+        yield started
+
+
+@pytest.fixture
+def start(tmp_path, echoes):
+    """start(config, …): a gateway of the test's own in front of the three."""
+    with contextlib.ExitStack() as ending:
+        def begin(config, **more):
+            gateway = Gateway(tmp_path, config, [one.address for one in echoes], **more)
+            ending.callback(gateway.kill)
+            begin.gateway = gateway
+            return gateway
+        yield begin
+        begin.gateway.stop()
+
+
+# ---- servers -------------------------------------------------------------------------------------
+
+def test_envoy_fallback_key_serves_after_server_exit(start, echoes):
+    gateway = start("override-host.yaml")
+    echoes[0].close()
+    assert {gateway.ask("/")["server"] for _ in range(40)} == {"b", "c"}
+    assert gateway.envoy.counter("cluster.models.upstream_rq_retry_success") >= 1
+    assert gateway.picker.numbers()["sluice_pick_moved_total"] >= 1
+
+
+def test_envoy_fallback_list_serves_after_server_exit(start, echoes):
+    gateway = start("override-host.yaml", change=lambda pool: pool.replace(
+        "fallback: key", "fallback: list"))
+    echoes[0].close()
+    assert {gateway.ask("/")["server"] for _ in range(40)} == {"b", "c"}
+    assert gateway.envoy.counter("cluster.models.upstream_rq_retry_success") >= 1
+
+
+def test_envoy_refusing_endpoint_is_last_choice(start, echoes):
+    """Without checks: full duplex tells the picker of a refused connection, which is one lost request
+    and not a third of them."""
+    gateway = start("full-duplex.yaml")
+    echoes[0].close()
+    statuses = [gateway.curl("/").status for _ in range(60)]
+    assert statuses.count(503) <= 1 and set(statuses) <= {200, 503}
+    refused = gateway.picker.numbers()["sluice_pick_connections_refused_total"]
+    assert refused == statuses.count(503)
+
+
+@pytest.mark.parametrize("config", [*OPEN, *CLOSED])
+def test_envoy_server_exit_loses_no_request(start, echoes, config):
+    """Once the picker knows, no request fails; when the server is back it gets its share again."""
+    gateway = start(config, checked=True)
+    with Load(gateway.address, method="POST", path="/v1/completions", body=BODY) as load:
+        load.wait_more(50, 200)
+        echoes[0].close()
+        gateway.picker.wait_ready_endpoints(2)
+        load.clear()
+        load.wait_more(100)
+        assert set(load.outcomes) == {200}
+        echoes[0] = echo.Echo("a", echoes[0].address)
+        gateway.picker.wait_ready_endpoints(3)
+        before = echoes[0].n_requests
+        load.wait_more(100)
+        assert set(load.outcomes) == {200}
+    assert echoes[0].n_requests > before
+
+
+# ---- the picker ----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("config", OPEN)
+def test_envoy_fail_open_serves_without_picker(start, config):
+    """Killed under load and started again: no request is lost."""
+    gateway = start(config, checked=True)
+    with Load(gateway.address, method="POST", path="/v1/completions", body=BODY) as load:
+        load.wait_more(50, 200)
+        gateway.picker.crash()
+        load.wait_more(100)
+        gateway.picker.start(gateway.places["127.0.0.1:9002"])
+        load.wait_more(100)
+    assert set(load.outcomes) == {200}
+    assert gateway.picker.numbers()["sluice_pick_streams_total"] > 0
+
+
+@pytest.mark.parametrize("config", CLOSED)
+def test_envoy_fail_closed_errors_without_picker(start, config):
+    """Errors while it is away, and none once it is back. Which, is Envoy's in full duplex."""
+    error = 500 if config == "full-duplex.yaml" else 503
+    gateway = start(config)
+    with Load(gateway.address, method="POST", path="/v1/completions", body=BODY) as load:
+        load.wait_more(50, 200)
+        gateway.picker.crash()
+        load.wait_more(50, error)
+        gateway.picker.start(gateway.places["127.0.0.1:9002"])
+        load.clear()
+        load.wait_more(100)
+        assert set(load.outcomes) == {200}
+
+
+@pytest.mark.parametrize("config", OPEN)
+def test_envoy_fail_open_ignores_client_destination(start, config):
+    gateway = start(config)
+    gateway.picker.crash()
+    with contextlib.closing(echo.Echo("outside")) as outside:
+        for _ in range(5):
+            answer = gateway.ask("/", "-H", f"x-gateway-destination-endpoint: {outside.address}")
+            assert answer["server"] in ("a", "b", "c")
+        assert outside.n_requests == 0
+    gateway.picker.start(gateway.places["127.0.0.1:9002"])
+
+
+# ---- Envoy ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("config", [*OPEN, *CLOSED])
+def test_envoy_exit_ends_picker_streams(start, config):
+    """Killed with requests in flight: their streams end at the picker, and the next Envoy is served."""
+    gateway = start(config)
+    slow = {"x-answer": "pause"}
+    with Load(gateway.address, 4, "POST", "/v1/completions", BODY, slow):
+        gateway.picker.wait_streams(4)
+        gateway.envoy.kill()
+        gateway.picker.wait_at_rest()
+        gateway.restart_envoy()
+        gateway.picker.wait_streams(4)
+        gateway.envoy.kill()
+    gateway.restart_envoy()
+    assert gateway.curl("/", body=BODY).status == 200
+
+
+# ---- the pool ------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("config", [*OPEN, *CLOSED])
+def test_envoy_pool_change_loses_no_request(start, echoes, config):
+    """An endpoint leaves the file and comes back while requests come: none is lost."""
+    gateway = start(config, args=["--reload-interval", "50ms"])
+    whole = open(gateway.picker.pool_file, encoding="utf-8").read()
+    with Load(gateway.address, method="POST", path="/v1/completions", body=BODY) as load:
+        for _ in range(3):
+            gateway.picker.write_pool(whole.replace(f"  - {echoes[0].address}\n", ""))
+            gateway.picker.wait_ready_endpoints(2)
+            load.wait_more(20)
+            gateway.picker.write_pool(whole)
+            gateway.picker.wait_ready_endpoints(3)
+            load.wait_more(20)
+    assert set(load.outcomes) == {200}

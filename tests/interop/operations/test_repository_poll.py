@@ -1,0 +1,110 @@
+"""--model-control-mode poll: what is written into the repository, as people write it (slowly, in place, not
+in one step), is what is served in the end."""
+import json
+import os
+import shutil
+import time
+
+import pytest
+
+from lib import http1, metrics, repository
+
+
+class Polled:
+    def __init__(self, start_server, folder):
+        self.folder = folder
+        repository.Identity("a", [("FP32", [4])], max_batch_size=4).write(folder)
+        self.server = start_server("--model-repository", folder, "--model-control-mode", "poll",
+                                   "--repository-poll-secs", "1")
+        self.server.expect_error("model failed to load")
+
+    def index(self):
+        """{name: {version: state}}"""
+        rows = json.loads(http1.request(self.server.address, "POST", "/v2/repository/index").body)
+        found = {}
+        for row in rows:
+            found.setdefault(row["name"], {})[row.get("version")] = row.get("state")
+        return found
+
+    def wait_index(self, expected):
+        self.server.wait_for(lambda: self.index() == expected, f"the index {expected}")
+
+    def metadata(self, name):
+        return json.loads(http1.request(self.server.address, "GET", f"/v2/models/{name}").body)
+
+
+@pytest.fixture
+def polled(start_server, tmp_path):
+    return Polled(start_server, tmp_path / "models")
+
+
+READY = {"1": "READY"}
+
+
+def test_poll_follows_added_changed_removed_models(polled):
+    polled.wait_index({"a": READY})
+    repository.Identity("b", [("FP32", [4])], max_batch_size=4).write(polled.folder)
+    polled.wait_index({"a": READY, "b": READY})
+    repository.Identity("x", [("FP32", [8])], max_batch_size=2).write(polled.folder / "..")
+    shutil.copy(polled.folder / ".." / "x" / "config.pbtxt", polled.folder / "a")
+    config = polled.folder / "a" / "config.pbtxt"
+    config.write_text(config.read_text(encoding="utf-8"), encoding="utf-8")
+    polled.server.wait_for(lambda: polled.metadata("a")["inputs"][0]["shape"] == [-1, 8],
+                           "the new configuration")
+    shutil.rmtree(polled.folder / "b")
+    polled.wait_index({"a": READY})
+    gone = lambda: http1.request(polled.server.address, "GET", "/v2/models/b").status == 404
+    polled.server.wait_for(gone, "the end of b")
+    os.mkdir(polled.folder / "a" / "4")
+    polled.wait_index({"a": {"4": "READY"}})
+    os.rmdir(polled.folder / "a" / "4")
+    polled.wait_index({"a": READY})
+    assert http1.request(polled.server.address, "GET", "/v2/health/ready").status == 200
+
+
+def test_poll_waits_for_slow_writes(polled, repositories):
+    source = os.path.join(repositories("onnx-only"), "onnx_identity_fp32", "1", "model.onnx")
+    with open(source, "rb") as file:
+        whole = file.read()
+    os.makedirs(polled.folder / "m" / "1")
+    with open(polled.folder / "m" / "1" / "model.onnx", "wb", buffering=0) as file:
+        for at in range(0, len(whole), len(whole) // 3 + 1):
+            file.write(whole[at:at + len(whole) // 3 + 1])
+            time.sleep(1.2)  # so that it is looked at in between
+    polled.wait_index({"a": READY, "m": READY})
+    os.mkdir(polled.folder / "m" / "2")  # the version's directory is there before its file
+    time.sleep(1.2)
+    assert polled.index()["m"] == READY
+    with open(polled.folder / "m" / "2" / "model.onnx", "wb", buffering=0) as file:
+        file.write(whole[:50])
+        time.sleep(1.2)
+        assert http1.request(polled.server.address, "GET", "/v2/models/m/ready").status == 200
+        file.write(whole[50:])
+    polled.wait_index({"a": READY, "m": {"2": "READY"}})
+    metrics.wait_at_rest(polled.server.address)
+
+
+def test_poll_invalid_configuration_keeps_model(polled):
+    config = polled.folder / "a" / "config.pbtxt"
+    good = config.read_text(encoding="utf-8")
+    config.write_text(good[:len(good) // 2], encoding="utf-8")
+    polled.server.wait_for(lambda: "model failed to load" in polled.server.log_text(), "a failure")
+    rows = json.loads(http1.request(polled.server.address, "POST", "/v2/repository/index").body)
+    assert rows[0]["state"] == "READY" and "config.pbtxt" in rows[0]["reason"]
+    config.write_text(good.replace("max_batch_size: 4", "max_batch_size: 3"), encoding="utf-8")
+
+    def is_new():
+        answer = http1.request(polled.server.address, "GET", "/v2/models/a/config")
+        return json.loads(answer.body)["max_batch_size"] == 3
+    polled.server.wait_for(is_new, "the new configuration")
+    rows = json.loads(http1.request(polled.server.address, "POST", "/v2/repository/index").body)
+    assert "reason" not in rows[0]
+
+
+def test_poll_unreadable_repository_keeps_models(polled):
+    moved = str(polled.folder) + ".away"
+    os.rename(polled.folder, moved)
+    polled.server.wait_for(lambda: "cannot be read" in polled.server.log_text(), "a warning")
+    assert http1.request(polled.server.address, "GET", "/v2/models/a/ready").status == 200
+    os.rename(moved, polled.folder)
+    polled.wait_index({"a": READY})

@@ -1,0 +1,405 @@
+"""`sluice pick` when all endpoints are busy: who waits, in which order they go on, and what those are told who do
+not. grpcio sends what Envoy would; an endpoint has room again when the answer of a request has ended."""
+import contextlib
+import json
+import signal
+import threading
+from concurrent import futures
+
+import pytest
+
+from lib import echo, http1
+from lib.gateway import Gateway
+from lib.metric_pages import MetricPages
+from lib.pick_client import Proxy, answer_headers, body, endpoint_of, headers, refusal_of, set_headers
+from lib.picker import Picker
+
+A, B = "10.0.0.1:8000", "10.0.0.2:8000"
+POOL = f"""
+endpoints: [{A}, {B}]
+models:
+  - digits
+  - {{name: urgent, criticality: Critical}}
+  - {{name: spare, criticality: Sheddable}}
+  - {{name: old, targets: [{{model: new}}]}}
+objectives:
+  - {{name: interactive, priority: 20}}
+  - {{name: batch, priority: -1}}
+saturation: {{max_in_flight: 1, retry_after: 3s}}
+flow_control: {{max_requests: 8, max_bytes: 1MiB, bands: [{{priority: 20, max_requests: 2}}]}}
+"""
+PATH = "/v2/models/digits/infer"
+DUPLEX = "FULL_DUPLEX_STREAMED FULL_DUPLEX_STREAMED"
+REASON = "x-llm-d-request-dropped-reason"
+FAIRNESS = "x-gateway-inference-fairness-id"
+OBJECTIVE = "x-gateway-inference-objective"
+
+
+def waiting(numbers):
+    return sum(value for name, value in numbers.items()
+               if name.startswith("inference_extension_flow_control_queue_size{"))
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(pool): a picker that ends well, with nothing waiting and nothing in flight."""
+    with contextlib.ExitStack() as ending:
+        started = []
+
+        def begin(pool=POOL, *args):
+            folder = tmp_path / f"picker{len(started)}"
+            folder.mkdir()
+            picker = Picker(folder, pool, ["--log-level", "debug", *args])
+            ending.callback(picker.kill)
+            started.append(picker)
+            return picker
+        yield begin
+        for picker in started:
+            if picker.process.poll() is None:
+                assert waiting(picker.wait_at_rest()) == 0
+            picker.stop()
+
+
+def wait_waiting(picker, n):
+    return picker.wait_until(lambda now: waiting(now) == n, f"{n} requests that wait")
+
+
+def fill(proxy, n=2):
+    """As many requests as there is room for. Returns: their streams."""
+    streams = [proxy.stream(headers(PATH)) for _ in range(n)]
+    assert len({endpoint_of(stream.next()) for stream in streams}) == n
+    return streams
+
+
+def finish(stream):
+    """The answer to a request ends."""
+    stream.send(answer_headers(end=True))
+    stream.next()
+    assert stream.close() == []
+
+
+def queue(picker, proxy, *requests):
+    """One after the other, each once the one before it waits. Returns: their streams."""
+    streams = []
+    before = waiting(picker.numbers())
+    for path, fields in requests:
+        streams.append(proxy.stream(headers(path, fields=fields)))
+        wait_waiting(picker, before + len(streams))
+    return streams
+
+
+def test_queue_order_by_priority_and_fairness(start):
+    picker = start()
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        queued = queue(picker, proxy,
+                       (PATH, {FAIRNESS: "x"}), (PATH, {FAIRNESS: "x"}), (PATH, {"x-llm-d-inference-fairness-id": "y"}),
+                       ("/v2/models/urgent/infer", {}), (PATH, {OBJECTIVE: "interactive"}))
+        state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
+        assert "5 requests wait for room" in state
+        assert state.count("until an endpoint has room") == 5
+        last = busy[0]
+        for place in (4, 3, 0, 2, 1):
+            finish(last)
+            last = queued[place]
+            assert endpoint_of(last.next()) in (A, B)
+        for stream in (last, busy[1]):
+            finish(stream)
+    numbers = picker.numbers()
+    name = 'inference_extension_flow_control_request_queue_duration_seconds_count{priority="%d",outcome="Dispatched"}'
+    assert [numbers[name % priority] for priority in (20, 10, 0)] == [1, 1, 3]
+
+
+def test_queue_sheddable_and_overflow_are_429(start):
+    picker = start()
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        for path, fields in (("/v2/models/spare/infer", {}), (PATH, {OBJECTIVE: "batch"})):
+            status, said, text = proxy.refuse(path, fields=fields)
+            assert status == 429 and said["retry-after"] == "3" and said[REASON] == "rejected-saturated"
+            assert "sheddable" in json.loads(text)["error"]
+        assert proxy.refuse("/v2/models/none/infer")[0] == 404
+        assert proxy.refuse(PATH, hint="10.9.9.9:1")[0] == 503
+        queued = queue(picker, proxy, *[(PATH, {OBJECTIVE: "interactive"})] * 2, *[(PATH, {})] * 5)
+        status, said, text = proxy.refuse(PATH, fields={OBJECTIVE: "interactive"})
+        assert status == 429 and said["retry-after"] == "3" and said[REASON] == "rejected-saturated"
+        assert "the queue of priority 20" in text
+        queued += queue(picker, proxy, (PATH, {}))
+        status, said, text = proxy.refuse(PATH)
+        assert status == 429 and "8 requests may wait" in text and said[REASON] == "rejected-saturated"
+        full = 'inference_extension_flow_control_request_queue_duration_seconds_count{priority="%d",outcome="RejectedCapacity"}'
+        numbers = picker.numbers()
+        assert (numbers[full % 20], numbers[full % 0]) == (1, 1)
+        for stream in queued + busy:
+            stream.reset()
+
+
+def test_queue_disconnect_passes_slot_on(start):
+    """Reset while it waits, or right when it was called: the next one goes on."""
+    picker = start()
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        queued = queue(picker, proxy, *[(PATH, {})] * 4)
+        queued[1].reset()
+        wait_waiting(picker, 3)
+        busy[0].reset()
+        queued[0].reset()
+        assert endpoint_of(queued[2].next()) in (A, B)
+        finish(queued[2])
+        assert endpoint_of(queued[3].next()) in (A, B)
+        finish(queued[3])
+        finish(busy[1])
+
+
+def test_queue_deadline_is_429(start):
+    picker = start(POOL.replace("max_requests: 8", "max_wait: 200ms"))
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        queued = queue(picker, proxy, (PATH, {}))
+        status, said, text = refusal_of(queued[0].next())
+        assert status == 429 and said["retry-after"] == "3" and said[REASON] == "rejected-ttl-expired"
+        assert "200 ms" in json.loads(text)["error"] and "max_wait" in text
+        assert queued[0].close() == []
+        grpc_body = proxy.stream(headers("/inference.GRPCInferenceService/ModelInfer", config=DUPLEX,
+                                         fields={"content-type": "application/grpc", "x-gateway-model-name": "digits"}))
+        assert refusal_of(grpc_body.next())[0] == 429
+        for stream in busy:
+            finish(stream)
+        assert picker.numbers()['inference_extension_flow_control_request_queue_duration_seconds_count'
+                                '{priority="0",outcome="EvictedTTL"}'] == 2
+
+
+def completion(model, size=0):
+    return json.dumps({"prompt": "x" * size, "model": model, "stream": True}).encode()
+
+
+@pytest.mark.parametrize("config", ["NONE NONE", "STREAMED NONE", "BUFFERED NONE", DUPLEX])
+def test_queue_model_in_body(start, config):
+    """In each mode; what comes of a body while its request waits follows then, as it is."""
+    picker = start()
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        text = completion("old", 3000)
+        stream = proxy.stream(headers("/v1/completions", config=config))
+        if config == DUPLEX:
+            stream.send(body(text[:3500]))
+            wait_waiting(picker, 1)
+            stream.send(body(text[3500:]), body(b"more", end=True))
+            stream.send()
+        elif config.startswith("BUFFERED"):
+            assert set_headers(stream.next()) == {}
+            stream.send(body(text, end=True))
+        wait_waiting(picker, 1)
+        finish(busy[0])
+        said = stream.next()
+        assert endpoint_of(said) in (A, B)
+        if config == DUPLEX:
+            got = b""
+            while not got.endswith(b"more"):
+                said = stream.next().request_body.response.body_mutation.streamed_response
+                got += said.body
+            assert said.end_of_stream and got == completion("new", 3000) + b"more"
+        elif config.startswith("BUFFERED"):
+            assert said.request_body.response.body_mutation.body == completion("new", 3000)
+        finish(stream)
+        finish(busy[1])
+
+
+def test_queue_long_body_is_bounded(start):
+    """It is held up to the limit of a body; then the proxy has to wait with it, too."""
+    picker = start(POOL.replace("max_bytes: 1MiB", "max_bytes: 100MiB"), "--max-body-size", "100KiB")
+    piece, n = b"x" * 50000, 200
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        stream = proxy.stream(headers(PATH, config=DUPLEX), *[body(piece)] * n, body(b"", end=True))
+        wait_waiting(picker, 1)
+        numbers = picker.wait_until(lambda now: now["sluice_pick_held_bytes"] > 100000, "a body that is held")
+        assert numbers["sluice_pick_held_bytes"] < 200000
+        finish(busy[0])
+        assert endpoint_of(stream.next()) in (A, B)
+        length, ended = 0, False
+        while not ended:
+            said = stream.next().request_body.response.body_mutation.streamed_response
+            length += len(said.body)
+            ended = said.end_of_stream
+        assert length == n * len(piece)
+        finish(stream)
+        finish(busy[1])
+
+
+def test_queue_bytes_over_limit_is_429(start):
+    picker = start()
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        stream = proxy.stream(headers(PATH, config=DUPLEX))
+        wait_waiting(picker, 1)
+        stream.send(*[body(b"x" * 60000)] * 30)
+        status, said, text = refusal_of(stream.next())
+        assert status == 429 and said[REASON] == "rejected-saturated" and "1048576 bytes" in text
+        for one in busy:
+            finish(one)
+
+
+def test_queue_local_reply_leaves_queue(start):
+    """Nobody waits for a pick any more: a local reply, or a stream that ends in order."""
+    picker = start()
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        queued = queue(picker, proxy, (PATH, {}), (PATH, {}))
+        queued[0].send(answer_headers(504, end=True))
+        assert queued[0].next().WhichOneof("response") == "response_headers"
+        assert queued[0].close() == []
+        assert queued[1].close() == []
+        wait_waiting(picker, 0)
+        for one in busy:
+            finish(one)
+
+
+def test_queue_full_subset_does_not_block_others(start):
+    picker = start()
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        first = proxy.stream(headers(PATH, hint=A))
+        assert endpoint_of(first.next()) == A
+        narrow = proxy.stream(headers(PATH, hint=A))
+        wait_waiting(picker, 1)
+        second = proxy.stream(headers(PATH))
+        assert endpoint_of(second.next()) == B
+        both = queue(picker, proxy, (PATH, {}))
+        finish(second)
+        assert endpoint_of(both[0].next()) == B
+        finish(first)
+        assert endpoint_of(narrow.next()) == A
+        finish(narrow)
+        finish(both[0])
+
+
+def test_queue_pool_growth_admits(start):
+    picker = start(POOL, "--reload-interval", "50ms")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        queued = queue(picker, proxy, *[(PATH, {})] * 3)
+        picker.write_pool(POOL.replace(f", {B}]", f", {B}, 10.0.0.3:8000]"))
+        assert endpoint_of(queued[0].next()) == "10.0.0.3:8000"
+        wait_waiting(picker, 2)
+        picker.write_pool("\n".join(line for line in POOL.split("\n") if not line.startswith("flow_control")))
+        for stream in queued[1:]:
+            assert endpoint_of(stream.next()) in (A, B)
+        for stream in queued + busy:
+            finish(stream)
+
+
+def test_queue_drain_admits_waiting(start):
+    """Those that wait when it ends go on as there is room."""
+    picker = start()
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        queued = queue(picker, proxy, (PATH, {}))
+        picker.signal(signal.SIGTERM)
+        picker.wait_for(lambda: "ending" in picker.log_text(), "a drain")
+        finish(busy[0])
+        assert endpoint_of(queued[0].next()) in (A, B)
+        finish(queued[0])
+        finish(busy[1])
+    assert picker.wait_exit() == 0
+
+
+# ---- loads ---------------------------------------------------------------------------------------
+
+def test_queue_scraped_load_admits(start):
+    """By what an endpoint says of its queue: full, and then not."""
+    with MetricPages("vllm:num_requests_waiting 5\n") as server:
+        picker = start(f"endpoints: [{server.address}]\nmetrics: {{preset: vllm, interval: 50ms}}\n"
+                       "saturation: {queue_depth: 5}\nflow_control: {}\n", "--reload-interval", "50ms")
+        picker.wait_until(lambda now: now.get(
+            f'sluice_pick_endpoint_waiting_requests{{endpoint="{server.address}"}}') == 5, "a load")
+        with Proxy(picker.grpc_addresses[0]) as proxy:
+            stream = proxy.stream(headers("/v1/completions"))
+            wait_waiting(picker, 1)
+            page = http1.request(picker.metrics_address, "GET", "/debug/pick?path=/v1/completions").body.decode()
+            assert "it would wait: every endpoint is full (queue_depth)" in page
+            server.says("vllm:num_requests_waiting 0\n")
+            assert endpoint_of(stream.next()) == server.address
+            finish(stream)
+
+
+# ---- many ----------------------------------------------------------------------------------------
+
+def test_queue_many_fairness_ids(start):
+    """Each has its turn; those that are too many are told; long ids cost no more than short ones."""
+    picker = start(POOL.replace("max_requests: 8", "max_requests: 300").replace("1MiB", "64MiB"))
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = fill(proxy)
+        queued = [proxy.stream(headers(PATH, fields={FAIRNESS: f"{i}" + "x" * 2000})) for i in range(300)]
+        wait_waiting(picker, 300)
+        state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
+        assert "of 300 fairness ids" in state
+        assert proxy.refuse(PATH, fields={FAIRNESS: "late"})[0] == 429
+
+        def go_on(stream):
+            assert endpoint_of(stream.next()) in (A, B)
+            finish(stream)
+        with futures.ThreadPoolExecutor(len(queued)) as threads:  # in whichever order they came in
+            done = [threads.submit(go_on, stream) for stream in queued]
+            for stream in busy:
+                finish(stream)
+            for one in done:
+                one.result()
+
+
+# ---- a real proxy --------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("config", ["headers-only.yaml", "full-duplex.yaml"])
+def test_queue_with_envoy(tmp_path, config):
+    """Three servers, all busy: who waits goes on by priority, a client that leaves waits no more, and what is
+    refused reaches the client."""
+    def of_pool(pool):
+        return pool + ("objectives: [{name: interactive, priority: 20}, {name: batch, priority: -1}]\n"
+                       "saturation: {max_in_flight: 1}\nflow_control: {max_requests: 3}\n")
+
+    def patient(text):
+        return text.replace("message_timeout: 1s", "message_timeout: 60s")
+    replies = {}
+    with contextlib.ExitStack() as ending:
+        echoes = ending.enter_context(echo.three())
+        gateway = Gateway(tmp_path, config, [one.address for one in echoes], change=of_pool, more=patient)
+        ending.callback(gateway.kill)
+
+        def ask(name, *args):
+            def run():
+                replies[name] = gateway.curl("/v2/models/digits/infer", "-H", "x-answer: pause", *args, body=b"{}")
+            thread = threading.Thread(target=run, daemon=True)
+            thread.start()
+            return thread
+
+        def wait_queue(low, high):
+            size = 'inference_extension_flow_control_queue_size{priority="%d"}'
+            gateway.picker.wait_until(lambda now: (now.get(size % 0, 0), now.get(size % 20, 0)) == (low, high),
+                                      f"{low} and {high} that wait")
+        busy = [ask(f"busy{i}") for i in range(3)]
+        gateway.picker.wait_until(lambda now: now["sluice_pick_pool_requests_in_flight"] == 3, "three in flight")
+        low = ask("low")
+        wait_queue(1, 0)
+        high = ask("high", "-H", f"{OBJECTIVE}: interactive")
+        wait_queue(1, 1)
+        with pytest.raises(AssertionError):  # curl gives up
+            gateway.curl("/v2/models/digits/infer", "-m", "0.3", body=b"{}")
+        wait_queue(1, 1)
+        late = ask("late")
+        wait_queue(2, 1)
+        for args in ((), ("-H", f"{OBJECTIVE}: batch")):
+            reply = gateway.curl("/v2/models/digits/infer", *args, body=b"{}")
+            assert reply.status == 429 and reply.headers[REASON] == "rejected-saturated", reply
+            assert reply.headers["retry-after"] == "1" and json.loads(reply.body)["error"]
+        for one, left in ((0, (2, 0)), (1, (1, 0)), (2, (0, 0))):
+            echoes[one].let_go()
+            wait_queue(*left)
+        for thread in (*busy, low, high, late):
+            while thread.is_alive():
+                for one in echoes:
+                    one.let_go()
+                thread.join(0.05)
+        assert {name: reply.status for name, reply in replies.items()} == dict.fromkeys(replies, 200)
+        assert len(replies) == 6
+        gateway.picker.wait_at_rest()
+        wait_queue(0, 0)
+        gateway.stop()

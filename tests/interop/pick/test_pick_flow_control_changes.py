@@ -1,0 +1,163 @@
+"""Requests that wait at `sluice pick` while the world changes: their endpoints leave, their whole pool leaves, what
+an endpoint said grows old, their bodies come in a great many pieces."""
+import contextlib
+
+import grpc
+import pytest
+
+from lib import http1
+from lib.metric_pages import MetricPages
+from lib.pick_client import Proxy, answer_headers, body, endpoint_of, headers, refusal_of
+
+A, B = "10.0.0.1:8000", "10.0.0.2:8000"
+QUICK = ("--reload-interval", "50ms", "--log-level", "debug")
+FLOW = "saturation: {max_in_flight: 1}\nflow_control: {max_wait: 10m}\n"
+DUPLEX = "FULL_DUPLEX_STREAMED FULL_DUPLEX_STREAMED"
+
+
+def waiting(numbers):
+    return sum(value for name, value in numbers.items()
+               if name.startswith("inference_extension_flow_control_queue_size{"))
+
+
+@pytest.fixture
+def start(start_picker):
+    return lambda pool, *args: start_picker(pool, *QUICK, *args)
+
+
+def wait_waiting(picker, n):
+    return picker.wait_until(lambda now: waiting(now) == n, f"{n} requests that wait")
+
+
+def ask(proxy, **options):
+    return proxy.stream(headers("/v1/completions", **options))
+
+
+def finish(stream):
+    """The answer to a request ends."""
+    stream.send(answer_headers(end=True))
+    stream.next()
+    assert stream.close() == []
+
+
+def test_queue_removed_endpoint_refuses_its_subset(start):
+    """Who waits for those is told so, and does not wait for nothing; the others go on."""
+    picker = start(f"endpoints: [{A}, {B}]\n{FLOW}")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = {where: ask(proxy, hint=where) for where in (A, B)}
+        for where, stream in busy.items():
+            assert endpoint_of(stream.next()) == where
+        narrow, other = ask(proxy, hint=A), ask(proxy, hint=B)
+        wait_waiting(picker, 2)
+        picker.write_pool(f"endpoints: [{B}]\n{FLOW}")
+        status, _, text = refusal_of(narrow.next())
+        assert status == 503 and "none is in the pool" in text
+        wait_waiting(picker, 1)
+        finish(busy[B])
+        assert endpoint_of(other.next()) == B
+        finish(other)
+        finish(busy[A])  # of an endpoint that has gone
+    picker.wait_at_rest()
+
+
+def pools_of(*names):
+    return "pools:\n" + "".join(
+        f"- name: {name}\n  match: {{authority: {name}}}\n  endpoints: [10.0.0.{ord(name) - ord('a') + 1}:8000]\n"
+        "  saturation: {max_in_flight: 1}\n  flow_control: {max_wait: 10m}\n" for name in names)
+
+
+def test_queue_removed_pool_serves_waiting(start):
+    """Its requests go on: those that wait in it get their turn, whatever stands in the file by then."""
+    picker = start(pools_of("a", "b"))
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        def of(name):
+            return ask(proxy, fields={":authority": name})
+        busy = of("a")
+        assert endpoint_of(busy.next()) == A
+        queued = []
+        for n in range(4):
+            queued.append(of("a"))
+            wait_waiting(picker, n + 1)
+        picker.write_pool(pools_of("b"))
+        picker.wait_until(lambda now: 'sluice_pick_pool_generation{pool="a"}' not in now, "a pool that has gone")
+        assert refusal_of(of("a").next())[0] == 404
+        queued[1].reset()
+        picker.write_pool(pools_of("a", "b"))  # another one of the same name
+        picker.wait_until(lambda now: 'sluice_pick_pool_generation{pool="a"}' in now, "a pool that has come")
+        fresh = of("a")
+        assert endpoint_of(fresh.next()) == A  # it knows nothing of the other's
+        assert waiting(picker.numbers()) == 0
+        finish(busy)
+        for stream in (queued[0], queued[2]):
+            assert endpoint_of(stream.next()) == A
+            finish(stream)
+        assert endpoint_of(queued[3].next()) == A
+        picker.write_pool(pools_of("b"))
+        finish(fresh)
+        finish(queued[3])
+    picker.wait_at_rest()
+
+
+def test_queue_stale_load_admits(start):
+    """Time alone ends the saturation: the server says nothing more, and nothing else happens."""
+    with MetricPages("vllm:num_requests_waiting 5\n") as server:
+        picker = start(f"endpoints: [{server.address}]\n"
+                       "metrics: {preset: vllm, interval: 50ms, timeout: 100ms, max_age: 500ms}\n"
+                       "saturation: {queue_depth: 5}\nflow_control: {max_wait: 10m}\n")
+        picker.wait_until(lambda now: now.get(
+            f'sluice_pick_endpoint_waiting_requests{{endpoint="{server.address}"}}') == 5, "a load")
+        with Proxy(picker.grpc_addresses[0]) as proxy:
+            stream = ask(proxy)
+            wait_waiting(picker, 1)
+            server.says("", "hang")
+            assert endpoint_of(stream.next()) == server.address
+            finish(stream)
+    picker.wait_at_rest()
+
+
+def test_queue_small_body_pieces_count_overhead(start):
+    """Each costs memory, however little is in it: the queue's limit of bytes holds, too."""
+    picker = start(f"endpoints: [{A}]\nsaturation: {{max_in_flight: 1}}\nflow_control: {{max_bytes: 1MiB}}\n")
+    with Proxy(picker.grpc_addresses[0]) as proxy:
+        busy = ask(proxy)
+        assert endpoint_of(busy.next()) == A
+        stream = ask(proxy, config=DUPLEX)
+        wait_waiting(picker, 1)
+        stream.send(*[body(b"x")] * 1000)
+        status, _, text = refusal_of(stream.next())
+        assert status == 429 and "1048576 bytes" in text
+        wait_waiting(picker, 0)
+        queued = ask(proxy, config=DUPLEX)
+        wait_waiting(picker, 1)
+        assert "1 requests wait" in http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
+        finish(busy)
+        assert endpoint_of(queued.next()) == A
+        finish(queued)
+    picker.wait_at_rest()
+
+
+def test_queue_drain_timeout_cuts_off_waiting(start):
+    """On several connections, at the headers and with bodies: what waits is cut off, and the picker ends in order."""
+    picker = start(f"endpoints: [{A}, {B}]\n{FLOW}", "--drain-timeout", "2s", "--workers", "3")
+    with contextlib.ExitStack() as open_ones:
+        proxies = [open_ones.enter_context(Proxy(picker.grpc_addresses[0])) for _ in range(4)]
+        busy = [ask(proxies[0]), ask(proxies[1])]
+        assert {endpoint_of(stream.next()) for stream in busy} == {A, B}
+        first = ask(proxies[2])
+        wait_waiting(picker, 1)
+        queued = [ask(proxies[n % 4], config=DUPLEX if n % 2 else "NONE NONE") for n in range(24)]
+        wait_waiting(picker, 25)
+        for stream in queued[1::2]:
+            stream.send(*[body(b"x" * 1000)] * 10)
+        picker.signal()
+        picker.wait_for(lambda: "ending" in picker.log_text(), "a drain")
+        finish(busy[0])
+        assert endpoint_of(first.next()) in (A, B)  # and it does not end
+        for stream in queued[4:8]:
+            stream.reset()
+        assert picker.wait_exit() == 0
+        for stream in queued[:4] + queued[8:]:
+            with pytest.raises(grpc.RpcError) as caught:
+                stream.next()
+            assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert "requests are cut off" in picker.log_text()

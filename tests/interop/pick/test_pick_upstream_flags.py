@@ -1,0 +1,249 @@
+"""`sluice pick` started as the manifests of the upstream project's picker start theirs: its flags, ports,
+probes and configuration. Only the ports are others (0: a free one), and endpoints stand on the command line."""
+import re
+import ssl
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from lib import http1
+from lib.certificates import Identity
+from lib.metric_pages import MetricPages
+from lib.pick_client import Proxy, endpoint_of, headers
+from lib.picker import Picker
+from lib.server import lines_of, run
+
+A, B = "10.0.0.1:8000", "10.0.0.2:8000"
+VLLM = "vllm:num_requests_waiting 7\nvllm:num_requests_running 4\nvllm:kv_cache_usage_perc 0.5\n"
+PORTS = ("--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0")
+CONFIG = """apiVersion: {version}
+kind: EndpointPickerConfig
+plugins:
+- type: queue-scorer
+- type: decode-filter
+- type: max-score-picker
+schedulingProfiles:
+- name: default
+  plugins:
+  - pluginRef: decode-filter
+  - pluginRef: queue-scorer
+    weight: 2
+  - pluginRef: max-score-picker
+"""
+GROUPS = ("llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1")
+# What probes ask for: llm-d's charts (one replica, several), its examples, and the conformance suite.
+PROBED = ("inference-extension", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor", "")
+
+
+class Dropped(Picker):
+    """In upstream's place: `pool` is the file of --config-file."""
+
+    def flags(self, grpc):
+        return ["--config-file", self.pool_file, "--zap-encoder", "json", *PORTS]
+
+    def start(self, grpc):
+        super().start(grpc)
+        places = {line.rpartition("/")[2]: line for line in lines_of(self.ready_file)}
+        self.health, self.metrics_address = at_loopback(places["health"]), at_loopback(places["metrics"])
+        self.proxied = at_loopback(self.grpc_addresses[0])
+
+    def explained(self):
+        return http1.request(self.metrics_address, "GET", "/debug/pick?path=/v1/completions").body.decode()
+
+
+def at_loopback(listened):
+    """It listens on every address of the machine."""
+    assert "[::]:" in listened, listened
+    return "127.0.0.1:" + re.search(r"\[::\]:(\d+)", listened)[1]
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(pool, flag, …): one of the test's own."""
+    started = []
+
+    def begin(pool, *args):
+        folder = tmp_path / f"picker{len(started)}"
+        folder.mkdir()
+        started.append(Dropped(folder, pool, args))
+        return started[-1]
+    yield begin
+    try:
+        for picker in started:
+            picker.stop()
+    finally:
+        for picker in started:
+            picker.kill()
+
+
+def certificate_of(address):
+    host, _, port = address.rpartition(":")
+    return ssl.get_server_certificate((host, int(port))).encode()
+
+
+def encrypted(address):
+    """A proxy that believes whatever certificate is there, as gateways do here."""
+    return Proxy(address.replace("127.0.0.1", "localhost"), grpc.ssl_channel_credentials(certificate_of(address)))
+
+
+def health(address, service):
+    with grpc.insecure_channel(address) as channel:
+        return health_pb2_grpc.HealthStub(channel).Check(
+            health_pb2.HealthCheckRequest(service=service), timeout=http1.PATIENCE).status
+
+
+def test_upstream_manifest_arguments_start(start):
+    """Probes without TLS at a port of their own, ext-proc over TLS, numbers at a third."""
+    picker = start(CONFIG.format(version=GROUPS[0]), "--endpoint", A, "--v", "4",
+                   "--allow-experimental-plugins=true",
+                   "--metrics-endpoint-auth=false", "--ha-enable-leader-election=false", "--tracing=false")
+    assert [health(picker.health, name) for name in PROBED] == [health_pb2.HealthCheckResponse.SERVING] * 5
+    with encrypted(picker.proxied) as proxy:
+        assert proxy.pick("/v1/completions") == A
+    assert picker.numbers()["sluice_pick_open_streams"] >= 0
+    assert any(line.get("event") == "picked" for line in picker.log_lines())  # --v 4
+
+
+def test_upstream_secure_serving_off(start):
+    picker = start(CONFIG.format(version=GROUPS[0]), "--endpoint", A, "--secure-serving=false")
+    with Proxy(picker.proxied) as proxy:
+        assert proxy.pick("/v1/completions") == A
+
+
+def test_upstream_cert_path_is_reloaded(start, tmp_path):
+    """It may change, as one that is mounted does."""
+    first, second = Identity("first"), Identity("second")
+    first.write(str(tmp_path / "certs"))
+    picker = start(CONFIG.format(version=GROUPS[0]), "--endpoint", A, "--cert-path", str(tmp_path / "certs"),
+                   "--enable-cert-reload", "--reload-interval", "50ms")
+    assert certificate_of(picker.proxied) == first.cert_pem()
+    second.write(str(tmp_path / "certs"))
+    picker.wait_until(lambda _: certificate_of(picker.proxied) == second.cert_pem(), "the other certificate")
+    with encrypted(picker.proxied) as proxy:
+        assert proxy.pick("/v1/completions") == A
+
+
+@pytest.mark.parametrize("version", GROUPS)
+def test_upstream_configuration_forms(start, version):
+    """As a file that changes, as text, and of the older releases' form of flags."""
+    picker = start(CONFIG.format(version=version), "--endpoint", A, "--reload-interval", "50ms")
+    assert "queue-scorer" in picker.explained()
+    picker.write_pool(CONFIG.format(version=version).replace("queue-scorer", "running-requests-size-scorer"))
+    picker.wait_until(lambda now: now["sluice_pick_pool_generation"] == 2, "the new configuration")
+    assert "running-requests-size-scorer" in picker.explained()
+    done = run("pick", "--endpoint", A, "-configText", CONFIG.format(version=version), "--check")
+    assert done.returncode == 0 and "queue-scorer                  scorer, weight 2" in done.stdout, done
+
+
+def test_upstream_scrape_is_on_by_default(start):
+    """Without a word of it, as upstream does; flags say how."""
+    with MetricPages(VLLM) as server, MetricPages("depth{of=\"all\"} 3\ndepth{of=\"one\"} 9\n") as other:
+        waits = "sluice_pick_endpoint_waiting_requests{endpoint=\"%s\"}"
+        picker = start(CONFIG.format(version=GROUPS[0]), "--endpoint", server.address)
+        picker.wait_until(lambda now: now.get(waits % server.address) == 7, "the load")
+        picker = start(CONFIG.format(version=GROUPS[0]), "--endpoint", other.address,
+                       "--refresh-metrics-interval=50ms", "--metrics-staleness-threshold", "1m30s",
+                       "--model-server-metrics-path=/other", "--total-queued-requests-metric", "depth{of=all}")
+        picker.wait_until(lambda now: now.get(waits % other.address) == 3, "the load by another rule")
+        assert other.heads[-1].startswith("GET /other ")
+
+
+def test_upstream_scrape_by_configuration(start):
+    """As charts have it. Flags about loads come before it."""
+    plugins = """plugins:
+- {type: metrics-data-source, parameters: {scheme: http, path: /other, insecureSkipVerify: true}}
+- {type: core-metrics-extractor, parameters: {defaultEngine: sglang}}
+"""
+    sources = "[{pluginRef: metrics-data-source, extractors: [{pluginRef: core-metrics-extractor}]}]"
+    config = CONFIG.format(version=GROUPS[0]).replace("plugins:\n", plugins, 1) + f"dataLayer: {{sources: {sources}}}\n"
+    waits = "sluice_pick_endpoint_waiting_requests{endpoint=\"%s\"}"
+    with MetricPages("sglang:num_queue_reqs 5\nvllm:num_requests_waiting 6\n") as server:
+        picker = start(config, "--endpoint", server.address)
+        picker.wait_until(lambda now: now.get(waits % server.address) == 5, "the load")
+        assert server.heads[-1].startswith("GET /other ")
+        picker = start(config, "--endpoint", server.address, "--model-server-metrics-path=/flag")
+        picker.wait_until(lambda now: now.get(waits % server.address) == 6, "the load, as flags say")
+        said = [line["setting"] for line in picker.log_lines() if "setting" in line]
+        assert said == ["plugins[1].parameters", "plugins[0].parameters"], said
+
+
+SATURATED = """featureGates: [flowControl, dataLayer]
+saturationDetector: {queueDepthThreshold: 8, kvCacheUtilThreshold: 0.75, metricsStalenessThreshold: 1m30s}
+flowControl: {defaultRequestTTL: 1m30s, maxRequests: 1}
+"""
+
+
+@pytest.mark.parametrize("version", GROUPS)
+def test_upstream_saturation_thresholds_queue(start, version):
+    """Of two with 7 and 8 that wait there, the first is picked; where both have 8 a request waits, and the next is
+    refused; it goes on when one has less."""
+    def page(n, cache=0.5):
+        return VLLM.replace("waiting 7", f"waiting {n}").replace("0.5", str(cache))
+
+    waits = "inference_extension_flow_control_queue_size{"
+    with MetricPages(page(7)) as one, MetricPages(page(8)) as other:
+        picker = start(CONFIG.format(version=version) + SATURATED, "--endpoint", one.address,
+                       "--endpoint", other.address, "--secure-serving=false", "--refresh-metrics-interval=50ms")
+
+        def told(server, n, cache=0.5):
+            name = "sluice_pick_endpoint_%s{endpoint=\"" + server.address + "\"}"
+            picker.wait_until(lambda now: now.get(name % "waiting_requests") == n and
+                              now.get(name % "kv_cache_used") == cache, "the load")
+
+        told(one, 7)
+        told(other, 8)
+        said = {line["setting"]: line["why"] for line in picker.log_lines() if "setting" in line}
+        assert list(said) == ["featureGates[1]: dataLayer"], said
+        with Proxy(picker.proxied) as proxy:
+            assert proxy.pick("/v1/completions") == one.address
+            one.says(page(1, 0.75))
+            told(one, 1, 0.75)
+            stream = proxy.stream(headers("/v1/completions"))
+            picker.wait_until(lambda now: sum(n for name, n in now.items() if name.startswith(waits)) == 1, "a wait")
+            status, fields, _ = proxy.refuse("/v1/completions")
+            assert status == 429 and fields["x-llm-d-request-dropped-reason"] == "rejected-saturated"
+            one.says(page(1, 0.5))
+            assert endpoint_of(stream.next()) == one.address
+            stream.reset()
+
+
+def test_upstream_configuration_check(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(CONFIG.format(version=GROUPS[0]) + SATURATED)
+    done = run("pick", "--config-file", file, "--endpoint", A, "--grpc-port", "9002", "--check")
+    assert done.returncode == 0 and "8 waiting or 0.75 of its KV cache used" in done.stdout, done
+    assert "others wait then, for 90 s at most: 1 requests" in done.stdout and "counts for 90 s" in done.stdout, done
+    file.write_text(CONFIG.format(version=GROUPS[0]) + "featureGates: [flowControll]\n")
+    done = run("pick", "--config-file", file, "--endpoint", A, "--check")
+    assert done.returncode == 1 and 'no feature gate is called "flowControll"; there are flowControl' in done.stderr
+
+
+def test_upstream_ignored_flags_are_logged(start):
+    picker = start(CONFIG.format(version=GROUPS[0]), "--endpoint", A, "--tracing=true", "--enable-pprof=false",
+                   "--metrics-endpoint-auth")
+    said = {line["flag"]: line["why"] for line in picker.log_lines() if "flag" in line}
+    assert set(said) == {"--tracing=true", "--enable-pprof=false", "--metrics-endpoint-auth=true"}
+    assert all(said.values())
+
+
+@pytest.mark.parametrize("args, why", [
+    (["--grpc-port", "none"], "--grpc-port: expected a port up to 65535"),
+    (["--metrics-client-ca-file", "/ca.pem"], "numbers are served without TLS"),
+    (["--tls-min-version", "VersionTLS13"], "TLS 1.2 and 1.3 are spoken"),
+    (["--disable-endpoint-subset-filter"], "the proxy's subset always counts"),
+    (["--grpc-prot", "1"], "unknown flag --grpc-prot"),
+])
+def test_upstream_refused_flags(args, why):
+    done = run("pick", "--endpoint", A, *args)
+    assert done.returncode == 2 and why in done.stderr, done
+
+
+def test_upstream_flags_with_own_file(tmp_path):
+    """Flags about loads have no place beside it, upstream's other flags do."""
+    file = tmp_path / "pool.yaml"
+    file.write_text(f"endpoints: [{A}]\n")
+    done = run("pick", "--config-file", file, "--grpc-port", "9002", "--check")
+    assert done.returncode == 0 and "loads       not asked for" in done.stdout, done
+    done = run("pick", "--config-file", file, "--refresh-metrics-interval", "100ms", "--check")
+    assert done.returncode == 1 and "--refresh-metrics-interval:1: expected one document" in done.stderr, done
