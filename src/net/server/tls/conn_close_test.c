@@ -260,8 +260,10 @@ static void abandoned_handshakes_are_counted(void **state) {
 }
 
 /* Stopped in the middle of everything. */
+/* Stopped in a handshake, while an answer is written and while a body is read. */
 static void stop_in_every_state_completes(void **state) {
     static struct test_server server;
+    int64_t n_handshakes = metric_read(METRIC_TLS_HANDSHAKES_TOTAL);
     (void)state;
     serve(&server);
     int half = test_connect(&server);
@@ -270,7 +272,18 @@ static void stop_in_every_state_completes(void **state) {
     send_tls(reading, STR(GET("/big") GET("/big")));
     send_post(writing, "/echo", 1 << 20);
     test_wait_for(&server.heads, 2);
-    test_server_stop(&server);
+    while (metric_read(METRIC_REQUESTS_IN_FLIGHT) < 2) {
+        usleep(1000);
+    }
+    assert_int_equal(metric_read(METRIC_CONNECTIONS), 3);
+    test_server_stop(&server); /* asserts that the gauges are 0 */
+    assert_int_equal(server.heads, 2);
+    assert_int_equal(server.bodies, 0); /* only the head of the POST was sent */
+    assert_int_equal(metric_read(METRIC_TLS_HANDSHAKES_TOTAL) - n_handshakes, 2);
+    assert_true(test_is_closed(half));
+    assert_true(ended_well(writing));
+    /* 6 of 8 MiB: more than the sockets hold. An answer that was cut off must not look whole. */
+    assert_true(read_tls(reading, body, sizeof(body)) < sizeof(body));
     close(half);
     hang_up(reading);
     hang_up(writing);

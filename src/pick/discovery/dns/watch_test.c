@@ -270,12 +270,21 @@ static void watch_srv_lowest_priority_with_addresses_counts(void **state) {
     rig_fini(&rig);
 }
 
-/* The end comes while a server is silent, or before anything was asked. */
+static int64_t n_lookups(void) {
+    return metric_read(METRIC_PICK_DNS_OK) + metric_read(METRIC_PICK_DNS_PARTIAL) +
+           metric_read(METRIC_PICK_DNS_EMPTY) + metric_read(METRIC_PICK_DNS_FAILED);
+}
+
+/* The watch is stopped without names, and while a server does not answer: queries are cancelled,
+ * which is no result. */
 static void watch_stop_during_queries_leaves_nothing(void **state) {
     (void)state;
     struct rig rig;
+    int64_t n_before = n_lookups();
     rig_init(&rig);
     rig_fini(&rig);
+    assert_int_equal(atomic_load(&rig.dns.n_asked), 0);
+    assert_int_equal(atomic_load(&rig.n_changed) + atomic_load(&rig.n_settled), 0);
     rig_init(&rig);
     atomic_store(&rig.dns.manners, TEST_DNS_SILENT);
     struct pool_spec *spec = spec_of(&rig);
@@ -284,7 +293,16 @@ static void watch_stop_during_queries_leaves_nothing(void **state) {
     want(spec, "s.test", DNS_RECORDS_SRV);
     follow(&rig, spec);
     test_wait_for(&rig.dns.n_asked, 3);
-    rig_fini(&rig);
+    enum dns_state found;
+    uint32_t sum;
+    size_t n = 1;
+    assert_true(look(&rig, &found, &sum, &n));
+    assert_int_equal(found, DNS_STATE_UNRESOLVED);
+    assert_int_equal(n, 0);
+    rig_fini(&rig); /* long before the timeout of a query */
+    assert_int_equal(atomic_load(&rig.dns.n_asked), 3);
+    assert_int_equal(atomic_load(&rig.n_changed) + atomic_load(&rig.n_settled), 0);
+    assert_int_equal(n_lookups(), n_before);
 }
 
 /* A name leaves while it is asked; another server is asked for what the first one owes. */

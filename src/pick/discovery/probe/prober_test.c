@@ -370,17 +370,32 @@ static void prober_checks_turn_off_and_on(void **state) {
 }
 
 /* The end comes while a check waits for an answer. */
+static int64_t n_probes(void) {
+    return metric_read(METRIC_PICK_PROBES_OK) + metric_read(METRIC_PICK_PROBES_REFUSED) +
+           metric_read(METRIC_PICK_PROBES_TIMEOUT) + metric_read(METRIC_PICK_PROBES_STATUS) +
+           metric_read(METRIC_PICK_PROBES_BROKEN);
+}
+
+/* A check that is cancelled has no result. That its connection is closed is shown by the join of
+ * the place's thread, which waits for that. */
 static void prober_stop_closes_connections(void **state) {
     static const enum pool_health_kind kinds[] = {POOL_HEALTH_HTTP, POOL_HEALTH_GRPC};
     (void)state;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         struct rig rig;
+        int64_t n_arenas = metric_read(METRIC_ARENAS);
         rig_init(&rig, 1);
         struct pool_health health = health_of(kinds[i]);
         atomic_store(&rig.places[0].manners, SILENT);
         rig_update(&rig, &health);
         test_wait_for(&rig.places[0].n_asked, 1); /* HTTP/2 begins with such a head, too */
+        int n_settled = atomic_load(&rig.n_settled); /* the pool before it had checks */
+        int64_t n_before = n_probes();
         rig_fini(&rig);
+        assert_int_equal(atomic_load(&rig.places[0].n_asked), 1);
+        assert_int_equal(atomic_load(&rig.n_settled), n_settled);
+        assert_int_equal(n_probes(), n_before);
+        assert_int_equal(metric_read(METRIC_ARENAS), n_arenas);
     }
 }
 
