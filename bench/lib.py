@@ -210,11 +210,16 @@ def identity(folder):
 
 
 @contextlib.contextmanager
-def request_file(request):
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(request)
-        file.flush()
-        yield file.name
+def request_file(*requests):
+    """What `load` takes as its REQUEST-FILE: these in rotation."""
+    with contextlib.ExitStack() as stack:
+        names = []
+        for request in requests:
+            file = stack.enter_context(tempfile.NamedTemporaryFile())
+            file.write(request)
+            file.flush()
+            names.append(file.name)
+        yield ",".join(names)
 
 
 def load(port, request_path, connections, seconds=None, reconnect=False):
@@ -286,14 +291,25 @@ def mip_json(value):
     return mip_packet(2, struct.pack("!2BH2L", 1, 0, 1, 2, len(item)) + item)
 
 
-def binary_infer(model, name, shape, payload, datatype="FP32"):
+def binary_infer(model, name, shape, payload, datatype="FP32", request_id=None):
     """A binary request that asks for binary outputs."""
-    text = json.dumps({"inputs": [{"name": name, "shape": shape, "datatype": datatype,
+    text = json.dumps({**({"id": request_id} if request_id else {}), "inputs": [{"name": name, "shape": shape, "datatype": datatype,
                                    "parameters": {"binary_data_size": len(payload)}}],
                        "parameters": {"binary_data_output": True}}, separators=(",", ":")).encode()
     return http("POST", f"/v2/models/{model}/infer", text + payload,
                 [("Content-Type", "application/octet-stream"),
                  ("Inference-Header-Content-Length", len(text))])
+
+
+def mixed_infer(model, name, shape, payload, change_shape=True):
+    """Requests as a service sends them: every other one has an id of its own and, with `change_shape`, two to four rows
+    instead of one."""
+    requests = []
+    for i in range(16):
+        n_rows = 1 + i // 2 % 4 if change_shape and i % 2 else 1
+        requests.append(binary_infer(model, name, [n_rows * shape[0], *shape[1:]], payload * n_rows,
+                                     request_id=f"request-{i:04}" if i % 2 else None))
+    return requests
 
 
 def pb_varint(value):

@@ -18,7 +18,8 @@ enum { READ_BYTES = 1 << 20, HEAD_BYTES = 4096 };
 
 struct conn {
     int fd;
-    size_t sent;        /* of the request */
+    size_t request;     /* the index of the one being sent */
+    size_t sent;        /* of its bytes */
     size_t n_head;      /* bytes of an incomplete head */
     uint64_t body_left; /* of the answer being read */
     bool in_body;
@@ -27,11 +28,16 @@ struct conn {
     char head[HEAD_BYTES];
 };
 
+struct request {
+    char *bytes;
+    size_t n;
+};
+
 struct load {
     const struct load_options *options;
     struct load_result *result;
-    char *request;
-    size_t n_request;
+    struct request *requests;
+    size_t n_requests;
     char *buffer;
     int epoll;
     uint64_t measure_from_ns;
@@ -49,17 +55,17 @@ static int complain(const char *what) {
     return 1;
 }
 
-static int read_request(struct load *load) {
-    int fd = open(load->options->request_file, O_RDONLY | O_CLOEXEC);
+static int read_request(const char *path, struct request *request) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0) {
-        return complain(load->options->request_file);
+        return complain(path);
     }
-    load->n_request = (size_t)st.st_size;
-    load->request = malloc(load->n_request + 1);
+    request->n = (size_t)st.st_size;
+    request->bytes = malloc(request->n + 1);
     size_t got = 0;
-    while (got < load->n_request) {
-        ssize_t n = read(fd, load->request + got, load->n_request - got);
+    while (got < request->n) {
+        ssize_t n = read(fd, request->bytes + got, request->n - got);
         if (n <= 0) {
             return complain("reading the request");
         }
@@ -67,6 +73,21 @@ static int read_request(struct load *load) {
     }
     close(fd);
     return 0;
+}
+
+static int read_requests(struct load *load) {
+    char *paths = strdup(load->options->request_files);
+    int rc = 0;
+    load->requests = calloc(strlen(paths) + 1, sizeof *load->requests);
+    for (char *path = paths, *next; rc == 0 && path; path = next) {
+        next = strchr(path, ',');
+        if (next) {
+            *next++ = '\0';
+        }
+        rc = read_request(path, &load->requests[load->n_requests++]);
+    }
+    free(paths);
+    return rc;
 }
 
 static int connect_to(const struct load_options *options) {
@@ -95,8 +116,9 @@ static int connect_to(const struct load_options *options) {
 
 /* Writes what is left of the request. Returns: false when the connection broke. */
 static bool send_more(struct load *load, struct conn *conn) {
-    while (conn->sent < load->n_request) {
-        ssize_t n = write(conn->fd, load->request + conn->sent, load->n_request - conn->sent);
+    const struct request *request = &load->requests[conn->request];
+    while (conn->sent < request->n) {
+        ssize_t n = write(conn->fd, request->bytes + conn->sent, request->n - conn->sent);
         if (n < 0) {
             return errno == EAGAIN;
         }
@@ -107,6 +129,7 @@ static bool send_more(struct load *load, struct conn *conn) {
 }
 
 static bool send_next(struct load *load, struct conn *conn) {
+    conn->request = (conn->request + 1) % load->n_requests;
     conn->sent = 0;
     conn->started_ns = now_ns();
     return send_more(load, conn);
@@ -135,7 +158,7 @@ static size_t take_head(struct load *load, struct conn *conn, const char *data, 
     size_t head_bytes = 0;
     int status = 0;
     bool whole =
-        load->request[0] == 0
+        load->requests[0].bytes[0] == 0
             ? load_packet_parse(conn->head, had + taken, &head_bytes, &conn->body_left, &status)
             : load_head_parse(conn->head, had + taken, &head_bytes, &conn->body_left, &status);
     if (!whole) {
@@ -170,7 +193,8 @@ static bool take(struct load *load, struct conn *conn, const char *data, size_t 
 }
 
 static bool on_event(struct load *load, struct conn *conn, uint32_t events) {
-    if ((events & EPOLLOUT) && conn->sent < load->n_request && !send_more(load, conn)) {
+    if ((events & EPOLLOUT) && conn->sent < load->requests[conn->request].n &&
+        !send_more(load, conn)) {
         return false;
     }
     while (events & EPOLLIN) {
@@ -210,6 +234,7 @@ static int open_all(struct load *load) {
     load->conns = calloc(load->options->connections, sizeof *load->conns);
     int rc = 0;
     for (unsigned i = 0; rc == 0 && i < load->options->connections; i++) {
+        load->conns[i].request = i % load->n_requests;
         rc = open_one(load, &load->conns[i]);
     }
     return rc;
@@ -245,12 +270,15 @@ static void close_all(struct load *load) {
     close(load->epoll);
     free(load->conns);
     free(load->buffer);
-    free(load->request);
+    for (size_t i = 0; i < load->n_requests; i++) {
+        free(load->requests[i].bytes);
+    }
+    free(load->requests);
 }
 
 int load_run(const struct load_options *options, struct load_result *result) {
     struct load load = {.options = options, .result = result, .buffer = malloc(READ_BYTES)};
-    int rc = read_request(&load);
+    int rc = read_requests(&load);
     if (rc == 0) {
         rc = open_all(&load);
     }

@@ -1,5 +1,5 @@
-/* The parts of the load generator: one request repeated on many connections, each waiting for its
- * answer before it asks again. It knows just enough HTTP/1.1 and MIP to find where an answer
+/* The parts of the load generator: a few requests in rotation on many connections, each of which
+ * sends the next request when it has the answer to the last. It knows just enough HTTP/1.1 and MIP to find where an answer
  * ends. */
 #ifndef SLUICE_BENCH_LOAD_H
 #define SLUICE_BENCH_LOAD_H
@@ -12,7 +12,8 @@
 struct load_options {
     const char *host;
     const char *port;
-    const char *request_file; /* the bytes of one request, head and body */
+    const char *request_files; /* "a,b": each the bytes of one request, head and body; all HTTP or
+                                  all MIP */
     unsigned connections;
     double seconds;
     double warmup;

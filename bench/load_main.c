@@ -1,4 +1,4 @@
-/* load HOST PORT REQUEST-FILE CONNECTIONS SECONDS [WARMUP [reconnect]]: prints one JSON line. */
+/* load HOST PORT REQUEST-FILE[,REQUEST-FILE...] CONNECTIONS SECONDS [WARMUP [reconnect]]: prints one JSON line. */
 #include "load.h"
 
 #include <signal.h>
@@ -7,13 +7,14 @@
 
 int main(int argc, char **argv) {
     if (argc < 6) {
-        fprintf(stderr,
-                "usage: load HOST PORT REQUEST-FILE CONNECTIONS SECONDS [WARMUP [reconnect]]\n");
+        fprintf(
+            stderr,
+            "usage: load HOST PORT REQUEST-FILE[,...] CONNECTIONS SECONDS [WARMUP [reconnect]]\n");
         return 2;
     }
     struct load_options options = {.host = argv[1],
                                    .port = argv[2],
-                                   .request_file = argv[3],
+                                   .request_files = argv[3],
                                    .connections = (unsigned)atoi(argv[4]),
                                    .seconds = atof(argv[5]),
                                    .warmup = argc > 6 ? atof(argv[6]) : 0.3,

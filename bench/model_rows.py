@@ -30,13 +30,18 @@ def models(table, folder):
                 table.add(f"cnn, {n} connections / bound", 0.95, ours, bounds)
 
 
-def requests_of(port, name):
-    """Returns: a request of one row over HTTP, and one over gRPC."""
+def input_of(port, name):
+    """Returns: name, shape and bytes of one row of the model's first input."""
     tensor, shape = lib.first_input(port, name)
     n_elements = 1
     for dim in shape:
         n_elements *= dim
-    values = lib.floats(n_elements)
+    return tensor, shape, lib.floats(n_elements)
+
+
+def requests_of(port, name):
+    """Returns: a request of one row over HTTP, and one over gRPC."""
+    tensor, shape, values = input_of(port, name)
     return (lib.binary_infer(name, tensor, shape, values),
             lib.grpc_message(name, shape, values, tensor))
 
@@ -68,9 +73,11 @@ def against_bound(port, file, ours, net):
 
 
 def over_http(table, port, what, file):
-    request, _ = requests_of(port, "mlp")
-    size = lib.answer_bytes(port, request)
-    with lib.request_file(request) as path, lib.nginx(size) as floor:
+    """Half of the requests have ids of their own. All have one row: the bound counts requests of one row."""
+    tensor, shape, values = input_of(port, "mlp")
+    requests = lib.mixed_infer("mlp", tensor, shape, values, change_shape=False)
+    size = round(statistics.mean(lib.answer_bytes(port, request) for request in requests))
+    with lib.request_file(*requests) as path, lib.nginx(size) as floor:
         for n in CLIENTS:
             rows(table, f"mlp over HTTP, {n} clients, {what}", n, port, file,
                  lambda: lib.load(port, path, n), lambda: lib.load(floor, path, n))
