@@ -133,6 +133,9 @@ function(sluice_vectors module)
     target_compile_options(${target} PRIVATE -fopenmp-simd
         $<$<C_COMPILER_ID:Clang>:-Wno-pass-failed>)
     foreach(file IN LISTS ARGN)
+        if(NOT EXISTS "${CMAKE_SOURCE_DIR}/src/${module}/${file}")
+            message(FATAL_ERROR "sluice_vectors: src/${module}/${file} does not exist")
+        endif()
         set_source_files_properties("${CMAKE_SOURCE_DIR}/src/${module}/${file}" PROPERTIES COMPILE_OPTIONS
             "$<$<AND:$<C_COMPILER_ID:GNU>,$<NOT:$<CONFIG:Debug>>>:-O3>")
     endforeach()
