@@ -14,10 +14,6 @@ bool backend_name_is_valid(struct str name);
 enum status config_read_text(struct arena *arena, const struct doc_node *parent, const char *key,
                              struct str *out, struct error *err)
     __attribute__((warn_unused_result));
-/* A name of a file inside a directory: relative, without "..". */
-enum status config_read_filename(struct arena *arena, const struct doc_node *parent,
-                                 const char *key, struct str *out, struct error *err)
-    __attribute__((warn_unused_result));
 /* A list of whole numbers from `min` on. */
 enum status config_read_numbers(struct arena *arena, const struct doc_node *node, int64_t min,
                                 const uint64_t **out, size_t *n, struct error *err)
@@ -27,36 +23,16 @@ enum status config_read_count(const struct doc_node *parent, const char *key, ui
                               struct error *err) __attribute__((warn_unused_result));
 enum status config_no_memory(struct error *err);
 
-/* tensor.c */
-enum status config_read_tensors(struct arena *arena, const struct doc_node *root,
-                                struct model_config *out, struct error *err)
-    __attribute__((warn_unused_result));
-/* A list of dimensions, each at least 1, or -1. */
-enum status config_read_dims(struct arena *arena, const struct doc_node *node, struct shape *out,
-                             struct error *err) __attribute__((warn_unused_result));
 /* `data_type`; left alone when absent or TYPE_INVALID. */
 enum status config_read_datatype(const struct doc_node *parent, enum datatype *out,
                                  struct error *err) __attribute__((warn_unused_result));
-/* batching.c: dynamic_batching */
+/* dynamic_batching */
 enum status config_read_batching(struct arena *arena, const struct doc_node *root,
                                  struct model_config *out, struct error *err)
     __attribute__((warn_unused_result));
-/* sequence.c: sequence_batching; after dynamic_batching, which excludes it */
+/* sequence_batching; after dynamic_batching, which excludes it */
 enum status config_read_sequences(struct arena *arena, const struct doc_node *root,
                                   struct model_config *out, struct error *err)
-    __attribute__((warn_unused_result));
-/* warmup.c: model_warmup */
-enum status config_read_warmups(struct arena *arena, const struct doc_node *root,
-                                struct model_config *out, struct error *err)
-    __attribute__((warn_unused_result));
-/* param.c */
-enum status config_read_params(struct arena *arena, const struct doc_node *root,
-                               struct model_config *out, struct error *err)
-    __attribute__((warn_unused_result));
-/* serving.c: version_policy, instance_group; dynamic_batching, sequence_batching,
- * model_warmup and parameters through their own readers */
-enum status config_read_serving(struct arena *arena, const struct doc_node *root,
-                                struct model_config *out, struct error *err)
     __attribute__((warn_unused_result));
 
 #endif

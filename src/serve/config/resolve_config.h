@@ -50,17 +50,4 @@ enum status resolve_config(struct arena *arena, struct model_config *config,
 enum status model_info_check(const sluice_model_info *info, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Decides about batching where the configuration left it open, and checks it where it did not. Sets
- * has_max_batch_size, max_batch_size and batch_reason. Part of resolve_config. */
-enum status resolve_batching(struct arena *arena, struct model_config *config,
-                             const sluice_model_info *info, uint64_t default_max_batch_size,
-                             struct error *err) __attribute__((warn_unused_result));
-
-/* Finds the inputs that the server fills. Part of resolve_config. */
-enum status resolve_controls(struct arena *arena, const struct model_config *config,
-                             const sluice_model_info *info, struct model_plan *plan,
-                             struct error *err) __attribute__((warn_unused_result));
-/* Is it one of those? */
-bool config_is_control_input(const struct model_config *config, const char *name);
-
 #endif

@@ -39,10 +39,6 @@ enum status head_read(struct str file, struct picture_head *out, struct error *e
     __attribute__((warn_unused_result));
 const char *head_format_name(enum picture_format format); /* "JPEG" */
 
-/* Each kind's own; `file` begins with its magic bytes. */
-enum status head_read_jpeg(struct str file, struct picture_head *out, struct error *err);
-enum status head_read_gif(struct str file, struct picture_head *out, struct error *err);
-
 /* Finds the next marker of a JPEG file from `at` on, over the coded bytes of a scan and over bytes
  * that should not be there. Returns: its second byte, `at` behind it; 0: none. */
 uint32_t head_jpeg_marker(struct str file, size_t *at);

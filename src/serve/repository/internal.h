@@ -145,8 +145,6 @@ void name_table_free(struct repository *repository);
  * one stays. The lock is held. Returns: false when memory is out. */
 bool model_slot_publish(struct repository *repository, struct model_slot *model_slot);
 
-/* ---- retire.c: what nobody sees any more ------------------------------------------ */
-
 /* Frees it when nobody can see it any more. The lock is held. */
 void retire_snapshot(struct repository *repository, struct retired_snapshot *retired);
 /* The same for a model that was its shelf's `past`; NULL is allowed. */
@@ -189,7 +187,7 @@ void unload_model_slot(struct repository *repository, struct model_slot *model_s
 /* Waits for the loader, if there is one. */
 void repository_load_join(struct repository *repository);
 
-/* ---- poll.c: what is there now ---------------------------------------------------- */
+/* ---- load.c: what is there now ---------------------------------------------------- */
 
 /* Looks into the directories of models: new names get a shelf, those that went are no longer
  * listed.
@@ -198,15 +196,6 @@ void poll_scan(struct repository *repository);
 /* Where a model of that name is now. Returns: false when there is none. */
 bool poll_find(struct repository *repository, struct str name, struct model_origin *out,
                struct arena *arena);
-/* Looks at the files again and again until the end of polling. */
-void poll_run(struct repository *repository);
-
-/* ---- change.c --------------------------------------------------------------------- */
-
-/* Refuses what waits; what is under way goes on. */
-void changes_refuse(struct repository *repository);
-/* After that: ends the threads and waits for them. */
-void changes_stop(struct repository *repository);
 
 /* ---- for messages ---------------------------------------------------------------------------- */
 

@@ -9,10 +9,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "core/base/log.h"
 #include "core/base/num.h"
 #include "serve/repository/internal.h"
+#include "serve/repository/override.h"
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static enum status scan_all(struct repository *repository, const struct repository_options *options,
                             struct error *err) {
@@ -149,7 +151,7 @@ enum status repository_new(const struct repository_options *options, struct repo
     return ST_OK;
 }
 
-/* ---- finding --------------------------------------------------------------------------------- */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
 static enum status error_unknown_model(struct str name, const char *what, struct error *err) {
     char quoted[TENSOR_NAME_TEXT_BYTES];
@@ -246,7 +248,428 @@ bool repository_is_busy(const struct repository *repository) {
            atomic_load_explicit(&repository->n_busy, memory_order_acquire) > 0;
 }
 
-/* ---- ending ---------------------------------------------------------------------------------- */
+/* ---- changes: carrying out ------------------------------------------------------------------- */
+
+static enum status error_bad_name(struct str name, struct error *err) {
+    char quoted[TENSOR_NAME_TEXT_BYTES];
+    return error_set(err, ST_BAD_REQUEST, "no model can have the name %s",
+                     tensor_name_print(name, quoted));
+}
+
+/* Is it served as it is in its directory, which has not changed? */
+static bool is_unchanged(struct repository *repository, const struct model *model) {
+    lock_acquire(&repository->lock);
+    const struct model_slot *model_slot =
+        model_slot_find(repository_name_table(repository), model->name);
+    const struct model *served = model_slot ? model_slot->serving : NULL;
+    bool same = served && !served->override_config.ptr && !model->override_config.ptr &&
+                served->fingerprint == model->fingerprint && served->error.status == ST_OK &&
+                str_eq(served->source, model->source);
+    lock_release(&repository->lock);
+    return same;
+}
+
+static enum status change_load(struct repository *repository, struct repository_change *change,
+                               struct arena *arena) {
+    struct error *err = &change->error;
+    struct model_origin origin;
+    if (change->n_files > 0 && !change->config.ptr) {
+        return error_set(
+            err, ST_BAD_FIELD,
+            "files can stand in for the model's directory only together with `config`");
+    }
+    bool there = poll_find(repository, change->model, &origin, arena);
+    if (!there && change->n_files == 0) {
+        char quoted[TENSOR_NAME_TEXT_BYTES];
+        return error_set(err, ST_IO, "failed to load %s: it is in no model repository",
+                         tensor_name_print(change->model, quoted));
+    }
+    if (there && !origin.pinned) {
+        lock_acquire(&repository->lock);
+        struct model_slot *model_slot = model_slot_get(repository, change->model);
+        bool kept = model_slot && model_slot_set_origin(model_slot, &origin);
+        lock_release(&repository->lock);
+        if (!kept) {
+            return error_set(err, ST_NO_MEMORY, "out of memory for the table of models");
+        }
+    }
+    struct model *model = load_prepare(&origin, change, err);
+    if (!model) {
+        return err->status;
+    }
+    if (model->error.status == ST_OK && is_unchanged(repository, model)) {
+        model_free(model);
+        return ST_OK;
+    }
+    enum status st = load_model(repository, model, LOAD_REQUESTED, err);
+    return st == ST_OK ? ST_OK
+                       : error_prefix(err, "failed to load \"%.*s\"", STR_ARG(change->model));
+}
+
+static void change_unload(struct repository *repository, const struct repository_change *change) {
+    lock_acquire(&repository->lock);
+    struct model_slot *model_slot =
+        model_slot_find(repository_name_table(repository), change->model);
+    if (model_slot) {
+        unload_model_slot(repository, model_slot);
+    }
+    lock_release(&repository->lock);
+    if (repository->on_state_changed) {
+        repository->on_state_changed(repository->on_state_changed_user);
+    }
+}
+
+static void change_execute(struct repository *repository, struct repository_change *change) {
+    change->error.status = ST_OK;
+    if (change->action == REPOSITORY_SCAN) {
+        poll_scan(repository);
+    } else if (change->action == REPOSITORY_UNLOAD) {
+        change_unload(repository, change);
+    } else {
+        struct arena *arena = arena_new(NULL, 0);
+        if (arena) {
+            (void)change_load(repository, change, arena); /* the outcome is in the change */
+        } else {
+            error_set(&change->error, ST_NO_MEMORY, "out of memory for the model");
+        }
+        arena_free(arena);
+    }
+}
+
+/* ---- changes: queue and threads -------------------------------------------------------------- */
+
+static bool model_is_changing(const struct changes *changes,
+                              const struct repository_change *change) {
+    for (size_t i = 0; change->action != REPOSITORY_SCAN && i < changes->n_running; i++) {
+        if (str_eq(changes->running[i], change->model)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Takes the first that may begin: those of a model that is being changed wait, and so do all until
+ * the start has loaded its models. Returns: NULL when there is none. */
+static struct repository_change *pop_runnable_change(struct repository *repository) {
+    struct changes *changes = &repository->changes;
+    struct repository_change *before = NULL, *change = changes->first;
+    bool started = atomic_load_explicit(&repository->n_start_pending, memory_order_acquire) == 0;
+    while (change && (model_is_changing(changes, change) ||
+                      (!started && change->action != REPOSITORY_SCAN))) {
+        before = change;
+        change = change->next;
+    }
+    if (!change) {
+        return NULL;
+    }
+    *(before ? &before->next : &changes->first) = change->next;
+    if (changes->last == change) {
+        changes->last = before;
+    }
+    changes->n_queued--;
+    changes->running[changes->n_running++] =
+        change->action == REPOSITORY_SCAN ? STR("") : change->model;
+    return change;
+}
+
+static void change_finish(struct repository *repository, struct repository_change *change) {
+    struct changes *changes = &repository->changes;
+    struct str name = change->action == REPOSITORY_SCAN ? STR("") : change->model;
+    size_t i = 0;
+    while (!str_eq(changes->running[i], name)) {
+        i++;
+    }
+    changes->running[i] = changes->running[--changes->n_running];
+    lock_cond_broadcast(&changes->work); /* the model's next may begin */
+}
+
+static void change_reject(struct repository *repository, struct repository_change *change) {
+    error_set(&change->error, ST_NOT_READY, "the server is being stopped");
+    atomic_fetch_sub(&repository->n_busy, 1);
+    worker_post(change->worker, &change->msg);
+}
+
+static bool is_ending(const struct repository *repository) {
+    return atomic_load_explicit(&repository->draining, memory_order_seq_cst);
+}
+
+static void changes_refuse(struct repository *repository) {
+    struct changes *changes = &repository->changes;
+    lock_acquire(&repository->lock);
+    while (changes->first) {
+        struct repository_change *change = changes->first;
+        changes->first = change->next;
+        change_reject(repository, change);
+    }
+    changes->last = NULL;
+    changes->n_queued = 0;
+    lock_cond_broadcast(&changes->work);
+    lock_release(&repository->lock);
+}
+
+static void thread_main(void *arg) {
+    struct repository *repository = arg;
+    struct changes *changes = &repository->changes;
+    lock_acquire(&repository->lock);
+    while (!is_ending(repository)) {
+        struct repository_change *change = pop_runnable_change(repository);
+        if (!change) {
+            changes->n_waiting++;
+            lock_cond_wait(&repository->lock, &changes->work);
+            changes->n_waiting--;
+            continue;
+        }
+        lock_release(&repository->lock);
+        change_execute(repository, change);
+        lock_acquire(&repository->lock);
+        change_finish(repository, change);
+        atomic_fetch_sub(&repository->n_busy, 1);
+        worker_post(change->worker, &change->msg); /* it may be gone now */
+    }
+    lock_release(&repository->lock);
+}
+
+/* ---- changes: requests ----------------------------------------------------------------------- */
+
+static void on_done(struct worker_msg *msg) {
+    struct repository_change *change =
+        (struct repository_change *)(void *)((char *)msg - offsetof(struct repository_change, msg));
+    change->done(change);
+}
+
+/* A thread more where all are busy. Returns: false when there is none at all. */
+static bool ensure_thread(struct repository *repository) {
+    struct changes *changes = &repository->changes;
+    if (changes->n_queued >= changes->n_waiting && changes->n_threads < changes->max_threads) {
+        int rc = uv_thread_create(&changes->threads[changes->n_threads], thread_main, repository);
+        changes->n_threads += rc == 0;
+    }
+    return changes->n_threads > 0;
+}
+
+static enum status check_change(const struct repository *repository,
+                                const struct repository_change *change, struct error *err) {
+    if (change->action == REPOSITORY_SCAN) {
+        return ST_OK;
+    }
+    if (repository->control != REPOSITORY_EXPLICIT) {
+        return error_set(err, ST_NOT_READY,
+                         "models are loaded and unloaded by request only with "
+                         "--model-control-mode explicit");
+    }
+    return model_name_is_valid(change->model) ? ST_OK : error_bad_name(change->model, err);
+}
+
+void repository_change(struct repository *repository, struct repository_change *change) {
+    struct changes *changes = &repository->changes;
+    change->msg = (struct worker_msg){.run = on_done};
+    change->next = NULL;
+    change->error.status = ST_OK;
+    atomic_fetch_add(&repository->n_busy, 1);
+    if (check_change(repository, change, &change->error) != ST_OK) {
+        atomic_fetch_sub(&repository->n_busy, 1);
+        worker_post(change->worker, &change->msg);
+        return;
+    }
+    lock_acquire(&repository->lock);
+    if (is_ending(repository) || !ensure_thread(repository)) {
+        change_reject(repository, change);
+    } else {
+        *(changes->last ? &changes->last->next : &changes->first) = change;
+        changes->last = change;
+        changes->n_queued++;
+        lock_cond_signal(&changes->work);
+    }
+    lock_release(&repository->lock);
+}
+
+static void changes_stop(struct repository *repository) {
+    struct changes *changes = &repository->changes;
+    lock_acquire(&repository->lock);
+    lock_cond_broadcast(&changes->work);
+    lock_release(&repository->lock);
+    for (size_t i = 0; i < changes->n_threads; i++) {
+        uv_thread_join(&changes->threads[i]);
+    }
+    changes->n_threads = 0;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static void print_tensors(const char *label, const struct tensor_spec *specs, size_t n,
+                          const struct model_config_tensor *tensors,
+                          const struct plan_tensor *plans, struct buf *out) {
+    for (size_t i = 0; i < n; i++) {
+        char shape[SHAPE_TEXT_BYTES];
+        buf_printf(out, "  %-10s %.*s  %s  %s", i == 0 ? label : "", STR_ARG(specs[i].name),
+                   datatype_name(specs[i].datatype), shape_print(specs[i].shape, shape));
+        if (plans[i].reshaped) {
+            buf_printf(out, ", the model sees %s", shape_print(plans[i].reshape, shape));
+        }
+        if (specs[i].optional) {
+            buf_printf(out, ", optional");
+        }
+        if (tensors[i].label_filename.len > 0) {
+            buf_printf(out, ", labels in %.*s", STR_ARG(tensors[i].label_filename));
+        }
+        buf_add_char(out, '\n');
+    }
+}
+
+static const char *run_on_text(const struct model_version *version) {
+    switch (version->run_on) {
+    case RUN_ON_WORKER:
+        return "on the thread that read the request";
+    case RUN_ON_INSTANCE:
+        return "on threads of their own";
+    case RUN_AUTO:
+        break;
+    }
+    return "on threads of their own, or where the request was read once measured to be quick";
+}
+
+static void print_instances(const struct model_version *version, struct buf *out) {
+    buf_printf(out, "  instances  %zu with %" PRIu32 " thread%s each%s, %s\n", version->n_instances,
+               version->n_threads, version->n_threads == 1 ? "" : "s",
+               version->may_spin ? " that may spin" : "", run_on_text(version));
+}
+
+static void print_batching(const struct model_config *config, struct buf *out) {
+    if (config->max_batch_size == 0) {
+        buf_printf(out, "  batching   no: %s\n", config->batch_reason);
+        return;
+    }
+    buf_printf(out, "  batching   up to %" PRIu64 " in the first dimension: %s\n",
+               config->max_batch_size, config->batch_reason);
+    for (size_t i = 0; i < config->n_preferred; i++) {
+        buf_printf(out, "%s%" PRIu64 "%s", i == 0 ? "  preferred  batches of " : ", ",
+                   config->preferred_batch_sizes[i], i + 1 == config->n_preferred ? "\n" : "");
+    }
+    if (config->max_queue_delay_us > 0) {
+        buf_printf(out, "  delay      up to %" PRIu64 " us, for company\n",
+                   config->max_queue_delay_us);
+    }
+}
+
+static void print_queue(const struct model_config *config, struct buf *out) {
+    if (config->priority_levels > 0) {
+        buf_printf(out, "  priorities %" PRIu64 ", by default %" PRIu64 "\n",
+                   config->priority_levels, config->default_priority);
+    }
+    if (config->queue.max_size > 0) {
+        buf_printf(out, "  queue      up to %" PRIu64 " requests wait%s\n", config->queue.max_size,
+                   config->priority_levels > 1 ? " at each priority without a limit of its own"
+                                               : "");
+    }
+    if (config->queue.timeout_us > 0) {
+        buf_printf(out, "  timeout    %" PRIu64 " us in the queue, then %s\n",
+                   config->queue.timeout_us,
+                   config->queue.delay_on_timeout ? "behind the others" : "refused");
+    }
+    if (config->preserve_ordering) {
+        buf_printf(out, "  order      answers leave in the order of their requests\n");
+    }
+    if (config->response_cache) {
+        buf_printf(out, "  cache      the same request may get the same answer again, where the "
+                        "server has a cache\n");
+    }
+    if (config->n_warmups > 0) {
+        buf_printf(out, "  warm-up    %zu sample%s on each instance\n", config->n_warmups,
+                   config->n_warmups == 1 ? "" : "s");
+    }
+}
+
+static const char *control_text(enum model_control_kind kind) {
+    switch (kind) {
+    case CONTROL_START:
+        return "whether a request begins its sequence";
+    case CONTROL_READY:
+        return "whether there is a request";
+    case CONTROL_END:
+        return "whether a request ends its sequence";
+    case CONTROL_CORRID:
+        break;
+    }
+    return "the sequence's identifier";
+}
+
+static void print_sequences(const struct model_version *version, struct buf *out) {
+    const struct model_sequences *config = &version->config.sequences;
+    if (config->strategy == SEQUENCES_NONE) {
+        return;
+    }
+    buf_printf(out,
+               "  sequences  %s: %zu at once at each instance, over after %" PRIu64 " us of rest\n",
+               config->strategy == SEQUENCES_DIRECT ? "direct" : "oldest",
+               version->scheduler.sequences->slots_per_instance, config->idle_us);
+    for (size_t i = 0; i < config->n_controls; i++) {
+        const struct model_control *control = &config->controls[i];
+        buf_printf(out, "  %-10s %.*s  %s, %s\n", i == 0 ? "controls" : "", STR_ARG(control->name),
+                   datatype_name(control->datatype), control_text(control->kind));
+    }
+}
+
+static void print_version(const struct model_version *version, struct buf *out) {
+    const struct model_spec *spec = &version->plan.spec;
+    const struct model_config *config = &version->config;
+    buf_printf(out, "  version    %.*s: %.*s\n", STR_ARG(spec->version_text),
+               STR_ARG(version->path));
+    buf_printf(out, "  platform   %.*s (backend %s)\n", STR_ARG(spec->platform),
+               version->backend->name);
+    print_tensors("inputs", spec->inputs, spec->n_inputs, config->inputs, version->plan.inputs,
+                  out);
+    print_tensors("outputs", spec->outputs, spec->n_outputs, config->outputs, version->plan.outputs,
+                  out);
+    print_batching(config, out);
+    print_queue(config, out);
+    print_sequences(version, out);
+    if (config->decoupled) {
+        buf_printf(out, "  answers    any number to a request (decoupled)\n");
+    }
+    print_instances(version, out);
+}
+
+/* What it came to: the only try there was, as nothing else happens meanwhile. */
+static void print_model(const struct model_slot *model_slot, struct buf *out) {
+    const struct model *model = model_slot->serving    ? model_slot->serving
+                                : model_slot->inactive ? model_slot->inactive
+                                                       : model_slot->loading;
+    const struct ready_list *ready = model_slot->serving ? model_slot->serving->ready : NULL;
+    char served[SERVED_TEXT_BYTES];
+    buf_printf(out, "%.*s  %s  %.*s%s\n", STR_ARG(model_slot->name),
+               ready                  ? "ready"
+               : model_slot->inactive ? "FAILED"
+               : model                ? "loading"
+                                      : "not loaded",
+               STR_ARG(model_slot->origin.path),
+               model && model->has_config ? " with config.pbtxt" : "");
+    if (ready && ready->n > 1) {
+        buf_printf(out, "  versions   %s\n", ready_list_print(ready, served));
+    }
+    for (size_t i = 0; ready && i < ready->n; i++) {
+        print_version(ready->versions[i], out);
+    }
+    if (model && model->error.status != ST_OK && !model_slot->loading) {
+        buf_printf(out, "  error      %s\n", model->error.text);
+    }
+}
+
+void repository_print(struct repository *repository, struct buf *out) {
+    const struct name_table *name_table = repository_name_table(repository);
+    lock_acquire(&repository->lock);
+    for (size_t i = 0; i < name_table->n; i++) {
+        if (i > 0) {
+            buf_add_char(out, '\n');
+        }
+        print_model(name_table->model_slots[i], out);
+    }
+    lock_release(&repository->lock);
+    if (name_table->n == 0) {
+        buf_printf(out, "no models\n");
+    }
+}
+
+/* ---- shutdown -------------------------------------------------------------------------------- */
 
 static void for_each_version(const struct model *model, void (*act)(struct model_version *)) {
     for (size_t i = 0; model && i < model->n_attempts; i++) {

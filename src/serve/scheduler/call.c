@@ -1,19 +1,23 @@
-/* The way of a call: in, either onto an instance on its worker or into the queue, and back to its
- * worker.
- *
- * Two counts keep a version alive under a call. `n_in_flight` spans from call_submit to the answer
- * and is what version_stop waits for; the reference spans until `done` has returned and the
- * answer's bytes were given back. No lock is taken on the way of a call that runs on its worker. */
+/* The request as a backend sees it, and room for its answer. All of it is taken from the request's
+ * arena by the worker before the call leaves it: an arena has no lock and belongs to its worker's
+ * thread, so an instance must not take from it later. */
 #include "serve/scheduler/call.h"
 
 #include <assert.h>
+#include <stddef.h>
+#include <string.h>
 
+#include "core/base/metric/metric.h"
 #include "core/event/clock.h"
+#include "core/event/timer.h"
+#include "serve/config/reshape.h"
+#include "serve/config/sequence_control.h"
 #include "serve/scheduler/cache/call_cache.h"
-#include "serve/scheduler/call_state.h"
 #include "serve/scheduler/inline_queue.h"
 #include "serve/scheduler/partial_response.h"
 #include "serve/scheduler/version.h"
+
+/* ---- states and completion ------------------------------------------------------------------- */
 
 void call_set_state(struct call *call, enum call_state to) {
     static const bool allowed[][CALL_ANSWERED + 1] = {
@@ -75,7 +79,7 @@ void call_complete(struct call *call) {
     version_leave(version); /* the last that this thread touches of it */
 }
 
-void call_reject(struct call *call) {
+static void call_reject(struct call *call) {
     call->finished_ns = clock_now_ns();
     call_deliver(call);
 }
@@ -111,6 +115,285 @@ void call_init(struct call *call, struct model_version *version) {
     atomic_init(&call->cancelled, false);
     atomic_init(&call->state, CALL_NEW);
 }
+
+/* ---- the request as the backend sees it ------------------------------------------------------ */
+
+/* A copy with a NUL behind it, as the interface promises; nothing is taken for what is empty. */
+static struct str text_dup(struct arena *arena, struct str text) {
+    return text.len > 0 ? arena_dup(arena, text) : STR("");
+}
+
+static bool fill_param(struct arena *arena, const struct param *param, sluice_param *out) {
+    static const sluice_param_kind kinds[] = {
+        [PARAM_BOOL] = SLUICE_PARAM_BOOL,     [PARAM_INT64] = SLUICE_PARAM_INT64,
+        [PARAM_UINT64] = SLUICE_PARAM_UINT64, [PARAM_DOUBLE] = SLUICE_PARAM_DOUBLE,
+        [PARAM_STRING] = SLUICE_PARAM_STRING,
+    };
+    struct str name = text_dup(arena, param->name);
+    struct str string = text_dup(arena, param->string);
+    *out = (sluice_param){
+        .name = name.ptr,
+        .name_bytes = name.len,
+        .kind = kinds[param->kind],
+        .boolean = param->boolean,
+        .int64 = param->int64,
+        .uint64 = param->uint64,
+        .number = param->number,
+        .string = string.ptr,
+        .string_bytes = string.len,
+    };
+    return name.ptr && string.ptr;
+}
+
+/* Is it the scheduler's or a protocol's, and not the model's business? */
+static bool is_reserved_param(const struct infer_request *request, const struct param *param) {
+    return !request->params_are_opaque && param_is_reserved(param->name);
+}
+
+static bool fill_params(const struct infer_request *request, sluice_request *abi) {
+    struct arena *arena = request->arena;
+    struct params params = request->params;
+    size_t n = 0;
+    abi->params = NULL;
+    abi->n_params = 0;
+    for (size_t i = 0; i < params.n; i++) {
+        n += !is_reserved_param(request, &params.items[i]);
+    }
+    if (n == 0) {
+        return true;
+    }
+    sluice_param *out = arena_calloc(arena, n, sizeof(*out));
+    for (size_t i = 0; out && i < params.n; i++) {
+        const struct param *param = &params.items[i];
+        if (is_reserved_param(request, param)) {
+            continue;
+        }
+        if (!fill_param(arena, param, &out[abi->n_params++])) {
+            return false;
+        }
+    }
+    abi->params = out;
+    return out != NULL;
+}
+
+static bool fill_id(struct arena *arena, struct str id, sluice_request *abi) {
+    struct str copy = text_dup(arena, id);
+    abi->id = copy.ptr;
+    abi->id_bytes = copy.len;
+    return copy.ptr != NULL;
+}
+
+/* The dimensions the model sees. Returns: NULL when out of memory. */
+static const int64_t *input_dims(struct arena *arena, const struct tensor_spec *spec,
+                                 const struct plan_tensor *plan, struct shape shape) {
+    if (!plan->reshaped) {
+        return shape.dims;
+    }
+    int64_t *dims = arena_calloc(arena, plan->reshape.rank, sizeof(*dims));
+    /* infer_check has matched the shape with the specification already. */
+    return dims && reshape_apply(spec->shape, plan->reshape, shape, dims) ? dims : NULL;
+}
+
+static bool fill_input(struct arena *arena, const struct tensor_spec *spec,
+                       const struct plan_tensor *plan, const struct tensor *tensor,
+                       sluice_input *out) {
+    sluice_piece *pieces = arena_calloc(arena, tensor->n_pieces, sizeof(*pieces));
+    const int64_t *dims = input_dims(arena, spec, plan, tensor->shape);
+    if (!pieces || (!dims && tensor->shape.rank > 0)) {
+        return false;
+    }
+    for (size_t i = 0; i < tensor->n_pieces; i++) {
+        pieces[i] = (sluice_piece){tensor->pieces[i].data, tensor->pieces[i].n_bytes};
+    }
+    *out = (sluice_input){
+        .index = plan->index,
+        .datatype = (sluice_datatype)tensor->datatype,
+        .name = spec->name.ptr,
+        .dims = dims,
+        .rank = plan->reshaped ? plan->reshape.rank : tensor->shape.rank,
+        .n_bytes = tensor->n_bytes,
+        .pieces = pieces,
+        .n_pieces = tensor->n_pieces,
+    };
+    return true;
+}
+
+static bool fill_inputs(struct call *call, const struct model_plan *plan) {
+    struct infer_request *request = call->request;
+    size_t n_specs = plan->spec.n_inputs;
+    const struct tensor **given = arena_calloc(request->arena, n_specs, sizeof(*given));
+    sluice_input *inputs =
+        arena_calloc(request->arena, n_specs + plan->n_controls, sizeof(*inputs));
+    if (!given || !inputs) {
+        return false;
+    }
+    for (size_t i = 0; i < request->n_inputs; i++) {
+        given[request->inputs[i].spec] = &request->inputs[i].tensor;
+        call->input_bytes += request->inputs[i].tensor.n_bytes;
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < n_specs; i++) {
+        uint32_t spec = plan->input_order[i];
+        if (!given[spec]) {
+            continue; /* optional, or infer_check would have refused */
+        }
+        if (!fill_input(request->arena, &plan->spec.inputs[spec], &plan->inputs[spec], given[spec],
+                        &inputs[n])) {
+            return false;
+        }
+        n++;
+    }
+    if (plan->n_controls > 0 &&
+        !controls_fill(request->arena, plan, &call->sequence_params, inputs, &n)) {
+        return false;
+    }
+    call->abi.inputs = inputs;
+    call->abi.n_inputs = n;
+    return true;
+}
+
+/* Which outputs, and the room for them. */
+static bool fill_wanted(struct call *call, const struct model_plan *plan) {
+    struct infer_request *request = call->request;
+    struct arena *arena = request->arena;
+    size_t n = request->n_wanted > 0 ? request->n_wanted : plan->spec.n_outputs;
+    uint32_t *wanted = arena_calloc(arena, n, sizeof(*wanted));
+    call->outputs = arena_calloc(arena, n, sizeof(*call->outputs));
+    call->output_pieces = arena_calloc(arena, n, sizeof(*call->output_pieces));
+    call->output_dims =
+        arena_calloc(arena, n, (plan->max_output_rank + 1) * sizeof(*call->output_dims));
+    if (!wanted || !call->outputs || !call->output_pieces || !call->output_dims) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        wanted[i] = plan->outputs[request->n_wanted > 0 ? request->wanted[i].spec : i].index;
+    }
+    call->abi.wanted = wanted;
+    call->abi.n_wanted = n;
+    return true;
+}
+
+enum status call_prepare(struct call *call, struct error *err) {
+    struct infer_request *request = call->request;
+    const struct model_plan *plan = &call->version->plan;
+    call->abi = (sluice_request){
+        .size = sizeof(call->abi),
+        .host = call,
+        .batch = request->batch,
+        .deadline_ns = request->deadline_ns,
+    };
+    call->input_bytes = 0;
+    if (!fill_id(request->arena, request->id, &call->abi) || !fill_inputs(call, plan) ||
+        !fill_wanted(call, plan) || !fill_params(request, &call->abi)) {
+        return error_set(err, ST_NO_MEMORY,
+                         "out of memory while handing the request to the model (--request-memory)");
+    }
+    return ST_OK;
+}
+
+/* ---- queueing and cancelling ----------------------------------------------------------------- */
+
+static bool set_queue_timer(struct call *call) {
+    uint64_t due_ns = queue_deadline_next_ns(&call->queue_deadline);
+    return due_ns == UINT64_MAX || timer_start(worker_timers(call->worker), &call->timer, due_ns);
+}
+
+/* The call is out of the queue, and this is its end. */
+static void reject_queued(struct call *call, enum metric reason) {
+    struct model_version *version = call->version;
+    metric_add(reason, 1);
+    call_reject(call);
+    version_leave(version);
+}
+
+void call_expire(struct call *call) {
+    char name[TENSOR_NAME_TEXT_BYTES];
+    struct error *err = &call->response.error;
+    uint64_t waited_us = (call->queue_deadline.expires_ns - call->queued_ns) / 1000;
+    tensor_name_print(call->version->plan.spec.name, name);
+    if (call->queue_deadline.expires_ns == call->request->deadline_ns) {
+        error_set(err, ST_DEADLINE_EXCEEDED,
+                  "the request's deadline passed while it waited for an instance of model %s",
+                  name);
+        reject_queued(call, METRIC_DROPPED_DEADLINE);
+    } else {
+        error_set(err, ST_QUEUE_TIMEOUT,
+                  "the request waited %llu us for an instance of model %s, which is as long as it "
+                  "may (its parameter timeout, or default_timeout_microseconds in the model's "
+                  "configuration)",
+                  (unsigned long long)waited_us, name);
+        reject_queued(call, METRIC_DROPPED_QUEUE_TIMEOUT);
+    }
+}
+
+static void on_timer_expired(struct timer *timer) {
+    struct call *call = (struct call *)(void *)((char *)timer - offsetof(struct call, timer));
+    struct scheduler *scheduler = &call->version->scheduler;
+    bool over = queue_deadline_passed(&call->queue_deadline, clock_now_ns());
+    if (!over && (!scheduler_deprioritize(scheduler, call) || set_queue_timer(call))) {
+        return; /* an instance was faster, or it waits on, behind the others */
+    }
+    if (scheduler_remove(scheduler, call)) {
+        call_expire(call);
+    }
+}
+
+static enum status call_apply_policy(struct call *call, uint64_t now_ns, struct error *err) {
+    const struct queue_policy *policy = &call->version->scheduler.policy;
+    enum status st = queue_policy_apply(policy, call->request, now_ns, &call->queue_deadline, err);
+    if (st == ST_OK && call->version->scheduler.sequences) {
+        st = sequence_params_parse(&call->version->config, call->request, &call->sequence_params,
+                                   err);
+    }
+    if (st == ST_DEADLINE_EXCEEDED) {
+        metric_add(METRIC_DROPPED_DEADLINE, 1);
+    }
+    return st;
+}
+
+static enum status enqueue_call(struct call *call, struct error *err) {
+    call->timer.on_expire = on_timer_expired;
+    if (!set_queue_timer(call)) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the request's timeout");
+    }
+    enum status st = scheduler_push(&call->version->scheduler, call, err);
+    if (st == ST_QUEUE_FULL) {
+        metric_add(METRIC_DROPPED_QUEUE_FULL, 1);
+    }
+    return st; /* where it is refused, call_reject clears the alarm */
+}
+
+bool call_enqueue(struct call *call) {
+    struct model_version *version = call->version;
+    if (enqueue_call(call, &call->response.error) == ST_OK) {
+        return true;
+    }
+    call->queued_ns = 0;
+    call_set_state(call, CALL_ANSWERED);
+    version_leave(version);
+    call_reject(call);
+    return false;
+}
+
+/* Returns: false when a backend has it. */
+static bool remove_from_queues(struct call *call) {
+    if (call_state(call) == CALL_INLINE_QUEUED) {
+        inline_queue_remove(call);
+        return true;
+    }
+    return scheduler_remove(&call->version->scheduler, call);
+}
+
+void call_cancel(struct call *call) {
+    atomic_store_explicit(&call->cancelled, true, memory_order_relaxed);
+    response_stream_stop(call->stream);
+    if (remove_from_queues(call)) {
+        error_set(&call->response.error, ST_CANCELLED, "the client went away while it waited");
+        reject_queued(call, METRIC_DROPPED_CANCELLED);
+    }
+}
+
+/* ---- submitting ------------------------------------------------------------------------------ */
 
 /* A known answer goes at once, unless others have to go before it. */
 static void deliver_cached(struct call *call) {

@@ -13,7 +13,6 @@
 
 #include "core/base/metric/metric.h"
 #include "serve/repository/test_rig.h"
-#include "serve/scheduler/call_state.h"
 
 static const struct model_config on_instance = {.run_on = RUN_ON_INSTANCE};
 static const struct model_config on_worker = {.run_on = RUN_ON_WORKER};

@@ -8,7 +8,7 @@
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 #include "serve/scheduler/backend.h"
-#include "serve/scheduler/call_state.h"
+#include "serve/scheduler/call.h"
 #include "serve/scheduler/padding_request.h"
 #include "serve/scheduler/partial_response.h"
 #include "serve/scheduler/version.h"

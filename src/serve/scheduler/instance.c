@@ -8,7 +8,7 @@
 
 #include "core/event/clock.h"
 #include "serve/scheduler/backend.h"
-#include "serve/scheduler/call_state.h"
+#include "serve/scheduler/call.h"
 #include "serve/scheduler/padding_request.h"
 #include "serve/scheduler/version.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "serve/config/sequence_control.h"
-#include "serve/scheduler/call_state.h"
+#include "serve/scheduler/call.h"
 #include "serve/scheduler/version.h"
 
 static const sluice_piece *zero_piece(struct arena *arena, size_t n_bytes) {

@@ -4,7 +4,7 @@
 #define SLUICE_SERVE_SCHEDULER_PARTIAL_RESPONSE_H
 
 #include "serve/scheduler/call.h"
-#include "serve/scheduler/statistics/response.h"
+#include "serve/scheduler/statistics/count.h"
 #include "sluice/backend.h"
 
 /* What is under way of one call. It outlives the call, as its last bytes may. */

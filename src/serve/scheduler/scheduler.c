@@ -6,7 +6,7 @@
 
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
-#include "serve/scheduler/call_state.h"
+#include "serve/scheduler/call.h"
 #include "serve/scheduler/version.h"
 
 void scheduler_init(struct scheduler *scheduler) {

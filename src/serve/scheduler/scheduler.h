@@ -1,6 +1,6 @@
 /* Which calls an idle instance of a model version takes next. Those that wait stand in a queue
  * (priority_queue.h) under one lock; how they are run is instance.c's business, what becomes of
- * those whose time is over call_wait.c's. */
+ * those whose time is over call.c's. */
 #ifndef SLUICE_SERVE_SCHEDULER_SCHEDULER_H
 #define SLUICE_SERVE_SCHEDULER_SCHEDULER_H
 

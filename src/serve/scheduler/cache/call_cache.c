@@ -13,7 +13,7 @@
 #include "core/tensor/pieces.h"
 #include "serve/scheduler/cache/call_hash.h"
 #include "serve/scheduler/cache/response_cache.h"
-#include "serve/scheduler/call_state.h"
+#include "serve/scheduler/call.h"
 #include "serve/scheduler/host_callbacks.h"
 #include "serve/scheduler/version.h"
 

@@ -1,5 +1,5 @@
-/* Sequences come, get a place, rest, and go. Each is in the one list that says what it waits for;
- * `settle` puts it there whenever something about it has changed. */
+/* Open sequences by their identifier: a table that doubles, with chains. Clients choose the
+ * identifiers: without the key of its hash nobody knows which meet. */
 #include "serve/scheduler/sequence/sequence.h"
 
 #include <assert.h>
@@ -10,6 +10,81 @@
 #include "core/base/metric/metric.h"
 #include "serve/scheduler/instance.h"
 #include "serve/scheduler/version.h"
+
+/* ---- table of open sequences ----------------------------------------------------------------- */
+
+enum { FIRST_SLOTS = 64 };
+
+static uint64_t hash_of(const struct sequences *all, const struct sequence_id *id) {
+    struct str number = str_make((const char *)&id->number, sizeof(id->number));
+    return keyed_hash_of(&all->key, id->is_text ? id->text : number).low;
+}
+
+static bool same_id(const struct sequence_id *a, const struct sequence_id *b) {
+    return a->is_text == b->is_text && a->number == b->number && str_eq(a->text, b->text);
+}
+
+static struct sequence **bucket_of(const struct sequences *all, const struct sequence_id *id) {
+    return &all->table[hash_of(all, id) & all->table_mask];
+}
+
+static struct sequence *sequence_table_find(const struct sequences *all,
+                                            const struct sequence_id *id) {
+    struct sequence *sequence = all->table ? *bucket_of(all, id) : NULL;
+    while (sequence && !same_id(&sequence->id, id)) {
+        sequence = sequence->hash_next;
+    }
+    return sequence;
+}
+
+static void bucket_insert(struct sequences *all, struct sequence *sequence) {
+    struct sequence **slot = bucket_of(all, &sequence->id);
+    sequence->hash_next = *slot;
+    *slot = sequence;
+}
+
+static bool table_grow(struct sequences *all) {
+    size_t n_before = all->table ? all->table_mask + 1 : 0;
+    size_t n = n_before > 0 ? n_before * 2 : FIRST_SLOTS;
+    struct sequence **before = all->table;
+    struct sequence **table = calloc(n, sizeof(struct sequence *));
+    if (!table) {
+        return before != NULL; /* chains get longer */
+    }
+    all->table = table;
+    all->table_mask = n - 1;
+    for (size_t i = 0; i < n_before; i++) {
+        struct sequence *sequence = before[i];
+        while (sequence) {
+            struct sequence *next = sequence->hash_next;
+            bucket_insert(all, sequence);
+            sequence = next;
+        }
+    }
+    free(before);
+    return true;
+}
+
+static bool sequence_table_add(struct sequences *all, struct sequence *sequence) {
+    if ((!all->table || all->n_open > all->table_mask) && !table_grow(all)) {
+        return false;
+    }
+    bucket_insert(all, sequence);
+    sequence->open = true;
+    all->n_open++;
+    return true;
+}
+
+static void sequence_table_remove(struct sequences *all, struct sequence *sequence) {
+    struct sequence **slot = bucket_of(all, &sequence->id);
+    while (*slot != sequence) {
+        slot = &(*slot)->hash_next;
+    }
+    *slot = sequence->hash_next;
+    sequence->hash_next = NULL;
+    sequence->open = false;
+    all->n_open--;
+}
 
 enum { NS_PER_US = 1000 };
 
@@ -116,7 +191,7 @@ static void list_add(struct sequence_list *list, struct sequence *sequence) {
     list_insert(list, list->last, sequence);
 }
 
-void sequence_list_move(struct sequence_list *list, struct sequence *sequence) {
+static void sequence_list_move(struct sequence_list *list, struct sequence *sequence) {
     list_remove(sequence);
     list_add(list, sequence);
 }
@@ -368,4 +443,139 @@ void sequences_answered(struct sequences *all, struct call *call, uint64_t now_n
     call->sequence = NULL;
     sequence->running = false;
     sequence_update_list(all, sequence, now_ns);
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* What could be executed now of a lane, beginning with the oldest. */
+struct sequence_candidate {
+    size_t n;          /* sequences, the first among them */
+    uint64_t until_ns; /* when the first of them has waited for long enough */
+};
+
+static bool is_expired(const struct sequence *sequence, uint64_t now_ns) {
+    return queue_deadline_passed(&sequence->first->queue_deadline, now_ns);
+}
+
+/* The oldest whose time is not over; NULL: none. */
+static struct sequence *oldest_in_time(const struct instance_sequences *instance, uint64_t now_ns) {
+    struct sequence *head = instance->ready.first;
+    while (head && is_expired(head, now_ns)) {
+        head = head->next;
+    }
+    return head;
+}
+
+/* `head` itself is not late. */
+static bool joins_batch(const struct call *head, const struct sequence *sequence, uint64_t now_ns) {
+    return sequence->first == head ||
+           (!is_expired(sequence, now_ns) && batch_can_share(head, sequence->first));
+}
+
+/* Counts those that fit into `most` rows. */
+static struct sequence_candidate collect_sequences(const struct sequence *head, size_t most,
+                                                   uint64_t now_ns) {
+    struct sequence_candidate candidate = {.until_ns = UINT64_MAX};
+    for (const struct sequence *sequence = head; sequence && candidate.n < most;
+         sequence = sequence->next) {
+        if (joins_batch(head->first, sequence, now_ns)) {
+            uint64_t batch_wait_until_ns = sequence->first->queue_deadline.batch_wait_until_ns;
+            candidate.n++;
+            candidate.until_ns =
+                batch_wait_until_ns < candidate.until_ns ? batch_wait_until_ns : candidate.until_ns;
+        }
+    }
+    return candidate;
+}
+
+static size_t max_batch_rows(const struct sequences *all, const struct batch_rules *rules) {
+    if (all->strategy == SEQUENCES_DIRECT) {
+        return all->slots_per_instance;
+    }
+    uint64_t rows = rules->max_rows > 0 ? rules->max_rows : 1;
+    return rows < INSTANCE_REQUESTS_MAX ? (size_t)rows : INSTANCE_REQUESTS_MAX;
+}
+
+/* The largest preferred size that `n` reaches; 0: none. */
+static size_t preferred_size(const struct batch_rules *rules, size_t n) {
+    uint64_t best = 0;
+    for (size_t i = 0; i < rules->n_preferred; i++) {
+        uint64_t size = rules->preferred[i];
+        best = size <= n && size > best ? size : best;
+    }
+    return (size_t)best;
+}
+
+/* How many would be taken, and whether it is worth to wait for more. */
+static size_t choose_size(const struct sequences *all, const struct batch_rules *rules,
+                          const struct sequence_candidate *candidate, bool *full) {
+    if (all->strategy == SEQUENCES_DIRECT) {
+        *full = candidate->n >= all->min_batch_slots;
+        return candidate->n;
+    }
+    size_t size = preferred_size(rules, candidate->n);
+    *full = size > 0 || candidate->n == max_batch_rows(all, rules);
+    return size > 0 ? size : candidate->n;
+}
+
+bool sequences_are_due(const struct sequences *all, const struct batch_rules *rules,
+                       size_t instance, uint64_t now_ns, uint64_t *until_ns) {
+    const struct sequence *head = oldest_in_time(&all->instances[instance], now_ns);
+    bool full;
+    *until_ns = UINT64_MAX;
+    if (!head) {
+        return false;
+    }
+    struct sequence_candidate candidate =
+        collect_sequences(head, max_batch_rows(all, rules), now_ns);
+    choose_size(all, rules, &candidate, &full);
+    if (full || candidate.until_ns <= now_ns) {
+        return true;
+    }
+    *until_ns = candidate.until_ns;
+    return false;
+}
+
+/* Its first call runs. */
+static struct call *start_oldest_call(struct sequences *all, struct sequence *sequence) {
+    struct call *call = sequence->first;
+    struct instance_sequences *instance = sequence->instance;
+    sequence->n_waiting--;
+    sequence->first = call->sequence_next;
+    if (sequence->first) {
+        sequence->first->sequence_prev = NULL;
+    } else {
+        sequence->last = NULL;
+    }
+    call->sequence_prev = call->sequence_next = NULL;
+    if (all->strategy == SEQUENCES_DIRECT) {
+        call->sequence = NULL; /* it ends with the execution, not with the answer */
+    }
+    sequence->running = true;
+    sequence_list_move(&instance->running, sequence);
+    return call;
+}
+
+size_t sequences_take(struct sequences *all, const struct batch_rules *rules, size_t instance,
+                      struct call **batch, uint64_t now_ns) {
+    struct sequence *sequence = oldest_in_time(&all->instances[instance], now_ns);
+    bool full;
+    struct sequence_candidate candidate =
+        collect_sequences(sequence, max_batch_rows(all, rules), now_ns);
+    size_t left = choose_size(all, rules, &candidate, &full), n = 0;
+    const struct call *head = sequence->first;
+    for (size_t i = 0; all->strategy == SEQUENCES_DIRECT && i < all->slots_per_instance; i++) {
+        batch[i] = NULL;
+    }
+    while (left > 0) { /* they are there: the offer was made of this same list */
+        struct sequence *next = sequence->next;
+        if (joins_batch(head, sequence, now_ns)) {
+            size_t at = all->strategy == SEQUENCES_DIRECT ? sequence->slot : n;
+            batch[at] = start_oldest_call(all, sequence);
+            n = at >= n ? at + 1 : n;
+            left--;
+        }
+        sequence = next;
+    }
+    return n;
 }

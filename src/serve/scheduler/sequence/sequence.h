@@ -104,13 +104,4 @@ void sequences_executed(struct sequences *all, size_t instance, uint64_t now_ns)
 /* Oldest: the call, which ran, was answered. */
 void sequences_answered(struct sequences *all, struct call *call, uint64_t now_ns);
 
-/* Into that list, at its end, from the one that it is in. */
-void sequence_list_move(struct sequence_list *list, struct sequence *sequence);
-
-/* Of the table alone (table.c). Returns: NULL: there is none. */
-struct sequence *sequence_table_find(const struct sequences *all, const struct sequence_id *id);
-/* Returns: false when out of memory. */
-bool sequence_table_add(struct sequences *all, struct sequence *sequence);
-void sequence_table_remove(struct sequences *all, struct sequence *sequence);
-
 #endif

@@ -1,5 +1,5 @@
 /* Answers by their place, counted by several threads at once. */
-#include "serve/scheduler/statistics/response.h"
+#include "serve/scheduler/statistics/count.h"
 
 #include <pthread.h>
 #include <setjmp.h>

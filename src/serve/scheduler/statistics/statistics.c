@@ -1,12 +1,282 @@
-/* Reading what was counted: the cells of all workers and instances, added up. Nothing here makes a
- * counting thread wait. */
+/* Blocks of response_cells, published once and kept for good. */
 #include "serve/scheduler/statistics/statistics.h"
 
+#include <stdbool.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "core/event/clock.h"
 #include "serve/scheduler/statistics/count.h"
 #include "serve/scheduler/version.h"
+
+/* ---- responses by index ---------------------------------------------------------------------- */
+
+enum { PER_BLOCK = STATISTICS_RESPONSE_BLOCK, N_BLOCKS = STATISTICS_RESPONSES / PER_BLOCK };
+
+struct response_cells {
+    _Atomic uint64_t n[RESPONSE_OUTCOMES], ns[RESPONSE_OUTCOMES];
+    _Atomic uint64_t infer_ns, output_ns; /* of those that are not cancelled */
+};
+
+struct statistics_response_block {
+    struct response_cells response_cells[PER_BLOCK];
+};
+
+static struct statistics_response_block *load_block(const struct statistics_responses *responses,
+                                                    size_t i) {
+    return atomic_load_explicit(&responses->blocks[i], memory_order_acquire);
+}
+
+/* Returns: NULL when out of memory. */
+static struct statistics_response_block *block_at(struct statistics_responses *responses,
+                                                  size_t i) {
+    struct statistics_response_block *block = load_block(responses, i);
+    if (block) {
+        return block;
+    }
+    struct statistics_response_block *made = calloc(1, sizeof(*made));
+    if (made &&
+        atomic_compare_exchange_strong_explicit(&responses->blocks[i], &block, made,
+                                                memory_order_acq_rel, memory_order_acquire)) {
+        return made;
+    }
+    free(made);
+    return block; /* another thread's; NULL where memory is out */
+}
+
+static void cell_add(_Atomic uint64_t *cell, uint64_t n) {
+    atomic_fetch_add_explicit(cell, n, memory_order_relaxed);
+}
+
+void statistics_response_add(struct statistics_responses *responses, uint64_t place,
+                             enum statistics_outcome outcome, uint64_t infer_ns,
+                             uint64_t output_ns) {
+    struct statistics_response_block *block =
+        place < STATISTICS_RESPONSES ? block_at(responses, place / PER_BLOCK) : NULL;
+    if (!block) {
+        return;
+    }
+    struct response_cells *response_cells = &block->response_cells[place % PER_BLOCK];
+    bool has_outputs = outcome == RESPONSE_SUCCESS || outcome == RESPONSE_FAIL;
+    cell_add(&response_cells->n[outcome], 1);
+    cell_add(&response_cells->ns[outcome], infer_ns + (has_outputs ? output_ns : 0));
+    cell_add(&response_cells->infer_ns, outcome == RESPONSE_CANCEL ? 0 : infer_ns);
+    cell_add(&response_cells->output_ns, has_outputs ? output_ns : 0);
+}
+
+static struct statistics_time read_time(const struct response_cells *response_cells,
+                                        enum statistics_outcome of) {
+    return (struct statistics_time){
+        atomic_load_explicit(&response_cells->n[of], memory_order_relaxed),
+        atomic_load_explicit(&response_cells->ns[of], memory_order_relaxed)};
+}
+
+static struct statistics_response read_cells(const struct response_cells *response_cells) {
+    struct statistics_response out = {
+        .success = read_time(response_cells, RESPONSE_SUCCESS),
+        .fail = read_time(response_cells, RESPONSE_FAIL),
+        .empty = read_time(response_cells, RESPONSE_EMPTY),
+        .cancel = read_time(response_cells, RESPONSE_CANCEL),
+    };
+    out.output.count = out.success.count + out.fail.count;
+    out.output.ns = atomic_load_explicit(&response_cells->output_ns, memory_order_relaxed);
+    out.infer.count = out.output.count + out.empty.count;
+    out.infer.ns = atomic_load_explicit(&response_cells->infer_ns, memory_order_relaxed);
+    return out;
+}
+
+size_t statistics_responses_read(const struct statistics_responses *responses, struct arena *arena,
+                                 struct statistics_response **out) {
+    size_t n_blocks = N_BLOCKS, n = 0;
+    while (n_blocks > 0 && !load_block(responses, n_blocks - 1)) {
+        n_blocks--;
+    }
+    *out = arena_calloc(arena, n_blocks * PER_BLOCK, sizeof(**out));
+    for (size_t i = 0; *out && i < n_blocks * PER_BLOCK; i++) {
+        const struct statistics_response_block *block = load_block(responses, i / PER_BLOCK);
+        if (block) {
+            (*out)[i] = read_cells(&block->response_cells[i % PER_BLOCK]);
+        }
+        n = (*out)[i].infer.count + (*out)[i].cancel.count > 0 ? i + 1 : n;
+    }
+    return n;
+}
+
+void statistics_responses_free(struct statistics_responses *responses) {
+    for (size_t i = 0; i < N_BLOCKS; i++) {
+        free(load_block(responses, i));
+    }
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+enum status statistics_init(struct statistics *statistics, struct arena *arena, size_t n_instances,
+                            uint64_t max_batch_size, struct error *err) {
+    uint64_t most = max_batch_size > 0 ? max_batch_size : 1;
+    size_t n_sizes = most < STATISTICS_MAX_SIZES ? (size_t)most : STATISTICS_MAX_SIZES;
+    struct statistics_executions *running = arena_alloc_aligned(
+        arena, n_instances * sizeof(*running), alignof(struct statistics_executions));
+    bool room = running != NULL;
+    for (size_t i = 0; room && i < n_instances; i++) {
+        running[i] = (struct statistics_executions){0};
+        running[i].by_size = arena_calloc(arena, n_sizes + 1, sizeof(*running[i].by_size));
+        room = running[i].by_size != NULL;
+    }
+    if (!room) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for the statistics of %zu instances",
+                         n_instances);
+    }
+    statistics->running = running;
+    statistics->n_instances = n_instances;
+    statistics->n_sizes = n_sizes;
+    return ST_OK;
+}
+
+void statistics_fini(struct statistics *statistics) {
+    per_worker_table_fini(&statistics->shards);
+    statistics_responses_free(&statistics->responses);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static struct statistics_shard *shard_new(struct per_worker_table *shards,
+                                          const struct worker *worker) {
+    struct statistics_shard *shard = aligned_alloc(STATISTICS_LINE_BYTES, sizeof(*shard));
+    if (shard) {
+        *shard = (struct statistics_shard){0};
+        per_worker_add(shards, worker, &shard->per_worker);
+    }
+    return shard;
+}
+
+/* The worker's own cells. Only that worker makes them. */
+static struct statistics_shard *shard_of(struct statistics *statistics,
+                                         const struct worker *worker) {
+    struct statistics_shard *shard =
+        (struct statistics_shard *)per_worker_find(&statistics->shards, worker);
+    if (!shard) {
+        shard = shard_new(&statistics->shards, worker);
+    }
+    return shard ? shard : &statistics->spare;
+}
+
+static enum statistics_reason reason_of(const struct call *call) {
+    enum status status = call->response.error.status;
+    if (status == ST_CANCELLED) {
+        return STATISTICS_CANCELED;
+    }
+    if (call->started_ns > 0) {
+        return status == ST_NO_MEMORY ? STATISTICS_OTHER : STATISTICS_BACKEND;
+    }
+    return status == ST_QUEUE_TIMEOUT || status == ST_DEADLINE_EXCEEDED ? STATISTICS_REJECTED
+                                                                        : STATISTICS_OTHER;
+}
+
+/* What can't be, a backend that said when it computed and was wrong, counts as computing. */
+static struct statistics_compute parts_of(uint64_t started_ns, uint64_t compute_start_ns,
+                                          uint64_t compute_end_ns, uint64_t finished_ns) {
+    if (compute_start_ns < started_ns || compute_end_ns < compute_start_ns ||
+        finished_ns < compute_end_ns) {
+        return (struct statistics_compute){.infer_ns = finished_ns - started_ns};
+    }
+    return (struct statistics_compute){.input_ns = compute_start_ns - started_ns,
+                                       .infer_ns = compute_end_ns - compute_start_ns,
+                                       .output_ns = finished_ns - compute_end_ns};
+}
+
+/* It was in no queue and never ran. */
+static void count_hit(struct statistics_shard *shard, const struct call *call) {
+    metric_histogram_add_ns(&shard->request, call->finished_ns - call->queued_ns);
+    metric_histogram_add_ns(&shard->queue, 0);
+    metric_cell_add(&shard->n_hits, 1);
+    metric_cell_add(&shard->hit_ns, call->cache_ns);
+}
+
+static void count_success(struct statistics_shard *shard, const struct call *call) {
+    struct statistics_compute compute =
+        parts_of(call->started_ns, call->compute_start_ns, call->compute_end_ns, call->finished_ns);
+    metric_histogram_add_ns(&shard->request, call->finished_ns - call->queued_ns);
+    metric_histogram_add_ns(&shard->queue, call->started_ns - call->queued_ns);
+    metric_histogram_add_ns(&shard->compute, call->finished_ns - call->started_ns);
+    metric_cell_add(&shard->n_inferences, call->abi.batch);
+    metric_cell_add(&shard->input_ns, compute.input_ns);
+    metric_cell_add(&shard->infer_ns, compute.infer_ns);
+    metric_cell_add(&shard->output_ns, compute.output_ns);
+}
+
+void statistics_count_call(struct statistics *statistics, const struct call *call) {
+    struct statistics_shard *shard = shard_of(statistics, call->worker);
+    if (call->cached == CALL_CACHE_MISS) {
+        metric_cell_add(&shard->n_misses, 1);
+        metric_cell_add(&shard->miss_ns, call->cache_ns);
+    }
+    if (call->cached == CALL_CACHE_HIT) {
+        count_hit(shard, call);
+    } else if (call->response.error.status == ST_OK) {
+        count_success(shard, call);
+    } else {
+        metric_cell_add(&shard->failed[reason_of(call)], 1);
+        metric_cell_add(&shard->failed_ns, call->finished_ns - call->queued_ns);
+    }
+}
+
+/* ---- executions ------------------------------------------------------------------------------ */
+
+static void cell_set(metric_cell *cell, uint64_t value) {
+    atomic_store_explicit(cell, value, memory_order_relaxed);
+}
+
+void statistics_execution_begin(struct statistics *statistics, size_t instance,
+                                struct call *const *calls, size_t n, uint64_t started_ns) {
+    struct statistics_executions *running = &statistics->running[instance];
+    uint64_t size = 0;
+    size_t n_calls = 0;
+    for (size_t i = 0; i < n; i++) {
+        size += calls[i]->is_padding ? 0 : calls[i]->abi.batch;
+        n_calls += !calls[i]->is_padding;
+    }
+    running->compute_start_ns = running->compute_end_ns = 0;
+    cell_set(&running->n_calls, n_calls);
+    cell_set(&running->size, size);
+    cell_set(&running->since_ns, started_ns);
+}
+
+void statistics_execution_end(struct statistics *statistics, size_t instance, uint64_t ended_ns) {
+    struct statistics_executions *running = &statistics->running[instance];
+    uint64_t started_ns = metric_cell_read(&running->since_ns);
+    uint64_t size = metric_cell_read(&running->size);
+    struct statistics_compute compute =
+        parts_of(started_ns, running->compute_start_ns, running->compute_end_ns, ended_ns);
+    if (size <= statistics->n_sizes) {
+        struct statistics_cells *cells = &running->by_size[size];
+        metric_cell_add(&cells->count, 1);
+        metric_cell_add(&cells->input_ns, compute.input_ns);
+        metric_cell_add(&cells->infer_ns, compute.infer_ns);
+        metric_cell_add(&cells->output_ns, compute.output_ns);
+    }
+    metric_histogram_add(&running->sizes, size);
+    metric_cell_add(&running->count, 1);
+    metric_cell_add(&running->busy_ns, ended_ns - started_ns);
+    cell_set(&running->last_ns, ended_ns);
+    cell_set(&running->since_ns, 0);
+}
+
+void statistics_computed(struct statistics *statistics, size_t instance,
+                         const sluice_request *const *requests, size_t n, uint64_t began_ns,
+                         uint64_t ended_ns) {
+    struct statistics_executions *running = &statistics->running[instance];
+    /* Of requests that are run one after the other: from the first to the last. */
+    running->compute_start_ns =
+        running->compute_start_ns > 0 ? running->compute_start_ns : began_ns;
+    running->compute_end_ns = ended_ns;
+    for (size_t i = 0; i < n; i++) {
+        struct call *call = requests[i]->host;
+        call->compute_start_ns = began_ns;
+        call->compute_end_ns = ended_ns;
+    }
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
 
 enum { NS_PER_MS = 1000000, WALL_MAY_DIFFER_NS = 10 * NS_PER_MS };
 

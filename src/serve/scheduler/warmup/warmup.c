@@ -1,15 +1,226 @@
-/* One call after the other, through the same door as those of clients but for the queue: each is
- * checked and prepared, executed, answered now or later, and comes back to a worker, which is the
- * thread that loads. */
+/* Samples: bytes for one row, and a piece for each row that points to them. */
 #include "serve/scheduler/warmup/warmup.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 
+#include "core/base/checked.h"
 #include "core/base/log.h"
 #include "core/event/clock.h"
-#include "serve/scheduler/call_state.h"
-#include "serve/scheduler/warmup/sample.h"
+#include "core/tensor/bytes.h"
+#include "core/tensor/half.h"
+#include "serve/scheduler/call.h"
+
+enum { MAX_INTEGER = 127 };
+
+/* The bytes of a row, or of all of them. */
+struct block {
+    char *bytes;
+    size_t n_bytes;
+};
+
+static enum status error_no_memory_sample(struct error *err) {
+    return error_set(err, ST_NO_MEMORY,
+                     "out of memory for the sample (none may have more than 1 GiB)");
+}
+
+/* ---- made up --------------------------------------------------------------------------------- */
+
+/* The next of a fixed sequence that looks random (splitmix64). */
+static uint64_t next_random(uint64_t *state) {
+    *state += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t x = *state;
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+/* Little-endian, as numbers of all kinds are here. */
+static void put_random(char *at, enum datatype datatype, uint64_t random) {
+    size_t size = datatype_size(datatype);
+    double unit = (double)(random >> 11) * 0x1p-53;
+    float single = (float)(random >> 40) * 0x1p-24f;
+    uint64_t whole = random % (datatype == DT_BOOL ? 2 : MAX_INTEGER + 1);
+    if (datatype == DT_FP64) {
+        memcpy(&whole, &unit, sizeof(unit));
+    } else if (datatype == DT_FP32) {
+        uint32_t bits;
+        memcpy(&bits, &single, sizeof(bits));
+        whole = bits;
+    } else if (datatype == DT_FP16) {
+        whole = half_from_double(unit);
+    } else if (datatype == DT_BF16) {
+        whole = bfloat_from_double(unit);
+    }
+    memcpy(at, &whole, size);
+}
+
+/* Zeros are also BYTES elements without a byte, which is what random ones are, as in the reference
+ * server. */
+static enum status generate_bytes(struct arena *arena, const struct model_warmup_input *input,
+                                  uint64_t n_elements, struct block *out, struct error *err) {
+    size_t size = input->datatype == DT_BYTES ? BYTES_LENGTH_BYTES : datatype_size(input->datatype);
+    uint64_t state = 0;
+    out->bytes = arena_calloc(arena, n_elements, size);
+    if (!out->bytes) {
+        return error_no_memory_sample(err);
+    }
+    out->n_bytes = n_elements * size; /* it was given: it does not wrap round */
+    if (input->data == WARMUP_RANDOM && input->datatype != DT_BYTES) {
+        for (uint64_t i = 0; i < n_elements; i++) {
+            put_random(out->bytes + i * size, input->datatype, next_random(&state));
+        }
+    }
+    return ST_OK;
+}
+
+/* ---- from a file ----------------------------------------------------------------------------- */
+
+static enum status read_all(struct arena *arena, FILE *file, const char *path, struct block *out,
+                            struct error *err) {
+    struct stat info;
+    if (fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode)) {
+        return error_set(err, ST_IO, "%s is not a file", path);
+    }
+    out->n_bytes = (size_t)info.st_size;
+    out->bytes = arena_alloc_aligned(arena, out->n_bytes, 64);
+    if (!out->bytes) {
+        return error_no_memory_sample(err);
+    }
+    size_t got = fread(out->bytes, 1, out->n_bytes, file);
+    return got == out->n_bytes
+               ? ST_OK
+               : error_set(err, ST_IO, "%s: expected %zu bytes, got %zu", path, out->n_bytes, got);
+}
+
+static enum status read_file(struct arena *arena, const struct model_warmup_input *input,
+                             struct str directory, struct block *out, struct error *err) {
+    struct str path =
+        arena_printf(arena, "%.*s/warmup/%.*s", STR_ARG(directory), STR_ARG(input->filename));
+    if (!path.ptr) {
+        return error_no_memory_sample(err);
+    }
+    FILE *file = fopen(path.ptr, "rbe");
+    if (!file) {
+        return error_set(err, ST_IO, "cannot open %s: %s", path.ptr, strerror(errno));
+    }
+    enum status st = read_all(arena, file, path.ptr, out, err);
+    fclose(file);
+    return st;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static uint64_t count_elements(struct block block) {
+    struct str rest = str_make(block.bytes, block.n_bytes), element;
+    uint64_t n = 0;
+    while (bytes_next(&rest, &element)) {
+        n++;
+    }
+    return n;
+}
+
+/* Is the block one row of `n_elements`? Otherwise it must be all of them. */
+static bool is_one_row(const struct model_warmup_input *input, struct block block,
+                       uint64_t n_elements) {
+    return input->datatype == DT_BYTES
+               ? count_elements(block) == n_elements
+               : block.n_bytes == n_elements * datatype_size(input->datatype);
+}
+
+static enum status check_size(const struct model_warmup_input *input, struct block block,
+                              uint64_t n_elements, uint64_t n_rows, struct error *err) {
+    uint64_t all_bytes, n_bytes = n_elements * datatype_size(input->datatype);
+    if (input->datatype == DT_BYTES || block.n_bytes == n_bytes ||
+        (checked_mul_u64(n_bytes, n_rows, &all_bytes) && block.n_bytes == all_bytes)) {
+        return ST_OK; /* text is looked at by infer_check */
+    }
+    return error_set(err, ST_BAD_CONFIG,
+                     "%.*s has %zu bytes; expected %" PRIu64 ", for one row, or as many for each "
+                     "of %" PRIu64,
+                     STR_ARG(input->filename), block.n_bytes, n_bytes, n_rows);
+}
+
+/* The shape with the batch dimension in front, and the pieces. */
+static enum status build_tensor(struct arena *arena, const struct model_warmup_input *input,
+                                struct block block, size_t n_pieces, const uint64_t *n_rows,
+                                struct tensor *out, struct error *err) {
+    struct piece *pieces = arena_calloc(arena, n_pieces, sizeof(*pieces));
+    int64_t *dims = arena_calloc(arena, input->dims.rank + 1, sizeof(*dims));
+    size_t rank = 0;
+    *out = (struct tensor){.name = input->name, .datatype = input->datatype};
+    if (!pieces || !dims || !checked_mul(block.n_bytes, n_pieces, &out->n_bytes)) {
+        return error_no_memory_sample(err);
+    }
+    for (size_t i = 0; i < n_pieces; i++) {
+        pieces[i] = (struct piece){block.bytes, block.n_bytes};
+    }
+    if (n_rows) {
+        dims[rank++] = (int64_t)*n_rows;
+    }
+    for (size_t i = 0; i < input->dims.rank; i++) {
+        dims[rank++] = input->dims.dims[i];
+    }
+    out->pieces = pieces;
+    out->n_pieces = block.n_bytes > 0 ? n_pieces : 0;
+    out->shape = (struct shape){dims, rank};
+    return ST_OK;
+}
+
+static enum status make_input(struct arena *arena, const struct model_warmup *sample,
+                              const struct model_warmup_input *input,
+                              const struct warmup_target *target, struct tensor *out,
+                              struct error *err) {
+    bool batches = target->max_batch_size > 0;
+    uint64_t n_elements, n_bytes;
+    struct block block = {NULL, 0};
+    if (!shape_elements(input->dims, &n_elements) ||
+        (input->datatype != DT_BYTES && !shape_bytes(input->dims, input->datatype, &n_bytes))) {
+        return error_set(err, ST_BAD_CONFIG, "its dims have too many elements");
+    }
+    enum status st = input->data == WARMUP_FILE
+                         ? read_file(arena, input, target->directory, &block, err)
+                         : generate_bytes(arena, input, n_elements, &block, err);
+    if (st == ST_OK) {
+        st = check_size(input, block, n_elements, sample->batch_size, err);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    bool repeated = is_one_row(input, block, n_elements);
+    return build_tensor(arena, input, block, repeated ? (size_t)sample->batch_size : 1,
+                        batches ? &sample->batch_size : NULL, out, err);
+}
+
+enum status warmup_sample_make(struct arena *arena, const struct model_warmup *sample,
+                               const struct warmup_target *target, struct infer_input **out,
+                               struct error *err) {
+    uint64_t most = target->max_batch_size > 0 ? target->max_batch_size : 1;
+    struct infer_input *inputs = arena_calloc(arena, sample->n_inputs, sizeof(*inputs));
+    if (!inputs) {
+        return error_no_memory_sample(err);
+    }
+    if (sample->batch_size > most) { /* each row has a piece: not before this is known */
+        return error_set(err, ST_BAD_CONFIG,
+                         "its batch_size is %" PRIu64 ", but the model takes %" PRIu64,
+                         sample->batch_size, most);
+    }
+    for (size_t i = 0; i < sample->n_inputs; i++) {
+        const struct model_warmup_input *input = &sample->inputs[i];
+        enum status st = make_input(arena, sample, input, target, &inputs[i].tensor, err);
+        if (st != ST_OK) {
+            char name[TENSOR_NAME_TEXT_BYTES];
+            return error_prefix(err, "input %s", tensor_name_print(input->name, name));
+        }
+    }
+    *out = inputs;
+    return ST_OK;
+}
 
 static const size_t SAMPLE_BYTES = (size_t)1 << 30; /* more is a mistake in its dims */
 

@@ -14,7 +14,6 @@
 #include "core/tensor/half.h"
 #include "serve/repository/test_dir.h"
 #include "serve/repository/test_rig.h"
-#include "serve/scheduler/warmup/sample.h"
 
 static const int64_t four[] = {RIG_WIDTH}, five[] = {RIG_WIDTH + 1};
 
