@@ -1,10 +1,9 @@
-/* The part that decodes pictures, with libvips. It hands one file to the one loader of its kind and
- * gives the rows on. It refuses everything else that libvips can do: other loaders are blocked, its
- * cache is off, and of its own threads at most one helps the thread that asked (some loaders decode
- * there while the one that asked waits).
+/* The part that decodes pictures with libvips. Each file goes to the loader of its format, whose
+ * rows are passed on. Other loaders are blocked, the cache is off, and at most one thread of
+ * libvips helps the calling thread (some loaders decode on it while the caller waits).
  *
- * Sentences for a failure are not taken from libvips: it collects them for the whole process, and a
- * caller could get what another one's file caused. */
+ * libvips collects error texts for the whole process, so they are not used: a caller could get the
+ * text of another caller's file. */
 #include <vips/vips.h>
 
 #include "pictures/row_converter.h"
@@ -14,8 +13,8 @@ enum { STRIP_ROWS = 16 }; /* prepared at a time */
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Opens a file: its head is read, and decoded as far as the kind makes necessary. Rows are asked
- * for from the top, once. */
+/* Opens a file, which reads its head and decodes as much as the format requires. Rows are requested
+ * from the top, once. */
 static int open_file(const struct picture_part_file *file, VipsImage **out) {
     static int (*const loaders[])(void *data, size_t n_bytes, VipsImage **image, ...) = {
         [PICTURE_JPEG] = vips_jpegload_buffer,
@@ -82,13 +81,13 @@ static enum picture_part_result decode(const struct picture_part_file *file,
     return result;
 }
 
-/* ---- the library ----------------------------------------------------------------------------- */
+/* ---- entry ----------------------------------------------------------------------------------- */
 
 static size_t held_bytes(void) {
     return vips_tracked_get_mem();
 }
 
-/* Warnings about damaged files belong to who sent them, not into the server's error stream. */
+/* Warnings about damaged files concern the client, and are kept out of the server's stderr. */
 static void drop_log(const char *domain, GLogLevelFlags level, const char *text, void *user) {
     (void)domain;
     (void)level;

@@ -1,10 +1,10 @@
-/* Grey is tripled, the low byte of 16 bits cut off; alpha and inks stay. It refuses to mix colours:
- * the room does. */
+/* Grey is copied to three channels, 16 bits are cut to the high byte; alpha and inks are passed on
+ * (serve/picture converts them). */
 #include "pictures/row_converter.h"
 
 enum { RGB = 3, FOUR = 4 };
 
-/* One band, or one and alpha. */
+/* One band, with or without alpha. */
 static void from_grey8(const struct rows_converter *converter, const void *pixels, size_t n,
                        uint8_t *out) {
     const uint8_t *from = pixels;
@@ -31,7 +31,7 @@ static void from_grey16(const struct rows_converter *converter, const void *pixe
     }
 }
 
-/* As many bands as samples, or more. */
+/* At least as many bands as samples. */
 static void from_color8(const struct rows_converter *converter, const void *pixels, size_t n,
                         uint8_t *out) {
     const uint8_t *from = pixels;

@@ -1,6 +1,6 @@
-/* Rows of whatever a loader gives, to 8-bit samples. */
-#ifndef SLUICE_PARTS_PICTURES_ROWS_H
-#define SLUICE_PARTS_PICTURES_ROWS_H
+/* Converts rows of any loader to 8-bit samples. */
+#ifndef SLUICE_PARTS_PICTURES_ROW_CONVERTER_H
+#define SLUICE_PARTS_PICTURES_ROW_CONVERTER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,14 +11,14 @@
 
 struct rows_converter {
     enum picture_samples samples;
-    size_t n_bands; /* that a pixel of the loader's has */
-    size_t n_out;   /* bytes of a pixel of `samples` */
-    /* Pixels, aligned to a sample, to n x n_out bytes. */
+    size_t n_bands; /* of the loader's pixel */
+    size_t n_out;   /* bytes per pixel of `samples` */
+    /* Converts `n` pixels, aligned to a sample, to n x n_out bytes. */
     void (*convert)(const struct rows_converter *converter, const void *pixels, size_t n,
                     uint8_t *out);
 };
 
-/* Returns: false for a picture of a kind that the four loaders do not give. */
+/* Returns: false for a pixel format that the four loaders do not produce. */
 bool rows_converter_of(const VipsImage *image, struct rows_converter *out);
 
 #endif

@@ -1,13 +1,12 @@
-/* Decodes pictures by the room picture, for tests that compare with other decoders:
+/* Decodes pictures with serve/picture, for tests that compare with other decoders:
  *
  *     decode PART THREADS MAX_PIXELS <jobs
  *
- * Each line of the jobs is one picture, as words NAME=VALUE: file, bytes (of it; all), out (where
- * the elements go), width, height, color, fit, filter, layout, datatype, scale, mean and std (one
- * for each channel, with commas), pad. All are submitted at once; then one line each, in order,
- * says "OK", or the status and the sentence. The last line says how many bytes of pixels the
- * library still holds, or why there is none. It refuses to be fast: it holds every file and every
- * result. */
+ * Each input line is one picture, as words NAME=VALUE: file, bytes (of the file; default all), out
+ * (a file for the elements), width, height, color, fit, filter, layout, datatype, scale, mean and
+ * std (one per channel, comma-separated), pad. All are submitted at once; then one line per job, in
+ * order, prints "OK", or the status and the error text. The last line prints how many bytes of
+ * pixels the library still holds, or why there is none. Every file and result is held in memory. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -134,7 +133,8 @@ static struct str read_file(const char *path, uint64_t most) {
     size_t n = (size_t)ftell(file);
     n = most < n ? (size_t)most : n;
     rewind(file);
-    char *data = malloc(n > 0 ? n : 1); /* exactly: what is read past its end is found out */
+    char *data = malloc(n > 0 ? n : 1); /* the exact size, so that a read past the end is
+                                           detected */
     stop_if(!data || fread(data, 1, n, file) != n, path);
     fclose(file);
     return str_make(data, n);
@@ -196,7 +196,7 @@ static void report_held(const char *path) {
     stop_if(!symbol, "the part is not loaded");
     memcpy(&entry, &symbol, sizeof(entry));
     for (int i = 0; entry()->held_bytes() > 0 && i < HELD_WAITS; i++) {
-        usleep(10000); /* a thread of the library's own may not have ended yet */
+        usleep(10000); /* a thread of the library may not have ended yet */
     }
     printf("held %zu\n", entry()->held_bytes());
 }

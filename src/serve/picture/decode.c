@@ -1,5 +1,5 @@
-/* One picture, all the way. The part's rows are counted here: a decoder that gives fewer than the
- * head promised has failed, whatever it says. */
+/* Decodes one picture. Rows from the part are counted: a decoder that returns fewer rows than the
+ * file's head announced has failed, whatever its result is. */
 #include "serve/picture/decode.h"
 
 #include <assert.h>
@@ -14,27 +14,27 @@
 
 typedef void samples_convert(const uint8_t *from, size_t n, uint8_t *to);
 
-/* What is done with rows around resizing; NULL: nothing. In the end they are RGB. */
+/* Conversions of rows before and after resizing; NULL: none. The result is RGB. */
 struct row_conversion {
     samples_convert *before, *after;
-    uint32_t n_channels; /* between the two */
+    uint32_t n_channels; /* while resizing */
 };
 
-/* What the rows pass through. */
+/* State while one picture is decoded. */
 struct decode_state {
     const struct picture_head *head;
     const struct picture_plan *plan;
     const struct fit *fit;
     const struct normalise *normalise;
     void *out;
-    /* from the start on */
+    /* set at the start */
     struct row_conversion conversion;
-    uint8_t *old_row; /* of the file, changed */
-    uint8_t *new_row; /* resized, changed */
+    uint8_t *old_row; /* a row of the file, converted */
+    uint8_t *new_row; /* a resized row, converted */
     struct resample *resample;
-    enum status status; /* of the start */
+    enum status status; /* of decode_start */
     struct error *err;
-    uint32_t n_rows; /* that came from the part */
+    uint32_t n_rows; /* received from the part */
 };
 
 static enum status check_size(const struct picture_head *head, uint64_t max_pixels,
@@ -56,7 +56,7 @@ static enum status check_size(const struct picture_head *head, uint64_t max_pixe
     return ST_OK;
 }
 
-/* ---- the way --------------------------------------------------------------------------------- */
+/* ---- conversions ----------------------------------------------------------------------------- */
 
 static bool is_auto(const struct decode_state *state) {
     return state->plan->filter == PICTURE_AUTO;
@@ -69,8 +69,8 @@ static enum picture_filter filter_of(const struct decode_state *state) {
     return state->head->is_indexed ? PICTURE_NEAREST : PICTURE_BICUBIC;
 }
 
-/* Pillow's resize works on what the file has: transparent colours are multiplied, inks are resized
- * as inks. Not where the nearest pixel is taken, nor where the size stays. */
+/* Pillow's resize works on the file's own mode: transparent colours are premultiplied, inks are
+ * resized as inks. With the filter NEAREST, and without resizing, there is no conversion. */
 static struct row_conversion choose_conversion(const struct decode_state *state,
                                                enum picture_samples samples) {
     bool mixes = is_auto(state) && !state->head->is_indexed && !fit_is_identity(state->fit);
@@ -99,7 +99,7 @@ static void on_new_row(void *user, uint32_t y, const uint8_t *samples) {
     normalise_row(state->normalise, state->out, fit->left, fit->top + y, fit->x.n_out, samples);
 }
 
-/* Gives what the first frame of a GIF file does not cover of row `y` its fill colour. */
+/* Fills the pixels of row `y` that the first frame of a GIF file does not cover. */
 static void fill_uncovered(const struct picture_head *head, uint32_t y, uint8_t *rgb) {
     const struct head_frame *frame = &head->frame;
     bool inside = y >= frame->top && y - frame->top < frame->height;
@@ -110,7 +110,7 @@ static void fill_uncovered(const struct picture_head *head, uint32_t y, uint8_t 
     }
 }
 
-/* Returns: the row as it is resized. */
+/* Returns: the row to be resized. */
 static const uint8_t *convert_row(struct decode_state *state, const uint8_t *samples) {
     const struct picture_head *head = state->head;
     bool is_gif = head->format == PICTURE_GIF;
@@ -129,7 +129,7 @@ static const uint8_t *convert_row(struct decode_state *state, const uint8_t *sam
 
 static void on_old_row(void *user, const uint8_t *samples) {
     struct decode_state *state = user;
-    assert(state->resample); /* started */
+    assert(state->resample); /* set by decode_start */
     if (state->n_rows < state->head->height) {
         resample_row(state->resample, convert_row(state, samples));
     }
@@ -153,7 +153,7 @@ static bool on_start(void *user, enum picture_samples samples) {
     return state->status == ST_OK && state->old_row && state->new_row;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- decoding -------------------------------------------------------------------------------- */
 
 static enum status run_part(const struct picture_part *part, struct str file,
                             struct decode_state *state, struct error *err) {
@@ -171,7 +171,7 @@ static enum status run_part(const struct picture_part *part, struct str file,
     }
     free((char *)copy.ptr);
     if (state->status != ST_OK) {
-        return state->status; /* with its sentence */
+        return state->status; /* with its error text */
     }
     if (result == PICTURE_PART_NO_MEMORY) {
         return error_set(err, ST_NO_MEMORY,

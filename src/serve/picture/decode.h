@@ -1,5 +1,5 @@
-/* One picture from its file to a tensor's elements, on the calling thread: head, limits, the part,
- * resizing, normalising. */
+/* Decodes one picture from its file to tensor elements on the calling thread: head, limits, the
+ * part (decoder plugin), resizing, normalising. */
 #ifndef SLUICE_SERVE_PICTURE_DECODE_H
 #define SLUICE_SERVE_PICTURE_DECODE_H
 
@@ -9,12 +9,12 @@
 #include "serve/picture/picture.h"
 #include "serve/picture/picture_part.h"
 
-/* The longest side of a file that is decoded: what a JPEG or GIF file can say at most. */
+/* The longest side of a decodable file: the maximum of JPEG and GIF. */
 enum { DECODE_MAX_SIDE = 65535 };
 
-/* `out` is as struct picture_job has it. What it holds after a failure is not defined.
- * Returns: ST_BAD_PICTURE, ST_BODY_TOO_LARGE (over max_pixels or the longest side),
- * ST_NO_MEMORY. Thread: any; blocks. */
+/* `out` is as in struct picture_job; undefined after a failure. Returns: ST_BAD_PICTURE,
+ * ST_BODY_TOO_LARGE (max_pixels or the longest side exceeded), ST_NO_MEMORY. Thread: any;
+ * blocks. */
 enum status picture_decode(const struct picture_part *part, uint64_t max_pixels,
                            const struct picture_plan *plan, struct str file, void *out,
                            struct error *err) __attribute__((warn_unused_result));

@@ -1,5 +1,5 @@
-/* Limits and failures of one picture, over parts made by hand: what a decoder does wrong must not
- * go further than a sentence. */
+/* Limits and failures of one picture, with fake parts: a decoder's misbehaviour must end in an
+ * error message. */
 #include "serve/picture/decode.h"
 
 #include <setjmp.h>
@@ -12,14 +12,14 @@
 
 #define PNG_4X3 STR(FIXTURE_PNG("\0\0\0\4", "\0\0\0\3"))
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* ---- fake parts ------------------------------------------------------------------------------ */
 
-/* What the next decode does. One thread uses it. */
+/* Behaviour and observations of the next decode; used by one thread. */
 static struct {
-    uint32_t n_rows; /* given, whatever the file says */
+    uint32_t n_rows; /* rows returned, whatever the file announces */
     enum picture_part_result result;
     unsigned n_calls;
-    char file[256]; /* it was given */
+    char file[256]; /* the file it received */
     size_t n_bytes;
 } script;
 
@@ -43,7 +43,7 @@ static const uint8_t four[4][4] = {
     {255, 0, 0, 255}, {0, 255, 0, 0}, {0, 0, 255, 128}, {200, 200, 200, 1}};
 static enum picture_samples four_are;
 
-/* One row of four pixels, of the kind that is asked for. */
+/* Returns one row of four pixels in the requested format. */
 static enum picture_part_result give_four(const struct picture_part_file *file,
                                           const struct picture_part_sink *sink) {
     uint8_t rgb[4][3];
@@ -72,7 +72,7 @@ static const struct picture_plan plan_4x3 = {.width = 4,
 struct limit {
     struct str file;
     uint64_t max_pixels;
-    const char *says; /* NULL: decoded */
+    const char *says; /* the error; NULL: decoded */
 };
 
 static const struct limit limits[] = {
@@ -131,7 +131,8 @@ static const struct failure failures[] = {
 static void picture_decode_decoder_failure_is_an_error(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
-        uint8_t *out = malloc(36); /* exactly: what is written behind it is found out */
+        uint8_t *out = malloc(36); /* the exact size, so that the sanitizer detects a write past
+                                      the end */
         struct error err = {0};
         script.n_rows = failures[i].n_rows;
         script.result = failures[i].result;
@@ -184,7 +185,7 @@ static void picture_decode_pad_fills_around_picture(void **state) {
     }
 }
 
-/* The frame is the pixel at (1, 0); the rest has the transparent colour, green. */
+/* The frame is the pixel at (1, 0); the rest gets the transparent colour, green. */
 static void picture_decode_partial_gif_frame_is_filled(void **state) {
     (void)state;
     struct picture_plan plan = plan_4x3;
@@ -196,10 +197,10 @@ static void picture_decode_partial_gif_frame_is_filled(void **state) {
     assert_memory_equal(out, expected, sizeof(expected));
 }
 
-/* Four pixels become two: what Pillow's resize makes of them in the mode that such a file has
- * there, or of their colours alone where a filter is named. */
+/* Four pixels become two, as Pillow's resize computes it in the mode of such a file, or on its
+ * colours alone where a filter is given. */
 static const struct kind {
-    const char *pixel; /* of the PNG file's head: bits, colour type */
+    const char *pixel; /* of the PNG header: bit depth, colour type */
     enum picture_samples samples;
     enum picture_filter filter;
     uint8_t wanted[6];
@@ -233,7 +234,7 @@ static void picture_decode_auto_filter_follows_file_samples(void **state) {
     }
 }
 
-/* Pillow copies what has its size already: colours beneath what is transparent stay. */
+/* Pillow copies a picture of the right size: colours of transparent pixels stay. */
 static void picture_decode_same_size_keeps_colors(void **state) {
     (void)state;
     struct picture_plan plan = plan_4x3;

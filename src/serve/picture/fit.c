@@ -1,4 +1,4 @@
-/* Stretch, crop and pad. */
+/* Geometry of stretch, crop and pad. */
 #include "serve/picture/fit.h"
 
 #include <math.h>
@@ -7,8 +7,8 @@ static struct weights_axis axis_whole(uint32_t n_in, uint32_t n_out) {
     return (struct weights_axis){.n_in = n_in, .from = 0, .to = (float)n_in, .n_out = n_out};
 }
 
-/* `length` around the centre, within the picture whatever rounding did to it, and never nothing: in
- * a picture of 1 x 65535 floats do not tell the ends of a narrow window apart. */
+/* A window of `length` around the centre, clamped to the picture after rounding and never empty: in
+ * a picture of 1 x 65535, floats cannot represent both ends of a narrow window. */
 static struct weights_axis axis_centered(uint32_t n_in, double length, uint32_t n_out) {
     double left = (n_in - length) * 0.5;
     float most = (float)n_in;
@@ -32,7 +32,7 @@ static struct fit crop(uint32_t width, uint32_t height, uint32_t to_width, uint3
                         .y = axis_centered(height, crop_height, to_height)};
 }
 
-/* The side that follows from the other one: a half goes to the even number, 0 is not allowed. */
+/* The other side of the resized picture: halves round to even, at least 1. */
 static uint32_t resized_side(double exact, uint32_t most) {
     double rounded = rint(exact);
     if (rounded < 1) {

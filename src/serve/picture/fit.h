@@ -1,6 +1,5 @@
-/* How a picture of one size becomes one of another: which part of the old one is resized, to what
- * size, and where that lies in the new one. Crop and pad round as Pillow's ImageOps.fit and
- * ImageOps.pad do. */
+/* Computes which window of the picture is resized, to what size, and its position in the result.
+ * Crop and pad round as Pillow's ImageOps.fit and ImageOps.pad do. */
 #ifndef SLUICE_SERVE_PICTURE_FIT_H
 #define SLUICE_SERVE_PICTURE_FIT_H
 
@@ -12,13 +11,13 @@
 
 struct fit {
     struct weights_axis x, y;
-    uint32_t left, top; /* of the resized part in the new picture; 0 unless padded */
+    uint32_t left, top; /* position of the resized window in the result; 0 unless padded */
 };
 
 /* All sizes >= 1. Thread: any. */
 struct fit fit_compute(const struct picture_plan *plan, uint32_t width, uint32_t height);
 
-/* Whether nothing is resized: old and new pixels are the same. */
+/* Returns: whether no resizing is needed. */
 bool fit_is_identity(const struct fit *fit);
 
 #endif

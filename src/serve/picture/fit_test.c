@@ -1,4 +1,4 @@
-/* Windows and places, as Pillow's ImageOps.fit and ImageOps.pad choose them. */
+/* Windows and positions as Pillow's ImageOps.fit and ImageOps.pad compute them. */
 #include "serve/picture/fit.h"
 
 #include <math.h>
@@ -11,8 +11,8 @@
 struct row {
     enum picture_fit fit;
     uint32_t width, height, to_width, to_height;
-    double left, right, top, bottom; /* of the old picture */
-    uint32_t x, y, n_x, n_y;         /* in the new one */
+    double left, right, top, bottom; /* in the original */
+    uint32_t x, y, n_x, n_y;         /* in the result */
 };
 
 static const struct row rows[] = {
@@ -25,9 +25,10 @@ static const struct row rows[] = {
     {PICTURE_PAD, 640, 480, 224, 224, 0, 640, 0, 480, 0, 28, 224, 168},
     {PICTURE_PAD, 480, 640, 224, 224, 0, 480, 0, 640, 28, 0, 168, 224},
     {PICTURE_PAD, 100, 100, 28, 28, 0, 100, 0, 100, 0, 0, 28, 28},
-    {PICTURE_PAD, 200, 5, 20, 20, 0, 200, 0, 5, 0, 10, 20, 1},  /* 0.5 rows: none is too few */
-    {PICTURE_PAD, 100, 30, 25, 25, 0, 100, 0, 30, 0, 8, 25, 8}, /* 7.5 is 8, 8.5 above is 8 */
-    {PICTURE_PAD, 100, 34, 25, 25, 0, 100, 0, 34, 0, 8, 25, 8}, /* 8.5 is 8 */
+    {PICTURE_PAD, 200, 5, 20, 20, 0, 200, 0, 5, 0, 10, 20, 1}, /* 0.5 rows: at least 1 */
+    /* 7.5 rounds to 8, 8.5 above is 8 */
+    {PICTURE_PAD, 100, 30, 25, 25, 0, 100, 0, 30, 0, 8, 25, 8},
+    {PICTURE_PAD, 100, 34, 25, 25, 0, 100, 0, 34, 0, 8, 25, 8}, /* 8.5 rounds to 8 */
     {PICTURE_PAD, 65535, 1, 3, 3, 0, 65535, 0, 1, 0, 1, 3, 1},
 };
 
@@ -53,7 +54,7 @@ static void fit_windows_and_offsets_by_table(void **state) {
     }
 }
 
-/* Whatever the sizes: something of the old picture is used, and the new one holds what is made. */
+/* For any sizes the window is not empty and the result fits. */
 static void fit_any_size_stays_within_picture(void **state) {
     (void)state;
     static const uint32_t sizes[] = {1, 2, 3, 28, 333, 65535};

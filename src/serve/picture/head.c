@@ -1,5 +1,8 @@
-/* The head of a GIF file, up to the end of its first frame, which is all that is ever decoded. The
- * size is the logical screen's, grown to hold the frame. It refuses to decompress. */
+/* Parses the head of a picture file: the format by its first bytes, then the size. A GIF file is
+ * parsed to the end of its first frame, which is all that is decoded (its size is the logical
+ * screen's, enlarged to contain the frame). A JPEG file's markers are parsed to the end, to count
+ * scans: each scan is a pass over the whole picture and may cost a dozen bytes only, so a small
+ * file could take hours to decode. */
 #include "serve/picture/head.h"
 
 #include <inttypes.h>
@@ -9,7 +12,7 @@
 
 enum { /* GIF89a, 18 to 24 */
        SCREEN_AT = 6,
-       BLOCKS_AT = 13, /* or the global colours */
+       BLOCKS_AT = 13, /* also the offset of the global colour table */
        FRAME = 0x2c,
        EXTENSION = 0x21,
        CONTROL = 0xf9,
@@ -17,13 +20,14 @@ enum { /* GIF89a, 18 to 24 */
        IS_TRANSPARENT = 0x01
 };
 
-/* A table of colours: where, and how many. */
+/* A colour table: offset and number of entries. */
 struct colors {
     size_t at;
     uint32_t n;
 };
 
-/* The table that a packed byte announces. Returns: false when the file ends before it does. */
+/* Reads the colour table that a packed byte announces. Returns: false when the file is
+ * truncated. */
 static bool read_colors(struct str file, uint32_t packed, size_t *at, struct colors *out) {
     if ((packed & HAS_COLORS) != 0) {
         *out = (struct colors){*at, UINT32_C(2) << (packed & 7)};
@@ -32,7 +36,7 @@ static bool read_colors(struct str file, uint32_t packed, size_t *at, struct col
     return *at <= file.len;
 }
 
-/* Sub-blocks up to the empty one. Returns: false when the file ends before it. */
+/* Skips sub-blocks up to the empty one. Returns: false when the file is truncated. */
 static bool skip_blocks(struct str file, size_t *at) {
     while (*at < file.len) {
         uint32_t n = head_byte(file, *at);
@@ -44,7 +48,7 @@ static bool skip_blocks(struct str file, size_t *at) {
     return false;
 }
 
-/* Extensions in front of the frame. Returns: false when there is no frame. */
+/* Skips the extensions before the first frame. Returns: false when there is no frame. */
 static bool find_frame(struct str file, size_t *at, struct head_frame *out) {
     while (*at + 2 <= file.len && head_byte(file, *at) == EXTENSION) {
         bool control = head_byte(file, *at + 1) == CONTROL;
@@ -59,8 +63,8 @@ static bool find_frame(struct str file, size_t *at, struct head_frame *out) {
     return *at + 10 <= file.len && head_byte(file, *at) == FRAME;
 }
 
-/* What the frame does not cover has the transparent colour, else the first one: what Pillow shows
- * there when transparency is dropped. */
+/* Uncovered pixels have the transparent colour, else the first one, as in Pillow when transparency
+ * is dropped. */
 static void read_fill(struct str file, struct colors colors, struct head_frame *out) {
     uint32_t index = 0;
     if (out->control != 0 && (head_byte(file, out->control) & IS_TRANSPARENT) != 0) {
@@ -71,8 +75,8 @@ static void read_fill(struct str file, struct colors colors, struct head_frame *
     }
 }
 
-/* Whether number i is not simply the grey i throughout. Where it is, or where there is no table,
- * Pillow takes the picture for one of grey. */
+/* Returns: whether the table is a palette and not the grey ramp, for which Pillow uses its
+ * greyscale mode, as it does without a table. */
 static bool is_palette(struct str file, struct colors colors) {
     for (uint32_t i = 0; i < colors.n * 3; i++) {
         if (head_byte(file, colors.at + i) != i / 3) {
@@ -101,7 +105,7 @@ static bool read_frame(struct str file, struct picture_head *out) {
     }
     read_fill(file, colors, frame);
     out->is_indexed = is_palette(file, colors);
-    at++; /* the size of the first codes */
+    at++; /* initial LZW code size */
     if (!skip_blocks(file, &at)) {
         return false;
     }
@@ -143,7 +147,7 @@ enum { /* ITU-T T.81, table B.1 */
        MARKER_SOS = 0xda
 };
 
-/* In coded bytes ff 00 is a byte ff. What is skipped is what decoders skip. */
+/* Coded data contains ff 00 for a byte ff. Decoders skip the same bytes. */
 uint32_t head_jpeg_marker(struct str file, size_t *at) {
     while (*at < file.len) {
         const char *ff = memchr(file.ptr + *at, 0xff, file.len - *at);
@@ -182,7 +186,7 @@ static enum status head_read_jpeg(struct str file, struct picture_head *out, str
         if (marker == 0 || marker == MARKER_EOI || file.len - at < 2) {
             break;
         }
-        size_t n_bytes = head_be16(file, at); /* these two included */
+        size_t n_bytes = head_be16(file, at); /* the length field included */
         if (n_bytes < 2 || n_bytes > file.len - at) {
             break;
         }
@@ -215,7 +219,7 @@ const char *head_format_name(enum picture_format format) {
     return names[format];
 }
 
-/* Returns: whether `magic` stands at offset `at`. */
+/* Returns: whether `magic` is at offset `at`. */
 static bool has_magic(struct str file, size_t at, struct str magic) {
     return file.len >= at && str_starts_with(str_make(file.ptr + at, file.len - at), magic);
 }
@@ -225,12 +229,12 @@ static enum status error_cut_off(enum picture_format format, struct str file, st
                      head_format_name(format), file.len);
 }
 
-/* PNG (3rd edition) 5.2, 11.2.1: the signature, then the chunk IHDR with the size in front, and
- * what a pixel is. */
+/* PNG (3rd edition) 5.2, 11.2.1: the signature, then the chunk IHDR with size, bit depth and colour
+ * type. */
 static enum status read_png(struct str file, struct picture_head *out, struct error *err) {
     enum { DEPTH_AT = 24, COLOR_TYPE_AT = 25, GREY = 0, INDEXED = 3 };
     static const struct str ihdr = {"\0\0\0\rIHDR", 8};
-    if (file.len < 33) { /* the chunk with its 13 bytes and its checksum */
+    if (file.len < 33) { /* IHDR: 13 bytes of data and a checksum */
         return error_cut_off(PICTURE_PNG, file, err);
     }
     if (!has_magic(file, 8, ihdr)) {
@@ -244,9 +248,9 @@ static enum status read_png(struct str file, struct picture_head *out, struct er
     return ST_OK;
 }
 
-/* RFC 9649, 2.4 to 2.7: RIFF, its size, WEBP, then a chunk of one of three kinds. */
+/* RFC 9649, 2.4 to 2.7: RIFF, size, WEBP, then a VP8, VP8L or VP8X chunk. */
 static enum status read_webp(struct str file, struct picture_head *out, struct error *err) {
-    enum { DATA = 20 /* of the first chunk */ };
+    enum { DATA = 20 /* offset of the first chunk's data */ };
     if (file.len < DATA + 10) {
         return error_cut_off(PICTURE_WEBP, file, err);
     }

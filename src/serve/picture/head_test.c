@@ -1,4 +1,4 @@
-/* Sizes out of heads, hostile ones too, and files cut off everywhere. */
+/* Sizes from picture heads, hostile ones included, and files truncated at every byte. */
 #include "serve/picture/head.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@ struct row {
     struct str file;
     enum picture_format format; /* 0: refused */
     uint32_t width, height;
-    const char *says; /* a refusal contains it */
+    const char *says; /* part of the error text */
 };
 
 #define SOI "\xff\xd8"
@@ -107,7 +107,7 @@ static const struct row rows[] = {
      "expected a JPEG, PNG, WebP or GIF file"},
 };
 
-/* A copy of exactly its size, so that the sanitizer sees a read behind it. */
+/* A copy of the exact size, so that the sanitizer detects a read past the end. */
 static struct str exact(struct str file, size_t len) {
     char *copy = malloc(len > 0 ? len : 1);
     assert_non_null(copy);
@@ -178,7 +178,7 @@ static void head_read_gif_finds_first_frame(void **state) {
     assert_memory_equal(head.frame.fill, "\xff\0\0", 3); /* red: the first */
 }
 
-/* What is between two pixels of these is neither. */
+/* Formats whose pixels cannot be interpolated. */
 static const struct {
     const char *what;
     struct str file;
@@ -215,7 +215,7 @@ static void head_read_indexed_pixels_by_table(void **state) {
     }
 }
 
-/* An empty scan is a dozen bytes, and a pass over the whole picture. */
+/* An empty scan is a dozen bytes, and decoding it is a pass over the whole picture. */
 static void head_read_jpeg_scan_limit(void **state) {
     (void)state;
     static const char scan[] = SOS;

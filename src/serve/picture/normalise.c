@@ -1,4 +1,4 @@
-/* The table, and walking it. */
+/* Builds the lookup table and converts rows with it. */
 #include "serve/picture/normalise.h"
 
 #include <math.h>
@@ -22,10 +22,10 @@ bool picture_plan_bytes(const struct picture_plan *plan, size_t *n_bytes) {
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* Half away from zero, within what `bits` bits hold; a NaN is 0. */
+/* Rounds half away from zero and clamps to `bits` bits; NaN becomes 0. */
 static uint64_t clamped(double value, unsigned bits, bool is_signed) {
-    double below = is_signed ? -ldexp(1, (int)bits - 1) : 0;  /* the least */
-    double above = ldexp(1, (int)bits - (is_signed ? 1 : 0)); /* the greatest and one */
+    double below = is_signed ? -ldexp(1, (int)bits - 1) : 0;  /* minimum */
+    double above = ldexp(1, (int)bits - (is_signed ? 1 : 0)); /* maximum + 1 */
     double rounded = round(value);
     uint64_t most = UINT64_MAX >> (64 - bits + (is_signed ? 1 : 0));
     if (isnan(value)) {
@@ -105,7 +105,8 @@ static uint8_t grey_of(const uint8_t *rgb) {
     return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
 }
 
-/* The bytes of one channel, `from_step` apart and each looked up, into elements `to_step` apart. */
+/* Converts one channel: bytes `from_step` apart to elements `to_step` apart, each through the
+ * table. */
 #define STORE_CHANNEL(type)                                                                        \
     for (uint32_t i = 0; i < n; i++) {                                                             \
         ((type *)out)[i * to_step] = (type)table[from[i * from_step]];                             \

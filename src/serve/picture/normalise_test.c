@@ -1,4 +1,4 @@
-/* Elements of every datatype, and where they go. */
+/* Elements of every datatype, and their positions. */
 #include "serve/picture/normalise.h"
 
 #include <float.h>
@@ -35,8 +35,8 @@ struct value {
 static const struct value values[] = {
     {DT_UINT8, 1, 0, 0, 0},
     {DT_UINT8, 1, 0, 255, 255},
-    {DT_UINT8, 2, 0, 128, 255},        /* clamped above */
-    {DT_UINT8, 1, 200, 100, 0},        /* and below */
+    {DT_UINT8, 2, 0, 128, 255},        /* clamped to the maximum */
+    {DT_UINT8, 1, 200, 100, 0},        /* clamped to the minimum */
     {DT_UINT8, 0.5, 0, 3, 2},          /* 1.5 */
     {DT_UINT8, 0.5, 0, 1, 1},          /* 0.5: away from zero */
     {DT_INT8, 1, 128, 255, 127},       /* 127 */
@@ -55,7 +55,7 @@ static const struct value values[] = {
     {DT_INT64, 1e30, 0, 255, INT64_MAX},
     {DT_INT64, 1, 1e30, 0, INT64_MIN},
     {DT_INT64, 1e15, 0, 255, 255000000000000000},
-    {DT_UINT64, 1e30, 0, 1, -1}, /* all bits */
+    {DT_UINT64, 1e30, 0, 1, -1}, /* maximum */
     {DT_UINT64, 1, 1, 0, 0},
 };
 
@@ -110,7 +110,7 @@ static void normalise_floats_are_exact_or_near(void **state) {
     (void)state;
     static const struct {
         enum datatype datatype;
-        double error; /* relative */
+        double error; /* relative error */
     } kinds[] = {{DT_FP16, 1.0 / 2048}, {DT_BF16, 1.0 / 256}, {DT_FP32, FLT_EPSILON}, {DT_FP64, 0}};
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         struct picture_plan plan = plan_of(kinds[k].datatype, 1.0 / 255, 0.485, 0.229);
@@ -129,7 +129,7 @@ static void normalise_floats_are_exact_or_near(void **state) {
 
 static void normalise_nan_becomes_zero(void **state) {
     (void)state;
-    /* A configuration should refuse such numbers; they must not be worse than wrong. */
+    /* Configurations refuse such numbers; the code must still not misbehave. */
     struct picture_plan plan = plan_of(DT_INT32, 0, 0, 0); /* 0 / 0 */
     struct normalise normalise;
     int32_t out = 5;
@@ -139,7 +139,7 @@ static void normalise_nan_becomes_zero(void **state) {
     assert_int_equal(out, 0);
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- positions ------------------------------------------------------------------------------- */
 
 static void normalise_grey_uses_bt601(void **state) {
     (void)state;
@@ -156,7 +156,7 @@ static void normalise_grey_uses_bt601(void **state) {
     }
 }
 
-/* Two rows of two pixels as text: each element is a letter. */
+/* Two rows of two pixels as text, one letter per element. */
 static void check_layout(enum picture_color color, enum picture_layout layout,
                          const char *expected) {
     static const uint8_t pixels[2][6] = {{'a', 'b', 'c', 'd', 'e', 'f'},
@@ -195,7 +195,7 @@ static void normalise_layouts_place_channels(void **state) {
     check_layout(PICTURE_BGR, PICTURE_NCHW, "cfilbehkadgj");
 }
 
-/* mean and std belong to the channels of the tensor, not to those of the picture. */
+/* mean and std are per channel of the tensor, not of the picture. */
 static void normalise_channels_have_own_mean(void **state) {
     (void)state;
     static const uint8_t rgb[3] = {10, 20, 30};

@@ -1,5 +1,5 @@
-/* The room's door: the part is looked for once, and either there are threads over it or a sentence
- * why not. A part that was loaded is never unloaded: its library would not survive that. */
+/* Loads the picture part once and starts the decoder threads, or records why pictures are not
+ * available. A loaded part is never unloaded, which its library would not survive. */
 #include "serve/picture/picture.h"
 
 #include <inttypes.h>
@@ -13,11 +13,11 @@
 enum { MISSING_BYTES = 400 };
 
 struct pictures {
-    struct picture_pool *pool;   /* NULL without the part */
-    char missing[MISSING_BYTES]; /* why */
+    struct picture_pool *pool;   /* NULL: no part */
+    char missing[MISSING_BYTES]; /* the reason */
 };
 
-/* ---- the part -------------------------------------------------------------------------------- */
+/* ---- part ------------------------------------------------------------------------------------ */
 
 static void set_missing(struct pictures *pictures, const char *path, const char *reason) {
     snprintf(pictures->missing, sizeof(pictures->missing),
@@ -31,7 +31,7 @@ static bool part_is_compatible(const struct picture_part *part) {
            part->decode && part->thread_end && part->held_bytes;
 }
 
-/* Returns: NULL, explained. */
+/* Returns: NULL, with the reason in pictures->missing. */
 static const struct picture_part *load_part(struct pictures *pictures, const char *path) {
     uv_lib_t lib;
     void *symbol = NULL;
@@ -41,7 +41,8 @@ static const struct picture_part *load_part(struct pictures *pictures, const cha
         uv_dlclose(&lib);
         return NULL;
     }
-    memcpy(&entry, &symbol, sizeof(entry)); /* ISO C has no cast between the two */
+    memcpy(&entry, &symbol, sizeof(entry)); /* ISO C forbids the cast from an object pointer to a
+                                               function pointer */
     const struct picture_part *part = entry();
     if (!part || !part_is_compatible(part)) {
         set_missing(pictures, path,
@@ -51,7 +52,7 @@ static const struct picture_part *load_part(struct pictures *pictures, const cha
     return part;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 enum status pictures_new(const struct pictures_options *options, struct pictures **out,
                          struct error *err) {

@@ -1,6 +1,5 @@
-/* A queue, threads that take from its head, and a message to the worker for each job that is over.
- * A job is in exactly one place: waiting (in the queue, under the lock), with a thread, or
- * posted. */
+/* A queue of jobs, decoder threads, and a message to the job's worker on completion. A job is in
+ * exactly one place: queued (under the lock), with a thread, or posted. */
 #include "serve/picture/pool.h"
 
 #include <assert.h>
@@ -20,12 +19,12 @@ struct picture_pool {
     struct picture_job *head, *tail;
     size_t n_queued;
     bool stopping;
-    /* the main thread's */
+    /* used by the main thread */
     unsigned n_threads;
     uv_thread_t threads[];
 };
 
-/* ---- jobs that are over ---------------------------------------------------------------------- */
+/* ---- completion ------------------------------------------------------------------------------ */
 
 static void on_done(struct worker_msg *msg) {
     struct picture_job *job =
@@ -43,7 +42,7 @@ static void post_cancelled(struct picture_job *job, const char *why) {
     picture_pool_post_done(job);
 }
 
-/* ---- the queue, under the lock --------------------------------------------------------------- */
+/* ---- queue, under the lock ------------------------------------------------------------------- */
 
 static void queue_push(struct picture_pool *pool, struct picture_job *job) {
     lock_assert_held(&pool->lock);
@@ -66,7 +65,7 @@ static void unlink_job(struct picture_pool *pool, struct picture_job *job) {
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
-/* Waits for a job. Returns: NULL at the end. */
+/* Waits for a job. Returns: NULL on shutdown. */
 static struct picture_job *queue_pop(struct picture_pool *pool) {
     lock_acquire(&pool->lock);
     while (!pool->head && !pool->stopping) {
@@ -101,7 +100,7 @@ static void end_threads(struct picture_pool *pool) {
     }
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 enum status picture_pool_new(const struct picture_part *part,
                              const struct pictures_options *options, struct picture_pool **out,
@@ -131,7 +130,7 @@ enum status picture_pool_new(const struct picture_part *part,
 void picture_pool_free(struct picture_pool *pool) {
     end_threads(pool);
     for (struct picture_job *job = pool->head; job;) {
-        struct picture_job *next = job->next; /* the job may be gone once it is posted */
+        struct picture_job *next = job->next; /* the job may be freed once it is posted */
         job->waiting = false;
         post_cancelled(job, "the server ends");
         job = next;
@@ -141,7 +140,7 @@ void picture_pool_free(struct picture_pool *pool) {
     free(pool);
 }
 
-/* ---- callers --------------------------------------------------------------------------------- */
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 void picture_pool_submit(struct picture_pool *pool, struct picture_job *job) {
     lock_acquire(&pool->lock);

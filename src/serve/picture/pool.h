@@ -1,5 +1,5 @@
-/* The threads that decode, over a part that is already there: what pictures_new starts when it has
- * loaded one, and what tests start over a part of their own. */
+/* The decoder threads over a loaded part: started by pictures_new, and by tests with a part of
+ * their own. */
 #ifndef SLUICE_SERVE_PICTURE_POOL_H
 #define SLUICE_SERVE_PICTURE_POOL_H
 
@@ -8,7 +8,7 @@
 
 struct picture_pool;
 
-/* `part` stays. Returns: ST_NO_MEMORY, ST_IO. */
+/* `part` is borrowed. Returns: ST_NO_MEMORY, ST_IO. */
 enum status picture_pool_new(const struct picture_part *part,
                              const struct pictures_options *options, struct picture_pool **out,
                              struct error *err) __attribute__((warn_unused_result));
@@ -17,7 +17,7 @@ void picture_pool_free(struct picture_pool *pool);
 void picture_pool_submit(struct picture_pool *pool, struct picture_job *job);
 void picture_pool_cancel(struct picture_pool *pool, struct picture_job *job);
 
-/* job->error is set: runs `done` on the job's worker. */
+/* Posts a job with job->error set: `done` runs on its worker. */
 void picture_pool_post_done(struct picture_job *job);
 
 #endif

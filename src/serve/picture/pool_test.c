@@ -1,5 +1,5 @@
-/* Jobs: each is done once, on its worker, however it ends; the queue is bounded; who leaves early
- * and who comes late is told. The part waits at a gate where a test wants it to. */
+/* Picture jobs: each is completed once, on its worker, however it ends; the queue is bounded;
+ * cancelled and refused jobs report their status. The fake part can wait at a gate. */
 #include "serve/picture/pool.h"
 
 #include <setjmp.h>
@@ -20,12 +20,12 @@ static const struct picture_plan plan = {.width = 4,
                                          .scale = 1,
                                          .std = {1, 1, 1}};
 
-/* ---- a part with a gate ---------------------------------------------------------------------- */
+/* ---- fake part ------------------------------------------------------------------------------- */
 
 static struct {
-    uv_sem_t arrived;         /* a decode has begun */
-    uv_sem_t open;            /* one may go on */
-    _Atomic unsigned n_ended; /* threads */
+    uv_sem_t arrived;         /* a decode began */
+    uv_sem_t open;            /* one decode may continue */
+    _Atomic unsigned n_ended; /* threads that ended */
 } gate;
 
 static enum picture_part_result gated_decode(const struct picture_part_file *file,
@@ -48,7 +48,7 @@ struct rig {
     struct worker *worker;
     struct picture_pool *pool;
     unsigned n_done;
-    unsigned n_wanted; /* the loop ends when so many are done */
+    unsigned n_wanted; /* the loop ends after this many completions */
 };
 
 struct task {
@@ -88,7 +88,7 @@ static void rig_init(struct rig *rig, const struct picture_part *part, unsigned 
     assert_int_equal(picture_pool_new(part, &options, &rig->pool, &err), ST_OK);
 }
 
-/* Lets the messages of `n` jobs run. */
+/* Runs the messages of `n` jobs. */
 static void rig_run(struct rig *rig, unsigned n) {
     rig->n_wanted = n;
     while (rig->n_done < n) {
@@ -138,7 +138,7 @@ static void pool_full_queue_rejects_job(void **state) {
         task_init(&tasks[i], &rig, png);
         picture_pool_submit(rig.pool, &tasks[i].job);
         if (i == 0) {
-            uv_sem_wait(&gate.arrived); /* it does not wait in the queue any more */
+            uv_sem_wait(&gate.arrived); /* no longer queued */
         }
         assert_int_equal(tasks[i].n_done, 0); /* not before submit returned */
     }
@@ -157,7 +157,7 @@ static void pool_full_queue_rejects_job(void **state) {
     rig_fini(&rig);
 }
 
-/* Of one that runs and three that wait, each in turn is not wanted any more. */
+/* One job runs and three wait; each in turn is cancelled. */
 static void pool_cancelled_job_is_done_with_cancelled(void **state) {
     (void)state;
     for (int cancelled = 0; cancelled < 4; cancelled++) {
@@ -172,13 +172,13 @@ static void pool_cancelled_job_is_done_with_cancelled(void **state) {
             }
         }
         picture_pool_cancel(rig.pool, &tasks[cancelled].job);
-        picture_pool_cancel(rig.pool, &tasks[cancelled].job); /* twice is once */
+        picture_pool_cancel(rig.pool, &tasks[cancelled].job); /* idempotent */
         for (int i = 0; i < 4; i++) {
             uv_sem_post(&gate.open);
         }
         rig_run(&rig, 4);
         for (int i = 0; i < 4; i++) {
-            bool told = i == cancelled && i != 0; /* one that runs ends as ever */
+            bool told = i == cancelled && i != 0; /* a running job completes normally */
             assert_int_equal(tasks[i].job.error.status, told ? ST_CANCELLED : ST_OK);
             assert_int_equal(tasks[i].n_done, 1);
         }
@@ -189,7 +189,7 @@ static void pool_cancelled_job_is_done_with_cancelled(void **state) {
 
 static void open_later(void *arg) {
     (void)arg;
-    usleep(20000); /* picture_pool_free then surely waits; if not, the test holds as well */
+    usleep(20000); /* makes it likely that picture_pool_free waits; the test is valid either way */
     uv_sem_post(&gate.open);
 }
 

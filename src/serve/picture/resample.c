@@ -1,6 +1,6 @@
-/* Two passes in fixed point, rows rounded to bytes between them, as Pillow's resize does: the same
- * order and the same rounding give the same bytes. New rows that are being added up are in a ring,
- * as many as one old row can bear upon. */
+/* Two passes in fixed point with rounding to bytes in between, in the order of Pillow's resize,
+ * which gives the same bytes. The sums of new rows are in a ring with as many slots as one old row
+ * contributes to. */
 #include "serve/picture/resample.h"
 
 #include <assert.h>
@@ -14,17 +14,17 @@ enum { MAX_CHANNELS = 4, HALF = 1 << (WEIGHT_BITS - 1) };
 struct resample {
     struct resample_plan plan;
     struct weights x, y;
-    uint32_t n_rows; /* old rows that came */
-    uint32_t n_done; /* new rows that were given */
-    uint32_t n_open; /* new rows begun, the given ones included */
+    uint32_t n_rows; /* old rows received */
+    uint32_t n_done; /* new rows delivered */
+    uint32_t n_open; /* new rows started, delivered ones included */
     uint32_t n_slots;
-    size_t n_samples; /* in a new row */
-    int32_t *sums;    /* n_slots rows */
-    uint8_t *narrow;  /* an old row at the new width; then a new one on its way out */
+    size_t n_samples;    /* per new row */
+    int32_t *sums;       /* n_slots rows */
+    uint8_t *scaled_row; /* an old row at the new width, and a new row while it is delivered */
 };
 
 static uint8_t byte_of(int32_t sum) {
-    int32_t value = sum >> WEIGHT_BITS; /* towards minus infinity with gcc and clang */
+    int32_t value = sum >> WEIGHT_BITS; /* arithmetic shift with gcc and clang */
     if (value < 0) {
         return 0;
     }
@@ -35,7 +35,7 @@ static uint32_t span_end(struct weights_span span) {
     return span.first + span.n;
 }
 
-/* How many new rows one old row bears upon, at most. */
+/* The maximum number of new rows that one old row contributes to. */
 static uint32_t count_slots(const struct weights *y) {
     uint32_t most = 1, open = 0;
     for (uint32_t done = 0; done < y->n_out; done++) {
@@ -47,7 +47,7 @@ static uint32_t count_slots(const struct weights *y) {
     return most;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static bool resample_alloc(struct resample *resample) {
     size_t n_samples, n_sums, n_bytes;
@@ -63,8 +63,8 @@ static bool resample_alloc(struct resample *resample) {
     }
     resample->n_samples = n_samples;
     resample->sums = malloc(n_bytes);
-    resample->narrow = malloc(n_samples);
-    return resample->sums && resample->narrow;
+    resample->scaled_row = malloc(n_samples);
+    return resample->sums && resample->scaled_row;
 }
 
 enum status resample_new(const struct resample_plan *plan, struct resample **out,
@@ -92,18 +92,18 @@ void resample_free(struct resample *resample) {
     weights_fini(&resample->x);
     weights_fini(&resample->y);
     free(resample->sums);
-    free(resample->narrow);
+    free(resample->scaled_row);
     free(resample);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* `n_channels` is a constant where it is called, so that the loops over it are none. */
-static inline __attribute__((always_inline)) void narrow(struct resample *resample,
-                                                         const uint8_t *samples,
-                                                         const uint32_t n_channels) {
+/* `n_channels` is a constant at each call site, so the compiler unrolls the loops over it. */
+static inline __attribute__((always_inline)) void resize_row_to_width(struct resample *resample,
+                                                                      const uint8_t *samples,
+                                                                      const uint32_t n_channels) {
     const struct weights *x = &resample->x;
-    uint8_t *out = resample->narrow;
+    uint8_t *out = resample->scaled_row;
     for (uint32_t i = 0; i < x->n_out; i++) {
         const int32_t *weights = weights_of(x, i);
         const uint8_t *from = samples + (size_t)x->spans[i].first * n_channels;
@@ -122,11 +122,11 @@ static inline __attribute__((always_inline)) void narrow(struct resample *resamp
     }
 }
 
-static void narrow_row(struct resample *resample, const uint8_t *samples) {
+static void resize_row(struct resample *resample, const uint8_t *samples) {
     if (resample->plan.n_channels == 3) {
-        narrow(resample, samples, 3);
+        resize_row_to_width(resample, samples, 3);
     } else {
-        narrow(resample, samples, MAX_CHANNELS);
+        resize_row_to_width(resample, samples, MAX_CHANNELS);
     }
 }
 
@@ -147,13 +147,13 @@ static void open_rows(struct resample *resample) {
 }
 
 static void add_row(struct resample *resample) {
-    const uint8_t *narrow = resample->narrow;
+    const uint8_t *scaled_row = resample->scaled_row;
     size_t n = resample->n_samples;
     for (uint32_t y = resample->n_done; y < resample->n_open; y++) {
         int32_t weight = weights_of(&resample->y, y)[resample->n_rows - resample->y.spans[y].first];
         int32_t *restrict sums = sums_of(resample, y);
         for (size_t i = 0; i < n; i++) {
-            sums[i] += narrow[i] * weight;
+            sums[i] += scaled_row[i] * weight;
         }
     }
 }
@@ -163,9 +163,9 @@ static void emit_rows(struct resample *resample) {
            span_end(resample->y.spans[resample->n_done]) == resample->n_rows) {
         const int32_t *sums = sums_of(resample, resample->n_done);
         for (size_t i = 0; i < resample->n_samples; i++) {
-            resample->narrow[i] = byte_of(sums[i]);
+            resample->scaled_row[i] = byte_of(sums[i]);
         }
-        resample->plan.row(resample->plan.user, resample->n_done, resample->narrow);
+        resample->plan.row(resample->plan.user, resample->n_done, resample->scaled_row);
         resample->n_done++;
     }
 }
@@ -174,7 +174,7 @@ void resample_row(struct resample *resample, const uint8_t *samples) {
     assert(resample->n_rows < resample->plan.y.n_in);
     open_rows(resample);
     if (resample->n_done < resample->n_open) {
-        narrow_row(resample, samples);
+        resize_row(resample, samples);
         add_row(resample);
     }
     resample->n_rows++;

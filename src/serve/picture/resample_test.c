@@ -1,5 +1,5 @@
-/* Weights and resizing against what Pillow makes of the same little picture, and what must hold for
- * every size. tests/interop/mip/test_picture_decoding.py compares real pictures. */
+/* Weights and resizing against Pillow's results for small pictures, and invariants for all sizes.
+ * tests/interop/mip/test_picture_decoding.py compares real pictures. */
 #include "serve/picture/resample.h"
 
 #include <setjmp.h>
@@ -27,9 +27,9 @@ struct vector {
     uint8_t pixels[MOST];
 };
 
-/* Pillow's, of pixels (37 x + 91 y + 13 channel) modulo 256: its resize to the new width, then to
- * the new height. Up to version 12 that is what one resize to both does; 13 turns the passes round
- * where it expects less work, and rounding between them then differs. */
+/* Pillow's results for pixels (37 x + 91 y + 13 channel) modulo 256: resize to the new width, then
+ * to the new height. Up to version 12 that equals one resize to both; version 13 swaps the passes
+ * where that is less work, which changes the rounding. */
 static const struct vector vectors[] = {
     {PICTURE_NEAREST, 2, 2, {128, 141, 154, 202, 215, 228, 54, 67, 80, 128, 141, 154}},
     {PICTURE_BILINEAR, 2, 2, {92, 105, 118, 141, 154, 132, 105, 118, 131, 105, 118, 119}},
@@ -65,12 +65,12 @@ struct result {
 
 static void on_row(void *user, uint32_t y, const uint8_t *rgb) {
     struct result *result = user;
-    assert_int_equal(y, result->n_rows); /* in order, none twice */
+    assert_int_equal(y, result->n_rows); /* in order, each once */
     memcpy(result->pixels + (size_t)y * result->row_bytes, rgb, result->row_bytes);
     result->n_rows++;
 }
 
-/* Resizes `old`; to be freed. */
+/* Resizes `old`; the caller frees the result. */
 static uint8_t *resized(const uint8_t *old, struct weights_axis x, struct weights_axis y,
                         enum picture_filter filter) {
     struct result result = {.row_bytes = x.n_out * 3,
@@ -107,7 +107,7 @@ static void resample_vectors_match_pillow(void **state) {
     }
 }
 
-/* ---- what holds for every size --------------------------------------------------------------- */
+/* ---- invariants for all sizes ---------------------------------------------------------------- */
 
 static void check_weights(struct weights_axis of, enum picture_filter filter) {
     struct weights weights;
@@ -124,9 +124,9 @@ static void check_weights(struct weights_axis of, enum picture_filter filter) {
             sum += weights_of(&weights, i)[k];
             magnitude += labs(weights_of(&weights, i)[k]);
         }
-        /* One, but for the rounding of each. */
+        /* The weights add up to one, except for rounding. */
         assert_true(labs(sum - (INT64_C(1) << WEIGHT_BITS)) <= span.n);
-        /* Then no sum of bytes leaves an int32_t. */
+        /* Ensures that sums fit an int32_t. */
         assert_true(magnitude * 255 + (INT64_C(1) << (WEIGHT_BITS - 1)) <= INT32_MAX);
     }
     weights_fini(&weights);
@@ -181,7 +181,7 @@ static void resample_same_size_is_identity(void **state) {
     }
 }
 
-/* Rows above and below what is wanted are only passed over. */
+/* Rows outside the window are skipped. */
 static void resample_window_is_cropped(void **state) {
     (void)state;
     uint8_t old[6 * 6 * 3];
@@ -200,7 +200,7 @@ static void resample_window_is_cropped(void **state) {
 
 static void resample_overshoot_is_clamped(void **state) {
     (void)state;
-    /* A step overshoots with every filter that has negative weights. */
+    /* A step overshoots with filters that have negative weights. */
     uint8_t old[8 * 1 * 3];
     memset(old, 0, 12);
     memset(old + 12, 255, 12);

@@ -1,9 +1,9 @@
-/* Opacity and inks, a row at a time. */
+/* Conversion of RGBA and CMYK rows. */
 #include "serve/picture/samples.h"
 
 enum { RGB = 3, FOUR = 4, FULL = 255 };
 
-/* a x b / 255, to the nearest. */
+/* a x b / 255, rounded. */
 static uint8_t product(unsigned a, unsigned b) {
     unsigned x = a * b + 128;
     return (uint8_t)((x + (x >> 8)) >> 8);

@@ -1,4 +1,4 @@
-/* Opacity and inks against what Pillow's conversions make of the same pixels. */
+/* RGBA and CMYK conversions against Pillow's. */
 #include "serve/picture/samples.h"
 
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static void samples_multiply_by_table(void **state) {
     assert_memory_equal(got, wanted, sizeof(wanted));
 }
 
-/* Resizing overshoots: a colour can be more than its opacity. */
+/* Resizing overshoots: a premultiplied colour can exceed its alpha. */
 static void samples_divide_by_table(void **state) {
     (void)state;
     static const uint8_t from[N][4] = {{128, 64, 1, 128},  {200, 0, 3, 100}, {9, 8, 7, 0},

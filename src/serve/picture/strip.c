@@ -1,12 +1,12 @@
-/* What stays of each kind of file. It refuses to repair: pieces are left out whole or kept as they
- * are. */
+/* Removes everything but the first picture from a file. Pieces are dropped whole or copied
+ * unchanged. */
 #include "serve/picture/strip.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 
 struct strip_output {
-    char *ptr; /* room for the file and one byte */
+    char *ptr; /* capacity: the file and one byte */
     size_t len;
 };
 
@@ -20,17 +20,17 @@ static void append_range(struct strip_output *output, struct str file, size_t fr
 
 /* ---- JPEG ------------------------------------------------------------------------------------ */
 
-/* ITU-T T.81, B.2.4: comments, and application data except that of JFIF (APP0) and Adobe (APP14),
- * which say what the components mean. */
+/* ITU-T T.81, B.2.4: comments and application data, except JFIF (APP0) and Adobe (APP14), which
+ * define the components. */
 static bool is_metadata_marker(uint32_t marker) {
     enum { APP0 = 0xe0, APP14 = 0xee, APP15 = 0xef, COM = 0xfe };
     return marker == COM || (marker > APP0 && marker <= APP15 && marker != APP14);
 }
 
-/* Segments up to the first scan; from there on all of it. */
+/* Strips the segments before the first scan, and copies the rest. */
 static void strip_jpeg(struct strip_output *output, struct str file) {
     enum { SOS = 0xda };
-    size_t at = 2, kept = 0; /* kept: up to there it is decided */
+    size_t at = 2, kept = 0; /* `kept`: the end of what is decided */
     for (;;) {
         size_t before = at;
         uint32_t marker = head_jpeg_marker(file, &at);
@@ -55,8 +55,8 @@ static void strip_jpeg(struct strip_output *output, struct str file) {
 
 /* ---- PNG ------------------------------------------------------------------------------------- */
 
-/* PNG (3rd edition) 5.3, 5.4: a chunk is its length, its name, its data, a checksum; one whose name
- * begins with a small letter is ancillary. Nothing counts behind IEND. */
+/* PNG (3rd edition) 5.3, 5.4: a chunk is length, name, data, checksum; a name with a lower-case
+ * first letter is ancillary. Bytes after IEND are ignored. */
 static void strip_png(struct strip_output *output, struct str file) {
     enum { SIGNATURE = 8, AROUND = 12, ANCILLARY = 0x20 };
     size_t at = SIGNATURE;
@@ -76,7 +76,7 @@ static void strip_png(struct strip_output *output, struct str file) {
 
 /* ---- WebP ------------------------------------------------------------------------------------ */
 
-/* Returns: whether a chunk is part of the (first) picture. */
+/* Returns: whether a chunk belongs to the (first) picture. */
 static bool is_webp_picture(const char *name) {
     static const char wanted[][5] = {"VP8 ", "VP8L", "VP8X", "ALPH", "ANIM", "ANMF"};
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
@@ -87,9 +87,9 @@ static bool is_webp_picture(const char *name) {
     return false;
 }
 
-/* RFC 9649, 2.3 to 2.7: a chunk is its name, its size, its data, and a byte to make it even;
- * nothing counts behind the size in front. The first frame ends an animation; the flags of what is
- * gone, and the size in front, follow. */
+/* RFC 9649, 2.3 to 2.7: a chunk is name, size, data, and padding to an even size; bytes beyond the
+ * RIFF size are ignored. Of an animation only the first frame is kept; flags and the RIFF size are
+ * updated. */
 static void strip_webp(struct strip_output *output, struct str file) {
     enum { HEAD = 12, NAME_AND_SIZE = 8, FLAGS_AT = 20, NOTES = 0x20 | 0x08 | 0x04 };
     size_t at = HEAD, dropped = 0;
@@ -122,7 +122,7 @@ static void strip_webp(struct strip_output *output, struct str file) {
 
 /* ---- GIF ------------------------------------------------------------------------------------- */
 
-/* The first frame, with no colour transparent: then a decoder paints every pixel that it has. */
+/* The first frame without transparency, so that a decoder paints every pixel of it. */
 static void strip_gif(struct strip_output *output, struct str file,
                       const struct head_frame *frame) {
     static const struct str trailer = {"\x3b", 1};

@@ -1,4 +1,4 @@
-/* What reaches a decoder: the picture and nothing else, whatever the file carries. */
+/* A decoder receives the first picture only, whatever the file contains. */
 #include "serve/picture/strip.h"
 
 #include <setjmp.h>
@@ -113,7 +113,7 @@ static void strip_copy_keeps_picture_only_by_table(void **state) {
     }
 }
 
-/* Nothing is read behind the file or written behind the copy: the sanitizer watches. */
+/* The sanitizer detects reads past the file and writes past the copy. */
 static void strip_copy_every_prefix_stays_within_size(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

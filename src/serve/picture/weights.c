@@ -1,5 +1,5 @@
-/* The filters and their weights. Doubles until the last step, which rounds to fixed point: resized
- * bytes are then the same on every machine. */
+/* Filters and their weights, in double until the final rounding to fixed point, which makes resized
+ * bytes equal on every machine. */
 #include "serve/picture/weights.h"
 
 #include <math.h>
@@ -29,14 +29,14 @@ static double sinc(double x) {
     return x == 0 ? 1 : sin(pi * x) / (pi * x);
 }
 
-/* A sinc under the middle lobe of a three times wider one. */
+/* Lanczos-3: a sinc windowed by a three times wider one. */
 static double lanczos(double x) {
     return fabs(x) < 3 ? sinc(x) * sinc(x / 3) : 0;
 }
 
 struct filter {
     double (*at)(double x);
-    double reach; /* 0 beyond it on both sides */
+    double reach; /* the filter is 0 beyond this distance */
 };
 
 static struct filter filter_of(enum picture_filter filter) {
@@ -45,7 +45,7 @@ static struct filter filter_of(enum picture_filter filter) {
         return (struct filter){triangle, 1};
     case PICTURE_LANCZOS:
         return (struct filter){lanczos, 3};
-    case PICTURE_AUTO: /* not asked for */
+    case PICTURE_AUTO: /* resolved by the caller */
     case PICTURE_NEAREST:
     case PICTURE_BICUBIC:
         break;
@@ -78,14 +78,14 @@ void weights_fini(struct weights *weights) {
     *weights = (struct weights){0};
 }
 
-/* Old samples per new one. */
+/* Old samples per new sample. */
 static double scale_of(const struct weights_axis *axis) {
     float length = axis->to - axis->from;
     return (double)length / axis->n_out;
 }
 
-/* Positions are added up, step by step, where a product would be more exact: where a centre falls
- * on the line between two samples, the error decides, and it must decide as Pillow's does. */
+/* Positions are summed step by step, as in Pillow: when a centre is between two samples, the
+ * rounding error decides, and it must be Pillow's. */
 static bool init_nearest(struct weights *weights, const struct weights_axis *axis) {
     double step = scale_of(axis);
     double at = (double)axis->from + step * 0.5;
@@ -102,7 +102,7 @@ static bool init_nearest(struct weights *weights, const struct weights_axis *axi
     return true;
 }
 
-/* A position between old samples as the number of the one it starts, within 0 and n_in. */
+/* The sample index of a position, clamped to 0 and n_in. */
 static uint32_t boundary(double at, uint32_t n_in) {
     if (at < 0) {
         return 0;
@@ -115,8 +115,8 @@ static int32_t fixed(double weight) {
     return (int32_t)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-/* The weights of the new sample whose centre is at `center` of the old axis. `raw` has room for
- * them. */
+/* Computes the weights of the new sample with centre `center` on the old axis. `raw` is scratch
+ * memory for them. */
 static void set_weights(struct weights *weights, uint32_t i, double center, double widening,
                         const struct filter *filter, uint32_t n_in, double *raw) {
     double reach = filter->reach * widening, narrowing = 1 / widening, total = 0;
