@@ -1,4 +1,4 @@
-/* Who is run together, who is run alone, and who is told that it was not run at all. */
+/* Runs a batch: drops cancelled requests, runs the rest together if possible, else one by one. */
 #include "common/batch.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static int live_reserve(struct batch *batch, size_t n) {
     return 1;
 }
 
-/* Answers those for whom nobody waits any more. Returns: how many are left, in batch->live. */
+/* Answers the cancelled requests. Returns: the number of others, in batch->live. */
 static size_t live_collect(struct batch *batch, const sluice_request *const *requests, size_t n) {
     size_t n_live = 0;
     for (size_t i = 0; i < n; i++) {

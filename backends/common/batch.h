@@ -1,5 +1,5 @@
-/* A batch on its way: those who still wait, one run over all of them, each alone where that
- * fails. */
+/* Executes a batch: one run over all requests that are not cancelled, and one run per request when
+ * that fails. */
 #ifndef SLUICE_COMMON_BATCH_H
 #define SLUICE_COMMON_BATCH_H
 
@@ -7,28 +7,28 @@
 
 #include "sluice/backend.h"
 
-/* What runs requests as one. Returns: SLUICE_OK when all were answered, else none was. */
+/* Runs requests as one. Returns: SLUICE_OK when all were answered, otherwise none was. */
 typedef sluice_status (*batch_run)(void *runner, const sluice_request *const *requests, size_t n,
                                    sluice_error *error);
 
-/* Of an instance; {.host, .run, .can_share, .runner} to begin with. */
+/* Per instance; initialized with {.host, .run, .can_share, .runner}. */
 struct batch {
     const sluice_host *host;
     batch_run run;
-    /* May these be one run? NULL: always. */
+    /* Returns: whether the requests can be one run. NULL: always. */
     int (*can_share)(const void *runner, const sluice_request *const *requests, size_t n);
     void *runner;
-    const sluice_request **live; /* the requests of a batch that somebody still waits for */
-    size_t n_live;               /* room in `live` */
+    const sluice_request **live; /* the requests of a batch that are not cancelled */
+    size_t n_live;               /* capacity of `live` */
 };
 
-/* The function `execute` of sluice_backend: every request has its answer when it returns. When the
- * batch can't be run as one, each request is run alone, so that one that does not fit the model
- * fails by itself. */
+/* Implements `execute` of sluice_backend: every request is answered on return. When the batch
+ * cannot run as one, each request runs alone, so that a request that does not fit the model fails
+ * by itself. */
 void batch_execute(struct batch *batch, const sluice_request *const *requests, size_t n);
 void batch_fini(struct batch *batch);
 
-/* Rows of all requests. */
+/* Returns: the rows of all requests. */
 uint64_t batch_rows(const sluice_request *const *requests, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* One allocation for each piece: they are few, and made when a model is loaded. */
+/* One allocation per block: there are few, made when a model is loaded. */
 #include "common/block.h"
 
 #include <stdint.h>

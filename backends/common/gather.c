@@ -1,5 +1,5 @@
-/* Zero copy for one request whose bytes lie together, one gather otherwise. It trusts the server's
- * checks of sizes and shapes. */
+/* Zero copy for a single request whose bytes are contiguous, one copy otherwise. Sizes and shapes
+ * were checked by the server. */
 #include "common/gather.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static int is_contiguous(const sluice_input *input, size_t n_requests) {
     return n_requests == 1 && input->n_pieces <= 1;
 }
 
-/* Sums of sizes of memory that exists: they can't wrap. */
+/* Sums sizes of existing memory, so they cannot overflow. */
 static size_t input_bytes(const sluice_request *const *requests, size_t n_requests, size_t index) {
     size_t sum = 0;
     for (size_t i = 0; i < n_requests; i++) {
@@ -75,7 +75,7 @@ const void *gather_input(struct gather *gather, const sluice_request *const *req
     static const uint64_t nothing = 0;
     const sluice_input *input = &requests[0]->inputs[index];
     *n_bytes = input_bytes(requests, n_requests, index);
-    if (*n_bytes == 0) { /* libraries want some address */
+    if (*n_bytes == 0) { /* libraries require an address */
         return &nothing;
     }
     if (is_contiguous(input, n_requests)) {

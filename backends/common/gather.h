@@ -1,5 +1,5 @@
-/* The inputs of a batch, each as one piece: where it lies, if it is one already, or put together in
- * memory that is kept from batch to batch. */
+/* The inputs of a batch, each as one contiguous piece: the request's own bytes, or a copy in memory
+ * that is reused between batches. */
 #ifndef SLUICE_COMMON_GATHER_H
 #define SLUICE_COMMON_GATHER_H
 
@@ -10,29 +10,29 @@
 
 enum { GATHER_MAX_RANK = 64 };
 
-/* {0} to begin with. */
+/* Initialized with {0}. */
 struct gather {
     unsigned char *bytes;
     size_t n_bytes;
-    size_t n_used; /* of them, by the inputs that were put together */
+    size_t n_used; /* bytes used by the gathered inputs */
 };
 
 void gather_fini(struct gather *gather);
-/* Gives back what an unusually large batch took. */
+/* Frees memory that an unusually large batch needed. */
 void gather_trim(struct gather *gather);
 
-/* Makes room for every input of the batch that is not BYTES and does not lie in one piece; nothing
- * is used of it yet. The requests have the same inputs. Returns: 0 when there is no memory. */
+/* Reserves memory for every non-BYTES input of the batch that is not contiguous. The requests have
+ * the same inputs. Returns: 0 when out of memory. */
 int gather_begin(struct gather *gather, const sluice_request *const *requests, size_t n_requests);
-/* Input `index` of all requests, in order: its address, *n_bytes long. The address is never NULL;
- * what it points to is the request's own, or the gather's until the next gather_begin. */
+/* Input `index` of all requests in order, *n_bytes long. Returns: an address that is never NULL:
+ * the request's own memory, or the gather's, valid until the next gather_begin. */
 const void *gather_input(struct gather *gather, const sluice_request *const *requests,
                          size_t n_requests, size_t index, size_t *n_bytes);
-/* Does the address lie in memory that the next batch overwrites? */
+/* Returns: whether the address is in memory that the next batch overwrites. */
 int gather_holds(const struct gather *gather, const void *at);
 
-/* The dimensions of input `index` for the whole batch; `dims` is room that may be used for them.
- * Shapes differ in the first dimension only. */
+/* Returns: the dimensions of input `index` for the whole batch, possibly stored in `dims`. Shapes
+ * differ in the first dimension only. */
 const int64_t *gather_dims(const sluice_request *const *requests, size_t n_requests, size_t index,
                            int64_t dims[GATHER_MAX_RANK]);
 

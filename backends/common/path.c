@@ -1,4 +1,4 @@
-/* Folders that are named as a file would be. */
+/* Model files inside a directory. */
 #include "common/path.h"
 
 #include <stdio.h>

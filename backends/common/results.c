@@ -1,4 +1,4 @@
-/* Output values as bytes: where they lie, what shape they have, how they are shared out. */
+/* Describes output values as bytes and shapes, and splits them between requests. */
 #include "common/results.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ void results_release(void *cookie) {
     }
 }
 
-/* ---- one result ------------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static int count_of(const int64_t *dims, size_t rank, size_t *count) {
     *count = 1;
@@ -56,8 +56,8 @@ sluice_status result_copy_bytes(struct result *result, sluice_error *error) {
     return SLUICE_OK;
 }
 
-/* A graph may hand an input through as an output. Where that is the request's own memory the
- * interface allows it; the gathered batch is ours and will be overwritten. */
+/* A graph may pass an input through as an output. The interface allows it for the request's own
+ * memory; gathered memory is overwritten by the next batch and must be copied. */
 sluice_status result_set_data(struct result *result, const void *data, size_t count,
                               const struct gather *gather, sluice_error *error) {
     result->next = data ? data : (const void *)""; /* an empty tensor has no address */
@@ -79,7 +79,7 @@ sluice_status result_split(struct result *result, const char *name, uint64_t n_r
     return SLUICE_OK;
 }
 
-/* Bytes of the next `n` elements; of strings, by walking over their lengths. */
+/* The bytes of the next `n` elements; for BYTES, by their length prefixes. */
 static size_t bytes_of(const struct result *result, size_t n) {
     size_t n_bytes = 0;
     if (result->datatype != SLUICE_BYTES) {
@@ -94,11 +94,10 @@ static size_t bytes_of(const struct result *result, size_t n) {
 }
 
 /* Takes the next `n_rows` rows of a result, or all of it when the batch is not split (`split` 0).
- * The dims of *output are the result's: they are read before the next call. */
+ * The dims of *output belong to the result and are read before the next call. */
 static void take_rows(struct result *result, int split, uint64_t n_rows, sluice_output *output) {
     size_t n_bytes = result->n_bytes;
-    if (split) { /* the rows of all requests are those of the result: nothing here can be past its
-                    end */
+    if (split) { /* result_split checked the total, so this is within bounds */
         n_bytes = bytes_of(result, (size_t)n_rows * result->n_row_elements);
         result->dims[0] = (int64_t)n_rows;
     }
@@ -111,7 +110,7 @@ static void take_rows(struct result *result, int split, uint64_t n_rows, sluice_
     result->n_bytes -= n_bytes;
 }
 
-/* ---- a batch's ------------------------------------------------------------------------------- */
+/* ---- output map ------------------------------------------------------------------------------ */
 
 int output_map_init(struct output_map *output_map, size_t n_outputs) {
     *output_map = (struct output_map){.n_outputs = n_outputs};
@@ -146,7 +145,7 @@ void output_map_select(struct output_map *output_map, const sluice_request *cons
     }
 }
 
-/* Rows of every result are taken for every request, wanted or not, so that the next one finds its
+/* Takes rows of every result for every request, wanted or not, so that the next request finds its
  * own. */
 static void fill_outputs(struct output_map *output_map, struct results *results,
                          const sluice_request *request, int split) {

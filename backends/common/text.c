@@ -1,4 +1,4 @@
-/* What becomes of text that goes to people. Nothing here knows a library. */
+/* Error and log texts of backends. */
 #include "common/text.h"
 
 #include <stdarg.h>
@@ -29,7 +29,7 @@ void text_one_line(const char *text, size_t (*skip)(const char *text), char *out
         }
         out[n++] = *text;
     }
-    if (*text) { /* cut: not in the middle of a character */
+    if (*text) { /* truncated: at the start of a character */
         while (n > 0 && ((unsigned char)*text & 0xc0) == 0x80) {
             text--;
             n--;
@@ -57,7 +57,7 @@ int text_number(const char *text, int max, int *value) {
 void text_warn_unknown(const sluice_host *host, const sluice_model_args *args, const char *backend,
                        const char *name) {
     char text[192];
-    if (strncmp(name, "sluice.", 7) == 0) { /* the server's own */
+    if (strncmp(name, "sluice.", 7) == 0) { /* parameters of the server */
         return;
     }
     snprintf(text, sizeof(text), "parameter %.100s is unknown to the %s backend and ignored", name,

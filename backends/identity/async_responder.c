@@ -1,6 +1,5 @@
-/* One thread and the batches it has still to answer, oldest first. The array given to execute is
- * gone when execute returns, so that a batch keeps the pointers; the requests themselves live until
- * their final answer. */
+/* A thread that answers queued batches, oldest first. The array passed to execute is invalid after
+ * execute returned, so a batch copies the pointers; the requests live until their final answer. */
 #include "identity/async_responder.h"
 
 #include <pthread.h>
@@ -18,15 +17,15 @@ struct batch {
 struct async_responder {
     const sluice_host *host;
     const struct options *options;
-    struct scratch scratch; /* the thread's */
+    struct scratch scratch; /* used by the thread */
     pthread_t thread;
-    pthread_mutex_t lock; /* over what follows */
+    pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
-    struct batch *first, **end; /* end: where the next one is linked */
+    struct batch *first, **end; /* end: the link for the next batch */
     int stopping;
 };
 
-/* Returns: the oldest batch, waiting for one; NULL when there is none left and none will come. */
+/* Waits for the oldest batch. Returns: NULL when stopping and no batch is left. */
 static struct batch *batch_next(struct async_responder *responder) {
     pthread_mutex_lock(&responder->lock);
     while (!responder->first && !responder->stopping) {

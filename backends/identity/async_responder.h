@@ -1,7 +1,7 @@
-/* Answers given after execute has returned, by a thread of the instance's own: what a backend does
- * that hands its work to something asynchronous. */
-#ifndef SLUICE_IDENTITY_LATER_H
-#define SLUICE_IDENTITY_LATER_H
+/* Answers requests from a separate thread after execute returned, as a backend with asynchronous
+ * work does. */
+#ifndef SLUICE_IDENTITY_ASYNC_RESPONDER_H
+#define SLUICE_IDENTITY_ASYNC_RESPONDER_H
 
 #include <stddef.h>
 
@@ -10,15 +10,15 @@
 
 struct async_responder;
 
-/* Starts the thread; `host` and `options` must outlive it. Returns: NULL when there is no memory or
- * no thread to be had. */
+/* Starts the thread; `host` and `options` must outlive it. Returns: NULL when out of memory or
+ * threads. */
 struct async_responder *async_responder_start(const sluice_host *host,
                                               const struct options *options);
-/* Takes a batch; every request gets its final answer from the thread (or at once, from here, when
- * there is no memory to keep it). */
+/* Queues a batch; the thread gives every request its final answer (or this call does, when memory
+ * is out). */
 void async_responder_push(struct async_responder *responder, const sluice_request *const *requests,
                           size_t n);
-/* Waits for the thread, which first answers what it has. NULL is allowed. */
+/* Answers the queued batches and joins the thread. NULL is allowed. */
 void async_responder_stop(struct async_responder *responder);
 
 #endif

@@ -1,5 +1,5 @@
-/* Output i is input i: its bytes as they lie in the request where they lie in one piece, and
- * gathered into one block where they don't. It computes nothing and looks at no element. */
+/* Output i is input i: its bytes in place when they are contiguous in the request, else copied into
+ * one block. */
 #include "identity/echo.h"
 
 #include <stdint.h>
@@ -34,7 +34,7 @@ static void reject_request(const sluice_host *host, const sluice_request *reques
     host->respond(request, &response);
 }
 
-/* Optional inputs may be missing: position and index are not the same. */
+/* Optional inputs may be missing, so position and index differ. */
 static const sluice_input *input_find(const sluice_request *request, uint32_t index) {
     for (size_t i = 0; i < request->n_inputs; i++) {
         if (request->inputs[i].index == index) {
@@ -61,8 +61,8 @@ static void gather_pieces(const sluice_input *input, unsigned char *to) {
     }
 }
 
-/* Bytes needed for what does not lie in one piece. The sizes are of memory that exists, so that
- * their sum can't wrap. */
+/* Bytes needed for inputs that are not contiguous. Sums sizes of existing memory, so they cannot
+ * overflow. */
 static size_t gather_bytes(const sluice_request *request) {
     size_t sum = 0;
     for (size_t i = 0; i < request->n_wanted; i++) {
@@ -74,7 +74,7 @@ static size_t gather_bytes(const sluice_request *request) {
     return sum;
 }
 
-/* Describes the outputs that are wanted, none of whose inputs is missing; gathers into `block`. */
+/* Describes the wanted outputs, whose inputs are all present; copies into `block` where needed. */
 static void outputs_fill(const sluice_request *request, sluice_output *outputs,
                          unsigned char *block) {
     for (size_t i = 0; i < request->n_wanted; i++) {
@@ -94,7 +94,7 @@ static void outputs_fill(const sluice_request *request, sluice_output *outputs,
     }
 }
 
-/* Returns: 1 when the request may still be touched: another answer can follow. */
+/* Returns: 1 when the request is still valid, because another answer can follow. */
 static int respond_once(const sluice_host *host, const struct options *options,
                         struct scratch *scratch, const sluice_request *request, int32_t final) {
     size_t n_bytes = gather_bytes(request);
@@ -117,7 +117,7 @@ static int respond_once(const sluice_host *host, const struct options *options,
     return !final;
 }
 
-/* Returns: 1 when it refused the request because an output's input is missing. */
+/* Returns: 1 when the request was refused because an output's input is missing. */
 static int reject_incomplete(const sluice_host *host, const sluice_request *request) {
     char text[96];
     for (size_t i = 0; i < request->n_wanted; i++) {
@@ -141,7 +141,7 @@ static int all_cancelled(const sluice_host *host, const sluice_request *const *r
     return 1;
 }
 
-/* Real time, not host->now_ns, which a test may stop. */
+/* Real time, not host->now_ns, which tests may replace. */
 static void wait_for(const sluice_host *host, uint64_t delay_us,
                      const sluice_request *const *requests, size_t n) {
     while (delay_us > 0 && !all_cancelled(host, requests, n)) {
@@ -152,13 +152,13 @@ static void wait_for(const sluice_host *host, uint64_t delay_us,
     }
 }
 
-/* What is asked of one request. */
+/* Parameters of one request. */
 struct request_options {
     uint64_t n_responses;
-    uint64_t fail_at; /* the answer, from 1, that is an error and the last; 0: none */
+    uint64_t fail_at; /* number of the answer, from 1, that is a final error; 0: none */
 };
 
-/* Left alone where it is not there, or no such number. */
+/* *value is unchanged when the parameter is absent or invalid. */
 static void take_count(const sluice_param *param, const char *name, uint64_t *value) {
     if (strcmp(param->name, name) == 0 && param->kind == SLUICE_PARAM_INT64 && param->int64 >= 0) {
         *value = (uint64_t)param->int64;
@@ -175,7 +175,7 @@ static struct request_options request_options_of(const struct options *options,
     return request_options;
 }
 
-/* Answer after answer; nothing may follow the final one, whatever it says. */
+/* Sends the answers; none may follow the final one. */
 static void respond_all(const sluice_host *host, const struct options *options,
                         struct scratch *scratch, const sluice_request *request) {
     struct request_options request_options = request_options_of(options, request);

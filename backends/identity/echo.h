@@ -1,4 +1,4 @@
-/* Answering a request with its own inputs. */
+/* Answers a request with its own inputs. */
 #ifndef SLUICE_IDENTITY_ECHO_H
 #define SLUICE_IDENTITY_ECHO_H
 
@@ -7,8 +7,8 @@
 #include "identity/options.h"
 #include "sluice/backend.h"
 
-/* Room for the outputs of one answer, kept between requests; {0} to begin with. One thread at a
- * time. */
+/* Memory for the outputs of one answer, reused between requests; initialized with {0}. One thread
+ * at a time. */
 struct scratch {
     sluice_output *outputs;
     size_t n_outputs;
@@ -16,8 +16,8 @@ struct scratch {
 
 void scratch_fini(struct scratch *scratch);
 
-/* Waits as long as the options say (less when nobody waits for any of the requests any more), then
- * answers each of the `n` requests finally. */
+/* Waits for the configured delay (shorter when all requests are cancelled), then gives each of the
+ * `n` requests its final answer. */
 void echo_batch(const sluice_host *host, const struct options *options, struct scratch *scratch,
                 const sluice_request *const *requests, size_t n);
 

@@ -1,10 +1,9 @@
-/* The identity backend: every output is the input of the same position. It is the example to copy
- * for a backend of one's own, and, with its parameters, the stand-in for a slow, failing or
- * asynchronous model in tests. It has no model file and no opinion on datatypes and shapes:
- * config.pbtxt gives them.
+/* The identity backend: every output is the input of the same index. It is the example to copy for
+ * a new backend, and with its parameters it simulates a slow, failing or asynchronous model in
+ * tests. It has no model file; config.pbtxt defines datatypes and shapes.
  *
- * Read in this order: this file (the life of a model), echo.c (answering), async_responder.c
- * (answering later). */
+ * Read in this order: this file (life of a model), echo.c (answering), async_responder.c (answering
+ * asynchronously). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,8 +12,7 @@
 #include "identity/options.h"
 #include "sluice/backend.h"
 
-/* The process's one host. sluice_backend_entry is called once, before everything else, and the
- * functions of the table are not given it again. */
+/* The process's host, set once by sluice_backend_entry; the other functions do not receive it. */
 static const sluice_host *the_host;
 
 struct sluice_model {
@@ -23,8 +21,8 @@ struct sluice_model {
 
 struct sluice_instance {
     const struct sluice_model *model;
-    struct scratch scratch;            /* when execute answers */
-    struct async_responder *responder; /* when a thread does; else NULL */
+    struct scratch scratch;            /* for answers from execute */
+    struct async_responder *responder; /* for asynchronous answers; else NULL */
 };
 
 static sluice_status model_open(const sluice_model_args *args, sluice_model **model,

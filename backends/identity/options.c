@@ -1,6 +1,5 @@
-/* The parameters of config.pbtxt, strictly: a value that is not exactly what is expected fails the
- * load with a sentence that says what would be right. Every value comes as text, whatever its kind.
- */
+/* Parses the parameters of config.pbtxt. Values are text and parsed strictly: an unexpected one
+ * fails the load with a text that says what is expected. */
 #include "identity/options.h"
 
 #include <stdio.h>
@@ -9,7 +8,7 @@
 
 enum { MAX_DELAY_US = 60000000, MAX_RESPONSES = 1000 };
 
-/* Decimal digits and nothing else, at most `max`. */
+/* Parses decimal digits up to `max`. */
 static int number_parse(const char *text, size_t n_bytes, uint64_t max, uint64_t *value) {
     uint64_t sum = 0;
     for (size_t i = 0; i < n_bytes; i++) {
@@ -17,7 +16,7 @@ static int number_parse(const char *text, size_t n_bytes, uint64_t max, uint64_t
             return 0;
         }
         sum = sum * 10 + (uint64_t)(text[i] - '0');
-        if (sum > max) { /* max is far below UINT64_MAX / 10: the line above can't have wrapped */
+        if (sum > max) { /* max is far below UINT64_MAX / 10: no overflow */
             return 0;
         }
     }
@@ -61,7 +60,7 @@ static sluice_status respond_from_read(const sluice_param *param, struct options
 
 static sluice_status fail_read(const sluice_param *param, struct options *options,
                                sluice_error *error) {
-    free(options->fail); /* of the same key given before */
+    free(options->fail); /* an earlier parameter of the same key */
     options->fail = strdup(param->string);
     if (!options->fail) {
         snprintf(error->text, sizeof(error->text), "no memory for parameter %s", param->name);
@@ -73,7 +72,7 @@ static sluice_status fail_read(const sluice_param *param, struct options *option
 static void warn_of_unknown(const sluice_model_args *args, const sluice_param *param,
                             const sluice_host *host) {
     char text[256];
-    if (strncmp(param->name, "sluice.", 7) == 0) { /* the server's own */
+    if (strncmp(param->name, "sluice.", 7) == 0) { /* a parameter of the server */
         return;
     }
     snprintf(text, sizeof(text),

@@ -1,4 +1,4 @@
-/* The table of datatypes, and the words for those that are not in it. */
+/* The table of datatypes, and names of element types outside it. */
 #include "onnxruntime/datatype.h"
 
 /* In the order of sluice_datatype, from 1. */
@@ -21,7 +21,7 @@ static const struct datatype table[] = {
 
 enum { N_ROWS = sizeof(table) / sizeof(table[0]) };
 
-/* By the numbers of ONNX's TensorProto.DataType, which onnxruntime_c_api.h shares. */
+/* Indexed by ONNX's TensorProto.DataType, as in onnxruntime_c_api.h. */
 static const char *const words[] = {
     "undefined",      "float",      "uint8",          "int8",       "uint16",   "int16",
     "int32",          "int64",      "string",         "bool",       "float16",  "double",

@@ -1,4 +1,4 @@
-/* Datatypes in both worlds: ours and ONNX's, one row each. */
+/* Our datatypes and ONNX's, one row each. */
 #ifndef SLUICE_ONNXRUNTIME_DATATYPE_H
 #define SLUICE_ONNXRUNTIME_DATATYPE_H
 
@@ -14,11 +14,11 @@ struct datatype {
     size_t n_bytes; /* of an element; 0 for BYTES */
 };
 
-/* `ours` is valid: the server has checked it. */
+/* `ours` is valid: checked by the server. */
 const struct datatype *datatype_of_ours(sluice_datatype ours);
 /* Returns: NULL when clients have no such datatype. */
 const struct datatype *datatype_of_theirs(ONNXTensorElementDataType theirs);
-/* ONNX's word for an element type that can't be served: "float8e5m2". */
+/* ONNX's name of an element type that is not supported: "float8e5m2". */
 const char *datatype_word(ONNXTensorElementDataType theirs);
 
 #endif

@@ -1,12 +1,12 @@
-/* One run of ONNX Runtime over the requests of a batch, the outputs shared out. Who is in the batch
- * is decided in common/batch.c. */
+/* Runs ONNX Runtime once over the requests of a batch and splits the outputs. common/batch.c
+ * decides which requests are in it. */
 #include "onnxruntime/execute.h"
 
 #include "onnxruntime/inputs.h"
 #include "onnxruntime/results.h"
 
-/* What Run is asked for: the chosen outputs, into those values that are there already. Returns: are
- * there any? */
+/* Selects the outputs for Run, with preallocated values where possible. Returns: whether there are
+ * any. */
 static int select_outputs(sluice_instance *instance, const sluice_request *const *requests,
                           size_t n) {
     struct sluice_model *model = instance->model;
@@ -36,8 +36,8 @@ static OrtStatus *run_once(const sluice_instance *instance, size_t n_inputs) {
                                 instance->output_values);
 }
 
-/* A run into values of another shape than the model makes fails: whether that was it shows when it
- * is run without them. */
+/* A run fails when the model makes another shape than a preallocated value has. Runs again without
+ * them; success shows that this was the reason. */
 static OrtStatus *run_without_prealloc(const sluice_instance *instance, size_t n_inputs) {
     struct sluice_model *model = instance->model;
     for (size_t i = 0; i < instance->output_map.n_chosen; i++) {
@@ -96,8 +96,8 @@ sluice_status run_together(void *runner, const sluice_request *const *requests, 
     return status;
 }
 
-/* An optional input replaces a value of the model for the whole run: requests that have one can't
- * share it. */
+/* An optional input replaces a value of the model for the whole run, so requests that have one
+ * cannot share it. */
 int can_share(const void *runner, const sluice_request *const *requests, size_t n) {
     const sluice_instance *instance = runner;
     const struct signature *signature = &instance->model->signature;

@@ -1,5 +1,5 @@
-/* Inputs: numbers where they lie or were put together (common/gather.c), strings element by element
- * (strings.c). It trusts the server's checks of sizes and shapes. */
+/* Inputs as ONNX Runtime's values: numbers in place or gathered (common/gather.c), strings element
+ * by element (strings.c). Sizes and shapes were checked by the server. */
 #include "onnxruntime/inputs.h"
 
 #include <stdint.h>
@@ -9,8 +9,8 @@
 
 static const char doing[] = "an input could not be handed to ONNX Runtime";
 
-/* Numbers are a value over bytes that stay where they are. ONNX Runtime does not write to its
- * inputs, though its function takes a pointer that could be written through. */
+/* A number tensor is a view of existing bytes. ONNX Runtime does not write to its inputs, though
+ * its function takes a writable pointer. */
 static OrtStatus *value_make(const struct ort *ort, struct gather *gather,
                              const sluice_request *const *requests, size_t n_requests, size_t index,
                              OrtValue **value) {

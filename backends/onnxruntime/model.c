@@ -1,4 +1,4 @@
-/* Opening and closing models and instances; nothing here runs a request. */
+/* Opens and closes models and instances. */
 #include "onnxruntime/model.h"
 
 #include <stdlib.h>
@@ -48,7 +48,7 @@ void model_close(sluice_model *model) {
     free(model);
 }
 
-/* Returns: 0 when there is no memory; instance_close frees what there is. */
+/* Returns: 0 when out of memory; instance_close frees what was allocated. */
 static int arrays_make(struct sluice_instance *instance, size_t n_inputs, size_t n_outputs) {
     instance->input_names = calloc(n_inputs + 1, sizeof(*instance->input_names));
     instance->input_values = calloc(n_inputs + 1, sizeof(*instance->input_values));

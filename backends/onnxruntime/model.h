@@ -13,34 +13,33 @@
 #include "onnxruntime/signature.h"
 #include "sluice/backend.h"
 
-/* One session for all instances: its Run may be called from several threads at the same time, and
- * the weights are there once. */
+/* One session for all instances: its Run is thread-safe, and the weights are in memory once. */
 struct sluice_model {
     const struct ort *ort;
     OrtSession *session;
     struct options options;
     struct signature signature;
-    atomic_int shape_mismatch; /* an output had another shape than the model says: none is early any
-                                  more */
+    atomic_int shape_mismatch; /* an output had another shape than described: no output is
+                                  preallocated any more */
 };
 
-/* What one execution needs, made once. The arrays have as many members as the model has inputs or
- * outputs. */
+/* Memory for executions, allocated once. Each array has one member per input or output of the
+ * model. */
 struct sluice_instance {
     struct sluice_model *model;
     struct gather gather;
     struct prealloc prealloc;
-    const char **input_names; /* what is handed to Run */
+    const char **input_names; /* arguments of Run */
     OrtValue **input_values;
     const char **output_names;
     OrtValue **output_values;
-    const struct prealloc_output **prealloc_outputs; /* NULL: Run makes it */
-    const sluice_tensor_info **infos;                /* of what Run gives */
+    const struct prealloc_output **prealloc_outputs; /* NULL: Run allocates it */
+    const sluice_tensor_info **infos;                /* descriptions of Run's outputs */
     struct output_map output_map;
     struct batch batch;
 };
 
-/* The functions of sluice_backend of the same name. `ort` must outlive the model. */
+/* Functions of sluice_backend. `ort` must outlive the model. */
 sluice_status model_open(const struct ort *ort, const sluice_model_args *args, sluice_model **model,
                          sluice_error *error);
 void model_close(sluice_model *model);

@@ -1,12 +1,12 @@
-/* The onnxruntime backend: models in ONNX's format, run by ONNX Runtime on the CPU. This file is
- * the entry and the table of functions; README.md says what the others do. */
+/* The onnxruntime backend: ONNX models on the CPU. This file has the entry and the function table;
+ * README.md describes the others. */
 #include "onnxruntime/execute.h"
 #include "onnxruntime/model.h"
 #include "onnxruntime/ort.h"
 #include "sluice/backend.h"
 
-/* The library, once per process, as its environment must be. sluice_backend_entry is called once,
- * before everything else, and the functions of the table are not given the host again. */
+/* The library, once per process because its environment is global, set by sluice_backend_entry; the
+ * other functions do not receive the host. */
 static struct ort the_ort;
 
 static sluice_status open_model(const sluice_model_args *args, sluice_model **model,

@@ -1,35 +1,34 @@
-/* Session and run options. Values are read strictly: all of them are text, and one that is not
- * exactly what is expected fails the load. The table at the end of the readers is the list of keys;
- * README.md explains them. */
+/* Session and run options. Values are text and parsed strictly: an unexpected one fails the load.
+ * The table after the parsers lists the keys; README.md explains them. */
 #include "onnxruntime/options.h"
 
 #include <string.h>
 
-/* What the parameters say, before it is handed to ONNX Runtime. */
+/* The parsed parameters. */
 struct settings {
     int intra_op_threads;
     int inter_op_threads;
     int parallel;
     int level; /* a GraphOptimizationLevel */
     int arena;
-    int exact; /* the arena grows by what is asked instead of doubling */
+    int exact; /* the arena grows by the requested size instead of doubling */
     int pattern;
     int shrink;
 };
 
-/* One key. `read` returns 0 when the value is not `expected`. */
+/* A key. `read` returns 0 when the value is not `expected`. */
 struct key {
     const char *name;
     const char *expected;
     int (*read)(const struct key *key, const char *value, struct settings *settings);
-    size_t member; /* the offset in struct settings that `read` fills */
+    size_t member; /* the offset in struct settings of the value */
 };
 
 static int *member_of(const struct key *key, struct settings *settings) {
     return (int *)(void *)((char *)settings + key->member);
 }
 
-/* 0 leaves what the server decided. */
+/* 0 keeps the server's default. */
 static int threads_read(const struct key *key, const char *value, struct settings *settings) {
     int number = 0;
     if (!text_number(value, 1024, &number)) {
@@ -66,7 +65,7 @@ static int level_read(const struct key *key, const char *value, struct settings 
     return 0;
 }
 
-/* There is one arena, the CPU's. */
+/* There is one arena, for the CPU. */
 static int shrink_read(const struct key *key, const char *value, struct settings *settings) {
     *member_of(key, settings) = 1;
     return strcmp(value, "cpu:0") == 0;
@@ -89,8 +88,8 @@ static const struct key keys[] = {
      offsetof(struct settings, shrink)},
 };
 
-/* Entries of ONNX Runtime's own configuration, handed over as they are. It says nothing of a key it
- * does not know, so that only these are let through. */
+/* ONNX Runtime's own configuration entries, passed on unchanged. It ignores unknown keys silently,
+ * so only these are allowed. */
 static const char *const entries[] = {
     "session.disable_prepacking",
     "session.disable_quant_qdq",
@@ -142,8 +141,8 @@ static sluice_status settings_read(struct settings *settings, const struct ort *
     return SLUICE_OK;
 }
 
-/* What holds unless the model's parameters say otherwise. (Setting both would be a warning in the
- * log.) */
+/* Defaults of entries that the model's parameters don't set. (Setting an entry twice logs a
+ * warning.) */
 static OrtStatus *entry_default(const OrtApi *api, OrtSessionOptions *session,
                                 const sluice_model_args *args, const char *name,
                                 const char *value) {
@@ -157,7 +156,7 @@ static OrtStatus *entry_default(const OrtApi *api, OrtSessionOptions *session,
 
 static OrtStatus *entries_add(const OrtApi *api, OrtSessionOptions *session,
                               const struct settings *settings, const sluice_model_args *args) {
-    /* Weights outside the arena go back to the system when the model is closed. */
+    /* Weights outside the arena are freed when the model is closed. */
     const struct {
         const char *name;
         const char *value;
@@ -195,7 +194,8 @@ static OrtStatus *session_fill(const OrtApi *api, OrtSessionOptions *session,
             api->SetSessionGraphOptimizationLevel(session, (GraphOptimizationLevel)settings->level);
     }
     if (!result) {
-        result = api->SetSessionLogId(session, args->name); /* names the model in the log */
+        /* names the model in the library's log */
+        result = api->SetSessionLogId(session, args->name);
     }
     if (!result && !settings->arena) {
         result = api->DisableCpuMemArena(session);
@@ -206,8 +206,8 @@ static OrtStatus *session_fill(const OrtApi *api, OrtSessionOptions *session,
     return result ? result : entries_add(api, session, settings, args);
 }
 
-/* Whatever goes wrong in a run is told to the request; the same again in the log, once per bad
- * request, would only hide what matters there. */
+/* A run's errors are reported to the request; logging each bad request too would hide more
+ * important lines. */
 static OrtStatus *run_fill(const OrtApi *api, OrtRunOptions *run, const struct settings *settings) {
     OrtStatus *result = api->RunOptionsSetRunLogSeverityLevel(run, ORT_LOGGING_LEVEL_FATAL);
     if (!result && settings->shrink) {
@@ -216,10 +216,9 @@ static OrtStatus *run_fill(const OrtApi *api, OrtRunOptions *run, const struct s
     return result;
 }
 
-/* An arena that doubles: its memory is used again for any smaller shape, and what is not used is
- * never touched. One that grows by what is asked takes a new region for each new size, so that
- * clients who send ever larger shapes would fill the memory. For the same reason no memory pattern
- * is kept per shape. */
+/* The arena doubles: its memory is reused for any smaller shape, and unused memory is never
+ * touched. Growing by the requested size would take a new region per size, so clients with ever
+ * larger shapes would fill the memory. For the same reason memory patterns per shape are off. */
 static struct settings defaults(const sluice_model_args *args) {
     return (struct settings){.intra_op_threads = (int)args->n_threads,
                              .inter_op_threads = 1,

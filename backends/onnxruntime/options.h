@@ -1,5 +1,5 @@
-/* What a model's config.pbtxt may say to ONNX Runtime, under the names that the reference server's
- * backend and ONNX Runtime itself use. */
+/* Options of ONNX Runtime in a model's config.pbtxt, under the names that Triton's backend and ONNX
+ * Runtime use. */
 #ifndef SLUICE_ONNXRUNTIME_OPTIONS_H
 #define SLUICE_ONNXRUNTIME_OPTIONS_H
 
@@ -11,9 +11,9 @@ struct options {
     OrtRunOptions *run;
 };
 
-/* Makes both from what the server gives (threads, spinning) and args->params, which win. A key that
- * is not known is a warning in the log. Returns: SLUICE_INVALID_ARGUMENT with a sentence that names
- * the key. Owns: on success *options until options_fini. */
+/* Built from the server's defaults (threads, spinning) and args->params, which override them. An
+ * unknown key is logged as a warning. Returns: SLUICE_INVALID_ARGUMENT with a text that names the
+ * key. Owns: on success *options until options_fini. */
 sluice_status options_init(struct options *options, const struct ort *ort,
                            const sluice_model_args *args, sluice_error *error);
 void options_fini(struct options *options, const struct ort *ort);

@@ -1,18 +1,18 @@
-/* The library's environment, its log and its errors. What it logs goes to the server's log, what it
- * says in errors becomes one clean line; nothing here knows models. */
+/* The library's environment, log and errors. Its log lines go to the server's log; an error's text
+ * becomes one clean line. */
 #include "onnxruntime/ort.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Messages of failed checks begin with the place in the library's source; its length, else 0. */
+/* Returns: the length of the place in the library's source with which failed checks begin; else
+ * 0. */
 static size_t source_place(const char *text) {
     static const char root[] = "/onnxruntime_src/";
     return strncmp(text, root, sizeof(root) - 1) == 0 ? strcspn(text, " \n") : 0;
 }
 
-/* The codes are about files, requests and the library's own work; a status is about whose fault it
- * is. */
+/* Maps codes, which are about the library, to a status, which is about who caused the error. */
 static sluice_status status_of(OrtErrorCode code) {
     switch (code) {
     case ORT_OK:
@@ -33,7 +33,7 @@ static sluice_status status_of(OrtErrorCode code) {
     case ORT_EP_FAIL:
         break;
     }
-    return SLUICE_INTERNAL; /* and codes that are newer than the header */
+    return SLUICE_INTERNAL; /* includes codes newer than the header */
 }
 
 sluice_status ort_check(const struct ort *ort, OrtStatus *result, const char *doing,
@@ -62,8 +62,8 @@ static void log_forward(void *param, OrtLoggingLevel severity, const char *categ
     ort->host->log(level, logid ? logid : "", text);
 }
 
-/* An arena for those sessions that want regions as large as what was asked for
- * (program/options/options.c); each other session has its own. */
+/* A shared arena that grows by the requested size, for sessions that ask for it (options.c); other
+ * sessions have their own. */
 static sluice_status arena_register(struct ort *ort, sluice_error *error) {
     static const char *const keys[] = {"arena_extend_strategy"};
     static const size_t values[] = {1}; /* kSameAsRequested */
@@ -89,11 +89,11 @@ out:
     return status;
 }
 
-/* From 1.29 on the library reports to its makers unless told not to: it keeps an identifier in the
- * user's home and sends events about models over the network. A server of other people's models
- * does neither. Only the variable is heard before the environment makes its first report; one that
- * is set already is the operator's word. As the only change of the environment in the process it
- * frees no text that another thread may be reading. */
+/* Since version 1.29 the library sends telemetry unless disabled: it stores an identifier in the
+ * user's home and sends events about models over the network, which a server of other people's
+ * models must not do. It can be disabled by an environment variable only, before the environment
+ * reports for the first time; a value set by the operator is kept. It is the process's only change
+ * of the environment, made before other threads could read it. */
 static void telemetry_off(void) {
     setenv("ORT_DISABLE_TELEMETRY", "1", 0);
 }

@@ -1,5 +1,5 @@
-/* ONNX Runtime itself, as the backend holds it: once per process. Every call of its API that can
- * fail goes through ort_check, which makes a status and a sentence of our interface from theirs. */
+/* The ONNX Runtime library, once per process. Every API call that can fail is checked by ort_check,
+ * which converts the library's error to our status and text. */
 #ifndef SLUICE_ONNXRUNTIME_ORT_H
 #define SLUICE_ONNXRUNTIME_ORT_H
 
@@ -13,20 +13,19 @@
 struct ort {
     const sluice_host *host;
     const OrtApi *api;
-    const char *version; /* of the library that was loaded, "1.31.1" */
+    const char *version; /* of the loaded library, "1.31.1" */
     OrtEnv *env;
-    OrtMemoryInfo *cpu;      /* describes memory that is ours */
-    OrtAllocator *allocator; /* for names and string tensors; plain malloc */
+    OrtMemoryInfo *cpu;      /* for tensors over our own memory */
+    OrtAllocator *allocator; /* for names and string tensors; malloc */
 };
 
-/* Owns: everything in *ort, for the life of the process; ONNX Runtime's own threads and statics
- * don't survive their environment well. Returns: not SLUICE_OK when the library is older than the
- * header, or fails. */
+/* Owns: everything in *ort, until the process exits: ONNX Runtime's threads and statics do not
+ * survive their environment. Returns: not SLUICE_OK when the library is older than the header, or
+ * fails. */
 sluice_status ort_init(struct ort *ort, const sluice_host *host, sluice_error *error);
 
-/* What became of a call: takes `result`, which is NULL when all went well. `doing` begins the
- * sentence: "the model could not be loaded". Returns: SLUICE_OK, or the status that the library's
- * code stands for. Thread: any. */
+/* Checks the result of a call and frees it; NULL is success. `doing` begins the text: "the model
+ * could not be loaded". Returns: SLUICE_OK, or the corresponding status. Thread: any. */
 sluice_status ort_check(const struct ort *ort, OrtStatus *result, const char *doing,
                         sluice_error *error);
 

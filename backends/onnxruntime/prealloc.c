@@ -1,6 +1,6 @@
-/* A free dimension has a name, and in a model that keeps what it says one name is one number: so
- * the shape of an output follows from the inputs that have the names. ONNX Runtime holds it against
- * what the model then makes, and the run fails where that is another. */
+/* Predicts output shapes. A free dimension has a name, and one name should mean one number, so an
+ * output's shape follows from the inputs that use its names. ONNX Runtime fails the run when the
+ * model makes another shape. */
 #include "onnxruntime/prealloc.h"
 
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 
 #include "onnxruntime/datatype.h"
 
-/* ---- what is known of a model ---------------------------------------------------------------- */
+/* ---- per model ------------------------------------------------------------------------------- */
 
-/* Looks for the name among the dimensions of inputs that every request has. */
+/* Finds the name among the dimensions of required inputs. */
 static int find_symbol(const struct signature *signature, const char *name,
                        struct prealloc_dim *out) {
     for (size_t i = 0; i < signature->n_inputs; i++) {
@@ -25,7 +25,7 @@ static int find_symbol(const struct signature *signature, const char *name,
     return 0;
 }
 
-/* Such an output is no value of its own: what is there for it is not written to. */
+/* An output that is an input has no value of its own: the preallocated one is not written. */
 static int is_input(const struct signature *signature, const char *name) {
     for (size_t i = 0; i < signature->n_inputs; i++) {
         if (strcmp(signature->inputs[i].name, name) == 0) {
@@ -35,7 +35,7 @@ static int is_input(const struct signature *signature, const char *name) {
     return 0;
 }
 
-/* One without dimensions may as well be one whose shape is not known (signature.c). */
+/* An output without dimensions may have an unknown shape (signature.c), and is not preallocated. */
 static void prealloc_output_init(struct prealloc_output *output, const struct signature *signature,
                                  const sluice_tensor_info *info) {
     output->rank = info->rank;
@@ -66,9 +66,9 @@ void prealloc_fini(struct prealloc *prealloc, const struct ort *ort) {
     *prealloc = (struct prealloc){NULL, 0};
 }
 
-/* ---- of a run -------------------------------------------------------------------------------- */
+/* ---- per run --------------------------------------------------------------------------------- */
 
-/* Returns: -1 where the request has no such input. */
+/* Returns: -1 when the request lacks the input. */
 static int64_t dim_of_input(const struct prealloc_dim *from, const sluice_request *request) {
     for (size_t i = 0; i < request->n_inputs; i++) {
         const sluice_input *input = &request->inputs[i];
@@ -79,7 +79,7 @@ static int64_t dim_of_input(const struct prealloc_dim *from, const sluice_reques
     return -1;
 }
 
-/* Returns: 0 where they are not known. */
+/* Returns: 0 when a dimension is unknown. */
 static int dims_of(const struct prealloc_output *output, const sluice_request *request,
                    int64_t *dims) {
     for (size_t i = 0; i < output->rank; i++) {
@@ -92,7 +92,7 @@ static int dims_of(const struct prealloc_output *output, const sluice_request *r
     return 1;
 }
 
-/* Returns: 0 where it is nothing, or more than there is room for. */
+/* Returns: 0 when it is empty or exceeds PREALLOC_MAX_BYTES. */
 static size_t bytes_of_dims(const int64_t *dims, size_t rank, size_t n_element_bytes) {
     size_t n_bytes = n_element_bytes;
     for (size_t i = 0; i < rank; i++) {
@@ -103,7 +103,7 @@ static size_t bytes_of_dims(const int64_t *dims, size_t rank, size_t n_element_b
     return n_bytes <= PREALLOC_MAX_BYTES ? n_bytes : 0;
 }
 
-/* The value for these dimensions, in place of the last one. */
+/* Replaces the value by one for these dimensions. */
 static int value_new(struct prealloc_output *output, const struct ort *ort,
                      const struct datatype *datatype, const int64_t *dims) {
     size_t n_bytes = bytes_of_dims(dims, output->rank, datatype->n_bytes);

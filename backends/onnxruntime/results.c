@@ -65,7 +65,7 @@ static sluice_status result_init(const struct ort *ort, struct result *result,
     return bytes_find(ort, result, count, gather, error);
 }
 
-/* The value is for the next run: its bytes are copied. */
+/* Copies a preallocated value's bytes, because the next run reuses it. */
 static sluice_status result_copy(struct result *result, const sluice_tensor_info *info,
                                  const struct prealloc_output *prealloc, sluice_error *error) {
     result->datatype = info->datatype;

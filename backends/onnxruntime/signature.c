@@ -1,5 +1,5 @@
-/* Reads names, types, dimensions and their symbols out of a session. All of it is copied into
- * blocks that are freed together; nothing of ONNX Runtime's is kept. */
+/* Reads names, types, dimensions and their symbols of a session, copied into blocks that are freed
+ * together. */
 #include "onnxruntime/signature.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { MAX_RANK = 64 };
 
-/* One of the three lists of a session. */
+/* The inputs, outputs or initializers of a session. */
 struct list {
     const char *word; /* "input" */
     int32_t optional;
@@ -18,7 +18,7 @@ struct list {
     OrtStatus *(*type)(const OrtSession *session, size_t index, OrtTypeInfo **type);
 };
 
-/* What the steps below share. */
+/* Common arguments of the functions below. */
 struct reader {
     struct signature *signature;
     const struct ort *ort;
@@ -54,7 +54,7 @@ static sluice_status name_read(const struct reader *reader, const struct list *l
     return info->name ? SLUICE_OK : SLUICE_NO_MEMORY;
 }
 
-/* Why something is not a tensor, and what to do about it. */
+/* The error for a value that is not a tensor, with the remedy. */
 static sluice_status error_unsupported_type(const struct reader *reader, const struct list *list,
                                             const char *name, ONNXType type) {
     const char *is = "of a kind that is unknown here";
@@ -169,7 +169,7 @@ static sluice_status tensor_info_read(const struct reader *reader, const struct 
     return status;
 }
 
-/* Appends a list to `infos`, which has room for it. */
+/* Appends a list to `infos`, which has capacity for it. */
 static sluice_status list_read(const struct reader *reader, const struct list *list, size_t count,
                                sluice_tensor_info *infos, size_t *n) {
     for (size_t i = 0; i < count; i++) {

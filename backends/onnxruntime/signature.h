@@ -1,5 +1,4 @@
-/* The inputs and outputs of a model as ONNX Runtime reports them, in the interface's own structs.
- */
+/* The inputs and outputs of a model as ONNX Runtime reports them, in the interface's structs. */
 #ifndef SLUICE_ONNXRUNTIME_SIGNATURE_H
 #define SLUICE_ONNXRUNTIME_SIGNATURE_H
 
@@ -10,8 +9,8 @@
 #include "sluice/backend.h"
 
 struct signature {
-    sluice_tensor_info
-        *inputs; /* the required ones, then overridable initializers as optional ones */
+    /* required inputs, then overridable initializers as optional inputs */
+    sluice_tensor_info *inputs;
     size_t n_inputs;
     sluice_tensor_info *outputs;
     size_t n_outputs;
@@ -19,8 +18,8 @@ struct signature {
 };
 
 /* Reads a session's signature. A required input or an output that is not a tensor of one of our
- * datatypes is refused (SLUICE_UNSUPPORTED) with a sentence that says what to do; an optional one
- * is left out. Owns: on success everything in *signature until signature_fini. */
+ * datatypes is refused (SLUICE_UNSUPPORTED) with a remedy; an optional one is left out. Owns: on
+ * success everything in *signature until signature_fini. */
 sluice_status signature_init(struct signature *signature, const struct ort *ort,
                              const OrtSession *session, sluice_error *error);
 void signature_fini(struct signature *signature);

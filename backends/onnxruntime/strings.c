@@ -1,4 +1,4 @@
-/* Strings with their lengths, in both directions. ONNX Runtime's string calls that end at a NUL are
+/* Strings with lengths, in both directions. ONNX Runtime's functions for NUL-terminated strings are
  * not used. */
 #include "onnxruntime/strings.h"
 
@@ -7,14 +7,14 @@
 
 enum { LENGTH_BYTES = 4 };
 
-/* Where reading has come to in the pieces of an input, which may be split anywhere. */
+/* The read position in the pieces of an input, which may be split anywhere. */
 struct cursor {
     const sluice_piece *piece;
     size_t n_pieces; /* from `piece` on */
     size_t offset;   /* in `piece` */
 };
 
-/* Returns: 0 when fewer than `n_bytes` were left. */
+/* Returns: 0 when fewer than `n_bytes` are left. */
 static int cursor_read(struct cursor *cursor, void *to, size_t n_bytes) {
     unsigned char *out = to;
     while (n_bytes > 0 && cursor->n_pieces > 0) {
@@ -35,8 +35,8 @@ static int cursor_read(struct cursor *cursor, void *to, size_t n_bytes) {
     return n_bytes == 0;
 }
 
-/* The elements of one input become those of the tensor from *at on. The server has checked that
- * lengths fit the input; that they do is not worth a crash here. */
+/* Copies the elements of one input to the tensor's elements from *at on. The server checked the
+ * lengths; a mismatch must still not crash. */
 static OrtStatus *elements_fill(const struct ort *ort, const sluice_input *input, OrtValue *value,
                                 size_t *at) {
     struct cursor cursor = {input->pieces, input->n_pieces, 0};
@@ -80,9 +80,9 @@ OrtStatus *string_tensor_new(const struct ort *ort, const sluice_request *const 
     return result;
 }
 
-/* The contents stand at the end of the block, one after another; each moves down to behind its
- * length. It never moves over what was not read yet: what is written is always shorter than what is
- * read by the lengths that are still to come. */
+/* The contents are at the end of the block, one after another; each is moved down after its length
+ * prefix. A write never overtakes unread bytes: it is behind them by the length prefixes that are
+ * still to be written. */
 static int frame(unsigned char *block, size_t n_bytes, const size_t *offsets, size_t count) {
     const unsigned char *contents = block + count * LENGTH_BYTES;
     size_t n_contents = n_bytes - count * LENGTH_BYTES;

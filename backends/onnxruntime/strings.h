@@ -1,5 +1,5 @@
-/* BYTES tensors to ONNX Runtime's string tensors and back, bit for bit: an element may be empty and
- * may hold NULs. */
+/* Converts BYTES tensors to ONNX Runtime's string tensors and back without loss: an element may be
+ * empty and contain NULs. */
 #ifndef SLUICE_ONNXRUNTIME_STRINGS_H
 #define SLUICE_ONNXRUNTIME_STRINGS_H
 
@@ -14,8 +14,7 @@ OrtStatus *string_tensor_new(const struct ort *ort, const sluice_request *const 
                              size_t n_requests, size_t index, const int64_t *dims,
                              OrtValue **value);
 
-/* Writes a string tensor of `count` elements as BYTES: lengths and bytes. Owns: on success *block,
- * to be freed. */
+/* Writes a string tensor of `count` elements as BYTES. Owns: on success *block, to be freed. */
 sluice_status string_tensor_read(const struct ort *ort, const OrtValue *value, size_t count,
                                  unsigned char **block, size_t *n_bytes, sluice_error *error);
 

@@ -1,5 +1,5 @@
-/* The table of datatypes, and the words for those that are not in it. Strings are not: the
- * library's C interface takes them only up to a NUL and gives none back. */
+/* The table of datatypes, and names of element types outside it. Strings are not supported: the
+ * library's C interface reads them only up to a NUL and cannot return them. */
 #include "openvino/datatype.h"
 
 static const struct datatype table[] = {

@@ -1,4 +1,4 @@
-/* Datatypes in both worlds: ours and OpenVINO's, one row each. */
+/* Our datatypes and OpenVINO's, one row each. */
 #ifndef SLUICE_OPENVINO_DATATYPE_H
 #define SLUICE_OPENVINO_DATATYPE_H
 
@@ -14,11 +14,12 @@ struct datatype {
     size_t n_bytes; /* of an element */
 };
 
-/* `ours` is one that a model was described with. */
+/* `ours` is a datatype of a model's signature. */
 const struct datatype *datatype_of_ours(sluice_datatype ours);
-/* Returns: NULL when clients have no such datatype, or the C interface no way to its elements. */
+/* Returns: NULL when clients have no such datatype or the C interface cannot access its
+ * elements. */
 const struct datatype *datatype_of_theirs(ov_element_type_e theirs);
-/* OpenVINO's word for an element type that can't be served: "f8e4m3". */
+/* OpenVINO's name of an element type that is not supported: "f8e4m3". */
 const char *datatype_word(ov_element_type_e theirs);
 
 #endif

@@ -1,5 +1,8 @@
-/* One run of OpenVINO over the requests of a batch, the outputs shared out. Who is in the batch is
- * decided in common/batch.c. The library computes every output, wanted or not. */
+/* Runs OpenVINO once over the requests of a batch and splits the outputs. common/batch.c decides
+ * which requests are in it. Inputs are views of the request's or the instance's memory (the library
+ * does not write to them, though its function takes a writable pointer). Outputs stay in the memory
+ * of the pooled request that ran them, which returns to the pool when the last of them is released.
+ * The library computes every output, wanted or not. */
 #include "openvino/execute.h"
 
 #include <inttypes.h>
@@ -24,8 +27,8 @@ static sluice_status refuse_wide(const sluice_input *input, int64_t value, sluic
                      (long)INT32_MAX);
 }
 
-/* The CPU device keeps the lower half of a 64-bit number and says nothing. A wrong answer is worse
- * than none. */
+/* The CPU device silently keeps the lower half of a 64-bit number; an error is better than a wrong
+ * answer. */
 static sluice_status width_check(const sluice_input *input, const void *data, size_t n_bytes,
                                  sluice_error *error) {
     if (input->datatype != SLUICE_INT64 && input->datatype != SLUICE_UINT64) {
@@ -93,7 +96,7 @@ static void inputs_release(sluice_instance *instance) {
 
 static const char output_failure[] = "an output could not be read from OpenVINO";
 
-/* Of a scalar the library has no shape to give. */
+/* The library returns no shape for a scalar. */
 static sluice_status shape_read(struct result *result, const sluice_tensor_info *info,
                                 sluice_error *error) {
     ov_shape_t shape = {0};
@@ -194,7 +197,7 @@ static sluice_status outputs_get(sluice_instance *instance, struct pooled_reques
     if (!made) {
         return error_set(error, SLUICE_NO_MEMORY, "no memory for the outputs");
     }
-    made->free_values = tensors_free; /* the lane is the caller's until all went well */
+    made->free_values = tensors_free; /* on failure the pooled request remains the caller's */
     made->owner_ref = pooled;
     sluice_status status = results_fill(instance, made, requests, n, error);
     if (status != SLUICE_OK) {
@@ -208,9 +211,9 @@ static sluice_status outputs_get(sluice_instance *instance, struct pooled_reques
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Not ov_infer_request_infer: with one thread that call drops what shapes that don't fit together
- * throw, says that all went well, and leaves the outputs of the run before, which are another
- * request's (2026.4.1). Run by the library's own thread it fails as it should. */
+/* ov_infer_request_infer cannot be used: with one thread, when shapes are incompatible it swallows
+ * the exception, returns OK, and leaves the outputs of the run before, which belong to another
+ * request (2026.4.1). On the library's own thread the error is reported. */
 static ov_status_e infer(ov_infer_request_t *request) {
     ov_status_e result = ov_infer_request_start_async(request);
     return result == OK ? ov_infer_request_wait(request) : result;
@@ -248,7 +251,7 @@ sluice_status run_together(void *runner, const sluice_request *const *requests, 
     if (status == SLUICE_OK) {
         output_map_respond(&instance->output_map, instance->model->ov->host, results, requests, n);
     } else {
-        request_pool_put(pooled, SIZE_MAX); /* what state it is in nobody knows */
+        request_pool_put(pooled, SIZE_MAX); /* its state is unknown */
     }
     return status;
 }

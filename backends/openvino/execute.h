@@ -1,4 +1,4 @@
-/* Running batches. */
+/* Executes batches. */
 #ifndef SLUICE_OPENVINO_EXECUTE_H
 #define SLUICE_OPENVINO_EXECUTE_H
 
@@ -7,10 +7,10 @@
 #include "openvino/model.h"
 #include "sluice/backend.h"
 
-/* The function of sluice_backend of the same name: every request has its answer when it returns. */
+/* Implements `execute` of sluice_backend: every request is answered on return. */
 void execute(sluice_instance *instance, const sluice_request *const *requests, size_t n);
 
-/* For struct batch, of an instance. */
+/* The `run` function of struct batch; `runner` is an instance. */
 sluice_status run_together(void *runner, const sluice_request *const *requests, size_t n,
                            sluice_error *error);
 

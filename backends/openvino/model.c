@@ -1,4 +1,4 @@
-/* Opening and closing models and instances; nothing here runs a request. */
+/* Opens and closes models and instances. */
 #include "openvino/model.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "common/path.h"
 #include "openvino/execute.h"
 
-/* Of a file that none of its readers knows it says which readers there are. */
+/* The error for an unknown file format lists the supported ones. */
 static sluice_status read_model(struct sluice_model *model, const char *file, sluice_error *error) {
     sluice_status status = ov_check(ov_core_read_model(model->ov->core, file, NULL, &model->model),
                                     "OpenVINO can't load the model", error);
@@ -28,8 +28,8 @@ static sluice_status compile(const struct sluice_model *model, ov_compiled_model
                     "OpenVINO can't compile the model", error);
 }
 
-/* 64-bit numbers are not what the CPU device computes with (README.md); of those that come out of a
- * model, and not only go into it, the operator is told. */
+/* The CPU device computes 64-bit integers as 32-bit (README.md); logs a warning for a model that
+ * outputs them. */
 static void warn_of_width(const struct sluice_model *model, const sluice_model_args *args) {
     const struct signature *signature = &model->signature;
     for (size_t i = 0; i < signature->n_inputs + signature->n_outputs; i++) {

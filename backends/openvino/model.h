@@ -15,11 +15,11 @@
 #include "openvino/signature.h"
 #include "sluice/backend.h"
 
-/* A compiled model runs one request at a time, as it has one stream: each instance has its own. */
+/* Each instance has its own compiled model, which has one stream and runs one request at a time. */
 struct sluice_model {
     const struct ov *ov;
     ov_model_t *model;
-    ov_compiled_model_t *spare; /* compiled when the model was opened, for the first instance */
+    ov_compiled_model_t *spare; /* compiled in model_open, for the first instance */
     struct options options;
     struct signature signature;
 };
@@ -28,12 +28,12 @@ struct sluice_instance {
     const struct sluice_model *model;
     struct request_pool *pool;
     struct gather gather;
-    ov_tensor_t **inputs; /* of a run; as many as the model has */
+    ov_tensor_t **inputs; /* the tensors of a run, one per model input */
     struct output_map output_map;
     struct batch batch;
 };
 
-/* The functions of sluice_backend of the same name. `ov` must outlive the model. */
+/* Functions of sluice_backend. `ov` must outlive the model. */
 sluice_status model_open(const struct ov *ov, const sluice_model_args *args, sluice_model **model,
                          sluice_error *error);
 void model_close(sluice_model *model);

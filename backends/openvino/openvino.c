@@ -1,5 +1,5 @@
-/* The openvino backend: ONNX and IR models, run by OpenVINO on the CPU. This file is the entry and
- * the table of functions; README.md says what the others do. */
+/* The openvino backend: ONNX and IR models on the CPU. This file has the entry and the function
+ * table; README.md describes the others. */
 #include <stdlib.h>
 
 #include "openvino/execute.h"
@@ -7,8 +7,8 @@
 #include "openvino/ov.h"
 #include "sluice/backend.h"
 
-/* The library, once per process. sluice_backend_entry is called once, before everything else, and
- * the functions of the table are not given the host again. */
+/* The library, once per process, set by sluice_backend_entry; the other functions do not receive
+ * the host. */
 static struct ov the_ov;
 
 static sluice_status open_model(const sluice_model_args *args, sluice_model **model,
@@ -42,11 +42,10 @@ static sluice_backend table = {
     .execute = execute,
 };
 
-/* The library keeps the code that it makes for each shape, a thousand of them and up to half a
- * megabyte each, beside what CPU_RUNTIME_CACHE_CAPACITY bounds. Clients decide which shapes there
- * are. Only the variable is heard; one that is set already is the operator's word. As a change of
- * the environment before the library's threads it frees no text that another thread may be
- * reading. */
+/* The library caches generated code for each shape: a thousand entries of up to half a megabyte,
+ * not bounded by CPU_RUNTIME_CACHE_CAPACITY. Clients choose the shapes, so the cache is bounded
+ * here. It can be set by an environment variable only; a value set by the operator is kept. It is
+ * set before the library starts threads that could read the environment. */
 static void shapes_bound(void) {
     setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64", 0);
 }

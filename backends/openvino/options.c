@@ -1,6 +1,5 @@
-/* Properties of a compiled model. Values are read strictly: all of them are text, and one that is
- * not exactly what is expected fails the load. The table below is the list of keys; README.md
- * explains them. */
+/* Properties of a compiled model. Values are text and parsed strictly: an unexpected one fails the
+ * load. The table below lists the keys; README.md explains them. */
 #include "openvino/options.h"
 
 #include <stdio.h>
@@ -12,9 +11,9 @@
 struct key {
     const char *name;
     const char *expected;
-    const char *property;          /* of OpenVINO; NULL: the value changes nothing */
-    int max;                       /* above 0: a number up to it, else one of `words` */
-    const char *const (*words)[2]; /* a value, and what OpenVINO is told; ends with {NULL, NULL} */
+    const char *property;          /* of OpenVINO; NULL: the value has no effect */
+    int max;                       /* > 0: a number up to it; else one of `words` */
+    const char *const (*words)[2]; /* {value, OpenVINO's value}; ends with {NULL, NULL} */
 };
 
 static const char *const yes_no[][2] = {{"YES", "YES"}, {"NO", "NO"}, {NULL, NULL}};
@@ -30,8 +29,8 @@ static const char *const precisions[][2] = {
     {"f32", "f32"}, {"bf16", "bf16"}, {"f16", "f16"}, {NULL, NULL}};
 static const char *const bf16[][2] = {{"YES", "bf16"}, {"NO", "f32"}, {NULL, NULL}};
 
-/* Those that would change what a model does, and can't be obeyed, take only the value that does not
- * ask for it. */
+/* Keys that would change a model's behaviour and are not supported accept only the value that turns
+ * them off. */
 static const struct key keys[] = {
     {"INFERENCE_NUM_THREADS", "a number from 0 to 1024", "INFERENCE_NUM_THREADS", 1024, NULL},
     {"PERFORMANCE_HINT", "LATENCY or THROUGHPUT", "PERFORMANCE_HINT", 0, hints},
@@ -61,7 +60,7 @@ static const struct key *key_find(const char *name) {
     return NULL;
 }
 
-/* Adds a property, or says something else of one that is there. `value` is one of ours: short. */
+/* Adds or replaces a property. `value` is short. */
 static void set_property(struct options *options, const char *property, const char *value) {
     size_t at = 0;
     while (at < options->n && strcmp(options->properties[at].key, property) != 0) {
@@ -80,7 +79,7 @@ static void set_number(struct options *options, const char *property, unsigned v
     set_property(options, property, text);
 }
 
-/* What OpenVINO is told for a value. Returns: NULL when the value is not what is expected. */
+/* OpenVINO's value for a configured one. Returns: NULL when the value is invalid. */
 static const char *read_value(const struct key *key, const char *value) {
     int number = 0;
     if (key->max > 0) {
@@ -94,16 +93,15 @@ static const char *read_value(const struct key *key, const char *value) {
     return NULL;
 }
 
-/* A number of threads that is 0 leaves what the server decided. */
+/* 0 threads keeps the server's default. */
 static int leaves_default(const struct key *key, const char *value) {
     return !key->property ||
            (strstr(key->name, "_NUM_THREADS") && strspn(value, "0") == strlen(value));
 }
 
-/* One stream per instance, on the thread that executes; no thread is bound to a CPU that others may
- * use too. FP32 is computed as FP32, also where the machine has something faster: answers do not
- * depend on where they were computed. What is kept for shapes that were seen is little: clients
- * decide which shapes there are. */
+/* One stream per instance, on the executing thread; threads are not bound to CPUs, which others may
+ * use too. FP32 is computed as FP32 even where the machine has something faster, so answers do not
+ * depend on the machine. The caches per shape are small, because clients choose the shapes. */
 static void defaults(struct options *options, const sluice_model_args *args) {
     options->n = 0;
     set_property(options, "PERFORMANCE_HINT", "LATENCY");

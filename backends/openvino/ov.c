@@ -1,6 +1,5 @@
-/* The library's core, its log and its errors. What it says in exceptions, a line for each function
- * that it came through and the check that failed, becomes one clean line; nothing here knows
- * models. */
+/* The library's core, its log and its errors. An exception's text has a line for each function it
+ * passed through and the failed check; it becomes one clean line. */
 #include "openvino/ov.h"
 
 #include <stdio.h>
@@ -12,8 +11,8 @@ static int begins(const char *text, const char *with) {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Of a message's lines those that say where in the library's source something was noticed, or that
- * there is more to come. Returns: the bytes of such lines at `text`, with their ends. */
+/* Matches lines of a message that name a place in the library's source, or announce more lines.
+ * Returns: the length of such lines at `text`, line ends included. */
 static size_t source_place(const char *text) {
     static const char *const said[] = {
         "Exception from ",    "Check '",   "FrontEnd API failed with ",
@@ -58,7 +57,7 @@ static sluice_status status_of(ov_status_e code) {
     case UNKNOW_EXCEPTION:
         break;
     }
-    return SLUICE_INTERNAL; /* and codes that are newer than the header */
+    return SLUICE_INTERNAL; /* includes codes newer than the header */
 }
 
 sluice_status ov_check(ov_status_e result, const char *doing, sluice_error *error) {
@@ -73,11 +72,11 @@ sluice_status ov_check(ov_status_e result, const char *doing, sluice_error *erro
     return error_set(error, status_of(result), "%s: %s", doing, text);
 }
 
-/* The library's log knows no cookie, so that the host stands here; it is set once, before a line
- * can come. */
+/* The library's log callback has no user argument, so the host is stored here, set once before the
+ * first log line. */
 static const sluice_host *log_host;
 
-/* It does not say how serious a line is. */
+/* The library does not report a severity. */
 static void log_forward(const char *message) {
     char text[1024];
     text_one_line(message, source_place, text, sizeof(text));
@@ -96,7 +95,7 @@ static sluice_status version_read(struct ov *ov, sluice_error *error) {
     return status;
 }
 
-/* Weights are read, not mapped: a file that is cut while its model is served would end the
+/* Weights are read, not mapped: truncating a mapped file while its model is served would crash the
  * process. */
 static sluice_status core_make(struct ov *ov, sluice_error *error) {
     static const ov_property_t properties[] = {{"ENABLE_MMAP", "NO"}};

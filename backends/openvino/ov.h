@@ -1,5 +1,5 @@
-/* OpenVINO itself, as the backend holds it: once per process. Every call of its API that can fail
- * goes through ov_check, which makes a status and a sentence of our interface from theirs. */
+/* The OpenVINO library, once per process. Every API call that can fail is checked by ov_check,
+ * which converts the library's error to our status and text. */
 #ifndef SLUICE_OPENVINO_OV_H
 #define SLUICE_OPENVINO_OV_H
 
@@ -12,16 +12,16 @@
 struct ov {
     const sluice_host *host;
     ov_core_t *core;
-    char version[32]; /* of the library that was loaded, "2026.4.1" */
+    char version[32]; /* of the loaded library, "2026.4.1" */
 };
 
-/* Owns: everything in *ov, for the life of the process: the library's own threads don't survive its
- * core well. Returns: not SLUICE_OK when the library fails. */
+/* Owns: everything in *ov, until the process exits: the library's threads do not survive the
+ * destruction of its core. Returns: not SLUICE_OK when the library fails. */
 sluice_status ov_init(struct ov *ov, const sluice_host *host, sluice_error *error);
 
-/* What became of a call; to be asked on the thread that made it, before the next one. `doing`
- * begins the sentence: "the model could not be loaded". Returns: SLUICE_OK, or the status that the
- * library's code stands for. Thread: any. */
+/* Checks the result of a call, on the calling thread and before the next call. `doing` begins the
+ * text: "the model could not be loaded". Returns: SLUICE_OK, or the corresponding status. Thread:
+ * any. */
 sluice_status ov_check(ov_status_e result, const char *doing, sluice_error *error);
 
 #endif

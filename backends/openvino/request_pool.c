@@ -1,5 +1,5 @@
-/* A few idle requests are kept: their memory has the size of what they ran last, and making one
- * costs more than a small model's run. */
+/* A few idle infer requests are kept: each has memory for its last run, and creating one costs more
+ * than a small model's run. */
 #include "openvino/request_pool.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct request_pool *request_pool_new(ov_compiled_model_t *compiled) {
     return pool;
 }
 
-/* Returns: what is idle, when nobody is left to use it. */
+/* Returns: the idle list, when the last reference was dropped. */
 static struct pooled_request *pool_unref(struct request_pool *pool, int *last) {
     *last = --pool->n_refs == 0;
     return *last ? pool->idle : NULL;
@@ -84,7 +84,7 @@ sluice_status request_pool_get(struct request_pool *pool, struct pooled_request 
     }
     sluice_status status = pooled_request_new(pool, pooled, error);
     if (status != SLUICE_OK) {
-        request_pool_unref(pool); /* the reference that was for it */
+        request_pool_unref(pool); /* the reference that it held */
     }
     return status;
 }

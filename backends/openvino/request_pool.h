@@ -1,7 +1,7 @@
-/* Infer requests of an instance. One holds the outputs of a run in its own memory: while they are
- * on their way to a client the next run takes another. */
-#ifndef SLUICE_OPENVINO_LANE_H
-#define SLUICE_OPENVINO_LANE_H
+/* A pool of the infer requests of an instance. A request's own memory contains the outputs of its
+ * run: until they are sent, the next run uses another request. */
+#ifndef SLUICE_OPENVINO_REQUEST_POOL_H
+#define SLUICE_OPENVINO_REQUEST_POOL_H
 
 #include <pthread.h>
 #include <stddef.h>
@@ -12,29 +12,29 @@
 #include "sluice/backend.h"
 
 struct pooled_request {
-    struct pooled_request *next; /* of those that are idle */
+    struct pooled_request *next; /* in the list of idle ones */
     struct request_pool *pool;
     ov_infer_request_t *request;
 };
 
-/* Outlives its instance for as long as a lane is out. */
+/* Outlives its instance until every request is returned. */
 struct request_pool {
     ov_compiled_model_t *compiled;
-    pthread_mutex_t lock; /* over what follows; held for a few instructions */
+    pthread_mutex_t lock; /* protects the fields below; held for a few instructions */
     struct pooled_request *idle;
     size_t n_idle;
-    size_t n_refs; /* one for each lane that is out, one for the instance */
+    size_t n_refs; /* one per request in use, one for the instance */
 };
 
-/* Takes the compiled model, also when it fails. Returns: NULL when there is no memory. */
+/* Owns: takes the compiled model, also on failure. Returns: NULL when out of memory. */
 struct request_pool *request_pool_new(ov_compiled_model_t *compiled);
-/* The instance has gone. */
+/* Drops the instance's reference. */
 void request_pool_unref(struct request_pool *pool);
 
-/* Owns: on success *lane until lane_give. Thread: one at a time. */
+/* Owns: on success *pooled until request_pool_put. Thread: one at a time. */
 sluice_status request_pool_get(struct request_pool *pool, struct pooled_request **pooled,
                                sluice_error *error);
-/* `n_bytes`: of the outputs it holds. An unusually large one is not kept. Thread: any. */
+/* `n_bytes`: the size of its outputs; a request with unusually large ones is freed. Thread: any. */
 void request_pool_put(struct pooled_request *pooled, size_t n_bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* Reads names, types and dimensions out of a model. All of it is copied into blocks that are freed
- * together; nothing of OpenVINO's is kept. Names of free dimensions it does not tell. */
+/* Reads names, types and dimensions of a model, copied into blocks that are freed together.
+ * OpenVINO has no names for free dimensions. */
 #include "openvino/signature.h"
 
 #include <stdio.h>
@@ -11,14 +11,14 @@
 
 enum { MAX_RANK = 64 };
 
-/* One of the two lists of a model. */
+/* The inputs or outputs of a model. */
 struct list {
     const char *word; /* "input" */
     ov_status_e (*count)(const ov_model_t *model, size_t *n);
     ov_status_e (*port)(const ov_model_t *model, const size_t index, ov_output_const_port_t **port);
 };
 
-/* What the steps below share. */
+/* Common arguments of the functions below. */
 struct reader {
     struct signature *signature;
     const ov_model_t *model;
@@ -29,7 +29,7 @@ static sluice_status check_status(const struct reader *reader, ov_status_e resul
     return ov_check(result, "the model's inputs and outputs could not be read", reader->error);
 }
 
-/* A tensor of an IR model may have no name; then it is called by its number. */
+/* A tensor of an IR model may have no name; its number is used then. */
 static sluice_status name_read(const struct reader *reader, const struct list *list, size_t index,
                                const ov_output_const_port_t *port, sluice_tensor_info *info) {
     char numbered[32], *theirs = NULL;
@@ -67,10 +67,11 @@ static sluice_status datatype_read(const struct reader *reader, const struct lis
     return SLUICE_OK;
 }
 
-/* A dimension with bounds is a free one here: OpenVINO itself refuses what is outside. */
+/* A bounded dimension is reported as free: OpenVINO refuses sizes outside the bounds. */
 static sluice_status dims_copy(const struct reader *reader, const struct list *list,
                                const ov_partial_shape_t *shape, sluice_tensor_info *info) {
-    if (shape->rank.min != shape->rank.max) { /* ov_rank_is_dynamic says so of a scalar, too */
+    if (shape->rank.min != shape->rank.max) { /* ov_rank_is_dynamic also returns true for a
+                                                 scalar */
         return error_set(reader->error, SLUICE_UNSUPPORTED,
                          "%s \"%.100s\" may have any number of dimensions: give it a shape when "
                          "exporting the model",

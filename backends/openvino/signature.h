@@ -1,4 +1,4 @@
-/* The inputs and outputs of a model as OpenVINO reports them, in the interface's own structs. */
+/* The inputs and outputs of a model as OpenVINO reports them, in the interface's structs. */
 #ifndef SLUICE_OPENVINO_SIGNATURE_H
 #define SLUICE_OPENVINO_SIGNATURE_H
 
@@ -18,9 +18,9 @@ struct signature {
     struct block *blocks;
 };
 
-/* Reads a model's signature. What is not a tensor of one of our datatypes, or of no known rank, is
- * refused (SLUICE_UNSUPPORTED) with a sentence that says what to do. Owns: on success everything in
- * *signature until signature_fini. */
+/* Reads a model's signature. A tensor of unknown rank or of another datatype is refused
+ * (SLUICE_UNSUPPORTED) with a remedy. Owns: on success everything in *signature until
+ * signature_fini. */
 sluice_status signature_init(struct signature *signature, const ov_model_t *model,
                              sluice_error *error);
 void signature_fini(struct signature *signature);

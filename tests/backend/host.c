@@ -1,5 +1,5 @@
-/* The host's functions. It never fails a test itself, as answers may come on any thread: what is
- * wrong is kept for test_request_wait. */
+/* The host's functions. Answers arrive on any thread, so failures are recorded here and reported by
+ * test_request_wait. */
 #include "host.h"
 
 #include <setjmp.h>
@@ -79,7 +79,7 @@ host_entry host_load(const char *directory, const char *name) {
     if (!library) {
         fail_msg("%s", dlerror());
     }
-    /* What POSIX says to do where a pointer to an object becomes one to a function. */
+    /* POSIX's way to convert a pointer to an object to one to a function. */
     host_entry entry;
     *(void **)&entry = dlsym(library, "sluice_backend_entry");
     assert_true(entry != NULL);

@@ -1,5 +1,5 @@
-/* What is only true of the identity backend: it takes any shape and datatype, and its parameters
- * make it slow, failing or asynchronous. */
+/* Tests of the identity backend only: it accepts any shape and datatype, and its parameters make it
+ * slow, failing or asynchronous. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -13,8 +13,8 @@
 #include "test_request.h"
 #include "under_test.h"
 
-/* Two inputs, of which `skip` (or neither) is left out; outputs 1 and 0 are wanted, in this order.
- */
+/* Two inputs, of which `skip` (or neither) is left out; outputs 1 and 0 are wanted, in this
+ * order. */
 static void ask_two(struct test_request *test_request, int skip) {
     static const int64_t scalar[] = {0}, pair[] = {2};
     static const int64_t number = 42;
@@ -115,8 +115,8 @@ static void identity_responses_parameter_sends_several(void **state) {
     opened_model_fini(&opened);
 }
 
-/* Execution takes at least the delay (a clock can't show less), and another thread's answer comes
- * after execute, which has waited for nothing. */
+/* Execution takes at least the delay (a clock can't show less); an asynchronous answer arrives
+ * after execute returned, which has not waited. */
 static void identity_delay_is_waited(void **state) {
     struct opened_model opened;
     struct test_request test_request;
@@ -132,7 +132,8 @@ static void identity_delay_is_waited(void **state) {
     opened_model_fini(&opened);
 }
 
-/* Nobody waits: the minute is not waited for either (the test would be ended by its limit). */
+/* All requests are cancelled, so the delay of a minute ends (the test's time limit would detect
+ * it). */
 static void identity_delay_ends_on_cancel(void **state) {
     struct opened_model opened;
     struct test_request test_request;

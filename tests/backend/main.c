@@ -1,10 +1,10 @@
-/* The conformance suite of the backend interface for one backend, then the tests of what only that
- * one does. It loads the built library as the server does, and links none of it.
+/* The conformance suite of the backend interface for one backend, and the tests of that backend
+ * only. It loads the built library as the server does.
  *
  * usage: conformance BACKEND BACKEND_DIR [MODELS_DIR REFUSED_DIR]
  *
- * A backend that is not in the table below is asked the suite alone; without folders of models it
- * is one that needs no files. */
+ * A backend that is not in the table below runs the suite alone; without model directories it is
+ * one that needs no files. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,4 @@
-/* ONNX models that are more than an identity: what each backend that runs them must make of
- * them. */
+/* ONNX models beyond identity: tests for each backend that runs them. */
 #include "onnx.h"
 
 #include <setjmp.h>
@@ -44,8 +43,7 @@ void onnx_check_output(const sluice_output *output, const float *values, size_t 
     assert_memory_equal(output->data, values, n * sizeof(float));
 }
 
-/* A model whose weights are in a file of their own, both in a folder that is named as the file
- * would be. */
+/* A model with external weights, both files in a directory named like the model file. */
 static void onnx_model_directory_is_loaded(void **state) {
     static const int64_t dims[] = {1, 4};
     static const float values[] = {1, 2, 3, 4};
@@ -69,7 +67,7 @@ static void ask_add(struct test_request *test_request, float a, float b) {
     test_request_add_input(test_request, 1, "b", SLUICE_FP32, dims, 2, right, sizeof(right));
 }
 
-/* Seen from outside by where its answers lie: side by side in what one run gave. */
+/* Observed by the answers' addresses: adjacent in the output of one run. */
 static void onnx_batch_is_one_run(void **state) {
     struct opened_model opened;
     struct test_request test_requests[3];
@@ -133,8 +131,8 @@ static void onnx_outputs_of_different_datatypes(void **state) {
     opened_model_fini(&opened);
 }
 
-/* The graph hands its input through. One request's own bytes may come back; those of a batch were
- * put together in memory that the next batch uses again. */
+/* The graph passes its input through. A single request's own bytes may be returned; those of a
+ * batch are in gathered memory that the next batch overwrites. */
 static void onnx_passthrough_output_is_not_overwritten(void **state) {
     struct opened_model opened;
     struct test_request test_requests[4];
@@ -157,7 +155,7 @@ static void onnx_passthrough_output_is_not_overwritten(void **state) {
     opened_model_fini(&opened);
 }
 
-/* A scalar for the whole batch can't be shared out: each request gets its own. */
+/* A scalar for the whole batch cannot be split: each request gets its own run. */
 static void onnx_scalar_output_splits_batch(void **state) {
     static const int64_t dims[] = {1, 4};
     struct opened_model opened;

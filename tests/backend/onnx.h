@@ -1,4 +1,4 @@
-/* Asking models of FP32 in a line, and the tests of every backend that runs ONNX models. */
+/* Short requests for FP32 models, and the tests of every backend that runs ONNX models. */
 #ifndef SLUICE_TEST_ONNX_H
 #define SLUICE_TEST_ONNX_H
 
@@ -10,15 +10,15 @@
 
 /* Runs up to 8 requests as one batch. */
 void onnx_execute(struct opened_model *opened, struct test_request *test_requests, size_t n);
-/* A request whose one input is "x". */
+/* A request with one input, "x". */
 void onnx_request_init(struct test_request *test_request, uint64_t batch, const int64_t *dims,
                        size_t rank, const float *values, size_t n);
-/* Requests of one row each: its number, 1, 2, 3. They want nothing yet. */
+/* Requests of one row each, with the values 1, 2, 3. No output is wanted yet. */
 void onnx_requests_init_rows(struct test_request *test_requests, size_t n);
 void onnx_requests_fini(struct test_request *test_requests, size_t n);
 void onnx_check_output(const sluice_output *output, const float *values, size_t n);
 
-/* Returns: failed tests. */
+/* Returns: the number of failed tests. */
 int onnx_run(struct backend_under_test *subject);
 
 #endif

@@ -1,5 +1,5 @@
-/* What is only true of the onnxruntime backend: what it says of models, what it refuses to load,
- * and models whose inputs and outputs are not one tensor each. */
+/* Tests of the onnxruntime backend only: model descriptions, refused models, and models whose
+ * inputs and outputs are not one tensor each. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -12,8 +12,7 @@
 #include "test_request.h"
 #include "under_test.h"
 
-/* ---- what it says of a model --------------------------------------------------------------------
- */
+/* ---- model description ----------------------------------------------------------------------- */
 
 /* A tensor as one line: NAME DATATYPE SYMBOL-or-NUMBER… */
 static void check_info(const sluice_tensor_info *info, const char *name, sluice_datatype datatype,
@@ -86,8 +85,7 @@ static void onnxruntime_initializer_is_optional_input(void **state) {
     opened_model_fini(&opened);
 }
 
-/* ---- what it refuses to load --------------------------------------------------------------------
- */
+/* ---- refused models -------------------------------------------------------------------------- */
 
 static void onnxruntime_unsupported_model_is_refused(void **state) {
     static const char *const cases[][2] = {
@@ -122,7 +120,7 @@ static void onnxruntime_invalid_parameter_is_refused(void **state) {
     }
 }
 
-/* Each is accepted, warns of nothing, and leaves answers as they are. */
+/* Each is accepted without a warning and leaves answers unchanged. */
 static void onnxruntime_valid_parameter_keeps_outputs(void **state) {
     static const char *const cases[][2] = {
         {"intra_op_thread_count", "2"},
@@ -162,8 +160,7 @@ static void onnxruntime_valid_parameter_keeps_outputs(void **state) {
     }
 }
 
-/* ---- what it runs -------------------------------------------------------------------------------
- */
+/* ---- execution ------------------------------------------------------------------------------- */
 
 static void onnxruntime_optional_input_is_per_request(void **state) {
     static const int64_t dims[] = {1, 4}, one[] = {1};
@@ -211,7 +208,7 @@ static void onnxruntime_bad_request_fails_alone(void **state) {
     onnx_check_output(&test_request_expect_ok(&test_requests[2])->outputs[0],
                       (const float[]){3, 4, 5, 3, 4, 5}, 6);
     assert_null(strchr(test_requests[1].responses[0].error, '\n'));
-    /* it is in the answer, and not in the log as well */
+    /* reported in the answer, not in the log too */
     assert_int_equal(host_log_count(SLUICE_LOG_ERROR), 0);
     onnx_requests_fini(test_requests, 3);
     opened_model_fini(&opened);
@@ -229,13 +226,12 @@ static void onnxruntime_incompatible_shapes_are_an_error(void **state) {
     test_request_want_output(&test_request, 0);
     onnx_execute(&opened, &test_request, 1);
     test_request_expect_error(&test_request, SLUICE_INTERNAL, "broadcast");
-    assert_null(
-        strstr(test_request.responses[0].error, "_src/")); /* where somebody built the library */
+    assert_null(strstr(test_request.responses[0].error, "_src/")); /* path of the library's build */
     test_request_fini(&test_request);
     opened_model_fini(&opened);
 }
 
-/* Strings through an operator that works on them, not only through a copy. */
+/* Strings through an operator that processes them, not only a copy. */
 static void onnxruntime_string_operator_output(void **state) {
     static const int64_t dims[] = {3};
     static const char bytes[] = "\x02\0\0\0hi\0\0\0\0\x03\0\0\0a-z";
@@ -254,8 +250,7 @@ static void onnxruntime_string_operator_output(void **state) {
     opened_model_fini(&opened);
 }
 
-/* ---- outputs whose shape is known before the run ------------------------------------------------
- */
+/* ---- preallocated outputs -------------------------------------------------------------------- */
 
 static void run_row(struct opened_model *opened, const float *values, size_t n, const float *want,
                     size_t n_want) {
@@ -271,7 +266,7 @@ static void run_row(struct opened_model *opened, const float *values, size_t n, 
     test_request_fini(&test_request);
 }
 
-/* As many as the model says, then fewer, then as many again. */
+/* As many rows as described, then fewer, then as many again. */
 static void onnxruntime_prealloc_shape_mismatch_is_rerun(void **state) {
     static const float all[] = {1, 2, 3}, some[] = {1, -2, 3}, left[] = {1, 3};
     struct opened_model opened;
@@ -283,7 +278,7 @@ static void onnxruntime_prealloc_shape_mismatch_is_rerun(void **state) {
     opened_model_fini(&opened);
 }
 
-/* The next run writes where the one before did; its answer may not have been sent yet. */
+/* The next run writes to the same memory while the first answer may not be sent yet. */
 static void onnxruntime_prealloc_held_outputs_are_copied(void **state) {
     struct opened_model opened;
     struct test_request test_requests[6];

@@ -1,5 +1,5 @@
-/* What is only true of the openvino backend: what it says of models, what it refuses, IR models,
- * and numbers that it would cut. */
+/* Tests of the openvino backend only: model descriptions, refused models, IR models, and numbers
+ * that the library would truncate. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -55,7 +55,7 @@ static void openvino_signature_by_table(void **state) {
     }
 }
 
-/* OpenVINO keeps the default and takes no other value: the input is not there. */
+/* OpenVINO keeps the default value and accepts no other: there is no such input. */
 static void openvino_initializer_is_constant(void **state) {
     static const int64_t dims[] = {1, 4};
     static const float values[] = {1, 2, 3, 4};
@@ -120,7 +120,7 @@ static void openvino_invalid_parameter_is_refused(void **state) {
 
 enum { N_PIXELS = 784, N_CLASSES = 10, MAX_ROWS = 400 };
 
-/* Answers of a model of the MLP's shape to three rows. */
+/* Answers of a model shaped like the MLP to three rows. */
 static void classify(const struct backend_under_test *subject, const char *model, const char *key,
                      const char *value, float found[3 * N_CLASSES]) {
     static const int64_t dims[] = {3, N_PIXELS};
@@ -137,7 +137,7 @@ static void classify(const struct backend_under_test *subject, const char *model
     const struct test_response *response_kept = test_request_expect_ok(&test_request);
     assert_int_equal(response_kept->outputs[0].n_bytes, 3 * N_CLASSES * sizeof(float));
     memcpy(found, response_kept->outputs[0].data, 3 * N_CLASSES * sizeof(float));
-    /* what came in is as it was: the library works in memory of its own */
+    /* inputs are unchanged: the library computes in its own memory */
     assert_memory_equal(test_request.pieces[0][0].data, values, sizeof(values));
     test_request_fini(&test_request);
     opened_model_fini(&opened);
@@ -149,7 +149,7 @@ static void same(const float *a, const float *b, float tolerance) {
     }
 }
 
-/* Each is accepted, warns of nothing, and leaves answers as they are, but for the precision. */
+/* Each is accepted without a warning and leaves answers unchanged, except for the precision. */
 static void openvino_valid_parameter_keeps_outputs(void **state) {
     static const char *const cases[][2] = {
         {"INFERENCE_NUM_THREADS", "2"},
@@ -184,13 +184,13 @@ static void openvino_ir_model_equals_onnx_model(void **state) {
     same(onnx, ir, 1e-6f);
 }
 
-/* The library would keep their lower halves and say nothing. */
+/* The library would silently keep their lower halves. */
 static void openvino_int64_outside_int32_is_refused(void **state) {
     static const int64_t dims[] = {1, 4};
     static const struct {
         sluice_datatype datatype;
         int64_t value;
-        const char *part; /* of the sentence; NULL: it is taken */
+        const char *part; /* of the error text; NULL: accepted */
     } cases[] = {
         {SLUICE_INT64, INT32_MAX, NULL},
         {SLUICE_INT64, INT32_MIN, NULL},
@@ -206,7 +206,7 @@ static void openvino_int64_outside_int32_is_refused(void **state) {
         struct opened_model opened;
         struct test_request test_requests[2];
         opened_model_init(&opened, *state, test_identity_model(cases[i].datatype), NULL, NULL, 1);
-        for (size_t k = 0; k < 2; k++) { /* the other one of the batch is answered */
+        for (size_t k = 0; k < 2; k++) { /* the other request of the batch is answered */
             test_request_init(&test_requests[k], 1);
             test_request_add_input(&test_requests[k], 0, "x", cases[i].datatype, dims, 2,
                                    k ? (const int64_t[]){5, 6, 7, 8} : values, sizeof(values));
@@ -227,7 +227,7 @@ static void openvino_int64_outside_int32_is_refused(void **state) {
     }
 }
 
-/* A request that fails between two that don't: it must not get what is left of the one before. */
+/* A failing request between two good ones must not get outputs of the run before. */
 static void openvino_incompatible_shapes_are_an_error(void **state) {
     static const int64_t dims[][2] = {{1, 3}, {1, 2}, {1, 1}};
     static const float values[] = {1, 2, 3};
@@ -246,7 +246,8 @@ static void openvino_incompatible_shapes_are_an_error(void **state) {
                       (const float[]){2, 4, 6}, 3);
     test_request_expect_error(&test_requests[1], SLUICE_INTERNAL,
                               "Eltwise shape infer input shapes dim index: 1 mismatch");
-    assert_null(strstr(test_requests[1].responses[0].error, "src/")); /* where it was noticed */
+    /* a place in the library's source */
+    assert_null(strstr(test_requests[1].responses[0].error, "src/"));
     assert_null(strchr(test_requests[1].responses[0].error, '\n'));
     onnx_check_output(&test_request_expect_ok(&test_requests[2])->outputs[0],
                       (const float[]){2, 3, 4}, 3);
@@ -256,7 +257,7 @@ static void openvino_incompatible_shapes_are_an_error(void **state) {
     opened_model_fini(&opened);
 }
 
-/* Unlike ONNX Runtime, which refuses it: said in the backend's README. */
+/* ONNX Runtime refuses it; the backend's README mentions the difference. */
 static void openvino_index_out_of_range_gives_zeros(void **state) {
     static const int64_t dims[] = {1, 2}, indices[] = {8, 1};
     struct opened_model opened;
@@ -281,8 +282,8 @@ static void openvino_fp64_logs_warning(void **state) {
     opened_model_fini(&opened);
 }
 
-/* An operator that works on its input in place must not do so in the request's memory, which a
- * model without a copy of its own would be tempted to. */
+/* An in-place operator must not write to the request's memory, which is tempting for a model
+ * without a copy of its own. */
 static void openvino_inputs_are_not_written(void **state) {
     static const int64_t dims[] = {1, 4};
     static const float values[] = {1, -2, 3, -4};
@@ -299,7 +300,7 @@ static void openvino_inputs_are_not_written(void **state) {
     opened_model_fini(&opened);
 }
 
-/* KiB of code in this process that is no file's: what the library has made. */
+/* KiB of executable memory without a file: code generated by the library. */
 static long made_code_kib(void) {
     char line[512], permissions[8], name[256];
     unsigned long from = 0, to = 0, total = 0;
@@ -326,8 +327,7 @@ static void run_rows(struct opened_model *opened, int64_t rows) {
     test_request_fini(&test_request);
 }
 
-/* The library makes code for each shape that it sees, and keeps 190 MB of it for these if nobody
- * says otherwise. */
+/* The library generates code per shape, and without a bound would keep 190 MB for these. */
 static void openvino_many_shapes_code_cache_is_bounded(void **state) {
     struct opened_model opened;
     opened_model_init(&opened, *state, "mlp", NULL, NULL, 1);

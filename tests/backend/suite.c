@@ -1,5 +1,5 @@
-/* What every backend must do, whatever it runs: the rules of the interface that can be seen from
- * outside. It asks identity models only (tests/models/make.py), as every backend can have those. */
+/* Rules of the backend interface that every backend must keep, observed from outside. Uses identity
+ * models only (tests/models/make.py), which every backend can have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -92,7 +92,7 @@ static void backend_unknown_parameter_logs_warning(void **state) {
     host_log_clear();
     opened_model_init(&opened, *state, test_identity_model(SLUICE_FP32), "sluice.run_on", "worker",
                       1);
-    assert_int_equal(host_log_count(SLUICE_LOG_WARNING), 0); /* the server's own */
+    assert_int_equal(host_log_count(SLUICE_LOG_WARNING), 0); /* a parameter of the server */
     opened_model_fini(&opened);
 }
 
@@ -123,8 +123,8 @@ static void backend_zero_rows_echoes(void **state) {
     opened_model_fini(&opened);
 }
 
-/* Every value of one byte, so that NaNs, denormals and signs are among them; for BOOL only 0 and 1;
- * of 64-bit whole numbers only the lower 31 bits where the backend has no more. */
+/* All byte values, so that NaNs, denormals and signs are covered; for BOOL 0 and 1; for 64-bit
+ * integers the lower 31 bits where the backend supports no more. */
 static void fill(const struct backend_under_test *subject, sluice_datatype datatype,
                  unsigned char *bytes, size_t n) {
     bool cut = subject->narrow && (datatype == SLUICE_INT64 || datatype == SLUICE_UINT64);
@@ -191,7 +191,7 @@ static void check_strings(const struct test_response *response_kept, uint64_t n_
     }
 }
 
-/* Returns: true when the backend has no strings, and says so. */
+/* Returns: true when the backend does not support strings, and reports it. */
 static bool strings_are_refused(const struct backend_under_test *subject) {
     if (subject->no_strings) {
         expect_model_refused(subject,
@@ -201,7 +201,7 @@ static bool strings_are_refused(const struct backend_under_test *subject) {
     return subject->no_strings;
 }
 
-/* Empty elements, NULs and what is no UTF-8, whole and cut at every byte. */
+/* Empty elements, NULs and invalid UTF-8, whole and split at every byte. */
 static void backend_strings_at_every_split(void **state) {
     struct opened_model opened;
     if (strings_are_refused(*state)) {
@@ -245,7 +245,7 @@ static void execute_all(struct opened_model *opened, struct test_request *test_r
         requests[i] = &test_requests[i].request;
     }
     opened->backend->execute(opened->instances[0], requests, n);
-    memset(requests, 0x5a, n * sizeof(*requests)); /* the array is only there during the call */
+    memset(requests, 0x5a, n * sizeof(*requests)); /* the array is valid during the call only */
     free(requests);
 }
 
@@ -263,14 +263,14 @@ static void backend_batch_of_mixed_rows(void **state) {
     for (size_t i = 0; i < N_BATCH; i++) {
         check_rows(test_request_expect_ok(&test_requests[i]), rows[i], (float)i * 100);
     }
-    /* in another order than they came */
+    /* in reverse order */
     for (size_t i = N_BATCH; i-- > 0;) {
         test_request_fini(&test_requests[i]);
     }
     opened_model_fini(&opened);
 }
 
-/* A batch without a single row, one of them in two pieces of no bytes. */
+/* A batch without rows; one request has two empty pieces. */
 static void backend_batch_of_zero_rows(void **state) {
     static const sluice_datatype datatypes[] = {SLUICE_FP32, SLUICE_BYTES};
     static const int64_t dims[] = {0, COLUMNS};
@@ -370,8 +370,7 @@ static void *run(void *cookie) {
     return NULL;
 }
 
-/* Instances of one model execute at the same time; what they gave is released on yet another
- * thread. */
+/* Instances of one model execute concurrently; their outputs are released on another thread. */
 static void backend_instances_run_concurrently(void **state) {
     struct opened_model opened;
     struct runner *runners = calloc(OPEN_MAX_INSTANCES, sizeof(*runners));

@@ -1,4 +1,4 @@
-/* Building requests, and looking at answers with the interface's comments in hand. */
+/* Builds requests, and checks answers against the interface. */
 #include "test_request.h"
 
 #include <setjmp.h>
@@ -28,7 +28,7 @@ void test_request_init(struct test_request *test_request, uint64_t batch) {
                                              .wanted = test_request->wanted};
 }
 
-/* An address of its own even for nothing, never to be read. */
+/* A unique address even for no bytes, never to be read. */
 static void *dup_bytes(const void *data, size_t n_bytes) {
     void *copy = malloc(n_bytes ? n_bytes : 1);
     assert_non_null(copy);
@@ -74,8 +74,7 @@ void test_request_want_output(struct test_request *test_request, uint32_t index)
     test_request->wanted[test_request->request.n_wanted++] = index;
 }
 
-/* A BYTES tensor's bytes must be walked to know that they are as many elements as its shape says.
- */
+/* The lengths of a BYTES tensor's elements must add up to its size. */
 static bool bytes_fit(const sluice_output *output, size_t count) {
     size_t at = 0;
     while (count > 0 && output->n_bytes - at >= 4) {

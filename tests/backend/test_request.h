@@ -1,8 +1,7 @@
-/* A request as a test writes it down, and the answers that came. Tensors are copied into memory of
- * their own, exactly as large as they are, so that the address sanitizer sees a backend read past
- * an end. */
-#ifndef SLUICE_TEST_ASK_H
-#define SLUICE_TEST_ASK_H
+/* A request in a test, and its answers. Tensors are copied into memory of the exact size, so that
+ * the address sanitizer detects a backend's read past the end. */
+#ifndef SLUICE_TEST_REQUEST_H
+#define SLUICE_TEST_REQUEST_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -32,7 +31,7 @@ struct test_request {
     uint32_t wanted[TEST_MAX_TENSORS];
     bool cancelled;
 
-    pthread_mutex_t lock; /* over what follows */
+    pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t answered;
     struct test_response responses[TEST_MAX_RESPONSES];
     size_t n_responses;
@@ -40,13 +39,13 @@ struct test_request {
     const char *violation; /* the first rule of the interface that an answer broke; NULL: none */
 };
 
-/* Never moves afterwards: the request points into it. */
+/* Must not move afterwards: the request points into it. */
 void test_request_init(struct test_request *test_request, uint64_t batch);
 /* Appends an input of one piece. */
 void test_request_add_input(struct test_request *test_request, uint32_t index, const char *name,
                             sluice_datatype datatype, const int64_t *dims, size_t rank,
                             const void *data, size_t n_bytes);
-/* Cuts the last piece of the input at `position` in two; `at` counts from the piece's beginning. */
+/* Splits the last piece of the input at `position`; `at` is an offset in that piece. */
 void test_request_split_input(struct test_request *test_request, size_t position, size_t at);
 void test_request_want_output(struct test_request *test_request, uint32_t index);
 
@@ -54,15 +53,15 @@ void test_request_want_output(struct test_request *test_request, uint32_t index)
 void test_request_on_response(struct test_request *test_request, const sluice_response *response);
 void test_request_on_computed(struct test_request *test_request, bool possible);
 
-/* Waits for the final answer. Fails the test when an answer broke a rule. Returns: the final one.
- */
+/* Waits for the final answer; fails the test when an answer broke a rule. Returns: the final
+ * answer. */
 const struct test_response *test_request_wait(struct test_request *test_request);
-/* The same, and that it is SLUICE_OK. */
+/* The same, and it must be SLUICE_OK. */
 const struct test_response *test_request_expect_ok(struct test_request *test_request);
-/* The same, and that it is `status` with a sentence that contains `part`. */
+/* The same, and it must be `status` with a text that contains `part`. */
 void test_request_expect_error(struct test_request *test_request, sluice_status status,
                                const char *part);
-/* Releases what was not released and frees the tensors. */
+/* Releases the remaining outputs and frees the tensors. */
 void test_request_fini(struct test_request *test_request);
 
 /* Bytes of one element; 0 for BYTES. */

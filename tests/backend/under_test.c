@@ -1,4 +1,4 @@
-/* Opening and closing models the way the server does it, in the order that the interface gives. */
+/* Opens and closes models as the server does, in the interface's order. */
 #include "under_test.h"
 
 #include <setjmp.h>
