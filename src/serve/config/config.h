@@ -1,5 +1,5 @@
-/* The configuration of a model: what config.pbtxt says (or nothing), completed from what the
- * backend knows of the model, checked, and printable. */
+/* The configuration of a model: config.pbtxt (or defaults), completed from the backend's
+ * description of the model, checked, and printable. */
 #ifndef SLUICE_SERVE_CONFIG_CONFIG_H
 #define SLUICE_SERVE_CONFIG_CONFIG_H
 
@@ -25,14 +25,13 @@ struct model_config_tensor {
     struct str label_filename;
 };
 
-/* How long the requests of one priority wait, and how many of them. */
+/* Queue limits for the requests of one priority level. */
 struct model_queue_policy {
-    uint64_t max_size;     /* requests; 0: the server's own limit */
-    uint64_t timeout_us;   /* 0: they wait as long as it takes */
-    bool allow_override;   /* a request may ask to wait for less */
-    bool delay_on_timeout; /* one whose time is over lets the others of its level pass,
-                                      instead of
-                            being refused */
+    uint64_t max_size;     /* waiting requests; 0: the server's own limit */
+    uint64_t timeout_us;   /* 0: no timeout */
+    bool allow_override;   /* a request may set a shorter timeout */
+    bool delay_on_timeout; /* on timeout a request moves behind the others of its level; false:
+                              it is refused */
 };
 
 /* The policy of one level. */
@@ -55,36 +54,40 @@ struct model_warmup_input {
 struct model_warmup {
     struct str name;     /* for messages */
     uint64_t batch_size; /* rows; at least 1 */
-    uint64_t count;      /* how often; at least 1 */
+    uint64_t count;      /* runs; at least 1 */
     const struct model_warmup_input *inputs;
     size_t n_inputs;
 };
 
 enum model_sequence_strategy {
-    SEQUENCES_NONE,   /* requests have nothing to do with one another */
-    SEQUENCES_DIRECT, /* each sequence has one row of one instance's batches to itself */
-    SEQUENCES_OLDEST, /* each sequence has one instance, and shares batches as they come */
+    SEQUENCES_NONE,   /* requests are independent of each other */
+    SEQUENCES_DIRECT, /* each sequence owns one row of one instance's batches */
+    SEQUENCES_OLDEST, /* each sequence is bound to one instance and shares its batches in order
+                         of arrival */
 };
 
 enum model_control_kind { CONTROL_START, CONTROL_READY, CONTROL_END, CONTROL_CORRID };
 
-/* An input of the model that the server fills: where in its sequence a request is. */
+/* An input of the model that the server fills with the request's position in its sequence. */
 struct model_control {
     struct str name;
     enum model_control_kind kind;
     enum datatype datatype;
-    unsigned char values[2][4]; /* what stands for false and for true; not of CONTROL_CORRID */
+    unsigned char values[2][4]; /* the value for false and the value for true; unused for
+                                   CONTROL_CORRID */
 };
 
 /* sequence_batching. For SEQUENCES_OLDEST max_queue_delay_us, preferred_batch_sizes and
- * preserve_ordering are as for dynamic batching; for SEQUENCES_DIRECT the first of them. */
+ * preserve_ordering mean the same as for dynamic batching; for SEQUENCES_DIRECT only the first
+ * applies. */
 struct model_sequences {
     enum model_sequence_strategy strategy;
-    uint64_t idle_us; /* how long a sequence may rest between two requests */
+    uint64_t idle_us; /* the longest time between two requests of a sequence */
     const struct model_control *controls;
     size_t n_controls;
-    double min_utilization;  /* direct: the share of an instance's rows that is worth a batch */
-    uint64_t max_candidates; /* oldest: sequences that an instance has at once; 0: max_batch_size */
+    double min_utilization;  /* direct: the share of an instance's rows that makes a batch due at
+                               once */
+    uint64_t max_candidates; /* oldest: concurrent sequences per instance; 0: max_batch_size */
 };
 
 enum model_version_policy { VERSIONS_LATEST, VERSIONS_ALL, VERSIONS_SPECIFIC };
@@ -121,34 +124,36 @@ struct model_config {
     size_t n_preferred;
     bool preserve_ordering;
     bool decoupled;                  /* 0 or more answers to a request */
-    bool response_cache;             /* the same request may get the same answer again */
-    uint64_t priority_levels;        /* 0: one, and requests cannot choose */
+    bool response_cache;             /* answers may come from the response cache */
+    uint64_t priority_levels;        /* 0: one level, and requests cannot choose */
     uint64_t default_priority;       /* from 1, where there are levels */
-    struct model_queue_policy queue; /* of levels without a policy of their own */
+    struct model_queue_policy queue; /* for levels without a policy of their own */
     const struct model_config_level *levels;
     size_t n_levels;
     struct model_sequences sequences;
     const struct model_warmup *warmups;
     size_t n_warmups;
-    enum model_run_on
-        run_on; /* parameters { key: "sluice.run_on" value { string_value: "worker" } } */
+    /* parameters { key: "sluice.run_on" value { string_value: "worker" } } */
+    enum model_run_on run_on;
     const struct model_config_param *params;
     size_t n_params;
 };
 
-/* Reads a parsed config.pbtxt. Fields that only tune what Sluice does not do are warned about in
- * the log; fields that change answers and are not supported fail with the reason; unknown ones are
- * errors naming line and field. All memory is in `arena` (strings are copies). */
+/* Reads a parsed config.pbtxt. A field that only tunes a feature Sluice lacks is logged as a
+ * warning; a field that would change answers and is not supported, or is unknown, is an error with
+ * line and field.
+ * Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: all memory is in `arena` (strings are copies). */
 enum status model_config_read(struct arena *arena, const struct doc *doc, struct model_config *out,
                               struct error *err) __attribute__((warn_unused_result));
 
-/* Adds a parameter, or replaces the one of that name; those that begin with "sluice." take effect
- * at once and are not kept. Name and value are copied into `arena`. Returns: ST_BAD_CONFIG, not yet
- * saying where the parameter was given, ST_NO_MEMORY. */
+/* Adds a parameter, or replaces the one of that name. Names that begin with "sluice." take effect
+ * at once and are not stored. Name and value are copied into `arena`.
+ * Returns: ST_BAD_CONFIG (the caller adds where the parameter was given), ST_NO_MEMORY. */
 enum status model_config_set_param(struct arena *arena, struct model_config *config,
                                    const struct model_config_param *param, struct error *err)
     __attribute__((warn_unused_result));
-/* Is it for the backend to see? Names that begin with "mip." are the front end's. */
+/* Returns: whether the backend receives the parameter. Names that begin with "mip." are for the MIP
+ * front end. */
 bool model_config_param_is_for_backend(const struct model_config_param *param);
 
 #endif

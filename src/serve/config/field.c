@@ -1,4 +1,4 @@
-/* The walk over a configuration by the table of fields. It knows no field itself. */
+/* Checks a configuration against the table of fields in field.def. */
 #include "serve/config/field.h"
 
 #include "core/base/log.h"
@@ -38,8 +38,8 @@ static void warn_no_effect(const struct doc_node *node, const char *why) {
     log_event(LOG_WARNING, "configuration", LOG_CSTR("text", where.text));
 }
 
-/* Is it what a field that is left out has? A configuration that was printed in full has all of
- * them. */
+/* Returns: whether the field has its default value. A configuration that was printed in full
+ * contains every field. */
 static bool is_default(const struct doc_node *node, enum treatment treatment) {
     yyjson_val *val = node->val;
     return yyjson_is_null(val) || yyjson_is_false(val) || yyjson_equals_str(val, "") ||

@@ -1,5 +1,5 @@
-/* Which fields a model's configuration may have, and what becomes of each: the table in
- * field.def, applied before anything is read. */
+/* The fields that a model's configuration may have and how each is treated: the table in field.def,
+ * checked before any value is read. */
 #ifndef SLUICE_SERVE_CONFIG_FIELD_H
 #define SLUICE_SERVE_CONFIG_FIELD_H
 
@@ -34,8 +34,8 @@ enum config_message {
     CONFIG_RESPONSE_CACHE,
 };
 
-/* Goes through `node` and all messages in it: warns about fields that have no effect, refuses those
- * that are unknown or would change answers. Returns: ST_BAD_CONFIG with file, line, path and
+/* Checks `node` and all messages inside it: logs a warning for a field without effect, refuses a
+ * field that is unknown or would change answers. Returns: ST_BAD_CONFIG with file, line, path and
  * reason. */
 enum status config_fields_check(const struct doc_node *node, enum config_message message,
                                 struct error *err) __attribute__((warn_unused_result));

@@ -1,5 +1,5 @@
-/* The walk over a model's files. The order in which a directory lists its entries says nothing, so
- * their hashes are added up. */
+/* Fingerprints of a model's files. The order of directory entries is arbitrary, so their hashes are
+ * added. */
 #include "serve/config/fingerprint.h"
 
 #include <dirent.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MAX_DEPTH = 16 }; /* a link may lead back up */
+enum { MAX_DEPTH = 16 }; /* a symbolic link may form a cycle */
 
 static uint64_t hash_mix(uint64_t hash, uint64_t value) {
     hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
@@ -27,7 +27,8 @@ static uint64_t hash_text(const char *text) {
 static uint64_t hash_file(const char *name, const struct stat *info) {
     uint64_t hash = hash_mix(hash_text(name), (uint64_t)info->st_ino);
     hash = hash_mix(hash, (uint64_t)info->st_mode);
-    if (S_ISDIR(info->st_mode)) { /* its own time and size are about entries, hidden ones too */
+    if (S_ISDIR(info->st_mode)) { /* a directory's own time and size change with hidden entries
+                                     too */
         return hash;
     }
     hash = hash_mix(hash, (uint64_t)info->st_size);

@@ -1,5 +1,5 @@
-/* Is what a backend says of its model well formed? Asked once per load, so that nobody after this
- * has to doubt a name, a rank or a dimension. */
+/* Validates the description that a backend gives of its model. It is checked once per load, so the
+ * rest of the server can rely on names, ranks and dimensions. */
 #include "core/base/utf8.h"
 #include "serve/config/resolve_config.h"
 

@@ -1,11 +1,11 @@
-/* The policies of a configuration, laid out by level, and their application to a request. A
- * request's own words count only where the policy of its level lets them: `timeout` may shorten a
- * timeout, never lengthen it. */
+/* The queue policies of a configuration by priority level, and their application to a request. A
+ * request's own parameters count only where the policy of its level allows it: `timeout` may
+ * shorten a timeout, never lengthen it. */
 #include "serve/config/queue_policy.h"
 
 enum { NS_PER_US = 1000 };
 
-/* `us` microseconds from `now_ns` on, or never. */
+/* Returns: `us` microseconds after `now_ns`; UINT64_MAX for no limit. */
 static uint64_t add_us(uint64_t now_ns, uint64_t us) {
     uint64_t ns;
     bool ever = !__builtin_mul_overflow(us, (uint64_t)NS_PER_US, &ns) &&
@@ -24,7 +24,7 @@ enum status queue_policy_init(struct arena *arena, const struct model_config *co
         levels[i] = config->queue;
     }
     for (size_t i = 0; config->sequences.strategy != SEQUENCES_NONE && i < n; i++) {
-        levels[i].allow_override = true; /* where there are sequences `timeout` always counts */
+        levels[i].allow_override = true; /* with sequence batching, `timeout` always applies */
     }
     for (size_t i = 0; i < config->n_levels; i++) {
         levels[config->levels[i].level - 1] = config->levels[i].policy;
@@ -39,7 +39,7 @@ enum status queue_policy_init(struct arena *arena, const struct model_config *co
     return ST_OK;
 }
 
-/* Left alone when it is not there. */
+/* Leaves *out unchanged when the parameter is absent. */
 static enum status read_number_param(struct params params, const char *name, uint64_t *out,
                                      struct error *err) {
     const struct param *param = params_find(params, name);
@@ -57,8 +57,8 @@ static enum status read_number_param(struct params params, const char *name, uin
     return ST_OK;
 }
 
-/* How long it waits for company: no longer than half of what it waits at all, so that an instance
- * that is idle has the other half to begin with it. */
+/* The batch delay is at most half of the queue timeout, so that an idle instance still has time to
+ * start the request. */
 static uint64_t batch_wait_end(const struct queue_policy *policy,
                                const struct queue_deadline *queue_deadline, uint64_t now_ns) {
     uint64_t most = policy->max_queue_delay_ns > UINT64_MAX - now_ns
@@ -89,7 +89,7 @@ enum status queue_policy_apply(const struct queue_policy *policy,
         return error_set(err, ST_DEADLINE_EXCEEDED,
                          "the request's deadline had passed before it could be queued");
     }
-    /* A priority that the model has not is the ordinary one, as in the reference server. */
+    /* A priority level that the model lacks means the default level, as in Triton. */
     if (priority > 0 && priority <= policy->n_levels) {
         out->level = (size_t)priority - 1;
     }

@@ -1,6 +1,6 @@
-/* What a model's configuration says of requests that wait, and what it means for one of them: its
- * priority, how long it waits for company, and when its time is over. Nothing here reads a clock or
- * takes a lock. */
+/* Queue policies from a model's configuration, and what they mean for one request: its priority
+ * level, its batch delay and its queue deadline. Pure functions: the caller passes the time and
+ * holds the lock. */
 #ifndef SLUICE_SERVE_CONFIG_QUEUE_POLICY_H
 #define SLUICE_SERVE_CONFIG_QUEUE_POLICY_H
 
@@ -16,38 +16,38 @@
 struct queue_policy {
     const struct model_queue_policy *levels; /* the highest priority first */
     size_t n_levels;                         /* at least 1 */
-    size_t default_level;                    /* of requests that do not choose; an index */
-    uint64_t max_queue_delay_ns;             /* how long a request waits for company */
-    uint64_t limit; /* requests waiting in all, for levels without a limit of their own; 0: none */
+    size_t default_level;                    /* index of the level for requests that set none */
+    uint64_t max_queue_delay_ns; /* how long a request waits for others to join its batch */
+    uint64_t limit; /* total waiting requests of the levels without a limit of their own; 0: none */
 };
 
-/* How one request waits. Times are on the monotonic clock; UINT64_MAX: never. */
+/* Deadlines of one waiting request, on the monotonic clock; UINT64_MAX: never. */
 struct queue_deadline {
-    size_t level;                 /* of policy.levels */
-    bool deprioritized;           /* its time was over: all others of its level go before it */
-    uint64_t batch_wait_until_ns; /* until then it waits for others to share its batch */
-    uint64_t deprioritize_ns;     /* when it lets the others pass */
-    uint64_t expires_ns;          /* when it is dropped */
+    size_t level;       /* of policy.levels */
+    bool deprioritized; /* its queue timeout passed: it is behind all others of its level */
+    uint64_t batch_wait_until_ns; /* until then it waits for others to join its batch */
+    uint64_t deprioritize_ns;     /* when it moves behind the others of its level */
+    uint64_t expires_ns;          /* when it is removed from the queue */
 };
 
-/* `config` is completed; `limit` is the server's own. Returns: ST_NO_MEMORY. */
+/* `config` is complete; `limit` is the server's queue size limit. Returns: ST_NO_MEMORY. */
 enum status queue_policy_init(struct arena *arena, const struct model_config *config,
                               uint64_t limit, struct queue_policy *out, struct error *err)
     __attribute__((warn_unused_result));
-/* For a request that begins to wait now: reads its parameters `priority` and `timeout` (KServe's
- * schedule policy extension) and its deadline.
- * Returns: ST_BAD_FIELD when a parameter is no whole number, ST_DEADLINE_EXCEEDED. */
+/* Called when a request starts to wait: reads its parameters `priority` and `timeout` (KServe's
+ * schedule policy extension) and its deadline. Returns: ST_BAD_FIELD when a parameter is not a
+ * whole number, ST_DEADLINE_EXCEEDED. */
 enum status queue_policy_apply(const struct queue_policy *policy,
                                const struct infer_request *request, uint64_t now_ns,
                                struct queue_deadline *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Is its time over? Then it is not executed any more. */
+/* Returns: whether the request expired, so that it must not be executed. */
 static inline bool queue_deadline_passed(const struct queue_deadline *queue_deadline,
                                          uint64_t now_ns) {
     return now_ns >= queue_deadline->expires_ns;
 }
-/* When something is to be done about it: it yields, or it is dropped. */
+/* Returns: the next time at which the request is deprioritized or expires. */
 static inline uint64_t queue_deadline_next_ns(const struct queue_deadline *queue_deadline) {
     bool deprioritizes = !queue_deadline->deprioritized &&
                          queue_deadline->deprioritize_ns < queue_deadline->expires_ns;

@@ -1,4 +1,4 @@
-/* What a configuration and a request's own words come to. */
+/* Queue deadlines that follow from a configuration and a request's parameters. */
 #include "serve/config/queue_policy.h"
 
 #include <setjmp.h>
@@ -31,21 +31,22 @@ static struct param number(const char *name, int64_t value) {
 
 struct row {
     const struct model_config *config;
-    int64_t priority, timeout; /* 0: not there */
+    int64_t priority, timeout; /* 0: absent */
     uint64_t deadline_ns;
     struct queue_deadline want;
 };
 
 static const struct row rows[] = {
     {&plain, 0, 0, 0, {0, false, NOW, NEVER, NEVER}},
-    {&plain, 7, 5, 0, {0, false, NOW, NEVER, NEVER}}, /* accepted and without effect */
+    {&plain, 7, 5, 0, {0, false, NOW, NEVER, NEVER}}, /* accepted, without effect */
     {&plain, 0, 0, NOW + 1, {0, false, NOW, NEVER, NOW + 1}},
     {&fixed, 0, 0, 0, {0, false, NOW, NEVER, NOW + 2 * MS}},
-    {&fixed, 0, 1000, 0, {0, false, NOW, NEVER, NOW + 2 * MS}}, /* may not override */
+    {&fixed, 0, 1000, 0, {0, false, NOW, NEVER, NOW + 2 * MS}}, /* override not allowed */
     {&fixed, 0, 0, NOW + MS, {0, false, NOW, NEVER, NOW + MS}},
     {&fixed, 0, 0, NOW + 5 * MS, {0, false, NOW, NEVER, NOW + 2 * MS}},
     {&shortened, 0, 1000, 0, {0, false, NOW, NEVER, NOW + MS}},
-    {&shortened, 0, 3000, 0, {0, false, NOW, NEVER, NOW + 2 * MS}}, /* never longer */
+    /* a timeout is only shortened */
+    {&shortened, 0, 3000, 0, {0, false, NOW, NEVER, NOW + 2 * MS}},
     {&open_ended, 0, 3000, 0, {0, false, NOW, NEVER, NOW + 3 * MS}},
     {&open_ended, 0, 0, 0, {0, false, NOW, NEVER, NEVER}},
     {&open_ended, 0, INT64_MAX, 0, {0, false, NOW, NEVER, NEVER}},
@@ -54,10 +55,11 @@ static const struct row rows[] = {
     {&levels, 2, 0, 0, {1, false, NOW, NEVER, NEVER}},
     {&levels, 3, 0, 0, {2, false, NOW, NOW + 9 * MS, NEVER}},
     {&levels, 3, 4000, NOW + 5 * MS, {2, false, NOW, NOW + 4 * MS, NOW + 5 * MS}},
-    {&levels, 4, 0, 0, {1, false, NOW, NEVER, NEVER}}, /* there is no such level */
+    {&levels, 4, 0, 0, {1, false, NOW, NEVER, NEVER}}, /* no such level */
     {&lingers, 0, 0, 0, {0, false, NOW + 4 * MS, NEVER, NEVER}},
     {&lingers, 0, 0, NOW + 9 * MS, {0, false, NOW + 4 * MS, NEVER, NOW + 9 * MS}},
-    {&lingers, 0, 0, NOW + 2 * MS, {0, false, NOW + MS, NEVER, NOW + 2 * MS}}, /* half of it */
+    /* half of the time until the deadline */
+    {&lingers, 0, 0, NOW + 2 * MS, {0, false, NOW + MS, NEVER, NOW + 2 * MS}},
     {&lingers_for_ever, 0, 0, 0, {0, false, NOW + (NEVER - NOW) / 2, NEVER, NEVER}},
 };
 
@@ -106,7 +108,8 @@ static void queue_policy_level_without_own_policy_has_default(void **state) {
     assert_int_equal(policy.n_levels, 2);
     assert_int_equal(policy.levels[0].max_size, 9);
     assert_int_equal(policy.levels[1].max_size, 3);
-    assert_int_equal(policy.levels[1].timeout_us, 0); /* its own policy, whole */
+    assert_int_equal(policy.levels[1].timeout_us, 0); /* the level's own policy replaces the
+                                                         default one */
     assert_int_equal(policy.limit, 5);
     arena_free(arena);
 }
@@ -153,5 +156,5 @@ int main(void) {
         cmocka_unit_test(queue_policy_level_without_own_policy_has_default),
         cmocka_unit_test(queue_policy_apply_invalid_parameters_are_refused),
     };
-    return cmocka_run_group_tests_name("model/policy", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/config/queue_policy", tests, NULL, NULL);
 }

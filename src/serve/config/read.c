@@ -1,5 +1,5 @@
-/* Reading config.pbtxt: which fields there are is field.def's business, what they say is
- * read here and by the neighbours named in read.h. */
+/* Reads config.pbtxt after config_fields_check (field.def) accepted its fields. dynamic_batching
+ * and sequence_batching are in read_batching.c. */
 #include "serve/config/read.h"
 
 #include "core/base/log.h"
@@ -24,7 +24,7 @@ enum status config_read_text(struct arena *arena, const struct doc_node *parent,
     if (!out->ptr) {
         return config_no_memory(err);
     }
-    /* Names go to backends and files as C strings. */
+    /* Names are passed to backends and to the file system as C strings. */
     return memchr(text.ptr, '\0', text.len) ? doc_error(&node, err, "holds a NUL byte") : ST_OK;
 }
 
@@ -82,7 +82,7 @@ enum status config_read_count(const struct doc_node *parent, const char *key, ui
 
 /* ---- inputs and outputs ---------------------------------------------------------------------- */
 
-/* The batch dimension stands before these. */
+/* One dimension is left for the batch dimension. */
 enum { MAX_DIMS = SHAPE_MAX_RANK - 1 };
 
 static enum status config_read_dims(struct arena *arena, const struct doc_node *node,
@@ -116,7 +116,7 @@ enum status config_read_datatype(const struct doc_node *parent, enum datatype *o
     struct doc_node node = doc_get(parent, "data_type");
     struct str name = {NULL, 0};
     enum status st = doc_read_str(&node, &name, err);
-    /* TYPE_INVALID is the protobuf way to say nothing. */
+    /* TYPE_INVALID is protobuf's default and means absent. */
     if (st != ST_OK || !name.ptr || str_is(name, "TYPE_INVALID")) {
         return st;
     }
@@ -285,7 +285,8 @@ enum status model_config_set_param(struct arena *arena, struct model_config *con
     }
     size_t at = find_param(config, param->name);
     size_t n = at < config->n_params ? config->n_params : config->n_params + 1;
-    /* The array may be shared with another copy of the configuration: never changed in place. */
+    /* The array may be shared with a copy of the configuration, so it is replaced and not
+     * changed. */
     struct model_config_param *params = arena_calloc(arena, n, sizeof(*params));
     if (!params) {
         return config_no_memory(err);
@@ -329,7 +330,7 @@ static enum status add_param(struct arena *arena, const struct doc_node *node,
         return doc_error(node, err, "\"%.*s\" is given twice", STR_ARG(param.name));
     }
     st = model_config_set_param(arena, out, &param, err);
-    if (st == ST_BAD_CONFIG) { /* said without its place */
+    if (st == ST_BAD_CONFIG) { /* set_param does not report the place */
         struct error why = *err;
         st = doc_error(node, err, "%s", why.text);
     }
@@ -349,9 +350,7 @@ static enum status config_read_params(struct arena *arena, const struct doc_node
     return ST_OK;
 }
 
-/* ---- model_warmup ---------------------------------------------------------------------------- */
-
-/* ---- one input ------------------------------------------------------------------------------- */
+/* ---- model_warmup: inputs -------------------------------------------------------------------- */
 
 static enum status read_sample_shape(struct arena *arena, const struct doc_node *node,
                                      struct shape *out, struct error *err) {
@@ -366,7 +365,7 @@ static enum status read_sample_shape(struct arena *arena, const struct doc_node 
     return st;
 }
 
-/* Exactly one of the three says where the bytes come from. */
+/* Exactly one of the three fields is the source of the bytes. */
 static enum status read_sample_data(struct arena *arena, const struct doc_node *node,
                                     struct model_warmup_input *out, struct error *err) {
     struct doc_node zero = doc_get(node, "zero_data"), random = doc_get(node, "random_data");
@@ -409,7 +408,7 @@ static enum status read_sample_input(struct arena *arena, const struct doc_node 
     return st == ST_OK ? read_sample_data(arena, &value, out, err) : st;
 }
 
-/* ---- samples --------------------------------------------------------------------------------- */
+/* ---- model_warmup: samples ------------------------------------------------------------------- */
 
 static enum status read_sample_inputs(struct arena *arena, const struct doc_node *sample,
                                       struct model_warmup *out, struct error *err) {
@@ -458,7 +457,7 @@ static enum status read_sample(struct arena *arena, const struct doc_node *node,
     return st;
 }
 
-/* The reference server takes a sample without a batch size too, and does not run it. */
+/* Triton also accepts a sample without a batch size and skips it. */
 static bool sample_is_run(const struct doc_node *node, const struct model_warmup *sample) {
     struct error where;
     if (sample->batch_size == 0) {
@@ -562,7 +561,7 @@ static enum status read_instances(const struct doc_node *root, struct model_conf
         int64_t count = 1;
         enum status st = doc_read_i64(&number, 1, MAX_INSTANCES, &count, err);
         if (st == ST_OK) {
-            st = doc_read_str(&label, &name, err); /* only a label */
+            st = doc_read_str(&label, &name, err); /* a label without effect */
         }
         if (st == ST_OK) {
             st = check_kind(&group, err);
@@ -579,9 +578,9 @@ static enum status read_instances(const struct doc_node *root, struct model_conf
     return ST_OK;
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- responses ------------------------------------------------------------------------------- */
 
-/* After batching, whose order of answers has no meaning where their number is open. */
+/* Call after config_read_batching, because preserve_ordering and decoupled exclude each other. */
 static enum status read_transaction_policy(const struct doc_node *root, struct model_config *out,
                                            struct error *err) {
     struct doc_node policy = doc_get(root, "model_transaction_policy");
@@ -595,7 +594,7 @@ static enum status read_transaction_policy(const struct doc_node *root, struct m
     return st;
 }
 
-/* After the policy above. */
+/* Call after read_transaction_policy. */
 static enum status read_response_cache(const struct doc_node *root, struct model_config *out,
                                        struct error *err) {
     struct doc_node cache = doc_get(root, "response_cache");
@@ -614,7 +613,7 @@ static enum status read_response_cache(const struct doc_node *root, struct model
     return st;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- serving --------------------------------------------------------------------------------- */
 
 static enum status config_read_serving(struct arena *arena, const struct doc_node *root,
                                        struct model_config *out, struct error *err) {
@@ -643,7 +642,7 @@ static enum status config_read_serving(struct arena *arena, const struct doc_nod
     return st;
 }
 
-/* ---- which backend --------------------------------------------------------------------------- */
+/* ---- backend and top level ------------------------------------------------------------------- */
 
 struct platform {
     const char *name;

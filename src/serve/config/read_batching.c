@@ -1,12 +1,12 @@
-/* dynamic_batching: what shares a batch, how long it waits for that, priorities, and what becomes
- * of requests that wait too long. What depends on the model itself (sizes within max_batch_size) is
- * checked when it is known, in resolve_config.c. */
+/* Reads dynamic_batching (batch sizes, batch delay, priorities, queue policies) and
+ * sequence_batching (control inputs and strategy). Limits that depend on the model (max_batch_size,
+ * datatypes, shapes) are checked in resolve_config.c. */
 #include "core/base/log.h"
 #include "serve/config/read.h"
 
-enum { MAX_PRIORITY_LEVELS = 1000 /* each has its place in the queue of every version */ };
+enum { MAX_PRIORITY_LEVELS = 1000 /* each level is a list in the queue of every version */ };
 
-/* ---- policies -------------------------------------------------------------------------------- */
+/* ---- queue policies -------------------------------------------------------------------------- */
 
 static enum status read_action(const struct doc_node *policy, bool *delays, struct error *err) {
     struct doc_node node = doc_get(policy, "timeout_action");
@@ -35,7 +35,7 @@ static enum status read_policy(const struct doc_node *node, struct model_queue_p
     return st;
 }
 
-/* ---- priorities ------------------------------------------------------------------------------ */
+/* ---- priority levels ------------------------------------------------------------------------- */
 
 static enum status read_priorities(const struct doc_node *batching, struct model_config *out,
                                    struct error *err) {
@@ -102,9 +102,9 @@ static enum status read_levels(struct arena *arena, const struct doc_node *batch
     return ST_OK;
 }
 
-/* ---- order ----------------------------------------------------------------------------------- */
+/* ---- ordering -------------------------------------------------------------------------------- */
 
-/* Can a request of this policy be overtaken because it waited too long? */
+/* Returns: whether a request of this policy can be deprioritized. */
 static bool can_delay(const struct model_queue_policy *policy) {
     return policy->delay_on_timeout && (policy->timeout_us > 0 || policy->allow_override);
 }
@@ -174,7 +174,7 @@ enum { N_KINDS = sizeof(KINDS) / sizeof(KINDS[0]) };
 static enum status read_kind(const struct doc_node *control, enum model_control_kind *out,
                              struct error *err) {
     struct doc_node node = doc_get(control, "kind");
-    struct str name = str_of(KINDS[CONTROL_START]); /* the first value is the default */
+    struct str name = str_of(KINDS[CONTROL_START]); /* protobuf's default: the first value */
     enum status st = doc_read_str(&node, &name, err);
     for (int i = 0; i < N_KINDS && st == ST_OK; i++) {
         if (str_is(name, KINDS[i])) {
@@ -218,7 +218,8 @@ static const struct pair PAIRS[] = {
 
 enum { N_PAIRS = sizeof(PAIRS) / sizeof(PAIRS[0]) };
 
-/* What stands for false and for true. Returns also ST_OK, with DT_INVALID, when nothing is said. */
+/* Reads the pair of values for false and true. Returns: ST_OK with DT_INVALID when no pair is
+ * configured. */
 static enum status read_values(const struct doc_node *control, struct model_control *out,
                                struct error *err) {
     for (size_t i = 0; i < N_PAIRS; i++) {
@@ -328,7 +329,7 @@ static enum status read_controls(struct arena *arena, const struct doc_node *bat
     return ST_OK;
 }
 
-/* ---- strategies ------------------------------------------------------------------------------ */
+/* ---- sequence strategies --------------------------------------------------------------------- */
 
 static enum status read_direct(const struct doc_node *direct, struct model_config *out,
                                struct error *err) {

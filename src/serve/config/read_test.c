@@ -1,4 +1,4 @@
-/* config.pbtxt: what is understood, what is refused, and that messages say where. */
+/* Reading config.pbtxt: accepted fields, refused fields, and messages that name line and field. */
 #include "serve/config/config.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@ static enum status read_text(struct arena *arena, const char *text, struct model
     enum status st = doc_parse(DOC_PBTXT, "config.pbtxt", str_of(text), &doc, err);
     if (st == ST_OK) {
         st = model_config_read(arena, doc, out, err);
-        doc_free(doc); /* what was read must not need it */
+        doc_free(doc); /* the configuration must not refer to the document */
     }
     return st;
 }
@@ -31,7 +31,7 @@ static void assert_dims(struct shape got, const char *expected) {
     assert_string_equal(shape_print(got, text), expected);
 }
 
-/* ---- good ------------------------------------------------------------------------------------ */
+/* ---- accepted -------------------------------------------------------------------------------- */
 
 static const char whole[] =
     "# everything that is understood\n"
@@ -128,7 +128,7 @@ static void config_full_file_sets_all_fields(void **state) {
     assert_int_equal(config.n_warmups, 2);
     assert_warmups(config.warmups);
     assert_int_equal(config.run_on, RUN_ON_WORKER);
-    assert_int_equal(config.n_params, 1); /* our own are not the backend's */
+    assert_int_equal(config.n_params, 1); /* sluice.* parameters are not passed to the backend */
     assert_str(config.params[0].name, "threads");
     assert_str(config.params[0].value, "3");
     arena_free(arena);
@@ -163,7 +163,7 @@ static void config_priority_levels_and_queue_policies_are_read(void **state) {
     arena_free(arena);
 }
 
-/* What the server's own settings say wins, whatever kind of parameter it is. */
+/* Server settings override the file for every kind of parameter. */
 static void config_server_parameters_override_file(void **state) {
     static const struct model_config_param given[] = {
         {STR("threads"), STR("5"), true},
@@ -185,7 +185,7 @@ static void config_server_parameters_override_file(void **state) {
     assert_str(config.params[1].name, "mip.scale");
     assert_false(model_config_param_is_for_backend(&config.params[1]));
     assert_int_equal(config.run_on, RUN_ON_INSTANCE);
-    assert_str(before.params[0].value, "3"); /* who copied it before sees what it saw */
+    assert_str(before.params[0].value, "3"); /* the earlier copy is unchanged */
     assert_false(before.params[0].by_server);
     struct model_config_param wrong = {STR("sluice.run_at"), STR("x"), true};
     assert_int_equal(model_config_set_param(arena, &config, &wrong, &err), ST_BAD_CONFIG);
@@ -209,7 +209,7 @@ static void config_empty_file_has_defaults(void **state) {
     arena_free(arena);
 }
 
-/* Fields that only tune, each alone: warned about (the log is not looked at here), not refused. */
+/* Fields that only tune, each alone, are accepted (their warnings are not asserted here). */
 static const char *const tuning[] = {
     "optimization { graph { level: 1 } cuda { graphs: true } }",
     "runtime: \"libtriton_x.so\"",
@@ -250,14 +250,15 @@ static void config_ignored_fields_are_accepted(void **state) {
     }
 }
 
-/* ---- bad ------------------------------------------------------------------------------------- */
+/* ---- refused --------------------------------------------------------------------------------- */
 
-/* A configuration whose only control says that. */
+/* A configuration with one control. Adjacent strings in the table are one string on purpose: they
+ * test protobuf's concatenation. */
 #define CONTROL(text) "sequence_batching { control_input { name: \"c\" control { " text " } } }"
 
 struct bad {
     const char *text;
-    const char *says[2]; /* the place, the reason */
+    const char *says[2]; /* the place and the reason */
 };
 
 static const struct bad bads[] = {
@@ -432,7 +433,7 @@ static void config_arena_limit_returns_no_memory(void **state) {
     char text[9000];
     int n_ok = 0, n_refused = 0;
     (void)state;
-    /* A name that only fits with enough memory. */
+    /* A name that needs more than the arena's first block. */
     int n = snprintf(text, sizeof(text), "name: \"%08000d\"", 7);
     assert_true(n > 0 && (size_t)n < sizeof(text));
     for (size_t limit = 4096; limit < 5 * 4096; limit += 256) {
@@ -458,5 +459,5 @@ int main(void) {
         cmocka_unit_test(config_invalid_field_error_names_place_and_reason),
         cmocka_unit_test(config_arena_limit_returns_no_memory),
     };
-    return cmocka_run_group_tests_name("model/config_read", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/config/read", tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
-/* Stretches of fixed dimensions between variable ones. */
+/* Reshaping compares the runs of fixed dimensions between variable ones. */
 #include "serve/config/reshape.h"
 
 #include "core/base/checked.h"
 
-/* The product of the fixed dimensions from `at` up to the next -1 or the end, which `at` then
- * is. */
+/* The product of the fixed dimensions from *at up to the next -1 or the last dimension; *at then
+ * points to it. */
 static bool fixed_product(struct shape shape, size_t *at, uint64_t *product) {
     *product = 1;
     while (*at < shape.rank && shape.dims[*at] >= 0) {
@@ -26,7 +26,7 @@ bool reshape_is_valid(struct shape from, struct shape to) {
         if (a == from.rank || b == to.rank) {
             return a == from.rank && b == to.rank;
         }
-        a++; /* over the -1 of both */
+        a++; /* skip the -1 of both */
         b++;
     }
 }

@@ -1,4 +1,4 @@
-/* Reshaping: which pairs are sound, and where each -1 goes. */
+/* Reshaping: valid pairs of shapes, and the position of each -1. */
 #include "serve/config/reshape.h"
 
 #include <setjmp.h>
@@ -37,7 +37,7 @@ static const struct pair pairs[] = {
     {{-1, 6, -1, END}, {-1, 2, 3, -1, END}, true},
     {{-1, 6, -1, END}, {-1, -1, 6, END}, false},
     {{-1, -1, END}, {-1, END}, false},
-    {{INT64_MAX, 4, END}, {4, INT64_MAX, END}, false}, /* past 64 bits: nobody can tell */
+    {{INT64_MAX, 4, END}, {4, INT64_MAX, END}, false}, /* the product overflows 64 bits */
 };
 
 static void reshape_is_valid_by_table(void **state) {
@@ -91,5 +91,5 @@ int main(void) {
         cmocka_unit_test(reshape_apply_variable_dimensions_by_table),
         cmocka_unit_test(reshape_apply_mismatched_shape_is_refused),
     };
-    return cmocka_run_group_tests_name("model/reshape", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/config/reshape", tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
-/* Does a model batch, how far, and why? A configuration decides where it says anything about it.
- * Without one, requests may only be joined where the model itself says that the first dimension of
- * all its tensors is one and the same thing: dynamic, and by one name. Guessing from a bare -1
- * would join what does not belong together. */
+/* Completes a configuration from the model, tensor by tensor. A configured dimension or datatype
+ * must agree with the model's; what is not configured is taken from the model. A configuration may
+ * omit outputs and optional inputs.
+ * Without max_batch_size, a model batches only when the first dimension of all its tensors is
+ * dynamic and has one name: a -1 without a name may be something else than a batch. */
 #include "serve/config/resolve_config.h"
 
 #include <assert.h>
@@ -10,8 +11,6 @@
 
 #include "core/base/log.h"
 #include "serve/config/reshape.h"
-
-/* ---- batching -------------------------------------------------------------------------------- */
 
 static void set_max_batch_size(struct model_config *config, uint64_t max_batch_size,
                                struct str reason) {
@@ -26,13 +25,13 @@ static bool is_configured(const struct model_config_tensor *tensors, size_t n, c
             return true;
         }
     }
-    return n == 0; /* nothing listed: all are taken over */
+    return n == 0; /* no tensor is configured: the model's own are used */
 }
 
-/* ---- as configured --------------------------------------------------------------------------- */
+/* ---- batching: as configured ----------------------------------------------------------------- */
 
-/* Does the first dimension of every tensor that is served take any size? An output without
- * dimensions passes: the model may not know its shape. */
+/* Returns: ST_OK when the first dimension of every served tensor is dynamic. An output without
+ * dimensions passes: the model may not report its shape. */
 static enum status check_batch_dimension(const struct model_config *config,
                                          const sluice_model_info *info, bool is_input,
                                          struct error *err) {
@@ -75,14 +74,14 @@ static enum status check_configured_batching(struct arena *arena, struct model_c
     return ST_OK;
 }
 
-/* ---- as the model says ----------------------------------------------------------------------- */
+/* ---- batching: derived from the model -------------------------------------------------------- */
 
 struct batch_symbol {
-    const char *symbol;      /* of the tensors looked at so far; NULL: none */
-    const char *kind, *name; /* whose it is */
+    const char *symbol;      /* the name of the first dimension so far; NULL: none */
+    const char *kind, *name; /* the tensor that has it */
 };
 
-/* Returns: why the model cannot batch because of this tensor; ptr NULL: it can. */
+/* Returns: the reason why this tensor prevents batching; ptr NULL: none. */
 static struct str batch_obstacle(struct arena *arena, const char *kind,
                                  const sluice_tensor_info *info,
                                  struct batch_symbol *batch_symbol) {
@@ -136,7 +135,7 @@ static void derive_batching(struct arena *arena, struct model_config *config,
     }
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* ---- batching -------------------------------------------------------------------------------- */
 
 static bool any_dims(const struct model_config_tensor *tensors, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -232,7 +231,7 @@ static enum status find_control_tensor(const struct model_config *config,
     return error_set(err, ST_BAD_MODEL, "the model has no input of that name");
 }
 
-/* Those of a model that takes any come behind the others. */
+/* For a model that takes any tensors, control inputs are numbered after the configured ones. */
 static enum status locate_control(const struct model_config *config, const sluice_model_info *info,
                                   size_t i, struct plan_control *out, struct error *err) {
     out->control = &config->sequences.controls[i];
@@ -270,14 +269,14 @@ static enum status resolve_controls(struct arena *arena, const struct model_conf
     return ST_OK;
 }
 
-/* One side of a model, inputs or outputs, on its way. */
+/* The inputs or the outputs of a model while they are resolved. */
 struct tensor_side {
     struct arena *arena;
     const char *kind; /* "input" */
     bool is_input;
     bool batches;
     bool takes_any;
-    const struct model_config *config; /* whose control inputs are no clients' inputs */
+    const struct model_config *config; /* its control inputs are hidden from clients */
     const sluice_tensor_info *infos;   /* the model's */
     size_t n_infos;
     struct model_config_tensor *tensors; /* the configuration's, completed */
@@ -295,7 +294,7 @@ static struct shape info_shape(const sluice_tensor_info *info) {
     return (struct shape){info->dims, info->rank};
 }
 
-/* `dims` with a -1 in front where the model batches. */
+/* `dims` with a leading -1 where the model batches. */
 static enum status full_shape(const struct tensor_side *side, struct shape dims, struct shape *out,
                               struct error *err) {
     if (!side->batches) {
@@ -319,15 +318,15 @@ static enum status full_shape(const struct tensor_side *side, struct shape dims,
     return ST_OK;
 }
 
-/* ---- against the model ----------------------------------------------------------------------- */
+/* ---- tensors: checks against the model ------------------------------------------------------- */
 
-/* Can the model take (give) `seen`, the full shape configured for it? Where the model has a fixed
- * size, the configuration must have the same. An output that the model describes without dimensions
- * may be one whose shape it does not know: whatever is configured is believed. */
+/* `seen` is the full configured shape, after reshape. A dimension that is fixed in the model must
+ * be equal. An output that the model describes without dimensions may have an unknown shape: the
+ * configured one is used. */
 static enum status check_shape(const struct tensor_side *side, const sluice_tensor_info *info,
                                struct shape seen, bool reshaped, struct error *err) {
     struct shape own = info_shape(info);
-    assert(own.rank == 0 || own.dims); /* model_info_check */
+    assert(own.rank == 0 || own.dims); /* ensured by model_info_check */
     bool same = own.rank == seen.rank || (own.rank == 0 && !side->is_input);
     for (size_t i = 0; same && i < own.rank; i++) {
         same = own.dims[i] == -1 || own.dims[i] == seen.dims[i];
@@ -352,7 +351,7 @@ static enum status check_datatype(const struct model_config_tensor *tensor,
                      datatype_config_name((enum datatype)info->datatype));
 }
 
-/* What the configuration leaves open comes from the model. */
+/* Takes from the model what the configuration omits. */
 static enum status fill_from_info(const struct tensor_side *side, const sluice_tensor_info *info,
                                   struct model_config_tensor *tensor, struct error *err) {
     if (tensor->datatype == DT_INVALID) {
@@ -403,7 +402,7 @@ static enum status resolve_tensor(struct tensor_side *side, size_t i,
     return st;
 }
 
-/* ---- one side -------------------------------------------------------------------------------- */
+/* ---- tensors: inputs or outputs -------------------------------------------------------------- */
 
 static bool side_allocate(struct tensor_side *side) {
     side->specs = arena_calloc(side->arena, side->n, sizeof(*side->specs));
@@ -447,7 +446,7 @@ static enum status adopt_tensor(struct tensor_side *side, uint32_t index, struct
     return st == ST_OK ? ST_OK : error_prefix(err, "%s \"%s\"", side->kind, info->name);
 }
 
-/* Nothing is configured on this side: all of the model's tensors. */
+/* No tensor is configured: uses all of the model's. */
 static enum status adopt_all_tensors(struct tensor_side *side, struct error *err) {
     side->n = side->n_infos;
     if (!side_allocate(side)) {
@@ -464,7 +463,7 @@ static enum status adopt_all_tensors(struct tensor_side *side, struct error *err
     return ST_OK;
 }
 
-/* The model needs every input that is neither optional nor configured. */
+/* Every input of the model must be configured, be optional, or be a control input. */
 static enum status check_required_inputs(const struct tensor_side *side, struct error *err) {
     for (size_t i = 0; i < side->n_infos && side->is_input; i++) {
         bool found = side->infos[i].optional || is_control(side, &side->infos[i]);
@@ -531,9 +530,9 @@ static enum status resolve_side(struct tensor_side *side, const struct model_con
     return adopt_all_tensors(side, err);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------------------ */
 
-/* Sorts by the model's own index; inputs are few. */
+/* Insertion sort by the model's index; models have few inputs. */
 static const uint32_t *input_order(const struct tensor_side *side) {
     uint32_t *order = arena_calloc(side->arena, side->n, sizeof(*order));
     for (size_t i = 0; order && i < side->n; i++) {

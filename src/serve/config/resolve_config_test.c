@@ -1,5 +1,4 @@
-/* Configuration and model become one: what is taken over, what must agree, and when a model
- * batches. */
+/* Combining configuration and model: defaults, contradictions, and when a model batches. */
 #include "serve/config/resolve_config.h"
 
 #include <setjmp.h>
@@ -23,12 +22,13 @@
 enum { TENSORS = 3 };
 
 struct model {
-    sluice_tensor_info inputs[TENSORS], outputs[TENSORS]; /* up to the first without a name */
+    /* ends at the first entry without a name */
+    sluice_tensor_info inputs[TENSORS], outputs[TENSORS];
     int32_t takes_any;
     const char *platform;
 };
 
-/* x and its optional bias, one output by the same batch dimension. */
+/* Input x and an optional bias, one output with the same batch dimension. */
 static const struct model batched = {
     .inputs = {{.name = "x", .datatype = SLUICE_FP32, DIMS(-1, 4), .rank = 2, SYMBOLS("N", "")},
                {.name = "bias",
@@ -107,7 +107,7 @@ static enum status complete(struct arena *arena, const char *text, const struct 
     return resolve_config(arena, config, &info, 3, 64, plan, err);
 }
 
-/* ---- good ------------------------------------------------------------------------------------ */
+/* ---- accepted -------------------------------------------------------------------------------- */
 
 struct good {
     const char *config;
@@ -236,7 +236,7 @@ static void resolve_config_valid_pairs_by_table(void **state) {
     }
 }
 
-/* ---- bad ------------------------------------------------------------------------------------- */
+/* ---- refused --------------------------------------------------------------------------------- */
 
 struct bad {
     const char *config;
@@ -314,7 +314,7 @@ static void resolve_config_contradiction_names_both_sides(void **state) {
     }
 }
 
-/* ---- descriptions that break the interface --------------------------------------------------- */
+/* ---- invalid model descriptions -------------------------------------------------------------- */
 
 struct broken {
     sluice_tensor_info inputs[TENSORS];
@@ -362,5 +362,5 @@ int main(void) {
         cmocka_unit_test(resolve_config_contradiction_names_both_sides),
         cmocka_unit_test(model_info_check_invalid_description_is_backend_error),
     };
-    return cmocka_run_group_tests_name("model/complete", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/config/resolve_config", tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Tensors of one element: a truth in the words of the model's configuration, or the identifier. */
+/* Control inputs are tensors of one element: the configured value for true or false, or the
+ * sequence's identifier. */
 #include "serve/config/sequence_control.h"
 
 #include <string.h>
@@ -29,8 +30,8 @@ static bool control_value(enum model_control_kind kind, const struct sequence_pa
     return params != NULL;
 }
 
-/* Of a number that is too large for the datatype its low bits. Numbers and machine are
- * little-endian. */
+/* Writes the low bits of a number that is too large for the datatype. Numbers are little-endian, as
+ * the machine is. */
 static size_t put_id(const struct sequence_id *id, enum datatype datatype, unsigned char *out) {
     if (datatype != DT_BYTES) {
         memcpy(out, &id->number, sizeof(id->number));

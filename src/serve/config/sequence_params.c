@@ -1,5 +1,5 @@
-/* Reading what a request says of its sequence. What is said wrongly is refused, as a model that
- * keeps state would mix up what does not belong together. */
+/* Parses a request's sequence parameters. Invalid ones are refused, because a stateful model would
+ * mix up sequences. */
 #include "serve/config/sequence_params.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ static enum status read_flag(struct params params, const char *name, bool *out, 
     return ST_OK;
 }
 
-/* Can the model be told the identifier, if it wants to know it? */
+/* The identifier must fit the datatype of the model's CORRID input, if it has one. */
 static enum status check_id_kind(const struct model_config *config, const struct sequence_id *id,
                                  struct error *err) {
     for (size_t i = 0; i < config->sequences.n_controls; i++) {

@@ -1,5 +1,5 @@
-/* Models that come, change and go while workers look them up: what is served then, what is told of
- * it, and that what was replaced is closed. */
+/* Models that are added, changed and removed while workers look them up: what is served, what is
+ * reported, and that replaced models are closed. */
 #include "serve/repository/repository.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@
 
 enum { TRIES = 5000 };
 
-static atomic_int n_open; /* models of the backend */
+static atomic_int n_open; /* models open in the backend */
 
 /* Opens files that don't begin with "bad". */
 static sluice_status open_file(const sluice_model_args *args, sluice_model **model,
@@ -102,9 +102,9 @@ static void end(struct served *served) {
     test_dir_remove(&served->dir);
 }
 
-/* ---- on the worker --------------------------------------------------------------------------- */
+/* ---- worker ---------------------------------------------------------------------------------- */
 
-/* Something to be done there, waited for. */
+/* A function that a worker runs, and that the test waits for. */
 struct task {
     struct worker_msg msg;
     struct served *served;
@@ -234,7 +234,7 @@ static void repository_explicit_mode_loads_and_unloads_models(void **state) {
     assert_listed(&served, "a 0 untouched, b 1 ready, c 0 untouched");
     assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
     assert_listed(&served, "a 1 ready, b 1 ready, c 0 untouched");
-    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK); /* it has not changed */
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK); /* unchanged files */
     assert_int_equal(atomic_load(&n_open), 2);
     assert_int_equal(change(&served, REPOSITORY_LOAD, "c"), ST_BAD_MODEL);
     assert_non_null(strstr(served.err.text, "version 2: "));
@@ -319,7 +319,7 @@ static void repository_load_with_config_and_files_overrides_directory(void **sta
     add(&served, "r/a/1/model.fake", "one");
     make(&served, REPOSITORY_EXPLICIT, "a");
     assert_listed(&served, "a 1 ready");
-    for (int i = 0; i < 3; i++) { /* a bad name, no configuration, and as it should be */
+    for (int i = 0; i < 3; i++) { /* a bad name, no configuration, a valid load */
         asked.change = (struct repository_change){.action = REPOSITORY_LOAD,
                                                   .model = STR("a"),
                                                   .config = i == 1 ? (struct str){NULL, 0}
@@ -333,7 +333,8 @@ static void repository_load_with_config_and_files_overrides_directory(void **sta
         assert_int_equal(await_change(&served, &asked), i < 2 ? ST_BAD_FIELD : ST_OK);
     }
     assert_listed(&served, "a 7 ready");
-    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK); /* back to the directory */
+    /* back to the files of the directory */
+    assert_int_equal(change(&served, REPOSITORY_LOAD, "a"), ST_OK);
     assert_listed(&served, "a 1 ready");
     end(&served);
 }
@@ -366,11 +367,11 @@ static void repository_poll_mode_follows_file_changes(void **state) {
     end(&served);
 }
 
-/* ---- many at once ---------------------------------------------------------------------------- */
+/* ---- concurrency ----------------------------------------------------------------------------- */
 
 enum { RELOADS = 200, MODELS = 3 };
 
-/* Looks everything up, turn after turn, and holds it over one. */
+/* Looks up every model in each loop iteration, and holds its reference until the next. */
 struct looker {
     struct worker_msg msg;
     struct served *served;
@@ -439,7 +440,7 @@ static void repository_find_succeeds_during_reloads(void **state) {
     end(&served);
 }
 
-/* Changes that wait when the server ends are refused, those under way are done. */
+/* A drain refuses queued changes and finishes running ones. */
 static void repository_drain_rejects_queued_changes(void **state) {
     enum { ASKED = 40 };
     struct served served;
@@ -475,5 +476,5 @@ int main(void) {
         cmocka_unit_test(repository_find_succeeds_during_reloads),
         cmocka_unit_test(repository_drain_rejects_queued_changes),
     };
-    return cmocka_run_group_tests_name("model/repository_change", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/repository/change", tests, NULL, NULL);
 }

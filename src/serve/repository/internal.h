@@ -1,9 +1,9 @@
-/* The repository's own members, for the files that share them: repository*.c.
+/* Private members of the repository, for its source files.
  *
- * What readers see of a model is its view, which never changes: a pointer in its shelf is swapped.
- * The table of shelves is swapped in the same way when there is a new name. What was swapped out is
- * freed when every worker has come through its loop once since then, because no worker keeps it
- * across that (retire.c). Everything else is under `lock`. */
+ * Workers read a model through its published view, which is immutable: a pointer in its model slot
+ * is swapped. A new name swaps the name table in the same way. The old snapshot is freed when a
+ * quiescent mark has passed through every worker's loop, because no worker uses a snapshot across
+ * loop iterations (names.c). Everything else is under `lock`. */
 #ifndef SLUICE_SERVE_REPOSITORY_INTERNAL_H
 #define SLUICE_SERVE_REPOSITORY_INTERNAL_H
 
@@ -15,83 +15,83 @@
 #include "serve/repository/model.h"
 #include "serve/repository/repository.h"
 
-/* In front of what is freed when nobody can see it any more. */
+/* First member of a snapshot that is freed after a quiescent mark. */
 struct retired_snapshot {
     struct retired_snapshot *next;
 };
 
-/* What readers see of a model. */
+/* The immutable snapshot of a model slot that workers read. */
 struct published_view {
     struct retired_snapshot retired;
     const struct ready_list *ready; /* NULL: nothing is served */
-    enum repository_phase phase;    /* of the model, when nothing is */
-    const char *reason;             /* why then; "" */
+    enum repository_phase phase;    /* of the model, when nothing is served */
+    const char *reason;             /* for that phase; "" */
     size_t n_entries;               /* at least 1 */
     struct repository_entry entries[];
 };
 
-/* A name, and what is known of it. It stays as long as the repository. */
+/* A model name and its state. It is kept as long as the repository. */
 struct model_slot {
     struct str name;
     _Atomic(const struct published_view *) view;
-    atomic_bool listed; /* what it was found as was there when somebody looked last */
+    atomic_bool listed; /* the latest scan found its file or directory */
 
     /* under the lock */
-    struct model_origin origin; /* `path` empty: it has come with a request only */
+    struct model_origin origin; /* `path` empty: loaded from a request only */
     struct model *serving;      /* NULL: none */
     struct model *loading;      /* being loaded; NULL: none */
-    struct model *inactive; /* the last try, when it failed or was unloaded; none of its versions is
-                           open; NULL: none */
-    bool closing;           /* what was unloaded is held by nobody, and about to be `past` */
-    bool load_at_start;     /* `coming` is to be loaded by the start */
-    bool failed;            /* it counts in n_failed */
-    uint64_t seen;          /* polling: the fingerprint that was tried last; 0: none */
+    struct model *inactive;     /* last attempt that failed or was unloaded, its versions closed;
+                               NULL: none */
+    bool closing;               /* the unloaded model is unused and about to become `inactive` */
+    bool load_at_start;         /* `loading` is loaded at start */
+    bool failed;                /* counted in n_failed */
+    uint64_t tried_fingerprint; /* polling: the fingerprint of the last attempt; 0: none */
 };
 
-/* All shelves, by name. */
+/* All model slots, by name. */
 struct name_table {
     struct retired_snapshot retired;
     struct model_slot **model_slots;
     size_t n;
-    struct model_slot **slots; /* by the hash of the name; open addressing, at most half full */
+    struct model_slot **slots; /* hash table of names, open addressing, at most half full */
     size_t slot_mask;
 };
 
-/* What is no longer served, and what is no longer seen. */
+/* Models and snapshots that were replaced and are not freed yet. */
 struct retirement {
-    struct lock_cond work;         /* something was added, a worker has come through, or the end */
-    struct retired_snapshot *seen; /* may still be seen */
-    struct model *unloading;       /* models whose versions may still be held; views tell of them */
-    struct model *closing;         /* held by nobody; may still be seen */
-    size_t n_pending_marks;        /* workers that have yet to come through */
-    struct quiescent_mark *quiescent_marks; /* a message to each worker */
+    struct lock_cond work; /* something was added, a quiescent mark arrived, or shutdown */
+    struct retired_snapshot *retired_snapshots; /* workers may still read them */
+    struct model *unloading; /* their versions may still be referenced; views list them */
+    struct model *closing;   /* unreferenced, but an old view may list them */
+    size_t n_pending_marks;  /* quiescent marks under way */
+    struct quiescent_mark *quiescent_marks; /* one message per worker */
     size_t n_quiescent_marks;
     uv_thread_t thread;
     bool has_thread;
-    bool workers_stopped; /* the workers have ended */
+    bool workers_stopped; /* the workers ended: marks are not needed */
     bool stopping;
 };
 
-/* What was asked for. */
+/* The queue of requested changes. */
 struct changes {
-    struct lock_cond work; /* a change may be begun, or the end */
+    struct lock_cond work; /* a change can start, or shutdown */
     struct repository_change *first, *last;
-    struct str running[REPOSITORY_MAX_LOADS]; /* models being changed */
+    struct str running[REPOSITORY_MAX_LOADS]; /* names of models that are being changed */
     size_t n_running;
     size_t n_queued;
-    size_t n_waiting; /* threads */
+    size_t n_waiting; /* idle threads */
     uv_thread_t threads[REPOSITORY_MAX_LOADS];
     size_t n_threads;
     size_t max_threads;
 };
 
 struct repository {
-    struct arena *arena;    /* of main during repository_new, of nobody after it */
-    struct model_list list; /* what was found at the start, and where to look again */
+    struct arena *arena;    /* the main thread's during repository_new, constant afterwards */
+    struct model_list list; /* models found at start, and the directories to scan again */
     struct lock backends_lock;
     uint64_t default_max_batch_size;
     uint64_t max_queue_size;
-    struct response_cache *cache; /* NULL: there is none */
+    struct response_cache *cache; /* NULL: none */
     bool strict_readiness;
     enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
     void *on_version_opened_user;
@@ -105,16 +105,16 @@ struct repository {
     struct lock lock;
     struct retirement retirement;
     struct changes changes;
-    struct lock_cond poll; /* the end of polling, or of the wait for the next time */
-    bool poll_now;         /* polling: that wait is over, under lock */
+    struct lock_cond poll; /* signalled for an early poll and on shutdown */
+    bool poll_now;         /* poll without waiting; under lock */
 
-    atomic_size_t n_start_pending; /* models of the start still to be loaded */
-    atomic_size_t n_failed;        /* models of the start of which something could not be loaded */
-    atomic_size_t n_busy;          /* changes and polls under way */
+    atomic_size_t n_start_pending; /* models of the start not loaded yet */
+    atomic_size_t n_failed;        /* models of the start with a failed version */
+    atomic_size_t n_busy;          /* running changes and polls */
     atomic_bool draining;
     atomic_bool stopping;
 
-    uv_thread_t loader; /* main's */
+    uv_thread_t loader; /* the main thread's */
     bool has_loader;
     bool stopped;
     void (*on_loaded)(void *user);
@@ -125,79 +125,78 @@ static inline const struct name_table *repository_name_table(const struct reposi
     return atomic_load_explicit(&repository->name_table, memory_order_acquire);
 }
 
-/* ---- names.c: names --------------------------------------------------------------- */
+/* ---- names.c: name table and retirement ------------------------------------------------------ */
 
 /* Returns: NULL when there is none. Takes no lock. */
 struct model_slot *model_slot_find(const struct name_table *name_table, struct str name);
-/* The one of that name, made if need be. The lock is held. Returns: NULL when memory is out. */
+/* Returns: the slot of that name, added if necessary; NULL when out of memory. The lock is held. */
 struct model_slot *model_slot_get(struct repository *repository, struct str name);
-/* It was found there (again). The lock is held. Returns: false when memory is out. */
+/* Records where the model was found. The lock is held. Returns: false when out of memory. */
 bool model_slot_set_origin(struct model_slot *model_slot, const struct model_origin *origin);
-/* Makes the first catalog: a shelf for each of the list's models. Returns: ST_NO_MEMORY. */
+/* Creates the first name table, with a slot per listed model. Returns: ST_NO_MEMORY. */
 enum status name_table_init(struct repository *repository, struct error *err)
     __attribute__((warn_unused_result));
-/* After everything else has ended. */
+/* Called after all threads ended. */
 void name_table_free(struct repository *repository);
 
-/* ---- published.c: what readers see ----------------------------------------------------- */
+/* ---- published.c: published views ------------------------------------------------------------ */
 
-/* Makes a new view of what the shelf holds and shows it. Where there is no memory for it the old
- * one stays. The lock is held. Returns: false when memory is out. */
+/* Publishes a new view of the slot; when memory is out the old one stays. The lock is held.
+ * Returns: false when out of memory. */
 bool model_slot_publish(struct repository *repository, struct model_slot *model_slot);
 
-/* Frees it when nobody can see it any more. The lock is held. */
+/* Frees the snapshot after a quiescent mark. The lock is held. */
 void retire_snapshot(struct repository *repository, struct retired_snapshot *retired);
-/* The same for a model that was its shelf's `past`; NULL is allowed. */
+/* The same for a model that was its slot's `inactive`; NULL is allowed. */
 void retire_inactive(struct repository *repository, struct model *model);
-/* The same for one that its shelf no longer serves: closes its versions when nobody holds them any
- * more. To be shown. */
+/* The same for a model that its slot no longer serves: its versions are closed when the last
+ * reference is dropped. The caller publishes the slot afterwards. */
 void retire_model(struct repository *repository, struct model_slot *model_slot,
                   struct model *model);
-/* Takes the last back, before it was shown. */
+/* Undoes retire_model before the slot is published. */
 void retire_cancel(struct repository *repository, struct model *model);
-/* Room for the messages to the workers. Returns: ST_NO_MEMORY. */
+/* Allocates the quiescent marks. Returns: ST_NO_MEMORY. */
 enum status retirement_init(struct repository *repository, const struct repository_options *options,
                             struct error *err) __attribute__((warn_unused_result));
-/* The workers have ended: nobody looks any more. Waits until what can be closed is. */
+/* Called after the workers ended: stops the reclaiming thread and the retired versions. */
 void retirement_stop(struct repository *repository);
-/* Closes and frees the rest. */
+/* Closes and frees everything that is retired. */
 void retirement_free(struct repository *repository);
 
-/* ---- load.c: from files to versions ----------------------------------------------- */
+/* ---- load.c: loading ------------------------------------------------------------------------- */
 
-/* Who wants it. The first two take what can be loaded of a model of which nothing is served yet;
- * else it is all versions, or it has failed. */
+/* Why a model is loaded. The first two serve the versions that load, if the model serves nothing
+ * yet; otherwise all versions must load. */
 enum load_occasion {
-    LOAD_AT_START, /* readiness depends on it */
+    LOAD_AT_START, /* counts for readiness */
     LOAD_FOUND,
     LOAD_REQUESTED,
 };
 
-/* A model found there is to be loaded, with what came with the request. The lock is not held.
- * Returns: NULL when memory is out; *out->error may say what is wrong. */
+/* Makes a model from that origin and the change's configuration and files. The lock is not held.
+ * Returns: NULL when out of memory; else the model, whose `error` is set if it cannot be loaded. */
 struct model *load_prepare(const struct model_origin *origin,
                            const struct repository_change *change, struct error *err);
-/* Loads what was prepared, and has it served by the shelf of its name in place of what is. Owns:
- * `model` is the repository's. Returns: ST_BAD_MODEL with the reasons, when it failed; then what
- * was served is. Thread: any that may block; one at a time for a model. */
+/* Loads the prepared model and serves it in place of its slot's current one. Owns: takes `model`.
+ * Returns: ST_BAD_MODEL with the reasons; the current model is served on then. Thread: any that may
+ * block; one at a time per model. */
 enum status load_model(struct repository *repository, struct model *model,
                        enum load_occasion occasion, struct error *err);
-/* Ends serving what the shelf has. The lock is held. */
+/* Stops serving the slot's model. The lock is held. */
 void unload_model_slot(struct repository *repository, struct model_slot *model_slot);
-/* Waits for the loader, if there is one. */
+/* Joins the loader thread, if there is one. */
 void repository_load_join(struct repository *repository);
 
-/* ---- load.c: what is there now ---------------------------------------------------- */
+/* ---- load.c: scanning and polling ------------------------------------------------------------ */
 
-/* Looks into the directories of models: new names get a shelf, those that went are no longer
- * listed.
- * Thread: any that may block. */
+/* Scans the directories of models: new names get a slot, missing ones become unlisted. Thread: any
+ * that may block. */
 void poll_scan(struct repository *repository);
-/* Where a model of that name is now. Returns: false when there is none. */
+/* Finds where a model of that name is now. Returns: false when there is none. */
 bool poll_find(struct repository *repository, struct str name, struct model_origin *out,
                struct arena *arena);
 
-/* ---- for messages ---------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* "1, 3" */
 enum { SERVED_TEXT_BYTES = 128 };

@@ -1,6 +1,9 @@
-/* Loading: version by version, and then all of a model takes the place of what was served before,
- * in one step, so that "the highest" does not change under a client while it loads. What fails is
- * kept with its reason and does not stop the others. */
+/* Loads models: at start, on request, and when polling finds changed files. All versions of a model
+ * are loaded first and then replace the served ones in one step, so that "the highest version" does
+ * not change during a load. A failure is recorded with its reason and does not affect other models.
+ *
+ * Polling compares fingerprints that are taken before the files are read: files that are written
+ * meanwhile have another fingerprint in the next poll, and are loaded again. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -89,7 +92,7 @@ static void try_versions(struct repository *repository, struct model *model) {
 
 /* ---- one model ------------------------------------------------------------------------------- */
 
-/* The list of what is served; NULL when nothing is, or memory is out. */
+/* The list of loaded versions; NULL when there are none or memory is out. */
 static struct ready_list *ready_list_new(struct model *model) {
     struct arena *arena = model->arena;
     struct ready_list *ready = arena_calloc(arena, 1, sizeof(*ready));
@@ -114,7 +117,7 @@ static struct ready_list *ready_list_new(struct model *model) {
     return ready->n > 0 ? ready : NULL;
 }
 
-/* Collects what failed as the model's own failure. */
+/* Combines the versions' errors into the model's error. */
 static void collect_failures(struct model *model) {
     char text[sizeof(model->error.text)];
     size_t len = 0;
@@ -132,7 +135,7 @@ static void collect_failures(struct model *model) {
     }
 }
 
-/* What was opened of a model that will not be served. */
+/* Closes the versions of a model that will not be served. */
 static void close_opened_versions(struct model *model) {
     for (size_t i = 0; i < model->n_attempts; i++) {
         struct model_attempt *attempt = &model->attempts[i];
@@ -146,7 +149,7 @@ static void close_opened_versions(struct model *model) {
     model->ready = NULL;
 }
 
-/* What the load came to counts for readiness, if it was the start's or mends what that left. */
+/* Updates n_failed for a load at start, and for a later load that repairs such a failure. */
 static void count_failure(struct repository *repository, struct model_slot *model_slot,
                           bool failed) {
     if (failed && !model_slot->failed) {
@@ -157,8 +160,7 @@ static void count_failure(struct repository *repository, struct model_slot *mode
     model_slot->failed = failed;
 }
 
-/* The model is served from now on. Returns: false, with everything as it was, when memory is
- * out. */
+/* Serves the model. Returns: false, with nothing changed, when memory is out. */
 static bool model_slot_swap_in(struct repository *repository, struct model_slot *model_slot,
                                struct model *model) {
     struct model *served = model_slot->serving, *inactive = model_slot->inactive,
@@ -183,7 +185,7 @@ static bool model_slot_swap_in(struct repository *repository, struct model_slot 
     return false;
 }
 
-/* The load has failed: what was served is, and the reason is told. */
+/* Records the failure; the current model is served on. */
 static void record_failure(struct repository *repository, struct model_slot *model_slot,
                            struct model *model) {
     struct model *inactive = model_slot->inactive;
@@ -203,7 +205,7 @@ static void notify_state_changed(struct repository *repository) {
     }
 }
 
-/* The model, all of whose versions are there, to its shelf. Owns: `model`, when it returns true. */
+/* Publishes a model whose versions are loaded. Owns: takes `model` when it returns true. */
 static bool publish_model(struct repository *repository, struct model *model,
                           enum load_occasion occasion) {
     lock_acquire(&repository->lock);
@@ -235,15 +237,15 @@ static void discard_model(struct repository *repository, struct model *model,
     lock_release(&repository->lock);
 }
 
-/* Shows that it is being loaded. Returns: whether a model of that name is served meanwhile. */
+/* Publishes that the model is loading. Returns: whether a model of that name is served
+ * meanwhile. */
 static bool publish_loading(struct repository *repository, struct model *model) {
     lock_acquire(&repository->lock);
     struct model_slot *model_slot = model_slot_find(repository_name_table(repository), model->name);
     if (model_slot && !model_slot->loading) {
         model_slot->loading = model;
         if (!model_slot_publish(repository, model_slot)) {
-            model_slot->loading = NULL; /* nobody sees that it is loading: it is loaded all the
-                                           same */
+            model_slot->loading = NULL; /* not published as loading; it is loaded all the same */
         }
     }
     bool served = model_slot && model_slot->serving;
@@ -301,7 +303,7 @@ enum status load_model(struct repository *repository, struct model *model,
                : error_set(err, stopping ? ST_NOT_READY : ST_BAD_MODEL, "%s", why.text);
 }
 
-/* Of files that are gone there is no failure to tell of. */
+/* A failure is not reported any more when its files were removed. */
 static void clear_failure(struct repository *repository, struct model_slot *model_slot) {
     struct model *inactive = model_slot->inactive;
     if (!inactive || inactive->unloaded ||
@@ -342,7 +344,7 @@ void unload_model_slot(struct repository *repository, struct model_slot *model_s
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
-/* What a directory of models holds. Memory is in list->arena. */
+/* Lists the models of a directory. Memory is in list->arena. */
 static bool scan_root_into(struct model_list *list, struct str root) {
     struct error err;
     enum status st = scan_root(list, root, &err);
@@ -361,18 +363,17 @@ static bool has_name(const struct model_list *list, struct str name) {
     return false;
 }
 
-/* What was found is listed, on a shelf of its own. */
+/* Marks the found models as listed; new names get a slot. */
 static void mark_found_listed(struct repository *repository, const struct model_list *found) {
     for (size_t i = 0; i < found->n; i++) {
         struct model_slot *model_slot = model_slot_get(repository, found->items[i].name);
-        if (model_slot && !model_slot->origin.pinned) { /* what was named by itself stays what it
-                                                           is */
+        if (model_slot && !model_slot->origin.pinned) { /* a model given by path keeps its origin */
             (void)model_slot_set_origin(model_slot, &found->items[i]);
         }
     }
 }
 
-/* What was not found is not listed. */
+/* Marks models that were not found as unlisted. */
 static void mark_missing_unlisted(struct repository *repository, const struct model_list *found) {
     const struct name_table *name_table = repository_name_table(repository);
     for (size_t i = 0; i < name_table->n; i++) {
@@ -384,7 +385,7 @@ static void mark_missing_unlisted(struct repository *repository, const struct mo
     }
 }
 
-/* Looks into each directory by itself: of two models of one name the first is taken. */
+/* Scans each directory; of two models of one name the first is used. */
 static bool scan_all_roots(struct repository *repository, struct model_list *found) {
     bool all = true;
     for (size_t i = 0; i < repository->list.n_roots; i++) {
@@ -403,7 +404,7 @@ static bool scan_all_roots(struct repository *repository, struct model_list *fou
     return all;
 }
 
-/* Returns: false when not everything could be looked at. */
+/* Returns: false when a directory could not be read. */
 static bool scan_and_list(struct repository *repository) {
     struct arena *arena = arena_new(NULL, 0);
     struct model_list found = {.arena = arena};
@@ -448,10 +449,10 @@ bool poll_find(struct repository *repository, struct str name, struct model_orig
 
 /* ---- polling --------------------------------------------------------------------------------- */
 
-/* What is to be done for one name. */
+/* The result of a scan for one name. */
 struct finding {
-    struct model_origin origin; /* its path in the arena of the look */
-    uint64_t seen;
+    struct model_origin origin; /* its path is in the scan's arena */
+    uint64_t tried_fingerprint;
     bool listed;
     bool served;
 };
@@ -465,7 +466,7 @@ static bool read_model_slot(struct repository *repository, size_t i, struct aren
         const struct model_slot *model_slot = name_table->model_slots[i];
         *out = (struct finding){
             .origin = model_slot->origin,
-            .seen = model_slot->seen,
+            .tried_fingerprint = model_slot->tried_fingerprint,
             .listed = atomic_load_explicit(&model_slot->listed, memory_order_relaxed),
             .served = model_slot->serving != NULL,
         };
@@ -476,9 +477,10 @@ static bool read_model_slot(struct repository *repository, size_t i, struct aren
     return there;
 }
 
-static void set_tried_fingerprint(struct repository *repository, struct str name, uint64_t seen) {
+static void set_tried_fingerprint(struct repository *repository, struct str name,
+                                  uint64_t tried_fingerprint) {
     lock_acquire(&repository->lock);
-    model_slot_find(repository_name_table(repository), name)->seen = seen;
+    model_slot_find(repository_name_table(repository), name)->tried_fingerprint = tried_fingerprint;
     lock_release(&repository->lock);
 }
 
@@ -491,14 +493,14 @@ static void unload_missing(struct repository *repository, struct str name) {
     }
 }
 
-/* `gone`: all directories could be read, so what is not there is not there. */
+/* `gone`: all directories were read, so a missing model was removed. */
 static void check_model(struct repository *repository, const struct finding *finding, bool gone) {
     struct str name = finding->origin.name;
     struct error err;
     bool there = finding->listed || finding->origin.pinned;
     uint64_t now = there ? fingerprint_of(finding->origin.path.ptr) : 0;
-    bool stays = now == 0 && finding->served; /* it went while it was being loaded anew */
-    if ((now == finding->seen && !stays) || (now == 0 && !gone)) {
+    bool stays = now == 0 && finding->served; /* removed while it was being loaded again */
+    if ((now == finding->tried_fingerprint && !stays) || (now == 0 && !gone)) {
         return;
     }
     if (now == 0) {
@@ -514,7 +516,7 @@ static void check_model(struct repository *repository, const struct finding *fin
         return;
     }
     set_tried_fingerprint(repository, name, model->fingerprint);
-    (void)load_model(repository, model, LOAD_FOUND, &err); /* which says in the log how it went */
+    (void)load_model(repository, model, LOAD_FOUND, &err); /* the failure is logged there */
 }
 
 static bool is_ending(struct repository *repository) {
@@ -535,7 +537,7 @@ static void check_all_models(struct repository *repository) {
     }
 }
 
-/* Returns: false at the end of polling. */
+/* Returns: false on shutdown. */
 static bool wait_for_next(struct repository *repository) {
     uint64_t until_ns = clock_now_ns() + repository->poll_ns;
     lock_acquire(&repository->lock);
@@ -564,7 +566,8 @@ static void poll_run(struct repository *repository) {
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-/* The `i`th model, if it is there and to be loaded by the start. Returns: false behind the last. */
+/* Returns: false after the last slot; *out is the slot's model if it is to be loaded at start, else
+ * NULL. */
 static bool next_load_at_start(struct repository *repository, size_t i, struct model **out) {
     *out = NULL;
     lock_acquire(&repository->lock);
@@ -573,15 +576,15 @@ static bool next_load_at_start(struct repository *repository, size_t i, struct m
     if (there && name_table->model_slots[i]->load_at_start) {
         struct model_slot *model_slot = name_table->model_slots[i];
         model_slot->load_at_start = false;
-        model_slot->seen = model_slot->loading->fingerprint;
+        model_slot->tried_fingerprint = model_slot->loading->fingerprint;
         *out = model_slot->loading;
     }
     lock_release(&repository->lock);
     return there;
 }
 
-/* Loads what was prepared for the start, by name; names that are found meanwhile move the others
- * back, so that none is left out. */
+/* Loads the models of the start, by name. A name that polling adds meanwhile shifts the others to
+ * later positions, so none is skipped. */
 static void load_all(struct repository *repository, size_t *n, size_t *n_failed) {
     struct model *model;
     struct error err;
@@ -594,7 +597,7 @@ static void load_all(struct repository *repository, size_t *n, size_t *n_failed)
         }
     }
     lock_acquire(&repository->lock);
-    lock_cond_broadcast(&repository->changes.work); /* which have waited for this */
+    lock_cond_broadcast(&repository->changes.work); /* changes wait for the start */
     lock_release(&repository->lock);
 }
 

@@ -1,5 +1,4 @@
-/* A model as it is loaded: where it was found, what its configuration says, which of its versions
- * are to be served, and, once loaded, which are. */
+/* A model in the repository: its origin, its configuration, and its versions. */
 #ifndef SLUICE_SERVE_REPOSITORY_MODEL_H
 #define SLUICE_SERVE_REPOSITORY_MODEL_H
 
@@ -15,14 +14,14 @@
 #include "serve/scheduler/backend.h"
 #include "serve/scheduler/version.h"
 
-/* A version that was to be served, and what came of it. */
+/* A version to be served, and the result of loading it. */
 struct model_attempt {
     uint64_t number;
     struct model_version *version; /* NULL: it failed */
-    struct error error;            /* why */
+    struct error error;            /* why it failed */
 };
 
-/* The versions being served, by rising number. Never changed once published. */
+/* The served versions, ascending. Immutable once published. */
 struct ready_list {
     size_t n;
     struct model_version **versions;
@@ -31,32 +30,29 @@ struct ready_list {
 
 struct model_slot; /* serve/repository/internal.h */
 
-/* One try at serving a model: what was found, what its configuration said then, and what came of
- * it. A model that is loaded again is another one; both are there until the first is let go. */
+/* One attempt to serve a model: its files and configuration at that time, and the result. Loading a
+ * model again makes a new one; both exist until the first is closed. */
 struct model {
-    struct arena *arena;           /* everything here, this struct included, lives in it */
-    struct model *next;            /* of those that are let go (retire.c) */
-    struct model_slot *model_slot; /* whose it is, then */
-    bool mark_sent, quiescent; /* then: workers are coming through; all have: nobody finds it any
-                                    more */
+    struct arena *arena;           /* contains everything here, this struct included */
+    struct model *next;            /* in a list of retired models (names.c) */
+    struct model_slot *model_slot; /* the slot that retired it */
+    bool mark_sent, quiescent;     /* retired: marks are under way; have passed all workers */
 
     struct str name;
     struct str source;                  /* the file, or the model's directory */
     struct str directory;               /* the model's directory; "" for a file */
-    const sluice_backend *file_backend; /* of a single file: who knows its extension */
-    struct str override_config;         /* JSON that stands in for config.pbtxt; ptr NULL: none */
-    const char *temporary_directory;    /* a directory to be removed with it; NULL:
-                                                     none */
+    const sluice_backend *file_backend; /* of a single file: the backend of its extension */
+    struct str override_config;         /* JSON in place of config.pbtxt; ptr NULL: none */
+    const char *temporary_directory;    /* removed with the model; NULL: none */
     bool has_config;
-    const struct repository_params *params; /* merged over the configuration's; NULL: none */
+    const struct repository_params *params; /* override those of config.pbtxt; NULL: none */
     struct model_config config;
-    struct model_attempt *attempts; /* by rising number */
+    struct model_attempt *attempts; /* ascending by number */
     size_t n_attempts;
-    const struct ready_list *ready; /* NULL: until loaded, and when nothing came of it */
-    struct error error;             /* status ST_OK: nothing is wrong */
-    uint64_t fingerprint;           /* of the files, before any was read
-                                       (serve/config/fingerprint.h) */
-    bool unloaded;                  /* it was served until somebody had it unloaded */
+    const struct ready_list *ready; /* NULL: not loaded, or failed */
+    struct error error;             /* status ST_OK: no error */
+    uint64_t fingerprint;           /* taken before any file is read (serve/config/fingerprint.h) */
+    bool unloaded;                  /* it was served, until it was unloaded by request */
 };
 
 /* Where a model was found. */
@@ -65,11 +61,10 @@ struct model_origin {
     struct str path;                        /* the file, or the directory */
     const sluice_backend *file_backend;     /* of a single file; NULL: a directory */
     const struct repository_params *params; /* NULL: none */
-    bool pinned; /* named by itself, not found in a directory of models */
+    bool pinned;                            /* given by path, not found in a directory of models */
 };
 
-/* Models found so far, and the directories they were found in, which may get more. Memory is in
- * `arena`. */
+/* Found models, and the directories of models to scan again. Memory is in `arena`. */
 struct model_list {
     struct arena *arena;
     struct backends *backends;
@@ -80,45 +75,46 @@ struct model_list {
     size_t n_roots;
 };
 
-/* Appends one. Returns: false when memory is out. */
+/* Returns: false when out of memory. */
 bool model_list_add(struct model_list *list, const struct model_origin *origin);
 
-/* May a model have this name? Not empty, at most 255 bytes of UTF-8, no '/', no control characters,
- * neither "." nor "..". */
+/* Returns: whether a model can have this name: 1 to 255 bytes of UTF-8, no '/', no control
+ * characters, neither "." nor "..". */
 bool model_name_is_valid(struct str name);
 
-/* Appends what `argument` names: "PATH" or "NAME=PATH", PATH being a model file, a model's
- * directory, or (without a name and without `params`) a directory of those. Returns:
+/* Adds what `argument` names: "PATH" or "NAME=PATH", where PATH is a model file, a model's
+ * directory, or (without a name and without `params`) a directory of models. Returns:
  * ST_BAD_CONFIG. */
 enum status scan_path(struct model_list *list, const char *argument,
                       const struct repository_params *params, struct error *err)
     __attribute__((warn_unused_result));
-/* Appends all models of a directory of models, which may be empty. Returns: ST_BAD_CONFIG. */
+/* Adds all models of a directory of models, which may be empty. Returns: ST_BAD_CONFIG. */
 enum status scan_repository(struct model_list *list, const char *path, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Appends the models that are in the directory of models now. Returns: ST_BAD_CONFIG. */
+/* Adds the models that a directory of models contains now. Returns: ST_BAD_CONFIG. */
 enum status scan_root(struct model_list *list, struct str root, struct error *err)
     __attribute__((warn_unused_result));
 
-/* A model to be loaded from there, in an arena of its own; `origin` may go. Returns: NULL when
- * memory is out. */
+/* Makes a model to be loaded from `origin`, which is copied, in an arena of its own. Returns: NULL
+ * when out of memory. */
 struct model *model_new(const struct model_origin *origin);
-/* None of its versions is open. NULL is allowed. */
+/* No version is open. NULL is allowed. */
 void model_free(struct model *model);
 
-/* Is there a directory of that path, or a link to one? */
+/* Returns: whether `path` is a directory, or a link to one. */
 bool model_dir_exists(const char *path);
-/* Does the directory hold what makes it a model: config.pbtxt, or a directory named by a number? */
+/* Returns: whether the directory is a model's: it contains config.pbtxt or a directory named by a
+ * number. */
 bool model_dir_is_model(const char *path);
-/* A version's directory: a number from 1 on, without leading zeros. */
+/* Returns: whether `name` is a version's directory: a number from 1 on, without leading zeros. */
 bool model_dir_version(const char *name, uint64_t *out);
-/* Takes the fingerprint, reads the configuration and chooses the versions; what is wrong is left in
+/* Takes the fingerprint, reads the configuration and selects the versions. An error is stored in
  * model->error. */
 void model_inspect(struct model *model);
 
-/* Finds the backend and the file of one version. Returns: ST_BAD_MODEL saying what was looked
- * for. */
+/* Finds the backend and the file of a version. Returns: ST_BAD_MODEL, which lists the names that
+ * were tried. */
 enum status model_find_file(struct backends *backends, const struct model *model, uint64_t number,
                             const sluice_backend **backend, struct str *path, struct error *err)
     __attribute__((warn_unused_result));

@@ -52,7 +52,7 @@ bool model_dir_is_model(const char *path) {
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
-/* The last part of the directory's real name. */
+/* Compares with the last component of the directory's real path. */
 static bool is_directory_name(const struct model *model, struct str name) {
     char *real = realpath(model->directory.ptr, NULL);
     const char *slash = real ? strrchr(real, '/') : NULL;
@@ -61,7 +61,7 @@ static bool is_directory_name(const struct model *model, struct str name) {
     return same;
 }
 
-/* Returns: ST_OK with *doc NULL where there is none. */
+/* Returns: ST_OK with *doc NULL when there is no configuration. */
 static enum status open_config(struct model *model, struct doc **doc, struct error *err) {
     *doc = NULL;
     if (model->override_config.ptr) {
@@ -125,7 +125,7 @@ static int compare_numbers(const void *a, const void *b) {
     return left < right ? -1 : left > right;
 }
 
-/* All version directories, by rising number. */
+/* All version directories, ascending. */
 static enum status find_versions(struct arena *arena, const struct model *model,
                                  struct numbers *out, struct error *err) {
     DIR *dir = opendir(model->directory.ptr);
@@ -175,7 +175,7 @@ static void report_absent(const struct model *model, const struct numbers *found
     }
 }
 
-/* Which of the versions found does the policy serve? */
+/* Returns: whether the version policy selects found version `i`. */
 static bool is_chosen(const struct model *model, const struct numbers *found, size_t i) {
     switch (model->config.policy) {
     case VERSIONS_LATEST:
@@ -214,7 +214,7 @@ static enum status choose_versions(struct arena *arena, struct model *model,
         model->directory.ptr, found->n > 1 ? "others, up to " : "", found->items[found->n - 1]);
 }
 
-/* What the server's own settings say of the model wins over its config.pbtxt. */
+/* The server's own settings for the model override its config.pbtxt. */
 static enum status merge_params(struct arena *arena, struct model *model, struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; model->params && i < model->params->n && st == ST_OK; i++) {
@@ -254,7 +254,7 @@ void model_inspect(struct model *model) {
     }
 }
 
-/* ---- making and freeing ---------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 struct model *model_new(const struct model_origin *origin) {
     struct arena *arena = arena_new(NULL, 0);
@@ -285,7 +285,7 @@ void model_free(struct model *model) {
     }
 }
 
-/* ---- the file of a version ------------------------------------------------------------------- */
+/* ---- model files ----------------------------------------------------------------------------- */
 
 static struct str version_file_path(struct arena *arena, const struct model *model, uint64_t number,
                                     const char *name, const char *extension) {
@@ -293,7 +293,7 @@ static struct str version_file_path(struct arena *arena, const struct model *mod
                         extension);
 }
 
-/* For backends_find: is there a file with this extension that would be the model? */
+/* For backends_find: is there a model file with this extension? */
 struct extension_guess {
     struct arena *arena;
     const struct model *model;
@@ -330,8 +330,8 @@ static enum status find_backend(struct arena *arena, struct backends *backends,
                      model->directory.ptr, number, backends_list(backends));
 }
 
-/* The first file that is there by one of the backend's extensions; the version's directory for a
- * backend that has none. */
+/* The first existing file with one of the backend's extensions; the version's directory for a
+ * backend without extensions. */
 static struct str default_file(struct arena *arena, const struct model *model, uint64_t number,
                                const sluice_backend *backend) {
     const char *const *extensions = backend->extensions;
@@ -347,7 +347,7 @@ static struct str default_file(struct arena *arena, const struct model *model, u
     return version_file_path(arena, model, number, "model", extensions[0]);
 }
 
-/* A backend's library may know a number for it, and no word. */
+/* Checked here for a clear message: a backend's library may report only a number. */
 static enum status check_readable(const char *path, struct error *err) {
     if (model_dir_exists(path) || access(path, R_OK) == 0) {
         return ST_OK;

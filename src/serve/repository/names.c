@@ -1,5 +1,16 @@
-/* The table of names. It only grows: a name that was there once keeps its shelf. A new name makes a
- * new table, and the old one is retired. */
+/* The table of model names, and retirement: what was replaced is kept until no worker uses it. The
+ * table only grows: a name keeps its slot. A new name makes a new table, and the old one is
+ * retired.
+ *
+ * A worker uses a view or a table only within one loop iteration, unless it takes a reference on a
+ * version. So when a quiescent mark that was sent after the replacement has passed through every
+ * worker's loop, the old object is reachable through references only. A thread sends the marks and
+ * closes models, because both take time.
+ *
+ *     served
+ *       → unloading: not served, listed as "unloading", until marks passed and no reference is left
+ *       → closing: not listed, until marks passed again
+ *       → closed */
 #include <stdlib.h>
 
 #include "core/base/log.h"
@@ -40,7 +51,7 @@ static struct model_slot *model_slot_new(struct str name) {
 static void model_slot_free(struct model_slot *model_slot) {
     if (model_slot) {
         free((void *)atomic_load(&model_slot->view));
-        model_free(model_slot->serving); /* never loaded, or closed before */
+        model_free(model_slot->serving); /* not loaded, or already closed */
         model_free(model_slot->loading);
         model_free(model_slot->inactive);
         if (model_slot->origin.path.len > 0) {
@@ -69,7 +80,7 @@ bool model_slot_set_origin(struct model_slot *model_slot, const struct model_ori
     return true;
 }
 
-/* Room for `n` shelves; none is in it. */
+/* Allocates an empty table for `n` slots. */
 static struct name_table *name_table_new(size_t n) {
     size_t n_slots = 2;
     while (n_slots < 2 * n) {
@@ -85,7 +96,7 @@ static struct name_table *name_table_new(size_t n) {
     return name_table;
 }
 
-/* Behind the others, whose names are before its. */
+/* Appends a slot; names are added in order. */
 static void name_table_add(struct name_table *name_table, struct model_slot *model_slot) {
     name_table->model_slots[name_table->n++] = model_slot;
     size_t slot = (size_t)hash_name(model_slot->name) & name_table->slot_mask;
@@ -95,13 +106,13 @@ static void name_table_add(struct name_table *name_table, struct model_slot *mod
     name_table->slots[slot] = model_slot;
 }
 
-/* By the bytes of the names. */
+/* Byte order. */
 static int compare_names(struct str a, struct str b) {
     int order = memcmp(a.ptr, b.ptr, a.len < b.len ? a.len : b.len);
     return order != 0 ? order : a.len < b.len ? -1 : a.len > b.len;
 }
 
-/* The catalog with one more in its place by name. */
+/* A copy of the table with one more slot, in order of names. */
 static struct name_table *name_table_with(const struct name_table *old,
                                           struct model_slot *model_slot) {
     struct name_table *name_table = name_table_new(old->n + 1);
@@ -139,7 +150,7 @@ struct model_slot *model_slot_get(struct repository *repository, struct str name
     return model_slot;
 }
 
-/* ---- start and shutdown of the table --------------------------------------------------------- */
+/* ---- creating and freeing the table ---------------------------------------------------------- */
 
 static int compare_origins(const void *a, const void *b) {
     return compare_names(((const struct model_origin *)a)->name,
@@ -197,7 +208,7 @@ static void on_quiescent_mark(struct worker_msg *msg) {
     lock_release(&repository->lock);
 }
 
-/* Waits, without the lock in between, until every worker has come through. */
+/* Sends a mark to every worker and waits for all, releasing the lock meanwhile. */
 static void wait_for_quiescence(struct repository *repository) {
     struct retirement *retirement = &repository->retirement;
     if (retirement->workers_stopped) {
@@ -244,7 +255,8 @@ static void free_snapshots(struct retired_snapshot *retired) {
     }
 }
 
-/* That it was there is remembered, unless there is something newer to say. The lock is held. */
+/* Keeps an unloaded model as its slot's inactive one, unless there is a newer one. The lock is
+ * held. */
 static bool keep_as_inactive(struct repository *repository, struct model *model) {
     struct model_slot *model_slot = model->model_slot;
     if (!model->unloaded || model_slot->serving || model_slot->inactive) {
@@ -279,9 +291,9 @@ static void close_all(struct repository *repository, struct model *closing) {
 
 /* ---- reclaiming thread ----------------------------------------------------------------------- */
 
-/* Is there something that workers have to come through for? */
+/* Returns: whether something waits for quiescent marks. */
 static bool needs_quiescence(const struct retirement *retirement) {
-    bool pending = retirement->seen || retirement->closing;
+    bool pending = retirement->retired_snapshots || retirement->closing;
     for (const struct model *model = retirement->unloading; model; model = model->next) {
         pending = pending || !model->quiescent;
     }
@@ -290,9 +302,9 @@ static bool needs_quiescence(const struct retirement *retirement) {
 
 static void reclaim_pass(struct repository *repository) {
     struct retirement *retirement = &repository->retirement;
-    struct retired_snapshot *seen = retirement->seen;
+    struct retired_snapshot *snapshots = retirement->retired_snapshots;
     struct model *closing = retirement->closing;
-    retirement->seen = NULL;
+    retirement->retired_snapshots = NULL;
     retirement->closing = NULL;
     for (struct model *model = retirement->unloading; model; model = model->next) {
         model->mark_sent = true;
@@ -301,11 +313,11 @@ static void reclaim_pass(struct repository *repository) {
     for (struct model *model = retirement->unloading; model; model = model->next) {
         model->quiescent = model->mark_sent;
     }
-    free_snapshots(seen);
+    free_snapshots(snapshots);
     close_all(repository, closing);
 }
 
-/* Until it has become its shelf's past, that it was unloaded is told all the same. */
+/* Until the model is the slot's inactive one, the slot reports that it was unloaded. */
 static bool publish_closing(struct repository *repository, const struct model *model) {
     struct model_slot *model_slot = model->model_slot;
     bool before = model_slot->closing;
@@ -315,14 +327,14 @@ static bool publish_closing(struct repository *repository, const struct model *m
     return shown;
 }
 
-/* Hides those that nobody holds. Returns: whether there were any. */
+/* Removes unreferenced models from the views. Returns: whether there were any. */
 static bool unpublish_unused(struct repository *repository) {
     struct retirement *retirement = &repository->retirement;
     struct model **at = &retirement->unloading;
     bool hidden = false;
     while (*at) {
         struct model *model = *at;
-        *at = model->next; /* out of the list, so that views don't tell of it */
+        *at = model->next; /* unlinked, so that the new view omits it */
         if (model->quiescent && !is_held(model) && publish_closing(repository, model)) {
             model->next = retirement->closing;
             retirement->closing = model;
@@ -335,7 +347,7 @@ static bool unpublish_unused(struct repository *repository) {
     return hidden;
 }
 
-static void thread_main(void *arg) {
+static void reclaim_main(void *arg) {
     struct repository *repository = arg;
     struct retirement *retirement = &repository->retirement;
     lock_acquire(&repository->lock);
@@ -354,12 +366,12 @@ static void thread_main(void *arg) {
     lock_release(&repository->lock);
 }
 
-/* Without the thread, or when the workers are not known, all is kept until retirement_free. */
-static void wake_thread(struct repository *repository) {
+/* Without the thread, or when the workers are unknown, everything is kept until retirement_free. */
+static void wake_reclaim_thread(struct repository *repository) {
     struct retirement *retirement = &repository->retirement;
     if (!retirement->has_thread && retirement->n_quiescent_marks > 0 && !retirement->stopping) {
         retirement->has_thread =
-            uv_thread_create(&retirement->thread, thread_main, repository) == 0;
+            uv_thread_create(&retirement->thread, reclaim_main, repository) == 0;
     }
     lock_cond_broadcast(&retirement->work);
 }
@@ -368,18 +380,18 @@ static void wake_thread(struct repository *repository) {
 
 void retire_snapshot(struct repository *repository, struct retired_snapshot *retired) {
     lock_assert_held(&repository->lock);
-    retired->next = repository->retirement.seen;
-    repository->retirement.seen = retired;
-    wake_thread(repository);
+    retired->next = repository->retirement.retired_snapshots;
+    repository->retirement.retired_snapshots = retired;
+    wake_reclaim_thread(repository);
 }
 
 void retire_inactive(struct repository *repository, struct model *model) {
     lock_assert_held(&repository->lock);
     if (model) {
-        model->unloaded = false; /* it is not to be told of again */
+        model->unloaded = false; /* not reported again */
         model->next = repository->retirement.closing;
         repository->retirement.closing = model;
-        wake_thread(repository);
+        wake_reclaim_thread(repository);
     }
 }
 
@@ -389,7 +401,7 @@ void retire_model(struct repository *repository, struct model_slot *model_slot,
     model->model_slot = model_slot;
     model->next = repository->retirement.unloading;
     repository->retirement.unloading = model;
-    wake_thread(repository);
+    wake_reclaim_thread(repository);
 }
 
 void retire_cancel(struct repository *repository, struct model *model) {
@@ -402,7 +414,7 @@ void retire_cancel(struct repository *repository, struct model *model) {
     model->next = NULL;
 }
 
-/* ---- init and stop --------------------------------------------------------------------------- */
+/* ---- start and stop -------------------------------------------------------------------------- */
 
 static void add_quiescent_mark(struct repository *repository, struct worker *worker) {
     struct retirement *retirement = &repository->retirement;
@@ -466,6 +478,6 @@ void retirement_free(struct repository *repository) {
     struct retirement *retirement = &repository->retirement;
     close_list(retirement->unloading);
     close_list(retirement->closing);
-    free_snapshots(retirement->seen);
+    free_snapshots(retirement->retired_snapshots);
     lock_cond_fini(&retirement->work);
 }

@@ -1,4 +1,4 @@
-/* Writing and removing the directory of a model that came with its request. */
+/* The temporary directory of a model whose files came with a request. */
 #include "serve/repository/override.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@ enum { PATH_PARTS_MOST = 16, OPEN_DIRECTORIES = 16 };
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* VERSION/FILE, or with directories between: no part is empty, "." or "..", or has a NUL. */
+/* VERSION/FILE, possibly with directories between: no component is empty, "." or "..", or contains
+ * a NUL. */
 static bool is_inside(struct str path) {
     struct str rest = path;
     char version[24];
@@ -53,7 +54,7 @@ static enum status check_names(const struct repository_file *files, size_t n, st
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The directories that lead to `path`, which is below `root` and has a NUL behind it. */
+/* Makes the parent directories of `path`, which is below `root` and NUL-terminated. */
 static bool make_directories(char *path, size_t root_len) {
     for (char *slash = strchr(path + root_len + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';

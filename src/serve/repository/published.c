@@ -1,4 +1,4 @@
-/* What readers see of a model: which versions are served, and what became of the others. */
+/* Published views: what workers read of a model, and visiting all of them. */
 #include <stdlib.h>
 
 #include "serve/repository/internal.h"
@@ -20,8 +20,7 @@ static bool has_number(const struct model *model, uint64_t number) {
     return false;
 }
 
-/* Those that are served, with why they could not be replaced, and those that could not be loaded
- * beside them. */
+/* The served versions, with the error of a failed replacement, and versions that failed to load. */
 static void add_serving(struct published_view *view, const struct model_slot *model_slot) {
     const struct model *model = model_slot->serving;
     const char *why = model_slot->inactive ? model_slot->inactive->error.text : "";
@@ -36,7 +35,7 @@ static void add_serving(struct published_view *view, const struct model_slot *mo
     }
 }
 
-/* Until a model has loaded, its loader writes to its attempts: only their numbers may be read. */
+/* While a model is loading, its loader writes the attempts: only their numbers may be read. */
 static void add_loading(struct published_view *view, const struct model_slot *model_slot) {
     const struct model *model = model_slot->loading;
     for (size_t i = 0; i < model->n_attempts; i++) {
@@ -92,7 +91,7 @@ static size_t max_entries(const struct repository *repository,
     return n;
 }
 
-/* What is said of a model of which nothing is served. */
+/* The phase of a model that serves nothing. */
 static void set_phase(struct published_view *view, const struct model_slot *model_slot) {
     view->reason = "";
     view->phase = REPOSITORY_UNTOUCHED;
@@ -180,7 +179,7 @@ void repository_visit(struct repository *repository,
 /* ---- visiting ready versions ----------------------------------------------------------------- */
 
 struct ready_visit {
-    struct str name; /* empty: any */
+    struct str name; /* empty: all */
     void (*visit)(void *user, struct model_version *version);
     void *user;
 };

@@ -1,8 +1,12 @@
-/* The table of models, read on every request; who changes it is load.c.
+/* The repository: creation, lookup on every request, changes by request, printing (`sluice serve
+ * --check`), and shutdown.
  *
- * Finding a version takes no lock. The table of names and what is known of each name are pointers
- * to what never changes once it is published; a reader takes a reference on the version it picks
- * and keeps nothing else across its worker's turn. That is what retire.c counts on. */
+ * A lookup takes no lock: the name table and the views are immutable snapshots. A reader takes a
+ * reference on the version it picks, and uses nothing else across loop iterations; names.c depends
+ * on that.
+ *
+ * Changes by request are queued for threads that are created on demand. The changes of one model
+ * run one after the other, so the last request determines the result. */
 #include "serve/repository/repository.h"
 
 #include <assert.h>
@@ -38,7 +42,7 @@ static bool is_wanted(const struct repository_options *options, struct str name)
     return wanted;
 }
 
-/* Names to be loaded at the start are there. */
+/* Checks that the models to be loaded at start exist. */
 static enum status check_wanted(struct repository *repository,
                                 const struct repository_options *options, struct error *err) {
     if (options->control != REPOSITORY_EXPLICIT) {
@@ -59,7 +63,7 @@ static enum status check_wanted(struct repository *repository,
     return ST_OK;
 }
 
-/* Reads the configurations of what is to be loaded, and shows all names. */
+/* Reads the configurations of the models to be loaded, and publishes all names. */
 static enum status prepare_models(struct repository *repository,
                                   const struct repository_options *options, struct error *err) {
     const struct name_table *name_table = repository_name_table(repository);
@@ -169,7 +173,7 @@ static enum status error_not_served(struct str name, const struct published_view
     case REPOSITORY_UNLOADED:
     case REPOSITORY_UNLOADING:
         return error_unknown_model(name, "model %s is not loaded", err);
-    case REPOSITORY_READY: /* not of one that serves nothing */
+    case REPOSITORY_READY: /* never: the model serves nothing */
     case REPOSITORY_UNTOUCHED:
     case REPOSITORY_PHASES:
         break;
@@ -177,7 +181,7 @@ static enum status error_not_served(struct str name, const struct published_view
     return error_unknown_model(name, "unknown model %s", err);
 }
 
-/* The version asked for is not among those served: was it tried, or is it unknown? */
+/* Distinguishes a version that failed to load from an unknown one. */
 static enum status error_unknown_version(struct str name, const struct published_view *view,
                                          struct str text, uint64_t number, struct error *err) {
     for (size_t i = 0; i < view->n_entries; i++) {
@@ -256,7 +260,7 @@ static enum status error_bad_name(struct str name, struct error *err) {
                      tensor_name_print(name, quoted));
 }
 
-/* Is it served as it is in its directory, which has not changed? */
+/* Returns: whether the served model has the directory's current fingerprint and no override. */
 static bool is_unchanged(struct repository *repository, const struct model *model) {
     lock_acquire(&repository->lock);
     const struct model_slot *model_slot =
@@ -328,7 +332,7 @@ static void change_execute(struct repository *repository, struct repository_chan
     } else {
         struct arena *arena = arena_new(NULL, 0);
         if (arena) {
-            (void)change_load(repository, change, arena); /* the outcome is in the change */
+            (void)change_load(repository, change, arena); /* the result is in the change */
         } else {
             error_set(&change->error, ST_NO_MEMORY, "out of memory for the model");
         }
@@ -348,8 +352,8 @@ static bool model_is_changing(const struct changes *changes,
     return false;
 }
 
-/* Takes the first that may begin: those of a model that is being changed wait, and so do all until
- * the start has loaded its models. Returns: NULL when there is none. */
+/* Pops the first change that may start: none while the models of the start are loading, and none of
+ * a model that is being changed. Returns: NULL when there is none. */
 static struct repository_change *pop_runnable_change(struct repository *repository) {
     struct changes *changes = &repository->changes;
     struct repository_change *before = NULL, *change = changes->first;
@@ -380,7 +384,7 @@ static void change_finish(struct repository *repository, struct repository_chang
         i++;
     }
     changes->running[i] = changes->running[--changes->n_running];
-    lock_cond_broadcast(&changes->work); /* the model's next may begin */
+    lock_cond_broadcast(&changes->work); /* the model's next change may start */
 }
 
 static void change_reject(struct repository *repository, struct repository_change *change) {
@@ -424,7 +428,7 @@ static void thread_main(void *arg) {
         lock_acquire(&repository->lock);
         change_finish(repository, change);
         atomic_fetch_sub(&repository->n_busy, 1);
-        worker_post(change->worker, &change->msg); /* it may be gone now */
+        worker_post(change->worker, &change->msg); /* the change may be freed now */
     }
     lock_release(&repository->lock);
 }
@@ -437,7 +441,7 @@ static void on_done(struct worker_msg *msg) {
     change->done(change);
 }
 
-/* A thread more where all are busy. Returns: false when there is none at all. */
+/* Starts a thread when all are busy. Returns: false when there is none at all. */
 static bool ensure_thread(struct repository *repository) {
     struct changes *changes = &repository->changes;
     if (changes->n_queued >= changes->n_waiting && changes->n_threads < changes->max_threads) {
@@ -629,7 +633,7 @@ static void print_version(const struct model_version *version, struct buf *out) 
     print_instances(version, out);
 }
 
-/* What it came to: the only try there was, as nothing else happens meanwhile. */
+/* Prints the result of the only attempt: --check loads each model once. */
 static void print_model(const struct model_slot *model_slot, struct buf *out) {
     const struct model *model = model_slot->serving    ? model_slot->serving
                                 : model_slot->inactive ? model_slot->inactive

@@ -1,5 +1,4 @@
-/* The repository: loading, finding by name and version, readiness, what a failure leaves,
- * stopping. */
+/* The repository: loading, lookup by name and version, readiness, failures, stopping. */
 #include "serve/repository/repository.h"
 
 #include <pthread.h>
@@ -14,9 +13,9 @@
 #include "serve/repository/test_dir.h"
 #include "serve/repository/test_rig.h"
 
-/* ---- a backend that reads its file ----------------------------------------------------------- */
+/* ---- backend --------------------------------------------------------------------------------- */
 
-/* A model file that begins with "bad" cannot be loaded; the rest of it is the reason. */
+/* Fails for a model file that begins with "bad"; the rest of it is the reason. */
 static sluice_status open_file(const sluice_model_args *args, sluice_model **model,
                                sluice_error *error) {
     char text[64] = "";
@@ -88,7 +87,7 @@ static void end(struct served *served) {
     test_dir_remove(&served->dir);
 }
 
-/* The version found, or 0 with served->err filled. */
+/* Returns: the version found; 0 with served->err filled. */
 static uint64_t find(struct served *served, const char *name, const char *version) {
     struct model_version *found = NULL;
     served->err = (struct error){.status = ST_OK};
@@ -110,7 +109,7 @@ static void assert_not_found(struct served *served, const char *name, const char
     }
 }
 
-/* ---- finding --------------------------------------------------------------------------------- */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
 static void repository_find_by_name_and_version(void **state) {
     struct served served;
@@ -210,10 +209,10 @@ static void repository_find_hundred_names(void **state) {
     end(&served);
 }
 
-/* ---- failing --------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 struct failing {
-    const char *files[3]; /* name, config.pbtxt, model text; NULL: not there */
+    const char *files[3]; /* name, config.pbtxt, model text; NULL: absent */
     const char *says;
 };
 
@@ -357,7 +356,7 @@ static void count_one(void *cookie, struct model_version *version) {
     assert_non_null(version);
 }
 
-/* How many ready versions are visited; the negative status when that is refused. */
+/* Returns: the number of ready versions visited; the negative status on refusal. */
 static int count_ready(struct served *served, const char *name, const char *version) {
     int n = 0;
     enum status st = repository_visit_ready(served->repository, str_of(name), str_of(version),
@@ -437,14 +436,14 @@ static void repository_find_during_load_is_safe(void **state) {
     for (int i = 0; i < 2; i++) {
         pthread_join(threads[i], NULL);
     }
-    assert_true(atomic_load(&finder.n_found) >= 2); /* each thread looked once after the end */
+    assert_true(atomic_load(&finder.n_found) >= 2); /* each thread looked up once after the stop */
     assert_true(repository_is_ready(served.repository));
     end(&served);
 }
 
-/* ---- a front end ----------------------------------------------------------------------------- */
+/* ---- front end ------------------------------------------------------------------------------- */
 
-/* Keeps the model's directory, and refuses versions above 5. */
+/* Records the model's directory, and refuses versions above 5. */
 static enum status look_at_version(void *cookie, struct model_version *version, struct error *err) {
     atomic_int *n_seen = cookie;
     atomic_fetch_add(n_seen, 1);
@@ -457,7 +456,7 @@ static enum status look_at_version(void *cookie, struct model_version *version, 
     return ST_OK;
 }
 
-/* Fails when the backend is shown what is the front end's. */
+/* Fails when the backend receives a front end's parameter. */
 static sluice_status open_without_mip(const sluice_model_args *args, sluice_model **model,
                                       sluice_error *error) {
     bool right = args->n_params == 1 && strcmp(args->params[0].name, "threads") == 0;
@@ -502,7 +501,7 @@ static void repository_on_version_opened_may_refuse_version(void **state) {
     end(&served);
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- shutdown -------------------------------------------------------------------------------- */
 
 static void repository_stopped_finds_nothing(void **state) {
     struct served served;
@@ -511,7 +510,7 @@ static void repository_stopped_finds_nothing(void **state) {
     add(&served, "r/a/1/model.fake", "");
     make(&served, true);
     assert_int_equal(repository_load_start(served.repository, NULL, NULL, &served.err), ST_OK);
-    repository_stop(served.repository); /* may come before, in or after the loading */
+    repository_stop(served.repository); /* may run before, during or after loading */
     assert_int_equal(find(&served, "a", NULL), 0);
     assert_int_equal(served.err.status, ST_NOT_READY);
     assert_false(repository_is_ready(served.repository));
@@ -534,5 +533,5 @@ int main(void) {
         cmocka_unit_test(repository_stopped_finds_nothing),
     };
     log_configure(LOG_ERROR, LOG_TEXT);
-    return cmocka_run_group_tests_name("model/repository", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/repository/repository", tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
-/* From the command line to models: what is a path? A file is a model of its own; a directory is a
- * model or holds models, decided by what is in it. It refuses to guess: a directory that is neither
- * is an error that says what was expected. */
+/* Finds models from paths. A file is a model; a directory is a model's or a directory of models,
+ * decided by its contents. A directory that is neither is an error that names what was expected. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -27,7 +26,7 @@ bool model_name_is_valid(struct str name) {
     return true;
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* ---- list ------------------------------------------------------------------------------------ */
 
 static enum status error_no_memory_scan(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory while looking for models");
@@ -69,7 +68,7 @@ bool model_list_add(struct model_list *list, const struct model_origin *origin) 
     return true;
 }
 
-/* A directory that may get more models. */
+/* Remembers a directory of models to scan again. */
 static enum status add_root(struct model_list *list, const char *path, struct error *err) {
     struct str *roots = arena_realloc(list->arena, list->roots, list->n_roots * sizeof(*roots),
                                       (list->n_roots + 1) * sizeof(*roots));
@@ -82,12 +81,12 @@ static enum status add_root(struct model_list *list, const char *path, struct er
     return ST_OK;
 }
 
-/* What is being looked at. */
+/* The path being scanned. */
 struct scan_source {
     const char *path;
-    struct str name;                        /* as the argument says; ptr NULL: not said */
+    struct str name;                        /* from the argument; ptr NULL: none */
     const struct repository_params *params; /* NULL: none */
-    bool pinned;                            /* by itself, not as one of a directory */
+    bool pinned;                            /* given by path, not found in a directory of models */
 };
 
 /* `backend`: for a single file. */
@@ -108,9 +107,9 @@ static enum status add_model(struct model_list *list, struct str name,
     return added ? ST_OK : error_no_memory_scan(err);
 }
 
-/* ---- a file ---------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
-/* A file's name, and then the longest extension that a backend knows of it. */
+/* A file name split at the longest extension that a backend accepts. */
 struct file_name {
     struct str name;
     struct str extension;
@@ -144,14 +143,14 @@ static enum status scan_file(struct model_list *list, const struct scan_source *
     return add_model(list, source->name.ptr ? source->name : stem, source, backend, err);
 }
 
-/* ---- a directory ----------------------------------------------------------------------------- */
+/* ---- directories ----------------------------------------------------------------------------- */
 
-/* What a directory holds, as far as it matters here. */
+/* What a directory contains. */
 struct contents {
     bool config;          /* config.pbtxt */
     bool versions;        /* directories named by a number */
-    bool model_in_number; /* one of which is itself a model's directory */
-    bool models;          /* directories that are a model's */
+    bool model_in_number; /* one of them is a model's directory itself */
+    bool models;          /* directories of models */
     bool directories;
     bool other; /* files */
 };
@@ -239,7 +238,7 @@ static enum status scan_model_dir(struct model_list *list, const struct scan_sou
     if (source->name.ptr) {
         return add_model(list, source->name, source, NULL, err);
     }
-    char *real = realpath(source->path, NULL); /* "." has a name, too */
+    char *real = realpath(source->path, NULL); /* gives "." a name too */
     if (!real) {
         return error_set(err, ST_BAD_CONFIG, "%s: %s", source->path, strerror(errno));
     }
@@ -278,7 +277,7 @@ static enum status scan_dir(struct model_list *list, const struct scan_source *s
     return added == ST_OK ? scan_models(list, path, err) : added;
 }
 
-/* ---- the command line ------------------------------------------------------------------------ */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 enum status scan_path(struct model_list *list, const char *argument,
                       const struct repository_params *params, struct error *err) {

@@ -1,4 +1,4 @@
-/* From paths to models: files, directories of one model, directories of models; names; versions. */
+/* From paths to models: files, a model's directory, directories of models; names; versions. */
 #include "serve/repository/model.h"
 
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static void scan_init(struct scan *scan) {
     scan->list.backends = backends_new(NULL, builtin, 1);
 }
 
-/* Reads what was found, by name. */
+/* Reads the found models, by name. */
 static void scan_inspect(struct scan *scan) {
     assert_true(scan->list.n <= MODELS_MOST);
     for (size_t i = 0; i < scan->list.n; i++) {
@@ -51,7 +51,7 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(left->name.ptr, right->name.ptr);
 }
 
-/* "digits:1,2 other:!" (a '!' for a model that has an error) */
+/* "digits:1,2 other:!" ('!' marks a model with an error) */
 static const char *print_models(struct scan *scan, char *out, size_t size) {
     size_t len = 0;
     out[0] = '\0';
@@ -71,13 +71,13 @@ static const char *print_models(struct scan *scan, char *out, size_t size) {
     return out;
 }
 
-/* ---- what is there, what is asked, what comes of it ------------------------------------------ */
+/* ---- files, argument, result ----------------------------------------------------------------- */
 
 struct row {
-    const char *const files[8]; /* a "NAME=TEXT" writes TEXT; a trailing / makes a directory */
-    const char *argument;       /* @ stands for the directory */
+    const char *const files[8]; /* "NAME=TEXT" writes TEXT; a trailing / makes a directory */
+    const char *argument;       /* @ is replaced by the directory */
     bool is_repository;         /* --model-repository */
-    const char *models;         /* or NULL: refused with */
+    const char *models;         /* or NULL: the refusal contains */
     const char *says;
 };
 
@@ -212,7 +212,7 @@ static void scan_directory_layouts_by_table(void **state) {
     }
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- other cases ----------------------------------------------------------------------------- */
 
 static void scan_duplicate_name_is_refused(void **state) {
     struct test_dir dir;
@@ -250,7 +250,7 @@ static void model_inspect_config_error_is_kept(void **state) {
     test_dir_remove(&dir);
 }
 
-/* A mounted repository is often links into another directory. */
+/* A mounted repository often consists of links into another directory. */
 static void scan_symlinks_are_followed(void **state) {
     struct test_dir dir;
     struct scan scan;
@@ -313,5 +313,5 @@ int main(void) {
         cmocka_unit_test(scan_symlinks_are_followed),
         cmocka_unit_test(scan_path_parameters_override_config),
     };
-    return cmocka_run_group_tests_name("model/scan", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/repository/scan", tests, NULL, NULL);
 }

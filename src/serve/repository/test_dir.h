@@ -1,4 +1,4 @@
-/* For tests: a directory that is made, filled with files and removed again. */
+/* For tests: a temporary directory with files. */
 #ifndef SLUICE_SERVE_REPOSITORY_TEST_DIR_H
 #define SLUICE_SERVE_REPOSITORY_TEST_DIR_H
 
@@ -24,13 +24,13 @@ static inline void test_dir_make(struct test_dir *dir) {
     (void)made;
 }
 
-/* "DIR/NAME". `out` has room for PATH_MAX bytes. */
+/* "DIR/NAME". `out` has PATH_MAX bytes. */
 static inline const char *test_dir_path(const struct test_dir *dir, const char *name, char *out) {
     snprintf(out, PATH_MAX, "%s/%s", dir->path, name);
     return out;
 }
 
-/* Writes a file, with the directories on its way; a name that ends with '/' is a directory. */
+/* Writes a file and its parent directories; a name that ends with '/' is a directory. */
 static inline void test_dir_add(const struct test_dir *dir, const char *name, const char *text) {
     char path[PATH_MAX];
     test_dir_path(dir, name, path);
@@ -48,7 +48,7 @@ static inline void test_dir_add(const struct test_dir *dir, const char *name, co
     }
 }
 
-/* Everything in `path` and itself; links are removed, not followed. */
+/* Removes `path` and its contents; links are not followed. */
 static inline void test_dir_remove_all(const char *path) {
     DIR *dir = opendir(path);
     assert(dir);

@@ -1,6 +1,6 @@
-/* For the tests of this room: a backend whose behaviour a test sets, and a rig that sends requests
- * through a version of it from a worker. The model has input x and outputs y (a copy of x) and rows
- * (one INT64 a row), all batched by "N". */
+/* For tests: a backend whose behaviour a test sets, and a rig that sends requests through a version
+ * of it from a worker. The model has input x and outputs y (a copy of x) and rows (one INT64 per
+ * row), all batched by "N". */
 #ifndef SLUICE_SERVE_REPOSITORY_TEST_RIG_H
 #define SLUICE_SERVE_REPOSITORY_TEST_RIG_H
 
@@ -15,30 +15,31 @@
 #include "serve/scheduler/call.h"
 #include "serve/scheduler/version.h"
 
-/* ---- the backend ----------------------------------------------------------------------------- */
+/* ---- backend --------------------------------------------------------------------------------- */
 
 enum { RIG_ROWS_MAX = 8, RIG_WIDTH = 4, RIG_CALLS = 64 };
 
-/* What a test sees and sets of the model. */
+/* What a test controls and observes of the model. */
 struct sluice_model {
-    void (*act)(struct sluice_model *model, const sluice_request *request); /* NULL: rig_echo */
-    void (*spoil)(sluice_response *response, sluice_output *outputs, int64_t *dims);
-    uint64_t takes_ns;           /* a driven clock moves by this in each execution */
-    atomic_int n_started;        /* requests that came to execute */
-    atomic_int n_executions;     /* and how many times it was called */
-    atomic_int sizes[RIG_CALLS]; /* requests in each */
+    /* handles one request; NULL: rig_echo */
+    void (*handle_request)(struct sluice_model *model, const sluice_request *request);
+    void (*corrupt_response)(sluice_response *response, sluice_output *outputs, int64_t *dims);
+    uint64_t execution_ns;       /* each execution advances the driven clock by this */
+    atomic_int n_started;        /* requests that reached execute */
+    atomic_int n_executions;     /* calls of execute */
+    atomic_int sizes[RIG_CALLS]; /* requests per execution */
     atomic_int n_released;
-    atomic_bool shut;            /* execute waits while this is true */
-    atomic_int order[RIG_CALLS]; /* the first value of x, request by request */
+    atomic_bool gate_closed;     /* execute blocks while this is true */
+    atomic_int order[RIG_CALLS]; /* the first value of x of each request */
     const sluice_request *kept;  /* by rig_keep */
-    uint64_t max_batch_size;     /* as given to model_open */
+    uint64_t max_batch_size;     /* passed to model_open */
     uint32_t n_threads;
     int n_instances;
 };
 
 struct sluice_instance {
     sluice_model *model;
-    atomic_bool running; /* for tests whose execute looks whether it is called twice at once */
+    atomic_bool running; /* to detect concurrent calls of execute */
 };
 
 static inline void rig_pause(void) {
@@ -77,8 +78,8 @@ static inline void rig_answer(sluice_model *model, const sluice_request *request
                                 .final = final,
                                 .release = rig_release,
                                 .cookie = model};
-    if (model->spoil) {
-        model->spoil(&response, outputs, dims);
+    if (model->corrupt_response) {
+        model->corrupt_response(&response, outputs, dims);
     }
     backend_host()->respond(request, &response);
 }
@@ -87,7 +88,7 @@ static inline void rig_echo(sluice_model *model, const sluice_request *request) 
     rig_answer(model, request, 1);
 }
 
-/* Answers nothing: the test does it later. */
+/* Answers nothing; the test does it later. */
 static inline void rig_keep(sluice_model *model, const sluice_request *request) {
     model->kept = request;
 }
@@ -151,13 +152,13 @@ static inline void rig_execute(sluice_instance *instance, const sluice_request *
             const float *x = requests[i]->inputs[0].pieces[0].data;
             atomic_store(&model->order[at % RIG_CALLS], (int)x[0]);
         }
-        while (atomic_load(&model->shut)) {
+        while (atomic_load(&model->gate_closed)) {
             rig_pause();
         }
-        if (model->takes_ns > 0) {
-            clock_set_fake_ns(clock_now_ns() + model->takes_ns);
+        if (model->execution_ns > 0) {
+            clock_set_fake_ns(clock_now_ns() + model->execution_ns);
         }
-        (model->act ? model->act : rig_echo)(model, requests[i]);
+        (model->handle_request ? model->handle_request : rig_echo)(model, requests[i]);
     }
 }
 
@@ -181,7 +182,7 @@ static const sluice_backend rig_backend = {
 
 struct rig;
 
-/* One request with one row (or `rows`) of x, and what came of it. */
+/* A request with one row (or `rows`) of x, and its result. */
 struct rig_call {
     struct call call;
     struct rig *rig;
@@ -190,16 +191,16 @@ struct rig_call {
     struct piece piece;
     int64_t dims[2];
     float x[RIG_ROWS_MAX * RIG_WIDTH];
-    /* filled by done */
+    /* set by done */
     int n_done;
-    int turn; /* among those done, from 0 */
+    int done_index; /* order of completion, from 0 */
     struct error error;
     size_t n_outputs;
     int64_t y_dims[8];
     size_t y_rank;
     float y[RIG_ROWS_MAX * RIG_WIDTH];
     size_t n_params;
-    char text[64]; /* of the first parameter, if it is text */
+    char text[64]; /* the first parameter, if it is text */
 };
 
 /* A version, a worker (the calling thread, while rig_run runs), and its requests. */
@@ -209,7 +210,7 @@ struct rig {
     struct worker *worker;
     struct rig_call calls[RIG_CALLS];
     int n_done;
-    int expected; /* the worker ends after so many */
+    int expected; /* the worker's loop ends after this many calls */
     void (*step)(struct rig *rig);
     struct worker_msg msg;
 };
@@ -229,7 +230,7 @@ static inline void rig_done(struct call *done) {
     struct rig *rig = call->rig;
     const struct infer_response *response = &done->response;
     call->n_done++;
-    call->turn = rig->n_done;
+    call->done_index = rig->n_done;
     call->error = response->error;
     call->n_outputs = response->n_outputs;
     if (response->error.status == ST_OK && response->n_outputs > 0) {
@@ -248,8 +249,8 @@ static inline void rig_done(struct call *done) {
     }
 }
 
-/* Fills calls[i] with `rows` rows whose numbers begin with `first`, for infer_check to look at. On
- * the worker's thread. */
+/* Fills calls[i] with `rows` rows whose numbers begin with `first`, without infer_check. On the
+ * worker's thread. */
 static inline struct rig_call *rig_make_unchecked(struct rig *rig, size_t i, int64_t rows,
                                                   float first) {
     struct rig_call *call = &rig->calls[i];
@@ -301,7 +302,7 @@ static inline void rig_on_step(struct worker_msg *msg) {
     rig->step(rig);
 }
 
-/* Runs `step` on a worker and its loop until `expected` calls are done (0: until the step
+/* Runs `step` on a worker, and its loop until `expected` calls are done (0: until the step
  * returned). */
 static inline void rig_run(struct rig *rig, void (*step)(struct rig *rig), int expected) {
     struct error err;
@@ -320,21 +321,21 @@ static inline void rig_run(struct rig *rig, void (*step)(struct rig *rig), int e
     worker_free(rig->worker);
 }
 
-/* From within a step: the next one, in the worker's next turn. */
+/* Called from a step: runs the next one in the worker's next loop iteration. */
 static inline void rig_then(struct rig *rig, void (*step)(struct rig *rig)) {
     rig->step = step;
     worker_post(rig->worker, &rig->msg);
 }
 
-/* Waits, without a worker's loop, until so many requests have come to execute. */
+/* Waits, without a worker's loop, until `n` requests have reached execute. */
 static inline void rig_await_started(struct rig *rig, int n) {
     while (atomic_load(&rig->model->n_started) < n) {
         rig_pause();
     }
 }
 
-/* Waits until nobody uses the version any more but the rig: an instance's thread leaves it behind
- * its last answer, which a worker may have seen before. */
+/* Waits until only the rig uses the version: an instance's thread leaves it after its last answer,
+ * which a worker may see before. */
 static inline void rig_await_unused(struct rig *rig) {
     while (atomic_load(&rig->version->n_in_flight) > 0) {
         rig_pause();
@@ -342,9 +343,9 @@ static inline void rig_await_unused(struct rig *rig) {
     assert_int_equal(atomic_load(&rig->version->refs), 1);
 }
 
-/* ---- the version ----------------------------------------------------------------------------- */
+/* ---- version --------------------------------------------------------------------------------- */
 
-/* Opens a version of `backend` by `config` (NULL: nothing configured). */
+/* Opens a version of `backend` with `config` (NULL: none). */
 static inline enum status rig_open_with(struct rig *rig, const sluice_backend *backend,
                                         const struct model_config *config, uint64_t max_queue,
                                         struct error *err) {

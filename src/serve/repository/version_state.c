@@ -1,5 +1,5 @@
-/* Writing down instances and queues. What waits is copied under the lock and written without it: a
- * request may be gone as soon as nobody holds it. */
+/* Prints instances and queues. Waiting calls are copied under the lock and printed without it,
+ * because a call may be freed as soon as the lock is released. */
 #include "serve/repository/version_state.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ struct waiting_call {
     char id[ID_BYTES];
 };
 
-/* Cut, and safe to print. */
+/* Truncated, and safe to print. */
 static void copy_id(const sluice_request *request, char out[ID_BYTES]) {
     size_t n = request->id_bytes < ID_BYTES - 1 ? request->id_bytes : ID_BYTES - 1;
     for (size_t i = 0; i < n; i++) {
@@ -25,7 +25,7 @@ static void copy_id(const sluice_request *request, char out[ID_BYTES]) {
     out[n] = '\0';
 }
 
-/* Returns: how many are in `out`. */
+/* Returns: the number of calls in `out`. */
 static size_t copy_waiting_calls(struct scheduler *scheduler, struct waiting_call *out,
                                  size_t *n_all) {
     size_t n = 0;
@@ -33,8 +33,9 @@ static size_t copy_waiting_calls(struct scheduler *scheduler, struct waiting_cal
     *n_all = scheduler->queue.n;
     for (const struct call *call = scheduler->queue.first; call && n < MODEL_STATE_WAITING;
          call = call->next, n++) {
-        out[n] = (struct waiting_call){.queued_ns = call->queued_ns, .rows = call->abi.batch};
-        copy_id(&call->abi, out[n].id);
+        out[n] = (struct waiting_call){.queued_ns = call->queued_ns,
+                                       .rows = call->backend_request.batch};
+        copy_id(&call->backend_request, out[n].id);
     }
     lock_release(&scheduler->lock);
     return n;

@@ -1,5 +1,5 @@
-/* What a model version is doing right now, in words, for whoever looks into a running process:
- * which instances execute what, since when, and which requests wait. Bounded. */
+/* The current state of a model version as text, for debugging a running process: which instances
+ * execute what, since when, and which requests wait. The length is bounded. */
 #ifndef SLUICE_SERVE_REPOSITORY_VERSION_STATE_H
 #define SLUICE_SERVE_REPOSITORY_VERSION_STATE_H
 
@@ -8,12 +8,12 @@
 struct model_version;
 
 enum {
-    MODEL_STATE_INSTANCES = 64, /* written down, of those that execute */
-    MODEL_STATE_WAITING = 32,   /* the next ones */
+    MODEL_STATE_INSTANCES = 64, /* busy instances printed */
+    MODEL_STATE_WAITING = 32,   /* waiting requests printed */
 };
 
-/* Takes the queue's lock for as long as it takes to look at MODEL_STATE_WAITING requests. Thread:
- * any, while `version` is referenced. */
+/* Takes the queue's lock while it copies up to MODEL_STATE_WAITING requests. Thread: any, while
+ * `version` is referenced. */
 void model_version_dump(struct model_version *version, struct buf *out);
 
 #endif

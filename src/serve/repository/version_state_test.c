@@ -1,4 +1,4 @@
-/* What is said of a version at rest, and of one whose instance is busy while requests wait. */
+/* The printed state of an idle version, and of one whose instance is busy while requests wait. */
 #include "serve/repository/version_state.h"
 
 #include <setjmp.h>
@@ -35,7 +35,7 @@ static void version_dump_idle_prints_counts(void **state) {
 }
 
 static void send_and_look(struct rig *rig) {
-    atomic_store(&rig->model->shut, true);
+    atomic_store(&rig->model->gate_closed, true);
     rig_submit(rig_make(rig, 0, 2, 0));
     rig_await_started(rig, 1);
     struct rig_call *named = rig_make(rig, 1, 1, 0);
@@ -51,7 +51,7 @@ static void send_and_look(struct rig *rig) {
     const char *all = said(rig);
     assert_non_null(strstr(all, "model m 3: 35 waiting, 1 running"));
     assert_non_null(strstr(all, "\n  and 3 more that wait\n"));
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
 }
 
 static void version_dump_busy_prints_instances_and_queue(void **state) {
