@@ -1,6 +1,6 @@
-/* The layout of the backend interface, pinned: a change of size or offset here would break backends
- * that are already compiled. What is added goes to the end, adds rows here, and changes no row. On
- * a 64-bit machine; it contains no code. */
+/* Static assertions on the layout of the backend interface: a change of a size or offset would
+ * break backends that are already compiled. New members go to the end of a struct and add rows
+ * here; existing rows never change. For 64-bit machines. */
 #include <assert.h>
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-/* Finding and loading backends. */
+/* Finds and loads backends. */
 #include "serve/scheduler/backend.h"
 
 #include <dirent.h>
@@ -15,7 +15,7 @@
 #include "serve/config/read.h"
 #include "serve/scheduler/host_callbacks.h"
 
-/* ---- the host's side ------------------------------------------------------------------------- */
+/* ---- host functions -------------------------------------------------------------------------- */
 
 static void host_log(sluice_log_level level, const char *model, const char *text) {
     static const enum log_level levels[] = {
@@ -26,7 +26,7 @@ static void host_log(sluice_log_level level, const char *model, const char *text
     };
     bool known = (unsigned)level < sizeof(levels) / sizeof(levels[0]);
     enum log_level ours = known ? levels[level] : LOG_INFO;
-    if (!model || model[0] == '\0') { /* of the backend as a whole */
+    if (!model || model[0] == '\0') { /* an error of the backend as a whole */
         log_event(ours, "backend", LOG_CSTR("text", text ? text : ""));
         return;
     }
@@ -62,7 +62,7 @@ enum status backend_error(struct error *err, const sluice_backend *backend, slui
     return error_set(err, st, "%s", text);
 }
 
-/* ---- the table of a backend ------------------------------------------------------------------ */
+/* ---- function table -------------------------------------------------------------------------- */
 
 enum status backend_check(const sluice_backend *backend, struct str name, struct error *err) {
     if (!backend) {
@@ -90,19 +90,19 @@ enum status backend_check(const sluice_backend *backend, struct str name, struct
     return ST_OK;
 }
 
-/* ---- the installed ones ---------------------------------------------------------------------- */
+/* ---- installed backends ---------------------------------------------------------------------- */
 
 struct installed_backend {
     struct str name;
     bool tried;
-    const sluice_backend *backend; /* NULL when it could not be loaded */
+    const sluice_backend *backend; /* NULL: loading failed */
     struct error error;
 };
 
 struct backends {
     struct arena *arena;
     struct str directory;
-    struct installed_backend *items; /* by name */
+    struct installed_backend *items; /* sorted by name */
     size_t n;
     size_t cap;
     struct str list;
@@ -125,7 +125,7 @@ static struct installed_backend *find_installed(const struct backends *backends,
     return NULL;
 }
 
-/* Returns: NULL when memory is out. */
+/* Returns: NULL when out of memory. */
 static struct installed_backend *add_installed(struct backends *backends, struct str name) {
     if (backends->n == backends->cap) {
         size_t cap = backends->cap * 2 + 8;
@@ -165,7 +165,7 @@ static bool add_builtin(struct backends *backends, const sluice_backend *backend
     return true;
 }
 
-/* For messages. `reason`: why the directory could not be looked into, 0 where it could. */
+/* For messages. `reason`: the errno with which the directory could not be read; 0: it was read. */
 static bool build_name_list(struct backends *backends, int reason) {
     struct buf list;
     buf_init(&list, backends->arena, 64);
@@ -245,7 +245,8 @@ static enum status load_library(const char *path, struct str name, const sluice_
         st = error_set(err, ST_BAD_MODEL, "%s", uv_dlerror(&lib));
         uv_dlclose(&lib);
     } else {
-        memcpy(&entry, &symbol, sizeof(entry)); /* ISO C has no cast between the two */
+        memcpy(&entry, &symbol, sizeof(entry)); /* ISO C forbids the cast from an object pointer
+                                                   to a function pointer */
         const sluice_backend *backend = entry(backend_host());
         st = backend_check(backend, name, err);
         *out = st == ST_OK ? backend : NULL;

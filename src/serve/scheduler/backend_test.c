@@ -1,5 +1,5 @@
-/* Backends: which tables are taken, how a directory of them is read, and the identity backend,
- * loaded from the build folder as the server would. */
+/* Backends: checks of function tables, reading the backend directory, and the identity backend,
+ * loaded from the build directory as the server does. */
 #include "serve/scheduler/backend.h"
 
 #include <setjmp.h>
@@ -48,12 +48,12 @@ static void no_name(sluice_backend *table) {
     table->name = NULL;
 }
 
-struct spoiled {
-    void (*spoil)(sluice_backend *table);
+struct corrupted {
+    void (*corrupt)(sluice_backend *table);
     const char *says;
 };
 
-static const struct spoiled spoileds[] = {
+static const struct corrupted corrupted_tables[] = {
     {other_abi, "made for version 2 of the backend interface, this server has version 1"},
     {small_table, "expected at least"},
     {no_execute, "a function is missing"},
@@ -67,12 +67,12 @@ static void backend_check_bad_table_is_refused(void **state) {
     (void)state;
     assert_int_equal(backend_check(&rig_backend, STR("fake"), &err), ST_OK);
     assert_int_equal(backend_check(NULL, STR("fake"), &err), ST_BAD_MODEL);
-    for (size_t i = 0; i < sizeof(spoileds) / sizeof(spoileds[0]); i++) {
+    for (size_t i = 0; i < sizeof(corrupted_tables) / sizeof(corrupted_tables[0]); i++) {
         sluice_backend table = rig_backend;
-        spoileds[i].spoil(&table);
+        corrupted_tables[i].corrupt(&table);
         assert_int_equal(backend_check(&table, STR("fake"), &err), ST_BAD_MODEL);
-        if (!strstr(err.text, spoileds[i].says)) {
-            fail_msg("\"%s\" lacks \"%s\"", err.text, spoileds[i].says);
+        if (!strstr(err.text, corrupted_tables[i].says)) {
+            fail_msg("\"%s\" lacks \"%s\"", err.text, corrupted_tables[i].says);
         }
     }
 }
@@ -96,7 +96,7 @@ static void backends_directory_lists_and_loads_by_name(void **state) {
     assert_string_equal(backends_list(backends), "alpha, fake, zeta");
     assert_int_equal(backends_get(backends, STR("fake"), &backend, &err), ST_OK);
     assert_ptr_equal(backend, &rig_backend);
-    for (int i = 0; i < 2; i++) { /* the second time from memory */
+    for (int i = 0; i < 2; i++) { /* the second time from the cache */
         assert_int_equal(backends_get(backends, STR("zeta"), &backend, &err), ST_BAD_MODEL);
         assert_non_null(strstr(err.text, "backend zeta ("));
         assert_non_null(strstr(err.text, "libsluice_zeta.so"));
@@ -125,9 +125,9 @@ static void backends_without_directory_lists_none(void **state) {
     }
 }
 
-/* ---- the real one ---------------------------------------------------------------------------- */
+/* ---- identity backend ------------------------------------------------------------------------ */
 
-/* The build folder's backends/, seen from this program in unit/serve/scheduler/. */
+/* The build's backends/ directory, relative to this program in unit/serve/scheduler/. */
 static void backend_dir(char out[PATH_MAX]) {
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -168,7 +168,8 @@ static void open_identity(struct rig *rig, const sluice_backend *backend, uint64
 static void send_two_rows(struct rig *rig) {
     struct rig_call *call = rig_make(rig, 0, 2, 5);
     rig_submit(call);
-    assert_int_equal(call_state(&call->call), CALL_INLINE_QUEUED); /* it says that it is cheap */
+    /* the backend declares that its models are cheap */
+    assert_int_equal(call_state(&call->call), CALL_INLINE_QUEUED);
 }
 
 static void identity_backend_built_library_echoes(void **state) {
@@ -191,7 +192,7 @@ static void identity_backend_built_library_echoes(void **state) {
     assert_int_equal(rig.calls[0].y_dims[0], 2);
     assert_memory_equal(rig.calls[0].y, rig.calls[0].x, 2 * RIG_WIDTH * sizeof(float));
     rig_close(&rig);
-    /* However cheap: to wait for company is an instance's business. */
+    /* A worker cannot wait for a batch to fill, however cheap the model is. */
     open_identity(&rig, backend, 1000);
     assert_int_equal(rig.version->run_on, RUN_ON_INSTANCE);
     rig_close(&rig);
@@ -206,5 +207,5 @@ int main(void) {
         cmocka_unit_test(backends_without_directory_lists_none),
         cmocka_unit_test(identity_backend_built_library_echoes),
     };
-    return cmocka_run_group_tests_name("model/backend", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/backend", tests, NULL, NULL);
 }

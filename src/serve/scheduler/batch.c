@@ -1,9 +1,9 @@
-/* Batches are formed in the order of arrival: the oldest call is always in, and a later one never
- * takes the room of an earlier one that would fit. */
+/* Batches are formed in order of arrival: the oldest call is always included, and a later call
+ * never takes rows that an earlier one would fit into. */
 #include "serve/scheduler/batch.h"
 
-/* How many calls that don't fit are passed over: a queue that is full of calls of other shapes must
- * not cost a walk over all of it under the lock, every time. */
+/* The most calls that are skipped because they don't fit: bounds the scan under the lock when the
+ * queue is full of calls of other shapes. */
 enum { MAX_SKIPPED_CALLS = 512 };
 
 static struct str param_name(const sluice_param *param) {
@@ -29,7 +29,7 @@ static bool param_eq(const sluice_param *a, const sluice_param *b) {
     return false;
 }
 
-/* What the scheduler alone reads is not among them. */
+/* Parameters that only the scheduler reads are not part of the request. */
 static bool params_eq(const sluice_request *a, const sluice_request *b) {
     if (a->n_params != b->n_params) {
         return false;
@@ -48,7 +48,7 @@ static bool input_eq(const sluice_input *a, const sluice_input *b) {
 }
 
 bool batch_can_share(const struct call *a, const struct call *b) {
-    const sluice_request *left = &a->abi, *right = &b->abi;
+    const sluice_request *left = &a->backend_request, *right = &b->backend_request;
     if (left->n_inputs != right->n_inputs || left->n_inputs == 0) {
         return false;
     }
@@ -60,12 +60,12 @@ bool batch_can_share(const struct call *a, const struct call *b) {
     return params_eq(left, right);
 }
 
-/* Would `call` be taken with `head`, if there is room? Not if its time is over. */
+/* Returns: whether `call` can share a batch with `head`: compatible and not expired. */
 static bool joins_batch(const struct call *head, const struct call *call, uint64_t now_ns) {
     return !queue_deadline_passed(&call->queue_deadline, now_ns) && batch_can_share(head, call);
 }
 
-/* The largest preferred size that `rows` reaches; 0: none. */
+/* Returns: the largest preferred size that is at most `rows`; 0: none. */
 static uint64_t preferred_size(const struct batch_rules *rules, uint64_t rows) {
     uint64_t best = 0;
     for (size_t i = 0; i < rules->n_preferred; i++) {
@@ -75,10 +75,10 @@ static uint64_t preferred_size(const struct batch_rules *rules, uint64_t rows) {
     return best;
 }
 
-/* Counts calls from `head` on that fit into `max_rows`. */
+/* Counts the calls from `head` on that fit into `max_rows`. */
 static struct batch_candidate collect_batch(const struct call *head, uint64_t max_rows, size_t max,
                                             uint64_t now_ns) {
-    struct batch_candidate candidate = {.rows = head->abi.batch,
+    struct batch_candidate candidate = {.rows = head->backend_request.batch,
                                         .n_calls = 1,
                                         .until_ns = head->queue_deadline.batch_wait_until_ns};
     size_t n_skipped = 0;
@@ -95,11 +95,11 @@ static struct batch_candidate collect_batch(const struct call *head, uint64_t ma
             n_skipped++;
             continue;
         }
-        if (call->abi.batch > max_rows - candidate.rows) {
-            candidate.full = true; /* it goes first into the next one */
+        if (call->backend_request.batch > max_rows - candidate.rows) {
+            candidate.full = true; /* it is the first of the next batch */
             break;
         }
-        candidate.rows += call->abi.batch;
+        candidate.rows += call->backend_request.batch;
         candidate.n_calls++;
     }
     candidate.full = candidate.full || candidate.rows >= max_rows || candidate.n_calls == max;
@@ -108,13 +108,13 @@ static struct batch_candidate collect_batch(const struct call *head, uint64_t ma
 
 struct batch_candidate batch_preview(const struct batch_rules *rules, const struct call *head,
                                      size_t max, uint64_t now_ns) {
-    if (rules->max_rows == 0 || head->abi.batch >= rules->max_rows) {
+    if (rules->max_rows == 0 || head->backend_request.batch >= rules->max_rows) {
         return (struct batch_candidate){
-            .rows = head->abi.batch, .n_calls = 1, .full = true, .until_ns = now_ns};
+            .rows = head->backend_request.batch, .n_calls = 1, .full = true, .until_ns = now_ns};
     }
     struct batch_candidate candidate = collect_batch(head, rules->max_rows, max, now_ns);
     uint64_t size = preferred_size(rules, candidate.rows);
-    if (size >= head->abi.batch && size > 0) {
+    if (size >= head->backend_request.batch && size > 0) {
         struct batch_candidate exact = collect_batch(head, size, max, now_ns);
         exact.full = true;
         return exact;
@@ -128,7 +128,7 @@ size_t batch_take(const struct batch_rules *rules, struct priority_queue *queue,
     struct call *call = head->next;
     priority_queue_remove(queue, head);
     batch[n++] = head;
-    while (n < wanted) { /* they are there: the offer was made of this same queue */
+    while (n < wanted) { /* batch_preview counted them in this same queue */
         struct call *next = call->next;
         if (joins_batch(head, call, now_ns)) {
             priority_queue_remove(queue, call);

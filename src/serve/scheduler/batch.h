@@ -1,5 +1,5 @@
-/* Which calls of a queue are executed together: those that can share one batch with the oldest, as
- * many as fit. Nothing here waits, or knows a lock: the scheduler holds it. */
+/* Selects the calls of a queue that are executed together: those that can share a batch with the
+ * oldest one, as many as fit. The caller holds the scheduler's lock. */
 #ifndef SLUICE_SERVE_SCHEDULER_BATCH_H
 #define SLUICE_SERVE_SCHEDULER_BATCH_H
 
@@ -10,29 +10,28 @@
 #include "serve/scheduler/call.h"
 #include "serve/scheduler/priority_queue.h"
 
-/* What a model's configuration says of its batches. */
+/* Batching settings of a model's configuration. */
 struct batch_rules {
-    uint64_t max_rows;         /* max_batch_size; 0: requests are executed one by one */
-    const uint64_t *preferred; /* sizes that are executed without waiting for more */
+    uint64_t max_rows;         /* max_batch_size; 0: requests are executed one at a time */
+    const uint64_t *preferred; /* sizes that are executed without further delay */
     size_t n_preferred;
 };
 
-/* What could be executed now, beginning with `head`. */
+/* The batch that could be executed now, beginning with `head`. */
 struct batch_candidate {
-    uint64_t rows;     /* of the calls that would be taken */
-    size_t n_calls;    /* among them `head` */
-    bool full;         /* no more could be added, or a preferred size is reached: don't wait */
-    uint64_t until_ns; /* when the first of all that were looked at has waited for long enough */
+    uint64_t rows;     /* in those calls */
+    size_t n_calls;    /* `head` included */
+    bool full;         /* no call can be added, or a preferred size is reached: run it now */
+    uint64_t until_ns; /* the earliest batch_wait_until_ns of the calls considered */
 };
 
-/* Can both be part of one batch: the same inputs, with equal shapes but for the batch dimension,
- * and equal parameters (those for the scheduler itself aside)? */
+/* Returns: whether both calls can be in one batch: the same inputs, equal shapes except for the
+ * batch dimension, and equal parameters (except the scheduler's own). */
 bool batch_can_share(const struct call *a, const struct call *b);
-/* Looks through the queue from `head` on, whose time is not over, at most `max` calls of it into
- * one batch. */
+/* Scans the queue from `head`, which is not expired, for at most `max` calls of one batch. */
 struct batch_candidate batch_preview(const struct batch_rules *rules, const struct call *head,
                                      size_t max, uint64_t now_ns);
-/* Takes what that offers out of the queue. Returns: how many. */
+/* Removes the calls of batch_preview from the queue. Returns: how many. */
 size_t batch_take(const struct batch_rules *rules, struct priority_queue *queue, struct call *head,
                   struct call **batch, size_t max, uint64_t now_ns);
 

@@ -1,4 +1,4 @@
-/* Which calls share a batch, and that what is executed together comes back to whom it belongs. */
+/* Batch composition, and that each request of a batch gets its own answer. */
 #include "serve/scheduler/batch.h"
 
 #include <setjmp.h>
@@ -9,11 +9,11 @@
 
 #include "serve/repository/test_rig.h"
 
-/* ---- forming --------------------------------------------------------------------------------- */
+/* ---- composition ----------------------------------------------------------------------------- */
 
 enum { N = 8 };
 
-/* A queue made by hand. */
+/* A queue built by the test. */
 struct made {
     struct call calls[N];
     sluice_input inputs[N];
@@ -26,9 +26,9 @@ static void queue_make(struct made *queue, size_t n, const int64_t (*dims)[2]) {
         struct call *call = &queue->calls[i];
         memcpy(queue->dims[i], dims[i], sizeof queue->dims[i]);
         queue->inputs[i] = (sluice_input){.dims = queue->dims[i], .rank = 2};
-        call->abi.inputs = &queue->inputs[i];
-        call->abi.n_inputs = 1;
-        call->abi.batch = (uint64_t)dims[i][0];
+        call->backend_request.inputs = &queue->inputs[i];
+        call->backend_request.n_inputs = 1;
+        call->backend_request.batch = (uint64_t)dims[i][0];
         call->queue_deadline.expires_ns = UINT64_MAX;
         call->next = i + 1 < n ? &queue->calls[i + 1] : NULL;
     }
@@ -49,7 +49,8 @@ static void batch_preview_rows_and_limits_by_table(void **state) {
         {{{1, 4}, {1, 4}, {1, 4}}, 3, {.max_rows = 8}, 2, {2, 2, true, 0}},
         {{{1, 4}, {1, 4}}, 2, {.max_rows = 0}, 64, {1, 1, true, 0}},
         {{{1, 4}, {1, 5}, {1, 4}}, 3, {.max_rows = 8}, 64, {2, 2, false, 0}}, /* another shape */
-        {{{3, 4}, {4, 4}, {1, 4}}, 3, {.max_rows = 4}, 64, {3, 1, true, 0}},  /* nobody overtakes */
+        /* a later call does not overtake */
+        {{{3, 4}, {4, 4}, {1, 4}}, 3, {.max_rows = 4}, 64, {3, 1, true, 0}},
         {{{8, 4}, {1, 4}}, 2, {.max_rows = 8}, 64, {8, 1, true, 0}},
         {{{0, 4}, {1, 4}}, 2, {.max_rows = 8}, 64, {1, 2, false, 0}},
         {{{1, 4}, {1, 4}, {1, 4}, {1, 4}, {1, 4}},
@@ -57,7 +58,8 @@ static void batch_preview_rows_and_limits_by_table(void **state) {
          {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
          64,
          {4, 4, true, 0}},
-        {{{3, 4}, {3, 4}}, /* 6 rows make 4, of which the second request is not */
+        {{{3, 4}, {3, 4}}, /* 6 rows exceed the preferred 4, which the first request alone does
+                              not reach */
          2,
          {.max_rows = 16, .preferred = four_eight, .n_preferred = 2},
          64,
@@ -80,8 +82,8 @@ static void batch_preview_rows_and_limits_by_table(void **state) {
     }
 }
 
-/* What is due waits for an instance, not for a time: a thread that finds none idle would otherwise
- * look again and again until there is one. */
+/* Without an idle instance scheduler_is_due returns no time: otherwise a thread would poll until an
+ * instance is idle. */
 static void scheduler_is_due_returns_next_wakeup_time(void **state) {
     (void)state;
     enum { NOW_NS = 1000, LATER_NS = 5000 };
@@ -92,7 +94,7 @@ static void scheduler_is_due_returns_next_wakeup_time(void **state) {
         uint64_t until_ns;
     } cases[] = {
         {4, LATER_NS, true, UINT64_MAX}, /* full */
-        {1, NOW_NS, true, UINT64_MAX},   /* has waited for long enough */
+        {1, NOW_NS, true, UINT64_MAX},   /* its batch delay has passed */
         {1, LATER_NS, false, LATER_NS},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -112,7 +114,7 @@ static void scheduler_is_due_returns_next_wakeup_time(void **state) {
     }
 }
 
-/* Far more than fit on one page of a queue. */
+/* Many more calls than the scan limit. */
 static void batch_preview_long_queue_skips_bounded_misfits(void **state) {
     (void)state;
     enum { LONG = 1300 };
@@ -127,9 +129,10 @@ static void batch_preview_long_queue_skips_bounded_misfits(void **state) {
         for (size_t k = 0; k < LONG; k++) {
             bool misfit = k > 0 && k <= rows[i].n_misfits;
             inputs[k] = (sluice_input){.dims = misfit ? does_not : fits, .rank = 2};
-            calls[k] = (struct call){.abi = {.inputs = &inputs[k], .n_inputs = 1, .batch = 1},
-                                     .queue_deadline.expires_ns = UINT64_MAX,
-                                     .next = k + 1 < LONG ? &calls[k + 1] : NULL};
+            calls[k] =
+                (struct call){.backend_request = {.inputs = &inputs[k], .n_inputs = 1, .batch = 1},
+                              .queue_deadline.expires_ns = UINT64_MAX,
+                              .next = k + 1 < LONG ? &calls[k + 1] : NULL};
         }
         struct batch_candidate got = batch_preview(&rules, &calls[0], 1024, 0);
         assert_int_equal(got.n_calls, rows[i].want);
@@ -154,38 +157,38 @@ static void batch_can_share_differing_params_or_inputs_are_separate(void **state
     assert_true(batch_can_share(a, b));
     sluice_param left[] = {text_param("j", "1"), text_param("k", "v")};
     sluice_param right[] = {text_param("j", "1"), text_param("k", "v")};
-    a->abi.params = left;
-    a->abi.n_params = 2;
+    a->backend_request.params = left;
+    a->backend_request.n_params = 2;
     assert_false(batch_can_share(a, b));
-    b->abi.params = right;
-    b->abi.n_params = 2;
+    b->backend_request.params = right;
+    b->backend_request.n_params = 2;
     assert_true(batch_can_share(a, b));
     right[0] = text_param("k", "w");
     assert_false(batch_can_share(a, b));
     right[0] = text_param("i", "1");
     assert_false(batch_can_share(a, b));
-    a->abi.n_params = b->abi.n_params = 0;
+    a->backend_request.n_params = b->backend_request.n_params = 0;
     queue.inputs[1].index = 1;
     assert_false(batch_can_share(a, b));
     queue.inputs[1] = queue.inputs[0];
-    b->abi.n_inputs = 0;
+    b->backend_request.n_inputs = 0;
     assert_false(batch_can_share(a, b));
 }
 
-/* ---- through a version ----------------------------------------------------------------------- */
+/* ---- execution ------------------------------------------------------------------------------- */
 
 static const struct model_config on_instance = {
     .run_on = RUN_ON_INSTANCE, .instance_count = 1, .latest_count = 1};
 
-/* One is being executed; eight wait, of one to three rows. */
+/* One call runs; eight of one to three rows wait. */
 static void send_behind_a_shut_gate(struct rig *rig) {
-    atomic_store(&rig->model->shut, true);
+    atomic_store(&rig->model->gate_closed, true);
     rig_send(rig, 0);
     rig_await_started(rig, 1);
     for (size_t i = 1; i < 9; i++) {
         rig_submit(rig_make(rig, i, (int64_t)(i % 3 + 1), (float)(100 * i)));
     }
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
 }
 
 static void batch_waiting_calls_execute_together(void **state) {
@@ -208,7 +211,7 @@ static void batch_waiting_calls_execute_together(void **state) {
     rig_close(&rig);
 }
 
-/* One of a batch fails: the others have their answers. */
+/* One request of a batch fails: the others are answered. */
 static void fail_200(sluice_model *model, const sluice_request *request) {
     const float *x = request->inputs[0].pieces[0].data;
     if (x[0] == 200) {
@@ -226,7 +229,7 @@ static void batch_one_failing_request_leaves_others_ok(void **state) {
     static struct rig rig;
     (void)state;
     rig_open(&rig, &on_instance, 0);
-    rig.model->act = fail_200;
+    rig.model->handle_request = fail_200;
     rig_run(&rig, send_behind_a_shut_gate, 9);
     for (size_t i = 0; i < 9; i++) {
         assert_int_equal(rig.calls[i].error.status, i == 2 ? ST_BAD_REQUEST : ST_OK);
@@ -260,7 +263,7 @@ static void send_eight(struct rig *rig) {
     }
 }
 
-/* The delay is longer than the test may take. */
+/* The delay is longer than the test's time limit. */
 static void batch_full_or_preferred_size_skips_delay(void **state) {
     static struct rig rig;
     (void)state;

@@ -1,6 +1,13 @@
-/* The request as a backend sees it, and room for its answer. All of it is taken from the request's
- * arena by the worker before the call leaves it: an arena has no lock and belongs to its worker's
- * thread, so an instance must not take from it later. */
+/* The life of a call: submitted by a front end, run on an instance by its worker or queued,
+ * completed, and delivered back on its worker.
+ *
+ * Two counts keep a version alive. `n_in_flight` counts from call_submit to the answer;
+ * version_stop waits for it. The reference lasts until `done` has returned and the answer's bytes
+ * are released. A call that runs on its worker takes no lock.
+ *
+ * The backend's view of the request and the memory for the answer are allocated from the request's
+ * arena before the call leaves its worker: an arena has no lock and belongs to the worker's
+ * thread. */
 #include "serve/scheduler/call.h"
 
 #include <assert.h>
@@ -62,21 +69,21 @@ static void on_completion(struct worker_msg *msg) {
 void call_complete(struct call *call) {
     call->finished_ns = clock_now_ns();
     call_set_state(call, CALL_ANSWERED);
-    /* Only on the worker's own thread may on_worker be looked at. */
+    /* running_inline may be read on the worker's own thread only. */
     if (worker_is_current(call->worker) && call->running_inline) {
-        call->answered_inline = true; /* inline_queue.c goes on when the backend has returned */
+        call->answered_inline = true; /* inline_queue.c delivers it when the backend has returned */
         return;
     }
     struct model_version *version = call->version;
     if (call->sequence) {
         scheduler_sequence_resume(&version->scheduler, call);
     }
-    if (call->in_order) {
+    if (call->preserve_ordering) {
         scheduler_complete_in_order(&version->scheduler, call);
         return;
     }
     worker_post(call->worker, &call->msg);
-    version_leave(version); /* the last that this thread touches of it */
+    version_leave(version); /* the version must not be used after this */
 }
 
 static void call_reject(struct call *call) {
@@ -99,7 +106,7 @@ void call_init(struct call *call, struct model_version *version) {
     call->cache_ns = 0;
     call->next = call->prev = call->order_prev = call->order_next = NULL;
     call->timer = (struct timer){0};
-    call->in_order = call->response_ready = false;
+    call->preserve_ordering = call->response_ready = false;
     call->sequence_params = (struct sequence_params){.start = true, .end = true};
     call->sequence = NULL;
     call->sequence_prev = call->sequence_next = NULL;
@@ -118,7 +125,7 @@ void call_init(struct call *call, struct model_version *version) {
 
 /* ---- the request as the backend sees it ------------------------------------------------------ */
 
-/* A copy with a NUL behind it, as the interface promises; nothing is taken for what is empty. */
+/* A NUL-terminated copy, as the backend interface promises; an empty text needs no memory. */
 static struct str text_dup(struct arena *arena, struct str text) {
     return text.len > 0 ? arena_dup(arena, text) : STR("");
 }
@@ -145,17 +152,18 @@ static bool fill_param(struct arena *arena, const struct param *param, sluice_pa
     return name.ptr && string.ptr;
 }
 
-/* Is it the scheduler's or a protocol's, and not the model's business? */
+/* Returns: whether the parameter is for the scheduler or the protocol and is hidden from the
+ * model. */
 static bool is_reserved_param(const struct infer_request *request, const struct param *param) {
     return !request->params_are_opaque && param_is_reserved(param->name);
 }
 
-static bool fill_params(const struct infer_request *request, sluice_request *abi) {
+static bool fill_params(const struct infer_request *request, sluice_request *backend_request) {
     struct arena *arena = request->arena;
     struct params params = request->params;
     size_t n = 0;
-    abi->params = NULL;
-    abi->n_params = 0;
+    backend_request->params = NULL;
+    backend_request->n_params = 0;
     for (size_t i = 0; i < params.n; i++) {
         n += !is_reserved_param(request, &params.items[i]);
     }
@@ -168,29 +176,29 @@ static bool fill_params(const struct infer_request *request, sluice_request *abi
         if (is_reserved_param(request, param)) {
             continue;
         }
-        if (!fill_param(arena, param, &out[abi->n_params++])) {
+        if (!fill_param(arena, param, &out[backend_request->n_params++])) {
             return false;
         }
     }
-    abi->params = out;
+    backend_request->params = out;
     return out != NULL;
 }
 
-static bool fill_id(struct arena *arena, struct str id, sluice_request *abi) {
+static bool fill_id(struct arena *arena, struct str id, sluice_request *backend_request) {
     struct str copy = text_dup(arena, id);
-    abi->id = copy.ptr;
-    abi->id_bytes = copy.len;
+    backend_request->id = copy.ptr;
+    backend_request->id_bytes = copy.len;
     return copy.ptr != NULL;
 }
 
-/* The dimensions the model sees. Returns: NULL when out of memory. */
+/* The shape that the model receives. Returns: NULL when out of memory. */
 static const int64_t *input_dims(struct arena *arena, const struct tensor_spec *spec,
                                  const struct plan_tensor *plan, struct shape shape) {
     if (!plan->reshaped) {
         return shape.dims;
     }
     int64_t *dims = arena_calloc(arena, plan->reshape.rank, sizeof(*dims));
-    /* infer_check has matched the shape with the specification already. */
+    /* infer_check matched the shape with the specification. */
     return dims && reshape_apply(spec->shape, plan->reshape, shape, dims) ? dims : NULL;
 }
 
@@ -235,7 +243,7 @@ static bool fill_inputs(struct call *call, const struct model_plan *plan) {
     for (size_t i = 0; i < n_specs; i++) {
         uint32_t spec = plan->input_order[i];
         if (!given[spec]) {
-            continue; /* optional, or infer_check would have refused */
+            continue; /* infer_check ensured that it is optional */
         }
         if (!fill_input(request->arena, &plan->spec.inputs[spec], &plan->inputs[spec], given[spec],
                         &inputs[n])) {
@@ -247,12 +255,12 @@ static bool fill_inputs(struct call *call, const struct model_plan *plan) {
         !controls_fill(request->arena, plan, &call->sequence_params, inputs, &n)) {
         return false;
     }
-    call->abi.inputs = inputs;
-    call->abi.n_inputs = n;
+    call->backend_request.inputs = inputs;
+    call->backend_request.n_inputs = n;
     return true;
 }
 
-/* Which outputs, and the room for them. */
+/* The wanted outputs, and memory for their descriptions. */
 static bool fill_wanted(struct call *call, const struct model_plan *plan) {
     struct infer_request *request = call->request;
     struct arena *arena = request->arena;
@@ -268,23 +276,23 @@ static bool fill_wanted(struct call *call, const struct model_plan *plan) {
     for (size_t i = 0; i < n; i++) {
         wanted[i] = plan->outputs[request->n_wanted > 0 ? request->wanted[i].spec : i].index;
     }
-    call->abi.wanted = wanted;
-    call->abi.n_wanted = n;
+    call->backend_request.wanted = wanted;
+    call->backend_request.n_wanted = n;
     return true;
 }
 
 enum status call_prepare(struct call *call, struct error *err) {
     struct infer_request *request = call->request;
     const struct model_plan *plan = &call->version->plan;
-    call->abi = (sluice_request){
-        .size = sizeof(call->abi),
+    call->backend_request = (sluice_request){
+        .size = sizeof(call->backend_request),
         .host = call,
         .batch = request->batch,
         .deadline_ns = request->deadline_ns,
     };
     call->input_bytes = 0;
-    if (!fill_id(request->arena, request->id, &call->abi) || !fill_inputs(call, plan) ||
-        !fill_wanted(call, plan) || !fill_params(request, &call->abi)) {
+    if (!fill_id(request->arena, request->id, &call->backend_request) || !fill_inputs(call, plan) ||
+        !fill_wanted(call, plan) || !fill_params(request, &call->backend_request)) {
         return error_set(err, ST_NO_MEMORY,
                          "out of memory while handing the request to the model (--request-memory)");
     }
@@ -298,7 +306,7 @@ static bool set_queue_timer(struct call *call) {
     return due_ns == UINT64_MAX || timer_start(worker_timers(call->worker), &call->timer, due_ns);
 }
 
-/* The call is out of the queue, and this is its end. */
+/* Completes a call that was removed from the queue without running. */
 static void reject_queued(struct call *call, enum metric reason) {
     struct model_version *version = call->version;
     metric_add(reason, 1);
@@ -331,7 +339,7 @@ static void on_timer_expired(struct timer *timer) {
     struct scheduler *scheduler = &call->version->scheduler;
     bool over = queue_deadline_passed(&call->queue_deadline, clock_now_ns());
     if (!over && (!scheduler_deprioritize(scheduler, call) || set_queue_timer(call))) {
-        return; /* an instance was faster, or it waits on, behind the others */
+        return; /* an instance took it, or it waits on as deprioritized */
     }
     if (scheduler_remove(scheduler, call)) {
         call_expire(call);
@@ -360,7 +368,7 @@ static enum status enqueue_call(struct call *call, struct error *err) {
     if (st == ST_QUEUE_FULL) {
         metric_add(METRIC_DROPPED_QUEUE_FULL, 1);
     }
-    return st; /* where it is refused, call_reject clears the alarm */
+    return st; /* on failure, call_reject stops the timer */
 }
 
 bool call_enqueue(struct call *call) {
@@ -375,7 +383,7 @@ bool call_enqueue(struct call *call) {
     return false;
 }
 
-/* Returns: false when a backend has it. */
+/* Returns: false when a backend has the call. */
 static bool remove_from_queues(struct call *call) {
     if (call_state(call) == CALL_INLINE_QUEUED) {
         inline_queue_remove(call);
@@ -395,7 +403,7 @@ void call_cancel(struct call *call) {
 
 /* ---- submitting ------------------------------------------------------------------------------ */
 
-/* A known answer goes at once, unless others have to go before it. */
+/* Delivers a cached answer, after earlier calls where preserve_ordering demands it. */
 static void deliver_cached(struct call *call) {
     struct model_version *version = call->version;
     if (version->config.preserve_ordering) {

@@ -1,6 +1,6 @@
-/* A call: one request on its way through a model and back. It is embedded in what the front end
- * keeps per request; the scheduler queues it, an instance (or the worker itself) runs it, and
- * `done` brings it back to the worker it came from. */
+/* A call: one inference request on its way through a model version. It is embedded in the front
+ * end's request; the scheduler queues it, an instance (or the worker itself) runs it, and `done`
+ * returns it on the worker that submitted it. */
 #ifndef SLUICE_SERVE_SCHEDULER_CALL_H
 #define SLUICE_SERVE_SCHEDULER_CALL_H
 
@@ -17,93 +17,89 @@
 #include "serve/scheduler/model_version.h"
 #include "sluice/backend.h"
 
-/* What a call may be. call_set_state is the only one that changes it. */
+/* States of a call. Only call_set_state changes them. */
 enum call_state {
-    CALL_NEW,           /* not (or no longer) with the model */
-    CALL_INLINE_QUEUED, /* waits on its worker for the end of the turn; may be taken back */
-    CALL_QUEUED,        /* waits for an instance; may be taken back */
-    CALL_RUNNING,       /* the backend has it and gave no answer yet */
-    CALL_PARTIAL,       /* the backend gave an answer and said that it was not the last */
-    CALL_ANSWERED,      /* the last answer came; `done` runs next */
+    CALL_NEW,           /* not (or no longer) submitted */
+    CALL_INLINE_QUEUED, /* waits on its worker for the end of the event-loop iteration; can be
+                           removed */
+    CALL_QUEUED,        /* waits for an instance; can be removed */
+    CALL_RUNNING,       /* in the backend, without an answer yet */
+    CALL_PARTIAL,       /* the backend answered with final = 0 */
+    CALL_ANSWERED,      /* the final answer arrived; `done` runs next */
 };
 
-/* Was the answer looked for in the response cache? */
+/* The result of the response cache lookup. */
 enum call_cached { CALL_NOT_CACHED, CALL_CACHE_MISS, CALL_CACHE_HIT };
 
 struct call {
     /* set by the front end */
     struct infer_request *request; /* checked (infer_check) and aligned; lives until `done` */
     struct worker *worker;         /* where `done` runs */
-    bool run_immediately; /* if it runs on its worker, don't put it off: its answer leaves together
-                             with
-                     those of other requests of its connection, if it comes now */
-    void (*done)(
-        struct call *call); /* exactly once; may run before call_submit or call_cancel returns.
-                                        `response` is filled and must be released by the receiver;
-                               the
-                                        call must live until that */
-    /* Of a decoupled model: each answer but the last, as it comes, before `done`; the receiver
-     * releases it, whenever it is through with it, which lets the backend go on. NULL: nobody wants
-     * them. */
+    /* An inline call normally waits for the end of the event-loop iteration to share a batch. True:
+     * run it now, because its answer is sent together with others of its connection. */
+    bool run_immediately;
+    /* Runs exactly once, possibly before call_submit or call_cancel returns. The receiver releases
+     * `response`; the call must live until then. */
+    void (*done)(struct call *call);
+    /* Decoupled models: runs for each response but the last, before `done`. The receiver releases
+     * the response when it is sent, which lets the backend continue (partial_response.h). NULL:
+     * partial responses are dropped. */
     void (*on_partial_response)(struct call *call, struct infer_response *response);
-    /* filled for `done`; of a decoupled model without outputs when nothing came with the end */
+    /* filled for `done`; without outputs when a decoupled model's final response had none */
     struct infer_response response;
-    uint64_t queued_ns, started_ns, finished_ns; /* monotonic; queued 0: refused before; started 0:
-                                                    never ran */
-    enum call_cached cached;                     /* CALL_CACHE_HIT: it never ran */
-    uint64_t compute_start_ns, compute_end_ns;   /* within that, as the backend says; 0: it says
-                                                  nothing */
+    uint64_t queued_ns, started_ns, finished_ns; /* monotonic; queued 0: refused before queueing;
+                                                    started 0: never ran */
+    enum call_cached cached;                     /* CALL_CACHE_HIT: not executed */
+    uint64_t compute_start_ns, compute_end_ns;   /* reported by the backend; 0: not reported */
 
-    /* the scheduler's own */
+    /* private to the scheduler */
     struct model_version *version;
-    struct call *next, *prev;             /* in the queue */
-    struct queue_deadline queue_deadline; /* how it waits there */
-    struct timer timer;                   /* while it does: rings when its time is over */
-    struct call *order_prev, *order_next; /* among those whose answers leave in order */
-    bool in_order;                        /* it is one of those */
-    bool response_ready;                  /* it was answered, and goes when those before it have */
-    struct sequence_params sequence_params; /* of a model with sequences: which, and where in
-                                                    it */
-    struct sequence *sequence;              /* while it waits; and, oldest, until it was answered */
-    struct call *sequence_prev, *sequence_next; /* of that sequence, while it waits */
-    uint64_t arrival;                           /* among all of them */
-    bool is_padding;             /* it is nobody's: it fills a row (padding_request.h) */
-    struct worker_msg msg;       /* brings the call back to its worker */
-    sluice_request abi;          /* the request as the backend sees it */
-    struct keyed_hash cache_key; /* unless CALL_NOT_CACHED */
-    uint64_t cache_ns;           /* how long looking, and storing, took */
+    struct call *next, *prev;                   /* in the queue */
+    struct queue_deadline queue_deadline;       /* how it waits there */
+    struct timer timer;                         /* runs at the next time of queue_deadline */
+    struct call *order_prev, *order_next;       /* list of calls with preserve_ordering */
+    bool preserve_ordering;                     /* the call is in that list */
+    bool response_ready;                        /* answered, waits for earlier calls */
+    struct sequence_params sequence_params;     /* sequence batching: its sequence and position */
+    struct sequence *sequence;                  /* while queued; strategy oldest: until answered */
+    struct call *sequence_prev, *sequence_next; /* waiting calls of that sequence */
+    uint64_t arrival;                           /* arrival number, to order sequences */
+    bool is_padding;                /* fills an empty row; no client (padding_request.h) */
+    struct worker_msg msg;          /* returns the call to its worker */
+    sluice_request backend_request; /* the request as the backend sees it */
+    struct keyed_hash cache_key;    /* valid unless CALL_NOT_CACHED */
+    uint64_t cache_ns;              /* time for lookup and store */
     size_t input_bytes;
-    uint32_t instance; /* which executes, or executed, it */
-    struct tensor
-        *outputs; /* room for the answer, prepared on the worker's thread: one per wanted output */
-    struct piece *output_pieces; /* one each */
-    int64_t *output_dims;        /* plan.max_output_rank each */
+    uint32_t instance;           /* index of the instance that executes it */
+    struct tensor *outputs;      /* of the answer, allocated on the worker: one per wanted output */
+    struct piece *output_pieces; /* one per output */
+    int64_t *output_dims;        /* plan.max_output_rank per output */
     atomic_bool cancelled;
     _Atomic(enum call_state) state;
-    bool running_inline;  /* call_submit executes it right now; touched by the worker's thread
-                            only */
-    bool answered_inline; /* the last answer came during that */
-    bool release_unrefs_version; /* the reference on `version` goes with the response */
+    bool running_inline;  /* the worker executes it now; read and written by the worker only */
+    bool answered_inline; /* the final answer arrived meanwhile */
+    bool release_unrefs_version; /* releasing the response drops the reference on `version` */
     void (*backend_release)(void *cookie);
     void *backend_cookie;
-    uint64_t n_answers;             /* of a decoupled model, given so far */
-    uint64_t answered_ns;           /* when it had given the last of them */
-    bool partial_lost;              /* an answer before the last was, for want of memory */
-    struct response_stream *stream; /* of the answers that are on their way (partial_response.h);
-                                          NULL: one answer */
-    struct arena *extra_arena;      /* what an answer needs beyond the prepared room */
+    uint64_t n_answers;             /* decoupled: responses so far */
+    uint64_t answered_ns;           /* time of the latest response */
+    bool partial_lost;              /* a partial response was lost for lack of memory */
+    struct response_stream *stream; /* bounds the partial responses in flight
+                                       (partial_response.h); NULL: not decoupled */
+    struct arena *extra_arena;      /* for an answer that exceeds the prepared memory */
 };
 
-/* Sends the request to the model: it runs on this worker, at the end of its turn, when the model is
- * cheap and an instance is idle, else it queues. Refusals (QUEUE_FULL, NOT_READY) also come through
- * `done`. Takes over the caller's reference on `version`, which is given back when `done` has
- * returned and the response is released.
+/* Submits the request. A cheap model runs on this worker at the end of the event-loop iteration
+ * when an instance is idle; otherwise the call is queued for an instance. Refusals (QUEUE_FULL,
+ * NOT_READY) are also reported through `done`.
+ * Owns: takes the caller's reference on `version`, which is dropped when `done` has returned and
+ * the response is released.
  * Thread: call->worker's. */
 void call_submit(struct call *call, struct model_version *version);
-/* Nobody waits any more: a queued call is dropped at once (`done` with ST_CANCELLED), a running one
- * is left to end, its answer comes to `done` as ever; of a decoupled model no further `part` is
- * begun. Must not be used after `done`. Thread:
- * call->worker's. */
+/* Cancels the call. A queued call is removed at once (`done` with ST_CANCELLED); a running one
+ * continues and its answer is delivered to `done`; a decoupled model's partial responses stop. Not
+ * after `done`.
+ * Thread: call->worker's. */
 void call_cancel(struct call *call);
 
 /* ---- internal to serve/scheduler ------------------------------------------------------------- */
@@ -114,32 +110,32 @@ static inline enum call_state call_state(struct call *call) {
 
 enum {
     CALL_INLINE_MAX_BYTES =
-        64 * 1024 /* a model that was measured to be fast was not measured with more */
+        64 * 1024 /* of inputs: the execution times of a fast model were measured with at most so
+                     many */
 };
 
-/* The one setter: asserts that the step is one of
- *     NEW → PUT_OFF → QUEUED → RUNNING, each of the first three left out or not,
- *     RUNNING → HELD → ANSWERED, RUNNING → ANSWERED,
- *     NEW, PUT_OFF or QUEUED → ANSWERED (refused, late, cancelled). */
+/* Changes the state. Asserts that the transition is one of
+ *     NEW → INLINE_QUEUED → QUEUED → RUNNING, each of the first three optional,
+ *     RUNNING → PARTIAL → ANSWERED, RUNNING → ANSWERED,
+ *     NEW, INLINE_QUEUED or QUEUED → ANSWERED (refused, expired, cancelled). */
 void call_set_state(struct call *call, enum call_state to);
 
-/* What a call is before anything has happened to it; what the front end sets is left alone. */
+/* Initializes the scheduler's members; those set by the front end are unchanged. */
 void call_init(struct call *call, struct model_version *version);
-/* Makes `call->abi` from `call->request`, and room for the answer, all in the request's arena.
- * Returns: ST_NO_MEMORY. Thread: the worker's, whose arena it is. */
+/* Makes call->backend_request from call->request and allocates memory for the answer, all in the
+ * request's arena. Returns: ST_NO_MEMORY. Thread: the worker's. */
 enum status call_prepare(struct call *call, struct error *err) __attribute__((warn_unused_result));
 
-/* Into the queue, from which an instance takes it, or call_cancel, or the end of its time;
- * scheduler_notify has to follow. The version was entered. Returns: false: the queue is full, or
- * memory out, and this was the call's end. Thread: the worker's. */
+/* Queues the call for an instance; the caller has entered the version, and calls scheduler_notify
+ * afterwards. Returns: false when the queue is full or memory is out; the call is completed then.
+ * Thread: the worker's. */
 bool call_enqueue(struct call *call);
-/* The end of a call whose time was over before it was executed, which is CALL_ANSWERED. */
+/* Completes a call in CALL_ANSWERED that expired before it was executed. */
 void call_expire(struct call *call);
-/* Hands an answered call over to the front end, to which it belongs from then on. Thread: the
- * worker's. */
+/* Passes an answered call to the front end, which owns it from then on. Thread: the worker's. */
 void call_deliver(struct call *call);
-/* The backend's last answer is in call->response (or an error is): brings the call back to its
- * worker. The call must not be touched after this. Thread: any. */
+/* The final answer (or an error) is in call->response: returns the call to its worker. The call
+ * must not be used afterwards. Thread: any. */
 void call_complete(struct call *call);
 
 #endif

@@ -1,5 +1,4 @@
-/* Calls on their way: where they run, in which order, what happens when the queue is full, when
- * nobody waits any more, when the version stops. */
+/* The life of a call: where it runs, order, full queue, cancellation, stopping version. */
 #include "serve/scheduler/call.h"
 
 #include <pthread.h>
@@ -31,7 +30,7 @@ static void send_one(struct rig *rig) {
     rig_send(rig, 0);
 }
 
-/* ---- where ----------------------------------------------------------------------------------- */
+/* ---- placement ------------------------------------------------------------------------------- */
 
 static void call_on_instance_echoes(void **state) {
     static struct rig rig;
@@ -49,7 +48,7 @@ static void call_on_instance_echoes(void **state) {
 }
 
 static void see_it_done(struct rig *rig) {
-    assert_int_equal(rig->calls[0].n_done, 1); /* before the worker looked for anything else */
+    assert_int_equal(rig->calls[0].n_done, 1); /* before the worker handled another event */
     worker_stop(rig->worker);
 }
 
@@ -73,7 +72,7 @@ static void send_one_at_a_time(struct rig *rig) {
     rig_send(rig, (size_t)rig->n_done);
 }
 
-/* Sends calls one after the other, each when the one before is done. Returns: how many ran
+/* Sends calls one after the other, each when the previous one is done. Returns: how many ran
  * inline. */
 static int64_t run_in_turn(struct rig *rig, int n) {
     int64_t before = metric_read(METRIC_INLINE_EXECUTIONS_TOTAL);
@@ -88,10 +87,10 @@ static void call_fast_model_moves_to_worker_and_back_on_stall(void **state) {
     (void)state;
     clock_set_fake_ns(1000000);
     rig_open(&rig, NULL, 0);
-    rig.model->takes_ns = 20 * 1000;
+    rig.model->execution_ns = 20 * 1000;
     assert_int_equal(run_in_turn(&rig, EXEC_FAST_MIN_COUNT), 0);
     assert_int_equal(run_in_turn(&rig, 5), 5);
-    rig.model->takes_ns = 5 * 1000 * 1000; /* one stall, and it is back on its instance */
+    rig.model->execution_ns = 5 * 1000 * 1000; /* one stall moves the model back to instances */
     assert_int_equal(run_in_turn(&rig, 1), 1);
     assert_int_equal(run_in_turn(&rig, 5), 0);
     rig_close(&rig);
@@ -106,11 +105,11 @@ static void send_a_large_one(struct rig *rig) {
     call->input.tensor.n_bytes = sizeof(large);
     call->piece = (struct piece){large, sizeof(large)};
     rig_submit(call);
-    assert_true(call_state(&call->call) != CALL_INLINE_QUEUED); /* queued although the model is
-                                                                   quick */
+    /* queued although the model is fast */
+    assert_true(call_state(&call->call) != CALL_INLINE_QUEUED);
 }
 
-/* The backend has not as many rows to answer with. */
+/* The backend returns fewer rows than requested. */
 static void fail_it(sluice_response *response, sluice_output *outputs, int64_t *dims) {
     (void)outputs;
     (void)dims;
@@ -125,22 +124,22 @@ static void call_large_request_never_runs_inline(void **state) {
     rig_open(&rig, NULL, 0);
     run_in_turn(&rig, EXEC_FAST_MIN_COUNT);
     assert_int_equal(run_in_turn(&rig, 1), 1);
-    rig.model->spoil = fail_it;
+    rig.model->corrupt_response = fail_it;
     rig_run(&rig, send_a_large_one, 1);
     assert_string_equal(rig.calls[0].error.text, "large");
     rig_close(&rig);
     clock_set_fake_ns(0);
 }
 
-/* ---- the queue ------------------------------------------------------------------------------- */
+/* ---- queue ----------------------------------------------------------------------------------- */
 
 static void send_eight_behind_a_shut_gate(struct rig *rig) {
-    atomic_store(&rig->model->shut, true);
+    atomic_store(&rig->model->gate_closed, true);
     for (size_t i = 0; i < 8; i++) {
         rig_send(rig, i);
     }
     rig_await_started(rig, 1);
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
 }
 
 static void call_queue_is_first_in_first_out(void **state) {
@@ -150,21 +149,21 @@ static void call_queue_is_first_in_first_out(void **state) {
     rig_run(&rig, send_eight_behind_a_shut_gate, 8);
     for (int i = 0; i < 8; i++) {
         assert_int_equal(atomic_load(&rig.model->order[i]), i);
-        assert_int_equal(rig.calls[i].turn, i);
+        assert_int_equal(rig.calls[i].done_index, i);
         assert_echoed(&rig.calls[i]);
     }
     rig_close(&rig);
 }
 
 static void send_more_than_fit(struct rig *rig) {
-    atomic_store(&rig->model->shut, true);
+    atomic_store(&rig->model->gate_closed, true);
     rig_send(rig, 0);
-    rig_await_started(rig, 1); /* taken: no longer in the queue */
+    rig_await_started(rig, 1); /* running: not in the queue */
     rig_send(rig, 1);
     rig_send(rig, 2);
     struct rig_call *refused = rig_send(rig, 3);
     assert_int_equal(refused->n_done, 1);
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
 }
 
 static void call_full_queue_is_rejected(void **state) {
@@ -183,10 +182,10 @@ static void call_full_queue_is_rejected(void **state) {
     rig_close(&rig);
 }
 
-/* The first call may still be in the queue, because the instance's thread has yet to wake up. None
- * leaves room for another in its batch. */
+/* The first call may still be queued, because the instance's thread is waking up. Each call fills a
+ * batch. */
 static void send_two_at_once(struct rig *rig) {
-    atomic_store(&rig->model->shut, true);
+    atomic_store(&rig->model->gate_closed, true);
     for (size_t i = 0; i < 3; i++) {
         rig_make(rig, i, RIG_ROWS_MAX, (float)i);
     }
@@ -195,7 +194,7 @@ static void send_two_at_once(struct rig *rig) {
     rig_await_started(rig, 1);
     rig_submit(&rig->calls[2]);
     assert_int_equal(rig->calls[2].n_done, 1);
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
 }
 
 static void call_idle_instance_does_not_count_against_queue_limit(void **state) {
@@ -214,17 +213,17 @@ static struct instance *taken;
 
 static void release_the_instance(struct rig *rig) {
     for (int i = 0; i < 100; i++) {
-        rig_pause(); /* long enough for the thread to look, find it taken, and sleep */
+        rig_pause(); /* the thread finds the instance claimed, and sleeps */
     }
     assert_int_equal(atomic_load(&rig->model->n_started), 0);
     assert_int_equal(rig->version->scheduler.queue.n, 2);
-    instance_release(taken); /* wakes the thread for both */
+    instance_release(taken); /* wakes the thread, which runs both */
 }
 
 static void send_past_a_busy_instance(struct rig *rig) {
     taken = instance_claim(rig->version);
     assert_non_null(taken);
-    assert_null(instance_claim(rig->version)); /* there is one */
+    assert_null(instance_claim(rig->version)); /* only one instance */
     rig_send(rig, 0);
     rig_send(rig, 1);
     rig_then(rig, release_the_instance);
@@ -244,13 +243,13 @@ static void send_behind_it(struct rig *rig) {
     struct error err;
     atomic_store(&taken->busy, false);
     struct rig_call *second = rig_send(rig, 1);
-    /* the instance is idle, but it is not this one's turn */
+    /* the instance is idle, but other calls are first */
     assert_int_equal(call_state(&second->call), CALL_QUEUED);
     assert_int_equal(instances_start(rig->version, &err), ST_OK);
 }
 
 static void send_behind_one_that_waits(struct rig *rig) {
-    instances_stop(rig->version); /* without a thread nobody takes what is queued */
+    instances_stop(rig->version); /* without threads, queued calls stay queued */
     rig->version->scheduler.stopping = false;
     taken = instance_claim(rig->version);
     rig_send(rig, 0);
@@ -262,12 +261,12 @@ static void call_inline_does_not_overtake_queued_calls(void **state) {
     (void)state;
     rig_open(&rig, &on_worker, 0);
     rig_run(&rig, send_behind_one_that_waits, 2);
-    assert_int_equal(rig.calls[0].turn, 0);
-    assert_int_equal(rig.calls[1].turn, 1);
+    assert_int_equal(rig.calls[0].done_index, 0);
+    assert_int_equal(rig.calls[1].done_index, 1);
     rig_close(&rig);
 }
 
-/* ---- cancelling ------------------------------------------------------------------------------ */
+/* ---- cancellation ---------------------------------------------------------------------------- */
 
 static void wait_for_cancel(sluice_model *model, const sluice_request *request) {
     while (!backend_host()->is_cancelled(request)) {
@@ -280,7 +279,7 @@ static void wait_for_cancel(sluice_model *model, const sluice_request *request) 
 }
 
 static void cancel_a_queued_and_a_running_one(struct rig *rig) {
-    rig->model->act = wait_for_cancel;
+    rig->model->handle_request = wait_for_cancel;
     struct rig_call *running = rig_send(rig, 0);
     rig_await_started(rig, 1);
     struct rig_call *queued[3] = {rig_send(rig, 1), rig_send(rig, 2), rig_send(rig, 3)};
@@ -308,7 +307,7 @@ static void call_cancel_drops_queued_and_signals_running(void **state) {
     rig_close(&rig);
 }
 
-/* ---- later ----------------------------------------------------------------------------------- */
+/* ---- asynchronous answers -------------------------------------------------------------------- */
 
 static void *answer_later(void *arg) {
     struct rig *rig = arg;
@@ -322,14 +321,14 @@ static void let_a_thread_answer(struct rig *rig) {
     rig_await_started(rig, 1);
     assert_int_equal(rig->calls[0].n_done, 0);
     while (rig->version->run_on == RUN_ON_INSTANCE && !instance_claim(rig->version)) {
-        rig_pause(); /* until execute has returned: `kept` is ours then */
+        rig_pause(); /* until execute returned: the test owns `kept` then */
     }
     assert_int_equal(pthread_create(&thread, NULL, answer_later, rig), 0);
     pthread_detach(thread);
 }
 
 static void send_and_answer_from_a_thread(struct rig *rig) {
-    rig->model->act = rig_keep;
+    rig->model->handle_request = rig_keep;
     rig_send(rig, 0);
     rig_then(rig, let_a_thread_answer);
 }
@@ -347,12 +346,12 @@ static void call_response_after_execute_returns_is_delivered(void **state) {
 }
 
 static void answer_it(struct rig *rig) {
-    rig_answer(rig->model, rig->model->kept, 1); /* this thread, but no longer inside execute */
+    rig_answer(rig->model, rig->model->kept, 1); /* on this thread, but after execute returned */
     assert_int_equal(rig->calls[0].n_done, 0);
 }
 
 static void answer_on_the_worker_later(struct rig *rig) {
-    rig->model->act = rig_keep;
+    rig->model->handle_request = rig_keep;
     rig_send(rig, 0);
     rig_then(rig, answer_it);
 }
@@ -385,7 +384,7 @@ static void *stop(void *version) {
 
 static pthread_t stop_while_they_wait(struct rig *rig) {
     pthread_t thread;
-    atomic_store(&rig->model->shut, true);
+    atomic_store(&rig->model->gate_closed, true);
     for (size_t i = 0; i < 4; i++) {
         rig_send(rig, i);
     }
@@ -401,7 +400,7 @@ static void stop_and_open_the_gate(struct rig *rig) {
     pthread_t thread = stop_while_they_wait(rig);
     struct rig_call *late = rig_send(rig, 4);
     assert_int_equal(late->error.status, ST_NOT_READY);
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
     pthread_join(thread, NULL);
 }
 
@@ -433,5 +432,5 @@ int main(void) {
         cmocka_unit_test(call_stopped_version_returns_not_ready),
         cmocka_unit_test(version_stop_completes_accepted_calls),
     };
-    return cmocka_run_group_tests_name("model/call", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/call", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* When does a model count as quick? */
+/* When a model counts as fast. */
 #include "serve/scheduler/exec_time_stats.h"
 
 #include <setjmp.h>
@@ -11,12 +11,12 @@
 struct run {
     int n;
     uint64_t us;
-    size_t together; /* requests in each */
+    size_t together; /* requests per execution */
 };
 
 struct row {
     const char *why;
-    struct run runs[6]; /* n 0: the end */
+    struct run runs[6]; /* n 0: no more runs */
     bool cheap;
 };
 
@@ -57,20 +57,20 @@ static void exec_time_stats_history_decides_fast_by_table(void **state) {
     }
 }
 
-/* One execution after the other, and how many may share the next. */
+/* The batch limit after each execution. */
 static void exec_time_stats_max_batch_adapts_by_table(void **state) {
     static const struct {
         size_t n;
         uint64_t us;
         size_t together;
     } steps[] = {
-        {64, 90, SIZE_MAX}, /* as many as there are */
+        {64, 90, SIZE_MAX}, /* no limit */
         {64, 110, 32},      /* too long */
-        {64, 110, 32},      /* elsewhere: no news */
-        {32, 80, 32},       /* just right */
-        {20, 10, 32},       /* there were no more */
+        {64, 110, 32},      /* not a worker's execution: ignored */
+        {32, 80, 32},       /* within the time */
+        {20, 10, 32},       /* the limit was not reached */
         {32, 49, 64},       {20, 150, 10}, {10, 200, 5},
-        {5, 200, 2},        {2, 200, 1},   {1, 200, 1}, /* never none */
+        {5, 200, 2},        {2, 200, 1},   {1, 200, 1}, /* never 0 */
         {1, 60, 1},         {1, 10, 2},
     };
     struct exec_time_stats exec_time_stats;
@@ -87,5 +87,5 @@ int main(void) {
         cmocka_unit_test(exec_time_stats_history_decides_fast_by_table),
         cmocka_unit_test(exec_time_stats_max_batch_adapts_by_table),
     };
-    return cmocka_run_group_tests_name("model/pace", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/exec_time_stats", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* What a backend calls to answer. A protocol that carries one answer gets the first, and an error
- * when the backend gives a second with outputs; either way it is told only when the backend has
- * said that it is done with the request. Of a decoupled model each answer goes its way
+/* The functions of the host that a backend calls to answer. A model that is not decoupled has one
+ * answer: a second one with outputs turns into an error, and the call completes when the backend
+ * marks a response as final. A decoupled model's responses are sent one by one
  * (partial_response.c). */
 #include "serve/scheduler/host_callbacks.h"
 
@@ -19,7 +19,7 @@ void backend_response_release(const sluice_response *response) {
     }
 }
 
-/* The `release` of call->response. */
+/* The `release` function of call->response. */
 static void release_response(void *cookie) {
     struct call *call = cookie;
     struct model_version *version = call->release_unrefs_version ? call->version : NULL;
@@ -91,7 +91,7 @@ static void reject_further_response(struct call *call, const sluice_response *re
     backend_response_release(response);
 }
 
-/* One of any number of answers. The last may say only that it is the last. */
+/* A response of a decoupled model. The final one may have no outputs. */
 static enum statistics_outcome store_decoupled_response(struct call *call,
                                                         const sluice_response *response) {
     bool says_only_end = response->status == SLUICE_OK && response->n_outputs == 0;
@@ -144,7 +144,7 @@ void host_respond(const sluice_request *request, const sluice_response *response
     } else if (state == CALL_PARTIAL) {
         reject_further_response(call, response);
     } else {
-        /* Seen by luck: the request of a final answer is usually gone. */
+        /* Detected only by chance: after a final answer the request is usually freed. */
         log_event(LOG_ERROR, "the backend answered a request again after its final answer",
                   LOG_CSTR("backend", call->version->backend->name));
         backend_response_release(response);

@@ -1,4 +1,4 @@
-/* The way back: what a backend answers becomes the response of a call. */
+/* Turns a backend's answers into the response of a call. */
 #ifndef SLUICE_SERVE_SCHEDULER_HOST_CALLBACKS_H
 #define SLUICE_SERVE_SCHEDULER_HOST_CALLBACKS_H
 
@@ -11,26 +11,25 @@ int host_is_cancelled(const sluice_request *request);
 void host_computed(const sluice_request *const *requests, size_t n, uint64_t began_ns,
                    uint64_t ended_ns);
 
-/* Gives outputs that nobody will send back. */
+/* Releases outputs that are not sent. */
 void backend_response_release(const sluice_response *response);
 
-/* From here on call->response owns what its outputs point to, which `release` (may be NULL) gives
- * back. */
+/* call->response now owns its outputs' bytes, which `release` (may be NULL) frees. */
 void call_hold_outputs(struct call *call, void (*release)(void *cookie), void *cookie);
 
-/* Where an answer goes, and the room there is for it. */
+/* The destination of an answer and the memory for its description. */
 struct response_target {
     struct call *call;
     struct infer_response *response;
-    struct tensor *outputs;     /* as many as are wanted */
-    struct piece *pieces;       /* one each */
-    int64_t *dims;              /* plan.max_output_rank each */
-    struct arena **extra_arena; /* made when more is needed than that; the caller's to free */
+    struct tensor *outputs;     /* one per wanted output */
+    struct piece *pieces;       /* one per output */
+    int64_t *dims;              /* plan.max_output_rank per output */
+    struct arena **extra_arena; /* created when that memory is too small; the caller frees it */
 };
 
-/* Checks the outputs of `response` against the call and puts them, and the parameters, into
- * answer->response; their bytes stay the backend's. Returns: ST_BACKEND_FAILED saying what is wrong
- * with them. Thread: any. */
+/* Checks the outputs of `response` against the call and stores them, and the parameters, in
+ * target->response; the bytes remain the backend's. Returns: ST_BACKEND_FAILED with the defect.
+ * Thread: any. */
 enum status response_target_store(const struct response_target *target,
                                   const sluice_response *response, struct error *err)
     __attribute__((warn_unused_result));

@@ -1,5 +1,5 @@
-/* What a backend may answer, and what becomes of an answer that is wrong: the client gets a clear
- * error, the bytes are given back once, and the next request is served. */
+/* Valid and invalid answers of a backend: the client gets a clear error, the bytes are released
+ * once, and the next request is served. */
 #include "serve/scheduler/host_callbacks.h"
 
 #include <setjmp.h>
@@ -20,7 +20,7 @@ static void send_one(struct rig *rig) {
 static const struct model_config on_instance = {.run_on = RUN_ON_INSTANCE};
 static const struct model_config on_worker = {.run_on = RUN_ON_WORKER};
 
-/* ---- wrong answers --------------------------------------------------------------------------- */
+/* ---- invalid answers ------------------------------------------------------------------------- */
 
 static void fewer_outputs(sluice_response *response, sluice_output *outputs, int64_t *dims) {
     (void)outputs, (void)dims;
@@ -100,7 +100,7 @@ static void params_nowhere(sluice_response *response, sluice_output *outputs, in
 }
 
 struct wrong {
-    void (*spoil)(sluice_response *response, sluice_output *outputs, int64_t *dims);
+    void (*corrupt_response)(sluice_response *response, sluice_output *outputs, int64_t *dims);
     const char *says;
 };
 
@@ -126,7 +126,7 @@ static void a_wrong_answer_is_an_error(const struct model_config *config) {
     rig_open(&rig, config, 0);
     for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++) {
         int released = atomic_load(&rig.model->n_released);
-        rig.model->spoil = wrongs[i].spoil;
+        rig.model->corrupt_response = wrongs[i].corrupt_response;
         rig_run(&rig, send_one, 1);
         assert_int_equal(rig.calls[0].n_done, 1);
         assert_int_equal(rig.calls[0].error.status, ST_BACKEND_FAILED);
@@ -137,7 +137,7 @@ static void a_wrong_answer_is_an_error(const struct model_config *config) {
                      wrongs[i].says);
         }
         assert_int_equal(atomic_load(&rig.model->n_released), released + 1);
-        rig.model->spoil = NULL;
+        rig.model->corrupt_response = NULL;
         rig_run(&rig, send_one, 1);
         assert_int_equal(rig.calls[0].error.status, ST_OK);
     }
@@ -196,7 +196,7 @@ static void respond_failure_status_and_text_are_mapped(void **state) {
     enum { N = sizeof(failures) / sizeof(failures[0]) };
     (void)state;
     rig_open(&rig, NULL, 0);
-    rig.model->act = fail_by_row;
+    rig.model->handle_request = fail_by_row;
     rig_run(&rig, send_each_failure, N);
     for (size_t i = 0; i < N; i++) {
         assert_int_equal(rig.calls[i].error.status, failures[i].ours);
@@ -206,9 +206,9 @@ static void respond_failure_status_and_text_are_mapped(void **state) {
     rig_close(&rig);
 }
 
-/* ---- more than one answer -------------------------------------------------------------------- */
+/* ---- several answers ------------------------------------------------------------------------- */
 
-/* An answer with outputs that says more will come, and an end without any. */
+/* Outputs with final = 0, then a final answer without outputs. */
 static void answer_then_end(sluice_model *model, const sluice_request *request) {
     sluice_response end = {
         .size = sizeof(end), .final = 1, .release = rig_release, .cookie = model};
@@ -245,7 +245,7 @@ static void end_at_once(sluice_model *model, const sluice_request *request) {
 }
 
 struct series {
-    void (*act)(sluice_model *model, const sluice_request *request);
+    void (*handle_request)(sluice_model *model, const sluice_request *request);
     int n_released;
     enum status status;
     const char *says;
@@ -267,7 +267,7 @@ static void respond_several_responses_deliver_one(void **state) {
     for (size_t i = 0; i < 2 * sizeof(serieses) / sizeof(serieses[0]); i++) {
         const struct series *row = &serieses[i / 2];
         rig_open(&rig, configs[i % 2], 0);
-        rig.model->act = row->act;
+        rig.model->handle_request = row->handle_request;
         rig_run(&rig, send_one, 1);
         assert_int_equal(rig.calls[0].n_done, 1);
         assert_int_equal(rig.calls[0].error.status, row->status);
@@ -279,9 +279,9 @@ static void respond_several_responses_deliver_one(void **state) {
     }
 }
 
-/* ---- what an answer may carry ---------------------------------------------------------------- */
+/* ---- contents of an answer ------------------------------------------------------------------- */
 
-/* Deeper than the description says, with a parameter: more than the room that was prepared. */
+/* A higher rank than described, with a parameter: exceeds the prepared memory. */
 static void deeper(sluice_response *response, sluice_output *outputs, int64_t *dims) {
     static const sluice_param params[1] = {{.name = "note",
                                             .name_bytes = 4,
@@ -300,8 +300,8 @@ static void respond_unexpected_shape_passes_with_warning(void **state) {
     const int64_t expected[4] = {1, 2, 2, 1};
     (void)state;
     rig_open(&rig, &on_instance, 0);
-    rig.model->spoil = deeper;
-    for (int i = 0; i < 2; i++) { /* logged the first time only */
+    rig.model->corrupt_response = deeper;
+    for (int i = 0; i < 2; i++) { /* logged once */
         rig_run(&rig, send_one, 1);
         assert_int_equal(rig.calls[0].error.status, ST_OK);
         assert_int_equal(rig.calls[0].y_rank, 4);
@@ -322,14 +322,14 @@ static void respond_without_release_callback_is_ok(void **state) {
     static struct rig rig;
     (void)state;
     rig_open(&rig, NULL, 0);
-    rig.model->spoil = without_release;
+    rig.model->corrupt_response = without_release;
     rig_run(&rig, send_one, 1);
     assert_int_equal(rig.calls[0].error.status, ST_OK);
     assert_int_equal(atomic_load(&rig.model->n_released), 0);
     rig_close(&rig);
 }
 
-/* ---- what the backend is shown --------------------------------------------------------------- */
+/* ---- the request that the backend receives --------------------------------------------------- */
 
 static void check_request(sluice_model *model, const sluice_request *request) {
     assert_int_equal(request->size, sizeof(*request));
@@ -362,7 +362,7 @@ static void send_with_everything(struct rig *rig) {
     struct error err;
     struct rig_call *call = rig_make(rig, 0, 2, 1);
     wanted[0].name = STR("rows");
-    call->request.id = str_make("r\xc3\xa4tail", 3); /* not terminated where it ends */
+    call->request.id = str_make("r\xc3\xa4tail", 3); /* not NUL-terminated at its end */
     call->request.wanted = wanted;
     call->request.n_wanted = 1;
     call->request.params = (struct params){params, 2};
@@ -374,8 +374,8 @@ static void send_with_everything(struct rig *rig) {
 static void backend_request_has_all_fields(void **state) {
     static struct rig rig;
     (void)state;
-    rig_open(&rig, &on_worker, 0); /* so that a failed assertion is on this thread */
-    rig.model->act = check_request;
+    rig_open(&rig, &on_worker, 0); /* assertions must fail on this thread */
+    rig.model->handle_request = check_request;
     rig_run(&rig, send_with_everything, 1);
     assert_int_equal(rig.calls[0].error.status, ST_OK);
     assert_int_equal(rig.calls[0].n_outputs, 1);
@@ -388,7 +388,7 @@ static void backend_request_has_all_fields(void **state) {
 
 static void check_reshaped(sluice_model *model, const sluice_request *request) {
     const sluice_input *x = &request->inputs[0];
-    assert_int_equal(x->rank, 2); /* what the model itself has, not what the client sent */
+    assert_int_equal(x->rank, 2); /* the model's shape, not the client's */
     assert_int_equal(x->dims[0], 3);
     assert_int_equal(x->dims[1], RIG_WIDTH);
     rig_echo(model, request);
@@ -403,7 +403,7 @@ static void send_three_dimensions(struct rig *rig) {
     rig_submit(call);
 }
 
-/* The model gives one more number a row than can be reshaped. */
+/* The output has one number per row too many for the reshape. */
 static void wider(sluice_response *response, sluice_output *outputs, int64_t *dims) {
     (void)response;
     dims[1] = 3;
@@ -429,13 +429,13 @@ static void backend_request_and_response_are_reshaped(void **state) {
                                   .n_outputs = 1};
     (void)state;
     rig_open(&rig, &config, 0);
-    rig.model->act = check_reshaped;
+    rig.model->handle_request = check_reshaped;
     rig_run(&rig, send_three_dimensions, 1);
     assert_int_equal(rig.calls[0].error.status, ST_OK);
     assert_int_equal(rig.calls[0].y_rank, 3);
     assert_memory_equal(rig.calls[0].y_dims, expected, sizeof(expected));
     assert_memory_equal(rig.calls[0].y, rig.calls[0].x, rig.calls[0].piece.n_bytes);
-    rig.model->spoil = wider;
+    rig.model->corrupt_response = wider;
     rig_run(&rig, send_three_dimensions, 1);
     assert_int_equal(rig.calls[0].error.status, ST_BACKEND_FAILED);
     assert_non_null(
@@ -453,5 +453,5 @@ int main(void) {
         cmocka_unit_test(backend_request_has_all_fields),
         cmocka_unit_test(backend_request_and_response_are_reshaped),
     };
-    return cmocka_run_group_tests_name("model/respond", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/host_callbacks", tests, NULL, NULL);
 }

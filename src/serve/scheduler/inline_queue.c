@@ -1,7 +1,7 @@
-/* What a worker has put off of one version, in the order in which an instance would take it, and
- * the end of the turn, which comes sooner when enough is put off: batch after batch, until models
- * have taken as long as one slow execution may. A call that is alone in its turn is begun right
- * after it was read, without another look at the kernel or another thread. */
+/* Inline calls of one version on one worker, in queue order. At the end of the event-loop iteration
+ * (or earlier, when enough have been collected) they run batch by batch, until the iteration has
+ * spent as long on models as one slow execution may take. A single call starts right after it was
+ * read, without another system call or thread switch. */
 #include "serve/scheduler/inline_queue.h"
 
 #include <stdlib.h>
@@ -11,19 +11,19 @@
 #include "serve/scheduler/call.h"
 #include "serve/scheduler/version.h"
 
-/* One worker's of one version. */
+/* Per worker and version. */
 struct inline_queue {
     struct per_worker per_worker;
     struct deferred_task on_iteration_end;
     struct model_version *version;
     struct loop_iteration *iteration;
     struct priority_queue queue;
-    uint64_t flush_at_calls; /* calls for a turn */
-    bool running;            /* the end of the turn is at work on it */
+    uint64_t flush_at_calls; /* this many calls end the iteration */
+    bool running;            /* on_iteration_end is running it */
     struct priority_class classes[];
 };
 
-/* ---- may it? --------------------------------------------------------------------------------- */
+/* ---- conditions ------------------------------------------------------------------------------ */
 
 static bool may_run_inline(const struct call *call) {
     const struct model_version *version = call->version;
@@ -39,30 +39,30 @@ static bool may_run_inline(const struct call *call) {
            call->input_bytes <= CALL_INLINE_MAX_BYTES;
 }
 
-/* Has this turn time for another execution? Who chose the worker by hand has chosen. */
+/* Returns: whether the iteration may start another execution. run_on = worker has no limit. */
 static bool iteration_has_time(const struct inline_queue *inline_queue) {
     return inline_queue->version->run_on == RUN_ON_WORKER ||
            inline_queue->iteration->spent_ns < EXEC_SLOW_NS;
 }
 
-/* An instance for what is put off. Whoever waits in the queue goes first. */
+/* An idle instance, unless calls in the scheduler's queue are older. */
 static struct instance *claim_instance(struct model_version *version) {
     return scheduler_is_empty(&version->scheduler) ? instance_claim(version) : NULL;
 }
 
-/* How many calls may share an execution. */
+/* The maximum number of calls per execution. */
 static size_t max_batch_calls(struct model_version *version) {
     size_t most = version->run_on == RUN_AUTO ? exec_time_stats_max_batch(&version->exec_time_stats)
                                               : SIZE_MAX;
     return most < INSTANCE_REQUESTS_MAX ? most : INSTANCE_REQUESTS_MAX;
 }
 
-/* As many of one version are enough for a turn. More in a batch win little, while what each has
- * brought, down to its socket, goes out of the nearer caches before its answer is written: 128
- * clients of a small model get a sixth more when their calls run by sixteens. */
+/* The number of calls of one version that ends an iteration early. Larger batches gain little,
+ * while the data of each request leaves the near caches before its answer is written: 128 clients
+ * of a small model get a sixth more throughput when their calls run by sixteens. */
 enum { FLUSH_CALLS = 16 };
 
-/* Where the configuration prefers larger batches they are waited for. */
+/* Larger preferred batch sizes raise the threshold. */
 static uint64_t flush_threshold(const struct batch_rules *rules) {
     uint64_t flush_at_calls = FLUSH_CALLS;
     for (size_t i = 0; i < rules->n_preferred; i++) {
@@ -72,7 +72,7 @@ static uint64_t flush_threshold(const struct batch_rules *rules) {
     return flush_at_calls;
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* ---- execution ------------------------------------------------------------------------------- */
 
 static void calls_begin(struct call *const *calls, size_t n) {
     metric_add(METRIC_INLINE_EXECUTIONS_TOTAL, 1);
@@ -82,15 +82,16 @@ static void calls_begin(struct call *const *calls, size_t n) {
     }
 }
 
-/* Hands over those that were answered meanwhile; the others come back as messages. Only this thread
- * could run those, so all are still there. */
+/* Delivers the calls that were answered inline; the others return as messages. Those messages run
+ * on this thread, so all calls are still valid here. */
 static void calls_finish(struct call **calls, size_t n) {
     size_t n_answered = 0;
     for (size_t i = 0; i < n; i++) {
         calls[i]->running_inline = false;
         if (calls[i]->answered_inline) {
             calls[n_answered++] = calls[i];
-            version_leave(calls[i]->version); /* first: an answer may say how many run */
+            version_leave(calls[i]->version); /* before delivery, so that gauges read there are
+                                                 right */
         }
     }
     for (size_t i = 0; i < n_answered; i++) {
@@ -98,7 +99,7 @@ static void calls_finish(struct call **calls, size_t n) {
     }
 }
 
-/* Returns: how long it took. The calls may be gone. */
+/* Returns: the duration. The calls may be freed. */
 static uint64_t run_batch(struct instance *instance, struct call **calls, size_t n,
                           uint64_t started_ns) {
     struct model_version *version = instance->version;
@@ -115,12 +116,12 @@ static uint64_t run_batch(struct instance *instance, struct call **calls, size_t
     return ended_ns - started_ns;
 }
 
-/* ---- at the end of a turn -------------------------------------------------------------------- */
+/* ---- end of the event-loop iteration --------------------------------------------------------- */
 
-/* All that is put off now: instances take it as it is in the queue. */
+/* Moves all calls to the scheduler's queue, for its instances. */
 static size_t move_to_scheduler(struct inline_queue *inline_queue) {
     size_t n = inline_queue->queue.n, n_queued = 0;
-    /* A call that is refused may take others with it: those of its connection. */
+    /* A refused call may cancel others of its connection. */
     for (size_t i = 0; i < n && inline_queue->queue.first; i++) {
         struct call *call = inline_queue->queue.first;
         priority_queue_remove(&inline_queue->queue, call);
@@ -130,8 +131,8 @@ static size_t move_to_scheduler(struct inline_queue *inline_queue) {
     return n;
 }
 
-/* One execution, or the end of one call that is late, or of the turn's time. Returns: how many
- * calls are put off no longer. */
+/* Runs one batch, expires one call, or moves all calls to the scheduler when no instance is free or
+ * the iteration's time is spent. Returns: how many calls left the queue. */
 static size_t run_next_batch(struct inline_queue *inline_queue) {
     struct model_version *version = inline_queue->version;
     struct call *batch[INSTANCE_REQUESTS_MAX];
@@ -153,7 +154,7 @@ static size_t run_next_batch(struct inline_queue *inline_queue) {
     return n;
 }
 
-/* For the end of the turn. Until it has come the version is held: the calls may be gone by then. */
+/* Schedules on_iteration_end, and holds the version until then: the calls may be freed earlier. */
 static void schedule_flush(struct inline_queue *inline_queue) {
     if (!inline_queue->on_iteration_end.queued) {
         model_version_ref(inline_queue->version);
@@ -161,8 +162,8 @@ static void schedule_flush(struct inline_queue *inline_queue) {
     }
 }
 
-/* What is put off now. Its answers may bring more calls: those have to wait, so that the worker
- * comes to something else in between. */
+/* Runs the calls collected so far. Calls that their answers trigger wait for the next iteration, so
+ * that the worker handles other events in between. */
 static void on_iteration_end(struct deferred_task *task) {
     struct inline_queue *inline_queue =
         (struct inline_queue *)(void *)((char *)task -
@@ -170,8 +171,7 @@ static void on_iteration_end(struct deferred_task *task) {
     struct model_version *version = inline_queue->version;
     size_t left = inline_queue->queue.n;
     inline_queue->running = true;
-    while (left > 0 && inline_queue->queue.first) { /* who is cancelled meanwhile is not there any
-                                                       more */
+    while (left > 0 && inline_queue->queue.first) { /* a cancelled call has been removed */
         size_t n = run_next_batch(inline_queue);
         left = n < left ? left - n : 0;
     }
@@ -182,7 +182,7 @@ static void on_iteration_end(struct deferred_task *task) {
     model_version_unref(version);
 }
 
-/* ---- in and out ------------------------------------------------------------------------------ */
+/* ---- queueing -------------------------------------------------------------------------------- */
 
 static struct inline_queue *inline_queue_new(struct model_version *version, struct worker *worker) {
     size_t n_levels = version->scheduler.queue.n_levels;
@@ -206,8 +206,8 @@ static struct inline_queue *inline_queue_get(const struct call *call) {
     return one ? (struct inline_queue *)(void *)one : inline_queue_new(call->version, call->worker);
 }
 
-/* Its answer is to leave with others of its connection, which are being read: nothing is won by
- * waiting. Returns: false when it has to wait after all. */
+/* Runs the call now, because its answer is sent together with others of its connection. Returns:
+ * false when it has to wait. */
 static bool run_immediately(struct inline_queue *inline_queue, struct call *call) {
     struct instance *instance = inline_queue->queue.n == 0 && iteration_has_time(inline_queue)
                                     ? claim_instance(inline_queue->version)

@@ -1,7 +1,7 @@
-/* Cheap calls, which run on the worker that read them: they are put off to the end of the worker's
- * turn (core/event/loop_iteration.h), and those that fit run as one batch, by the same rules as in
- * a queue. What can't run then, because no instance is idle, others wait already, or models have
- * had enough of this turn, goes into the queue of the version.
+/* Inline execution: calls of a fast model wait on the worker that read them for the end of its
+ * event-loop iteration (core/event/loop_iteration.h) and run there in batches, by the same rules as
+ * in the scheduler's queue. Calls that cannot run then (no idle instance, older calls queued, the
+ * iteration's time spent) move to the scheduler's queue.
  *
  * Thread: the worker's. */
 #ifndef SLUICE_SERVE_SCHEDULER_INLINE_QUEUE_H
@@ -9,10 +9,10 @@
 
 #include "serve/scheduler/call.h"
 
-/* Puts the call off, or runs it at once where it asks for that. It may be over, and gone, when this
- * returns. Returns: false when it has to queue. */
+/* Queues the call inline, or runs it now where run_immediately is set; the call may be completed
+ * and freed on return. Returns: false when the call has to be queued at the scheduler. */
 bool call_run_inline(struct call *call) __attribute__((warn_unused_result));
-/* Takes a call back that is put off. */
+/* Removes a call in CALL_INLINE_QUEUED, which becomes CALL_ANSWERED. */
 void inline_queue_remove(struct call *call);
 
 #endif

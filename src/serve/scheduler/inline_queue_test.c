@@ -1,6 +1,5 @@
-/* Calls that run on the worker that read them, at the end of its turn: what shares an execution,
- * what is left to the instances, and what never runs. The clock is driven: an execution takes what
- * the test says. */
+/* Inline execution at the end of an event-loop iteration: batch composition, calls left to the
+ * instances, and calls that never run. The clock is driven by the test. */
 #include "serve/scheduler/inline_queue.h"
 
 #include <setjmp.h>
@@ -16,7 +15,7 @@
 
 enum { BEGIN_NS = 1000000000, US = 1000 };
 
-/* Calls of so many rows are executed alone. */
+/* Calls with this many rows are executed alone. */
 enum { ALONE = RIG_ROWS_MAX };
 
 static const struct model_config on_worker = {.run_on = RUN_ON_WORKER};
@@ -44,7 +43,7 @@ static void assert_ok(const struct rig *rig, int n) {
     }
 }
 
-/* As many requests in each execution. */
+/* Expects these numbers of requests per execution. */
 static void assert_sizes(const struct rig *rig, const int *sizes, int n) {
     assert_int_equal(atomic_load(&rig->model->n_executions), n);
     for (int i = 0; i < n; i++) {
@@ -58,7 +57,7 @@ static void put(struct rig *rig, size_t i, int64_t rows, const struct param *par
     rig_submit(call);
 }
 
-/* Makes a model quick, by measurement. It runs on workers from then on. */
+/* Makes a model fast by measurement, so that it runs on workers. */
 static void run_one(struct rig *rig) {
     rig_send(rig, 0);
 }
@@ -71,7 +70,7 @@ static void prove_quick(struct rig *rig) {
     atomic_store(&rig->model->n_executions, 0);
 }
 
-/* ---- together -------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 static void send_five(struct rig *rig) {
     for (size_t i = 0; i < 5; i++) {
@@ -96,7 +95,7 @@ static void inline_queue_calls_of_one_iteration_share_a_batch(void **state) {
     assert_int_equal(counted.success.count, 5);
     assert_int_equal(counted.n_inferences, 5);
     assert_int_equal(counted.n_executions, 1);
-    assert_int_equal(counted.queue.ns, 5 * 7 * US); /* until the turn's end */
+    assert_int_equal(counted.queue.ns, 5 * 7 * US); /* until the iteration's end */
     assert_int_equal(counted.n_queued + counted.n_running, 0);
     end(&rig);
 }
@@ -106,7 +105,7 @@ static void send_what_does_not_fit(struct rig *rig) {
     put(rig, 0, 3, NULL);
     put(rig, 1, 1, &apart);
     put(rig, 2, 3, NULL);
-    put(rig, 3, 3, NULL); /* 9 rows with the others, and 8 are a batch */
+    put(rig, 3, 3, NULL); /* 9 rows with the others exceed a batch, 8 fill one */
     put(rig, 4, 2, &apart);
 }
 
@@ -146,14 +145,14 @@ static void inline_queue_higher_priority_runs_first(void **state) {
     end(&rig);
 }
 
-/* ---- enough for a turn ----------------------------------------------------------------------- */
+/* ---- flush threshold ------------------------------------------------------------------------- */
 
 enum { MANY = 40 };
 
-static size_t ended_at[MANY]; /* how many calls had come when the turn was ended */
+static size_t ended_at[MANY]; /* number of calls when the iteration was ended */
 static size_t n_ended;
 
-/* As who reads them does. */
+/* As a front end that reads them does. */
 static void send_many(struct rig *rig) {
     n_ended = 0;
     for (size_t i = 0; i < MANY; i++) {
@@ -196,7 +195,7 @@ static void inline_queue_preferred_size_raises_flush_limit(void **state) {
     end(&rig);
 }
 
-/* ---- at once --------------------------------------------------------------------------------- */
+/* ---- immediate execution --------------------------------------------------------------------- */
 
 static void send_at_once(struct rig *rig) {
     for (size_t i = 0; i < 3; i++) {
@@ -205,7 +204,7 @@ static void send_at_once(struct rig *rig) {
     }
     assert_int_equal(rig->calls[0].n_done, 1);
     assert_int_equal(rig->calls[1].n_done, 0);
-    assert_int_equal(rig->calls[2].n_done, 0); /* would overtake */
+    assert_int_equal(rig->calls[2].n_done, 0); /* must not overtake */
 }
 
 static void inline_queue_run_immediately_skips_the_queue(void **state) {
@@ -219,7 +218,7 @@ static void inline_queue_run_immediately_skips_the_queue(void **state) {
     end(&rig);
 }
 
-/* ---- the turn's time ------------------------------------------------------------------------- */
+/* ---- the iteration's time -------------------------------------------------------------------- */
 
 static void send_eight_alone(struct rig *rig) {
     for (size_t i = 0; i < 8; i++) {
@@ -231,7 +230,7 @@ static void inline_queue_time_budget_moves_rest_to_instances(void **state) {
     static struct rig rig;
     (void)state;
     start(&rig, NULL);
-    rig.model->takes_ns = 30 * US;
+    rig.model->execution_ns = 30 * US;
     prove_quick(&rig);
     int64_t before = n_inline();
     rig_run(&rig, send_eight_alone, 8);
@@ -245,7 +244,7 @@ static void inline_queue_run_on_worker_ignores_time_budget(void **state) {
     static struct rig rig;
     (void)state;
     start(&rig, &on_worker);
-    rig.model->takes_ns = 300 * US;
+    rig.model->execution_ns = 300 * US;
     int64_t before = n_inline();
     rig_run(&rig, send_eight_alone, 8);
     assert_ok(&rig, 8);
@@ -268,14 +267,14 @@ static void inline_queue_time_budget_is_shared_by_models(void **state) {
     (void)state;
     start(&rig, NULL);
     rig_open(&other, &on_worker, 0);
-    rig.model->takes_ns = 40 * US;
-    other.model->takes_ns = 70 * US;
+    rig.model->execution_ns = 40 * US;
+    other.model->execution_ns = 70 * US;
     prove_quick(&rig);
     int64_t before = n_inline();
     rig_run(&rig, send_for_two_models, 4);
     assert_ok(&rig, 4);
     assert_int_equal(other.calls[0].error.status, ST_OK);
-    assert_int_equal(n_inline() - before, 1 + 1); /* 70 us, and 40: that was it */
+    assert_int_equal(n_inline() - before, 1 + 1); /* 70 us and 40 us reach the limit */
     rig_close(&other);
     end(&rig);
 }
@@ -288,10 +287,10 @@ static void send_eight(struct rig *rig) {
 
 static void inline_queue_batch_size_adapts_to_exec_time(void **state) {
     static struct rig rig;
-    static const int n_executions[] = {1, 1, 2}; /* of 8 that took too long, of 4 too, of 2 */
+    static const int n_executions[] = {1, 1, 2}; /* of 8 (too long), of 4 (too long), of 2 */
     (void)state;
     start(&rig, NULL);
-    rig.model->takes_ns = 30 * US;
+    rig.model->execution_ns = 30 * US;
     prove_quick(&rig);
     for (int i = 0; i < 3; i++) {
         int64_t before = n_inline();
@@ -325,7 +324,7 @@ static void inline_queue_queue_delay_uses_instance(void **state) {
     end(&rig);
 }
 
-/* ---- what never runs ------------------------------------------------------------------------- */
+/* ---- calls that never run -------------------------------------------------------------------- */
 
 static void send_three_and_cancel_two(struct rig *rig) {
     for (size_t i = 0; i < 3; i++) {
@@ -366,7 +365,7 @@ static void inline_queue_all_cancelled_runs_nothing(void **state) {
     end(&rig);
 }
 
-/* The turn takes two milliseconds. */
+/* The iteration takes two milliseconds. */
 static void send_two_that_are_late(struct rig *rig) {
     static const struct param in_a_millisecond = {
         .name = STR("timeout"), .kind = PARAM_INT64, .int64 = 1000};
@@ -400,7 +399,7 @@ static void inline_queue_expired_calls_are_dropped(void **state) {
 
 static struct instance *taken;
 
-/* Two wait in the queue by now, which takes no more. */
+/* Two calls wait in the queue, which is full then. */
 static void see_one_refused(struct rig *rig) {
     for (int i = 0; i < 3; i++) {
         assert_int_equal(rig->calls[i].n_done, i == 2);
@@ -430,9 +429,9 @@ static void inline_queue_busy_instance_full_queue_rejects(void **state) {
     end(&rig);
 }
 
-/* ---- one after the other --------------------------------------------------------------------- */
+/* ---- ordering -------------------------------------------------------------------------------- */
 
-/* Its answer brings the next request, as that of a stream may. Others have their turn meanwhile. */
+/* Each answer triggers the next request, as in a stream; other events are handled in between. */
 static void send_the_next(struct call *done) {
     struct rig *rig = ((struct rig_call *)(void *)done)->rig;
     rig_done(done);
@@ -440,7 +439,7 @@ static void send_the_next(struct call *done) {
         size_t i = (size_t)rig->n_done;
         rig_make(rig, i, 1, (float)i)->call.done = send_the_next;
         rig_submit(&rig->calls[i]);
-        assert_int_equal(rig->calls[i].n_done, 0); /* not within the one before */
+        assert_int_equal(rig->calls[i].n_done, 0); /* not within the previous call's completion */
     }
 }
 
@@ -479,5 +478,5 @@ int main(void) {
         cmocka_unit_test(inline_queue_busy_instance_full_queue_rejects),
         cmocka_unit_test(inline_queue_request_from_done_runs_next_iteration),
     };
-    return cmocka_run_group_tests_name("model/call_here", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/inline_queue", tests, NULL, NULL);
 }

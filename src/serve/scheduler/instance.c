@@ -1,5 +1,5 @@
-/* Instances: opening, claiming, running, and the loop of their threads. No lock is held while a
- * backend runs. It refuses to decide what is run together: that is the scheduler's. */
+/* Opens, claims and runs instances, and the loop of their threads. No lock is held while a backend
+ * runs. What runs together is decided in scheduler.c. */
 #include "serve/scheduler/instance.h"
 
 #include <assert.h>
@@ -60,10 +60,10 @@ struct instance *instance_claim(struct model_version *version) {
 
 void instance_release(struct instance *instance) {
     struct model_version *version = instance->version;
-    /* A thread that found calls but no idle instance sleeps until somebody who released one wakes
-     * it. No wake is lost: either its claim saw this store, or this load sees the call it wanted to
-     * run, because both sides are sequentially consistent; and the wake needs the lock that the
-     * thread held from its claim until it slept. */
+    /* A thread that found calls but no idle instance sleeps until a thread that releases one wakes
+     * it. No wakeup is lost: both sides are sequentially consistent, so either the sleeper's claim
+     * sees this store, or this thread sees the sleeper's calls; and the wakeup needs the lock that
+     * the sleeper held from its claim until it slept. */
     atomic_store_explicit(&instance->busy, false, memory_order_seq_cst);
     if (!scheduler_is_empty(&version->scheduler)) {
         scheduler_wake(&version->scheduler);
@@ -81,7 +81,7 @@ void instance_execute(struct instance *instance, struct call *const *calls, size
     for (size_t i = 0; i < n; i++) {
         calls[i]->started_ns = started_ns;
         calls[i]->instance = instance->index;
-        requests[i] = &calls[i]->abi;
+        requests[i] = &calls[i]->backend_request;
     }
     statistics_execution_begin(&version->statistics, instance->index, calls, n, started_ns);
     version->backend->execute(instance->handle, requests, n);
@@ -91,8 +91,8 @@ void instance_executed(struct instance *instance, uint64_t ended_ns) {
     statistics_execution_end(&instance->version->statistics, instance->index, ended_ns);
 }
 
-/* Waits until there is something to do and an instance to do it with. `held` is the instance that
- * the caller used last: it keeps it while calls wait. Returns: NULL at the end. */
+/* Waits until a batch is due and an instance is idle. `held` is the instance that the caller used
+ * last and keeps while calls wait. Returns: NULL on shutdown. */
 static struct instance *wait_for_batch(struct model_version *version, struct instance *held,
                                        struct call **batch, size_t *n) {
     struct scheduler *scheduler = &version->scheduler;
@@ -108,7 +108,7 @@ static struct instance *wait_for_batch(struct model_version *version, struct ins
             break;
         }
         if (held) {
-            /* Nobody needs to be told: nothing is due, and who queues next wakes a thread. */
+            /* No wakeup is needed: nothing is due, and scheduler_notify wakes a thread. */
             atomic_store_explicit(&held->busy, false, memory_order_seq_cst);
             held = NULL;
         }
@@ -125,7 +125,7 @@ static struct instance *wait_for_batch(struct model_version *version, struct ins
     return held;
 }
 
-/* The same for an instance that has sequences of its own. Returns: false at the end. */
+/* The same for an instance with sequences. Returns: false on shutdown. */
 static bool wait_for_sequence_batch(struct instance *instance, struct call **batch, size_t *n) {
     struct scheduler *scheduler = &instance->version->scheduler;
     uint64_t until_ns, now_ns = clock_now_ns();
@@ -148,7 +148,7 @@ static bool wait_for_sequence_batch(struct instance *instance, struct call **bat
     return due;
 }
 
-/* The backend won't see them. */
+/* Completes calls with an error before they reach the backend. */
 static void fail_batch(struct call *const *batch, size_t n, const struct error *err) {
     for (size_t i = 0; i < n; i++) {
         if (batch[i]) {
@@ -183,7 +183,7 @@ static void thread_main(void *arg) {
         run_sequences(instance, batch);
         return;
     }
-    /* Its own instance was only for its number. */
+    /* Without sequences a thread may run any instance; this one only named it. */
     instance = wait_for_batch(version, NULL, batch, &n);
     while (instance) {
         uint64_t started_ns = clock_now_ns();

@@ -1,7 +1,7 @@
-/* The instances of a model version, and the threads that run them. An instance executes one batch
- * at a time; who executes, a thread of the version or a worker, claims one first. Threads and
- * instances are as many, but a thread takes whichever instance is free; where there are sequences
- * each thread has its own. */
+/* The instances of a model version and their threads. An instance executes one batch at a time and
+ * is claimed for it, by a thread of the version or by a worker. There are as many threads as
+ * instances, but a thread takes any idle instance; with sequence batching each thread has its
+ * own. */
 #ifndef SLUICE_SERVE_SCHEDULER_INSTANCE_H
 #define SLUICE_SERVE_SCHEDULER_INSTANCE_H
 
@@ -14,7 +14,7 @@
 #include "core/base/status.h"
 #include "serve/scheduler/call.h"
 
-enum { INSTANCE_REQUESTS_MAX = 1024 /* in one execution: their list is on a stack */ };
+enum { INSTANCE_REQUESTS_MAX = 1024 /* per execution: the list of calls is on the stack */ };
 
 struct instance {
     struct model_version *version;
@@ -25,27 +25,26 @@ struct instance {
     bool has_thread;
 };
 
-/* Opens version->n_instances instances of version->model. On failure those opened are closed again.
- * Returns: the backend's reason. */
+/* Opens version->n_instances instances of version->model; on failure closes those already open.
+ * Returns: the backend's error. */
 enum status instances_open(struct model_version *version, struct error *err)
     __attribute__((warn_unused_result));
 /* Starts the threads. */
 enum status instances_start(struct model_version *version, struct error *err)
     __attribute__((warn_unused_result));
-/* Ends the threads and waits for them. Nothing is queued or running. */
+/* Stops and joins the threads. No call is queued or running. */
 void instances_stop(struct model_version *version);
 void instances_close(struct model_version *version);
 
-/* Returns: an instance that nobody uses, now the caller's until instance_release; NULL: all are
- * busy.
+/* Returns: an idle instance, which the caller owns until instance_release; NULL: all are busy.
  * Thread: any; takes no lock. */
 struct instance *instance_claim(struct model_version *version);
 void instance_release(struct instance *instance);
-/* Runs the calls, which are in CALL_RUNNING, and began at `started_ns`. Calls that were answered
- * may be gone when it returns (see call_complete). */
+/* Runs calls in CALL_RUNNING that started at `started_ns`. Answered calls may be freed on return
+ * (see call_complete). */
 void instance_execute(struct instance *instance, struct call *const *calls, size_t n,
                       uint64_t started_ns);
-/* That has returned: counts it. The instance is still the caller's. */
+/* Records the execution's statistics. The caller still owns the instance. */
 void instance_executed(struct instance *instance, uint64_t ended_ns);
 
 #endif

@@ -1,7 +1,7 @@
 /* Thousands of requests of random sizes, shapes, parameters, priorities and timeouts, from several
- * workers into several instances; some are cancelled, some fail, some are answered late. The
- * backend gathers what it is given into one block, as real ones do, and computes on that: an answer
- * must be what its own input comes to, whoever shared its batch. Meant for the sanitizers. */
+ * workers to several instances; some are cancelled, some fail, some are answered asynchronously.
+ * The backend gathers its inputs, as real ones do, and computes on the copy: an answer must match
+ * its own input, whichever requests shared its batch. For the sanitizers. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,12 +16,12 @@
 
 enum { WORKERS = 3, IN_FLIGHT = 24, PER_WORKER = 8000, MAX_WIDTH = 16, ROWS = 4 };
 
-/* ---- the backend ----------------------------------------------------------------------------- */
+/* ---- backend --------------------------------------------------------------------------------- */
 
-/* What went wrong where no assertion can be made. */
+/* Errors counted on threads that cannot assert. */
 static atomic_int n_unfit, n_at_once, n_batched;
 
-/* The outputs of a batch, freed by who gives back the last of them. */
+/* The outputs of a batch, freed with the last reference. */
 struct block {
     atomic_size_t refs;
     float y[];
@@ -43,7 +43,7 @@ static int64_t k_of(const sluice_request *request) {
     return 0;
 }
 
-/* Copies the input's bytes to `out`. Returns: how many numbers. */
+/* Copies the input's bytes to `out`. Returns: the number of elements. */
 static size_t gather(const sluice_request *request, float *out) {
     const sluice_input *x = &request->inputs[0];
     size_t n = 0;
@@ -54,7 +54,7 @@ static size_t gather(const sluice_request *request, float *out) {
     return n;
 }
 
-/* An answer on its way, perhaps from another thread. */
+/* An answer to be sent later, perhaps from another thread. */
 struct deferred_answer {
     struct deferred_answer *next;
     const sluice_request *request;
@@ -86,7 +86,7 @@ static void answer(const struct deferred_answer *deferred_answer) {
     backend_host()->respond(deferred_answer->request, &response);
 }
 
-/* The thread that gives late answers. */
+/* The thread that sends deferred answers. */
 struct answerer {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -128,7 +128,7 @@ static void answer_later(const struct deferred_answer *deferred_answer) {
     pthread_mutex_unlock(&answerer.lock);
 }
 
-/* Do they belong together? */
+/* Returns: whether the requests may share a batch. */
 static bool requests_fit(const sluice_request *const *requests, size_t n) {
     uint64_t rows = 0;
     for (size_t i = 0; i < n; i++) {
@@ -159,7 +159,7 @@ static void mixed_execute(sluice_instance *instance, const sluice_request *const
         slices[i] = block->y + at;
         at += gather(requests[i], slices[i]);
     }
-    for (size_t i = 0; i < at; i++) { /* the whole batch at once */
+    for (size_t i = 0; i < at; i++) { /* all of the batch together */
         block->y[i] = block->y[i] * 2 + (float)k;
     }
     for (size_t i = 0; i < n; i++) {
@@ -196,7 +196,7 @@ enum { N_PARAMS = 3 };
 
 struct client_worker;
 
-/* A place for a request; its arena is NULL while it is free. */
+/* A slot for a request; its arena is NULL while it is free. */
 struct slot {
     struct call call;
     struct client_worker *client;
@@ -215,12 +215,12 @@ struct slot {
 struct client_worker {
     struct worker *worker;
     struct model_version *version;
-    bool in_order;
+    bool preserve_ordering;
     struct slot slots[IN_FLIGHT];
     unsigned n_sent, n_done, n_wrong;
-    unsigned last_serial; /* of those that were executed */
+    unsigned last_serial; /* of the executed ones */
     int64_t n_by_status[ST_INTERNAL + 1];
-    struct worker_msg refill_msg; /* sends in the slots that are free */
+    struct worker_msg refill_msg; /* sends requests in free slots */
     bool refill_posted;
     uint32_t number, prng;
 };
@@ -245,7 +245,7 @@ static bool output_is_right(const struct slot *slot, const struct tensor *y) {
     return true;
 }
 
-/* May the request have ended like this? */
+/* Returns: whether the request may end with this status. */
 static bool outcome_is_expected(const struct slot *slot) {
     const struct infer_response *response = &slot->call.response;
     char text[40];
@@ -273,7 +273,7 @@ static void check_outcome(struct client_worker *client, const struct slot *slot)
     enum status status = slot->call.response.error.status;
     bool wrong = !outcome_is_expected(slot);
     if (slot->call.started_ns > 0) {
-        wrong = wrong || (client->in_order && slot->serial < client->last_serial);
+        wrong = wrong || (client->preserve_ordering && slot->serial < client->last_serial);
         client->last_serial = slot->serial;
     }
     if (wrong && client->n_wrong++ == 0) {
@@ -304,7 +304,7 @@ static void set_param(struct slot *slot, const char *name, int64_t value) {
     *param = (struct param){.name = str_of(name), .kind = PARAM_INT64, .int64 = value};
 }
 
-/* Numbers that no other request has, so that a foreign one is seen. */
+/* Values unique to the request, to detect answers to other requests. */
 static void fill(struct client_worker *client, struct slot *slot) {
     static const int64_t widths[] = {1, 3, MAX_WIDTH};
     slot->dims[0] = 1 + next_random(client, ROWS);
@@ -363,7 +363,7 @@ static void send_in(struct client_worker *client, struct slot *slot) {
     fill(client, slot);
     add_params(client, slot);
     if (infer_check(&slot->request, model_version_spec(client->version), &err) != ST_OK) {
-        print_error("%s\n", err.text); /* this is no thread for an assertion */
+        print_error("%s\n", err.text); /* assertions are not possible on this thread */
         abort();
     }
     model_version_ref(client->version);
@@ -396,9 +396,9 @@ static void *run_client(void *arg) {
     return NULL;
 }
 
-/* ---- all together ---------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
-/* What is counted of requests that no instance got, and as what they come back. */
+/* Counters of requests that no instance took, and the status of their answers. */
 static const struct {
     enum metric metric;
     enum status status;
@@ -418,10 +418,11 @@ static void run_clients(struct rig *rig) {
     answerer.ending = false;
     assert_int_equal(pthread_create(&answerer.thread, NULL, answerer_main, NULL), 0);
     for (uint32_t i = 0; i < WORKERS; i++) {
-        clients[i] = (struct client_worker){.version = rig->version,
-                                            .in_order = rig->version->config.preserve_ordering,
-                                            .number = i,
-                                            .prng = i};
+        clients[i] =
+            (struct client_worker){.version = rig->version,
+                                   .preserve_ordering = rig->version->config.preserve_ordering,
+                                   .number = i,
+                                   .prng = i};
         assert_int_equal(worker_new("crowd", &clients[i].worker, &err), ST_OK);
         assert_int_equal(pthread_create(&threads[i], NULL, run_client, &clients[i]), 0);
     }
@@ -438,7 +439,7 @@ static void run_clients(struct rig *rig) {
     }
 }
 
-/* Returns: how many were executed with success. */
+/* Returns: the number of successful executions. */
 static int64_t check_counts(const int64_t before[N_COUNTERS]) {
     int64_t n_ok = 0;
     for (int w = 0; w < WORKERS; w++) {
@@ -497,7 +498,7 @@ static void mixed_load_on_workers_batches_inline(void **state) {
     assert_true(atomic_load(&n_batched) > 0);
 }
 
-/* One instance for three workers: much of what is put off goes into a short queue after all. */
+/* One instance for three workers: many inline calls move to the short queue. */
 static void mixed_load_on_workers_with_priorities_and_timeouts(void **state) {
     (void)state;
     static const struct model_config_level delays[] = {
@@ -512,7 +513,7 @@ static void mixed_load_on_workers_with_priorities_and_timeouts(void **state) {
     assert_true(metric_read(METRIC_INLINE_EXECUTIONS_TOTAL) > before);
 }
 
-/* A model that is now quick and now isn't. */
+/* A model whose speed changes. */
 static void mixed_load_auto_placement_outputs_are_right(void **state) {
     (void)state;
     run_mixed_load(&(struct model_config){.run_on = RUN_AUTO, .queue = {.timeout_us = 2000}});
@@ -559,5 +560,5 @@ int main(void) {
         cmocka_unit_test(mixed_load_with_queue_delay_and_preferred_size),
         cmocka_unit_test(mixed_load_in_order),
     };
-    return cmocka_run_group_tests_name("model/mixture", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/mixed_load", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* A served version of a model, as front ends see it: specification, configuration, and the data
- * that they add when it is opened.
+/* The front ends' view of a served model version: specification, configuration, and user data that
+ * they attach when it is opened.
  *
  * Thread: any. */
 #ifndef SLUICE_SERVE_SCHEDULER_MODEL_VERSION_H
@@ -15,30 +15,30 @@
 struct model_config;  /* serve/config/config.h */
 struct model_version; /* specification, backend model, instances, queue */
 
-/* One reference more. */
+/* Adds a reference. */
 void model_version_ref(struct model_version *version);
 void model_version_unref(struct model_version *version);
 
 const struct model_spec *model_version_spec(const struct model_version *version);
 /* All ready versions of the same model, ascending; borrowed while `version` is referenced. */
 const uint64_t *model_version_siblings(const struct model_version *version, size_t *n);
-/* The configuration, completed: inputs and outputs are in the order of the specification. */
+/* The completed configuration: inputs and outputs are in the order of the specification. */
 const struct model_config *model_version_config(const struct model_version *version);
-/* Where the files lie that its configuration names: the model's directory; for a model that is a
- * single file, that file's. Without a '/' at the end; "." for a bare file name. */
+/* The directory of the files that the configuration names: the model's directory, or the directory
+ * of a model that is a single file. Without a trailing '/'; "." for a bare file name. */
 struct str model_version_directory(const struct model_version *version);
 
-/* What front ends add to a version, one slot each, and the memory for it: only during
- * repository_options.opened. */
+/* User data of the front ends, one slot each, and the arena for it; set only during
+ * repository_options.on_version_opened. */
 enum model_version_slot {
     MODEL_VERSION_LABELS, /* class labels of its outputs */
-    MODEL_VERSION_MIP,    /* how MIP items become its tensors */
+    MODEL_VERSION_MIP,    /* mapping of MIP items to its tensors */
     MODEL_VERSION_SLOTS,
 };
 struct arena *model_version_arena(struct model_version *version);
 void model_version_set_user_data(struct model_version *version, enum model_version_slot slot,
                                  const void *data);
-/* NULL: none was set. Thread: any. */
+/* Returns: NULL when none was set. Thread: any. */
 const void *model_version_user_data(const struct model_version *version,
                                     enum model_version_slot slot);
 

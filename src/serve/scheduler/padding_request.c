@@ -1,5 +1,5 @@
-/* Each filler is one arena, which goes when the backend is through with it: that may be after the
- * requests that it was executed with are gone, so it has nothing of theirs. */
+/* A padding request is one arena, freed when the backend has answered it: that may be after the
+ * other requests of its batch are freed, so it refers to none of them. */
 #include "serve/scheduler/padding_request.h"
 
 #include <string.h>
@@ -19,13 +19,14 @@ static const sluice_piece *zero_piece(struct arena *arena, size_t n_bytes) {
     return piece;
 }
 
-/* The shape is that of `like`, and a BYTES element of no bytes is four zeros. */
+/* Copies the shape of `like`. An empty BYTES element is four zero bytes. */
 static bool fill_input(struct arena *arena, const sluice_input *like, sluice_input *out) {
     size_t size = datatype_size((enum datatype)like->datatype), n_bytes = size > 0 ? size : 4;
     int64_t *dims = arena_calloc(arena, like->rank + 1, sizeof(*dims));
     for (size_t i = 0; dims && i < like->rank; i++) {
         dims[i] = like->dims[i];
-        n_bytes *= (size_t)like->dims[i]; /* of a tensor that exists, if it is not of BYTES */
+        n_bytes *= (size_t)like->dims[i]; /* cannot overflow: the tensor exists, unless it is
+                                             BYTES */
     }
     const sluice_piece *piece = dims ? zero_piece(arena, n_bytes) : NULL;
     *out = *like;
@@ -38,13 +39,13 @@ static bool fill_input(struct arena *arena, const sluice_input *like, sluice_inp
 
 static bool fill_inputs(struct arena *arena, const struct call *like, struct call *padding) {
     const struct model_plan *plan = &like->version->plan;
-    size_t n = like->abi.n_inputs, n_clients = 0;
+    size_t n = like->backend_request.n_inputs, n_clients = 0;
     sluice_input *inputs = arena_calloc(arena, n, sizeof(*inputs));
     if (!inputs) {
         return false;
     }
     for (size_t i = 0; i < n; i++) {
-        const sluice_input *input = &like->abi.inputs[i];
+        const sluice_input *input = &like->backend_request.inputs[i];
         if (control_find(plan, input->index)) {
             continue;
         }
@@ -52,27 +53,27 @@ static bool fill_inputs(struct arena *arena, const struct call *like, struct cal
             return false;
         }
     }
-    padding->abi.inputs = inputs;
-    padding->abi.n_inputs = n_clients;
-    return controls_fill(arena, plan, NULL, inputs, &padding->abi.n_inputs);
+    padding->backend_request.inputs = inputs;
+    padding->backend_request.n_inputs = n_clients;
+    return controls_fill(arena, plan, NULL, inputs, &padding->backend_request.n_inputs);
 }
 
 static struct call *padding_request_new(const struct call *like) {
-    struct arena *arena = arena_new(NULL, 0); /* this is not the worker */
+    struct arena *arena = arena_new(NULL, 0); /* no worker's cache: any thread */
     struct call *padding = arena ? arena_calloc(arena, 1, sizeof(*padding)) : NULL;
-    size_t n_wanted = like->abi.n_wanted;
+    size_t n_wanted = like->backend_request.n_wanted;
     uint32_t *wanted = padding ? arena_calloc(arena, n_wanted, sizeof(*wanted)) : NULL;
     if (!wanted || !fill_inputs(arena, like, padding)) {
         arena_free(arena);
         return NULL;
     }
-    memcpy(wanted, like->abi.wanted, n_wanted * sizeof(*wanted));
-    padding->abi.size = sizeof(padding->abi);
-    padding->abi.host = padding;
-    padding->abi.id = "";
-    padding->abi.batch = 1;
-    padding->abi.wanted = wanted;
-    padding->abi.n_wanted = n_wanted;
+    memcpy(wanted, like->backend_request.wanted, n_wanted * sizeof(*wanted));
+    padding->backend_request.size = sizeof(padding->backend_request);
+    padding->backend_request.host = padding;
+    padding->backend_request.id = "";
+    padding->backend_request.batch = 1;
+    padding->backend_request.wanted = wanted;
+    padding->backend_request.n_wanted = n_wanted;
     padding->version = like->version;
     padding->is_padding = true;
     padding->extra_arena = arena;
@@ -80,14 +81,14 @@ static struct call *padding_request_new(const struct call *like) {
     return padding;
 }
 
-/* Requests that are executed with it are in flight: the version is not about to end. */
+/* Other requests of the batch are in flight, so the version is not closing. */
 static void add_in_flight(struct model_version *version) {
     atomic_fetch_add_explicit(&version->n_in_flight, 1, memory_order_relaxed);
 }
 
 void padding_request_free(struct call *padding) {
     struct model_version *version = padding->version;
-    arena_free(padding->extra_arena); /* with the filler itself */
+    arena_free(padding->extra_arena); /* frees the padding request too */
     version_leave(version);
 }
 

@@ -1,6 +1,6 @@
-/* Answers under way. A backend that is faster than its reader waits in `respond`, with no lock
- * held, until the reader has taken enough, or is gone. It refuses to drop an answer that somebody
- * waits for, and to hold more than was said. */
+/* Partial responses of decoupled models. Back pressure: the backend blocks in `respond`, with no
+ * lock held, while too many of its responses are in flight, until the client's connection has sent
+ * some or the call is cancelled. No response of a live call is dropped. */
 #include "serve/scheduler/partial_response.h"
 
 #include <pthread.h>
@@ -14,19 +14,19 @@
 
 struct response_stream {
     atomic_size_t refs;
-    pthread_mutex_t lock; /* over what follows */
+    pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
-    size_t n_bytes, n_responses; /* under way */
+    size_t n_bytes, n_responses; /* in flight */
     bool stopped;
 };
 
-/* An answer, in an arena of its own. */
+/* One partial response, in an arena of its own. */
 struct partial_response {
     struct infer_response response;
     struct worker_msg msg;
     struct arena *arena;
     struct arena *extra;
-    struct call *call; /* until it was handed over */
+    struct call *call; /* until it was delivered */
     struct response_stream *stream;
     struct model_version *version; /* referenced: it owns the outputs' bytes */
     size_t n_bytes;
@@ -34,7 +34,7 @@ struct partial_response {
     void *backend_cookie;
 };
 
-/* ---- how much is under way ------------------------------------------------------------------- */
+/* ---- limit on responses in flight ------------------------------------------------------------ */
 
 enum status response_stream_new(struct call *call, struct error *err) {
     if (!call->on_partial_response || !call->version->plan.spec.decoupled) {
@@ -74,7 +74,7 @@ static bool stream_is_full(const struct response_stream *stream, size_t n_bytes)
                                        n_bytes > RESPONSE_STREAM_MAX_BYTES - stream->n_bytes);
 }
 
-/* Waits for room. Returns: false when nobody waits for the answer any more. */
+/* Waits until the limits allow another response. Returns: false when the call was cancelled. */
 static bool response_stream_reserve(struct response_stream *stream, size_t n_bytes) {
     pthread_mutex_lock(&stream->lock);
     while (!stream->stopped && stream_is_full(stream, n_bytes)) {
@@ -97,9 +97,9 @@ static void response_stream_release(struct response_stream *stream, size_t n_byt
     pthread_mutex_unlock(&stream->lock);
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- responses ------------------------------------------------------------------------------- */
 
-/* The `release` of a part's response; the last that is done with it. */
+/* The `release` function of a partial response. */
 static void partial_response_release(void *cookie) {
     struct partial_response *partial = cookie;
     struct model_version *version = partial->version;
@@ -110,7 +110,7 @@ static void partial_response_release(void *cookie) {
     response_stream_release(partial->stream, partial->n_bytes);
     response_stream_unref(partial->stream);
     arena_free(partial->extra);
-    arena_free(partial->arena); /* with the part itself */
+    arena_free(partial->arena); /* frees the partial response too */
     model_version_unref(version);
 }
 
@@ -120,11 +120,12 @@ static void on_partial_message(struct worker_msg *msg) {
     partial->call->on_partial_response(partial->call, &partial->response);
 }
 
-/* Room for as many outputs as are wanted. Returns: false when out of memory. */
+/* Allocates descriptions for the wanted outputs and stores them. Returns: false when out of
+ * memory. */
 static bool store_outputs(struct partial_response *partial, const sluice_response *response,
                           struct error *err) {
     struct call *call = partial->call;
-    size_t n = call->abi.n_wanted, rank = call->version->plan.max_output_rank;
+    size_t n = call->backend_request.n_wanted, rank = call->version->plan.max_output_rank;
     struct response_target target = {
         .call = call,
         .response = &partial->response,
@@ -161,7 +162,7 @@ static void fill_response(struct partial_response *partial, const sluice_respons
 }
 
 static struct partial_response *partial_response_new(struct call *call, size_t n_bytes) {
-    struct arena *arena = arena_new(NULL, 0); /* this is not the worker */
+    struct arena *arena = arena_new(NULL, 0); /* no worker's cache: any thread */
     struct partial_response *partial = arena ? arena_calloc(arena, 1, sizeof(*partial)) : NULL;
     if (!partial) {
         arena_free(arena);
@@ -197,7 +198,7 @@ enum statistics_outcome partial_response_send(struct call *call, const sluice_re
         return RESPONSE_CANCEL;
     }
     struct partial_response *partial = partial_response_new(call, n_bytes);
-    if (!partial) { /* an answer that is left out would be a lie: the call fails */
+    if (!partial) { /* a missing response would be silent data loss: the call fails */
         response_stream_release(call->stream, n_bytes);
         response_stream_stop(call->stream);
         call->partial_lost = true;

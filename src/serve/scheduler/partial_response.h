@@ -1,5 +1,5 @@
-/* The answers of a decoupled model, which are any number, on their way to a front end: each travels
- * by itself, and what is under way at once is bounded. For the files of this room only. */
+/* Delivers the responses of a decoupled model to the front end one by one, with a limit on those in
+ * flight. Internal to serve/scheduler. */
 #ifndef SLUICE_SERVE_SCHEDULER_PARTIAL_RESPONSE_H
 #define SLUICE_SERVE_SCHEDULER_PARTIAL_RESPONSE_H
 
@@ -7,32 +7,27 @@
 #include "serve/scheduler/statistics/count.h"
 #include "sluice/backend.h"
 
-/* What is under way of one call. It outlives the call, as its last bytes may. */
+/* The responses in flight of one call. It may outlive the call, until its last bytes are
+ * released. */
 struct response_stream;
 
-enum {
-    RESPONSE_STREAM_MAX_BYTES = 4 * 1024 * 1024,
-    RESPONSE_STREAM_MAX_RESPONSES = 1024
-}; /* at
-                                                                                               most,
-                                                                                               or a
+/* The limits per call; a single response may exceed them. */
+enum { RESPONSE_STREAM_MAX_BYTES = 4 * 1024 * 1024, RESPONSE_STREAM_MAX_RESPONSES = 1024 };
 
-      single answer */
-
-/* Makes call->flow where the model is decoupled and somebody wants the answers. Returns:
+/* Creates call->stream where the model is decoupled and on_partial_response is set. Returns:
  * ST_NO_MEMORY. Thread: the worker's. */
 enum status response_stream_new(struct call *call, struct error *err)
     __attribute__((warn_unused_result));
-/* The call has ended. NULL is allowed. */
+/* Called when the call is complete. NULL is allowed. */
 void response_stream_unref(struct response_stream *stream);
-/* Nobody waits any more: who waits for room gets none, and nothing is sent. NULL is allowed.
- * Thread: any. */
+/* Called when the call is cancelled: wakes a backend that is blocked in `respond`, and drops
+ * further responses. NULL is allowed. Thread: any. */
 void response_stream_stop(struct response_stream *stream);
 
-/* An answer that is not the last goes to call->part, on the worker, as soon as there is room: until
- * then this blocks. Owns: the outputs' bytes, also when nobody waits any more. Thread: the
- * backend's.
- * Returns: what became of it. */
+/* Delivers a partial response to call->on_partial_response on the worker. Blocks while the limits
+ * on responses in flight are reached.
+ * Owns: the outputs' bytes, also when the call was cancelled. Thread: the backend's. Returns: the
+ * outcome for statistics. */
 enum statistics_outcome partial_response_send(struct call *call, const sluice_response *response);
 
 #endif

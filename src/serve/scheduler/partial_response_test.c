@@ -1,5 +1,5 @@
-/* Many answers to one request: they come in order, no more than was said is under way, a backend
- * that is faster waits for its reader, and what nobody wants goes back to where it came from. */
+/* Decoupled models: responses arrive in order, the number in flight is limited, a faster backend
+ * blocks until the reader catches up, and dropped responses are released. */
 #include "serve/scheduler/partial_response.h"
 
 #include <setjmp.h>
@@ -16,25 +16,25 @@ enum { MOST = 4 * RESPONSE_STREAM_MAX_RESPONSES, WIDE_ROWS = 65536 };
 
 static const struct model_config decoupled = {.decoupled = true};
 
-/* What a test asks of the model, and what it got. */
+/* Configuration and observations of the model. */
 static struct {
-    int n;          /* answers before the last */
-    int64_t n_rows; /* of y in each; RIG_WIDTH floats a row */
-    int bad_at;     /* the answer that is not as it should be, from 0; -1: none */
+    int n;          /* responses before the last */
+    int64_t n_rows; /* of y in each; RIG_WIDTH floats per row */
+    int bad_at;     /* index of an invalid response; -1: none */
     atomic_int n_given, n_cancelled_before;
 } asked;
 
 static struct {
     struct infer_response held[MOST]; /* not yet released */
     int n, n_failed, n_released;
-    int keep; /* of the first ones so many are held */
+    int keep; /* hold so many of the first responses */
     int64_t first_rows;
-    void (*then)(struct rig *rig); /* after each; NULL: nothing */
+    void (*then)(struct rig *rig); /* called after each; NULL: none */
 } got;
 
 static float wide[5 * WIDE_ROWS * RIG_WIDTH];
 
-/* ---- the model ------------------------------------------------------------------------------- */
+/* ---- model ----------------------------------------------------------------------------------- */
 
 static void give(sluice_model *model, const sluice_request *request, int n, int32_t final) {
     int64_t dims[2] = {n == asked.bad_at ? -1 : asked.n_rows, RIG_WIDTH};
@@ -64,7 +64,7 @@ static void answer_many(sluice_model *model, const sluice_request *request) {
     give(model, request, asked.n, 1);
 }
 
-/* ---- the reader ------------------------------------------------------------------------------ */
+/* ---- reader ---------------------------------------------------------------------------------- */
 
 static void on_partial_response(struct call *call, struct infer_response *response) {
     struct rig *rig = ((struct rig_call *)(void *)call)->rig;
@@ -114,7 +114,7 @@ static void send_unary_request(struct rig *rig) {
 
 static void begin(struct rig *rig, int n, int64_t n_rows) {
     rig_open(rig, &decoupled, 0);
-    rig->model->act = answer_many;
+    rig->model->handle_request = answer_many;
     memset(&asked, 0, sizeof(asked));
     memset(&got, 0, sizeof(got));
     asked.n = n;
@@ -122,7 +122,7 @@ static void begin(struct rig *rig, int n, int64_t n_rows) {
     asked.bad_at = -1;
 }
 
-/* Everything that was given went back, the end included. */
+/* Every response was released, the final one included. */
 static void end(struct rig *rig) {
     release_all();
     assert_int_equal(rig->calls[0].n_done, 1);
@@ -157,7 +157,7 @@ static void response_stream_without_responses_completes(void **state) {
     end(&rig);
 }
 
-/* As soon as so many are held as may be under way, the model waits: it is let go then. */
+/* When as many are held as may be in flight, the model blocks; then they are released. */
 static int most_given;
 
 static void release_when_full(struct rig *rig) {
@@ -165,7 +165,7 @@ static void release_when_full(struct rig *rig) {
     (void)rig;
     if (got.n == full) {
         for (int i = 0; i < 50; i++) {
-            rig_pause(); /* time for it to do what it must not */
+            rig_pause(); /* time for a wrong implementation to continue */
         }
         most_given = atomic_load(&asked.n_given);
         release_all();
@@ -202,12 +202,13 @@ static void release_when_alone(struct rig *rig) {
     for (int i = 0; i < 20; i++) {
         rig_pause();
     }
-    bool another = got.n < asked.n && atomic_load(&asked.n_given) > got.n; /* the end may come */
+    /* the final response may arrive */
+    bool another = got.n < asked.n && atomic_load(&asked.n_given) > got.n;
     most_given = another ? -1 : most_given;
     release_all();
 }
 
-/* One that is larger than all room comes when nothing else is under way. */
+/* A response larger than the limit is sent when no other is in flight. */
 static void response_stream_oversized_response_is_sent_alone(void **state) {
     static struct rig rig;
     static const int64_t rows = RESPONSE_STREAM_MAX_BYTES / (RIG_WIDTH * sizeof(float)) + 1;
@@ -229,7 +230,7 @@ static void cancel_when_full(struct rig *rig) {
     }
 }
 
-/* Nobody reads any more: who waits for room wakes up, and the rest goes back unseen. */
+/* Cancelling wakes the blocked backend; the remaining responses are released unsent. */
 static void response_stream_cancel_wakes_blocked_backend(void **state) {
     static struct rig rig;
     (void)state;
@@ -238,7 +239,7 @@ static void response_stream_cancel_wakes_blocked_backend(void **state) {
     got.then = cancel_when_full;
     rig_run(&rig, send_streaming_request, 1);
     assert_int_equal(got.n, RESPONSE_STREAM_MAX_RESPONSES);
-    /* The backend sees the cancellation. */
+    /* the backend observes the cancellation */
     assert_true(atomic_load(&asked.n_cancelled_before) < 3 * RESPONSE_STREAM_MAX_RESPONSES);
     end(&rig);
 }
@@ -264,7 +265,7 @@ static void response_stream_invalid_response_is_an_error(void **state) {
     end(&rig);
 }
 
-/* Answers outlive their call: their bytes are the model's until they are released. */
+/* Responses outlive their call: their bytes are the model's until they are released. */
 static void response_stream_held_responses_outlive_the_call(void **state) {
     static struct rig rig;
     (void)state;
@@ -289,5 +290,5 @@ int main(void) {
         cmocka_unit_test(response_stream_invalid_response_is_an_error),
         cmocka_unit_test(response_stream_held_responses_outlive_the_call),
     };
-    return cmocka_run_group_tests_name("model/part", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/partial_response", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The beginning and the end of what workers have for themselves. */
+/* Allocation of per-worker data. */
 #include "serve/scheduler/per_worker.h"
 
 #include <stdlib.h>

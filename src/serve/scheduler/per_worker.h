@@ -1,6 +1,6 @@
-/* What each worker has of something for itself, as of a model version, found by the worker's
- * address without a lock. Only a worker makes its own and only that worker looks for it; anybody
- * may walk over all. They go with what they are of. */
+/* Per-worker data of an object such as a model version: a hash table by the worker's address,
+ * without a lock. Only a worker adds and finds its own entry; any thread may iterate. Entries are
+ * freed with the object. */
 #ifndef SLUICE_SERVE_SCHEDULER_PER_WORKER_H
 #define SLUICE_SERVE_SCHEDULER_PER_WORKER_H
 
@@ -12,13 +12,13 @@ struct worker;
 
 enum { PER_WORKER_SLOT_BITS = 6, PER_WORKER_SLOTS = 1 << PER_WORKER_SLOT_BITS };
 
-/* Embedded in it, in front. */
+/* First member of an entry. */
 struct per_worker {
     const struct worker *worker;
-    struct per_worker *next; /* of the same slot */
+    struct per_worker *next; /* in the same slot */
 };
 
-/* Zeroed memory is an empty one. */
+/* Zeroed memory is an empty table. */
 struct per_worker_table {
     _Atomic(struct per_worker *) slots[PER_WORKER_SLOTS];
 };
@@ -29,7 +29,7 @@ static inline _Atomic(struct per_worker *) *per_worker_slot(struct per_worker_ta
     return &table->slots[hash >> (64 - PER_WORKER_SLOT_BITS)];
 }
 
-/* Returns: the worker's own; NULL: it has none yet. Thread: the worker's. */
+/* Returns: the worker's own entry; NULL: none yet. Thread: the worker's. */
 static inline struct per_worker *per_worker_find(struct per_worker_table *table,
                                                  const struct worker *worker) {
     struct per_worker *entry =
@@ -40,7 +40,7 @@ static inline struct per_worker *per_worker_find(struct per_worker_table *table,
     return entry;
 }
 
-/* `one` is complete: others may see it from now on. Thread: the worker's. */
+/* Publishes `entry`, which is fully initialized. Thread: the worker's. */
 static inline void per_worker_add(struct per_worker_table *table, const struct worker *worker,
                                   struct per_worker *entry) {
     _Atomic(struct per_worker *) *slot = per_worker_slot(table, worker);
@@ -51,17 +51,17 @@ static inline void per_worker_add(struct per_worker_table *table, const struct w
     }
 }
 
-/* The worker's own, which is made of `n_bytes` zeroed bytes where there is none yet; it begins with
- * a struct per_worker. Returns: NULL when out of memory. Thread: the worker's. */
+/* Returns: the worker's entry, created as `n_bytes` zero bytes (which begin with struct per_worker)
+ * if there is none; NULL when out of memory. Thread: the worker's. */
 struct per_worker *per_worker_get(struct per_worker_table *table, const struct worker *worker,
                                   size_t n_bytes);
 
-/* Those of one slot, for a walk over all. Thread: any. */
+/* The first entry of a slot, to iterate over all. Thread: any. */
 static inline struct per_worker *per_worker_first(struct per_worker_table *table, size_t slot) {
     return atomic_load_explicit(&table->slots[slot], memory_order_acquire);
 }
 
-/* Gives all of them, which lie on the heap, back. Nobody uses them any more. */
+/* Frees all entries, which are on the heap and no longer used. */
 void per_worker_table_fini(struct per_worker_table *table);
 
 #endif

@@ -1,5 +1,5 @@
-/* A list in the order of service. To find where a call belongs is a look at the marks of the
- * classes before its own: there are few. */
+/* One list in order of service. The position of a new call is found through the last call of each
+ * class before its own; there are few classes. */
 #include "serve/scheduler/priority_queue.h"
 
 #include <assert.h>
@@ -20,7 +20,7 @@ static size_t class_of(const struct call *call) {
     return call->queue_deadline.level * 2 + (call->queue_deadline.deprioritized ? 1 : 0);
 }
 
-/* The last call that is served before the end of that class; NULL: there is none. */
+/* Returns: the last call of that class or an earlier one; NULL: none. */
 static struct call *last_before_class_end(const struct priority_queue *queue, size_t class) {
     while (class > 0 && !queue->classes[class].last) {
         class --;

@@ -1,9 +1,8 @@
-/* The calls that wait for an instance of a model, in the order in which they would be taken: by
- * priority; within one first those in time, then those that yielded; within those by arrival. Who
- * has the queue has a lock for it.
+/* The calls that wait for an instance, in order of service: by priority level; within a level first
+ * those not deprioritized; then by arrival. The caller holds the lock.
  *
- * It is one list, so that whoever forms a batch walks along `call->next`, with a mark at the last
- * call of each class. */
+ * It is one list along `call->next`, which batch forming walks, with a pointer to the last call of
+ * each class. */
 #ifndef SLUICE_SERVE_SCHEDULER_PRIORITY_QUEUE_H
 #define SLUICE_SERVE_SCHEDULER_PRIORITY_QUEUE_H
 
@@ -13,7 +12,7 @@
 #include "core/base/status.h"
 #include "serve/scheduler/call.h"
 
-/* Calls of one priority that are in time, or those that yielded. */
+/* The calls of one priority level, either deprioritized or not. */
 struct priority_class {
     struct call *last; /* NULL: none */
     size_t n;
@@ -21,7 +20,7 @@ struct priority_class {
 
 struct priority_queue {
     struct call *first;
-    struct priority_class *classes; /* two for each level */
+    struct priority_class *classes; /* two per level */
     size_t n_levels;
     size_t n;
 };
@@ -29,10 +28,10 @@ struct priority_queue {
 /* Returns: ST_NO_MEMORY. */
 enum status priority_queue_init(struct priority_queue *queue, struct arena *arena, size_t n_levels,
                                 struct error *err) __attribute__((warn_unused_result));
-/* Behind all others of its class, as call->patience says. */
+/* Appends the call to the class that call->queue_deadline gives. */
 void priority_queue_add(struct priority_queue *queue, struct call *call);
 void priority_queue_remove(struct priority_queue *queue, struct call *call);
-/* How many wait at that level, those that yielded included. */
+/* Returns: the number of calls of that level, deprioritized ones included. */
 size_t priority_queue_count_level(const struct priority_queue *queue, size_t level);
 
 #endif

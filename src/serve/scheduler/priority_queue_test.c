@@ -1,5 +1,4 @@
-/* The order of service, against a sort of all that is in the queue, under random additions and
- * removals. */
+/* The order of service, compared with a sort, under random additions and removals. */
 #include "serve/scheduler/priority_queue.h"
 
 #include <setjmp.h>
@@ -10,7 +9,7 @@
 
 enum { N = 60, LEVELS = 4, ROUNDS = 20000 };
 
-/* A call that a test may put into the queue. */
+/* A call that the test adds and removes. */
 struct item {
     struct call call;
     bool in;
@@ -86,5 +85,5 @@ static void priority_queue_random_operations_match_sorted_order(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(priority_queue_random_operations_match_sorted_order)};
-    return cmocka_run_group_tests_name("model/queue", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/priority_queue", tests, NULL, NULL);
 }

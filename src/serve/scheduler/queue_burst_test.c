@@ -1,6 +1,5 @@
-/* Many calls from several workers at once, through instances that workers and threads compete for:
- * each is answered once, with its own bytes, and nothing is left behind. Meant for the thread
- * sanitizer. */
+/* Many calls from several workers, on instances that workers and threads compete for: each is
+ * answered once, with its own bytes. For the thread sanitizer. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +23,7 @@ struct client_worker {
     int n_full;
     int n_cancelled;
     int n_wrong;
-    struct worker_msg refill_msg; /* sends in the slots that are free */
+    struct worker_msg refill_msg; /* sends requests in free slots */
     bool refill_posted;
     unsigned prng;
 };
@@ -107,7 +106,7 @@ static void *run_client(void *arg) {
     return NULL;
 }
 
-/* Some answers come late, from the thread that executes the next one. */
+/* Some answers are sent later, from the thread that executes the next request. */
 static void sometimes_slow(sluice_model *model, const sluice_request *request) {
     if (atomic_load(&model->n_started) % 16 == 0) {
         rig_pause();
@@ -123,7 +122,7 @@ static void run_burst(enum model_run_on run_on, uint64_t n_instances, uint64_t m
     struct error err;
     int n_answered = 0;
     rig_open(&rig, &config, max_queue);
-    rig.model->act = sometimes_slow;
+    rig.model->handle_request = sometimes_slow;
     for (unsigned i = 0; i < WORKERS; i++) {
         memset(&clients[i], 0, sizeof(clients[i]));
         clients[i].prng = i;
@@ -173,5 +172,5 @@ int main(void) {
         cmocka_unit_test(burst_auto_placement_completes_all_calls),
         cmocka_unit_test(burst_short_queue_rejects_or_completes_all_calls),
     };
-    return cmocka_run_group_tests_name("model/crowd", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/queue_burst", tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
-/* What becomes of calls that wait: priorities, timeouts, deadlines, and answers that leave in
- * order. The clock is driven: however long a test takes, nothing is late before the test says
- * so. */
+/* Waiting calls: priorities, timeouts, deadlines, and preserve_ordering. The clock is driven by the
+ * test, so nothing expires before the test advances it. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +14,7 @@
 
 enum { BEGIN_NS = 1000000000, MS = 1000000 };
 
-/* Calls of so many rows are executed alone. */
+/* Calls with this many rows are executed alone. */
 enum { ALONE = RIG_ROWS_MAX };
 
 static struct rig_call *make(struct rig *rig, size_t i, const struct param *param) {
@@ -28,9 +27,9 @@ static void put(struct rig *rig, size_t i, const struct param *param) {
     rig_submit(make(rig, i, param));
 }
 
-/* Call 0 is being executed, and the others will have to wait. */
+/* Call 0 runs, and the others have to wait. */
 static void occupy(struct rig *rig) {
-    atomic_store(&rig->model->shut, true);
+    atomic_store(&rig->model->gate_closed, true);
     put(rig, 0, NULL);
     rig_await_started(rig, 1);
 }
@@ -49,12 +48,12 @@ static void end(struct rig *rig) {
     clock_set_fake_ns(0);
 }
 
-/* Opens the gate once so many calls are done. */
+/* Opens the gate when so many calls are done. */
 static void done_then_open(struct call *done) {
     struct rig *rig = ((struct rig_call *)(void *)done)->rig;
     rig_done(done);
     if (rig->n_done == rig->expected - 1) {
-        atomic_store(&rig->model->shut, false);
+        atomic_store(&rig->model->gate_closed, false);
     }
 }
 
@@ -80,7 +79,7 @@ static void send_all_priorities(struct rig *rig) {
     for (size_t i = 1; i < 7; i++) {
         put(rig, i, &to_level[levels[i]]);
     }
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
 }
 
 static void queue_higher_priority_runs_first(void **state) {
@@ -102,7 +101,7 @@ static void send_more_than_a_level_takes(struct rig *rig) {
     for (size_t i = 1; i < 8; i++) {
         put(rig, i, &to_level[levels[i]]);
     }
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
 }
 
 static void queue_level_limit_rejects_per_level(void **state) {
@@ -141,7 +140,7 @@ static const struct param in_a_millisecond = {
 static const struct model_config times_out = {
     .run_on = RUN_ON_INSTANCE, .queue = {.timeout_us = 3000, .allow_override = true}};
 
-/* Two for three milliseconds, two for one. */
+/* Two with a timeout of three milliseconds, two of one. */
 static void send_four_that_are_late(struct rig *rig) {
     occupy(rig);
     for (size_t i = 1; i < 5; i++) {
@@ -151,7 +150,7 @@ static void send_four_that_are_late(struct rig *rig) {
     move_clock(3 * MS);
 }
 
-/* The instance is busy all the while: nobody comes to look at the queue. */
+/* The instance stays busy, so only the worker's timer can expire the call. */
 static void queue_timeout_timer_drops_call(void **state) {
     static struct rig rig;
     (void)state;
@@ -159,9 +158,9 @@ static void queue_timeout_timer_drops_call(void **state) {
     int64_t before = metric_read(METRIC_DROPPED_QUEUE_TIMEOUT);
     start(&rig, &times_out);
     rig_run(&rig, send_four_that_are_late, 5);
-    assert_int_equal(rig.calls[0].error.status, ST_OK); /* it was being executed */
+    assert_int_equal(rig.calls[0].error.status, ST_OK); /* it was running */
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(rig.calls[i].turn, turns[i]);
+        assert_int_equal(rig.calls[i].done_index, turns[i]);
         assert_int_equal(rig.calls[i].error.status, i == 0 ? ST_OK : ST_QUEUE_TIMEOUT);
     }
     assert_non_null(strstr(rig.calls[1].error.text, "waited 3000 us"));
@@ -177,7 +176,7 @@ static void send_two_in_time(struct rig *rig) {
     put(rig, 1, NULL);
     put(rig, 2, NULL);
     move_clock(3 * MS - 1);
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
 }
 
 static void queue_timeout_call_in_time_is_executed(void **state) {
@@ -190,14 +189,14 @@ static void queue_timeout_call_in_time_is_executed(void **state) {
     end(&rig);
 }
 
-/* The worker has no time for its alarms, and the instance comes by: the late one is not executed,
- * the one behind it is. */
+/* The worker is busy and its timers are late when the instance becomes idle: the expired call is
+ * not executed, the next one is. */
 static void send_one_late_and_open_the_gate(struct rig *rig) {
     occupy(rig);
     put(rig, 1, &in_a_millisecond);
     put(rig, 2, NULL);
     move_clock(2 * MS);
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
     rig_await_started(rig, 2);
 }
 
@@ -222,7 +221,7 @@ static void send_with_deadlines(struct rig *rig) {
         rig_submit(&rig->calls[i]);
     }
     make(rig, 4, NULL)->request.deadline_ns = clock_now_ns();
-    rig_submit(&rig->calls[4]); /* late already */
+    rig_submit(&rig->calls[4]); /* already expired */
     assert_int_equal(rig->calls[4].n_done, 1);
     move_clock(3 * MS);
 }
@@ -249,7 +248,7 @@ static void send_one_that_would_wait_past_its_deadline(struct rig *rig) {
     move_clock(2 * MS);
 }
 
-/* The delay, an hour, is for the sake of throughput; nobody is dropped for it. */
+/* The batch delay of an hour must not expire a call. */
 static void queue_batch_delay_is_at_most_half_the_deadline(void **state) {
     static struct rig rig;
     (void)state;
@@ -276,7 +275,7 @@ static void *open_when_two_have_yielded(void *arg) {
     while (n_yielded(rig) < 2) {
         rig_pause();
     }
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
     return NULL;
 }
 
@@ -347,7 +346,7 @@ static void queue_delayed_call_still_has_deadline(void **state) {
 static const struct model_config ordered = {
     .instance_count = 2, .preserve_ordering = true, .run_on = RUN_AUTO};
 
-/* The first is answered when two others have been. */
+/* The first is answered after two others. */
 static void first_takes_long(sluice_model *model, const sluice_request *request) {
     const float *x = request->inputs[0].pieces[0].data;
     while (x[0] == 0 && atomic_load(&model->n_started) < 4) {
@@ -366,10 +365,10 @@ static void queue_preserve_ordering_keeps_response_order(void **state) {
     static struct rig rig;
     (void)state;
     rig_open(&rig, &ordered, 0);
-    rig.model->act = first_takes_long;
+    rig.model->handle_request = first_takes_long;
     rig_run(&rig, send_five, 5);
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(rig.calls[i].turn, i);
+        assert_int_equal(rig.calls[i].done_index, i);
         assert_int_equal(rig.calls[i].error.status, ST_OK);
     }
     rig_close(&rig);
@@ -387,7 +386,7 @@ static void busy_after_3(sluice_model *model, const sluice_request *request) {
     }
 }
 
-/* 1 and 3 share a batch, 2 can't be in it: 3 has been answered while 2 waits still. */
+/* 1 and 3 share a batch without 2: 3 is answered while 2 still waits. */
 static void cancel_who_holds_up_another(struct rig *rig) {
     static const struct param apart = {.name = STR("k"), .kind = PARAM_BOOL, .boolean = true};
     occupy(rig);
@@ -396,8 +395,8 @@ static void cancel_who_holds_up_another(struct rig *rig) {
     other->request.params = (struct params){&apart, 1};
     rig_submit(other);
     rig_submit(rig_make(rig, 3, 1, 3));
-    rig->model->act = busy_after_3;
-    atomic_store(&rig->model->shut, false);
+    rig->model->handle_request = busy_after_3;
+    atomic_store(&rig->model->gate_closed, false);
     while (call_state(&rig->calls[3].call) != CALL_ANSWERED) {
         rig_pause();
     }
@@ -415,7 +414,7 @@ static void queue_preserve_ordering_cancelled_call_does_not_block(void **state) 
     rig_open(&rig, &one, 0);
     rig_run(&rig, cancel_who_holds_up_another, 4);
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(rig.calls[i].turn, turns[i]);
+        assert_int_equal(rig.calls[i].done_index, turns[i]);
         assert_int_equal(rig.calls[i].error.status, i == 2 ? ST_CANCELLED : ST_OK);
     }
     rig_close(&rig);
@@ -447,5 +446,5 @@ int main(void) {
         cmocka_unit_test(queue_preserve_ordering_cancelled_call_does_not_block),
         cmocka_unit_test(queue_preserve_ordering_on_worker_is_refused),
     };
-    return cmocka_run_group_tests_name("model/waiting", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/queue_timeout", tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
-/* Checking an answer: nothing that a backend got wrong reaches a protocol, whose encoders rely on
- * sizes, shapes and framing being what they say. Dimensions that are well-formed but unlike the
- * model's own description are passed on, and logged once: the bytes are consistent, and the client
- * may know better than a careless exporter. */
+/* Checks an answer, because the protocols' encoders rely on consistent sizes, shapes and framing.
+ * Dimensions that are consistent but differ from the model's description are passed on and logged
+ * once: clients may know better than a careless exporter. */
 #include <assert.h>
 #include <inttypes.h>
 
@@ -14,8 +13,7 @@
 
 static struct arena *get_extra_arena(const struct response_target *target) {
     if (!*target->extra_arena) {
-        *target->extra_arena =
-            arena_new(NULL, 0); /* not of the worker's cache: this may be any thread */
+        *target->extra_arena = arena_new(NULL, 0); /* no worker's cache: any thread */
     }
     return *target->extra_arena;
 }
@@ -33,7 +31,7 @@ static enum status error_no_memory_response(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory for the model's answer");
 }
 
-/* Is it the output that was asked for, in a form that can be looked at? */
+/* Checks that it is the wanted output, with usable datatype and dimensions. */
 static enum status check_output_header(const sluice_output *output, uint32_t wanted,
                                        const struct tensor_spec *spec, struct error *err) {
     if (output->index != wanted) {
@@ -51,7 +49,7 @@ static enum status check_output_header(const sluice_output *output, uint32_t wan
     return ST_OK;
 }
 
-/* Do dimensions and bytes agree? */
+/* Checks that the bytes match the dimensions. */
 static enum status check_output_bytes(const sluice_output *output, const struct tensor_spec *spec,
                                       struct error *err) {
     struct shape shape = {output->dims, output->rank};
@@ -87,7 +85,7 @@ static void log_unexpected_shape(struct call *call, const struct tensor_spec *sp
     struct model_version *version = call->version;
     const struct model_spec *model = &version->plan.spec;
     bool batch_ok = model->max_batch_size == 0 ||
-                    (shape.rank > 0 && (uint64_t)shape.dims[0] == call->abi.batch);
+                    (shape.rank > 0 && (uint64_t)shape.dims[0] == call->backend_request.batch);
     if ((batch_ok && shape_matches(shape, spec->shape)) ||
         atomic_flag_test_and_set(&version->shape_reported)) {
         return;
@@ -96,16 +94,17 @@ static void log_unexpected_shape(struct call *call, const struct tensor_spec *sp
     log_event(LOG_WARNING, "the model gave an output unlike its description (said once)",
               LOG_STR("model", model->name), LOG_STR("output", spec->name),
               LOG_CSTR("described", shape_print(spec->shape, expected)),
-              LOG_CSTR("got", shape_print(shape, got)), LOG_U64("batch", call->abi.batch));
+              LOG_CSTR("got", shape_print(shape, got)),
+              LOG_U64("batch", call->backend_request.batch));
 }
 
-/* The shape that clients see. */
+/* Stores the shape that clients see. */
 static enum status store_output_shape(const struct response_target *target, size_t i,
                                       const struct tensor_spec *spec,
                                       const struct plan_tensor *plan, const sluice_output *output,
                                       struct error *err) {
     struct shape given = {output->dims, output->rank};
-    assert(given.rank == 0 || given.dims); /* check_kind */
+    assert(given.rank == 0 || given.dims); /* checked by check_output_header */
     size_t rank = plan->reshaped ? spec->shape.rank : given.rank;
     int64_t *dims = output_dims_buffer(target, i, rank);
     if (!dims) {
@@ -132,7 +131,7 @@ static enum status store_output(const struct response_target *target, size_t i,
     const struct model_plan *plan = &call->version->plan;
     size_t at = request->n_wanted > 0 ? request->wanted[i].spec : i;
     const struct tensor_spec *spec = &plan->spec.outputs[at];
-    enum status st = check_output_header(output, call->abi.wanted[i], spec, err);
+    enum status st = check_output_header(output, call->backend_request.wanted[i], spec, err);
     if (st == ST_OK) {
         st = check_output_bytes(output, spec, err);
     }
@@ -219,10 +218,10 @@ static enum status store_params(const struct response_target *target,
 enum status response_target_store(const struct response_target *target,
                                   const sluice_response *response, struct error *err) {
     const struct call *call = target->call;
-    if (response->n_outputs != call->abi.n_wanted) {
-        return error_set(err, ST_BACKEND_FAILED,
-                         "backend %s was asked for %zu outputs and gave %zu",
-                         call->version->backend->name, call->abi.n_wanted, response->n_outputs);
+    if (response->n_outputs != call->backend_request.n_wanted) {
+        return error_set(
+            err, ST_BACKEND_FAILED, "backend %s was asked for %zu outputs and gave %zu",
+            call->version->backend->name, call->backend_request.n_wanted, response->n_outputs);
     }
     if (!response->outputs) {
         return error_set(err, ST_BACKEND_FAILED, "backend %s gave %zu outputs at no address",

@@ -1,5 +1,5 @@
-/* The queue of a version under one lock. Whoever pushes wakes a sleeping thread; threads that are
- * awake look at the queue by themselves before they sleep, so a burst costs one wake. */
+/* The queue of a version under one lock. A push wakes one sleeping thread; awake threads check the
+ * queue before they sleep, so a burst costs one wakeup. */
 #include "serve/scheduler/scheduler.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ enum status scheduler_configure(struct scheduler *scheduler, struct arena *arena
         .preferred = config->preferred_batch_sizes,
         .n_preferred = config->n_preferred,
     };
-    scheduler->in_order = config->preserve_ordering;
+    scheduler->preserve_ordering = config->preserve_ordering;
     enum status st = queue_policy_init(arena, config, limit, &scheduler->policy, err);
     if (st == ST_OK) {
         st = priority_queue_init(&scheduler->queue, arena, scheduler->policy.n_levels, err);
@@ -41,12 +41,12 @@ void scheduler_fini(struct scheduler *scheduler) {
     lock_fini(&scheduler->lock);
 }
 
-/* ---- order ----------------------------------------------------------------------------------- */
+/* ---- preserve_ordering ----------------------------------------------------------------------- */
 
 static void order_append(struct scheduler *scheduler, struct call *call) {
     call->order_prev = scheduler->order_last;
     call->order_next = NULL;
-    call->in_order = true;
+    call->preserve_ordering = true;
     if (scheduler->order_last) {
         scheduler->order_last->order_next = call;
     } else {
@@ -68,7 +68,7 @@ static void order_remove(struct scheduler *scheduler, struct call *call) {
     }
 }
 
-/* Sends all that wait for nobody any more. The lock is held, so that nobody else sends meanwhile.
+/* Posts the answered calls that no earlier call delays. The lock is held, which keeps the order.
  * Returns: how many. */
 static size_t post_ready_in_order(struct scheduler *scheduler) {
     size_t n = 0;
@@ -96,7 +96,7 @@ static void complete_in_order(struct scheduler *scheduler, struct call *call, bo
     call->response_ready = true;
     size_t n = post_ready_in_order(scheduler);
     lock_release(&scheduler->lock);
-    version_leave_times(version, n); /* the last that this thread touches of it */
+    version_leave_times(version, n); /* the version must not be used after this */
 }
 
 void scheduler_complete_in_order(struct scheduler *scheduler, struct call *call) {
@@ -116,7 +116,8 @@ static void wake_promoted(struct scheduler *scheduler) {
     }
 }
 
-/* Takes those that follow `call` in its sequence out of the queue. Returns: the first of them. */
+/* Removes the calls that follow `call` in its sequence from the queue. Returns: the first of
+ * them. */
 static struct call *remove_followers(struct scheduler *scheduler, struct call *call) {
     if (!call->sequence) {
         return NULL;
@@ -124,13 +125,13 @@ static struct call *remove_followers(struct scheduler *scheduler, struct call *c
     struct call *first = sequences_drop(scheduler->sequences, call, clock_now_ns());
     for (struct call *follower = first; follower; follower = follower->sequence_next) {
         priority_queue_remove(&scheduler->queue, follower);
-        call_set_state(follower, CALL_RUNNING); /* so that nobody else ends it */
+        call_set_state(follower, CALL_RUNNING); /* prevents a concurrent cancellation */
     }
     wake_promoted(scheduler);
     return first;
 }
 
-/* Ends them: `call`, which may not be looked at any more, was given up. */
+/* Fails the followers of `call`, which was removed and must not be used. */
 static void fail_followers(struct call *follower, bool cancelled) {
     while (follower) {
         struct call *next = follower->sequence_next;
@@ -169,14 +170,14 @@ void scheduler_sequence_resume(struct scheduler *scheduler, struct call *call) {
     lock_release(&scheduler->lock);
 }
 
-/* ---- in and out ------------------------------------------------------------------------------ */
+/* ---- queueing -------------------------------------------------------------------------------- */
 
 static void publish_queue_length(struct scheduler *scheduler) {
     atomic_store_explicit(&scheduler->n_queued, scheduler->queue.n, memory_order_seq_cst);
 }
 
-/* Instances that nobody runs on: as many of the calls in the queue only wait for a thread to wake
- * up and take them. Not where there are sequences: those have an instance each. */
+/* Idle instances: as many queued calls are about to be taken by a thread that is waking up. 0 with
+ * sequences, whose calls are bound to an instance. */
 static size_t count_idle_instances(struct model_version *version) {
     size_t n = 0;
     for (size_t i = 0; i < version->n_instances && !version->scheduler.sequences; i++) {
@@ -185,14 +186,16 @@ static size_t count_idle_instances(struct model_version *version) {
     return n;
 }
 
-/* Is there no room for another call of that level? `waiting`: how many keep it out. */
+/* Returns: whether the queue limit for that level is reached. *waiting: the calls that count
+ * against it. */
 static bool queue_is_full(struct scheduler *scheduler, const struct call *call, size_t *waiting) {
     const struct queue_policy *policy = &scheduler->policy;
     size_t level = call->queue_deadline.level;
     uint64_t own = policy->levels[level].max_size;
     uint64_t limit = own > 0 ? own : policy->limit;
     *waiting = own > 0 ? priority_queue_count_level(&scheduler->queue, level) : scheduler->queue.n;
-    if (scheduler->sequences) { /* sequences that have no place keep none from going on */
+    if (scheduler->sequences) { /* calls of sequences without a slot don't count for those with
+                                   one */
         size_t n_backlog_calls = scheduler->sequences->n_backlog_calls;
         bool homeless = sequences_must_wait_for_slot(scheduler->sequences, call);
         *waiting = homeless ? n_backlog_calls : scheduler->queue.n - n_backlog_calls;
@@ -214,7 +217,7 @@ static enum status check_queue_size(struct scheduler *scheduler, const struct ca
     return ST_OK;
 }
 
-/* What would be refused leaves its sequence as it is. */
+/* A refused call leaves its sequence unchanged. */
 static enum status admit_call(struct scheduler *scheduler, struct call *call, struct error *err) {
     struct sequences *sequences = scheduler->sequences;
     enum status st = ST_OK;
@@ -236,7 +239,7 @@ enum status scheduler_push(struct scheduler *scheduler, struct call *call, struc
         call_set_state(call, CALL_QUEUED);
         priority_queue_add(&scheduler->queue, call);
         publish_queue_length(scheduler);
-        if (scheduler->in_order) {
+        if (scheduler->preserve_ordering) {
             order_append(scheduler, call);
         }
     }
@@ -245,9 +248,10 @@ enum status scheduler_push(struct scheduler *scheduler, struct call *call, struc
     return st;
 }
 
-/* Not under the lock: they would wake into a taken one. */
+/* Without the lock, which woken threads would block on. */
 void scheduler_notify(struct scheduler *scheduler, size_t n) {
-    if (n > 1 || (n > 0 && scheduler->sequences)) { /* whose it is is known under the lock only */
+    if (n > 1 || (n > 0 && scheduler->sequences)) { /* with sequences, only the lock's holder
+                                                       knows whose call it is */
         lock_cond_broadcast(&scheduler->work);
     } else if (n == 1) {
         lock_cond_signal(&scheduler->work);
@@ -270,7 +274,7 @@ bool scheduler_remove(struct scheduler *scheduler, struct call *call) {
         followers = remove_followers(scheduler, call);
         publish_queue_length(scheduler);
         call_set_state(call, CALL_ANSWERED);
-        if (scheduler->in_order) {
+        if (scheduler->preserve_ordering) {
             order_remove(scheduler, call);
             n_sent = post_ready_in_order(scheduler);
         }
@@ -293,10 +297,10 @@ bool scheduler_deprioritize(struct scheduler *scheduler, struct call *call) {
     return queued;
 }
 
-/* ---- taking ---------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
-/* The first call whose time is not over: those before it are about to be dropped by their workers.
- * Returns: NULL: there is none. */
+/* The first call that has not expired; expired ones are removed by their workers' timers. Returns:
+ * NULL: none. */
 static struct call *first_in_time(struct scheduler *scheduler, uint64_t now_ns) {
     lock_assert_held(&scheduler->lock);
     struct call *call = scheduler->queue.first;
@@ -318,7 +322,8 @@ bool scheduler_is_due(struct scheduler *scheduler, size_t max, uint64_t now_ns,
     }
     struct batch_candidate candidate = batch_preview(&scheduler->rules, head, max, now_ns);
     if (candidate.full || candidate.until_ns <= now_ns) {
-        return true; /* where no instance is idle, who releases one wakes a thread: no time does */
+        return true; /* without an idle instance no timer is needed: instance_release wakes a
+                        thread */
     }
     *until_ns = candidate.until_ns;
     return false;
@@ -351,7 +356,7 @@ size_t scheduler_take_for_instance(struct scheduler *scheduler, size_t instance,
     return n;
 }
 
-/* ---- waking ---------------------------------------------------------------------------------- */
+/* ---- wakeup ---------------------------------------------------------------------------------- */
 
 void scheduler_wake(struct scheduler *scheduler) {
     lock_acquire(&scheduler->lock);

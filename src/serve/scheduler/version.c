@@ -1,4 +1,4 @@
-/* Opening and ending a model version, step by step, each undone in reverse. */
+/* Opens and closes a model version, in steps that are undone in reverse. */
 #include "serve/scheduler/version.h"
 
 #include <assert.h>
@@ -73,19 +73,19 @@ static enum status describe_model(struct model_version *version,
                           options->default_max_batch_size, &version->plan, err);
 }
 
-/* How many instances, with how many threads each. One instance unless told otherwise: it may use
- * all CPUs for a request, and what waits meanwhile can be batched. */
+/* The number of instances and the threads per instance. One instance by default: it may use all
+ * CPUs for a request, and requests that wait meanwhile can be batched. */
 static void divide_cpus(struct model_version *version, const struct version_options *options) {
     uint64_t n = options->config->instance_count;
     version->n_instances = n > 0 ? (size_t)n : 1;
     uint64_t threads = options->usable_cpus / version->n_instances;
     version->n_threads = threads > 0 ? (uint32_t)threads : 1;
-    /* The workers need CPUs too: threads that spin between requests would take theirs on a small
+    /* Workers need CPUs too: threads that spin between requests would starve them on a small
      * machine. */
     version->may_spin = !options->avoid_spinning && version->n_threads >= VERSION_SPIN_CPUS;
 }
 
-/* A model that is a single file has no directory of its own. */
+/* The directory of the model; "." or the file's directory for a model that is a single file. */
 static struct str directory_of(const struct version_options *options) {
     if (options->directory.len > 0) {
         return options->directory;
@@ -97,7 +97,7 @@ static struct str directory_of(const struct version_options *options) {
     return len == 0 ? STR(".") : str_make(options->path.ptr, len > 1 ? len - 1 : len);
 }
 
-/* Are its answers kept, and where? */
+/* Returns: the response cache when the model uses it; NULL: none. */
 static struct response_cache *response_cache_for(const struct version_options *options) {
     if (options->config->response_cache && !options->cache) {
         log_event(LOG_WARNING,
@@ -146,13 +146,13 @@ static void version_free(struct model_version *version) {
     arena_free(version->arena);
 }
 
-/* Is it configured to wait for company? A worker can't. */
+/* Returns: whether batches wait for more requests, which a worker cannot do. */
 static bool waits_for_batch(const struct model_config *config) {
     return config->max_batch_size > 0 && config->max_queue_delay_us > 0;
 }
 
-/* Where it runs. Answers that leave in order come from instances only: workers don't know of each
- * other's. */
+/* Decides where the version runs. Only instances can preserve ordering, because a worker does not
+ * know the calls of another worker. */
 static enum status choose_run_on(struct model_version *version, bool cheap, struct error *err) {
     version->run_on = version->config.run_on;
     bool has_sequences = version->config.sequences.strategy != SEQUENCES_NONE;
@@ -229,9 +229,9 @@ enum status version_open(const struct version_options *options, struct model_ver
     }
     if (st == ST_OK && info.cheap && options->config->instance_count == 0 &&
         options->config->sequences.strategy == SEQUENCES_NONE) {
-        version->n_instances = options->usable_cpus; /* one for each worker that comes by */
+        version->n_instances = options->usable_cpus; /* one per worker that may run it */
     }
-    version->config.instance_count = version->n_instances; /* told as what it came to */
+    version->config.instance_count = version->n_instances; /* reported as resolved */
     if (st == ST_OK) {
         st = scheduler_configure(&version->scheduler, version->arena, &version->config,
                                  options->max_queue_size, err);
@@ -253,7 +253,8 @@ enum status version_open(const struct version_options *options, struct model_ver
 /* ---- serving --------------------------------------------------------------------------------- */
 
 bool version_enter(struct model_version *version, struct error *err) {
-    /* Ordered with version_stop: either it sees this call, or this call sees that it stops. */
+    /* Sequentially consistent with version_stop: either it sees this call, or this call sees the
+     * stop. */
     atomic_fetch_add_explicit(&version->n_in_flight, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&version->stopping, memory_order_seq_cst)) {
         version_leave(version);
@@ -275,7 +276,7 @@ void model_version_ref(struct model_version *version) {
 
 void model_version_unref(struct model_version *version) {
     size_t before = atomic_fetch_sub_explicit(&version->refs, 1, memory_order_release);
-    assert(before > 1); /* the first reference is the repository's, until version_close */
+    assert(before > 1); /* the repository holds the first reference until version_close */
 }
 
 const struct model_spec *model_version_spec(const struct model_version *version) {
@@ -309,7 +310,7 @@ const void *model_version_user_data(const struct model_version *version,
     return version->user_data[slot];
 }
 
-/* ---- ending ---------------------------------------------------------------------------------- */
+/* ---- stopping and closing -------------------------------------------------------------------- */
 
 void version_reject_calls(struct model_version *version) {
     atomic_store_explicit(&version->stopping, true, memory_order_seq_cst);
@@ -317,8 +318,8 @@ void version_reject_calls(struct model_version *version) {
 
 void version_stop(struct model_version *version) {
     version_reject_calls(version);
-    /* Looked at from time to time instead of signalled: whoever ends the last call must not touch
-     * the version after its count, and serving pays nothing for an end that comes once. */
+    /* Polled instead of signalled: the thread that ends the last call must not use the version
+     * after its decrement, and serving pays nothing for an event that happens once. */
     while (atomic_load_explicit(&version->n_in_flight, memory_order_acquire) > 0) {
         nanosleep(&(struct timespec){.tv_nsec = STOP_POLL_NS}, NULL);
     }
@@ -328,8 +329,8 @@ void version_stop(struct model_version *version) {
 void version_close(struct model_version *version) {
     size_t held = atomic_load_explicit(&version->refs, memory_order_acquire) - 1;
     if (held > 0) {
-        /* Whoever holds it, or an answer's bytes, would look into freed memory: better to leave it
-         * to the end of the process. */
+        /* A holder of a reference or of an answer's bytes would use freed memory, so the version is
+         * leaked. */
         log_event(LOG_ERROR, "a model is not closed: requests still hold it",
                   LOG_STR("model", version->plan.spec.name), LOG_U64("requests", held));
         return;

@@ -1,5 +1,5 @@
-/* A model version being served: what serve/repository/repository.h promises to others, as the model
- * room itself sees it. */
+/* A served model version, internal to serve/scheduler and serve/repository; front ends use
+ * model_version.h. */
 #ifndef SLUICE_SERVE_SCHEDULER_VERSION_H
 #define SLUICE_SERVE_SCHEDULER_VERSION_H
 
@@ -24,73 +24,74 @@
 
 enum {
     CACHE_LINE_BYTES = 64,
-    VERSION_SPIN_CPUS = 4, /* an execution with fewer threads than this never spins */
+    VERSION_SPIN_CPUS = 4, /* minimum number of threads per execution for spinning */
 };
 
 struct model_version {
-    /* fixed once open */
-    struct arena *arena;        /* everything here, this struct included, lives in it */
-    struct model_config config; /* its own copy, completed */
+    /* constant once open */
+    struct arena *arena;        /* contains everything here, this struct included */
+    struct model_config config; /* own copy, completed */
     struct model_plan plan;
     const sluice_backend *backend;
     sluice_model *model;
     struct instance *instances;
     size_t n_instances;
-    uint32_t n_threads; /* for one execution */
+    uint32_t n_threads; /* per execution */
     bool may_spin;
-    enum model_run_on run_on; /* RUN_AUTO: as `pace` says */
+    enum model_run_on run_on; /* RUN_AUTO: decided by exec_time_stats */
     struct str path;          /* the model's file or directory */
-    struct str directory;     /* of the files that the configuration names */
-    const void
-        *user_data[MODEL_VERSION_SLOTS]; /* of front ends; set before the version is published */
-    const uint64_t *siblings;            /* set before the version is published */
+    struct str directory;     /* directory of the files that the configuration names */
+    const void *user_data[MODEL_VERSION_SLOTS]; /* of the front ends; set before the version is
+                                            published */
+    const uint64_t *siblings;                   /* set before the version is published */
     size_t n_siblings;
 
-    /* in motion; apart from what is read all the time */
+    /* modified while serving: separate cache lines from the constant part */
     alignas(CACHE_LINE_BYTES) struct scheduler scheduler;
     struct exec_time_stats exec_time_stats;
-    struct per_worker_table inline_queues; /* what workers have put off (inline_queue.c) */
-    atomic_flag shape_reported;            /* an output unlike the specification is logged once */
+    struct per_worker_table inline_queues; /* inline queues (inline_queue.c) */
+    atomic_flag shape_reported;            /* outputs unlike the specification are logged once */
     struct statistics statistics;
-    struct cache_scope cache; /* of its answers */
+    struct cache_scope cache; /* of the response cache */
     alignas(CACHE_LINE_BYTES) atomic_size_t refs;
     atomic_size_t n_in_flight; /* calls accepted and not yet answered */
     atomic_bool stopping;
 };
 
-/* What a version is made from. */
+/* Options of version_open. */
 struct version_options {
     const sluice_backend *backend;
     const struct model_config *config; /* as read; strings and arrays must outlive the version */
     struct str name;
     uint64_t version;
     struct str path;      /* "…/1/model.onnx" */
-    struct str directory; /* the model's own; "" for a single file */
+    struct str directory; /* the model's directory; "" for a single file */
     uint64_t default_max_batch_size;
     uint64_t max_queue_size;
     unsigned usable_cpus;
-    bool avoid_spinning; /* the CPU quota is below the affinity */
-    struct response_cache
-        *cache; /* for the answers of models that ask for it; NULL: there is none */
-    /* repository_options.opened; NULL: nobody asks */
+    bool avoid_spinning;          /* the CPU quota is below the affinity */
+    struct response_cache *cache; /* for models that enable it; NULL: none */
+    /* repository_options.on_version_opened; may be NULL */
     enum status (*on_version_opened)(void *user, struct model_version *version, struct error *err);
     void *on_version_opened_user;
 };
 
 /* Opens the model in its backend, completes the configuration, opens the instances and starts their
- * threads. Returns: the backend's reason, or ST_BAD_MODEL, or ST_NO_MEMORY. Owns: *out, with one
- * reference, until version_stop and version_close. Thread: one at a time per model; may block. */
+ * threads.
+ * Returns: the backend's error, ST_BAD_MODEL, ST_NO_MEMORY. Owns: *out, with one reference, until
+ * version_stop and version_close. Thread: one at a time per model; may block. */
 enum status version_open(const struct version_options *options, struct model_version **out,
                          struct error *err) __attribute__((warn_unused_result));
-/* Refuses new calls from now on. Thread: any. */
+/* Refuses new calls. Thread: any. */
 void version_reject_calls(struct model_version *version);
-/* Refuses new calls, waits until those taken are answered, ends the threads. */
+/* Refuses new calls, waits until accepted calls are answered, joins the threads. */
 void version_stop(struct model_version *version);
-/* After version_stop, when nobody holds a reference or an answer's bytes any more; a version that
- * is held after all stays in memory, and the log says so. */
+/* Frees the version, after version_stop and after the last reference and answer were released. A
+ * version that is still held is leaked and logged. */
 void version_close(struct model_version *version);
 
-/* A call begins; false (with `err` filled) when the version is being stopped. A call ends. */
+/* version_enter counts a call in flight; returns false (with `err` filled) when the version is
+ * stopping. version_leave ends the call. */
 bool version_enter(struct model_version *version, struct error *err);
 void version_leave(struct model_version *version);
 

@@ -1,6 +1,6 @@
-/* The hash of a call, and its answer as one block of bytes: outputs and parameters, then dimensions
- * and texts, then the outputs' bytes, each aligned. The hash is of a text that is read in one way
- * only: whatever has no fixed length has its length in front. */
+/* Hashes calls, and stores an answer as one block of bytes: outputs and parameters, then dimensions
+ * and texts, then the outputs' bytes, each aligned. The hashed text is unambiguous: every part of
+ * variable length is preceded by its length. */
 #include "serve/scheduler/cache/call_cache.h"
 
 #include <assert.h>
@@ -17,7 +17,7 @@
 #include "serve/scheduler/host_callbacks.h"
 #include "serve/scheduler/version.h"
 
-/* ---- what a call is known by ----------------------------------------------------------------- */
+/* ---- key of a call --------------------------------------------------------------------------- */
 
 static void add_text(struct call_hash *hash, const char *text, size_t n_bytes) {
     call_hash_add_u64(hash, n_bytes);
@@ -59,10 +59,10 @@ static void add_input(struct call_hash *hash, const sluice_input *input) {
     }
 }
 
-/* Returns: false: it could not be computed. */
+/* Returns: false when the hash could not be computed. */
 static bool hash_call(const struct call *call, struct keyed_hash *key) {
     const struct cache_scope *scope = &call->version->cache;
-    const sluice_request *request = &call->abi;
+    const sluice_request *request = &call->backend_request;
     struct call_hash hash;
     call_hash_begin(&hash, scope->keyed);
     call_hash_add_u64(&hash, scope->generation);
@@ -80,7 +80,7 @@ static bool hash_call(const struct call *call, struct keyed_hash *key) {
     return call_hash_final(&hash, key);
 }
 
-/* ---- an answer as a block -------------------------------------------------------------------- */
+/* ---- cached response ------------------------------------------------------------------------- */
 
 struct cached_output {
     const int64_t *dims;
@@ -89,7 +89,7 @@ struct cached_output {
     size_t n_bytes;
 };
 
-/* In front of the block; all pointers are into it. */
+/* At the start of the block; all pointers point into the block. */
 struct cached_response {
     const struct cached_output *outputs;
     size_t n_outputs;
@@ -97,9 +97,9 @@ struct cached_response {
     size_t n_params;
 };
 
-/* Takes parts of a block one after the other; without one it counts how large it has to be. */
+/* Allocates parts of a block one after the other, or only counts their size. */
 struct layout {
-    char *block; /* NULL: counting */
+    char *block; /* NULL: count only */
     size_t at;
     bool too_large;
 };
@@ -159,7 +159,7 @@ static void put_output(struct layout *layout, const struct tensor *tensor,
     }
 }
 
-/* Either counts, or fills the block. */
+/* Counts or fills the block. */
 static void layout_response(struct layout *layout, const struct infer_response *response) {
     struct cached_response *cached =
         layout_reserve(layout, sizeof(*cached), alignof(struct cached_response));
@@ -174,18 +174,18 @@ static void layout_response(struct layout *layout, const struct infer_response *
     }
 }
 
-/* ---- out of the cache ------------------------------------------------------------------------ */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
 static void release_entry(void *user) {
     cache_entry_unref(user);
 }
 
-/* The answer as the model gave it, in the room that was prepared for it. */
+/* Fills the response from the cached copy, in the call's prepared memory. */
 static void fill_response(struct call *call, struct cache_entry *entry) {
     const struct cached_response *cached = cache_entry_data(entry);
     const struct infer_request *request = call->request;
     const struct model_spec *spec = &call->version->plan.spec;
-    assert(cached->n_outputs == call->abi.n_wanted);
+    assert(cached->n_outputs == call->backend_request.n_wanted);
     for (size_t i = 0; i < cached->n_outputs; i++) {
         const struct cached_output *output = &cached->outputs[i];
         size_t at = request->n_wanted > 0 ? request->wanted[i].spec : i;
@@ -222,7 +222,7 @@ bool call_cache_find(struct call *call) {
     return entry != NULL;
 }
 
-/* ---- into it --------------------------------------------------------------------------------- */
+/* ---- store ----------------------------------------------------------------------------------- */
 
 static void store_copy(struct call *call) {
     struct cache_scope *scope = &call->version->cache;

@@ -1,7 +1,7 @@
-/* Calls that are answered from the response cache, of models whose configuration asks for it
- * (response_cache.h). What a call is known by is all that a backend gets to see of it and may
- * answer by: outputs wanted, parameters, and of each input datatype, shape and bytes. Its id and
- * its deadline are not: a model whose answers depend on these must not have its answers kept.
+/* Answers calls from the response cache, for models that enable it (response_cache.h). The key
+ * covers everything that a backend's answer may depend on: wanted outputs, parameters, and each
+ * input's datatype, shape and bytes. The id and the deadline are not part of it: a model whose
+ * answers depend on them must not enable the cache.
  *
  * Thread: the call's worker's. */
 #ifndef SLUICE_SERVE_SCHEDULER_CACHE_CALL_CACHE_H
@@ -11,12 +11,11 @@
 
 #include "serve/scheduler/call.h"
 
-/* Fills in the answer where it is known: then the call is CALL_ANSWERED. Otherwise call->cached
- * says whether it was looked for, and call_cache_store_copy may keep what comes. The version, whose
- * cache is on, was entered, and the call prepared. */
+/* Looks the call up. On a hit the response is filled and the call is CALL_ANSWERED. Otherwise
+ * call->cached is CALL_CACHE_MISS if the lookup was made, and call_cache_store_copy may store the
+ * answer. The call is prepared and entered in its version, whose cache is enabled. */
 bool call_cache_find(struct call *call) __attribute__((warn_unused_result));
-/* Keeps the answer of a call that was looked for and not found, if it is one: payload bytes are
- * copied. */
+/* Stores a copy of the answer of a call that missed, if it succeeded. Payload bytes are copied. */
 void call_cache_store_copy(struct call *call);
 
 #endif

@@ -1,5 +1,5 @@
-/* Calls of a model whose answers are kept: which are the same, which never are, and that a known
- * answer is the one that the model gave. */
+/* Models with the response cache: which calls are equal, which are never cached, and that a hit
+ * returns the model's answer. */
 #include "serve/scheduler/cache/call_cache.h"
 
 #include <setjmp.h>
@@ -51,7 +51,7 @@ static void assert_echoed(const struct rig_call *call) {
     assert_memory_equal(call->y, call->x, call->piece.n_bytes);
 }
 
-/* ---- the same again -------------------------------------------------------------------------- */
+/* ---- hits ------------------------------------------------------------------------------------ */
 
 static int64_t rows_asked;
 
@@ -83,7 +83,7 @@ static void cache_hit_returns_model_response(void **state) {
     end(&rig, cache);
 }
 
-/* ---- what is another request ----------------------------------------------------------------- */
+/* ---- misses ---------------------------------------------------------------------------------- */
 
 static const struct param params[] = {
     {.name = STR("a"), .kind = PARAM_INT64, .int64 = 1},
@@ -100,7 +100,7 @@ enum { N_PARAMS = sizeof(params) / sizeof(params[0]) };
 
 static struct infer_requested_output wanted[] = {{.name = STR("rows")}, {.name = STR("y")}};
 
-/* Each once, and then each again. */
+/* Sends each call once, then each again. */
 static void ask_all(struct rig *rig) {
     size_t at = 0;
     for (size_t i = 0; i < N_PARAMS; i++) {
@@ -111,7 +111,7 @@ static void ask_all(struct rig *rig) {
     struct rig_call *both = rig_make(rig, at++, 1, 5);
     both->request.params = (struct params){params + 7, 2};
     rig_submit(both);
-    for (size_t n = 0; n < 4; n++) { /* none, which means y and rows; rows, y; rows; y */
+    for (size_t n = 0; n < 4; n++) { /* none (means y and rows); rows, y; rows; y */
         struct rig_call *call = rig_make_unchecked(rig, at++, 1, 5);
         struct error err;
         call->request.wanted = wanted + (n == 3);
@@ -140,13 +140,13 @@ static void cache_differing_requests_have_own_entries(void **state) {
         }
     }
     assert_int_equal(metric_read(METRIC_RESPONSE_CACHE_ENTRIES), N_ALL);
-    assert_int_equal(rig.calls[N_PARAMS + 3].n_outputs, 1); /* rows alone */
+    assert_int_equal(rig.calls[N_PARAMS + 3].n_outputs, 1); /* rows only */
     assert_int_equal(rig.calls[N_PARAMS + 3].y_rank, 1);
     assert_echoed(&rig.calls[N_PARAMS + 4]);
     end(&rig, cache);
 }
 
-/* The id, and what the scheduler is told. */
+/* Calls that differ in id and scheduling parameters only. */
 static void ask_otherwise(struct rig *rig) {
     static const struct param reserved = {.name = STR("priority"), .kind = PARAM_INT64, .int64 = 1};
     struct rig_call *call = rig_make(rig, 0, 1, 5);
@@ -189,7 +189,7 @@ static void cache_hit_keeps_response_params(void **state) {
     static struct rig rig;
     struct response_cache *cache = begin(&rig, &plain);
     (void)state;
-    rig.model->spoil = add_params;
+    rig.model->corrupt_response = add_params;
     rows_asked = 2;
     for (int i = 0; i < 2; i++) {
         rig_run(&rig, ask, 1);
@@ -213,13 +213,13 @@ static void cache_failed_response_is_not_stored(void **state) {
     struct response_cache *cache = begin(&rig, &plain);
     (void)state;
     rows_asked = 1;
-    rig.model->spoil = say_no;
+    rig.model->corrupt_response = say_no;
     for (int i = 0; i < 2; i++) {
         rig_run(&rig, ask, 1);
         assert_int_equal(rig.calls[0].error.status, ST_BACKEND_FAILED);
     }
     assert_int_equal(metric_read(METRIC_RESPONSE_CACHE_ENTRIES), 0);
-    rig.model->spoil = NULL;
+    rig.model->corrupt_response = NULL;
     rig_run(&rig, ask, 1);
     assert_echoed(&rig.calls[0]);
     assert_int_equal(counted(&rig).cache_miss.count, 3);
@@ -227,15 +227,15 @@ static void cache_failed_response_is_not_stored(void **state) {
     end(&rig, cache);
 }
 
-/* ---- order, and the end ---------------------------------------------------------------------- */
+/* ---- ordering and shutdown ------------------------------------------------------------------- */
 
-/* 1 is known; 0 is asked before it and is not. */
+/* Call 1 is cached; call 0 is sent before it and is not. */
 static void ask_known_behind_unknown(struct rig *rig) {
-    atomic_store(&rig->model->shut, true);
+    atomic_store(&rig->model->gate_closed, true);
     rig_submit(rig_make(rig, 0, 1, 9));
     rig_submit(rig_make(rig, 1, 1, 5));
     assert_int_equal(rig->calls[1].n_done, 0);
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
 }
 
 static void cache_hit_with_preserve_ordering_keeps_order(void **state) {
@@ -246,8 +246,8 @@ static void cache_hit_with_preserve_ordering_keeps_order(void **state) {
     rig_run(&rig, ask, 1);
     rig_run(&rig, ask_known_behind_unknown, 2);
     assert_int_equal(rig.calls[1].call.cached, CALL_CACHE_HIT);
-    assert_int_equal(rig.calls[0].turn, 0);
-    assert_int_equal(rig.calls[1].turn, 1);
+    assert_int_equal(rig.calls[0].done_index, 0);
+    assert_int_equal(rig.calls[1].done_index, 1);
     assert_echoed(&rig.calls[1]);
     end(&rig, cache);
 }
@@ -278,5 +278,5 @@ int main(void) {
         cmocka_unit_test(cache_hit_with_preserve_ordering_keeps_order),
         cmocka_unit_test(cache_stopped_version_returns_not_ready),
     };
-    return cmocka_run_group_tests_name("model/call_cache", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/cache/call_cache", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* OpenSSL's MAC of that name. Each hash begins as a copy of one that was given its key: nothing is
- * looked up by name, and no lock taken, for a call. */
+/* SipHash by OpenSSL's MAC. Each hash starts as a copy of a keyed context, so a call needs neither
+ * a lookup by name nor a lock. */
 #include "serve/scheduler/cache/call_hash.h"
 
 #include <openssl/core_names.h>

@@ -1,5 +1,5 @@
-/* SipHash-2-4 with 128 bits as its authors have it, however the bytes are cut into pieces; the last
- * vector, which is longer than theirs, is what two implementations agree on. */
+/* SipHash-2-4 with 128 bits against its authors' vectors, with every division of the bytes into
+ * pieces; the last, longer vector was checked with two implementations. */
 #include "serve/scheduler/cache/call_hash.h"
 
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 enum { MOST = 1000 };
 
-/* The bytes 0 to f. */
+/* The bytes 0 to 15. */
 static const unsigned char KEY[CALL_HASH_KEY_BYTES] = {0, 1, 2,  3,  4,  5,  6,  7,
                                                        8, 9, 10, 11, 12, 13, 14, 15};
 
@@ -107,7 +107,7 @@ static void hash_different_keys_differ(void **state) {
     call_hash_fini(&b);
 }
 
-/* As a hash that memory was short for. */
+/* As after a failed allocation. */
 static void hash_without_mac_context_fails(void **state) {
     struct call_hash hash = {.mac = NULL, .failed = true};
     struct keyed_hash value;

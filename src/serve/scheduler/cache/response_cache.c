@@ -1,6 +1,6 @@
-/* A table by hash, a list by use, and a list for each scope, under one lock that is held for as
- * long as pointers are changed. What an entry takes is counted from before it is allocated until
- * after it was freed, so that the limit holds at every moment. */
+/* A hash table, an LRU list, and a list per scope, under one lock that is held only while pointers
+ * change. An entry's size is counted from before its allocation until after it is freed, so the
+ * limit always holds. */
 #include "serve/scheduler/cache/response_cache.h"
 
 #include <assert.h>
@@ -15,31 +15,31 @@
 #include "serve/scheduler/cache/call_hash.h"
 
 enum {
-    BYTES_PER_BUCKET = 512, /* of the limit: a small answer takes about as much */
+    BYTES_PER_BUCKET = 512, /* of the limit: about the size of a small answer */
     BUCKETS_LEAST = 16,
     BUCKETS_MOST = 1 << 22,
-    HEAP_BYTES = 64,             /* what the allocator adds to a block, at most ... */
-    HEAP_PAGES_FROM = 64 * 1024, /* ... and from there on, where it may get pages of its own */
+    HEAP_BYTES = 64,             /* the allocator's overhead per block, at most ... */
+    HEAP_PAGES_FROM = 64 * 1024, /* ... and from here on, where a block may get pages of its own */
     HEAP_PAGES = 2 * 4096,
-    MAX_UNLINK = 64,     /* entries, while the lock is held */
-    MAX_EVICT_SCAN = 64, /* entries that are being read, when one is sought that is not */
+    MAX_UNLINK = 64,     /* entries unlinked per lock hold */
+    MAX_EVICT_SCAN = 64, /* referenced entries skipped in search of an evictable one */
 };
 
 struct cache_entry {
     alignas(RESPONSE_CACHE_ALIGNMENT) struct keyed_hash key;
     struct response_cache *cache;
     struct cache_scope *scope;
-    struct cache_entry *next;          /* in its bucket; while it is freed, of those to be freed */
-    struct cache_entry *newer, *older; /* by use */
-    struct cache_entry *before, *behind; /* in its scope */
-    size_t n_counted;                    /* bytes, with all that is around it */
+    struct cache_entry *next;          /* in its bucket; after unlinking, in the list to be freed */
+    struct cache_entry *newer, *older; /* LRU list */
+    struct cache_entry *scope_prev, *scope_next; /* list of its scope */
+    size_t n_counted;                            /* bytes, including overhead */
     size_t n_readers;
-    bool listed; /* it can be found */
+    bool listed; /* in the table */
 };
 
 struct response_cache {
     struct lock lock;
-    size_t limit, n_own, n_used; /* bytes; its own are those of the table */
+    size_t limit, n_own, n_used; /* bytes; n_own: the table */
     uint64_t generations;
     struct call_hash keyed;
     struct cache_entry *newest, *oldest;
@@ -47,7 +47,7 @@ struct response_cache {
     struct cache_entry *buckets[];
 };
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static size_t buckets_for(uint64_t n_bytes) {
     size_t n = BUCKETS_LEAST;
@@ -140,10 +140,10 @@ static void entry_link(struct response_cache *cache, struct cache_entry *entry) 
     struct cache_scope *scope = entry->scope;
     entry->next = *bucket;
     *bucket = entry;
-    entry->before = NULL;
-    entry->behind = scope->first;
+    entry->scope_prev = NULL;
+    entry->scope_next = scope->first;
     if (scope->first) {
-        scope->first->before = entry;
+        scope->first->scope_prev = entry;
     }
     scope->first = entry;
     lru_push(cache, entry);
@@ -157,13 +157,13 @@ static void entry_unlink(struct response_cache *cache, struct cache_entry *entry
         at = &(*at)->next;
     }
     *at = entry->next;
-    if (entry->before) {
-        entry->before->behind = entry->behind;
+    if (entry->scope_prev) {
+        entry->scope_prev->scope_next = entry->scope_next;
     } else {
-        entry->scope->first = entry->behind;
+        entry->scope->first = entry->scope_next;
     }
-    if (entry->behind) {
-        entry->behind->before = entry->before;
+    if (entry->scope_next) {
+        entry->scope_next->scope_prev = entry->scope_prev;
     }
     lru_remove(cache, entry);
     entry->listed = false;
@@ -176,9 +176,9 @@ static void adjust_used_bytes(struct response_cache *cache, size_t before, size_
     metric_add(METRIC_RESPONSE_CACHE_BYTES, (int64_t)after - (int64_t)before);
 }
 
-/* ---- freeing, outside it --------------------------------------------------------------------- */
+/* ---- freeing, without the lock --------------------------------------------------------------- */
 
-/* Nobody else has it any more. The lock is held again when it returns. */
+/* Frees an entry without references. The lock is released meanwhile and held on return. */
 static void free_and_relock(struct response_cache *cache, struct cache_entry *entry) {
     size_t n_counted = entry->n_counted;
     lock_assert_not_held(&cache->lock);
@@ -187,7 +187,7 @@ static void free_and_relock(struct response_cache *cache, struct cache_entry *en
     adjust_used_bytes(cache, n_counted, 0);
 }
 
-/* The one that was used longest ago of those that nobody reads. NULL: none within reach. */
+/* The least recently used entry without references. NULL: none among the first MAX_EVICT_SCAN. */
 static struct cache_entry *find_evictable(const struct response_cache *cache) {
     struct cache_entry *entry = cache->oldest;
     for (int i = 0; entry && entry->n_readers > 0; i++) {
@@ -208,7 +208,7 @@ void cache_scope_open(struct cache_scope *scope, struct response_cache *cache) {
     }
 }
 
-/* Takes a few of the scope's entries out. Returns: a list of them. */
+/* Unlinks a few of the scope's entries. Returns: their list. */
 static struct cache_entry *unlink_some(struct cache_scope *scope) {
     struct cache_entry *gone = NULL;
     lock_assert_held(&scope->cache->lock);
@@ -257,7 +257,7 @@ struct cache_entry *cache_find(struct cache_scope *scope, struct keyed_hash key)
 void cache_entry_unref(struct cache_entry *entry) {
     struct response_cache *cache = entry->cache;
     lock_acquire(&cache->lock);
-    assert(entry->n_readers > 0 && entry->listed); /* what is read makes no room */
+    assert(entry->n_readers > 0 && entry->listed); /* referenced entries are not evicted */
     entry->n_readers--;
     lock_release(&cache->lock);
 }
@@ -268,8 +268,7 @@ void *cache_entry_data(struct cache_entry *entry) {
 
 /* ---- storing --------------------------------------------------------------------------------- */
 
-/* What a block takes, and how much is asked of the allocator. Returns: false: more than there
- * is. */
+/* The size to allocate and the size to count for a block. Returns: false on overflow. */
 static bool entry_sizes(size_t n_bytes, size_t *asked, size_t *counted) {
     size_t whole;
     if (!checked_add(n_bytes, sizeof(struct cache_entry) + RESPONSE_CACHE_ALIGNMENT - 1, &whole)) {
@@ -279,7 +278,8 @@ static bool entry_sizes(size_t n_bytes, size_t *asked, size_t *counted) {
     return checked_add(*asked, *asked < HEAP_PAGES_FROM ? HEAP_BYTES : HEAP_PAGES, counted);
 }
 
-/* Counts `n` more bytes once there is room for them. Returns: false: there will be none. */
+/* Counts `n` more bytes, after evicting as needed. Returns: false when not enough can be
+ * evicted. */
 static bool reserve_bytes(struct response_cache *cache, size_t n) {
     if (cache->limit < cache->n_own || cache->limit - cache->n_own < n) {
         return false;
@@ -334,7 +334,7 @@ void cache_store(struct cache_scope *scope, struct keyed_hash key, struct cache_
         entry_link(cache, entry);
     }
     lock_release(&cache->lock);
-    if (!is_new) { /* somebody else was asked the same meanwhile */
+    if (!is_new) { /* a concurrent call stored the same key */
         free_and_relock(cache, entry);
         lock_release(&cache->lock);
     }

@@ -1,5 +1,5 @@
-/* The store by itself: what is found, what makes room, and that the limit holds whatever is stored,
- * read and forgotten at the same time. */
+/* The response cache: lookup, eviction order, and that the size limit holds under concurrent
+ * storing, reading and dropping. */
 #include "serve/scheduler/cache/response_cache.h"
 
 #include <pthread.h>
@@ -28,7 +28,7 @@ static struct response_cache *make(uint64_t n_bytes) {
     return cache;
 }
 
-/* The block says what it is. Returns: false when there was no room. */
+/* Stores a block that contains its number. Returns: false when there was no capacity. */
 static bool put(struct cache_scope *scope, uint64_t number, size_t n_bytes) {
     struct cache_entry *entry = cache_reserve(scope, n_bytes);
     if (entry) {
@@ -70,7 +70,7 @@ static void cache_stored_entry_is_found(void **state) {
     assert_int_equal(metric_read(METRIC_RESPONSE_CACHE_ENTRIES), 0);
 }
 
-/* Two were asked the same at the same time: the first answer stays. */
+/* Two equal calls at the same time: the first answer stays. */
 static void cache_store_existing_key_keeps_first(void **state) {
     struct cache_scope scope;
     struct response_cache *cache = make(LIMIT);
@@ -98,7 +98,7 @@ static void cache_full_evicts_least_recently_used(void **state) {
     cache_scope_open(&scope, cache);
     while (metric_read(METRIC_RESPONSE_CACHE_EVICTIONS_TOTAL) == evictions) {
         assert_true(put(&scope, n++, SMALL));
-        assert_true(has(&scope, 0)); /* used again and again */
+        assert_true(has(&scope, 0)); /* recently used */
         assert_true(n_bytes_counted() <= LIMIT);
     }
     assert_true(n > LIMIT / 2 / SMALL);
@@ -110,7 +110,7 @@ static void cache_full_evicts_least_recently_used(void **state) {
     response_cache_free(cache);
 }
 
-/* Nobody's bytes go while they are read, and what is read counts. */
+/* A referenced block is not freed, and counts against the limit. */
 static void cache_referenced_entry_is_not_evicted(void **state) {
     struct cache_scope scope;
     struct response_cache *cache = make(LIMIT);
@@ -182,13 +182,13 @@ static void cache_scope_close_removes_own_entries_only(void **state) {
         assert_true(has(&b, i));
     }
     cache_scope_close(&b);
-    cache_scope_open(&a, NULL); /* in which nothing is kept */
+    cache_scope_open(&a, NULL); /* caching is off */
     cache_scope_close(&a);
     response_cache_free(cache);
     assert_int_equal(n_bytes_counted(), 0);
 }
 
-/* ---- at the same time ------------------------------------------------------------------------ */
+/* ---- concurrency ----------------------------------------------------------------------------- */
 
 enum { THREADS = 4, ROUNDS = 4000, KEYS = 200 };
 
@@ -255,5 +255,5 @@ int main(void) {
         cmocka_unit_test(cache_scope_close_removes_own_entries_only),
         cmocka_unit_test(cache_many_threads_stay_within_limit),
     };
-    return cmocka_run_group_tests_name("model/response_cache", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/cache/response_cache", tests, NULL, NULL);
 }

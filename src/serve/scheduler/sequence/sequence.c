@@ -1,5 +1,7 @@
-/* Open sequences by their identifier: a table that doubles, with chains. Clients choose the
- * identifiers: without the key of its hash nobody knows which meet. */
+/* Sequences of requests: which are open, which own a slot at an instance, and which calls run next.
+ * Each sequence is in the one list that its state requires; sequence_update_list moves it after
+ * every change. Open sequences are found in a hash table, whose keyed hash prevents clients from
+ * choosing identifiers that collide. */
 #include "serve/scheduler/sequence/sequence.h"
 
 #include <assert.h>
@@ -49,7 +51,7 @@ static bool table_grow(struct sequences *all) {
     struct sequence **before = all->table;
     struct sequence **table = calloc(n, sizeof(struct sequence *));
     if (!table) {
-        return before != NULL; /* chains get longer */
+        return before != NULL; /* keep the table; its chains get longer */
     }
     all->table = table;
     all->table_mask = n - 1;
@@ -88,7 +90,7 @@ static void sequence_table_remove(struct sequences *all, struct sequence *sequen
 
 enum { NS_PER_US = 1000 };
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static size_t slots_per_instance_of(const struct model_config *config) {
     const struct model_sequences *wanted = &config->sequences;
@@ -168,7 +170,7 @@ static void list_remove(struct sequence *sequence) {
     sequence->next = sequence->prev = NULL;
 }
 
-/* Behind `before`; NULL: at the front. */
+/* Inserts after `before`; NULL: at the front. */
 static void list_insert(struct sequence_list *list, struct sequence *before,
                         struct sequence *sequence) {
     sequence->in = list;
@@ -204,9 +206,9 @@ static void ready_add(struct sequence_list *ready, struct sequence *sequence) {
     list_insert(ready, before, sequence);
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
-/* The lane with the most places that are free, so that instances share the work; NULL: none is. */
+/* The instance with the most free slots, which balances the load; NULL: none. */
 static struct instance_sequences *instance_with_free_slot(struct sequences *all) {
     struct instance_sequences *best = NULL;
     for (size_t i = 0; i < all->n_instances; i++) {
@@ -245,7 +247,8 @@ static void release_slot(struct sequences *all, struct sequence *sequence, uint6
         assign_slot(all, instance, next);
         all->n_backlog_calls -= next->n_waiting;
         all->promoted = true;
-        sequence_update_list(all, next, now_ns); /* something of it waits: it goes no further */
+        sequence_update_list(all, next, now_ns); /* it has waiting calls, so this does not
+                                                    recurse further */
     }
 }
 
@@ -255,11 +258,11 @@ static void sequence_free(struct sequences *all, struct sequence *sequence) {
     free(sequence);
 }
 
-/* Where it belongs now. It may be gone afterwards. */
+/* Moves the sequence to the list of its state. It may be freed. */
 static void sequence_update_list(struct sequences *all, struct sequence *sequence,
                                  uint64_t now_ns) {
     if (!sequence->instance && sequence->first) {
-        return; /* it keeps its turn */
+        return; /* it keeps its position */
     }
     list_remove(sequence);
     if (sequence->running) {
@@ -312,7 +315,7 @@ uint64_t sequences_expire_idle(struct sequences *all, uint64_t now_ns) {
     return UINT64_MAX;
 }
 
-/* ---- requests -------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 enum status sequences_find(struct sequences *all, struct call *call, struct error *err) {
     char id[SEQUENCE_ID_TEXT_BYTES], name[TENSOR_NAME_TEXT_BYTES];
@@ -411,7 +414,8 @@ static void unlink_call(struct sequences *all, struct sequence *sequence, struct
     call->sequence = NULL;
 }
 
-/* What follows can't be understood without it, until the sequence begins again. */
+/* Later calls of the sequence are dropped too: without this one the model's state would be
+ * wrong. */
 struct call *sequences_drop(struct sequences *all, struct call *call, uint64_t now_ns) {
     struct sequence *sequence = call->sequence;
     struct call *follower = call->sequence_next, *dropped = NULL, **end = &dropped;
@@ -447,17 +451,17 @@ void sequences_answered(struct sequences *all, struct call *call, uint64_t now_n
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* What could be executed now of a lane, beginning with the oldest. */
+/* The calls that an instance could execute now, beginning with the oldest. */
 struct sequence_candidate {
-    size_t n;          /* sequences, the first among them */
-    uint64_t until_ns; /* when the first of them has waited for long enough */
+    size_t n;          /* number of sequences, the first included */
+    uint64_t until_ns; /* the earliest batch_wait_until_ns among them */
 };
 
 static bool is_expired(const struct sequence *sequence, uint64_t now_ns) {
     return queue_deadline_passed(&sequence->first->queue_deadline, now_ns);
 }
 
-/* The oldest whose time is not over; NULL: none. */
+/* The oldest that has not expired; NULL: none. */
 static struct sequence *oldest_in_time(const struct instance_sequences *instance, uint64_t now_ns) {
     struct sequence *head = instance->ready.first;
     while (head && is_expired(head, now_ns)) {
@@ -466,13 +470,13 @@ static struct sequence *oldest_in_time(const struct instance_sequences *instance
     return head;
 }
 
-/* `head` itself is not late. */
+/* `head` itself has not expired. */
 static bool joins_batch(const struct call *head, const struct sequence *sequence, uint64_t now_ns) {
     return sequence->first == head ||
            (!is_expired(sequence, now_ns) && batch_can_share(head, sequence->first));
 }
 
-/* Counts those that fit into `most` rows. */
+/* Counts sequences that fit into `most` rows. */
 static struct sequence_candidate collect_sequences(const struct sequence *head, size_t most,
                                                    uint64_t now_ns) {
     struct sequence_candidate candidate = {.until_ns = UINT64_MAX};
@@ -496,7 +500,7 @@ static size_t max_batch_rows(const struct sequences *all, const struct batch_rul
     return rows < INSTANCE_REQUESTS_MAX ? (size_t)rows : INSTANCE_REQUESTS_MAX;
 }
 
-/* The largest preferred size that `n` reaches; 0: none. */
+/* Returns: the largest preferred size that is at most `n`; 0: none. */
 static size_t preferred_size(const struct batch_rules *rules, size_t n) {
     uint64_t best = 0;
     for (size_t i = 0; i < rules->n_preferred; i++) {
@@ -506,7 +510,7 @@ static size_t preferred_size(const struct batch_rules *rules, size_t n) {
     return (size_t)best;
 }
 
-/* How many would be taken, and whether it is worth to wait for more. */
+/* Returns: the batch size; *full: whether to run it without waiting for more. */
 static size_t choose_size(const struct sequences *all, const struct batch_rules *rules,
                           const struct sequence_candidate *candidate, bool *full) {
     if (all->strategy == SEQUENCES_DIRECT) {
@@ -536,7 +540,7 @@ bool sequences_are_due(const struct sequences *all, const struct batch_rules *ru
     return false;
 }
 
-/* Its first call runs. */
+/* Marks the sequence's oldest call as running. */
 static struct call *start_oldest_call(struct sequences *all, struct sequence *sequence) {
     struct call *call = sequence->first;
     struct instance_sequences *instance = sequence->instance;
@@ -549,7 +553,7 @@ static struct call *start_oldest_call(struct sequences *all, struct sequence *se
     }
     call->sequence_prev = call->sequence_next = NULL;
     if (all->strategy == SEQUENCES_DIRECT) {
-        call->sequence = NULL; /* it ends with the execution, not with the answer */
+        call->sequence = NULL; /* done when the execution ends, before the answer */
     }
     sequence->running = true;
     sequence_list_move(&instance->running, sequence);
@@ -567,7 +571,7 @@ size_t sequences_take(struct sequences *all, const struct batch_rules *rules, si
     for (size_t i = 0; all->strategy == SEQUENCES_DIRECT && i < all->slots_per_instance; i++) {
         batch[i] = NULL;
     }
-    while (left > 0) { /* they are there: the offer was made of this same list */
+    while (left > 0) { /* collect_sequences counted them in this same list */
         struct sequence *next = sequence->next;
         if (joins_batch(head, sequence, now_ns)) {
             size_t at = all->strategy == SEQUENCES_DIRECT ? sequence->slot : n;

@@ -1,10 +1,10 @@
-/* The sequences of a model version: which are open, which instance each belongs to, which requests
- * of it wait. They hold no requests but by reference: all that wait stand in the scheduler's queue,
- * too. Nothing here reads a clock or knows a lock: the scheduler holds it.
+/* The sequences of a model version (sequence batching): which are open, which instance each is
+ * bound to, and which of their calls wait. Waiting calls are also in the scheduler's queue, which
+ * owns them. The caller passes the time and holds the scheduler's lock.
  *
- * A sequence is open from its first request until its last has come. It has a place at one
- * instance until all its requests were executed; while there is no place, sequences wait for one in
- * the order in which they came. A request is executed when the one before it is through. */
+ * A sequence is open from its first request until its last arrived. It owns a slot at one instance
+ * until all its requests were executed; sequences without a slot wait in the backlog in order of
+ * arrival. The requests of a sequence run one after the other. */
 #ifndef SLUICE_SERVE_SCHEDULER_SEQUENCE_SEQUENCE_H
 #define SLUICE_SERVE_SCHEDULER_SEQUENCE_SEQUENCE_H
 
@@ -25,83 +25,85 @@ struct sequence_list {
     size_t n;
 };
 
-/* On the heap: of one that is open, or has requests that wait or run. */
+/* A sequence that is open, or has calls that wait or run. On the heap. */
 struct sequence {
-    struct sequence_id id; /* its text is part of this */
+    struct sequence_id id; /* its text is `text` below */
     struct sequence *hash_next;
     bool open;
     bool running;
-    struct call *first, *last; /* those that wait */
+    struct call *first, *last; /* waiting calls */
     size_t n_waiting;
-    struct instance_sequences *instance; /* where it has its place; NULL: it waits for one */
-    size_t slot;                         /* direct: its row there */
-    uint64_t idle_since_ns;              /* since then nothing of it waits or runs */
-    struct sequence_list *in; /* the backlog, its lane's `ready` or `running`, or `resting` */
+    struct instance_sequences *instance; /* where it owns a slot; NULL: it is in the backlog */
+    size_t slot;                         /* direct: its row */
+    uint64_t idle_since_ns;              /* since when no call of it waits or runs */
+    struct sequence_list *in; /* the list it is in: backlog, idle, or its instance's ready or
+                                 running */
     struct sequence *next, *prev;
     char text[];
 };
 
-/* The places that one instance has. */
+/* The slots of one instance. */
 struct instance_sequences {
-    struct sequence_list ready; /* by the arrival of what waits first */
+    struct sequence_list ready; /* by the arrival of the first waiting call */
     struct sequence_list running;
-    struct sequence **slots; /* direct: whose row it is; NULL: nobody's */
+    struct sequence **slots; /* direct: the owner of each row; NULL: free */
     size_t n_free;
 };
 
 struct sequences {
-    /* set before calls come */
+    /* set before the first call */
     enum model_sequence_strategy strategy;
-    size_t slots_per_instance; /* of a lane */
-    size_t min_batch_slots;    /* direct: so many rows are worth a batch at once */
+    size_t slots_per_instance; /* capacity of an instance */
+    size_t min_batch_slots;    /* direct: this many ready rows run without waiting for more */
     uint64_t idle_ns;
-    struct instance_sequences *instances; /* as the instances */
+    struct instance_sequences *instances; /* one per instance */
     size_t n_instances;
 
     struct sequence_list backlog, idle;
-    struct sequence **table; /* those that are open */
+    struct sequence **table; /* hash table of open sequences */
     size_t table_mask;
     size_t n_open, n_all;
-    size_t n_backlog_calls; /* calls of the backlog */
-    struct hash_key key;    /* of the table */
+    size_t n_backlog_calls; /* calls of sequences in the backlog */
+    struct hash_key key;    /* for the hash table */
     uint64_t n_arrived;
-    bool promoted; /* a sequence got a place that others may have to look for: who sees it clears
+    bool promoted; /* a sequence got a slot, so another thread may have work; the reader clears
                       it */
 };
 
-/* NULL: the model has none. Returns: ST_NO_MEMORY. Owns: *out, until sequences_free. */
+/* *out is NULL without sequence batching. Returns: ST_NO_MEMORY. Owns: *out, until
+ * sequences_free. */
 enum status sequences_new(const struct model_config *config, size_t n_instances,
                           struct sequences **out, struct error *err)
     __attribute__((warn_unused_result));
-/* Nothing waits or runs. NULL is allowed. */
+/* No call waits or runs. NULL is allowed. */
 void sequences_free(struct sequences *all);
 
-/* Ends those that have rested for too long. Returns: when to look again; UINT64_MAX: no need. */
+/* Closes sequences that were idle for too long. Returns: when to call again; UINT64_MAX: not
+ * needed. */
 uint64_t sequences_expire_idle(struct sequences *all, uint64_t now_ns);
-/* Finds the sequence that the call goes on with, as call->ask says; NULL in call->sequence: it
- * begins one. Returns: ST_BAD_SEQUENCE: that sequence is not open. */
+/* Finds the sequence of call->sequence_params; call->sequence NULL: the call starts one. Returns:
+ * ST_BAD_SEQUENCE when the sequence is not open. */
 enum status sequences_find(struct sequences *all, struct call *call, struct error *err)
     __attribute__((warn_unused_result));
-/* Will the call, which was found, have to wait for a place? */
+/* Returns: whether the call, after sequences_find, has to wait for a slot. */
 bool sequences_must_wait_for_slot(struct sequences *all, const struct call *call);
-/* The call waits from now on, in that sequence. Returns: ST_NO_MEMORY. */
+/* Adds a waiting call to its sequence. Returns: ST_NO_MEMORY. */
 enum status sequences_add(struct sequences *all, struct call *call, struct error *err)
     __attribute__((warn_unused_result));
-/* The call does not wait any more, and will not run. Returns: those of its sequence that can't
- * either, linked by call->later: none of them waits here any more. */
+/* Removes a waiting call that will not run. Returns: the later calls of its sequence, which are
+ * removed too, linked by call->sequence_next. */
 struct call *sequences_drop(struct sequences *all, struct call *call, uint64_t now_ns);
 
-/* Is there something to execute for that lane now? As scheduler_is_due. */
+/* Returns: whether a batch is due for that instance, as scheduler_is_due. */
 bool sequences_are_due(const struct sequences *all, const struct batch_rules *rules,
                        size_t instance, uint64_t now_ns, uint64_t *until_ns);
-/* The calls to be executed there now, which are running then: in the order of arrival, or, direct,
- * by their rows, NULL where a row in between has none. Returns: how many entries, at most
- * INSTANCE_REQUESTS_MAX. */
+/* Starts the next batch of that instance: in order of arrival, or, direct, by row with NULL for a
+ * row without a call. Returns: the number of entries, at most INSTANCE_REQUESTS_MAX. */
 size_t sequences_take(struct sequences *all, const struct batch_rules *rules, size_t instance,
                       struct call **batch, uint64_t now_ns);
-/* Direct: an execution of that lane has returned. */
+/* Direct: an execution of that instance ended. */
 void sequences_executed(struct sequences *all, size_t instance, uint64_t now_ns);
-/* Oldest: the call, which ran, was answered. */
+/* Oldest: a call that ran was answered. */
 void sequences_answered(struct sequences *all, struct call *call, uint64_t now_ns);
 
 #endif

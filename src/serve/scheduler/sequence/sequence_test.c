@@ -1,6 +1,5 @@
-/* Sequences: who runs with whom, in which row, when a sequence is over, and what becomes of those
- * that wait for a place. The clock is driven: nothing rests for too long before the test says
- * so. */
+/* Sequences: batch composition, rows, closing, and the backlog. The clock is driven, so idle
+ * timeouts pass only when a test advances it. */
 #include "serve/scheduler/sequence/sequence.h"
 
 #include <pthread.h>
@@ -68,12 +67,12 @@ static void end(struct rig *rig) {
     assert_int_equal(metric_read(METRIC_SEQUENCES), 0);
 }
 
-static void shut(struct rig *rig) {
-    atomic_store(&rig->model->shut, true);
+static void close_gate(struct rig *rig) {
+    atomic_store(&rig->model->gate_closed, true);
 }
 
 static void open_gate(struct rig *rig) {
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
 }
 
 static size_t n_open(struct rig *rig) {
@@ -84,7 +83,7 @@ static size_t n_open(struct rig *rig) {
     return n;
 }
 
-/* Until the instance has come back from what it executed last. */
+/* Waits until the instance has finished its last execution. */
 static void await_rest(struct rig *rig) {
     struct scheduler *scheduler = &rig->version->scheduler;
     bool rests = false;
@@ -111,10 +110,10 @@ static void assert_statuses(struct rig *rig, const enum status *statuses, int n)
     }
 }
 
-/* ---- who runs with whom ---------------------------------------------------------------------- */
+/* ---- batch composition ----------------------------------------------------------------------- */
 
 static void send_two_sequences(struct rig *rig) {
-    shut(rig);
+    close_gate(rig);
     put(rig, 0, 1, FIRST);
     rig_await_started(rig, 1);
     put(rig, 1, 1, 0);
@@ -140,7 +139,7 @@ static void sequence_requests_run_one_at_a_time(void **state) {
 }
 
 static void send_three_starts(struct rig *rig) {
-    shut(rig);
+    close_gate(rig);
     put(rig, 0, 1, FIRST);
     rig_await_started(rig, 1);
     put(rig, 1, 2, FIRST);
@@ -152,7 +151,7 @@ static void send_third(struct rig *rig) {
     put(rig, 3, 3, LAST);
 }
 
-/* In the second execution sequence 1 has nothing, in the third neither 1 nor 2 has. */
+/* The second execution has no request of sequence 1, the third none of 1 and 2. */
 static void sequence_direct_empty_slot_gets_padding_request(void **state) {
     static struct rig rig;
     (void)state;
@@ -163,7 +162,8 @@ static void sequence_direct_empty_slot_gets_padding_request(void **state) {
     rig_run(&rig, send_third, 1);
     assert_sizes(&rig, sizes, 3);
     assert_int_equal(atomic_load(&rig.model->n_started), 7);
-    assert_int_equal(atomic_load(&rig.model->n_released), 7); /* what fillers are answered, too */
+    /* answers to padding requests included */
+    assert_int_equal(atomic_load(&rig.model->n_released), 7);
     assert_int_equal((int)rig.calls[3].y[0], 3);
     model_version_statistics(rig.version, &statistics);
     assert_int_equal(statistics.n_inferences, 4);
@@ -187,7 +187,7 @@ static void done_then_answer_the_kept(struct call *done) {
 }
 
 static void send_behind_one_that_is_kept(struct rig *rig) {
-    rig->model->act = keep_the_first;
+    rig->model->handle_request = keep_the_first;
     put(rig, 0, 1, FIRST);
     rig_await_started(rig, 1);
     put(rig, 1, 1, LAST);
@@ -195,7 +195,7 @@ static void send_behind_one_that_is_kept(struct rig *rig) {
     rig_submit(&rig->calls[2]);
 }
 
-/* The backend answers later: other sequences go on, its own waits. */
+/* The backend answers later: other sequences continue, this one waits. */
 static void sequence_oldest_next_request_waits_for_response(void **state) {
     static struct rig rig;
     (void)state;
@@ -217,7 +217,7 @@ static void answer_the_kept_last(struct sluice_model *model, const sluice_reques
 }
 
 static void send_beside_one_that_is_kept(struct rig *rig) {
-    rig->model->act = answer_the_kept_last;
+    rig->model->handle_request = answer_the_kept_last;
     put(rig, 0, 1, FIRST);
     put(rig, 1, 2, FIRST);
     put(rig, 2, 2, 0);
@@ -225,7 +225,7 @@ static void send_beside_one_that_is_kept(struct rig *rig) {
     put(rig, 4, 1, LAST);
 }
 
-/* A sequence goes on although its answers wait for those before them. */
+/* A sequence continues while its answers wait for earlier ones. */
 static void sequence_oldest_preserve_ordering_keeps_order(void **state) {
     static struct rig rig;
     (void)state;
@@ -235,13 +235,13 @@ static void sequence_oldest_preserve_ordering_keeps_order(void **state) {
     rig_run(&rig, send_beside_one_that_is_kept, 5);
     for (int i = 0; i < 5; i++) {
         assert_int_equal(atomic_load(&rig.model->order[i]), i);
-        assert_int_equal(rig.calls[i].turn, i);
+        assert_int_equal(rig.calls[i].done_index, i);
     }
     end(&rig);
 }
 
 static void send_five_sequences(struct rig *rig) {
-    shut(rig);
+    close_gate(rig);
     put(rig, 0, 1, FIRST | LAST);
     rig_await_started(rig, 1);
     for (size_t i = 1; i < 6; i++) {
@@ -314,7 +314,7 @@ static void sequence_direct_queue_delay_ends_wait(void **state) {
     end(&rig);
 }
 
-/* ---- when a sequence is over ----------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 static void begin_first(struct rig *rig) {
     put(rig, 0, 1, FIRST);
@@ -352,7 +352,7 @@ static void execute_for_long(struct rig *rig) {
     put(rig, 0, 1, FIRST);
     rig_await_started(rig, 1);
     move_clock(3 * IDLE_MS);
-    put(rig, 1, 1, 0); /* while the one before it runs */
+    put(rig, 1, 1, 0); /* while the first runs */
     move_clock(3 * IDLE_MS);
     open_gate(rig);
 }
@@ -362,7 +362,7 @@ static void sequence_running_or_waiting_is_not_idle(void **state) {
     (void)state;
     static const enum status statuses[] = {ST_OK, ST_OK};
     start(&rig, &direct_alone, 0);
-    shut(&rig);
+    close_gate(&rig);
     rig_run(&rig, execute_for_long, 2);
     assert_statuses(&rig, statuses, 2);
     end(&rig);
@@ -372,7 +372,7 @@ static void begin_another(struct rig *rig) {
     await_rest(rig);
     put(rig, 1, 2, FIRST);
     put(rig, 2, 2, LAST);
-    move_clock(IDLE_MS); /* that the first rests too long is what gives the second its place */
+    move_clock(IDLE_MS); /* the first sequence's idle timeout frees its slot for the second */
 }
 
 static void sequence_freed_slot_goes_to_backlog(void **state) {
@@ -388,14 +388,14 @@ static void sequence_freed_slot_goes_to_backlog(void **state) {
 }
 
 static void begin_again(struct rig *rig) {
-    shut(rig);
+    close_gate(rig);
     put(rig, 0, 1, FIRST);
     rig_await_started(rig, 1);
     put(rig, 1, 1, 0);
-    put(rig, 2, 1, FIRST); /* the same place, behind what waits */
+    put(rig, 2, 1, FIRST); /* the same slot, after the waiting call */
     put(rig, 3, 1, LAST);
     put(rig, 4, 1, 0);
-    put(rig, 5, 1, FIRST | LAST); /* another one: the place is not free yet */
+    put(rig, 5, 1, FIRST | LAST); /* another sequence: the slot is not free yet */
     open_gate(rig);
 }
 
@@ -413,9 +413,9 @@ static void sequence_second_start_restarts_sequence(void **state) {
     end(&rig);
 }
 
-/* ---- what is given up ------------------------------------------------------------------------ */
+/* ---- dropped requests ------------------------------------------------------------------------ */
 
-/* Opens the gate once all but one are done. */
+/* Opens the gate when all but one are done. */
 static void done_then_open(struct call *done) {
     struct rig *rig = ((struct rig_call *)(void *)done)->rig;
     rig_done(done);
@@ -425,7 +425,7 @@ static void done_then_open(struct call *done) {
 }
 
 static void send_with_one_that_is_late(struct rig *rig) {
-    shut(rig);
+    close_gate(rig);
     put(rig, 0, 1, FIRST);
     rig_await_started(rig, 1);
     put(rig, 1, 1, 0);
@@ -455,7 +455,7 @@ static void sequence_expired_request_drops_followers(void **state) {
 }
 
 static void cancel_before_a_start(struct rig *rig) {
-    shut(rig);
+    close_gate(rig);
     put(rig, 0, 1, FIRST);
     rig_await_started(rig, 1);
     put(rig, 1, 1, 0);
@@ -503,12 +503,12 @@ static void sequence_cancelled_start_leaves_no_sequence(void **state) {
     end(&rig);
 }
 
-/* ---- bounds ---------------------------------------------------------------------------------- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 enum { MOST_WAITING = 10, CROWD = RIG_CALLS - 1 };
 
 static void send_a_crowd(struct rig *rig) {
-    shut(rig);
+    close_gate(rig);
     put(rig, 0, 1000, FIRST | LAST);
     rig_await_started(rig, 1);
     for (size_t i = 1; i <= CROWD; i++) {
@@ -523,7 +523,7 @@ static void send_a_crowd(struct rig *rig) {
     open_gate(rig);
 }
 
-/* However many begin one, there are no more sequences than places and requests that wait. */
+/* The number of sequences is bounded by slots plus queue size, however many are started. */
 static void sequence_backlog_is_limited_by_queue_size(void **state) {
     static struct rig rig;
     (void)state;
@@ -551,7 +551,7 @@ static void fill_then_go_on(struct rig *rig) {
     rig_then(rig, go_on_to_the_end);
 }
 
-/* Else nobody would get on. */
+/* A full backlog must not block sequences that own a slot. */
 static void sequence_with_slot_is_not_blocked_by_backlog(void **state) {
     static struct rig rig;
     (void)state;

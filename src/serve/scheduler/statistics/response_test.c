@@ -1,4 +1,4 @@
-/* Answers by their place, counted by several threads at once. */
+/* Counting of responses by index, from several threads at once. */
 #include "serve/scheduler/statistics/count.h"
 
 #include <pthread.h>
@@ -93,5 +93,5 @@ int main(void) {
         cmocka_unit_test(response_stats_last_index_is_counted),
         cmocka_unit_test(response_stats_concurrent_adds_are_counted),
     };
-    return cmocka_run_group_tests_name("model/statistics_response", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/statistics/response", tests, NULL, NULL);
 }

@@ -1,4 +1,7 @@
-/* Blocks of response_cells, published once and kept for good. */
+/* Counts requests, executions and responses, and reads the counters. A cell has one writer at a
+ * time (the worker that delivers a request, the thread that claimed an instance), so counting is a
+ * load and a store without a locked instruction. Only the response counters, in blocks that are
+ * published once and never moved, are written by several threads. */
 #include "serve/scheduler/statistics/statistics.h"
 
 #include <stdbool.h>
@@ -15,7 +18,7 @@ enum { PER_BLOCK = STATISTICS_RESPONSE_BLOCK, N_BLOCKS = STATISTICS_RESPONSES / 
 
 struct response_cells {
     _Atomic uint64_t n[RESPONSE_OUTCOMES], ns[RESPONSE_OUTCOMES];
-    _Atomic uint64_t infer_ns, output_ns; /* of those that are not cancelled */
+    _Atomic uint64_t infer_ns, output_ns; /* without cancelled ones */
 };
 
 struct statistics_response_block {
@@ -41,7 +44,7 @@ static struct statistics_response_block *block_at(struct statistics_responses *r
         return made;
     }
     free(made);
-    return block; /* another thread's; NULL where memory is out */
+    return block; /* another thread's block; NULL when out of memory */
 }
 
 static void cell_add(_Atomic uint64_t *cell, uint64_t n) {
@@ -108,7 +111,7 @@ void statistics_responses_free(struct statistics_responses *responses) {
     }
 }
 
-/* ---- room ------------------------------------------------------------------------------------ */
+/* ---- allocation ------------------------------------------------------------------------------ */
 
 enum status statistics_init(struct statistics *statistics, struct arena *arena, size_t n_instances,
                             uint64_t max_batch_size, struct error *err) {
@@ -149,7 +152,7 @@ static struct statistics_shard *shard_new(struct per_worker_table *shards,
     return shard;
 }
 
-/* The worker's own cells. Only that worker makes them. */
+/* The worker's own counters, created by that worker. */
 static struct statistics_shard *shard_of(struct statistics *statistics,
                                          const struct worker *worker) {
     struct statistics_shard *shard =
@@ -172,7 +175,7 @@ static enum statistics_reason reason_of(const struct call *call) {
                                                                         : STATISTICS_OTHER;
 }
 
-/* What can't be, a backend that said when it computed and was wrong, counts as computing. */
+/* Inconsistent compute times from a backend count as infer time. */
 static struct statistics_compute parts_of(uint64_t started_ns, uint64_t compute_start_ns,
                                           uint64_t compute_end_ns, uint64_t finished_ns) {
     if (compute_start_ns < started_ns || compute_end_ns < compute_start_ns ||
@@ -184,7 +187,7 @@ static struct statistics_compute parts_of(uint64_t started_ns, uint64_t compute_
                                        .output_ns = finished_ns - compute_end_ns};
 }
 
-/* It was in no queue and never ran. */
+/* A cache hit: neither queued nor executed. */
 static void count_hit(struct statistics_shard *shard, const struct call *call) {
     metric_histogram_add_ns(&shard->request, call->finished_ns - call->queued_ns);
     metric_histogram_add_ns(&shard->queue, 0);
@@ -198,7 +201,7 @@ static void count_success(struct statistics_shard *shard, const struct call *cal
     metric_histogram_add_ns(&shard->request, call->finished_ns - call->queued_ns);
     metric_histogram_add_ns(&shard->queue, call->started_ns - call->queued_ns);
     metric_histogram_add_ns(&shard->compute, call->finished_ns - call->started_ns);
-    metric_cell_add(&shard->n_inferences, call->abi.batch);
+    metric_cell_add(&shard->n_inferences, call->backend_request.batch);
     metric_cell_add(&shard->input_ns, compute.input_ns);
     metric_cell_add(&shard->infer_ns, compute.infer_ns);
     metric_cell_add(&shard->output_ns, compute.output_ns);
@@ -232,7 +235,7 @@ void statistics_execution_begin(struct statistics *statistics, size_t instance,
     uint64_t size = 0;
     size_t n_calls = 0;
     for (size_t i = 0; i < n; i++) {
-        size += calls[i]->is_padding ? 0 : calls[i]->abi.batch;
+        size += calls[i]->is_padding ? 0 : calls[i]->backend_request.batch;
         n_calls += !calls[i]->is_padding;
     }
     running->compute_start_ns = running->compute_end_ns = 0;
@@ -265,7 +268,7 @@ void statistics_computed(struct statistics *statistics, size_t instance,
                          const sluice_request *const *requests, size_t n, uint64_t began_ns,
                          uint64_t ended_ns) {
     struct statistics_executions *running = &statistics->running[instance];
-    /* Of requests that are run one after the other: from the first to the last. */
+    /* For requests that are run one after the other: from the first to the last. */
     running->compute_start_ns =
         running->compute_start_ns > 0 ? running->compute_start_ns : began_ns;
     running->compute_end_ns = ended_ns;
@@ -290,8 +293,8 @@ const char *statistics_reason_name(enum statistics_reason reason) {
     return names[reason];
 }
 
-/* A moment of the monotonic clock as ms since 1970. The same moment is the same number each time,
- * unless the wall clock was set, or the machine slept, in between. */
+/* Converts a monotonic time to ms since 1970. A time converts to the same number on each call,
+ * unless the wall clock was set or the machine slept in between. */
 static uint64_t wall_ms(struct statistics *statistics, uint64_t at_ns) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);

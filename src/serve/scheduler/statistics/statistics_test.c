@@ -1,5 +1,5 @@
-/* What is counted of requests and executions: successes, each kind of failure, times by a driven
- * clock, batch sizes, gauges, and counts from many workers at once. */
+/* Statistics of requests and executions: successes, each kind of failure, times with a driven
+ * clock, batch sizes, gauges, and concurrent counting by many workers. */
 #include "serve/scheduler/statistics/statistics.h"
 
 #include <setjmp.h>
@@ -19,8 +19,8 @@ static struct model_statistics read_all(struct rig *rig) {
     return seen;
 }
 
-/* The same when no thread of the version runs any more: an answer is known before the execution
- * that it came from is over. */
+/* Reads after all threads of the version ended: an answer is delivered before its execution is
+ * counted. */
 static struct model_statistics read_at_rest(struct rig *rig) {
     version_stop(rig->version);
     return read_all(rig);
@@ -32,7 +32,7 @@ static const struct model_config on_instance = {
 
 /* ---- successes ------------------------------------------------------------------------------- */
 
-/* One in each turn of the worker, where those of one turn would share an execution. */
+/* One per event-loop iteration; calls of one iteration would share an execution. */
 static void send_three(struct rig *rig) {
     int64_t rows = rig->n_done + 1;
     rig_submit(rig_make(rig, (size_t)rig->n_done, rows, 0));
@@ -77,12 +77,12 @@ static void send_one(struct rig *rig) {
 }
 
 static void send_one_that_waits(struct rig *rig) {
-    atomic_store(&rig->model->shut, true);
+    atomic_store(&rig->model->gate_closed, true);
     rig_send(rig, 0);
     rig_await_started(rig, 1);
     rig_send(rig, 1);
     clock_set_fake_ns(clock_now_ns() + 7 * MS_NS); /* the first runs, the second waits */
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
 }
 
 static void statistics_queue_and_compute_times_by_clock(void **state) {
@@ -90,7 +90,7 @@ static void statistics_queue_and_compute_times_by_clock(void **state) {
     (void)state;
     clock_set_fake_ns(1000 * MS_NS);
     rig_open(&rig, &on_instance, 0);
-    rig.model->takes_ns = 2 * MS_NS;
+    rig.model->execution_ns = 2 * MS_NS;
     rig_run(&rig, send_one_that_waits, 2);
     struct model_statistics seen = read_at_rest(&rig);
     assert_int_equal(seen.success.count, 2);
@@ -104,7 +104,7 @@ static void statistics_queue_and_compute_times_by_clock(void **state) {
     rig_close(&rig);
 }
 
-/* A backend that says when it computed: 1 ms after it began, for 3 ms, and takes 1 ms more. */
+/* A backend that reports its compute time: 1 ms after the start, for 3 ms, and 1 ms after it. */
 static void act_and_say(sluice_model *model, const sluice_request *request) {
     uint64_t began_ns = clock_now_ns() + MS_NS;
     clock_set_fake_ns(began_ns + 3 * MS_NS);
@@ -113,7 +113,7 @@ static void act_and_say(sluice_model *model, const sluice_request *request) {
     rig_echo(model, request);
 }
 
-/* Backends that say what can't be: before it began, backwards, in the future. */
+/* Backends that report inconsistent times: before the start, backwards, in the future. */
 static void act_and_say_early(sluice_model *model, const sluice_request *request) {
     backend_host()->computed(&request, 1, 1, 2);
     rig_echo(model, request);
@@ -136,7 +136,7 @@ static void statistics_computed_callback_splits_compute_time(void **state) {
     (void)state;
     clock_set_fake_ns(1000 * MS_NS);
     rig_open(&rig, &on_worker, 0);
-    rig.model->act = act_and_say;
+    rig.model->handle_request = act_and_say;
     rig_run(&rig, send_one, 1);
     struct model_statistics seen = read_all(&rig);
     assert_int_equal(seen.compute.input_ns, MS_NS);
@@ -159,8 +159,8 @@ static void statistics_invalid_computed_times_count_as_infer(void **state) {
         struct rig rig;
         clock_set_fake_ns(1000 * MS_NS);
         rig_open(&rig, &on_worker, 0);
-        rig.model->act = acts[i];
-        rig.model->takes_ns = MS_NS;
+        rig.model->handle_request = acts[i];
+        rig.model->execution_ns = MS_NS;
         rig_run(&rig, send_one, 1);
         struct model_statistics seen = read_all(&rig);
         assert_int_equal(seen.compute.infer_ns, MS_NS);
@@ -172,18 +172,18 @@ static void statistics_invalid_computed_times_count_as_infer(void **state) {
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-static void spoil(sluice_response *response, sluice_output *outputs, int64_t *dims) {
+static void corrupt(sluice_response *response, sluice_output *outputs, int64_t *dims) {
     (void)outputs, (void)dims;
     response->status = SLUICE_INTERNAL;
     response->error = "no";
 }
 
 static void send_three_and_cancel_one(struct rig *rig) {
-    atomic_store(&rig->model->shut, true);
+    atomic_store(&rig->model->gate_closed, true);
     rig_send(rig, 0);
     rig_await_started(rig, 1);
     struct rig_call *waits = rig_send(rig, 1);
-    rig_send(rig, 2); /* the queue has room for one */
+    rig_send(rig, 2); /* the queue holds one */
     uint64_t n_queued, n_running, n_instances;
     model_version_gauges(rig->version, &n_queued, &n_running, &n_instances);
     assert_int_equal(n_queued, 1);
@@ -195,19 +195,19 @@ static void send_three_and_cancel_one(struct rig *rig) {
     assert_true(instance.since_ns > 0);
     assert_int_equal(instance.requests, 1);
     call_cancel(&waits->call);
-    atomic_store(&rig->model->shut, false);
+    atomic_store(&rig->model->gate_closed, false);
 }
 
 static void statistics_failures_count_by_reason(void **state) {
     struct rig rig;
     (void)state;
     rig_open(&rig, &on_instance, 1);
-    rig.model->spoil = spoil;
+    rig.model->corrupt_response = corrupt;
     rig_run(&rig, send_three_and_cancel_one, 3);
     struct model_statistics seen = read_at_rest(&rig);
     assert_int_equal(rig.calls[2].error.status, ST_QUEUE_FULL);
     assert_int_equal(seen.success.count, 0);
-    assert_int_equal(seen.fail.count, 2); /* what the queue had no room for is nowhere */
+    assert_int_equal(seen.fail.count, 2); /* requests refused by a full queue are not counted */
     assert_int_equal(seen.failed[STATISTICS_BACKEND], 1);
     assert_int_equal(seen.failed[STATISTICS_CANCELED], 1);
     assert_int_equal(seen.n_inferences, 0);
@@ -224,13 +224,13 @@ static void statistics_reason_names_match_reference_server(void **state) {
     assert_string_equal(statistics_reason_name(STATISTICS_OTHER), "OTHER");
 }
 
-/* ---- many at once ---------------------------------------------------------------------------- */
+/* ---- concurrency ----------------------------------------------------------------------------- */
 
 enum { N_WORKERS = 6, N_CALLS = 20000 };
 
 struct counter {
     struct statistics *statistics;
-    struct worker *worker; /* only its address is looked at */
+    struct worker *worker; /* only its address is used */
     uv_thread_t thread;
 };
 
@@ -238,7 +238,7 @@ static void count_many(void *argument) {
     const struct counter *counter = argument;
     struct call call = {.worker = counter->worker, .queued_ns = 1, .started_ns = 2};
     for (int i = 0; i < N_CALLS; i++) {
-        call.abi.batch = 2;
+        call.backend_request.batch = 2;
         call.finished_ns = 3;
         call.response.error.status = i % 4 == 0 ? ST_QUEUE_TIMEOUT : ST_OK;
         call.started_ns = i % 4 == 0 ? 0 : 2;

@@ -1,4 +1,6 @@
-/* Samples: bytes for one row, and a piece for each row that points to them. */
+/* Builds warm-up requests from model_warmup and runs them one after the other on every instance.
+ * Each is checked, prepared and executed like a client's call, but is not queued; its answer
+ * returns to a worker, which is the loading thread. */
 #include "serve/scheduler/warmup/warmup.h"
 
 #include <assert.h>
@@ -18,7 +20,7 @@
 
 enum { MAX_INTEGER = 127 };
 
-/* The bytes of a row, or of all of them. */
+/* The bytes of one row or of all rows. */
 struct block {
     char *bytes;
     size_t n_bytes;
@@ -29,9 +31,9 @@ static enum status error_no_memory_sample(struct error *err) {
                      "out of memory for the sample (none may have more than 1 GiB)");
 }
 
-/* ---- made up --------------------------------------------------------------------------------- */
+/* ---- generated data -------------------------------------------------------------------------- */
 
-/* The next of a fixed sequence that looks random (splitmix64). */
+/* splitmix64: a fixed pseudo-random sequence. */
 static uint64_t next_random(uint64_t *state) {
     *state += UINT64_C(0x9e3779b97f4a7c15);
     uint64_t x = *state;
@@ -40,7 +42,7 @@ static uint64_t next_random(uint64_t *state) {
     return x ^ (x >> 31);
 }
 
-/* Little-endian, as numbers of all kinds are here. */
+/* Little-endian, as tensor data is. */
 static void put_random(char *at, enum datatype datatype, uint64_t random) {
     size_t size = datatype_size(datatype);
     double unit = (double)(random >> 11) * 0x1p-53;
@@ -60,8 +62,7 @@ static void put_random(char *at, enum datatype datatype, uint64_t random) {
     memcpy(at, &whole, size);
 }
 
-/* Zeros are also BYTES elements without a byte, which is what random ones are, as in the reference
- * server. */
+/* Zero bytes are also empty BYTES elements; random_data produces empty ones too, as in Triton. */
 static enum status generate_bytes(struct arena *arena, const struct model_warmup_input *input,
                                   uint64_t n_elements, struct block *out, struct error *err) {
     size_t size = input->datatype == DT_BYTES ? BYTES_LENGTH_BYTES : datatype_size(input->datatype);
@@ -70,7 +71,7 @@ static enum status generate_bytes(struct arena *arena, const struct model_warmup
     if (!out->bytes) {
         return error_no_memory_sample(err);
     }
-    out->n_bytes = n_elements * size; /* it was given: it does not wrap round */
+    out->n_bytes = n_elements * size; /* the configuration was checked: no overflow */
     if (input->data == WARMUP_RANDOM && input->datatype != DT_BYTES) {
         for (uint64_t i = 0; i < n_elements; i++) {
             put_random(out->bytes + i * size, input->datatype, next_random(&state));
@@ -79,7 +80,7 @@ static enum status generate_bytes(struct arena *arena, const struct model_warmup
     return ST_OK;
 }
 
-/* ---- from a file ----------------------------------------------------------------------------- */
+/* ---- data from a file ------------------------------------------------------------------------ */
 
 static enum status read_all(struct arena *arena, FILE *file, const char *path, struct block *out,
                             struct error *err) {
@@ -125,7 +126,7 @@ static uint64_t count_elements(struct block block) {
     return n;
 }
 
-/* Is the block one row of `n_elements`? Otherwise it must be all of them. */
+/* Returns: whether the block is one row of `n_elements`; otherwise it is all rows. */
 static bool is_one_row(const struct model_warmup_input *input, struct block block,
                        uint64_t n_elements) {
     return input->datatype == DT_BYTES
@@ -138,7 +139,7 @@ static enum status check_size(const struct model_warmup_input *input, struct blo
     uint64_t all_bytes, n_bytes = n_elements * datatype_size(input->datatype);
     if (input->datatype == DT_BYTES || block.n_bytes == n_bytes ||
         (checked_mul_u64(n_bytes, n_rows, &all_bytes) && block.n_bytes == all_bytes)) {
-        return ST_OK; /* text is looked at by infer_check */
+        return ST_OK; /* infer_check validates BYTES */
     }
     return error_set(err, ST_BAD_CONFIG,
                      "%.*s has %zu bytes; expected %" PRIu64 ", for one row, or as many for each "
@@ -146,7 +147,7 @@ static enum status check_size(const struct model_warmup_input *input, struct blo
                      STR_ARG(input->filename), block.n_bytes, n_bytes, n_rows);
 }
 
-/* The shape with the batch dimension in front, and the pieces. */
+/* Adds the batch dimension and one piece per row. */
 static enum status build_tensor(struct arena *arena, const struct model_warmup_input *input,
                                 struct block block, size_t n_pieces, const uint64_t *n_rows,
                                 struct tensor *out, struct error *err) {
@@ -205,7 +206,7 @@ enum status warmup_sample_make(struct arena *arena, const struct model_warmup *s
     if (!inputs) {
         return error_no_memory_sample(err);
     }
-    if (sample->batch_size > most) { /* each row has a piece: not before this is known */
+    if (sample->batch_size > most) { /* checked before pieces are allocated per row */
         return error_set(err, ST_BAD_CONFIG,
                          "its batch_size is %" PRIu64 ", but the model takes %" PRIu64,
                          sample->batch_size, most);
@@ -222,20 +223,20 @@ enum status warmup_sample_make(struct arena *arena, const struct model_warmup *s
     return ST_OK;
 }
 
-static const size_t SAMPLE_BYTES = (size_t)1 << 30; /* more is a mistake in its dims */
+static const size_t SAMPLE_BYTES = (size_t)1 << 30; /* a larger sample is a mistake in its dims */
 
 struct warmup {
     struct model_version *version;
     struct worker *worker;
-    struct worker_msg next; /* runs the call that is due */
-    /* which that is */
+    struct worker_msg next; /* runs the next call */
+    /* its position */
     size_t sample;
     uint64_t repetition;
     size_t instance;
-    /* the sample itself */
+    /* memory of the sample */
     struct arena *arena;
     struct infer_input *inputs;
-    /* the call */
+    /* the running call */
     struct call call;
     struct infer_request request;
     struct error *err;
@@ -245,9 +246,9 @@ static const struct model_warmup *sample_of(const struct warmup *warmup) {
     return &warmup->version->config.warmups[warmup->sample];
 }
 
-/* ---- one call -------------------------------------------------------------------------------- */
+/* ---- running a call -------------------------------------------------------------------------- */
 
-/* Goes on to the next one. */
+/* Advances to the next call. */
 static void advance_to_next(struct warmup *warmup) {
     warmup->instance++;
     if (warmup->instance == warmup->version->n_instances) {
@@ -315,13 +316,13 @@ static enum status begin_call(struct warmup *warmup) {
     return st;
 }
 
-/* Not through instance_execute, which counts. */
+/* instance_execute would count it in the statistics. */
 static void execute_call(struct warmup *warmup) {
     struct model_version *version = warmup->version;
-    const sluice_request *request = &warmup->call.abi;
+    const sluice_request *request = &warmup->call.backend_request;
     struct error err;
     bool entered = version_enter(version, &err);
-    assert(entered); /* nobody knows the version yet who could stop it */
+    assert(entered); /* the version is not published, so it cannot be stopping */
     (void)entered;
     model_version_ref(version);
     call_set_state(&warmup->call, CALL_RUNNING);
@@ -339,7 +340,7 @@ static void run_next(struct worker_msg *msg) {
     execute_call(warmup);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- running all samples --------------------------------------------------------------------- */
 
 enum status warmup_run(struct model_version *version, struct error *err) {
     struct warmup warmup = {.version = version, .next.run = run_next, .err = err};

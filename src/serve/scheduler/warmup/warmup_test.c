@@ -1,5 +1,5 @@
-/* Samples: what they are made of, that every instance runs them before anyone else, and that a
- * model whose sample fails is not loaded. */
+/* Warm-up samples: their contents, that every instance runs them before any client's request, and
+ * that a failed sample fails the load. */
 #include "serve/scheduler/warmup/warmup.h"
 
 #include <pthread.h>
@@ -27,9 +27,9 @@ static const struct model_warmup_input file[] = {{.name = STR("x"),
                                                   .data = WARMUP_FILE,
                                                   .filename = STR("x.bin")}};
 
-/* ---- being run ------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
-/* What the backend saw: the requests, and which instances they came to. */
+/* What the backend received: requests and their instances. */
 struct seen {
     int n;
     uint64_t rows[16];
@@ -131,7 +131,7 @@ static void warmup_every_instance_runs_every_sample(void **state) {
     }
 }
 
-/* ---- failing --------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 struct failure {
     struct model_warmup sample;
@@ -182,7 +182,7 @@ static void warmup_failing_sample_fails_load(void **state) {
     }
 }
 
-/* ---- from files ------------------------------------------------------------------------------ */
+/* ---- samples from files ---------------------------------------------------------------------- */
 
 static const struct infer_input *make(struct arena *arena, const struct test_dir *dir,
                                       const struct model_warmup_input *input, uint64_t batch_size,
@@ -249,7 +249,7 @@ static void warmup_sample_bytes_file_is_length_prefixed(void **state) {
     arena_free(arena);
 }
 
-/* ---- made up --------------------------------------------------------------------------------- */
+/* ---- generated samples ----------------------------------------------------------------------- */
 
 static double value_of(enum datatype datatype, const void *at) {
     uint64_t bits = 0;
@@ -298,5 +298,5 @@ int main(void) {
         cmocka_unit_test(warmup_sample_bytes_file_is_length_prefixed),
         cmocka_unit_test(warmup_sample_random_values_are_in_range),
     };
-    return cmocka_run_group_tests_name("model/warmup", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/scheduler/warmup/warmup", tests, NULL, NULL);
 }
