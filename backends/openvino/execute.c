@@ -76,7 +76,7 @@ static sluice_status inputs_set(sluice_instance *instance, struct pooled_request
                                 const sluice_request *const *requests, size_t n,
                                 sluice_error *error) {
     if (!gather_begin(&instance->gather, requests, n)) {
-        return error_set(error, SLUICE_NO_MEMORY, "no memory to put the inputs together");
+        return error_set(error, SLUICE_NO_MEMORY, "no memory to gather the inputs");
     }
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; status == SLUICE_OK && i < requests[0]->n_inputs; i++) {

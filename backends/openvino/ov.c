@@ -85,8 +85,8 @@ static void log_forward(const char *message) {
 
 static sluice_status version_read(struct ov *ov, sluice_error *error) {
     ov_version_t version = {0};
-    sluice_status status = ov_check(ov_get_openvino_version(&version),
-                                    "OpenVINO does not say which version it is", error);
+    sluice_status status =
+        ov_check(ov_get_openvino_version(&version), "OpenVINO's version could not be read", error);
     if (status == SLUICE_OK) { /* "2026.4.1-22982-e213a147257-releases/2026/4" */
         snprintf(ov->version, sizeof(ov->version), "%.*s", (int)strcspn(version.buildNumber, "-"),
                  version.buildNumber);

@@ -359,7 +359,7 @@ static enum status read_sample_shape(struct arena *arena, const struct doc_node 
     for (size_t i = 0; i < out->rank && st == ST_OK; i++) {
         if (out->dims[i] < 0) {
             struct doc_node element = doc_at(&dims, i);
-            st = doc_error(&element, err, "a sample's dimensions are fixed: -1 is none");
+            st = doc_error(&element, err, "a sample's dimensions must be fixed, not -1");
         }
     }
     return st;
@@ -523,7 +523,7 @@ static enum status read_version_policy(struct arena *arena, const struct doc_nod
     bool all = doc_get(&policy, "all").val != NULL;
     bool specific = doc_get(&policy, "specific").val != NULL;
     if ((int)latest + (int)all + (int)specific > 1) {
-        return doc_error(&policy, err, "says more than one of latest, all and specific");
+        return doc_error(&policy, err, "has more than one of latest, all and specific");
     }
     if (all) {
         out->policy = VERSIONS_ALL;
@@ -588,7 +588,7 @@ static enum status read_transaction_policy(const struct doc_node *root, struct m
     enum status st = doc_read_bool(&decoupled, &out->decoupled, err);
     if (st == ST_OK && out->decoupled && out->preserve_ordering) {
         st = doc_error(&decoupled, err,
-                       "the answers of a decoupled model leave as they come: preserve_ordering "
+                       "a decoupled model sends responses as they are made: preserve_ordering "
                        "must not be true");
     }
     return st;
@@ -602,12 +602,12 @@ static enum status read_response_cache(const struct doc_node *root, struct model
     enum status st = doc_read_bool(&enable, &out->response_cache, err);
     if (st == ST_OK && out->response_cache && out->decoupled) {
         st = doc_error(&enable, err,
-                       "the answers of a decoupled model can't be kept: response_cache must not be "
+                       "responses of a decoupled model can't be cached: response_cache must not be "
                        "enabled");
     }
     if (st == ST_OK && out->response_cache && out->sequences.strategy != SEQUENCES_NONE) {
         st = doc_error(&enable, err,
-                       "the answers to requests of sequences can't be kept: response_cache must "
+                       "responses to requests of sequences can't be cached: response_cache must "
                        "not be enabled");
     }
     return st;
@@ -659,7 +659,7 @@ static enum status backend_of_platform(const struct doc_node *root, struct model
                                        struct error *err) {
     struct doc_node node = doc_get(root, "platform");
     if (str_is(out->platform, "ensemble")) {
-        return doc_error(&node, err, "models made of other models are not supported");
+        return doc_error(&node, err, "ensembles (models made of other models) are not supported");
     }
     for (size_t i = 0; i < sizeof(platforms) / sizeof(platforms[0]); i++) {
         if (!str_is(out->platform, platforms[i].name)) {

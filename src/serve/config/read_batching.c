@@ -69,7 +69,7 @@ static enum status read_level(const struct doc_node *node, const struct model_co
     }
     for (size_t i = 0; i < n_before && st == ST_OK; i++) {
         if (before[i].level == (uint64_t)level) {
-            st = doc_error(&key, err, "level %lld is there twice", (long long)level);
+            st = doc_error(&key, err, "level %lld is given twice", (long long)level);
         }
     }
     out->level = (uint64_t)level;
@@ -120,13 +120,13 @@ static enum status check_ordering(const struct doc_node *ordering,
     }
     if (config->priority_levels > 1) {
         return doc_error(ordering, err,
-                         "answers cannot leave in the order of their requests where some have "
-                         "priority: priority_levels is %llu",
+                         "responses cannot keep the order of requests that have priorities: "
+                         "priority_levels is %llu",
                          (unsigned long long)config->priority_levels);
     }
     return delays ? doc_error(ordering, err,
-                              "answers cannot leave in the order of their requests where some let "
-                              "others pass: timeout_action is DELAY")
+                              "responses cannot keep the order of requests that can be delayed: "
+                              "timeout_action is DELAY")
                   : ST_OK;
 }
 
@@ -300,7 +300,7 @@ static enum status check_control(const struct doc_node *node, const struct model
     }
     for (size_t j = 0; j < i; j++) {
         if (str_eq(controls[j].name, control->name) || controls[j].kind == control->kind) {
-            return doc_error(node, err, "the name or the kind is there already");
+            return doc_error(node, err, "another control has the same name or kind");
         }
     }
     return ST_OK;
@@ -373,7 +373,7 @@ static enum status read_strategy(struct arena *arena, const struct doc_node *bat
     struct doc_node direct = doc_get(batching, "direct");
     struct doc_node oldest = doc_get(batching, "oldest");
     if (direct.val && oldest.val) {
-        return doc_error(batching, err, "says both direct and oldest");
+        return doc_error(batching, err, "has both direct and oldest");
     }
     out->sequences.strategy = oldest.val ? SEQUENCES_OLDEST : SEQUENCES_DIRECT;
     return oldest.val ? read_oldest(arena, &oldest, out, err) : read_direct(&direct, out, err);

@@ -290,7 +290,7 @@ static const struct bad bads[] = {
     {"dynamic_batching { }\nsequence_batching { }",
      {"config.pbtxt:2: sequence_batching", "either this or dynamic_batching"}},
     {"sequence_batching { }\nresponse_cache { enable: true }",
-     {"config.pbtxt:2: response_cache.enable", "of sequences can't be kept"}},
+     {"config.pbtxt:2: response_cache.enable", "of sequences can't be cached"}},
     {"sequence_batching { state { input_name: \"a\" } }", {"sequence_batching.state", "carries"}},
     {"sequence_batching { iterative_sequence: true }", {"iterative_sequence", "run again"}},
     {"sequence_batching { direct { } oldest { } }", {"sequence_batching", "both direct and"}},
@@ -314,7 +314,7 @@ static const struct bad bads[] = {
      {"config.pbtxt:2: sequence_batching.control_input", "that clients send"}},
     {"sequence_batching { control_input { name: \"c\" control { int32_false_true: [ 0, 1 ] } }\n"
      "control_input { name: \"d\" control { int32_false_true: [ 0, 1 ] } } }",
-     {"config.pbtxt:2: sequence_batching.control_input[1]", "there already"}},
+     {"config.pbtxt:2: sequence_batching.control_input[1]", "the same name or kind"}},
     {"platform: \"ensemble\"", {"config.pbtxt:1: platform", "models made of other models"}},
     {"instance_group { kind: KIND_GPU }", {"instance_group.kind", "CPUs only"}},
     {"instance_group { gpus: [ 0 ] }", {"instance_group.gpus", "CPUs only"}},
@@ -376,7 +376,7 @@ static const struct bad bads[] = {
      {"priority_queue_policy", "has no key"}},
     {"dynamic_batching { priority_levels: 2 default_priority_level: 1\n"
      "priority_queue_policy [ { key: 2 }, { key: 2 } ] }",
-     {"priority_queue_policy[1].key", "level 2 is there twice"}},
+     {"priority_queue_policy[1].key", "level 2 is given twice"}},
     {"dynamic_batching { priority_queue_policy { key: 1 value { max_size: 1 } } }",
      {"priority_queue_policy.value.max_size", "unknown field"}},
     {"dynamic_batching { preserve_ordering: true priority_levels: 2 default_priority_level: 1 }",

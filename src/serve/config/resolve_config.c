@@ -148,7 +148,7 @@ static bool any_dims(const struct model_config_tensor *tensors, size_t n) {
 
 static enum status check_dynamic_batching(const struct model_config *config, struct error *err) {
     if (config->has_dynamic_batching && config->max_batch_size == 0) {
-        log_event(LOG_WARNING, "dynamic_batching forms no batches for a model that does not batch",
+        log_event(LOG_WARNING, "dynamic_batching has no effect: the model does not batch",
                   LOG_STR("model", config->name), LOG_CSTR("because", config->batch_reason));
         return ST_OK;
     }

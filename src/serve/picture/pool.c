@@ -120,7 +120,7 @@ enum status picture_pool_new(const struct picture_part *part,
         int rc = uv_thread_create(&pool->threads[pool->n_threads], thread_main, pool);
         if (rc != 0) {
             picture_pool_free(pool);
-            return error_set(err, ST_IO, "no thread for decoding pictures: %s", uv_strerror(rc));
+            return error_set(err, ST_IO, "cannot start a decoder thread: %s", uv_strerror(rc));
         }
     }
     *out = pool;
@@ -151,8 +151,8 @@ void picture_pool_submit(struct picture_pool *pool, struct picture_job *job) {
     }
     lock_release(&pool->lock);
     if (full) {
-        error_set(&job->error, ST_OVERLOADED,
-                  "%zu pictures wait to be decoded already, no more may", pool->max_queued);
+        error_set(&job->error, ST_OVERLOADED, "picture queue full: %zu pictures wait to be decoded",
+                  pool->max_queued);
         picture_pool_post_done(job);
     }
 }

@@ -145,7 +145,7 @@ static void pool_full_queue_rejects_job(void **state) {
     rig_run(&rig, 1);
     assert_int_equal(tasks[3].job.error.status, ST_OVERLOADED);
     assert_string_equal(tasks[3].job.error.text,
-                        "2 pictures wait to be decoded already, no more may");
+                        "picture queue full: 2 pictures wait to be decoded");
     for (int i = 0; i < 3; i++) {
         uv_sem_post(&gate.open);
     }

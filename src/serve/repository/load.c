@@ -393,7 +393,7 @@ static bool scan_all_roots(struct repository *repository, struct model_list *fou
         all = scan_root_into(&one, repository->list.roots[i]) && all;
         for (size_t j = 0; j < one.n; j++) {
             if (has_name(found, one.items[j].name)) {
-                log_event(LOG_WARNING, "two models have one name; the first is taken",
+                log_event(LOG_WARNING, "two models have the same name; the first is used",
                           LOG_STR("model", one.items[j].name),
                           LOG_STR("left_out", one.items[j].path));
             } else if (!model_list_add(found, &one.items[j])) {
@@ -504,7 +504,7 @@ static void check_model(struct repository *repository, const struct finding *fin
         return;
     }
     if (now == 0) {
-        log_event(LOG_INFO, "the files of a model are gone", LOG_STR("model", name));
+        log_event(LOG_INFO, "model files removed", LOG_STR("model", name));
         unload_missing(repository, name);
         set_tried_fingerprint(repository, name, 0);
         return;
@@ -627,7 +627,7 @@ enum status repository_load_start(struct repository *repository, void (*done)(vo
     repository->on_loaded_user = user;
     int rc = uv_thread_create(&repository->loader, loader_main, repository);
     if (rc != 0) {
-        return error_set(err, ST_IO, "no thread to load models: %s", uv_strerror(rc));
+        return error_set(err, ST_IO, "cannot start the loader thread: %s", uv_strerror(rc));
     }
     repository->has_loader = true;
     return ST_OK;

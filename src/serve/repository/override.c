@@ -111,7 +111,8 @@ enum status override_write(struct arena *arena, const struct repository_file *fi
         return error_set(err, ST_NO_MEMORY, "out of memory for a directory");
     }
     if (!mkdtemp((char *)made.ptr)) {
-        return error_set(err, ST_IO, "no directory for the files of a model: %s", strerror(errno));
+        return error_set(err, ST_IO, "temporary directory for the files of a model: %s",
+                         strerror(errno));
     }
     for (size_t i = 0; i < n && st == ST_OK; i++) {
         st = write_file(arena, made.ptr, &files[i], err);
@@ -133,7 +134,7 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 
 void override_remove(const char *directory) {
     if (nftw(directory, remove_one, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS) != 0) {
-        log_event(LOG_WARNING, "the files of a model cannot be removed",
+        log_event(LOG_WARNING, "temporary files of a model cannot be removed",
                   LOG_CSTR("path", directory), LOG_CSTR("reason", strerror(errno)));
     }
 }

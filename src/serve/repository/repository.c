@@ -529,7 +529,8 @@ static const char *run_on_text(const struct model_version *version) {
     case RUN_AUTO:
         break;
     }
-    return "on threads of their own, or where the request was read once measured to be quick";
+    return "on threads of their own, or on the thread that read the request once measured to be "
+           "fast";
 }
 
 static void print_instances(const struct model_version *version, struct buf *out) {
@@ -550,7 +551,7 @@ static void print_batching(const struct model_config *config, struct buf *out) {
                    config->preferred_batch_sizes[i], i + 1 == config->n_preferred ? "\n" : "");
     }
     if (config->max_queue_delay_us > 0) {
-        buf_printf(out, "  delay      up to %" PRIu64 " us, for company\n",
+        buf_printf(out, "  delay      up to %" PRIu64 " us, to fill batches\n",
                    config->max_queue_delay_us);
     }
 }
@@ -568,14 +569,14 @@ static void print_queue(const struct model_config *config, struct buf *out) {
     if (config->queue.timeout_us > 0) {
         buf_printf(out, "  timeout    %" PRIu64 " us in the queue, then %s\n",
                    config->queue.timeout_us,
-                   config->queue.delay_on_timeout ? "behind the others" : "refused");
+                   config->queue.delay_on_timeout ? "moved behind the others" : "refused");
     }
     if (config->preserve_ordering) {
         buf_printf(out, "  order      answers leave in the order of their requests\n");
     }
     if (config->response_cache) {
-        buf_printf(out, "  cache      the same request may get the same answer again, where the "
-                        "server has a cache\n");
+        buf_printf(
+            out, "  cache      equal requests are answered from the response cache, if enabled\n");
     }
     if (config->n_warmups > 0) {
         buf_printf(out, "  warm-up    %zu sample%s on each instance\n", config->n_warmups,
@@ -603,7 +604,7 @@ static void print_sequences(const struct model_version *version, struct buf *out
         return;
     }
     buf_printf(out,
-               "  sequences  %s: %zu at once at each instance, over after %" PRIu64 " us of rest\n",
+               "  sequences  %s: %zu per instance, closed after %" PRIu64 " us without a request\n",
                config->strategy == SEQUENCES_DIRECT ? "direct" : "oldest",
                version->scheduler.sequences->slots_per_instance, config->idle_us);
     for (size_t i = 0; i < config->n_controls; i++) {

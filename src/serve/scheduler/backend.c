@@ -57,7 +57,7 @@ enum status backend_error(struct error *err, const sluice_backend *backend, slui
     bool known = (unsigned)status < sizeof(ours) / sizeof(ours[0]);
     enum status st = known ? ours[status] : ST_BACKEND_FAILED;
     if (!text || text[0] == '\0') {
-        return error_set(err, st, "backend %s failed and gave no reason", backend->name);
+        return error_set(err, st, "backend %s failed without a reason", backend->name);
     }
     return error_set(err, st, "%s", text);
 }
@@ -66,7 +66,7 @@ enum status backend_error(struct error *err, const sluice_backend *backend, slui
 
 enum status backend_check(const sluice_backend *backend, struct str name, struct error *err) {
     if (!backend) {
-        return error_set(err, ST_BAD_MODEL, "it refused to work with this server (see the log)");
+        return error_set(err, ST_BAD_MODEL, "its entry function returned no table (see the log)");
     }
     if (backend->abi != SLUICE_BACKEND_ABI) {
         return error_set(err, ST_BAD_MODEL,

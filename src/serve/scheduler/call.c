@@ -325,11 +325,11 @@ void call_expire(struct call *call) {
                   name);
         reject_queued(call, METRIC_DROPPED_DEADLINE);
     } else {
-        error_set(err, ST_QUEUE_TIMEOUT,
-                  "the request waited %llu us for an instance of model %s, which is as long as it "
-                  "may (its parameter timeout, or default_timeout_microseconds in the model's "
-                  "configuration)",
-                  (unsigned long long)waited_us, name);
+        error_set(
+            err, ST_QUEUE_TIMEOUT,
+            "the request waited %llu us for an instance of model %s: queue timeout (its "
+            "parameter timeout, or default_timeout_microseconds in the model's configuration)",
+            (unsigned long long)waited_us, name);
         reject_queued(call, METRIC_DROPPED_QUEUE_TIMEOUT);
     }
 }
@@ -396,7 +396,8 @@ void call_cancel(struct call *call) {
     atomic_store_explicit(&call->cancelled, true, memory_order_relaxed);
     response_stream_stop(call->stream);
     if (remove_from_queues(call)) {
-        error_set(&call->response.error, ST_CANCELLED, "the client went away while it waited");
+        error_set(&call->response.error, ST_CANCELLED,
+                  "the request was cancelled while it waited in the queue");
         reject_queued(call, METRIC_DROPPED_CANCELLED);
     }
 }

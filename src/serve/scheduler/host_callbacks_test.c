@@ -106,7 +106,7 @@ struct wrong {
 
 static const struct wrong wrongs[] = {
     {fewer_outputs, "asked for 2 outputs and gave 1"},
-    {wrong_order, "output \"y\" of backend fake: output number 1 came in its place"},
+    {wrong_order, "output \"y\" of backend fake: output number 1 was returned in its place"},
     {wrong_datatype, "output \"y\" of backend fake: expected datatype FP32, got number 8"},
     {too_many_dims, "expected at most 64 dimensions, got 65"},
     {no_dims, "2 without their sizes"},
@@ -169,7 +169,7 @@ static const struct failure failures[] = {
     {SLUICE_CANCELLED, "gone", ST_CANCELLED, "gone"},
     {SLUICE_NO_MEMORY, "full", ST_NO_MEMORY, "full"},
     {SLUICE_INTERNAL, "broken", ST_BACKEND_FAILED, "broken"},
-    {SLUICE_INTERNAL, NULL, ST_BACKEND_FAILED, "backend fake failed and gave no reason"},
+    {SLUICE_INTERNAL, NULL, ST_BACKEND_FAILED, "backend fake failed without a reason"},
     {(sluice_status)99, "odd", ST_BACKEND_FAILED, "odd"},
 };
 

@@ -35,8 +35,8 @@ static enum status error_no_memory_response(struct error *err) {
 static enum status check_output_header(const sluice_output *output, uint32_t wanted,
                                        const struct tensor_spec *spec, struct error *err) {
     if (output->index != wanted) {
-        return error_set(err, ST_BACKEND_FAILED, "output number %" PRIu32 " came in its place",
-                         output->index);
+        return error_set(err, ST_BACKEND_FAILED,
+                         "output number %" PRIu32 " was returned in its place", output->index);
     }
     if (output->datatype != (sluice_datatype)spec->datatype) {
         return error_set(err, ST_BACKEND_FAILED, "expected datatype %s, got number %d",
@@ -91,7 +91,7 @@ static void log_unexpected_shape(struct call *call, const struct tensor_spec *sp
         return;
     }
     char got[SHAPE_TEXT_BYTES], expected[SHAPE_TEXT_BYTES];
-    log_event(LOG_WARNING, "the model gave an output unlike its description (said once)",
+    log_event(LOG_WARNING, "model output differs from the model's description (logged once)",
               LOG_STR("model", model->name), LOG_STR("output", spec->name),
               LOG_CSTR("described", shape_print(spec->shape, expected)),
               LOG_CSTR("got", shape_print(shape, got)),

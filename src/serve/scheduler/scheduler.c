@@ -137,8 +137,8 @@ static void fail_followers(struct call *follower, bool cancelled) {
         struct call *next = follower->sequence_next;
         follower->sequence_next = NULL;
         error_set(&follower->response.error, cancelled ? ST_CANCELLED : ST_QUEUE_TIMEOUT,
-                  "a request before it in its sequence %s",
-                  cancelled ? "was cancelled" : "waited for longer than it may");
+                  "an earlier request of its sequence %s",
+                  cancelled ? "was cancelled" : "timed out in the queue");
         metric_add(cancelled ? METRIC_DROPPED_CANCELLED : METRIC_DROPPED_QUEUE_TIMEOUT, 1);
         call_complete(follower);
         follower = next;

@@ -101,7 +101,7 @@ static struct str directory_of(const struct version_options *options) {
 static struct response_cache *response_cache_for(const struct version_options *options) {
     if (options->config->response_cache && !options->cache) {
         log_event(LOG_WARNING,
-                  "response_cache has no effect: this server keeps no answers (--cache-size)",
+                  "response_cache has no effect: the server's cache is disabled (--cache-size)",
                   LOG_STR("model", options->name));
     }
     return options->config->response_cache ? options->cache : NULL;
@@ -158,17 +158,17 @@ static enum status choose_run_on(struct model_version *version, bool cheap, stru
     bool has_sequences = version->config.sequences.strategy != SEQUENCES_NONE;
     if (has_sequences && version->run_on == RUN_ON_WORKER) {
         return error_set(err, ST_BAD_CONFIG,
-                         "a model with sequences needs instances of their own, each of which has "
-                         "its sequences: sluice.run_on must not be worker");
+                         "sequence batching needs instance threads: sluice.run_on must not be "
+                         "worker");
     }
     if (version->config.preserve_ordering && version->run_on == RUN_ON_WORKER) {
         return error_set(err, ST_BAD_CONFIG,
-                         "preserve_ordering needs instances of their own: sluice.run_on must not "
+                         "preserve_ordering needs instance threads: sluice.run_on must not "
                          "be worker");
     }
     if (version->config.decoupled && version->run_on == RUN_ON_WORKER) {
         return error_set(err, ST_BAD_CONFIG,
-                         "a decoupled model needs instances of its own, where it can wait for slow "
+                         "a decoupled model needs instance threads, which may block for slow "
                          "readers: sluice.run_on must not be worker");
     }
     bool waits = waits_for_batch(&version->config);
@@ -331,7 +331,7 @@ void version_close(struct model_version *version) {
     if (held > 0) {
         /* A holder of a reference or of an answer's bytes would use freed memory, so the version is
          * leaked. */
-        log_event(LOG_ERROR, "a model is not closed: requests still hold it",
+        log_event(LOG_ERROR, "model not freed: requests still reference it",
                   LOG_STR("model", version->plan.spec.name), LOG_U64("requests", held));
         return;
     }

@@ -57,8 +57,8 @@ def identifier(model, number):
 def test_check_prints_sequence_batching(models):
     done = run("serve", "--check", *models)
     assert done.returncode == 0
-    for line in ("sequences  direct: 4 at once at each instance, over after 60000000 us of rest",
-                 "sequences  oldest: 4 at once at each instance", "sequences  direct: 1 at once",
+    for line in ("sequences  direct: 4 per instance, closed after 60000000 us without a request",
+                 "sequences  oldest: 4 per instance", "sequences  direct: 1 per instance",
                  "START  INT32, whether a request begins its sequence", "READY  BOOL, whether there is a request",
                  "CORRID  BYTES, the sequence's identifier"):
         assert line in done.stdout

@@ -323,14 +323,15 @@ enum status sequences_find(struct sequences *all, struct call *call, struct erro
     if (call->sequence || call->sequence_params.start) {
         return ST_OK;
     }
-    return error_set(err, ST_BAD_SEQUENCE,
-                     "sequence %s of model %s is not open: its first request needs sequence_start; "
-                     "it is over after sequence_end, after a rest longer than "
-                     "max_sequence_idle_microseconds, %llu, when one of its requests was given up "
-                     "before it was executed, and when the model is loaded again",
-                     sequence_id_print(&call->sequence_params.id, id),
-                     tensor_name_print(call->version->plan.spec.name, name),
-                     (unsigned long long)(all->idle_ns / NS_PER_US));
+    return error_set(
+        err, ST_BAD_SEQUENCE,
+        "sequence %s of model %s is not open: its first request needs sequence_start; "
+        "it is closed by sequence_end, after max_sequence_idle_microseconds (%llu) without "
+        "a request, when one of its requests is dropped from the queue, and when the "
+        "model is loaded again",
+        sequence_id_print(&call->sequence_params.id, id),
+        tensor_name_print(call->version->plan.spec.name, name),
+        (unsigned long long)(all->idle_ns / NS_PER_US));
 }
 
 bool sequences_must_wait_for_slot(struct sequences *all, const struct call *call) {
@@ -382,7 +383,7 @@ enum status sequences_add(struct sequences *all, struct call *call, struct error
     } else if (call->sequence_params.start) {
         char id[SEQUENCE_ID_TEXT_BYTES];
         sequence_id_print(&call->sequence_params.id, id);
-        log_event(LOG_WARNING, "a sequence begins again although it had not ended",
+        log_event(LOG_WARNING, "sequence_start for a sequence that is open: it is restarted",
                   LOG_STR("model", call->version->plan.spec.name), LOG_CSTR("sequence", id));
     }
     struct sequence *sequence = call->sequence;
