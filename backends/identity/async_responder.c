@@ -42,8 +42,8 @@ static struct batch *batch_next(struct async_responder *responder) {
     return batch;
 }
 
-static void *run(void *cookie) {
-    struct async_responder *responder = cookie;
+static void *responder_main(void *user) {
+    struct async_responder *responder = user;
     struct batch *batch;
     while ((batch = batch_next(responder))) {
         echo_batch(responder->host, responder->options, &responder->scratch, batch->requests,
@@ -71,7 +71,7 @@ struct async_responder *async_responder_start(const sluice_host *host,
     responder->end = &responder->first;
     pthread_mutex_init(&responder->lock, NULL);
     pthread_cond_init(&responder->changed, NULL);
-    if (pthread_create(&responder->thread, NULL, run, responder) != 0) {
+    if (pthread_create(&responder->thread, NULL, responder_main, responder) != 0) {
         async_responder_free(responder);
         return NULL;
     }

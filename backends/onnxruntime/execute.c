@@ -51,8 +51,9 @@ static OrtStatus *run_without_prealloc(const sluice_instance *instance, size_t n
     return result;
 }
 
-static sluice_status run(const sluice_instance *instance, const sluice_request *const *requests,
-                         size_t n, size_t n_inputs, int any_prealloc, sluice_error *error) {
+static sluice_status run_model(const sluice_instance *instance,
+                               const sluice_request *const *requests, size_t n, size_t n_inputs,
+                               int any_prealloc, sluice_error *error) {
     const struct ort *ort = instance->model->ort;
     uint64_t began_ns = ort->host->now_ns();
     OrtStatus *result = run_once(instance, n_inputs);
@@ -77,7 +78,7 @@ sluice_status run_together(void *runner, const sluice_request *const *requests, 
     if (status != SLUICE_OK) {
         return status;
     }
-    status = run(instance, requests, n, n_inputs, any_prealloc, error);
+    status = run_model(instance, requests, n, n_inputs, any_prealloc, error);
     if (status == SLUICE_OK) {
         const struct run_outputs run_outputs = {.values = instance->output_values,
                                                 .prealloc = instance->prealloc_outputs,

@@ -219,7 +219,7 @@ static OrtStatus *run_fill(const OrtApi *api, OrtRunOptions *run, const struct s
 /* The arena doubles: its memory is reused for any smaller shape, and unused memory is never
  * touched. Growing by the requested size would take a new region per size, so clients with ever
  * larger shapes would fill the memory. For the same reason memory patterns per shape are off. */
-static struct settings defaults(const sluice_model_args *args) {
+static struct settings default_settings(const sluice_model_args *args) {
     return (struct settings){.intra_op_threads = (int)args->n_threads,
                              .inter_op_threads = 1,
                              .level = ORT_ENABLE_ALL,
@@ -229,7 +229,7 @@ static struct settings defaults(const sluice_model_args *args) {
 sluice_status options_init(struct options *options, const struct ort *ort,
                            const sluice_model_args *args, sluice_error *error) {
     const OrtApi *api = ort->api;
-    struct settings settings = defaults(args);
+    struct settings settings = default_settings(args);
     *options = (struct options){0};
     sluice_status status = settings_read(&settings, ort, args, error);
     if (status != SLUICE_OK) {

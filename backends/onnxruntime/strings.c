@@ -81,9 +81,10 @@ OrtStatus *string_tensor_new(const struct ort *ort, const sluice_request *const 
 }
 
 /* The contents are at the end of the block, one after another; each is moved down after its length
- * prefix. A write never overtakes unread bytes: it is behind them by the length prefixes that are
- * still to be written. */
-static int frame(unsigned char *block, size_t n_bytes, const size_t *offsets, size_t count) {
+ * prefix. A write never overtakes unread bytes: the distance is the length prefixes that are still
+ * to be written. */
+static int frame_strings(unsigned char *block, size_t n_bytes, const size_t *offsets,
+                         size_t count) {
     const unsigned char *contents = block + count * LENGTH_BYTES;
     size_t n_contents = n_bytes - count * LENGTH_BYTES;
     for (size_t i = 0; i < count; i++) {
@@ -120,7 +121,7 @@ sluice_status string_tensor_read(const struct ort *ort, const OrtValue *value, s
                        ort->api->GetStringTensorContent(value, made + count * LENGTH_BYTES,
                                                         n_contents, offsets, count),
                        doing, error);
-    if (status == SLUICE_OK && !frame(made, *n_bytes, offsets, count)) {
+    if (status == SLUICE_OK && !frame_strings(made, *n_bytes, offsets, count)) {
         status = error_set(error, SLUICE_INTERNAL, "a string of an output is over 4 GiB");
     }
 out:

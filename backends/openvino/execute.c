@@ -219,8 +219,9 @@ static ov_status_e infer(ov_infer_request_t *request) {
     return result == OK ? ov_infer_request_wait(request) : result;
 }
 
-static sluice_status run(sluice_instance *instance, struct pooled_request *pooled,
-                         const sluice_request *const *requests, size_t n, sluice_error *error) {
+static sluice_status run_model(sluice_instance *instance, struct pooled_request *pooled,
+                               const sluice_request *const *requests, size_t n,
+                               sluice_error *error) {
     const sluice_host *host = instance->model->ov->host;
     sluice_status status = inputs_set(instance, pooled, requests, n, error);
     if (status != SLUICE_OK) {
@@ -242,7 +243,7 @@ sluice_status run_together(void *runner, const sluice_request *const *requests, 
     if (status != SLUICE_OK) {
         return status;
     }
-    status = run(instance, pooled, requests, n, error);
+    status = run_model(instance, pooled, requests, n, error);
     if (status == SLUICE_OK) {
         status = outputs_get(instance, pooled, requests, n, &results, error);
     }

@@ -20,8 +20,8 @@ static sluice_status read_model(struct sluice_model *model, const char *file, sl
     return status;
 }
 
-static sluice_status compile(const struct sluice_model *model, ov_compiled_model_t **compiled,
-                             sluice_error *error) {
+static sluice_status compile_model(const struct sluice_model *model, ov_compiled_model_t **compiled,
+                                   sluice_error *error) {
     return ov_check(ov_core_compile_model_props(model->ov->core, model->model, "CPU",
                                                 model->options.n, model->options.properties,
                                                 compiled),
@@ -55,7 +55,7 @@ static sluice_status load_model(struct sluice_model *model, const sluice_model_a
     if (status == SLUICE_OK) {
         status = signature_init(&model->signature, model->model, error);
     }
-    return status == SLUICE_OK ? compile(model, &model->spare, error) : status;
+    return status == SLUICE_OK ? compile_model(model, &model->spare, error) : status;
 }
 
 sluice_status model_open(const struct ov *ov, const sluice_model_args *args, sluice_model **model,
@@ -86,7 +86,7 @@ void model_close(sluice_model *model) {
 static sluice_status request_pool_open(sluice_model *model, struct sluice_instance *instance,
                                        sluice_error *error) {
     ov_compiled_model_t *compiled = model->spare;
-    sluice_status status = compiled ? SLUICE_OK : compile(model, &compiled, error);
+    sluice_status status = compiled ? SLUICE_OK : compile_model(model, &compiled, error);
     model->spare = NULL;
     if (status == SLUICE_OK) {
         instance->pool = request_pool_new(compiled);

@@ -102,7 +102,7 @@ static int leaves_default(const struct key *key, const char *value) {
 /* One stream per instance, on the executing thread; threads are not bound to CPUs, which others may
  * use too. FP32 is computed as FP32 even where the machine has something faster, so answers do not
  * depend on the machine. The caches per shape are small, because clients choose the shapes. */
-static void defaults(struct options *options, const sluice_model_args *args) {
+static void set_defaults(struct options *options, const sluice_model_args *args) {
     options->n = 0;
     set_property(options, "PERFORMANCE_HINT", "LATENCY");
     set_property(options, "NUM_STREAMS", "1");
@@ -114,7 +114,7 @@ static void defaults(struct options *options, const sluice_model_args *args) {
 
 sluice_status options_init(struct options *options, const sluice_host *host,
                            const sluice_model_args *args, sluice_error *error) {
-    defaults(options, args);
+    set_defaults(options, args);
     for (size_t i = 0; i < args->n_params; i++) {
         const sluice_param *param = &args->params[i];
         const struct key *key = key_find(param->name);

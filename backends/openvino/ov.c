@@ -7,7 +7,7 @@
 
 #include <openvino/c/ov_util.h>
 
-static int begins(const char *text, const char *with) {
+static int starts_with(const char *text, const char *with) {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
@@ -21,11 +21,11 @@ static size_t source_place(const char *text) {
     size_t n = 0;
     for (;;) {
         size_t length = strcspn(text + n, "\n"), i = 0;
-        while (i < sizeof(said) / sizeof(said[0]) && !begins(text + n, said[i])) {
+        while (i < sizeof(said) / sizeof(said[0]) && !starts_with(text + n, said[i])) {
             i++;
         }
         if (i == sizeof(said) / sizeof(said[0]) || text[n + length] == '\0') {
-            return n + (begins(text + n, "-- ") ? 3 : 0); /* an entry of a list */
+            return n + (starts_with(text + n, "-- ") ? 3 : 0); /* an entry of a list */
         }
         n += length + 1;
     }

@@ -30,7 +30,7 @@ struct model_queue_policy {
     uint64_t max_size;     /* waiting requests; 0: the server's own limit */
     uint64_t timeout_us;   /* 0: no timeout */
     bool allow_override;   /* a request may set a shorter timeout */
-    bool delay_on_timeout; /* on timeout a request moves behind the others of its level; false:
+    bool delay_on_timeout; /* on timeout a request moves to the end of its level; false:
                               it is refused */
 };
 

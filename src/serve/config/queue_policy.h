@@ -23,10 +23,10 @@ struct queue_policy {
 
 /* Deadlines of one waiting request, on the monotonic clock; UINT64_MAX: never. */
 struct queue_deadline {
-    size_t level;       /* of policy.levels */
-    bool deprioritized; /* its queue timeout passed: it is behind all others of its level */
+    size_t level;                 /* of policy.levels */
+    bool deprioritized;           /* its queue timeout passed: it is at the end of its level */
     uint64_t batch_wait_until_ns; /* until then it waits for others to join its batch */
-    uint64_t deprioritize_ns;     /* when it moves behind the others of its level */
+    uint64_t deprioritize_ns;     /* when it moves to the end of its level */
     uint64_t expires_ns;          /* when it is removed from the queue */
 };
 

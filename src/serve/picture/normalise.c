@@ -23,7 +23,7 @@ bool picture_plan_bytes(const struct picture_plan *plan, size_t *n_bytes) {
 /* ---- elements -------------------------------------------------------------------------------- */
 
 /* Rounds half away from zero and clamps to `bits` bits; NaN becomes 0. */
-static uint64_t clamped(double value, unsigned bits, bool is_signed) {
+static uint64_t clamp_to_bits(double value, unsigned bits, bool is_signed) {
     double below = is_signed ? -ldexp(1, (int)bits - 1) : 0;  /* minimum */
     double above = ldexp(1, (int)bits - (is_signed ? 1 : 0)); /* maximum + 1 */
     double rounded = round(value);
@@ -55,17 +55,17 @@ static uint64_t double_bits(double value) {
 static uint64_t element_of(enum datatype datatype, double value) {
     switch (datatype) {
     case DT_BOOL:
-        return clamped(value, 1, false);
+        return clamp_to_bits(value, 1, false);
     case DT_UINT8:
     case DT_UINT16:
     case DT_UINT32:
     case DT_UINT64:
-        return clamped(value, (unsigned)datatype_size(datatype) * 8, false);
+        return clamp_to_bits(value, (unsigned)datatype_size(datatype) * 8, false);
     case DT_INT8:
     case DT_INT16:
     case DT_INT32:
     case DT_INT64:
-        return clamped(value, (unsigned)datatype_size(datatype) * 8, true);
+        return clamp_to_bits(value, (unsigned)datatype_size(datatype) * 8, true);
     case DT_FP16:
         return half_from_double(value);
     case DT_BF16:

@@ -132,8 +132,8 @@ static void on_worker(struct served *served, struct task *task, void (*run)(stru
     }
 }
 
-static void list_one(void *cookie, const struct repository_entry *entry) {
-    char *text = cookie;
+static void list_one(void *user, const struct repository_entry *entry) {
+    char *text = user;
     size_t n = strlen(text);
     snprintf(text + n, 1024 - n, "%s%.*s %d %s%s%s%s", n > 0 ? ", " : "", STR_ARG(entry->model),
              (int)entry->number, repository_phase_name(entry->phase), entry->reason[0] ? ": " : "",

@@ -569,7 +569,7 @@ static void print_queue(const struct model_config *config, struct buf *out) {
     if (config->queue.timeout_us > 0) {
         buf_printf(out, "  timeout    %" PRIu64 " us in the queue, then %s\n",
                    config->queue.timeout_us,
-                   config->queue.delay_on_timeout ? "moved behind the others" : "refused");
+                   config->queue.delay_on_timeout ? "moved to the end of its level" : "refused");
     }
     if (config->preserve_ordering) {
         buf_printf(out, "  order      answers leave in the order of their requests\n");

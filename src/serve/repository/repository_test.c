@@ -342,8 +342,8 @@ struct listed {
     char text[1024];
 };
 
-static void list_one(void *cookie, const struct repository_entry *entry) {
-    struct listed *listed = cookie;
+static void list_one(void *user, const struct repository_entry *entry) {
+    struct listed *listed = user;
     size_t n = strlen(listed->text);
     bool served = entry->version && model_version_spec(entry->version)->version == entry->number;
     assert_int_equal(served, entry->phase == REPOSITORY_READY);
@@ -351,8 +351,8 @@ static void list_one(void *cookie, const struct repository_entry *entry) {
              (int)entry->number, repository_phase_name(entry->phase), entry->reason);
 }
 
-static void count_one(void *cookie, struct model_version *version) {
-    ++*(int *)cookie;
+static void count_one(void *user, struct model_version *version) {
+    ++*(int *)user;
     assert_non_null(version);
 }
 
@@ -393,8 +393,8 @@ static void repository_visit_lists_every_version(void **state) {
     end(&served);
 }
 
-static void note_loaded(void *cookie) {
-    atomic_store(&((struct finder *)cookie)->loaded, true);
+static void note_loaded(void *user) {
+    atomic_store(&((struct finder *)user)->loaded, true);
 }
 
 static void *find_all_the_time(void *arg) {
@@ -444,8 +444,8 @@ static void repository_find_during_load_is_safe(void **state) {
 /* ---- front end ------------------------------------------------------------------------------- */
 
 /* Records the model's directory, and refuses versions above 5. */
-static enum status look_at_version(void *cookie, struct model_version *version, struct error *err) {
-    atomic_int *n_seen = cookie;
+static enum status look_at_version(void *user, struct model_version *version, struct error *err) {
+    atomic_int *n_seen = user;
     atomic_fetch_add(n_seen, 1);
     if (model_version_spec(version)->version > 5) {
         return error_set(err, ST_BAD_CONFIG, "not for a front end");

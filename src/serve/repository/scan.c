@@ -238,7 +238,7 @@ static enum status scan_model_dir(struct model_list *list, const struct scan_sou
     if (source->name.ptr) {
         return add_model(list, source->name, source, NULL, err);
     }
-    char *real = realpath(source->path, NULL); /* gives "." a name too */
+    char *real = realpath(source->path, NULL); /* "." needs a name too */
     if (!real) {
         return error_set(err, ST_BAD_CONFIG, "%s: %s", source->path, strerror(errno));
     }

@@ -250,8 +250,8 @@ enum status scheduler_push(struct scheduler *scheduler, struct call *call, struc
 
 /* Without the lock, which woken threads would block on. */
 void scheduler_notify(struct scheduler *scheduler, size_t n) {
-    if (n > 1 || (n > 0 && scheduler->sequences)) { /* with sequences, only the lock's holder
-                                                       knows whose call it is */
+    if (n > 1 || (n > 0 && scheduler->sequences)) { /* sequences: an instance's own thread
+                                                       must wake up */
         lock_cond_broadcast(&scheduler->work);
     } else if (n == 1) {
         lock_cond_signal(&scheduler->work);

@@ -59,7 +59,7 @@ void scheduler_notify(struct scheduler *scheduler, size_t n);
 /* Removes the call, and fails the later calls of its sequence. Returns: false when an instance has
  * it already. Thread: any. */
 bool scheduler_remove(struct scheduler *scheduler, struct call *call);
-/* Moves the call behind the others of its level. Returns: false when an instance has it already.
+/* Moves the call to the end of its level. Returns: false when an instance has it already.
  * Thread: any. */
 bool scheduler_deprioritize(struct scheduler *scheduler, struct call *call);
 /* Returns: whether an idle instance should execute a batch of at most `max` calls now. A batch that

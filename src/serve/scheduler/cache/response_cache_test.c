@@ -198,8 +198,8 @@ struct crowd {
     atomic_bool over_limit;
 };
 
-static void *crowd_run(void *cookie) {
-    struct crowd *crowd = cookie;
+static void *crowd_run(void *user) {
+    struct crowd *crowd = user;
     unsigned seed = (unsigned)(uintptr_t)&seed;
     struct cache_scope own;
     cache_scope_open(&own, crowd->cache);
