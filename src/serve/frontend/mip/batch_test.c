@@ -140,7 +140,7 @@ static void open_packet(struct packet *packet, struct model_config config, uint1
     config.latest_count = 1;
     assert_int_equal(rig_open_with(&packet->rig, &packet->backend, &config, MIP_BATCH_CHUNKS, &err),
                      ST_OK);
-    packet->rig.model->act = echo;
+    packet->rig.model->handle_request = echo;
     packet->limits = (struct json_limits){1 << 20, 100, 1 << 20};
     packet->arena = arena_new(NULL, 0);
     assert_int_equal(mip_plan_new(packet->arena, model_version_spec(packet->rig.version),
@@ -218,7 +218,7 @@ static void start(struct rig *rig) {
     mip_batch_start(&packet->batch);
     if (packet->cancels) {
         mip_batch_cancel(&packet->batch);
-        atomic_store(&rig->model->shut, false);
+        atomic_store(&rig->model->gate_closed, false);
     }
 }
 
@@ -336,7 +336,7 @@ static void batch_of_maximum_size_yields_to_worker(void **state) {
     open_packet(&packet, (struct model_config){.run_on = RUN_ON_WORKER}, MIP_MAX_BATCH);
     fill(&packet, four, 1);
     clock_set_fake_ns(1000000000);
-    packet.rig.model->takes_ns = 5000000; /* longer than a turn */
+    packet.rig.model->execution_ns = 5000000; /* longer than a turn */
     run(&packet);
     clock_set_fake_ns(0);
     expect_echo(&packet, four, 1);
@@ -379,7 +379,7 @@ static void batch_with_failed_call_fails(void **state) {
         struct packet packet;
         open_packet(&packet, (struct model_config){.run_on = places[i]}, 60);
         fill(&packet, four, 1);
-        packet.rig.model->act = echo_once;
+        packet.rig.model->handle_request = echo_once;
         run(&packet);
         expect_failure(&packet, ST_BACKEND_FAILED, "no more");
         close_packet(&packet);
@@ -391,7 +391,7 @@ static void batch_with_unbatched_output_fails(void **state) {
     struct packet packet;
     open_packet(&packet, (struct model_config){.run_on = RUN_ON_WORKER}, 3);
     fill(&packet, four, 1);
-    packet.rig.model->act = echo_flat;
+    packet.rig.model->handle_request = echo_flat;
     run(&packet);
     expect_failure(&packet, ST_BAD_OUTPUT, "expected the batch of 3 as its first dimension");
     close_packet(&packet);
@@ -405,7 +405,7 @@ static void batch_cancelled_waits_for_running_calls(void **state) {
         open_packet(&packet, (struct model_config){.run_on = RUN_ON_INSTANCE}, 100);
         fill(&packet, four, 1);
         packet.cancels = true;
-        atomic_store(&packet.rig.model->shut, i == 0);
+        atomic_store(&packet.rig.model->gate_closed, i == 0);
         run(&packet);
         expect_failure(&packet, ST_CANCELLED, "went away");
         assert_true(seen.n_calls <= MIP_BATCH_CHUNKS);
