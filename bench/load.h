@@ -1,6 +1,6 @@
 /* The parts of the load generator: a few requests in rotation on many connections, each of which
- * sends the next request when it has the answer to the last. It knows just enough HTTP/1.1 and MIP to find where an answer
- * ends. */
+ * sends the next request when it has the answer to the last. It knows just enough HTTP/1.1 and MIP
+ * to find where an answer ends. */
 #ifndef SLUICE_BENCH_LOAD_H
 #define SLUICE_BENCH_LOAD_H
 

@@ -1,4 +1,5 @@
-/* load HOST PORT REQUEST-FILE[,REQUEST-FILE...] CONNECTIONS SECONDS [WARMUP [reconnect]]: prints one JSON line. */
+/* load HOST PORT REQUEST-FILE[,REQUEST-FILE...] CONNECTIONS SECONDS [WARMUP [reconnect]]: prints
+ * one JSON line. */
 #include "load.h"
 
 #include <signal.h>

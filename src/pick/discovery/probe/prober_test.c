@@ -388,7 +388,7 @@ static void prober_stop_closes_connections(void **state) {
         struct pool_health health = health_of(kinds[i]);
         atomic_store(&rig.places[0].manners, SILENT);
         rig_update(&rig, &health);
-        test_wait_for(&rig.places[0].n_asked, 1); /* HTTP/2 begins with such a head, too */
+        test_wait_for(&rig.places[0].n_asked, 1);    /* HTTP/2 begins with such a head, too */
         int n_settled = atomic_load(&rig.n_settled); /* the pool before it had checks */
         int64_t n_before = n_probes();
         rig_fini(&rig);
