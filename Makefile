@@ -1,5 +1,5 @@
-# The one door: `make help` lists what is behind it. What is built, and from what, is CMake's matter;
-# which checks there are is decided here, and CI runs the same targets.
+# All commands for building and testing: `make help` lists them, and CI runs the same targets. CMake decides what is
+# built from what.
 SHELL := /bin/bash
 
 JOBS ?= $(shell nproc)
@@ -10,23 +10,23 @@ PYTHON := $(CURDIR)/.deps/venv/bin/python
 CONFIGURE := cmake -G Ninja -S .
 NINJA := ninja -j $(JOBS)
 
-# The usual variables of `make install`.
+# The variables of `make install`, as GNU names them.
 PREFIX ?= /usr/local
 prefix ?= $(PREFIX)
 bindir ?= $(prefix)/bin
 libdir ?= $(prefix)/lib
 includedir ?= $(prefix)/include
-# A folder as seen from the prefix, where it lies there: `cmake --install --prefix` can still move it.
+# A folder inside the prefix becomes relative to it, so that `cmake --install --prefix` can move it.
 within_prefix = $(patsubst $(prefix)/%,%,$(1))
 
 .PHONY: all release bootstrap tools test unit scenario interop kube kube-tsan demo demo-pick soak storm clang valgrind asan \
-	tsan fuzz bench simulate lint fmt docs test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
+	tsan fuzz bench simulate check lint fmt docs test-setup packages packages-test image-test install clean help build-clang build-asan build-tsan build-fuzz
 
-all: bootstrap $(BUILD)/build.ninja ## install what is missing, build build/sluice
+all: bootstrap $(BUILD)/build.ninja ## everyday: build build/sluice; installs missing packages
 	@$(NINJA) -C $(BUILD) --quiet
 	@echo "$(BUILD)/sluice is ready: $(BUILD)/sluice --help"
 
-# ---- what is needed ------------------------------------------------------------------------------
+# ---- dependencies ---------------------------------------------------------------------------------
 
 bootstrap:
 	@tools/bootstrap build
@@ -34,13 +34,13 @@ bootstrap:
 tools:
 	@tools/bootstrap test
 
-# Written when bootstrap has installed something: then cmake looks again.
+# bootstrap writes this file when it has installed something: cmake then configures again.
 .deps/done.build: bootstrap ;
 
 $(BUILD)/build.ninja: .deps/done.build
 	@$(CONFIGURE) -B $(BUILD) -DCMAKE_C_COMPILER=gcc $(CMAKE_FLAGS)
 
-release: bootstrap ## build/release/sluice, laid out by how it runs: for use (three minutes)
+release: bootstrap ## release: build/release/sluice, optimized with a profile of its own load (three minutes)
 	@JOBS=$(JOBS) tools/release $(BUILD)/release $(CMAKE_FLAGS)
 
 # ---- tests ---------------------------------------------------------------------------------------
@@ -48,49 +48,52 @@ release: bootstrap ## build/release/sluice, laid out by how it runs: for use (th
 # pytest and ctest take the build to be tested from SLUICE_BUILD.
 CTEST := ctest --output-on-failure -j $(JOBS) --no-tests=error --test-dir
 PYTEST := $(PYTHON) -m pytest -ra --no-header -p no:cacheprovider
-# Whole folders, as many files or scripts at once as there are jobs (tests/conftest.py).
+# Runs JOBS test files or scripts at once (tests/conftest.py).
 PYTEST_ALL := $(PYTEST) -n $(JOBS) --dist loadgroup
 
 STEPS := unit lint clang valgrind fuzz asan tsan scenario interop kube kube-tsan
 
-test: tools all ## every test there is (CI runs this)
+test: tools all ## before a commit: all tests, as CI runs them (most of an hour on two cores)
 	@MAKE="$(MAKE)" FUZZ_SECONDS=20 FUZZ_SEED=1 tools/run-steps $(BUILD) $(STEPS)
 
-unit: tools all ## unit tests of each room, with gcc
+check: tools $(BUILD)/build.ninja ## everyday: build, lint and unit-test what the change touches (under a minute)
+	@JOBS=$(JOBS) tools/check $(BUILD)
+
+unit: tools all ## everyday: unit tests of all modules, with gcc
 	@$(CTEST) $(BUILD)
 
-scenario: tools all ## protocol scripts and failures against a live server
+scenario: tools all ## everyday: HTTP scripts against a live server
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST_ALL) tests/scenario
 
-interop: tools all ## real clients
+interop: tools all ## before a commit: real clients, Envoy, systemd and tools
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST_ALL) tests/interop
 
-kube: all ## against a real Kubernetes API server, built when it is missing (eight minutes)
+kube: all ## before a commit: the picker with a real Kubernetes API server (eight minutes)
 	@tools/bootstrap kube
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) -n $(JOBS) --dist loadfile tests/kube
 
-# Watches that begin, break off and begin again while requests are picked for.
-kube-tsan: build-tsan ## that which has threads of it under the thread sanitizer
+# Watches that start, fail and restart during picks.
+kube-tsan: build-tsan ## rare: the threaded tests of `kube` under the thread sanitizer
 	@tools/bootstrap kube
 	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST) -n $(JOBS) --dist loadfile \
 		tests/kube/test_deployed.py \
 		tests/kube/test_large_cluster.py
 
-soak: tools all ## 100,000 requests: memory must stay where it was
+soak: tools all ## rare: 100,000 requests: memory must not grow
 	@SLUICE_BUILD=$(CURDIR)/$(BUILD) $(PYTEST) -s tests/soak
 
-demo: all ## classify handwritten digits, and watch
+demo: all ## everyday: train, serve and query a small model of handwritten digits
 	@tools/bootstrap demo
 	@SLUICE_BUILD=$(BUILD) tools/demo
 
-demo-pick: all ## three servers behind the picker and a real Envoy; one dies
+demo-pick: all ## everyday: three servers behind the picker and a real Envoy; one server dies
 	@tools/bootstrap demo-pick
 	@SLUICE_BUILD=$(BUILD) tools/demo pick
 
 # ---- other compilers, sanitizers, fuzzing --------------------------------------------------------
 
-# Looked for when a recipe runs: it may be `tools` of the same make that installs it. Without it the
-# suppressions, which go by names, match nothing.
+# Evaluated when a recipe runs: `tools` of the same make may install it. The suppressions match by the names of
+# functions, which need it.
 SYMBOLIZER = $(shell ls /usr/lib/llvm-*/bin/llvm-symbolizer 2>/dev/null | head -n 1)
 SANITIZED = ASAN_SYMBOLIZER_PATH=$(SYMBOLIZER) TSAN_SYMBOLIZER_PATH=$(SYMBOLIZER) \
 	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:exitcode=99 \
@@ -115,17 +118,17 @@ build-fuzz: tools
 	@$(CLANG) -B $(BUILD)/fuzzing -DSLUICE_FUZZ=ON $(CMAKE_FLAGS) >/dev/null
 	@$(NINJA) -C $(BUILD)/fuzzing --quiet
 
-clang: build-clang ## build with clang, run the unit tests
+clang: build-clang ## before a commit: build with clang and run the unit tests
 	@$(CTEST) $(BUILD)/clang
 
-valgrind: tools all ## the client library and its examples under valgrind
+valgrind: tools all ## before a commit: the client library and its examples under valgrind
 	@tools/run-valgrind $(BUILD)
 
-asan: build-asan ## the whole suite under the address and undefined behaviour sanitizers
+asan: build-asan ## before a commit: unit, scenario and interop tests under the address and undefined behaviour sanitizers
 	@$(SANITIZED) $(CTEST) $(BUILD)/asan
 	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/asan $(PYTEST_ALL) tests/scenario tests/interop
 
-tsan: build-tsan ## the threaded part under the thread sanitizer
+tsan: build-tsan ## before a commit: unit tests, scenarios and threaded interop tests under the thread sanitizer
 	@$(SANITIZED) $(CTEST) $(BUILD)/tsan
 	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan $(PYTEST_ALL) tests/scenario \
 		tests/interop/mip/test_mip_inference.py \
@@ -145,17 +148,17 @@ tsan: build-tsan ## the threaded part under the thread sanitizer
 		tests/interop/pick/test_pick_scrape.py \
 		tests/interop/pick/test_pick_status_page.py
 
-storm: build-tsan ## STORM_SECONDS (300) of gRPC callers who give up, under the thread sanitizer
+storm: build-tsan ## rare: gRPC clients that cancel, for STORM_SECONDS (300), under the thread sanitizer
 	@$(SANITIZED) SLUICE_BUILD=$(CURDIR)/$(BUILD)/tsan STORM_SECONDS=$(STORM_SECONDS) $(PYTEST) -s \
 		tests/interop/grpc/test_grpc_cancel_storm.py
 
-fuzz: build-fuzz ## each fuzzer for FUZZ_SECONDS (600)
+fuzz: build-fuzz ## before a commit: each fuzzer for FUZZ_SECONDS (600)
 	@$(SANITIZED) tools/run-fuzz $(BUILD)/fuzzing $(FUZZ_SECONDS)
 
 # ---- speed, style, the rest ----------------------------------------------------------------------
 
-# What is measured is what is used; instructions are counted of the plain build, whose are always the same.
-bench: all release ## measure against the floors of this machine; count instructions
+# Speed is measured with the release build; instructions are counted in the plain build, where they do not vary.
+bench: all release ## release: measure against the floors of this machine; count instructions
 	@tools/bootstrap bench
 	@SLUICE_BUILD=$(BUILD)/release bench/run
 	@SLUICE_BUILD=$(BUILD)/release bench/envoy
@@ -163,35 +166,35 @@ bench: all release ## measure against the floors of this machine; count instruct
 	@tools/bootstrap kube
 	@SLUICE_BUILD=$(BUILD) $(PYTHON) bench/kube
 
-simulate: all ## the picker's profiles on simulated servers: tables and picture of docs/choosing.md
+simulate: all ## rare: profiles of the picker on simulated servers: tables and picture of docs/choosing.md
 	@$(NINJA) -C $(BUILD) --quiet bench/simulate/simulate
 	@bench/simulate/draw $(BUILD)/bench/simulate/simulate
 
-lint: tools all ## layers, text, format, public headers, clang-tidy
+lint: tools all ## before a commit: layers, prose, format, public headers, clang-tidy, the commit summary
 	@tools/lint $(BUILD)
 
-fmt: tools ## format the C files
+fmt: tools ## everyday: format the C files
 	@tools/lint --format
 
-docs: ## hold the pages to the code and the tests they name
+docs: ## everyday: check that the pages name only code, tests and files that exist
 	@tools/check-clauses
 	@tools/check-docs
 
-test-setup: ## try the README's commands in bare Debian 12 and 13 (root; a quarter of an hour)
+test-setup: ## release: the commands of the README in bare Debian 12 and 13 (root; a quarter of an hour)
 	@tools/test-setup
 
-packages: ## Debian packages in build/packages, and what lintian says of them
+packages: ## release: Debian packages in build/packages, checked by lintian
 	@tools/bootstrap packages
 	@tools/packages $(BUILD)/packages
 
-packages-test: tools packages ## install and run them in a bare Debian, by a real systemd too (root; some minutes)
+packages-test: tools packages ## release: install and run the packages in a bare Debian with systemd (root; some minutes)
 	@tools/test-packages $(BUILD)/packages
 
-image-test: tools ## the image of deploy/docker, without Docker, and what is in it (root; ten minutes)
+image-test: tools ## release: build and check the image of deploy/docker, without Docker (root; ten minutes)
 	@tools/bootstrap packages
 	@tools/test-image $(BUILD)/image
 
-install: all ## PREFIX, DESTDIR, bindir, libdir, includedir as usual
+install: all ## release: install; PREFIX, DESTDIR, bindir, libdir, includedir as usual
 	@$(CONFIGURE) -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(prefix) \
 		-DCMAKE_INSTALL_BINDIR=$(call within_prefix,$(bindir)) \
 		-DCMAKE_INSTALL_LIBDIR=$(call within_prefix,$(libdir)) \
@@ -199,8 +202,11 @@ install: all ## PREFIX, DESTDIR, bindir, libdir, includedir as usual
 	@$(NINJA) -C $(BUILD) --quiet
 	@DESTDIR=$(DESTDIR) cmake --install $(BUILD)
 
-clean: ## remove everything built (not .deps)
+clean: ## rare: remove the build folder (not .deps)
 	rm -rf $(BUILD)
 
-help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | column -t -s @
+help: ## everyday: this list
+	@for group in everyday "before a commit" release rare; do \
+		printf '%s\n' "$$group"; \
+		sed -n "s/^\([a-z-]*\):.*## $$group: \(.*\)/  make \1@\2/p" $(MAKEFILE_LIST) | sed 's/make all/make/' | column -t -s @ -c 120; \
+	done
