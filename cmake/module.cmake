@@ -1,8 +1,8 @@
 # Modules, the program made of them, their unit tests and the fuzzers.
 #
 # A module is a folder of src/ built as one static library, module_WING_NAME. Its include path is a folder
-# that holds nothing but a link to the module, so "core/base/arena.h" is found by those who link core/base and by
-# nobody else: an include that cmake/modules.txt does not allow does not compile.
+# with only a link to the module, so "core/base/arena.h" is found only by targets that link core/base: an include
+# that cmake/modules.txt does not allow does not compile.
 
 # The name of a module's target.
 function(sluice_module_target out name)
