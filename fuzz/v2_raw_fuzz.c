@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "codec/kserve/raw.h"
 #include "codec/kserve/request_encode.h"
 #include "codec/kserve/v2_fixture.h"
 

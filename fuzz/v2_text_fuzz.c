@@ -1,6 +1,7 @@
 /* The small bodies as a client reads them: errors, and metadata, which is printed by the server's
  * half and must read back the same. */
 #include "codec/kserve/metadata.h"
+#include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/v2_fixture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

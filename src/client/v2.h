@@ -7,9 +7,9 @@
 #include <stdbool.h>
 
 #include "client/client.h"
+#include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/request_encode.h"
 #include "codec/kserve/response_decode.h"
-#include "codec/kserve/server_metadata_decode.h"
 
 /* An inference as it is asked for. */
 struct client_infer {

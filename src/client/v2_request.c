@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "codec/kserve/path.h"
+#include "codec/kserve/raw.h"
 #include "core/base/buf.h"
 #include "core/base/num.h"
 

@@ -1,6 +1,10 @@
-/* Messages of single fields, read by tables: what is said of a wrong one is then the same
- * everywhere. */
+/* Messages of single fields, decoded by tables, so that the error text of a wrong field is the same
+ * everywhere; and google.protobuf.Struct. Structs are walked with a stack of readers, one for each
+ * level. The reader of a level skips the contents of its messages, so the cost of a walk is linear
+ * in the number of fields, at any nesting. */
 #include "codec/ext_proc/fields.h"
+
+/* ---- messages of single fields --------------------------------------------------------------- */
 
 enum status ext_proc_bytes_field_decode(const struct pb_field *field, const char *name,
                                         struct str *out, struct error *err) {
@@ -66,4 +70,215 @@ enum status ext_proc_fields_decode(struct str message, const char *what,
         status = ext_proc_field_decode(&field, rules, out, err);
     }
     return reader.error_text ? pb_reader_error(&reader, what, err) : status;
+}
+
+/* ---- google.protobuf.Struct: checking -------------------------------------------------------- */
+
+/* ---- is it well formed? ---------------------------------------------------------------------- */
+
+enum { MOST_STEPS = 7 };
+
+/* Which field of which message is what; a field's number is the index. */
+static const enum ext_proc_node steps[][MOST_STEPS] = {
+    [EXT_PROC_NODE_METADATA] = {[EXT_PROC_F_FILTER_METADATA] = EXT_PROC_NODE_NAMESPACE},
+    [EXT_PROC_NODE_NAMESPACE] =
+        {[EXT_PROC_F_MAP_KEY] = EXT_PROC_NODE_TEXT, [EXT_PROC_F_MAP_VALUE] = EXT_PROC_NODE_STRUCT},
+    [EXT_PROC_NODE_STRUCT] = {[EXT_PROC_F_ENTRIES] = EXT_PROC_NODE_ENTRY},
+    [EXT_PROC_NODE_ENTRY] =
+        {[EXT_PROC_F_MAP_KEY] = EXT_PROC_NODE_TEXT, [EXT_PROC_F_MAP_VALUE] = EXT_PROC_NODE_VALUE},
+    [EXT_PROC_NODE_VALUE] = {[EXT_PROC_F_VALUE_STRING] = EXT_PROC_NODE_TEXT,
+                             [EXT_PROC_F_VALUE_STRUCT] = EXT_PROC_NODE_STRUCT,
+                             [EXT_PROC_F_VALUE_LIST] = EXT_PROC_NODE_LIST},
+    [EXT_PROC_NODE_LIST] = {[EXT_PROC_F_LIST_VALUES] = EXT_PROC_NODE_VALUE},
+};
+
+struct level {
+    struct pb_reader reader;
+    enum ext_proc_node node;
+};
+
+/* Returns: also ST_OK with *inside EXT_PROC_NODE_IGNORED: there is nothing to walk into. */
+static enum status check_field(const struct level *level, const struct pb_field *field,
+                               const char *what, enum ext_proc_node *inside, struct error *err) {
+    struct str text;
+    *inside =
+        field->number < MOST_STEPS ? steps[level->node][field->number] : EXT_PROC_NODE_IGNORED;
+    if (*inside == EXT_PROC_NODE_IGNORED) {
+        return ST_OK;
+    }
+    if (*inside == EXT_PROC_NODE_TEXT) {
+        *inside = EXT_PROC_NODE_IGNORED;
+        return pb_get_string(field, what, &text, err);
+    }
+    return ext_proc_bytes_field_decode(field, what, &text, err);
+}
+
+enum status ext_proc_struct_check(struct str message, enum ext_proc_node node, const char *what,
+                                  struct error *err) {
+    struct level levels[EXT_PROC_MAX_DEPTH];
+    size_t depth = 0;
+    if (message.len == 0) {
+        return ST_OK;
+    }
+    levels[depth++] = (struct level){pb_read(message), node};
+    while (depth > 0) {
+        struct level *level = &levels[depth - 1];
+        struct pb_field field;
+        enum ext_proc_node inside;
+        if (!pb_next(&level->reader, &field)) {
+            if (level->reader.error_text) {
+                return pb_reader_error(&level->reader, what, err);
+            }
+            depth--;
+            continue;
+        }
+        enum status status = check_field(level, &field, what, &inside, err);
+        if (status != ST_OK) {
+            return status;
+        }
+        if (inside != EXT_PROC_NODE_IGNORED) {
+            if (depth == EXT_PROC_MAX_DEPTH) {
+                return error_set(err, ST_TOO_DEEP,
+                                 "%s: expected at most %d messages one within the other, got more",
+                                 what, (int)EXT_PROC_MAX_DEPTH);
+            }
+            levels[depth++] = (struct level){pb_read(field.bytes), inside};
+        }
+    }
+    return ST_OK;
+}
+
+/* ---- what was checked ------------------------------------------------------------------------ */
+
+/* The value of a map's last entry of that key; empty where an entry has none. Returns: ptr NULL
+ * where there is no such entry. */
+static struct str find_entry(struct str message, uint32_t number, struct str key) {
+    struct pb_reader reader = pb_read(message);
+    struct pb_field field;
+    struct str found = {NULL, 0};
+    while (pb_next(&reader, &field)) {
+        if (field.number != number) {
+            continue;
+        }
+        struct pb_reader entry = pb_read(field.bytes);
+        struct str name = STR(""), value = STR("");
+        while (pb_next(&entry, &field)) {
+            if (field.number == EXT_PROC_F_MAP_KEY) {
+                name = field.bytes;
+            } else if (field.number == EXT_PROC_F_MAP_VALUE) {
+                value = field.bytes;
+            }
+        }
+        if (str_eq(name, key)) {
+            found = value;
+        }
+    }
+    return found;
+}
+
+static struct ext_proc_value read_value(struct str message) {
+    struct pb_reader reader = pb_read(message);
+    struct pb_field field;
+    struct ext_proc_value value = {.kind = EXT_PROC_OTHER};
+    while (pb_next(&reader, &field)) {
+        if (field.number == EXT_PROC_F_VALUE_STRING) {
+            value = (struct ext_proc_value){.kind = EXT_PROC_STRING, .text = field.bytes};
+        } else if (field.number == EXT_PROC_F_VALUE_LIST) {
+            value = (struct ext_proc_value){.kind = EXT_PROC_LIST, .list = field.bytes};
+        } else if (field.number < MOST_STEPS) {
+            value = (struct ext_proc_value){.kind = EXT_PROC_OTHER};
+        }
+    }
+    return value;
+}
+
+static struct ext_proc_value find_value(struct str map, struct str key) {
+    struct str value = {NULL, 0};
+    if (map.ptr) {
+        value = find_entry(map, EXT_PROC_F_ENTRIES, key);
+    }
+    return value.ptr ? read_value(value) : (struct ext_proc_value){.kind = EXT_PROC_ABSENT};
+}
+
+struct ext_proc_value ext_proc_struct_find(struct str message, uint32_t number, struct str space,
+                                           struct str key) {
+    return find_value(find_entry(message, number, space), key);
+}
+
+bool ext_proc_struct_has(struct str message, uint32_t number, struct str space) {
+    return find_entry(message, number, space).ptr != NULL;
+}
+
+struct ext_proc_value ext_proc_struct_find_nested(struct str message, struct str space,
+                                                  struct str key) {
+    struct str value = find_entry(message, EXT_PROC_F_ENTRIES, space);
+    struct pb_reader reader = pb_read(value.ptr ? value : STR(""));
+    struct pb_field field;
+    struct str map = {NULL, 0};
+    while (pb_next(&reader, &field)) {
+        if (field.number < MOST_STEPS) {
+            map = field.number == EXT_PROC_F_VALUE_STRUCT ? field.bytes : (struct str){NULL, 0};
+        }
+    }
+    return find_value(map, key);
+}
+
+bool ext_proc_list_next(struct pb_reader *list, struct ext_proc_value *out) {
+    struct pb_field field;
+    while (pb_next(list, &field)) {
+        if (field.number == EXT_PROC_F_LIST_VALUES) {
+            *out = read_value(field.bytes);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void add_text(struct buf *out, uint32_t number, struct str text) {
+    size_t value = pb_begin(out, number);
+    pb_add_bytes(out, EXT_PROC_F_VALUE_STRING, text);
+    pb_end(out, value);
+}
+
+static void add_list(struct buf *out, uint32_t number, const struct str *texts, size_t n) {
+    size_t value = pb_begin(out, number);
+    size_t list = pb_begin(out, EXT_PROC_F_VALUE_LIST);
+    for (size_t i = 0; i < n; i++) {
+        add_text(out, EXT_PROC_F_LIST_VALUES, texts[i]);
+    }
+    pb_end(out, list);
+    pb_end(out, value);
+}
+
+static void add_entry(struct buf *out, const struct ext_proc_entry *entry) {
+    size_t begun = pb_begin(out, EXT_PROC_F_ENTRIES);
+    pb_add_bytes(out, EXT_PROC_F_MAP_KEY, entry->key);
+    if (entry->list) {
+        add_list(out, EXT_PROC_F_MAP_VALUE, entry->list, entry->n_list);
+    } else {
+        add_text(out, EXT_PROC_F_MAP_VALUE, entry->text);
+    }
+    pb_end(out, begun);
+}
+
+void ext_proc_struct_add(struct buf *out, uint32_t number, const struct ext_proc_namespace *spaces,
+                         size_t n, bool nested) {
+    for (size_t i = 0; i < n; i++) {
+        size_t begun = pb_begin(out, number), map = 0;
+        pb_add_bytes(out, EXT_PROC_F_MAP_KEY, spaces[i].name);
+        size_t value = pb_begin(out, EXT_PROC_F_MAP_VALUE);
+        if (nested) {
+            map = pb_begin(out, EXT_PROC_F_VALUE_STRUCT);
+        }
+        for (size_t j = 0; j < spaces[i].n_entries; j++) {
+            add_entry(out, &spaces[i].entries[j]);
+        }
+        if (nested) {
+            pb_end(out, map);
+        }
+        pb_end(out, value);
+        pb_end(out, begun);
+    }
 }

@@ -1,7 +1,6 @@
 /* ProcessingRequest: one walk over the top, then one over the member that counts. What the
  * accessors walk later was looked at here, so that they have nothing to refuse. */
 #include "codec/ext_proc/fields.h"
-#include "codec/ext_proc/struct.h"
 #include "core/base/utf8.h"
 
 /* ---- headers --------------------------------------------------------------------------------- */

@@ -1,16 +1,196 @@
-/* The data of a tensor from a JSON array: how much memory it takes, who reads it, and what to say
- * when it does not fit. Memory is taken only for elements that are there: a shape alone costs
- * nothing. */
+/* Tensor data from a JSON array. One pass over the array's values, where nested arrays are headers
+ * between the elements, writes packed elements. An integer that does not fit its datatype, a
+ * fraction for an integer and a finite number that would become infinite are errors. A number for a
+ * float datatype goes through the nearest double, as in the protocol's clients. Memory is allocated
+ * only for elements that are present: a shape alone costs nothing. */
 #include "codec/kserve/data.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
+#include <string.h>
 
 #include "codec/json/path.h"
 #include "codec/json/read.h"
-#include "codec/kserve/data_elements.h"
+#include "codec/json/tree.h"
 #include "core/base/checked.h"
+#include "core/base/num.h"
 #include "core/tensor/bytes.h"
+#include "core/tensor/half.h"
+
+/* The result of reading elements. */
+struct read_result {
+    uint64_t n;      /* elements read; max + 1 if the array has more than max */
+    yyjson_val *bad; /* the value that is not an element of this datatype; NULL: none */
+};
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "elements are stored as they are in memory");
+
+enum {
+    TAG_REAL = YYJSON_TYPE_NUM | YYJSON_SUBTYPE_REAL,
+    TAG_UINT = YYJSON_TYPE_NUM | YYJSON_SUBTYPE_UINT,
+    TAG_SINT = YYJSON_TYPE_NUM | YYJSON_SUBTYPE_SINT,
+    TAG_TRUE = YYJSON_TYPE_BOOL | YYJSON_SUBTYPE_TRUE,
+    TAG_FALSE = YYJSON_TYPE_BOOL | YYJSON_SUBTYPE_FALSE,
+    TAG_RAW = YYJSON_TYPE_RAW | YYJSON_SUBTYPE_NONE,
+};
+
+static unsigned tag_of(const yyjson_val *val) {
+    return (unsigned)(val->tag & YYJSON_TAG_MASK);
+}
+
+/* ---- BOOL ------------------------------------------------------------------------------------ */
+
+static struct read_result read_bools(struct json_span span, unsigned char *out, uint64_t max) {
+    struct read_result read = {0};
+    for (yyjson_val *val = span.first; val < span.end; val++) {
+        if (unsafe_yyjson_is_arr(val)) {
+            continue;
+        }
+        unsigned tag = tag_of(val);
+        if (tag != TAG_TRUE && tag != TAG_FALSE) {
+            read.bad = val;
+            break;
+        }
+        if (read.n++ == max) {
+            break;
+        }
+        *out++ = tag == TAG_TRUE;
+    }
+    return read;
+}
+
+/* ---- integers -------------------------------------------------------------------------------- */
+
+/* Inlined once per datatype, so that its loop has constants in it. */
+__attribute__((always_inline)) static inline struct read_result read_integers(
+    struct json_span span, int64_t low, uint64_t high, size_t size, unsigned char *out,
+    uint64_t max) {
+    struct read_result read = {0};
+    for (yyjson_val *val = span.first; val < span.end; val++) {
+        if (unsafe_yyjson_is_arr(val)) {
+            continue;
+        }
+        unsigned tag = tag_of(val);
+        bool fits = tag == TAG_UINT ? val->uni.u64 <= high : tag == TAG_SINT && val->uni.i64 >= low;
+        if (!fits) {
+            read.bad = val;
+            break;
+        }
+        if (read.n++ == max) {
+            break;
+        }
+        memcpy(out, &val->uni.u64, size); /* the low bytes: two's complement of any width */
+        out += size;
+    }
+    return read;
+}
+
+static struct read_result read_integers_of(struct json_span span, enum datatype datatype,
+                                           unsigned char *out, uint64_t max) {
+    switch ((int)datatype) {
+    case DT_UINT8:
+        return read_integers(span, 0, UINT8_MAX, 1, out, max);
+    case DT_UINT16:
+        return read_integers(span, 0, UINT16_MAX, 2, out, max);
+    case DT_UINT32:
+        return read_integers(span, 0, UINT32_MAX, 4, out, max);
+    case DT_UINT64:
+        return read_integers(span, 0, UINT64_MAX, 8, out, max);
+    case DT_INT8:
+        return read_integers(span, INT8_MIN, INT8_MAX, 1, out, max);
+    case DT_INT16:
+        return read_integers(span, INT16_MIN, INT16_MAX, 2, out, max);
+    case DT_INT32:
+        return read_integers(span, INT32_MIN, INT32_MAX, 4, out, max);
+    default:
+        assert(datatype == DT_INT64);
+        return read_integers(span, INT64_MIN, INT64_MAX, 8, out, max);
+    }
+}
+
+/* ---- floats ---------------------------------------------------------------------------------- */
+
+/* Returns: false when `val` is no number, or one that no double can hold. */
+static inline bool number_of(yyjson_val *val, double *out) {
+    switch (tag_of(val)) {
+    case TAG_REAL:
+        *out = val->uni.f64;
+        return true;
+    case TAG_UINT:
+        *out = (double)val->uni.u64;
+        return true;
+    case TAG_SINT: /* -0 is the one whose sign an integer can't hold */
+        *out = val->uni.i64 == 0 ? -0.0 : (double)val->uni.i64;
+        return true;
+    case TAG_RAW: /* more digits than 64 bits hold, more than a double does, or no finite number */
+        return json_non_finite(val, out) || num_parse_f64(json_str(val), out);
+    default:
+        return false;
+    }
+}
+
+/* From here on a double rounds to the infinity of FP32: half a step above its greatest. */
+static const double fp32_overflow = 0x1.ffffffp127;
+
+/* Stores `number` as `datatype`. Returns: false when it is finite and the element would not be. */
+static inline bool store_float(double number, enum datatype datatype, unsigned char *out) {
+    if (datatype == DT_FP64) {
+        memcpy(out, &number, sizeof(number));
+        return true;
+    }
+    if (datatype == DT_FP32) {
+        if (fabs(number) >= fp32_overflow && isfinite(number)) {
+            return false;
+        }
+        float narrow = (float)number;
+        memcpy(out, &narrow, sizeof(narrow));
+        return true;
+    }
+    uint16_t bits = datatype == DT_FP16 ? half_from_double(number) : bfloat_from_double(number);
+    uint16_t infinity = datatype == DT_FP16 ? 0x7c00 : 0x7f80;
+    memcpy(out, &bits, sizeof(bits));
+    return (bits & 0x7fff) != infinity || isinf(number);
+}
+
+/* Inlined once per datatype, as above. */
+__attribute__((always_inline)) static inline struct read_result read_floats(
+    struct json_span span, enum datatype datatype, size_t size, unsigned char *out, uint64_t max) {
+    struct read_result read = {0};
+    double number;
+    for (yyjson_val *val = span.first; val < span.end; val++) {
+        if (unsafe_yyjson_is_arr(val)) {
+            continue;
+        }
+        if (!number_of(val, &number)) {
+            read.bad = val;
+            break;
+        }
+        if (read.n++ == max) {
+            break;
+        }
+        if (!store_float(number, datatype, out)) {
+            read.bad = val;
+            break;
+        }
+        out += size;
+    }
+    return read;
+}
+
+static struct read_result read_floats_of(struct json_span span, enum datatype datatype,
+                                         unsigned char *out, uint64_t max) {
+    switch ((int)datatype) {
+    case DT_FP32:
+        return read_floats(span, DT_FP32, 4, out, max);
+    case DT_FP64:
+        return read_floats(span, DT_FP64, 8, out, max);
+    default:
+        assert(datatype == DT_FP16 || datatype == DT_BF16);
+        return read_floats(span, datatype, 2, out, max);
+    }
+}
 
 /* What an element has to be, by datatype. */
 static const char *const expected_elements[DT_COUNT_] = {
@@ -51,8 +231,8 @@ enum status v2_shape_count(const struct json_tree *tree, yyjson_val *val, struct
 /* ---- strings --------------------------------------------------------------------------------- */
 
 /* Counts, and adds up what the framed elements take. */
-static struct v2_elements measure_strings(struct json_span span, uint64_t max, size_t *n_bytes) {
-    struct v2_elements read = {0};
+static struct read_result measure_strings(struct json_span span, uint64_t max, size_t *n_bytes) {
+    struct read_result read = {0};
     *n_bytes = 0;
     for (yyjson_val *val = span.first; val < span.end; val++) {
         if (unsafe_yyjson_is_arr(val)) {
@@ -108,11 +288,11 @@ static enum status no_memory(const struct json_tree *tree, yyjson_val *array, st
 }
 
 /* Reads packed elements, or only measures strings. */
-static struct v2_elements read_elements(struct json_span span, enum datatype datatype,
+static struct read_result read_elements(struct json_span span, enum datatype datatype,
                                         unsigned char *out, uint64_t max, size_t *n_bytes) {
     switch (datatype) {
     case DT_BOOL:
-        return v2_data_read_bools(span, out, max);
+        return read_bools(span, out, max);
     case DT_UINT8:
     case DT_UINT16:
     case DT_UINT32:
@@ -121,12 +301,12 @@ static struct v2_elements read_elements(struct json_span span, enum datatype dat
     case DT_INT16:
     case DT_INT32:
     case DT_INT64:
-        return v2_data_read_integers(span, datatype, out, max);
+        return read_integers_of(span, datatype, out, max);
     case DT_FP16:
     case DT_BF16:
     case DT_FP32:
     case DT_FP64:
-        return v2_data_read_floats(span, datatype, out, max);
+        return read_floats_of(span, datatype, out, max);
     case DT_BYTES:
         return measure_strings(span, max, n_bytes);
     case DT_INVALID:
@@ -134,7 +314,7 @@ static struct v2_elements read_elements(struct json_span span, enum datatype dat
         break;
     }
     assert(false); /* a datatype that did not come through datatype_parse */
-    return (struct v2_elements){0};
+    return (struct read_result){0};
 }
 
 enum status v2_data_read_counted(const struct json_tree *tree, yyjson_val *value,
@@ -146,7 +326,7 @@ enum status v2_data_read_counted(const struct json_tree *tree, yyjson_val *value
     if (!data || !piece) {
         return no_memory(tree, value, err);
     }
-    struct v2_elements read = read_elements(span, tensor->datatype, data, n_elements, &n_bytes);
+    struct read_result read = read_elements(span, tensor->datatype, data, n_elements, &n_bytes);
     if (read.bad) {
         return json_error_got(tree, read.bad, ST_BAD_FIELD, err, "expected %s",
                               expected_elements[tensor->datatype]);
@@ -181,4 +361,29 @@ enum status v2_data_read(const struct json_tree *tree, yyjson_val *array, uint64
         return wrong_count(tree, array, tensor, n_elements, err);
     }
     return v2_data_read_counted(tree, array, n_elements, tensor, err);
+}
+
+/* ---- a text of its own ----------------------------------------------------------------------- */
+
+static enum status read_text_data(struct json_tree *tree, const struct json_limits *limits,
+                                  struct tensor *tensor, struct error *err) {
+    uint64_t n_elements;
+    tree->path_has_root_name = true;
+    enum status status = v2_shape_count(tree, tree->root, tensor->shape, limits, &n_elements, err);
+    if (status == ST_OK) {
+        status = v2_data_read(tree, tree->root, n_elements, tensor, err);
+    }
+    return status;
+}
+
+enum status v2_data_text_parse(struct arena *arena, struct str text,
+                               const struct json_limits *limits, struct tensor *tensor,
+                               struct error *err) {
+    struct json_tree tree;
+    enum status status = json_tree_parse(&tree, "data", arena, text, limits, err);
+    if (status == ST_OK) {
+        status = read_text_data(&tree, limits, tensor, err);
+        json_tree_free_values(&tree);
+    }
+    return status;
 }

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "codec/kserve/data_text.h"
+#include "codec/kserve/data.h"
 #include "codec/kserve/v2_fixture.h"
 
 static const struct row {

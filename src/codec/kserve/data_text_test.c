@@ -1,6 +1,6 @@
 /* JSON arrays as tensor data: for every datatype what is taken, to the bit, and what is refused, by
  * its path; nesting; counts; memory that follows what is there. */
-#include "codec/kserve/data_text.h"
+#include "codec/kserve/data.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "codec/kserve/data_print_double.h"
+#include "codec/kserve/data_print.h"
 #include "core/base/num.h"
 #include "core/base/utf8.h"
 

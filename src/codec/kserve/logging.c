@@ -1,8 +1,11 @@
-/* Log settings over HTTP. */
+/* Log settings, over HTTP and gRPC. */
 #include "codec/kserve/logging.h"
 
 #include "codec/json/read.h"
+#include "codec/kserve/grpc/fields.h"
 #include "core/base/json_writer.h"
+
+/* ---- HTTP ------------------------------------------------------------------------------------ */
 
 static const struct str NAMES[V2_LOG_KEYS] = {
     [V2_LOG_FILE] = {"log_file", sizeof("log_file") - 1},
@@ -87,4 +90,136 @@ void v2_log_print(struct buf *out, const struct v2_log_settings *settings) {
     json_write_u64(&json, "log_verbose_level", settings->verbose_level);
     json_write_string(&json, "log_format", STR("ISO8601"));
     json_write_close(&json, '}');
+}
+
+/* ---- gRPC ------------------------------------------------------------------------------------ */
+
+/* LogSettingsRequest, LogSettingsResponse; a map's entry; SettingValue */
+enum { SETTINGS = 1, KEY = 1, VALUE = 2, BOOL = 1, UINT32 = 2, STRING = 3 };
+
+static const struct {
+    const char *name;
+    uint32_t kind;
+} ROWS[V2_LOG_KEYS] = {
+    [V2_LOG_FILE] = {"log_file", STRING},
+    [V2_LOG_INFO] = {"log_info", BOOL},
+    [V2_LOG_WARNING] = {"log_warning", BOOL},
+    [V2_LOG_ERROR] = {"log_error", BOOL},
+    [V2_LOG_VERBOSE_LEVEL] = {"log_verbose_level", UINT32},
+    [V2_LOG_FORMAT] = {"log_format", STRING},
+};
+
+/* What a request has for one of the keys. */
+struct setting {
+    bool given;
+    uint32_t kind; /* BOOL to STRING; 0: none */
+    uint64_t number;
+    struct str text;
+};
+
+static enum status read_value(struct str message, const char *name, struct setting *out,
+                              struct error *err) {
+    struct pb_reader reader = pb_read(message);
+    struct pb_field field;
+    *out = (struct setting){.given = true};
+    while (pb_next(&reader, &field)) {
+        if (field.number < BOOL || field.number > STRING) {
+            continue;
+        }
+        if (field.type != (field.number == STRING ? PB_BYTES : PB_VARINT)) {
+            return error_set(err, ST_BAD_FIELD, "settings: \"%s\" has a wrong type", name);
+        }
+        out->kind = field.number;
+        out->number = field.value;
+        out->text = field.bytes;
+    }
+    return reader.error_text ? pb_reader_error(&reader, "SettingValue", err) : ST_OK;
+}
+
+/* Of equal keys the last counts, as in every protobuf map; other names are passed over. */
+static enum status read_entry(const struct pb_field *field, struct setting *settings,
+                              struct error *err) {
+    struct str key, value;
+    enum status st = v2_grpc_get_map_entry(field, "settings", &key, &value, err);
+    for (size_t i = 0; st == ST_OK && i < V2_LOG_KEYS; i++) {
+        if (str_eq(key, str_of(ROWS[i].name))) {
+            st = read_value(value, ROWS[i].name, &settings[i], err);
+        }
+    }
+    return st;
+}
+
+static enum status apply_setting(enum v2_log_key key, const struct setting *setting,
+                                 struct v2_log_settings *out, struct error *err) {
+    static const char *const kinds[] = {
+        [BOOL] = "bool_param", [UINT32] = "uint32_param", [STRING] = "string_param"};
+    if (key == V2_LOG_FILE) {
+        return error_set(err, ST_UNSUPPORTED, "log_file: the log is standard error");
+    }
+    if (setting->kind != ROWS[key].kind) {
+        return error_set(err, ST_BAD_FIELD, "settings: expected %s for \"%s\"",
+                         kinds[ROWS[key].kind], ROWS[key].name);
+    }
+    if (key == V2_LOG_FORMAT) {
+        return str_is(setting->text, "ISO8601")
+                   ? ST_OK
+                   : error_set(err, ST_BAD_FIELD,
+                               "log_format: expected ISO8601, the only one there is");
+    }
+    if (key == V2_LOG_VERBOSE_LEVEL) {
+        out->verbose_level = (uint32_t)setting->number;
+    } else {
+        *(key == V2_LOG_INFO      ? &out->info
+          : key == V2_LOG_WARNING ? &out->warning
+                                  : &out->error) = setting->number != 0;
+    }
+    return ST_OK;
+}
+
+enum status v2_grpc_log_decode(struct str message, struct v2_log_settings *out, struct error *err) {
+    struct pb_reader reader = pb_read(message);
+    struct pb_field field;
+    struct setting settings[V2_LOG_KEYS] = {{.given = false}};
+    enum status st = ST_OK;
+    *out = (struct v2_log_settings){.verbose_level = 0};
+    while (st == ST_OK && pb_next(&reader, &field)) {
+        if (field.number == SETTINGS) {
+            st = read_entry(&field, settings, err);
+        }
+    }
+    if (st == ST_OK && reader.error_text) {
+        st = pb_reader_error(&reader, "LogSettingsRequest", err);
+    }
+    for (size_t i = 0; st == ST_OK && i < V2_LOG_KEYS; i++) {
+        if (settings[i].given) {
+            st = apply_setting((enum v2_log_key)i, &settings[i], out, err);
+            out->given[i] = st == ST_OK;
+        }
+    }
+    return st;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* A value of the oneof is written even where it is the default. */
+static void encode_setting(struct buf *out, enum v2_log_key key, uint64_t number, struct str text) {
+    size_t entry = pb_begin(out, SETTINGS);
+    pb_add_bytes(out, KEY, str_of(ROWS[key].name));
+    size_t value = pb_begin(out, VALUE);
+    if (ROWS[key].kind == STRING) {
+        pb_add_bytes(out, STRING, text);
+    } else {
+        pb_add_varint(out, ROWS[key].kind, number);
+    }
+    pb_end(out, value);
+    pb_end(out, entry);
+}
+
+void v2_grpc_log_encode(struct buf *out, const struct v2_log_settings *settings) {
+    encode_setting(out, V2_LOG_FILE, 0, STR(""));
+    encode_setting(out, V2_LOG_INFO, settings->info, STR(""));
+    encode_setting(out, V2_LOG_WARNING, settings->warning, STR(""));
+    encode_setting(out, V2_LOG_ERROR, settings->error, STR(""));
+    encode_setting(out, V2_LOG_VERBOSE_LEVEL, settings->verbose_level, STR(""));
+    encode_setting(out, V2_LOG_FORMAT, 0, STR("ISO8601"));
 }

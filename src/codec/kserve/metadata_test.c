@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/v2_fixture.h"
 
 static void assert_text(const struct buf *buf, const char *want) {

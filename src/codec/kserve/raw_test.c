@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "codec/kserve/raw.h"
 #include "codec/kserve/request_encode.h"
 #include "codec/kserve/v2_fixture.h"
 

@@ -1,6 +1,4 @@
-/* The inference request: what its members are and in which order they are read. It refuses to look
- * into a model: names, datatypes and sizes are held against one later, in one place for every
- * protocol. */
+/* The inference request: its members, in the order in which they are read. */
 #include "codec/kserve/request.h"
 
 #include <inttypes.h>
@@ -8,6 +6,33 @@
 #include "codec/json/path.h"
 #include "codec/json/read.h"
 #include "codec/kserve/tensor.h"
+#include "core/base/num.h"
+
+/* ---- Inference-Header-Content-Length --------------------------------------------------------- */
+
+enum status v2_header_length_parse(size_t n_fields, struct str value, enum v2_header_kind *kind,
+                                   uint64_t *json_bytes, struct error *err) {
+    *kind = V2_HEADER_ABSENT;
+    *json_bytes = 0;
+    if (n_fields == 0) {
+        return ST_OK;
+    }
+    if (n_fields > 1) {
+        return error_set(err, ST_BAD_FRAMING,
+                         "expected one Inference-Header-Content-Length, got %zu", n_fields);
+    }
+    uint64_t length;
+    if (!num_parse_u64(value, &length) || length > INT64_MAX) {
+        return error_set(err, ST_BAD_FRAMING,
+                         "Inference-Header-Content-Length: expected a whole number from 0 to "
+                         "%" PRId64 " in decimal digits, got \"%.*s\"",
+                         INT64_MAX, STR_ARG(value));
+    }
+    /* 0 announces a raw request: binary-tensor-data, "Raw Binary Request". */
+    *kind = length == 0 ? V2_HEADER_RAW : V2_HEADER_JSON;
+    *json_bytes = length;
+    return ST_OK;
+}
 
 enum { ID, PARAMETERS, INPUTS, OUTPUTS, N_MEMBERS };
 

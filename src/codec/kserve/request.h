@@ -53,12 +53,4 @@ enum status v2_request_decode(struct arena *arena, struct str body, size_t json_
                               const struct json_limits *limits, struct v2_request *out,
                               struct error *err) __attribute__((warn_unused_result));
 
-/* Makes a request of a body that is only tensor bytes (Inference-Header-Content-Length: 0), by what
- * the model says of its one input. Returns: ST_BAD_INPUTS when the model does not qualify, saying
- * why.
- * Clause: binary-tensor-data, "Raw Binary Request". */
-enum status v2_raw_decode(struct arena *arena, struct str body, const struct model_spec *model,
-                          const struct json_limits *limits, struct v2_request *out,
-                          struct error *err) __attribute__((warn_unused_result));
-
 #endif

@@ -30,12 +30,4 @@ enum status v2_request_encode(struct arena *arena, const struct v2_request *requ
                               const enum v2_form *forms, struct v2_request_body *out,
                               struct error *err) __attribute__((warn_unused_result));
 
-/* Encodes a raw request (Inference-Header-Content-Length: 0): the bytes of the one tensor and
- * nothing else. A BYTES tensor has one element, which leaves without its length. Returns:
- * ST_BAD_DATA for a size that does not fit the shape, or another count of elements.
- * Clause: binary-tensor-data, "Raw Binary Request". */
-enum status v2_raw_encode(struct arena *arena, const struct tensor *tensor,
-                          struct v2_request_body *out, struct error *err)
-    __attribute__((warn_unused_result));
-
 #endif

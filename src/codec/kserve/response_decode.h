@@ -24,15 +24,4 @@ enum status v2_response_decode(struct arena *arena, struct str body, size_t json
                                const struct json_limits *limits, struct v2_client_response *out,
                                struct error *err) __attribute__((warn_unused_result));
 
-/* The sentence of {"error":"…"}. Returns: ptr NULL when the body is not that. Owns: in `arena`. */
-struct str v2_error_decode(struct arena *arena, struct str body);
-
-/* A model's metadata (GET /v2/models/M) as the specification of its newest version; `version` is
- * the last that is listed (0: none, or not a number), max_batch_size is not told and 0, no input is
- * optional. Dimensions are -1 or >= 0. Returns: BAD_JSON, BAD_FIELD with the JSON path. Owns: in
- * `arena`. */
-enum status v2_model_metadata_decode(struct arena *arena, struct str body,
-                                     const struct json_limits *limits, struct model_spec *out,
-                                     struct error *err) __attribute__((warn_unused_result));
-
 #endif

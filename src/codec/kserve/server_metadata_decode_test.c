@@ -1,5 +1,5 @@
 /* Server metadata: what is read from it, and what is refused with its path. */
-#include "codec/kserve/server_metadata_decode.h"
+#include "codec/kserve/metadata_decode.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * together; data and shapes are text. */
 #include "codec/trace/trace_record.h"
 
-#include "codec/kserve/element_print.h"
+#include "codec/kserve/data_print.h"
 #include "core/base/json_writer.h"
 #include "core/base/utf8.h"
 

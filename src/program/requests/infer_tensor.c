@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "codec/kserve/data_text.h"
+#include "codec/kserve/data.h"
 #include "core/tensor/bytes.h"
 #include "program/requests/infer_shape.h"
 #include "program/requests/json_shape.h"

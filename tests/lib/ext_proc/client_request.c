@@ -2,7 +2,6 @@
 #include "lib/ext_proc/client.h"
 
 #include "codec/ext_proc/fields.h"
-#include "codec/ext_proc/struct.h"
 
 /* ---- writing --------------------------------------------------------------------------------- */
 

@@ -1,7 +1,6 @@
 /* ProcessingResponse, read as a proxy does. It is strict, so that it shows what one would
  * refuse. */
 #include "codec/ext_proc/fields.h"
-#include "codec/ext_proc/struct.h"
 #include "lib/ext_proc/client.h"
 
 /* ---- headers --------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include "serve/frontend/http/infer.h"
 
 #include "codec/kserve/decode_cache.h"
+#include "codec/kserve/raw.h"
 #include "codec/kserve/response.h"
 #include "core/base/metric/metric.h"
 #include "core/base/num.h"

@@ -1,0 +1,33 @@
+/* The client's half of metadata.h: errors and metadata decoded from JSON bodies. */
+#ifndef SLUICE_CODEC_KSERVE_METADATA_DECODE_H
+#define SLUICE_CODEC_KSERVE_METADATA_DECODE_H
+
+#include "codec/kserve/request.h"
+
+/* The sentence of {"error":"…"}. Returns: ptr NULL when the body is not that. Owns: in `arena`. */
+struct str v2_error_decode(struct arena *arena, struct str body);
+
+/* A model's metadata (GET /v2/models/M) as the specification of its newest version; `version` is
+ * the last that is listed (0: none, or not a number), max_batch_size is not told and 0, no input is
+ * optional. Dimensions are -1 or >= 0. Returns: BAD_JSON, BAD_FIELD with the JSON path. Owns: in
+ * `arena`. */
+enum status v2_model_metadata_decode(struct arena *arena, struct str body,
+                                     const struct json_limits *limits, struct model_spec *out,
+                                     struct error *err) __attribute__((warn_unused_result));
+
+struct v2_server_metadata {
+    struct str name;
+    struct str version; /* empty: not told */
+    const struct str *extensions;
+    size_t n_extensions;
+};
+
+/* Unknown members are passed over. Returns: BAD_JSON, BAD_FIELD with the JSON path. Owns: in
+ * `arena`.
+ * Clause: OIP, server metadata. */
+enum status v2_server_metadata_decode(struct arena *arena, struct str body,
+                                      const struct json_limits *limits,
+                                      struct v2_server_metadata *out, struct error *err)
+    __attribute__((warn_unused_result));
+
+#endif
