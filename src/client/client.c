@@ -1,12 +1,39 @@
-/* A client's beginning and end, what it waits for, and the call that waits: a loop of step and
- * poll. */
+/* The exchange over a connection, as far as it proceeds without blocking: connecting, sending,
+ * receiving, deadlines; and the blocking call, a loop of step and poll. */
 #include "client/client.h"
 
 #include <assert.h>
 #include <poll.h>
 #include <stdlib.h>
 
-#include "client/state.h"
+#include "client/connection.h"
+
+enum client_state {
+    CLIENT_IDLE,       /* no exchange is under way */
+    CLIENT_STARTED,    /* one is; no step was made */
+    CLIENT_CONNECTING, /* the socket is not connected yet */
+    CLIENT_EXCHANGING, /* bytes move */
+};
+
+struct client {
+    struct arena *arena; /* of the URL */
+    struct client_url url;
+    struct client_options options;
+    void *transport_context; /* for options.transport_free */
+    struct client_connection connection;
+    struct session *session;   /* one of these two */
+    struct http_session *http; /* NULL: the URL is of MIP */
+    struct mip_session *mip;   /* NULL: the URL is of HTTP */
+    enum client_state state;
+    bool reused; /* the exchange under way is not the first on its connection */
+    bool wants_read, wants_write;
+    bool step_again; /* the last step stopped although more was possible */
+    uint64_t timeout_ns;
+    uint64_t started_ns;
+    uint64_t connecting_ns;  /* since when */
+    uint64_t last_io_ns;     /* when a byte moved, or the connection was made or found good */
+    struct error send_error; /* why the request can't be sent to its end; ST_OK: it can */
+};
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a client");
@@ -111,13 +138,292 @@ struct mip_session *client_mip(const struct client *client) {
     return client->mip;
 }
 
+enum {
+    OUTPUT_PIECES = 256,
+    STEP_ROUNDS = 64, /* after so many transfers each way a step lets others have their turn */
+};
+
+/* One setter for the state. */
+static void set_state(struct client *client, enum client_state state) {
+    assert(state == CLIENT_IDLE || state > client->state ||
+           (state == CLIENT_STARTED && client->state == CLIENT_EXCHANGING));
+    client->state = state;
+}
+
+void client_start(struct client *client, uint64_t timeout_ns) {
+    assert(client->state == CLIENT_IDLE);
+    client->timeout_ns = timeout_ns > 0 ? timeout_ns : client->options.timeout_ns;
+    client->started_ns = client_now_ns();
+    client->step_again = false;
+    client->send_error.status = ST_OK;
+    set_state(client, CLIENT_STARTED);
+}
+
+void client_cancel(struct client *client) {
+    client_connection_close(&client->connection);
+    set_state(client, CLIENT_IDLE);
+}
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+static void begin_exchange(struct client *client) {
+    client->last_io_ns = client_now_ns();
+    set_state(client, CLIENT_EXCHANGING);
+}
+
+/* On the connection there is, or on a new one. */
+static enum status begin_connection(struct client *client, struct error *err) {
+    client->reused = client_connection_is_reusable(&client->connection);
+    if (client->reused) {
+        begin_exchange(client);
+        return ST_OK;
+    }
+    enum status status = client_connection_start(&client->connection, err);
+    client->connecting_ns = client_now_ns(); /* the lookup does not count */
+    set_state(client, CLIENT_CONNECTING);
+    return status;
+}
+
+static enum status continue_connecting(struct client *client, struct error *err) {
+    enum status status = ST_OK;
+    if (client->connection.connecting) {
+        status = client_connection_continue(&client->connection, err);
+    }
+    if (status == ST_OK && !client->connection.connecting) {
+        begin_exchange(client);
+    }
+    return status;
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/* The request can't be sent any further. Over a socket an answer that says why may still come. */
+static enum status stop_sending(struct client *client, const struct error *why, struct error *err) {
+    if (client->connection.transport.read) {
+        return error_set(err, why->status, "%s", why->text);
+    }
+    client->send_error = *why;
+    client->session->ops->drop_output(client->session);
+    return ST_OK;
+}
+
+/* Sends what fits. */
+static enum status send_some(struct client *client, bool *moved, struct error *err) {
+    const struct session_ops *ops = client->session->ops;
+    struct iovec pieces[OUTPUT_PIECES];
+    size_t n_pieces;
+    for (int round = 0; (n_pieces = ops->output(client->session, pieces, OUTPUT_PIECES)) > 0;
+         round++) {
+        struct client_io_result out;
+        struct error why = {0};
+        if (round == STEP_ROUNDS) {
+            client->step_again = true;
+            return ST_OK;
+        }
+        if (client_connection_send(&client->connection, pieces, n_pieces, &out, &why) != ST_OK) {
+            return stop_sending(client, &why, err);
+        }
+        if (out.n_bytes == 0) {
+            client->wants_read |= out.wants_read;
+            client->wants_write |= out.wants_write;
+            return ST_OK;
+        }
+        *moved = true;
+        ops->sent(client->session, out.n_bytes);
+    }
+    return ST_OK;
+}
+
+static size_t pieces_n_bytes(const struct iovec *pieces, size_t n_pieces) {
+    size_t n = 0;
+    for (size_t i = 0; i < n_pieces; i++) {
+        n += pieces[i].iov_len;
+    }
+    return n;
+}
+
+/* Why receiving came to nothing: what stopped the sending explains more. */
+static enum status receive_failed(const struct client *client, enum status status,
+                                  struct error *err) {
+    if (client->session->answered) {
+        if (status == ST_IO && err) {
+            err->status = ST_BAD_ANSWER;
+        }
+        return status == ST_IO ? ST_BAD_ANSWER : status;
+    }
+    if (client->send_error.status != ST_OK) {
+        return error_set(err, ST_IO, "%s", client->send_error.text);
+    }
+    return status;
+}
+
+/* Receives what is there. */
+static enum status receive_some(struct client *client, bool *moved, struct error *err) {
+    struct session *session = client->session;
+    for (int round = 0; !session->done; round++) {
+        struct iovec pieces[SESSION_MAX_INPUT_PIECES];
+        size_t n_pieces = session->ops->input(session, pieces);
+        struct client_io_result in;
+        if (round == STEP_ROUNDS) {
+            client->step_again = true;
+            return ST_OK;
+        }
+        enum status status =
+            client_connection_receive(&client->connection, pieces, n_pieces, &in, err);
+        if (status == ST_OK && in.ended) {
+            status = session->ops->closed(session, err);
+        } else if (status == ST_OK && in.n_bytes > 0) {
+            *moved = true;
+            status = session->ops->received(session, in.n_bytes, err);
+        }
+        if (status != ST_OK) {
+            return receive_failed(client, status, err);
+        }
+        client->wants_read |= in.wants_read;
+        client->wants_write |= in.wants_write;
+        /* A socket that gave less than it could has no more; a transport may. */
+        bool emptied = in.n_bytes < pieces_n_bytes(pieces, n_pieces);
+        if (in.n_bytes == 0 || (emptied && !client->connection.transport.read)) {
+            client->wants_read |= !in.wants_write;
+            return ST_OK;
+        }
+    }
+    return ST_OK;
+}
+
+static bool is_sent(const struct client *client) {
+    struct iovec piece;
+    return client->session->ops->output(client->session, &piece, 1) == 0;
+}
+
+static enum status exchange_bytes(struct client *client, struct error *err) {
+    bool moved = false;
+    client->wants_read = client->wants_write = false;
+    enum status status = send_some(client, &moved, err);
+    if (status != ST_OK) {
+        return status;
+    }
+    if (moved && is_sent(client) && !client->connection.transport.read) {
+        /* What has just left is not answered yet: there is nothing to look for. */
+        client->wants_read = true;
+    } else {
+        status = receive_some(client, &moved, err);
+    }
+    if (moved) {
+        client->last_io_ns = client_now_ns();
+    }
+    return status;
+}
+
+/* ---- deadlines ------------------------------------------------------------------------------- */
+
+static uint64_t deadline_after(uint64_t since, uint64_t ns) {
+    uint64_t deadline;
+    return __builtin_add_overflow(since, ns, &deadline) ? UINT64_MAX : deadline;
+}
+
+/* The deadline that expires first. Not when idle. */
+enum client_deadline { CLIENT_DEADLINE_TOTAL, CLIENT_DEADLINE_CONNECT, CLIENT_DEADLINE_IDLE };
+static uint64_t next_deadline_ns(const struct client *client, enum client_deadline *which) {
+    const struct client_options *options = &client->options;
+    uint64_t deadline = deadline_after(client->started_ns, client->timeout_ns), other = UINT64_MAX;
+    enum client_deadline kind = CLIENT_DEADLINE_TOTAL;
+    if (client->state == CLIENT_CONNECTING ||
+        (client->state == CLIENT_EXCHANGING && !client->connection.established)) {
+        kind = CLIENT_DEADLINE_CONNECT;
+        other = deadline_after(client->connecting_ns, options->connect_timeout_ns);
+    } else if (client->state == CLIENT_EXCHANGING && options->idle_timeout_ns > 0) {
+        kind = CLIENT_DEADLINE_IDLE;
+        other = deadline_after(client->last_io_ns, options->idle_timeout_ns);
+    }
+    *which = other < deadline ? kind : CLIENT_DEADLINE_TOTAL;
+    return other < deadline ? other : deadline;
+}
+
+static enum status timed_out(const struct client *client, enum client_deadline which,
+                             struct error *err) {
+    struct str where = client_url_endpoint(&client->url);
+    const char *doing = !client->connection.established ? "connecting to"
+                        : !is_sent(client)              ? "sending to"
+                        : client->session->answered     ? "reading the answer of"
+                                                        : "waiting for";
+    uint64_t limit_ns = which == CLIENT_DEADLINE_CONNECT ? client->options.connect_timeout_ns
+                        : which == CLIENT_DEADLINE_IDLE  ? client->options.idle_timeout_ns
+                                                         : client->timeout_ns;
+    return error_set(err, ST_DEADLINE_EXCEEDED, "timed out %s %.*s after %.3g s%s", doing,
+                     STR_ARG(where), (double)limit_ns / 1e9,
+                     which == CLIENT_DEADLINE_IDLE ? " without a byte" : "");
+}
+
+static enum status check_deadlines(struct client *client, struct error *err) {
+    enum client_deadline which;
+    if (client_now_ns() < next_deadline_ns(client, &which)) {
+        return ST_OK;
+    }
+    if (client->session->outcome_known) { /* what is missing is of no interest */
+        return client->session->ops->closed(client->session, err);
+    }
+    return timed_out(client, which, err);
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+static enum status advance(struct client *client, struct error *err) {
+    enum status status = ST_OK;
+    client->step_again = false;
+    if (client->state == CLIENT_STARTED) {
+        status = begin_connection(client, err);
+    }
+    if (status == ST_OK && client->state == CLIENT_CONNECTING) {
+        status = continue_connecting(client, err);
+    }
+    if (status == ST_OK && client->state == CLIENT_EXCHANGING) {
+        status = exchange_bytes(client, err);
+    }
+    return status;
+}
+
+/* Only where no byte was answered, and the connection had been used before: the server may have
+ * ended it before it saw the request. */
+static bool may_retry(const struct client *client, enum status status) {
+    return status == ST_IO && client->state == CLIENT_EXCHANGING && client->reused &&
+           !client->session->answered;
+}
+
+static void retry_exchange(struct client *client) {
+    client_connection_close(&client->connection);
+    client->session->ops->restart(client->session);
+    client->send_error.status = ST_OK;
+    set_state(client, CLIENT_STARTED);
+}
+
+enum status client_step(struct client *client, bool *done, struct error *err) {
+    assert(client->state != CLIENT_IDLE);
+    enum status status = advance(client, err);
+    if (may_retry(client, status)) {
+        retry_exchange(client);
+        status = advance(client, err);
+    }
+    if (status == ST_OK && !client->session->done) {
+        status = check_deadlines(client, err);
+    }
+    *done = status == ST_OK && client->session->done;
+    if (status != ST_OK || (*done && !client->session->reusable)) {
+        client_connection_close(&client->connection);
+    }
+    if (status != ST_OK || *done) {
+        set_state(client, CLIENT_IDLE);
+    }
+    return status;
+}
+
 /* ---- waiting --------------------------------------------------------------------------------- */
 
 /* Until when nothing needs to be done, if no descriptor is ready before. */
 static uint64_t next_step_ns(const struct client *client, uint64_t now) {
     enum client_deadline which;
     uint64_t retry_at = client->connection.retry_at_ns;
-    uint64_t deadline = client_deadline_ns(client, &which);
+    uint64_t deadline = next_deadline_ns(client, &which);
     if (client->state == CLIENT_STARTED || client->step_again) {
         return now;
     }

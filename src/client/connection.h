@@ -40,7 +40,7 @@ void client_connection_fini(struct client_connection *connection);
 /* Ends the connection. Idempotent; it may be connected again. */
 void client_connection_close(struct client_connection *connection);
 
-/* ---- connecting (connect.c) ----------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------------------ */
 
 /* Begins to connect. Returns: ST_IO with the address and the reason. */
 enum status client_connection_start(struct client_connection *connection, struct error *err)

@@ -1,5 +1,268 @@
-/* Whole calls of KServe v2, for who may wait: the command line. */
+/* The calls of KServe v2 over HTTP: request heads are written here, bodies by codec/kserve; an
+ * answer is decoded, or becomes an error with the server's message. */
 #include "client/v2.h"
+
+#include <inttypes.h>
+
+#include "codec/kserve/path.h"
+#include "codec/kserve/raw.h"
+#include "core/base/buf.h"
+#include "core/base/num.h"
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+enum { FIRST_HEAD_BYTES = 256 };
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a request");
+}
+
+/* /v2/models/MODEL[/versions/VERSION]SUFFIX */
+static struct str model_path(struct arena *arena, struct str base, struct str model,
+                             struct str version, const char *suffix) {
+    struct buf path;
+    buf_init(&path, arena, 0);
+    buf_add_str(&path, base);
+    buf_add_str(&path, STR("/v2/models/"));
+    v2_path_escape(&path, model);
+    if (version.ptr) {
+        buf_add_str(&path, STR("/versions/"));
+        v2_path_escape(&path, version);
+    }
+    buf_add_str(&path, str_of(suffix));
+    return path.failed ? str_make(NULL, 0) : buf_str(&path);
+}
+
+static void add_head(struct buf *out, const struct client_url *url, struct str method,
+                     struct str path) {
+    buf_printf(out, "%.*s %.*s HTTP/1.1\r\nHost: %.*s\r\nUser-Agent: sluice/" SLUICE_VERSION "\r\n",
+               STR_ARG(method), STR_ARG(path), STR_ARG(url->authority));
+}
+
+static void add_body_fields(struct buf *out, const struct client_infer *infer,
+                            const struct v2_request_body *body) {
+    buf_printf(out, "Content-Type: application/%s\r\n", body->binary ? "octet-stream" : "json");
+    if (body->binary) {
+        buf_printf(out, "Inference-Header-Content-Length: %zu\r\n",
+                   infer->raw ? 0 : body->json.len);
+    }
+    buf_printf(out, "Content-Length: %" PRIu64 "\r\n\r\n", body->n_bytes);
+}
+
+static enum status encode_body(struct arena *arena, const struct client_infer *infer,
+                               struct v2_request_body *out, struct error *err) {
+    const struct infer_request *request = &infer->request->infer;
+    if (!infer->raw) {
+        return v2_request_encode(arena, infer->request, infer->forms, out, err);
+    }
+    if (request->n_inputs != 1) {
+        return error_set(err, ST_BAD_INPUTS, "a raw request has exactly one input, not %zu",
+                         request->n_inputs);
+    }
+    return v2_raw_encode(arena, &request->inputs[0].tensor, out, err);
+}
+
+/* The head in front of the body's pieces. */
+static enum status gather_pieces(struct arena *arena, struct client_request *out,
+                                 struct error *err) {
+    struct piece *pieces = arena_calloc(arena, out->body.n_pieces + 1, sizeof(*pieces));
+    if (!pieces) {
+        return no_memory(err);
+    }
+    pieces[0] = (struct piece){out->head.ptr, out->head.len};
+    if (out->body.n_pieces > 0) {
+        memcpy(pieces + 1, out->body.pieces, out->body.n_pieces * sizeof(*pieces));
+    }
+    out->pieces = pieces;
+    out->n_pieces = out->body.n_pieces + 1;
+    return ST_OK;
+}
+
+static enum status check_model(struct str model, struct error *err) {
+    return model.len > 0 ? ST_OK : error_set(err, ST_BAD_FIELD, "the model's name is empty");
+}
+
+enum status client_infer_encode(struct arena *arena, const struct client_url *url,
+                                const struct client_infer *infer, struct client_request *out,
+                                struct error *err) {
+    struct buf head;
+    *out = (struct client_request){.method = STR("POST")};
+    enum status status =
+        client_url_expect(url, CLIENT_HTTP, "an inference of a model by name", err);
+    if (status == ST_OK) {
+        status = check_model(infer->model, err);
+    }
+    if (status == ST_OK) {
+        status = encode_body(arena, infer, &out->body, err);
+    }
+    if (status != ST_OK) {
+        return status;
+    }
+    buf_init(&head, arena, FIRST_HEAD_BYTES);
+    out->path = model_path(arena, url->base, infer->model, infer->version, "/infer");
+    add_head(&head, url, out->method, out->path);
+    add_body_fields(&head, infer, &out->body);
+    if (!out->path.ptr || head.failed) {
+        return no_memory(err);
+    }
+    out->head = buf_str(&head);
+    return gather_pieces(arena, out, err);
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+static struct str query_path(struct arena *arena, struct str base, enum client_query query,
+                             struct str model, struct str version) {
+    static const char *const paths[] = {[CLIENT_LIVE] = "/v2/health/live",
+                                        [CLIENT_READY] = "/v2/health/ready",
+                                        [CLIENT_SERVER] = "/v2"};
+    if (query == CLIENT_MODEL) {
+        return model_path(arena, base, model, version, "");
+    }
+    if (query == CLIENT_MODEL_READY) {
+        return model_path(arena, base, model, version, "/ready");
+    }
+    return arena_printf(arena, "%.*s%s", STR_ARG(base), paths[query]);
+}
+
+enum status client_query_encode(struct arena *arena, const struct client_url *url,
+                                enum client_query query, struct str model, struct str version,
+                                struct client_request *out, struct error *err) {
+    static const char *const what[] = {[CLIENT_LIVE] = "health",
+                                       [CLIENT_READY] = "health",
+                                       [CLIENT_MODEL_READY] = "a model's readiness",
+                                       [CLIENT_SERVER] = "a server's metadata",
+                                       [CLIENT_MODEL] = "a model's metadata"};
+    struct buf head;
+    *out = (struct client_request){.method = STR("GET")};
+    enum status status = client_url_expect(url, CLIENT_HTTP, what[query], err);
+    if (status == ST_OK && (query == CLIENT_MODEL || query == CLIENT_MODEL_READY)) {
+        status = check_model(model, err);
+    }
+    if (status != ST_OK) {
+        return status;
+    }
+    buf_init(&head, arena, FIRST_HEAD_BYTES);
+    out->path = query_path(arena, url->base, query, model, version);
+    add_head(&head, url, out->method, out->path);
+    buf_add_str(&head, STR("\r\n"));
+    if (!out->path.ptr || head.failed) {
+        return no_memory(err);
+    }
+    out->head = buf_str(&head);
+    return gather_pieces(arena, out, err);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+enum { MAX_DEPTH = 100, MAX_ERROR_BODY = 65536 };
+
+static struct json_limits limits_of(const struct http_session *answer) {
+    return (struct json_limits){.max_json_size = http_session_body(answer).len,
+                                .max_json_depth = MAX_DEPTH,
+                                .max_tensor_elements = (uint64_t)1 << 40};
+}
+
+/* The server's own message, as far as it has one. */
+static enum status error_refused(const struct http_session *answer, struct arena *arena,
+                                 struct error *err) {
+    struct str body = http_session_body(answer);
+    struct str text = body.len <= MAX_ERROR_BODY ? v2_error_decode(arena, body) : str_make(NULL, 0);
+    if (text.ptr) {
+        return error_set(err, ST_REFUSED, "%.*s (HTTP %d)", STR_ARG(text),
+                         http_session_status(answer));
+    }
+    if (body.len == 0) {
+        return error_set(err, ST_REFUSED, "the server answered HTTP %d without a reason",
+                         http_session_status(answer));
+    }
+    return error_set(err, ST_REFUSED, "the server answered HTTP %d: %.*s",
+                     http_session_status(answer), (int)(body.len < 200 ? body.len : 200), body.ptr);
+}
+
+/* Did the server do what was asked, in a form that was asked for? */
+static enum status check_answer(const struct http_session *answer, struct arena *arena,
+                                struct error *err) {
+    struct str coding;
+    if (http_session_status(answer) != 200) {
+        return error_refused(answer, arena, err);
+    }
+    if (http_session_find(answer, "Content-Encoding", &coding) > 0 &&
+        !str_eq_nocase(coding, STR("identity"))) {
+        return error_set(err, ST_BAD_ANSWER,
+                         "the answer is compressed (%.*s), which was not asked for",
+                         STR_ARG(coding));
+    }
+    return ST_OK;
+}
+
+static enum status read_json_bytes(const struct http_session *answer, size_t *out,
+                                   struct error *err) {
+    struct str value, body = http_session_body(answer);
+    uint64_t n = 0;
+    size_t n_fields = http_session_find(answer, "Inference-Header-Content-Length", &value);
+    *out = body.len;
+    if (n_fields == 0) {
+        return ST_OK;
+    }
+    if (n_fields > 1 || !num_parse_u64(value, &n) || n > body.len) {
+        return error_set(err, ST_BAD_ANSWER,
+                         "Inference-Header-Content-Length of the answer: expected one whole number "
+                         "up to %zu, got \"%.*s\"",
+                         body.len, STR_ARG(value));
+    }
+    *out = (size_t)n;
+    return ST_OK;
+}
+
+/* What wire says of the answer is said of the server here. */
+static enum status error_malformed(enum status status, struct error *err) {
+    if (status == ST_OK || status == ST_NO_MEMORY) {
+        return status;
+    }
+    error_prefix(err, "the server's answer");
+    err->status = ST_BAD_ANSWER;
+    return ST_BAD_ANSWER;
+}
+
+enum status client_infer_decode(struct arena *arena, const struct http_session *answer,
+                                struct v2_client_response *out, struct error *err) {
+    size_t n_json = 0;
+    enum status status = check_answer(answer, arena, err);
+    if (status == ST_OK) {
+        status = read_json_bytes(answer, &n_json, err);
+    }
+    if (status != ST_OK) {
+        return status;
+    }
+    struct json_limits limits = limits_of(answer);
+    return error_malformed(
+        v2_response_decode(arena, http_session_body(answer), n_json, &limits, out, err), err);
+}
+
+enum status client_model_decode(struct arena *arena, const struct http_session *answer,
+                                struct model_spec *out, struct error *err) {
+    enum status status = check_answer(answer, arena, err);
+    struct json_limits limits = limits_of(answer);
+    return status == ST_OK
+               ? error_malformed(
+                     v2_model_metadata_decode(arena, http_session_body(answer), &limits, out, err),
+                     err)
+               : status;
+}
+
+enum status client_server_decode(struct arena *arena, const struct http_session *answer,
+                                 struct v2_server_metadata *out, struct error *err) {
+    enum status status = check_answer(answer, arena, err);
+    struct json_limits limits = limits_of(answer);
+    return status == ST_OK
+               ? error_malformed(
+                     v2_server_metadata_decode(arena, http_session_body(answer), &limits, out, err),
+                     err)
+               : status;
+}
+
+/* ---- whole calls ----------------------------------------------------------------------------- */
 
 static enum status run_exchange(struct client *client, const struct client_request *request,
                                 uint64_t timeout_ns, struct error *err) {
