@@ -5,8 +5,6 @@
 #include <time.h>
 
 #include "core/os/cpus.h"
-#include "program/loadgen/report/html.h"
-#include "program/loadgen/report/json.h"
 #include "program/loadgen/report/report.h"
 #include "program/loadgen/run.h"
 #include "program/options/command.h"

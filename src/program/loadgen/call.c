@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include "core/event/clock.h"
+#include "program/loadgen/input.h"
 
 enum { MAX_WAIT_MS = 1000 };
 
@@ -125,4 +126,46 @@ enum status bench_call_send_once(const struct bench_call *call, uint64_t *latenc
     protocol->close(connection);
     *err = failed.err;
     return status;
+}
+
+/* ---- inferences by name ---------------------------------------------------------------------- */
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a request");
+}
+
+enum status bench_text_dup(struct arena *arena, struct str text, const char **out,
+                           struct error *err) {
+    *out = arena_dup(arena, text).ptr;
+    return *out ? ST_OK : no_memory(err);
+}
+
+enum status bench_request_init(struct arena *arena, const struct bench_call *call,
+                               struct infer_request *out, struct error *err) {
+    const struct bench_options *options = &call->settings->options;
+    *out = (struct infer_request){
+        .arena = arena, .id = STR(""), .n_inputs = call->n_inputs, .n_wanted = options->outputs.n};
+    out->inputs = arena_calloc(arena, out->n_inputs, sizeof(*out->inputs));
+    out->wanted = arena_calloc(arena, out->n_wanted, sizeof(*out->wanted));
+    if (!out->inputs || !out->wanted) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < out->n_inputs; i++) {
+        out->inputs[i].tensor = call->inputs[i];
+    }
+    for (size_t i = 0; i < out->n_wanted; i++) {
+        out->wanted[i].name = str_of(options->outputs.items[i]);
+    }
+    return ST_OK;
+}
+
+enum status bench_call_set_model(struct arena *arena, const struct model_spec *model,
+                                 struct bench_call *call, struct error *err) {
+    enum status status =
+        bench_inputs_read(arena, &call->settings->options, model, &call->inputs, err);
+    call->n_inputs = model->n_inputs;
+    if (status == ST_OK) {
+        status = bench_text_dup(arena, model->version_text, &call->model_version, err);
+    }
+    return status == ST_OK ? bench_text_dup(arena, model->platform, &call->platform, err) : status;
 }

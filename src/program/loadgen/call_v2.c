@@ -1,19 +1,12 @@
 /* KServe v2 over HTTP: inputs follow from what the server says of its model. */
 #include "client/v2.h"
 #include "program/loadgen/call.h"
-#include "program/loadgen/input.h"
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a request");
 }
 
 /* ---- what the server says of itself and the model -------------------------------------------- */
-
-enum status bench_text_dup(struct arena *arena, struct str text, const char **out,
-                           struct error *err) {
-    *out = arena_dup(arena, text).ptr;
-    return *out ? ST_OK : no_memory(err);
-}
 
 static enum status ask_server(struct arena *arena, struct client *client,
                               struct v2_server_metadata *out, struct error *err) {
@@ -48,25 +41,6 @@ static enum status set_message(const struct client_request *request, struct benc
     return ST_OK;
 }
 
-enum status bench_request_init(struct arena *arena, const struct bench_call *call,
-                               struct infer_request *out, struct error *err) {
-    const struct bench_options *options = &call->settings->options;
-    *out = (struct infer_request){
-        .arena = arena, .id = STR(""), .n_inputs = call->n_inputs, .n_wanted = options->outputs.n};
-    out->inputs = arena_calloc(arena, out->n_inputs, sizeof(*out->inputs));
-    out->wanted = arena_calloc(arena, out->n_wanted, sizeof(*out->wanted));
-    if (!out->inputs || !out->wanted) {
-        return no_memory(err);
-    }
-    for (size_t i = 0; i < out->n_inputs; i++) {
-        out->inputs[i].tensor = call->inputs[i];
-    }
-    for (size_t i = 0; i < out->n_wanted; i++) {
-        out->wanted[i].name = str_of(options->outputs.items[i]);
-    }
-    return ST_OK;
-}
-
 static enum status encode_request(struct arena *arena, const struct bench_options *options,
                                   const struct client_url *url, struct bench_call *call,
                                   struct error *err) {
@@ -89,17 +63,6 @@ static enum status encode_request(struct arena *arena, const struct bench_option
         status = client_infer_encode(arena, url, &infer, &made, err);
     }
     return status == ST_OK ? set_message(&made, call) : status;
-}
-
-enum status bench_call_set_model(struct arena *arena, const struct model_spec *model,
-                                 struct bench_call *call, struct error *err) {
-    enum status status =
-        bench_inputs_read(arena, &call->settings->options, model, &call->inputs, err);
-    call->n_inputs = model->n_inputs;
-    if (status == ST_OK) {
-        status = bench_text_dup(arena, model->version_text, &call->model_version, err);
-    }
-    return status == ST_OK ? bench_text_dup(arena, model->platform, &call->platform, err) : status;
 }
 
 static enum status prepare_infer(struct arena *arena, const struct bench_options *options,

@@ -1,5 +1,11 @@
-/* The loop of one thread: it advances the connections whose socket is ready or whose time has come,
- * and lets free ones begin what is due. */
+/* The loop of one thread. It advances the connections whose socket is ready or whose deadline has
+ * expired, and starts due requests on free ones.
+ *
+ * A socket is armed for one event at a time (EPOLLONESHOT): an event on a connection between
+ * requests does not wake the thread, and a socket that was opened again under the same number is
+ * noticed when it is armed. */
+#include "program/loadgen/thread.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -8,7 +14,181 @@
 #include <unistd.h>
 
 #include "core/event/clock.h"
-#include "program/loadgen/conn.h"
+
+enum bench_conn_state {
+    BENCH_CONN_FREE,        /* may begin a request */
+    BENCH_CONN_BUSY,        /* waits for an answer */
+    BENCH_CONN_BACKING_OFF, /* failed; may begin again at due_ns */
+};
+
+struct bench_conn {
+    void *connection; /* of the protocol; NULL: none yet */
+    enum bench_conn_state state;
+    int fd; /* registered with epoll, as far as is known */
+    bool measured;
+    uint64_t begun_ns; /* or should have begun */
+    uint64_t due_ns;   /* busy: step then at the latest; resting: until then */
+    struct bench_conn *next_free;
+};
+
+struct bench_thread {
+    struct bench_step_state *step;
+    struct bench_thread_options options;
+    struct bench_arrivals arrivals;
+    int epoll;
+    void *channel; /* of the protocol; NULL: each connection is one of its own */
+    struct bench_conn *conns;
+    struct bench_conn *free; /* the one used last is first, so that no more are used than
+                                     needed */
+    uint64_t free_since_ns;  /* when there last was none free and one became it */
+    unsigned n_busy, n_backing_off;
+    uint64_t scan_ns; /* when to look at all connections again */
+    bool ended;       /* nothing begins any more */
+    bool no_pwait2;   /* the kernel has no epoll_pwait2 */
+    struct bench_stats stats;
+};
+
+/* ---- one connection -------------------------------------------------------------------------- */
+
+/* A connection that failed rests so long: a server that is gone is not asked a million times. */
+enum { REST_NS = 100 * 1000 * 1000 };
+
+static void close_conn(struct bench_thread *load, struct bench_conn *conn) {
+    if (conn->connection) {
+        load->step->call->protocol->close(conn->connection);
+        conn->connection = NULL;
+    }
+}
+
+static void set_conn_free(struct bench_thread *load, struct bench_conn *conn, uint64_t now) {
+    if (!load->free) {
+        load->free_since_ns = now;
+    }
+    conn->state = BENCH_CONN_FREE;
+    conn->next_free = load->free;
+    load->free = conn;
+}
+
+static void start_back_off(struct bench_thread *load, struct bench_conn *conn, uint64_t now) {
+    conn->state = BENCH_CONN_BACKING_OFF;
+    conn->due_ns = now + REST_NS;
+    load->n_backing_off++;
+}
+
+/* Asks to be woken once, for what the connection waits for. */
+static void arm_events(struct bench_thread *load, struct bench_conn *conn) {
+    struct client_waiting waiting;
+    load->step->call->protocol->wait(conn->connection, &waiting);
+    uint64_t now = clock_now_ns();
+    conn->due_ns = waiting.timeout_ns < UINT64_MAX - now ? now + waiting.timeout_ns : UINT64_MAX;
+    if (waiting.fd < 0) { /* the time alone counts */
+        load->scan_ns = conn->due_ns < load->scan_ns ? conn->due_ns : load->scan_ns;
+        return;
+    }
+    struct epoll_event event = {.events = (uint32_t)EPOLLONESHOT |
+                                          (waiting.read ? (uint32_t)EPOLLIN : 0) |
+                                          (waiting.write ? (uint32_t)EPOLLOUT : 0),
+                                .data.ptr = conn};
+    int op = waiting.fd == conn->fd ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    conn->fd = waiting.fd;
+    if (epoll_ctl(load->epoll, op, waiting.fd, &event) == 0) {
+        return;
+    }
+    /* The same number, but a new socket; or the other way round. */
+    op = op == EPOLL_CTL_MOD ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    if ((errno != ENOENT && errno != EEXIST) ||
+        epoll_ctl(load->epoll, op, waiting.fd, &event) != 0) {
+        conn->due_ns = now; /* without epoll it is looked at now and then */
+    }
+}
+
+/* Its text is not cleared: who fails fills it. */
+static void error_init(struct bench_error *failed) {
+    failed->err.text[0] = '\0';
+    failed->http_status = 0;
+    failed->mip_error = -1;
+    failed->grpc_code = 0;
+}
+
+static void count_success(struct bench_thread *load, struct bench_conn *conn, uint64_t now,
+                          uint64_t n_bytes) {
+    struct bench_step_state *step = load->step;
+    struct bench_stats *stats = &load->stats;
+    bench_counter_add(&stats->n_answered, 1);
+    if (conn->measured) {
+        bench_stats_success(stats, now > conn->begun_ns ? now - conn->begun_ns : 0);
+    }
+    if (now >= step->from_ns && now < atomic_load_explicit(&step->until_ns, memory_order_relaxed)) {
+        stats->n_in_window++;
+        stats->n_bytes_in_window += step->call->n_bytes + n_bytes;
+    }
+}
+
+/* The request is over: `status` says how the exchange went, not yet what the server answered. */
+static void end_request(struct bench_thread *load, struct bench_conn *conn, enum status status,
+                        struct bench_error *failed) {
+    const struct bench_call *call = load->step->call;
+    uint64_t now = clock_now_ns(), n_bytes = 0;
+    load->n_busy--;
+    load->stats.last_ns = now;
+    if (status == ST_OK) {
+        status = call->protocol->take(conn->connection, call, false, &n_bytes, failed);
+    }
+    if (load->step->reconnect) {
+        close_conn(load, conn);
+    }
+    if (status == ST_OK) {
+        count_success(load, conn, now, n_bytes);
+        set_conn_free(load, conn, now);
+        return;
+    }
+    failed->err.status = status;
+    bench_stats_failure(&load->stats, failed, conn->measured);
+    if (status == ST_REFUSED || status == ST_DEADLINE_EXCEEDED) {
+        set_conn_free(load, conn, now);
+    } else {
+        start_back_off(load, conn, now);
+    }
+}
+
+static void step_conn(struct bench_thread *load, struct bench_conn *conn) {
+    struct bench_error failed;
+    bool done = false;
+    error_init(&failed);
+    enum status status = load->step->call->protocol->step(conn->connection, &done, &failed.err);
+    if (status == ST_OK && !done) {
+        arm_events(load, conn);
+    } else {
+        end_request(load, conn, status, &failed);
+    }
+}
+
+static void start_request(struct bench_thread *load, uint64_t begun_ns) {
+    const struct bench_call *call = load->step->call;
+    struct bench_conn *conn = load->free;
+    struct bench_error failed;
+    enum status status = ST_OK;
+    error_init(&failed);
+    load->free = conn->next_free;
+    load->n_busy++;
+    conn->state = BENCH_CONN_BUSY;
+    conn->begun_ns = begun_ns;
+    conn->measured = begun_ns >= load->step->from_ns;
+    if (!conn->connection) {
+        conn->fd = -1;
+        status = load->channel ? call->protocol->channel->attach(load->channel, call, conn,
+                                                                 &conn->connection, &failed.err)
+                               : call->protocol->open(call, &conn->connection, &failed.err);
+    }
+    if (status == ST_OK) {
+        status = call->protocol->start(conn->connection, call, &failed.err);
+    }
+    if (status == ST_OK) {
+        step_conn(load, conn);
+    } else {
+        end_request(load, conn, status, &failed);
+    }
+}
 
 enum {
     MAX_EVENTS = 256,
@@ -77,7 +257,7 @@ void bench_thread_free(struct bench_thread *load) {
         return;
     }
     for (unsigned i = 0; load->conns && i < load->options.n_connections; i++) {
-        bench_conn_close(load, &load->conns[i]);
+        close_conn(load, &load->conns[i]);
     }
     if (load->channel) {
         load->step->call->protocol->channel->close(load->channel);
@@ -113,7 +293,7 @@ static void begin_closed(struct bench_thread *load) {
         if (!may_begin(load, now)) {
             return;
         }
-        bench_conn_start(load, now);
+        start_request(load, now);
     }
 }
 
@@ -130,7 +310,7 @@ static void begin_open(struct bench_thread *load) {
             uint64_t could = due > load->free_since_ns ? due : load->free_since_ns;
             bench_histogram_add(&load->stats.lag, now > could ? now - could : 0);
         }
-        bench_conn_start(load, due);
+        start_request(load, due);
     }
 }
 
@@ -151,10 +331,10 @@ static void scan_connections(struct bench_thread *load, uint64_t now) {
     for (unsigned i = 0; i < load->options.n_connections; i++) {
         struct bench_conn *conn = &load->conns[i];
         if (conn->state == BENCH_CONN_BUSY && conn->due_ns <= now) {
-            bench_conn_step(load, conn);
+            step_conn(load, conn);
         } else if (conn->state == BENCH_CONN_BACKING_OFF && conn->due_ns <= now) {
             load->n_backing_off--;
-            bench_conn_set_free(load, conn, now);
+            set_conn_free(load, conn, now);
         }
     }
 }
@@ -202,7 +382,7 @@ static void run_channel(struct bench_thread *load) {
     channel->run(load->channel);
     while ((conn = channel->next(load->channel))) {
         if (conn->state == BENCH_CONN_BUSY) {
-            bench_conn_step(load, conn);
+            step_conn(load, conn);
             begin_due(load);
         }
     }
@@ -262,7 +442,7 @@ void bench_thread_run(struct bench_thread *load) {
         for (int i = 0; i < n; i++) {
             struct bench_conn *conn = events[i].data.ptr;
             if (conn && conn->state == BENCH_CONN_BUSY) {
-                bench_conn_step(load, conn);
+                step_conn(load, conn);
                 begin_due(load);
             }
         }

@@ -1,5 +1,5 @@
 /* The page: well-formed, referring to nothing outside itself, and with the parts it should have. */
-#include "program/loadgen/report/html.h"
+#include "program/loadgen/report/report.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The JSON of a run. Members are only ever added; "format" counts changes that break readers. */
-#include "program/loadgen/report/json.h"
+#include "program/loadgen/report/report.h"
 
 #include <inttypes.h>
 #include <time.h>

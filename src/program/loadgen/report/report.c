@@ -1,10 +1,226 @@
-/* The table. Columns are as wide as what is in them, and numbers end below each other. */
+/* The report as text: sentences about the run and its results, and the table. Columns are as wide
+ * as their contents, and numbers are right-aligned. */
 #include "program/loadgen/report/report.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "program/loadgen/arrivals.h"
 #include "program/loadgen/report/text.h"
+
+/* ---- what was run ---------------------------------------------------------------------------- */
+
+void bench_request_print(struct buf *out, const struct bench_result *result) {
+    static const char *const forms[] = {"binary", "JSON", "raw binary"};
+    const struct bench_call *call = result->call;
+    char text[BENCH_TEXT_BYTES];
+    buf_add_str(out, str_of(call->protocol->name));
+    if (call->ping) {
+        buf_add_str(out, STR(", pings"));
+        return;
+    }
+    if (!result->settings->mip) {
+        buf_printf(out, ", %s", forms[result->settings->options.form]);
+    }
+    buf_printf(out, ", batch %" PRIu64, call->batch);
+    buf_printf(out, ", %s bytes a request", bench_text_count(call->n_bytes, text));
+}
+
+/* Calls that share connections, over how many. */
+static void print_shared(struct buf *out, const struct bench_options *options) {
+    if (options->n_connections > 0) {
+        buf_printf(out, ", calls over %" PRIu64 " %s", options->n_connections,
+                   options->n_connections == 1 ? "connection" : "connections");
+    } else {
+        buf_add_str(out, STR(", calls over a connection for each thread"));
+    }
+}
+
+void bench_plan_print(struct buf *out, const struct bench_result *result) {
+    const struct bench_options *options = &result->settings->options;
+    char text[BENCH_TEXT_BYTES];
+    if (options->n_requests > 0) {
+        buf_printf(out, "%s requests a step", bench_text_count(options->n_requests, text));
+    } else {
+        buf_printf(out, "%s a step", bench_text_span(options->duration_ns, text));
+    }
+    if (options->warm_up_ns > 0) {
+        buf_printf(out, " after %s of warm-up", bench_text_span(options->warm_up_ns, text));
+    }
+    bool shares = result->call->protocol->channel && !options->reconnect;
+    if (options->rate) {
+        buf_printf(out, ", %s arrivals on at most %u %s",
+                   options->arrival == BENCH_ARRIVAL_POISSON ? "random (Poisson)" : "regular",
+                   result->settings->plan.steps[0].concurrency, shares ? "calls" : "connections");
+    }
+    if (options->reconnect) {
+        buf_add_str(out, STR(", a connection for each request"));
+    } else if (shares) {
+        print_shared(out, options);
+    }
+}
+
+void bench_best_print(struct buf *out, const struct bench_result *result) {
+    const struct bench_step_result *best = bench_best_step(result),
+                                   *enough = bench_knee_step(result);
+    uint64_t limit = result->settings->options.max_p99_ns;
+    char text[BENCH_TEXT_BYTES], name[BENCH_TEXT_BYTES], p99[BENCH_TEXT_BYTES];
+    if (!best) {
+        if (limit > 0 && result->n_steps > 0) {
+            buf_printf(out, "No step kept its p99 within %s", bench_text_span(limit, text));
+        }
+        return;
+    }
+    if (limit > 0) {
+        buf_printf(out, "Most with p99 within %s: ", bench_text_span(limit, text));
+    } else {
+        buf_add_str(out, STR("Most: "));
+    }
+    buf_printf(out, "%s requests/s at %s, p99 %s ms", bench_text_number(bench_rate(best), text),
+               bench_text_step(&best->step, name), bench_text_ms(bench_p99_ns(best), p99));
+    if (enough) {
+        buf_printf(out, "; %s of that already at %s, p99 %s ms",
+                   bench_text_percent(bench_rate(enough) / bench_rate(best), text),
+                   bench_text_step(&enough->step, name), bench_text_ms(bench_p99_ns(enough), p99));
+    }
+}
+
+/* ---- what to think of it --------------------------------------------------------------------- */
+
+static bool failure_note(struct buf *out, const struct bench_step_result *step, size_t *index) {
+    char name[BENCH_TEXT_BYTES], count[BENCH_TEXT_BYTES];
+    if (*index >= step->stats.n_failures) {
+        *index -= step->stats.n_failures;
+        return false;
+    }
+    const struct bench_failure *failure = &step->stats.failures[*index];
+    buf_printf(out, "%s: %s × ", bench_text_step(&step->step, name),
+               bench_text_count(failure->count, count));
+    bench_failure_print(out, failure);
+    buf_printf(out, ": %s", failure->first);
+    return true;
+}
+
+/* What a reader should know of steps past a limit. One note speaks of all of them, by the worst. */
+struct concern {
+    double (*measure)(const struct bench_step_result *step);
+    double limit;
+    void (*print)(struct buf *out, const struct bench_step_result *worst);
+};
+
+static double unsent_share(const struct bench_step_result *step) {
+    double unsent = (double)step->stats.n_unsent;
+    double begun = (double)(bench_n_requests(step) + step->stats.n_abandoned);
+    return bench_kept_up(step) ? 0 : unsent / (begun + unsent);
+}
+
+static void print_unsent(struct buf *out, const struct bench_step_result *worst) {
+    char rate[BENCH_TEXT_BYTES], count[BENCH_TEXT_BYTES];
+    buf_printf(
+        out,
+        "not kept up: only %s/s were answered, and %s requests were never sent because all %u "
+        "connections waited; latencies grew for as long as the step took",
+        bench_text_number(bench_rate(worst), rate), bench_text_count(worst->stats.n_unsent, count),
+        worst->step.concurrency);
+}
+
+static void print_busy(struct buf *out, const struct bench_step_result *worst) {
+    char percent[BENCH_TEXT_BYTES];
+    buf_printf(
+        out,
+        "the load generator was busy %s of the time (%u thread%s): it may be what is measured "
+        "here; more --threads, or another machine",
+        bench_text_percent(bench_cpu_share(worst), percent), worst->n_threads,
+        worst->n_threads == 1 ? "" : "s");
+}
+
+static double lag_p99_ns(const struct bench_step_result *step) {
+    return (double)bench_histogram_quantile(&step->stats.lag, 0.99);
+}
+
+static void print_lag(struct buf *out, const struct bench_step_result *worst) {
+    char ms[BENCH_TEXT_BYTES];
+    buf_printf(out,
+               "the load generator itself began requests up to %s ms late (p99), which is part of "
+               "the latencies",
+               bench_text_ms((uint64_t)lag_p99_ns(worst), ms));
+}
+
+static void print_unsteady(struct buf *out, const struct bench_step_result *worst) {
+    char percent[BENCH_TEXT_BYTES];
+    buf_printf(
+        out,
+        "the rate varied by up to %s while it was measured; a longer --duration or --warm-up "
+        "would say more",
+        bench_text_percent(bench_rate_variation(worst), percent));
+}
+
+static double n_abandoned(const struct bench_step_result *step) {
+    return (double)step->stats.n_abandoned;
+}
+
+static void print_abandoned(struct buf *out, const struct bench_step_result *worst) {
+    char count[BENCH_TEXT_BYTES];
+    buf_printf(out, "%s requests were unanswered when the run was ended",
+               bench_text_count(worst->stats.n_abandoned, count));
+}
+
+static const struct concern concerns[] = {
+    {unsent_share, 0, print_unsent},   {bench_cpu_share, 0.8, print_busy},
+    {lag_p99_ns, 1e6, print_lag},      {bench_rate_variation, 0.2, print_unsteady},
+    {n_abandoned, 0, print_abandoned},
+};
+enum { N_CONCERNS = sizeof(concerns) / sizeof(*concerns) };
+
+/* Returns: whether any step is past the limit. */
+static bool concern_note(struct buf *out, const struct bench_result *result,
+                         const struct concern *concern) {
+    const struct bench_step_result *worst = NULL;
+    char name[BENCH_TEXT_BYTES];
+    size_t n = 0;
+    for (size_t i = 0; i < result->n_steps; i++) {
+        const struct bench_step_result *step = result->steps[i];
+        double value = concern->measure(step);
+        n += value > concern->limit;
+        if (value > concern->limit && (!worst || value > concern->measure(worst))) {
+            worst = step;
+        }
+    }
+    if (!worst) {
+        return false;
+    }
+    buf_add_str(out, str_of(bench_text_step(&worst->step, name)));
+    if (n > 1) {
+        buf_printf(out, " (and, less so, %zu more step%s)", n - 1, n == 2 ? "" : "s");
+    }
+    buf_add_str(out, STR(": "));
+    concern->print(out, worst);
+    return true;
+}
+
+bool bench_note_print(struct buf *out, const struct bench_result *result, size_t index) {
+    size_t n_steps = result->settings->plan.n_steps, before = out->len;
+    for (size_t i = 0; i < result->n_steps; i++) {
+        if (failure_note(out, result->steps[i], &index)) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < N_CONCERNS; i++) {
+        if (concern_note(out, result, &concerns[i]) && index-- == 0) {
+            return true;
+        }
+        out->len = before;
+    }
+    if (index > 0 || (!result->interrupted && result->n_steps == n_steps)) {
+        return false;
+    }
+    buf_printf(out, "%zu of %zu steps were run%s", result->n_steps, n_steps,
+               result->interrupted ? "; the last was ended early" : "");
+    return true;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
 
 enum { MAX_COLUMNS = 14, GAP = 2 };
 

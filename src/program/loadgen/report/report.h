@@ -1,14 +1,21 @@
-/* The result of a run as text for a terminal: what was run, the table, and below it what a reader
- * must know before believing the numbers. */
+/* The result of a run, printed: as text for a terminal (report.c), as JSON (json.c) and as one page
+ * (html.c). */
 #ifndef SLUICE_PROGRAM_LOADGEN_REPORT_REPORT_H
 #define SLUICE_PROGRAM_LOADGEN_REPORT_REPORT_H
 
 #include "core/base/buf.h"
 #include "program/loadgen/report/result.h"
 
+/* The run, the table, and below it the notes that a reader needs before believing the numbers. */
 void bench_report_print(struct buf *out, const struct bench_result *result);
+/* All that was measured, for programs. docs/bench.md has its members. */
+void bench_json_print(struct buf *out, const struct bench_result *result);
+/* Charts, table and the run's settings. The page refers to nothing outside itself, is well-formed
+ * XML, and is readable in light and dark mode, on paper and on a telephone. */
+void bench_html_print(struct buf *out, const struct bench_result *result);
 
-/* The parts that the page has too. */
+/* ---- parts that text and page share ---------------------------------------------------------- */
+
 /* "KServe v2 over HTTP, binary, batch 8: 3 inputs, 6,272 bytes" */
 void bench_request_print(struct buf *out, const struct bench_result *result);
 /* "5 s a step after 1 s of warm-up" and what else differs from the usual. */
@@ -18,5 +25,7 @@ void bench_plan_print(struct buf *out, const struct bench_result *result);
 bool bench_note_print(struct buf *out, const struct bench_result *result, size_t index);
 /* "Best: 41,203 requests/s at concurrency 16, p99 0.52 ms". Nothing where there is none. */
 void bench_best_print(struct buf *out, const struct bench_result *result);
+/* A time of day as "2026-01-31T12:00:00Z". */
+void bench_time_print(struct buf *out, int64_t seconds);
 
 #endif

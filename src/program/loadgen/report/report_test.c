@@ -11,7 +11,6 @@
 
 #include "core/base/doc/doc.h"
 #include "program/loadgen/fixture.h"
-#include "program/loadgen/report/json.h"
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
