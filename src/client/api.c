@@ -1,5 +1,5 @@
-/* The public functions of sluice/client.h that are no calls, and the ping, which both protocols
- * have. */
+/* Public functions of sluice/client.h: opening and closing a client, and the ping, which both
+ * protocols have. */
 #include <stdlib.h>
 
 #include "client/call.h"
@@ -12,7 +12,7 @@ static uint64_t value_or_default(uint64_t value, uint64_t otherwise) {
     return value > 0 ? value : otherwise;
 }
 
-/* The options in full, and the transport that they point to. */
+/* Fills in defaults; copies the transport that the options point to. */
 static enum status resolve_options(const sluice_client_options *options,
                                    sluice_client_transport *transport, struct client_options *out,
                                    struct error *err) {
@@ -79,7 +79,7 @@ void sluice_client_close(sluice_client *client) {
 
 /* ---- ping ------------------------------------------------------------------------------------ */
 
-/* HTTP: any answer will do. */
+/* HTTP: any answer shows that the server is up. */
 static enum status finish_ping(sluice_client *client, struct error *err) {
     if (client_url(client->client)->protocol == CLIENT_HTTP) {
         return ST_OK;

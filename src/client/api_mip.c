@@ -1,4 +1,4 @@
-/* The public functions of MIP's inference. */
+/* Public functions of sluice/client.h: inference over MIP. */
 #include "client/call.h"
 #include "client/mip.h"
 

@@ -1,4 +1,4 @@
-/* The public functions of KServe v2. */
+/* Public functions of sluice/client.h: KServe v2. */
 #include "client/call.h"
 #include "client/convert.h"
 #include "client/v2.h"

@@ -1,4 +1,4 @@
-/* Public calls: one at a time, each of some kind. It refuses to know what the kinds are. */
+/* Public calls: their state, their errors, and the caller's structs with a size. */
 #include "client/call.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* The one place where our reasons become the public ones. */
+/* The only place that maps internal statuses to public ones. */
 static sluice_client_status public_status(enum status status) {
     static const struct {
         enum status status;
@@ -25,7 +25,7 @@ static sluice_client_status public_status(enum status status) {
             return rows[i].is;
         }
     }
-    return SLUICE_CLIENT_INVALID; /* every other reason is one for which a request can't be made */
+    return SLUICE_CLIENT_INVALID; /* all other reasons: the request could not be made */
 }
 
 static sluice_client_status set_public_error(sluice_client_status status, const char *text,
@@ -111,7 +111,7 @@ sluice_client_status client_call_start(sluice_client *client, enum status status
     return SLUICE_CLIENT_OK;
 }
 
-/* The exchange is over. */
+/* The exchange is complete, or has failed. */
 static sluice_client_status finish_call(sluice_client *client, enum status status,
                                         struct error *err, sluice_client_error *error) {
     client->answered = status == ST_OK;

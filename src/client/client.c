@@ -1,5 +1,5 @@
-/* The exchange over a connection, as far as it proceeds without blocking: connecting, sending,
- * receiving, deadlines; and the blocking call, a loop of step and poll. */
+/* One exchange over a connection, in steps that do not block: connecting, sending, receiving,
+ * deadlines; and the blocking call, a loop of step and poll. */
 #include "client/client.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@
 
 enum client_state {
     CLIENT_IDLE,       /* no exchange is under way */
-    CLIENT_STARTED,    /* one is; no step was made */
+    CLIENT_STARTED,    /* an exchange is started; no step was made */
     CLIENT_CONNECTING, /* the socket is not connected yet */
     CLIENT_EXCHANGING, /* bytes move */
 };
@@ -22,17 +22,17 @@ struct client {
     void *transport_context; /* for options.transport_free */
     struct client_connection connection;
     struct session *session;   /* one of these two */
-    struct http_session *http; /* NULL: the URL is of MIP */
-    struct mip_session *mip;   /* NULL: the URL is of HTTP */
+    struct http_session *http; /* NULL: the URL is for MIP */
+    struct mip_session *mip;   /* NULL: the URL is for HTTP */
     enum client_state state;
-    bool reused; /* the exchange under way is not the first on its connection */
+    bool reused; /* the connection was used by an earlier exchange */
     bool wants_read, wants_write;
-    bool step_again; /* the last step stopped although more was possible */
+    bool step_again; /* the last step stopped at STEP_ROUNDS */
     uint64_t timeout_ns;
     uint64_t started_ns;
-    uint64_t connecting_ns;  /* since when */
-    uint64_t last_io_ns;     /* when a byte moved, or the connection was made or found good */
-    struct error send_error; /* why the request can't be sent to its end; ST_OK: it can */
+    uint64_t connecting_ns;  /* when connecting began */
+    uint64_t last_io_ns;     /* when a byte was moved, or the connection was made or checked */
+    struct error send_error; /* why the rest of the request can't be sent; ST_OK: it can */
 };
 
 static enum status no_memory(struct error *err) {
@@ -140,10 +140,10 @@ struct mip_session *client_mip(const struct client *client) {
 
 enum {
     OUTPUT_PIECES = 256,
-    STEP_ROUNDS = 64, /* after so many transfers each way a step lets others have their turn */
+    STEP_ROUNDS = 64, /* transfers in each direction per step; then the caller's event loop runs */
 };
 
-/* One setter for the state. */
+/* The only setter of the state. */
 static void set_state(struct client *client, enum client_state state) {
     assert(state == CLIENT_IDLE || state > client->state ||
            (state == CLIENT_STARTED && client->state == CLIENT_EXCHANGING));
@@ -171,7 +171,7 @@ static void begin_exchange(struct client *client) {
     set_state(client, CLIENT_EXCHANGING);
 }
 
-/* On the connection there is, or on a new one. */
+/* Reuses the connection, or makes a new one. */
 static enum status begin_connection(struct client *client, struct error *err) {
     client->reused = client_connection_is_reusable(&client->connection);
     if (client->reused) {
@@ -179,7 +179,7 @@ static enum status begin_connection(struct client *client, struct error *err) {
         return ST_OK;
     }
     enum status status = client_connection_start(&client->connection, err);
-    client->connecting_ns = client_now_ns(); /* the lookup does not count */
+    client->connecting_ns = client_now_ns(); /* the DNS lookup does not count */
     set_state(client, CLIENT_CONNECTING);
     return status;
 }
@@ -197,7 +197,7 @@ static enum status continue_connecting(struct client *client, struct error *err)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* The request can't be sent any further. Over a socket an answer that says why may still come. */
+/* Sending failed. Over a socket an answer with the reason may still come. */
 static enum status stop_sending(struct client *client, const struct error *why, struct error *err) {
     if (client->connection.transport.read) {
         return error_set(err, why->status, "%s", why->text);
@@ -207,7 +207,7 @@ static enum status stop_sending(struct client *client, const struct error *why, 
     return ST_OK;
 }
 
-/* Sends what fits. */
+/* Sends until the socket would block. */
 static enum status send_some(struct client *client, bool *moved, struct error *err) {
     const struct session_ops *ops = client->session->ops;
     struct iovec pieces[OUTPUT_PIECES];
@@ -242,7 +242,7 @@ static size_t pieces_n_bytes(const struct iovec *pieces, size_t n_pieces) {
     return n;
 }
 
-/* Why receiving came to nothing: what stopped the sending explains more. */
+/* Receiving failed: the error of sending explains it better. */
 static enum status receive_failed(const struct client *client, enum status status,
                                   struct error *err) {
     if (client->session->answered) {
@@ -257,7 +257,7 @@ static enum status receive_failed(const struct client *client, enum status statu
     return status;
 }
 
-/* Receives what is there. */
+/* Receives until the socket would block. */
 static enum status receive_some(struct client *client, bool *moved, struct error *err) {
     struct session *session = client->session;
     for (int round = 0; !session->done; round++) {
@@ -281,7 +281,7 @@ static enum status receive_some(struct client *client, bool *moved, struct error
         }
         client->wants_read |= in.wants_read;
         client->wants_write |= in.wants_write;
-        /* A socket that gave less than it could has no more; a transport may. */
+        /* After a short read a socket is drained; a transport may have more. */
         bool emptied = in.n_bytes < pieces_n_bytes(pieces, n_pieces);
         if (in.n_bytes == 0 || (emptied && !client->connection.transport.read)) {
             client->wants_read |= !in.wants_write;
@@ -304,7 +304,7 @@ static enum status exchange_bytes(struct client *client, struct error *err) {
         return status;
     }
     if (moved && is_sent(client) && !client->connection.transport.read) {
-        /* What has just left is not answered yet: there is nothing to look for. */
+        /* The request was sent just now, so no answer can have arrived. */
         client->wants_read = true;
     } else {
         status = receive_some(client, &moved, err);
@@ -322,7 +322,7 @@ static uint64_t deadline_after(uint64_t since, uint64_t ns) {
     return __builtin_add_overflow(since, ns, &deadline) ? UINT64_MAX : deadline;
 }
 
-/* The deadline that expires first. Not when idle. */
+/* The next deadline to expire. Not when idle. */
 enum client_deadline { CLIENT_DEADLINE_TOTAL, CLIENT_DEADLINE_CONNECT, CLIENT_DEADLINE_IDLE };
 static uint64_t next_deadline_ns(const struct client *client, enum client_deadline *which) {
     const struct client_options *options = &client->options;
@@ -360,7 +360,7 @@ static enum status check_deadlines(struct client *client, struct error *err) {
     if (client_now_ns() < next_deadline_ns(client, &which)) {
         return ST_OK;
     }
-    if (client->session->outcome_known) { /* what is missing is of no interest */
+    if (client->session->outcome_known) { /* the rest of the payload is not needed */
         return client->session->ops->closed(client->session, err);
     }
     return timed_out(client, which, err);
@@ -383,8 +383,8 @@ static enum status advance(struct client *client, struct error *err) {
     return status;
 }
 
-/* Only where no byte was answered, and the connection had been used before: the server may have
- * ended it before it saw the request. */
+/* Only if no byte of an answer came on a connection that was used before: the server may have
+ * closed it before it read the request. */
 static bool may_retry(const struct client *client, enum status status) {
     return status == ST_IO && client->state == CLIENT_EXCHANGING && client->reused &&
            !client->session->answered;
@@ -419,7 +419,7 @@ enum status client_step(struct client *client, bool *done, struct error *err) {
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Until when nothing needs to be done, if no descriptor is ready before. */
+/* When the next step is due if no descriptor is ready before. */
 static uint64_t next_step_ns(const struct client *client, uint64_t now) {
     enum client_deadline which;
     uint64_t retry_at = client->connection.retry_at_ns;
@@ -453,7 +453,7 @@ static void poll_for(const struct client_waiting *waiting) {
                         .events =
                             (short)((waiting->read ? POLLIN : 0) | (waiting->write ? POLLOUT : 0))};
     uint64_t ms = waiting->timeout_ns / NS_PER_MS + (waiting->timeout_ns % NS_PER_MS > 0);
-    (void)poll(&fd, 1, ms > HOUR_MS ? HOUR_MS : (int)ms); /* too early is no harm */
+    (void)poll(&fd, 1, ms > HOUR_MS ? HOUR_MS : (int)ms); /* waking up early is harmless */
 }
 
 enum status client_run(struct client *client, struct error *err) {

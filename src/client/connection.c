@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A piece that is smaller is put together with those behind it before a transport gets it: each of
- * its writes costs a record of its own. */
+/* Pieces below SMALL_BYTES are joined with the following ones before a transport gets them: each
+ * of its writes costs a TLS record. */
 enum { GATHER_BYTES = 16384, SMALL_BYTES = 4096 };
 
 uint64_t client_now_ns(void) {
@@ -57,7 +57,7 @@ static enum status transport_failed(const struct client_connection *connection, 
                      reason ? reason : "the transport gives no reason");
 }
 
-/* What a function of the transport answered, when it was given `n_bytes`. */
+/* The result of a transport's read or write of `n_bytes`. */
 static enum status transport_result(struct client_connection *connection, int64_t n, size_t n_bytes,
                                     const char *doing, struct client_io_result *out,
                                     struct error *err) {
@@ -75,7 +75,8 @@ static enum status transport_result(struct client_connection *connection, int64_
     return out->wants_read || out->wants_write ? ST_OK : transport_failed(connection, doing, err);
 }
 
-/* One piece for the transport. What is not taken is put together in the same way again. */
+/* Joins pieces into one for the transport. Bytes that it does not take are joined the same way
+ * again. */
 static struct iovec gather_pieces(const struct client_connection *connection,
                                   const struct iovec *pieces, size_t n_pieces) {
     struct iovec all = {connection->gather_buffer, 0};
@@ -171,15 +172,16 @@ bool client_connection_is_reusable(struct client_connection *connection) {
     if (!connection->transport.read) {
         return poll(&fd, 1, 0) == 0;
     }
-    /* The socket does not tell: a transport has bytes of its own on it (a new ticket of TLS), and
-     * may hold some of the peer's. */
+    /* poll is not enough: a transport has bytes of its own on the socket (a new TLS session
+     * ticket), and may buffer some of the peer's. */
     return client_connection_receive(connection, &piece, 1, &moved, NULL) == ST_OK &&
            moved.n_bytes == 0 && moved.wants_read;
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-/* A Unix socket whose queue is full says so at once, and no descriptor tells when it is not. */
+/* connect to a Unix socket with a full backlog fails at once, and no event reports when there is
+ * space. */
 enum { FIRST_RETRY_PAUSE_NS = 1000000, MAX_RETRY_PAUSE_NS = 64000000 };
 
 static void free_addresses(struct client_connection *connection) {
@@ -213,7 +215,7 @@ static enum status connect_failed(const struct client_connection *connection, in
                      STR_ARG(client_url_endpoint(connection->url)), strerror(error));
 }
 
-/* The socket is connected: the transport's turn. */
+/* The socket is connected: start the transport. */
 static enum status on_connected(struct client_connection *connection, struct error *err) {
     const sluice_client_transport *transport = &connection->transport;
     connection->connecting = false;
@@ -246,7 +248,7 @@ static enum status connect_to(struct client_connection *connection, int family,
         return connect_failed(connection, errno, err);
     }
     int yes = 1;
-    if (family != AF_UNIX) { /* a request leaves at once; without it nothing is lost but time */
+    if (family != AF_UNIX) { /* low latency; failure is harmless */
         (void)setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     }
     connection->connecting = true;
@@ -266,7 +268,7 @@ static enum status connect_to(struct client_connection *connection, int family,
     return connect_failed(connection, error, err);
 }
 
-/* Tries the addresses from `next` on, until one is under way. */
+/* Tries the addresses from next_address on, until one is connecting. */
 static enum status connect_next(struct client_connection *connection, struct error *err) {
     enum status status = ST_IO;
     while (connection->next_address && status != ST_OK) {
@@ -280,7 +282,7 @@ static enum status connect_next(struct client_connection *connection, struct err
 
 static enum status connect_unix(struct client_connection *connection, struct error *err) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    /* client_url_parse has checked that it fits */
+    /* client_url_parse has checked the length */
     memcpy(address.sun_path, connection->url->path.ptr, connection->url->path.len + 1);
     return connect_to(connection, AF_UNIX, (const struct sockaddr *)&address, sizeof(address), err);
 }
@@ -298,7 +300,7 @@ enum status client_connection_start(struct client_connection *connection, struct
     snprintf(port, sizeof(port), "%u", (unsigned)url->port);
     int error = getaddrinfo(url->host.ptr, port, &hints, &connection->addresses);
     if (error == EAI_NONAME || error == EAI_ADDRFAMILY || error == EAI_NODATA) {
-        /* AI_ADDRCONFIG leaves out loopback's addresses on a machine without others. */
+        /* AI_ADDRCONFIG omits loopback addresses on a machine without others. */
         hints.ai_flags = AI_NUMERICSERV;
         error = getaddrinfo(url->host.ptr, port, &hints, &connection->addresses);
     }

@@ -8,7 +8,7 @@
 
 /* ---- public requests to internal structs ----------------------------------------------------- */
 
-/* The ids of datatypes and the kinds of parameters are the same on both sides. */
+/* Public and internal ids of datatypes and parameter kinds are equal. */
 _Static_assert((int)SLUICE_BOOL == (int)DT_BOOL && (int)SLUICE_BF16 == (int)DT_BF16 &&
                    (int)SLUICE_BYTES == (int)DT_BYTES,
                "datatype.def has the public ids");
@@ -139,7 +139,7 @@ enum status client_infer_import(struct arena *arena, const sluice_infer_request 
 
 /* ---- answers to public structs --------------------------------------------------------------- */
 
-/* A copy with a NUL behind it. */
+/* Makes a NUL-terminated copy. */
 static enum status export_text(struct arena *arena, struct str text, const char **out,
                                struct error *err) {
     if (text.len > 0 && memchr(text.ptr, '\0', text.len)) {
@@ -150,7 +150,7 @@ static enum status export_text(struct arena *arena, struct str text, const char 
     return copy.ptr ? ST_OK : no_memory(err);
 }
 
-/* The bytes of a tensor in one piece: where they are, if that is one. */
+/* The bytes of a tensor in one piece, copied if there are several. */
 static enum status export_data(struct arena *arena, const struct tensor *tensor, const void **out,
                                struct error *err) {
     if (tensor->n_pieces <= 1) {
@@ -166,7 +166,7 @@ static enum status export_data(struct arena *arena, const struct tensor *tensor,
     return ST_OK;
 }
 
-/* … or where the caller wants them. */
+/* The same, into the caller's buffer. */
 static enum status export_data_copy(const struct tensor *tensor, size_t index,
                                     const sluice_buffer *buffer, const void **out,
                                     struct error *err) {
@@ -223,7 +223,7 @@ static enum status export_params(struct arena *arena, struct params params,
                                   .uint64 = from->uint64,
                                   .number = from->number,
                                   .string_bytes = from->string.len};
-        items[i].string = arena_dup(arena, from->string).ptr; /* may hold NULs */
+        items[i].string = arena_dup(arena, from->string).ptr; /* may contain NULs */
         status =
             items[i].string ? export_text(arena, from->name, &items[i].name, err) : no_memory(err);
     }

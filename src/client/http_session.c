@@ -1,4 +1,4 @@
-/* The HTTP exchange: what was sent, what was read, and where the body lies. */
+/* The HTTP exchange: sent pieces, the parsed head, and the body's buffer. */
 #include "client/http_session.h"
 
 #include <assert.h>
@@ -9,13 +9,14 @@
 #include "codec/http1/response.h"
 #include "core/base/num.h"
 
-/* Heads and chunked bodies are received here first; a body whose length is known is not. */
+/* Heads and chunked bodies are received into a scratch buffer first; a body of known length is
+ * received in place. */
 enum { SCRATCH_BYTES = 16384, BODY_ALIGNMENT = 64 };
 
 enum http_state {
     HTTP_IDLE, /* before the first exchange */
-    HTTP_HEAD, /* the answer's head is awaited */
-    HTTP_BODY, /* its body */
+    HTTP_HEAD, /* waiting for the answer's head */
+    HTTP_BODY, /* receiving the body */
     HTTP_DONE, /* the answer is complete */
 };
 
@@ -26,15 +27,15 @@ struct http_session {
     uint64_t max_answer_bytes;
     struct http_message message;
     size_t n_pieces_sent;
-    size_t n_bytes_sent; /* of the piece that is next */
-    bool dropped;        /* the rest of it can't be sent */
-    bool leftover;       /* bytes came behind the answer */
-    char *block;         /* kept between exchanges */
+    size_t n_bytes_sent; /* of the next piece */
+    bool dropped;        /* the rest of the message can't be sent */
+    bool leftover;       /* bytes followed the answer */
+    char *block;         /* buffer, reused for the next exchange */
     size_t block_bytes;
-    size_t body_offset; /* bytes left free at its beginning, for alignment */
+    size_t body_offset; /* unused bytes at its start, for alignment */
     size_t n_body;
-    size_t n_expected; /* of the body, when its length is known; else 0 */
-    bool in_place;     /* the next bytes are received in the block itself */
+    size_t n_expected; /* body size if known; else 0 */
+    bool in_place;     /* the next bytes are received into the block */
     char scratch[SCRATCH_BYTES];
 };
 
@@ -124,7 +125,7 @@ static void drop_output(struct session *session) {
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* Makes room for `n_bytes` of body in all. */
+/* Makes capacity for `n_bytes` of body in total. */
 static enum status reserve(struct http_session *session, uint64_t n_bytes, struct error *err) {
     if (n_bytes > session->max_answer_bytes) {
         return error_set(err, ST_BAD_ANSWER,
@@ -136,7 +137,7 @@ static enum status reserve(struct http_session *session, uint64_t n_bytes, struc
     if (needed <= session->block_bytes) {
         return ST_OK;
     }
-    /* A block by halves larger, so that a body of unknown length is copied few times. */
+    /* Growth by half bounds the copies of a body of unknown length. */
     size_t size = session->n_expected > 0 ? needed : needed + needed / 2 + SCRATCH_BYTES;
     size = (size + BODY_ALIGNMENT - 1) / BODY_ALIGNMENT * BODY_ALIGNMENT;
     char *block = aligned_alloc(BODY_ALIGNMENT, size);
@@ -153,7 +154,7 @@ static enum status reserve(struct http_session *session, uint64_t n_bytes, struc
     return ST_OK;
 }
 
-/* The head is complete: the body's place is chosen. */
+/* The head is complete: choose the body's alignment. */
 static enum status finish_head(struct http_session *session, struct error *err) {
     uint64_t length = 0, n_json = 0;
     struct str value;
@@ -182,7 +183,7 @@ static enum status append_body(struct http_session *session, struct str piece, s
     return ST_OK;
 }
 
-/* The answer is complete. The server will not find the next request behind half of this one. */
+/* The answer is complete. After a partly sent request the connection can't be reused. */
 static void finish(struct http_session *session) {
     session->state = HTTP_DONE;
     session->session.done = session->session.outcome_known = true;

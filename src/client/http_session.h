@@ -1,8 +1,8 @@
-/* One HTTP exchange of a client, as a session (session.h). It refuses to know what a body means.
+/* One HTTP exchange of a client, as a session (session.h).
  *
- * The body of an answer is received in its final place when its length is known, and laid out so
- * that the bytes behind its JSON part fall on a 64-byte boundary. The place is kept for the next
- * answer: once it is large enough nothing is allocated. */
+ * The body of an answer is received in its final place if its length is known, and aligned so
+ * that the bytes after its JSON part start at a 64-byte boundary. The buffer is reused for the
+ * next answer: once it is large enough nothing is allocated. */
 #ifndef SLUICE_CLIENT_HTTP_SESSION_H
 #define SLUICE_CLIENT_HTTP_SESSION_H
 
@@ -14,7 +14,7 @@
 
 struct http_session;
 
-/* What is sent; the bytes must stay until the exchange is done. */
+/* The request; its bytes must stay until the exchange is done. */
 struct http_message {
     const struct piece *pieces; /* the head first */
     size_t n_pieces;
@@ -27,9 +27,9 @@ struct session *http_session_base(struct http_session *session);
 
 void http_session_begin(struct http_session *session, struct http_message message);
 
-/* The answer, when done, until the next begin. */
+/* The answer of a completed exchange, until the next begin. */
 int http_session_status(const struct http_session *session);
-/* Returns: how many fields of that name there are; *value is the first one's. */
+/* Returns: the number of header fields with that name; *value is the first one's. */
 size_t http_session_find(const struct http_session *session, const char *name, struct str *value);
 struct str http_session_body(const struct http_session *session);
 

@@ -14,7 +14,7 @@ static enum status no_memory(size_t n_items, struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for %zu items", n_items);
 }
 
-/* ---- what goes in ---------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static enum status check_counts(const sluice_mip_request *request, struct error *err) {
     if (request->n_inputs < 1 || request->n_inputs > MIP_MAX_TENSORS) {
@@ -61,9 +61,9 @@ enum status client_mip_import(struct arena *arena, const sluice_mip_request *req
     return status == ST_OK ? mip_infer_size(out, false, n_bytes, err) : status;
 }
 
-/* ---- what comes out -------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
-/* The document's words for its errors. */
+/* Error texts as in the protocol's document. */
 static const char *mip_error_text(unsigned code) {
     static const char *const words[MIP_ERRORS] = {
         [MIP_ERROR_PROTOCOL] = "it does not speak this version of the protocol",

@@ -1,5 +1,4 @@
-/* A place in a packet, kept as the bytes sent of the front, the item that is next, and the bytes
- * sent of that. */
+/* Position in a packet: bytes sent of the front, the next item, and bytes sent of it. */
 #include "client/mip_output.h"
 
 #include <assert.h>
@@ -25,8 +24,8 @@ void mip_output_begin_infer(struct mip_output *output, const struct mip_infer *i
     mip_output_restart(output);
 }
 
-/* Adds what is left of `n_bytes` at `data` when `*skip` bytes of what begins there were sent.
- * Returns: 1, or 0 when nothing is left. */
+/* Adds the rest of a piece after *skip bytes; *skip is reduced by the piece's size. Returns: 1,
+ * or 0 if nothing is left. */
 static size_t add_piece(struct iovec *out, const char *data, size_t n_bytes, size_t *skip) {
     size_t n_gone = *skip < n_bytes ? *skip : n_bytes;
     *skip -= n_gone;

@@ -1,5 +1,5 @@
-/* The MIP exchange: the request goes out as mip_output has it, and what comes back is judged by its
- * header before memory is taken for the rest. */
+/* The MIP exchange: sending with mip_output; the header of the answer is checked before memory
+ * is allocated for the payload. */
 #include "client/mip_session.h"
 
 #include <assert.h>
@@ -10,16 +10,16 @@
 #include "client/mip_output.h"
 
 enum {
-    FIRST_BLOCK_BYTES = 16384, /* small answers come in one piece with their header */
+    FIRST_BLOCK_BYTES = 16384, /* small answers are received together with their header */
     DROP_BYTES = 16384,
-    MAX_DROP_BYTES = 1 << 20, /* what is more than this is not read to its end */
+    MAX_DROP_BYTES = 1 << 20, /* a larger payload is not drained; the connection is closed */
 };
 
 enum mip_state {
     MIP_IDLE,    /* before the first exchange */
-    MIP_HEADER,  /* the answer's header is awaited, and whatever comes with it */
-    MIP_PAYLOAD, /* its payload */
-    MIP_DROP,    /* a payload that nobody wants */
+    MIP_HEADER,  /* waiting for the answer's header; payload bytes may come with it */
+    MIP_PAYLOAD, /* receiving the payload */
+    MIP_DROP,    /* draining an unneeded payload */
     MIP_DONE,    /* the answer is complete */
 };
 
@@ -30,17 +30,17 @@ struct mip_session {
     uint64_t max_answer_bytes;
 
     struct mip_output output;
-    bool dropped; /* the rest of it can't be sent */
+    bool dropped; /* the rest of the request can't be sent */
 
     char header_bytes[MIP_HEADER_BYTES];
     size_t n_header;
     struct mip_header header;
-    bool leftover; /* bytes came behind the answer */
-    char *payload; /* where the payload goes: the caller's buffer or the block */
+    bool leftover; /* bytes followed the answer */
+    char *payload; /* destination: the caller's buffer or the block */
     size_t payload_capacity;
-    size_t n_payload; /* received, or dropped */
-    bool uses_block;  /* the place is the block */
-    char *block;      /* kept between exchanges */
+    size_t n_payload; /* bytes received, or drained */
+    bool uses_block;  /* the destination is the block */
+    char *block;      /* buffer, reused for the next exchange */
     size_t block_bytes;
     char drop[DROP_BYTES];
 };
@@ -51,7 +51,7 @@ static struct mip_session *self_of(struct session *session) {
     return (struct mip_session *)session; /* its first member */
 }
 
-/* One setter for the state. */
+/* The only setter of the state. */
 static void set_state(struct mip_session *self, enum mip_state state) {
     assert(state >= self->state || state == MIP_HEADER);
     self->state = state;
@@ -79,7 +79,7 @@ struct session *mip_session_base(struct mip_session *session) {
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-/* Makes the block large enough; what is in it stays. */
+/* Grows the block; its contents are kept. */
 static enum status reserve(struct mip_session *self, size_t n_bytes, struct error *err) {
     if (n_bytes > self->block_bytes) {
         char *block = realloc(self->block, n_bytes);
@@ -149,8 +149,7 @@ static void finish(struct mip_session *self, bool whole) {
         whole && !self->leftover && !self->dropped && mip_output_is_sent(&self->output);
 }
 
-/* What comes of the exchange is known. Drops the payload, of which `n_bytes` came, unless that is
- * not worth it. */
+/* Sets the outcome. Drains the payload, of which `n_bytes` have come, unless it is too large. */
 static enum status set_outcome(struct mip_session *self, enum mip_outcome outcome, size_t n_bytes) {
     self->outcome = outcome;
     self->session.outcome_known = true;
@@ -206,7 +205,7 @@ static enum status check_size(const struct mip_session *self, struct error *err)
     return ST_OK;
 }
 
-/* The header is complete, and `n_bytes` of what is behind it lie in their place. (MIP, "Errors") */
+/* The header is complete, and the first `n_bytes` of the payload are received. (MIP, "Errors") */
 static enum status finish_header(struct mip_session *self, size_t n_bytes, struct error *err) {
     mip_header_decode(self->header_bytes, &self->header);
     const struct mip_header *header = &self->header;

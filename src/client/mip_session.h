@@ -1,7 +1,7 @@
-/* One MIP exchange of a client, as a session (session.h): a ping or an inference goes out, and the
- * answer or one of the protocol's errors comes back. The bytes of items leave from where they lie;
- * the payload of an answer is received in its final place, the caller's buffer or a block that is
- * kept for the next one. It refuses to look into the payload: codec/mip/packet.h decodes it. */
+/* One MIP exchange of a client, as a session (session.h): a ping or an inference is sent, and
+ * the answer or a protocol error is received. Items are sent without a copy; the payload of an
+ * answer is received in its final place, the caller's buffer or a buffer that is reused for the
+ * next one. codec/mip/packet.h decodes it. */
 #ifndef SLUICE_CLIENT_MIP_SESSION_H
 #define SLUICE_CLIENT_MIP_SESSION_H
 
@@ -13,10 +13,10 @@
 
 struct mip_session;
 
-/* What came of an exchange. */
+/* Outcome of an exchange. */
 enum mip_outcome {
-    MIP_ANSWERED,         /* as it was asked */
-    MIP_REFUSED,          /* with an error packet */
+    MIP_ANSWERED,         /* a regular answer */
+    MIP_REFUSED,          /* an error packet */
     MIP_BUFFER_TOO_SMALL, /* the payload is larger than the caller's buffer and was dropped */
 };
 
@@ -27,18 +27,19 @@ struct session *mip_session_base(struct mip_session *session);
 
 /* (MIP, "Ping") */
 void mip_session_begin_ping(struct mip_session *session);
-/* An inference whose payload has the size that mip_infer_size said. `buffer` is where the payload
- * of the answer goes, `buffer_bytes` long; NULL: the session's own memory. `infer`, its items and
- * the buffer must stay until the exchange is done. Returns: ST_NO_MEMORY. (MIP, "Inference") */
+/* Prepares an inference whose payload has `n_bytes` (mip_infer_size). `buffer`, of
+ * `buffer_bytes`, receives the payload of the answer; NULL: the session's own buffer. `infer`,
+ * its items and the buffer must stay until the exchange is done. Returns: ST_NO_MEMORY. (MIP,
+ * "Inference") */
 enum status mip_session_begin_infer(struct mip_session *session, const struct mip_infer *infer,
                                     uint32_t n_bytes, void *buffer, size_t buffer_bytes,
                                     struct error *err) __attribute__((warn_unused_result));
 
-/* What came, when done, until the next begin. */
+/* The result of a completed exchange, until the next begin. */
 enum mip_outcome mip_session_outcome(const struct mip_session *session);
-/* The error's code, if MIP_REFUSED; one that the protocol does not have is possible. */
+/* The error's code, if MIP_REFUSED; it may be one that the protocol does not define. */
 unsigned mip_session_error(const struct mip_session *session);
-/* The payload's size as its header says it. */
+/* The payload's size in the header. */
 uint32_t mip_session_payload_bytes(const struct mip_session *session);
 /* The payload, if MIP_ANSWERED. */
 struct str mip_session_payload(const struct mip_session *session);

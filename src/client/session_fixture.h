@@ -1,4 +1,4 @@
-/* For the tests of sessions: what a connection would do with one, in pieces of a chosen size. */
+/* For session tests: moves a session's bytes in pieces of a chosen size, as a connection would. */
 #ifndef SLUICE_CLIENT_SESSION_FIXTURE_H
 #define SLUICE_CLIENT_SESSION_FIXTURE_H
 
@@ -7,8 +7,8 @@
 
 #include "client/session.h"
 
-/* Sends at most `step` bytes at a time, asking for at most `max` pieces, until everything is sent.
- * Returns: how many bytes went to `out`. */
+/* Sends at most `step` bytes at a time, from at most `max` pieces, until everything is sent.
+ * Returns: number of bytes in `out`. */
 static inline size_t session_send(struct session *session, char *out, size_t step, size_t max) {
     struct iovec pieces[64];
     size_t n_pieces, n_sent = 0;
@@ -28,8 +28,8 @@ static inline size_t session_send(struct session *session, char *out, size_t ste
     return n_sent;
 }
 
-/* Gives the session `n_bytes` at `data`, at most `step` at a time, until it is done or refuses.
- * Returns: how many bytes were not wanted. */
+/* Passes `n_bytes` at `data` to the session, at most `step` at a time, until it is done or
+ * fails. Returns: number of unused bytes. */
 static inline size_t session_answer(struct session *session, const char *data, size_t n_bytes,
                                     size_t step, enum status *status, struct error *err) {
     *status = ST_OK;

@@ -1,4 +1,4 @@
-/* For the tests of this room: what a call must have come to. To be included after cmocka.h. */
+/* For client tests: expected result and error of a call. Include after cmocka.h. */
 #ifndef SLUICE_CLIENT_TEST_EXPECT_H
 #define SLUICE_CLIENT_TEST_EXPECT_H
 
@@ -8,12 +8,12 @@
 
 #include "sluice/client.h"
 
-/* Of a call that is to end well: bounds a failure and measures nothing. Under valgrind, on a
- * machine with other work, a million items have taken half a minute. */
+/* For calls that must succeed: bounds a failure and measures nothing. Under valgrind, on a busy
+ * machine, a million items have taken half a minute. */
 #define TEST_TIMEOUT_NS UINT64_C(600000000000)
 
-/* `is` must be `status`, and unless that is SLUICE_CLIENT_OK the error must be one of it, whose
- * text has `says` in it. */
+/* `is` must be `status`; unless that is SLUICE_CLIENT_OK, the error must have it too, and `says`
+ * in its text. */
 static inline void test_expect(const sluice_client_error *error, sluice_client_status is,
                                sluice_client_status status, const char *says) {
     bool fits = is == status;

@@ -1,6 +1,6 @@
-/* For the tests of this room: the other end of a client's connection, in the test's own thread, on
- * a Unix socket in a folder of its own. As a call is stepped, the test says byte by byte what the
- * server does meanwhile. */
+/* For client tests: the server's side of a connection, in the test's own thread, on a Unix
+ * socket in a directory of its own. The test controls, byte by byte, what the server does while
+ * the call is stepped. */
 #ifndef SLUICE_CLIENT_TEST_PEER_H
 #define SLUICE_CLIENT_TEST_PEER_H
 
@@ -25,8 +25,8 @@ struct peer {
     struct sockaddr_un address;
     char url[128];
     int listener;
-    int fd;              /* the connection that was accepted last; -1: none */
-    char in[PEER_BYTES]; /* what came on it */
+    int fd;              /* the last accepted connection; -1: none */
+    char in[PEER_BYTES]; /* received bytes */
     size_t n_in;
     bool ended; /* the client closed it */
 };
@@ -67,7 +67,7 @@ static inline void peer_close(struct peer *peer) {
     rmdir(peer->folder);
 }
 
-/* Accepts the connections that wait, of which the last is kept. Returns: false when none does. */
+/* Accepts pending connections and keeps the last. Returns: false if there is none. */
 static inline bool peer_accept(struct peer *peer) {
     struct pollfd fd = {.fd = peer->listener, .events = POLLIN};
     bool any = false;
@@ -82,7 +82,8 @@ static inline bool peer_accept(struct peer *peer) {
     return any;
 }
 
-/* Reads what is there, of which at most PEER_BYTES are kept. Returns: how much that is. */
+/* Reads the available bytes, of which at most PEER_BYTES are kept. Returns: number of bytes
+ * kept. */
 static inline size_t peer_read(struct peer *peer) {
     size_t n_read = 0;
     ssize_t n = 1;
@@ -103,9 +104,9 @@ static inline void peer_send(struct peer *peer, const void *data, size_t n_bytes
     assert(n == (ssize_t)n_bytes);
 }
 
-/* ---- the client's end ------------------------------------------------------------------------ */
+/* ---- the client's side ----------------------------------------------------------------------- */
 
-/* Is what the client waits for there within `ms`? */
+/* Is the client's descriptor ready within `ms`? */
 static inline bool client_is_ready(const sluice_client *client, int ms) {
     sluice_client_waiting waiting = {.size = sizeof(waiting)};
     sluice_client_wait(client, &waiting);
@@ -115,7 +116,7 @@ static inline bool client_is_ready(const sluice_client *client, int ms) {
     return waiting.timeout_ns == 0 || poll(&fd, 1, ms) > 0;
 }
 
-/* Steps as long as that leads anywhere. */
+/* Steps until the client would block. */
 static inline sluice_client_status client_step_until_blocked(sluice_client *client,
                                                              sluice_client_error *error) {
     sluice_client_status status;
@@ -125,7 +126,7 @@ static inline sluice_client_status client_step_until_blocked(sluice_client *clie
     return status;
 }
 
-/* Steps and waits to the end. */
+/* Steps and polls until the call is done. */
 static inline sluice_client_status client_run_to_end(sluice_client *client,
                                                      sluice_client_error *error) {
     sluice_client_status status = sluice_client_step(client, error);

@@ -1,6 +1,6 @@
-/* For the tests of this room: a server that does what a test scripts. It accepts a number of
- * connections and on each reads requests and sends texts, whatever was asked. It listens on a free
- * port of loopback, or where it is told. */
+/* For client tests: a scripted server. It accepts a number of connections; on each it reads
+ * requests and sends the script's texts, regardless of the request. It listens on a free port of
+ * loopback, or on a given socket. */
 #ifndef SLUICE_CLIENT_TEST_SERVER_H
 #define SLUICE_CLIENT_TEST_SERVER_H
 
@@ -20,15 +20,16 @@
 
 enum { SCRIPT_STEPS = 8, REQUEST_BYTES = 65536, URL_BYTES = 64 };
 
-/* A connection's script: before each text a request is read; NULL ends it with the connection. */
+/* The script of a connection: a request is read before each text is sent; NULL closes the
+ * connection. */
 struct script {
     const char *texts[SCRIPT_STEPS];
-    size_t n_bytes[SCRIPT_STEPS]; /* of the texts; 0: up to the NUL */
-    bool mip;                     /* requests are packets of MIP, not of HTTP */
-    bool forever;                 /* the first text answers every request */
-    bool dribble;                 /* a byte at a time */
-    bool read_nothing;            /* sends the first text at once */
-    bool hold;                    /* keeps the connection open until the client has closed it */
+    size_t n_bytes[SCRIPT_STEPS]; /* size of each text; 0: NUL-terminated */
+    bool mip;                     /* requests are MIP packets; else HTTP */
+    bool forever;                 /* repeats the first text for every request */
+    bool dribble;                 /* sends one byte at a time */
+    bool read_nothing;            /* sends the first text without reading a request */
+    bool hold;                    /* waits until the client has closed the connection */
 };
 
 struct test_server {
@@ -37,11 +38,11 @@ struct test_server {
     const struct script *scripts;
     size_t n_scripts;
     size_t n_requests;
-    char request[REQUEST_BYTES]; /* the last one; the tests read it when the thread has ended */
+    char request[REQUEST_BYTES]; /* the last request; tests read it after the thread has ended */
     size_t n_request;
 };
 
-/* Reads one more byte of the request. Returns: false at the end of the connection. */
+/* Reads the next byte of the request. Returns: false if the connection is closed. */
 static bool read_byte(struct test_server *server, int fd) {
     assert(server->n_request < REQUEST_BYTES);
     if (recv(fd, server->request + server->n_request, 1, 0) != 1) {
@@ -51,7 +52,7 @@ static bool read_byte(struct test_server *server, int fd) {
     return true;
 }
 
-/* The length that the head says the body has; 0: none. */
+/* The body's length from the head; 0: none. */
 static uint64_t body_bytes(const struct test_server *server) {
     static const char name[] = "\r\nContent-Length: ";
     uint64_t n = 0;
@@ -65,7 +66,7 @@ static uint64_t body_bytes(const struct test_server *server) {
     return n;
 }
 
-/* Reads a packet. Returns: false at the end of the connection. */
+/* Reads a packet. Returns: false if the connection is closed. */
 static bool read_packet(struct test_server *server, int fd) {
     uint32_t n = MIP_HEADER_BYTES;
     for (server->n_request = 0; n > 0; n--) {
@@ -81,7 +82,7 @@ static bool read_packet(struct test_server *server, int fd) {
     return true;
 }
 
-/* Reads a head and the body of the length it says. Returns: false at the end of the connection. */
+/* Reads a head and its body. Returns: false if the connection is closed. */
 static bool read_request(struct test_server *server, int fd, bool mip) {
     static const char end[] = "\r\n\r\n";
     if (mip) {
@@ -101,10 +102,10 @@ static bool read_request(struct test_server *server, int fd, bool mip) {
     return true;
 }
 
-/* Returns: false when the client wants no more. */
+/* Returns: false if the client has closed the connection. */
 static bool send_text(int fd, const char *text, size_t n_bytes, bool dribble) {
     int yes = 1;
-    if (dribble) { /* on a Unix socket it fails, and is not needed */
+    if (dribble) { /* fails on a Unix socket, where it is not needed */
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     }
     while (n_bytes > 0) {
@@ -130,7 +131,7 @@ static void play(struct test_server *server, int fd, const struct script *script
         }
     }
     if (script->read_nothing) {
-        /* the rest of a request that is not wanted: half-close, then read what comes */
+        /* discard the rest of the request: half-close, then read */
         char drop[REQUEST_BYTES];
         shutdown(fd, SHUT_WR);
         while (recv(fd, drop, sizeof(drop), 0) > 0) {
@@ -168,7 +169,7 @@ static void test_server_start_at(struct test_server *server, const struct sockad
     assert(!failed);
 }
 
-/* Writes its URL to `url`; the scheme is what the first script speaks. */
+/* Writes the server's URL to `url`; the first script decides the scheme. */
 static inline void test_server_start(struct test_server *server, char url[URL_BYTES],
                                      const struct script *scripts, size_t n_scripts) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -180,7 +181,7 @@ static inline void test_server_start(struct test_server *server, char url[URL_BY
              (unsigned)ntohs(address.sin_port));
 }
 
-/* Waits for the end of the scripts, or of the one that waits for a connection. */
+/* Waits until all scripts have ended; stops one that waits for a connection. */
 static inline void test_server_stop(struct test_server *server) {
     shutdown(server->listener, SHUT_RDWR);
     int failed = pthread_join(server->thread, NULL);

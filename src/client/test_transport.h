@@ -1,12 +1,12 @@
-/* For the tests of this room: a toy of TLS, the client's end of it as a transport and the peer's
- * end by hand. Either side may want an answer before it goes on, in the middle of anything:
+/* For client tests: a toy TLS, the client's side as a transport and the peer's side by hand. Either
+ * side may require a reply before it continues, at any point:
  *
  *     H, answered by h    the client's greeting, which comes first
- *     R, answered by A    a new agreement, which either may want at any time
+ *     R, answered by A    renegotiation, which either side may start at any time
  *     D and a byte        a byte of data
- *     E                   the end
+ *     E                   end of data
  *
- * The transport moves few bytes at a time and says at random that it wants to write. */
+ * The transport moves few bytes at a time and returns WANT_WRITE at random. */
 #ifndef SLUICE_CLIENT_TEST_TRANSPORT_H
 #define SLUICE_CLIENT_TEST_TRANSPORT_H
 
@@ -18,16 +18,16 @@ struct toy {
     int fd; /* -1: not started */
     uint32_t seed;
     int n_starts, n_stops;
-    char out[2]; /* a record on its way */
+    char out[2]; /* a record being sent */
     size_t n_out, n_out_sent;
-    bool data_out;       /* it holds data of a write that was not told yet */
+    bool data_out;       /* it contains data of an unfinished write */
     const void *data_at; /* of that write */
     bool has_greeted, was_greeted;
-    bool awaits;  /* R was sent, A has not come */
+    bool awaits;  /* R is sent, A not received */
     bool in_data; /* the next byte is data */
     bool ended;
-    bool calm;          /* it wants to write only when it has to */
-    char in[TOY_BYTES]; /* data that came before it was wanted */
+    bool calm;          /* returns WANT_WRITE only when it must */
+    char in[TOY_BYTES]; /* data received early */
     size_t n_in, n_in_taken;
 };
 
@@ -40,7 +40,7 @@ static inline uint32_t toy_random(uint32_t *seed, uint32_t below) {
 
 static inline int32_t toy_start(void *context, int fd, const char *host) {
     struct toy *toy = context;
-    int small = 1; /* the least there is, so that sending has to wait */
+    int small = 1; /* the smallest send buffer, so that sending blocks */
     assert(toy->fd == -1 && strcmp(host, "localhost") == 0);
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
     *toy = (struct toy){
@@ -55,7 +55,7 @@ static inline void toy_stop(void *context) {
     toy->n_stops++;
 }
 
-/* Sends what is on its way. Returns: 0 when nothing is any more. */
+/* Sends pending bytes. Returns: 0 when none are left. */
 static inline int64_t toy_flush(struct toy *toy) {
     while (toy->n_out_sent < toy->n_out) {
         ssize_t n = send(toy->fd, toy->out + toy->n_out_sent, 1, MSG_NOSIGNAL);
@@ -78,7 +78,7 @@ static inline int64_t toy_put(struct toy *toy, char kind) {
     return result;
 }
 
-/* Takes a byte off the socket. Returns: 1; 0 at the end; or what is wanted. */
+/* Reads a byte from the socket. Returns: 1; 0 at the end; or a WANT value. */
 static inline int64_t toy_take(struct toy *toy) {
     char byte;
     int64_t result = toy_flush(toy);
@@ -90,7 +90,7 @@ static inline int64_t toy_take(struct toy *toy) {
         return errno == EAGAIN ? SLUICE_TRANSPORT_WANT_READ : SLUICE_TRANSPORT_FAILED;
     }
     if (n == 0) {
-        return SLUICE_TRANSPORT_FAILED; /* without E: cut off */
+        return SLUICE_TRANSPORT_FAILED; /* closed without E: truncated */
     }
     if (toy->in_data) {
         assert(toy->n_in < TOY_BYTES);
@@ -110,7 +110,7 @@ static inline int64_t toy_take(struct toy *toy) {
     return 1;
 }
 
-/* What has to be said before data moves. Returns: 0 when it is. */
+/* Completes greeting and renegotiation before data moves. Returns: 0 when complete. */
 static inline int64_t toy_agree(struct toy *toy) {
     if (!toy->calm && toy_random(&toy->seed, 4) == 0) {
         return SLUICE_TRANSPORT_WANT_WRITE;
@@ -165,7 +165,7 @@ static inline int64_t toy_write(void *context, const void *data, size_t n_bytes)
             toy->awaits = true;
             result = toy_put(toy, 'R');
         }
-        while (result == 0 && toy->awaits) { /* a write that wants to read */
+        while (result == 0 && toy->awaits) { /* a write that needs to read */
             result = toy_take(toy);
             result = result == 1 ? 0 : result == 0 ? SLUICE_TRANSPORT_FAILED : result;
         }
@@ -178,7 +178,7 @@ static inline int64_t toy_write(void *context, const void *data, size_t n_bytes)
         toy->data_out = true;
         toy->data_at = data;
     }
-    /* what was not taken comes again from the same place */
+    /* the caller repeats an unfinished write with the same data */
     assert(toy->data_at == data && memcmp(toy->out + 1, data, 1) == 0);
     int64_t result = toy_flush(toy);
     toy->data_out = result != 0;
@@ -199,12 +199,12 @@ static inline sluice_client_transport toy_transport(struct toy *toy) {
 struct toy_peer {
     uint32_t seed;
     bool in_data;
-    int n_awaited; /* R sent, A not yet come */
+    int n_awaited; /* R sent, A not received */
     char in[TOY_BYTES];
     size_t n_in;
 };
 
-/* Reads a few bytes and answers what must be answered. Returns: false when there were none. */
+/* Reads a few bytes and answers R. Returns: false if there were none. */
 static inline bool toy_peer_pump(struct toy_peer *toy, struct peer *peer) {
     char bytes[64];
     size_t max = 1 + toy_random(&toy->seed, sizeof(bytes));

@@ -1,4 +1,4 @@
-/* URLs of servers, parsed strictly: what is not understood is refused, never passed on. */
+/* Strict parsing of server URLs: anything unknown is an error. */
 #include "client/url.h"
 
 #include <string.h>
@@ -77,7 +77,7 @@ static bool is_host(struct str host, bool v6) {
     return host.len > 0 && host.len < 254;
 }
 
-/* "HOST", "HOST:PORT", "[V6]:PORT"; `port` where it says none, 0: it must. */
+/* "HOST", "HOST:PORT", "[V6]:PORT". `port`: the default; 0: it is required. */
 static enum status parse_authority(struct arena *arena, struct str text, struct str authority,
                                    uint64_t port, struct client_url *out, struct error *err) {
     struct str host, rest = authority;
@@ -130,7 +130,7 @@ static enum status parse_base(struct arena *arena, struct str text, struct str b
     return out->base.ptr ? ST_OK : no_memory(err);
 }
 
-/* What follows "http://", "grpc://", "tcp://" and their like. */
+/* The part after "http://", "grpc://", "tcp://" and similar. */
 static enum status parse_host(struct arena *arena, struct str text, struct str rest, uint64_t port,
                               struct client_url *out, struct error *err) {
     size_t n = 0;
@@ -152,7 +152,7 @@ static enum status parse_host(struct arena *arena, struct str text, struct str r
     return status;
 }
 
-/* What to say of a text without a scheme that we know. */
+/* The error for a text without a known scheme. */
 static enum status error_bad_scheme(struct str text, struct error *err) {
     struct str rest = text;
     struct str scheme = str_cut(&rest, ':');
@@ -177,7 +177,7 @@ static enum status parse_scheme(struct arena *arena, struct str text, struct cli
     static const struct {
         struct str scheme;
         enum client_protocol protocol;
-        uint64_t port; /* 0: must be said */
+        uint64_t port; /* default; 0: required */
         bool is_tls, is_unix;
     } rows[] = {
         {{"http+unix:", 10}, CLIENT_HTTP, 0, false, true},

@@ -1,16 +1,16 @@
-/* Where a server is, and what it speaks there:
+/* The URL of a server: its address and protocol.
  *
- *     http://HOST[:PORT][/BASE]   KServe v2; PORT is 80 when absent; BASE goes before every path
- *     https://HOST[:PORT][/BASE]  the same over TLS; PORT is 443 when absent
+ *     http://HOST[:PORT][/BASE]   KServe v2; PORT is 80 if absent; BASE is put before all paths
+ *     https://HOST[:PORT][/BASE]  the same over TLS; PORT is 443 if absent
  *     http+unix:/PATH             KServe v2 on a Unix socket; http+unix:///PATH means the same
  *     grpc://HOST:PORT            KServe v2 over gRPC; grpcs:// over TLS
  *     grpc+unix:/PATH             the same on a Unix socket
  *     tcp://HOST:PORT             MIP
  *     unix:///PATH                MIP on a Unix socket; unix://PATH is relative
  *
- * HOST is a name, an IPv4 address or an IPv6 address in brackets. It refuses user names, queries
- * and fragments, which have no meaning here, and never guesses a scheme. (libsluice itself does not
- * speak gRPC; the commands do.) */
+ * HOST is a name, an IPv4 address or an IPv6 address in brackets. User names, queries and fragments
+ * are errors, and so is a missing scheme. libsluice itself has no gRPC client; the commands have
+ * one. */
 #ifndef SLUICE_CLIENT_URL_H
 #define SLUICE_CLIENT_URL_H
 
@@ -24,7 +24,7 @@
 enum client_protocol { CLIENT_HTTP, CLIENT_GRPC, CLIENT_MIP };
 
 struct client_url {
-    struct str text; /* the URL as it was given; NUL-terminated */
+    struct str text; /* the URL as given; NUL-terminated */
     enum client_protocol protocol;
     bool is_tls;
     bool is_unix;
@@ -35,18 +35,17 @@ struct client_url {
     struct str authority; /* for the Host field: "127.0.0.1:8000", "[::1]:8000", "localhost" */
 };
 
-/* Returns: ST_BAD_CONFIG saying what is wrong and what would be right. Owns: the texts are in
- * `arena`. */
+/* Returns: ST_BAD_CONFIG with the error and the expected form. Owns: the texts are in `arena`. */
 enum status client_url_parse(struct arena *arena, struct str text, struct client_url *out,
                              struct error *err) __attribute__((warn_unused_result));
 
-/* Of what messages speak: the host and port, or the socket's path. */
+/* For error texts: the host and port, or the socket's path. */
 static inline struct str client_url_endpoint(const struct client_url *url) {
     return url->is_unix ? url->path : url->authority;
 }
 
-/* Does the server speak `protocol`? `what` asks that. Returns: ST_BAD_CONFIG saying which URLs are
- * for it. */
+/* Checks the protocol of the URL. `what` names the call that needs it. Returns: ST_BAD_CONFIG
+ * with the URLs that would be valid. */
 enum status client_url_expect(const struct client_url *url, enum client_protocol protocol,
                               const char *what, struct error *err)
     __attribute__((warn_unused_result));

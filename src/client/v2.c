@@ -62,7 +62,7 @@ static enum status encode_body(struct arena *arena, const struct client_infer *i
     return v2_raw_encode(arena, &request->inputs[0].tensor, out, err);
 }
 
-/* The head in front of the body's pieces. */
+/* Puts the head before the body's pieces. */
 static enum status gather_pieces(struct arena *arena, struct client_request *out,
                                  struct error *err) {
     struct piece *pieces = arena_calloc(arena, out->body.n_pieces + 1, sizeof(*pieces));
@@ -109,7 +109,7 @@ enum status client_infer_encode(struct arena *arena, const struct client_url *ur
     return gather_pieces(arena, out, err);
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 static struct str query_path(struct arena *arena, struct str base, enum client_query query,
                              struct str model, struct str version) {
@@ -163,7 +163,7 @@ static struct json_limits limits_of(const struct http_session *answer) {
                                 .max_tensor_elements = (uint64_t)1 << 40};
 }
 
-/* The server's own message, as far as it has one. */
+/* The error with the server's own text, if the body has one. */
 static enum status error_refused(const struct http_session *answer, struct arena *arena,
                                  struct error *err) {
     struct str body = http_session_body(answer);
@@ -180,7 +180,7 @@ static enum status error_refused(const struct http_session *answer, struct arena
                      http_session_status(answer), (int)(body.len < 200 ? body.len : 200), body.ptr);
 }
 
-/* Did the server do what was asked, in a form that was asked for? */
+/* Checks the HTTP status and the content coding. */
 static enum status check_answer(const struct http_session *answer, struct arena *arena,
                                 struct error *err) {
     struct str coding;
@@ -215,7 +215,7 @@ static enum status read_json_bytes(const struct http_session *answer, size_t *ou
     return ST_OK;
 }
 
-/* What wire says of the answer is said of the server here. */
+/* Makes a decoding error one of the server's answer. */
 static enum status error_malformed(enum status status, struct error *err) {
     if (status == ST_OK || status == ST_NO_MEMORY) {
         return status;

@@ -1,6 +1,5 @@
-/* The calls of KServe v2 over HTTP: each is one exchange of a client, whose request is made here
- * before it and whose answer is read here after it. It refuses to know sockets; what requests and
- * answers look like in bytes is wire's. */
+/* The calls of KServe v2 over HTTP: each is one exchange of a client. Requests are encoded and
+ * answers decoded here with codec/kserve. */
 #ifndef SLUICE_CLIENT_V2_H
 #define SLUICE_CLIENT_V2_H
 
@@ -11,35 +10,34 @@
 #include "codec/kserve/request_encode.h"
 #include "codec/kserve/response_decode.h"
 
-/* An inference as it is asked for. */
+/* An inference request. */
 struct client_infer {
     struct str model;
     struct str version;               /* ptr NULL: the server chooses */
-    const struct v2_request *request; /* see v2_request_encode; not used when `raw`, except for the
-                                         one input of `infer` */
+    const struct v2_request *request; /* see v2_request_encode; when `raw` only its one input is
+                                         used */
     const enum v2_form *forms;        /* of the inputs; NULL: binary */
     bool raw;                         /* a raw binary request */
-    uint64_t timeout_ns;              /* 0: the client's */
+    uint64_t timeout_ns;              /* 0: the client's default */
 };
 
-/* A request ready to be sent: method, path, fields and body. */
+/* A request ready to be sent: method, path, header fields and body. */
 struct client_request {
     struct str method, path; /* the path includes the URL's base */
-    struct str head;         /* everything up to the body */
+    struct str head;         /* request line and header fields */
     struct v2_request_body body;
-    const struct piece *pieces; /* the head, then the body's */
+    const struct piece *pieces; /* the head, then the body's pieces */
     size_t n_pieces;
 };
 
-/* Makes the bytes of an inference. Returns: as v2_request_encode; ST_BAD_FIELD for an empty model
- * name; ST_BAD_CONFIG for a URL of another protocol. Owns: in `arena`, except the tensors' own
- * bytes. */
+/* Encodes an inference. Returns: as v2_request_encode; ST_BAD_FIELD for an empty model name;
+ * ST_BAD_CONFIG for a URL of another protocol. Owns: in `arena`, except the tensors' own bytes. */
 enum status client_infer_encode(struct arena *arena, const struct client_url *url,
                                 const struct client_infer *infer, struct client_request *out,
                                 struct error *err) __attribute__((warn_unused_result));
 
-/* What has no body. `model` and `version` are for the two that speak of a model. Returns and owns:
- * as above. */
+/* Requests without a body. `model` and `version` are used by the queries about a model. Returns
+ * and owns: as above. */
 enum client_query {
     CLIENT_LIVE,
     CLIENT_READY,
@@ -52,8 +50,8 @@ enum status client_query_encode(struct arena *arena, const struct client_url *ur
                                 struct client_request *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Read the answer of an exchange that is done. Returns: ST_REFUSED with the server's own message
- * when it is another than 200; ST_BAD_ANSWER. Owns: in `arena`; binary tensors of an inference's
+/* Decode the answer of a completed exchange. Returns: ST_REFUSED with the server's own text for
+ * a status other than 200; ST_BAD_ANSWER. Owns: in `arena`; binary tensors of an inference's
  * answer are views that live until the next exchange begins. */
 enum status client_infer_decode(struct arena *arena, const struct http_session *answer,
                                 struct v2_client_response *out, struct error *err)
@@ -65,7 +63,7 @@ enum status client_server_decode(struct arena *arena, const struct http_session 
                                  struct v2_server_metadata *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Whole calls: made, exchanged, read. */
+/* Whole calls, which block: encode, exchange, decode. */
 enum status client_infer(struct client *client, struct arena *arena,
                          const struct client_infer *infer, struct v2_client_response *out,
                          struct error *err) __attribute__((warn_unused_result));

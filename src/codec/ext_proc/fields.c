@@ -72,13 +72,11 @@ enum status ext_proc_fields_decode(struct str message, const char *what,
     return reader.error_text ? pb_reader_error(&reader, what, err) : status;
 }
 
-/* ---- google.protobuf.Struct: checking -------------------------------------------------------- */
-
-/* ---- is it well formed? ---------------------------------------------------------------------- */
+/* ---- checking a Struct ----------------------------------------------------------------------- */
 
 enum { MOST_STEPS = 7 };
 
-/* Which field of which message is what; a field's number is the index. */
+/* The kind of each field; the index is the field's number. */
 static const enum ext_proc_node steps[][MOST_STEPS] = {
     [EXT_PROC_NODE_METADATA] = {[EXT_PROC_F_FILTER_METADATA] = EXT_PROC_NODE_NAMESPACE},
     [EXT_PROC_NODE_NAMESPACE] =
@@ -97,7 +95,7 @@ struct level {
     enum ext_proc_node node;
 };
 
-/* Returns: also ST_OK with *inside EXT_PROC_NODE_IGNORED: there is nothing to walk into. */
+/* *inside: the kind of message in the field; EXT_PROC_NODE_IGNORED: nothing to walk into. */
 static enum status check_field(const struct level *level, const struct pb_field *field,
                                const char *what, enum ext_proc_node *inside, struct error *err) {
     struct str text;
@@ -148,10 +146,10 @@ enum status ext_proc_struct_check(struct str message, enum ext_proc_node node, c
     return ST_OK;
 }
 
-/* ---- what was checked ------------------------------------------------------------------------ */
+/* ---- reading a checked Struct ---------------------------------------------------------------- */
 
-/* The value of a map's last entry of that key; empty where an entry has none. Returns: ptr NULL
- * where there is no such entry. */
+/* Returns: the value of a map's last entry with that key, empty if the entry has none; ptr NULL
+ * if there is no such entry. */
 static struct str find_entry(struct str message, uint32_t number, struct str key) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
@@ -234,7 +232,7 @@ bool ext_proc_list_next(struct pb_reader *list, struct ext_proc_value *out) {
     return false;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- encoding a Struct ----------------------------------------------------------------------- */
 
 static void add_text(struct buf *out, uint32_t number, struct str text) {
     size_t value = pb_begin(out, number);

@@ -1,5 +1,5 @@
-/* The numbers of ext-proc's fields, and what its readers and writers share. For the ext_proc*.c
- * files only.
+/* Field numbers of ext-proc, and decoding that its messages share. Internal to codec/ext_proc
+ * and its test client.
  *
  * proto/ext_proc.proto */
 #ifndef SLUICE_CODEC_EXT_PROC_FIELDS_H
@@ -8,9 +8,9 @@
 #include "codec/ext_proc/request.h"
 #include "core/base/buf.h"
 
-/* ProcessingRequest. The members of its oneof are enum ext_proc_kind, one up. */
+/* ProcessingRequest. The numbers of its oneof's members are enum ext_proc_kind + 1. */
 enum {
-    EXT_PROC_F_REQUEST_KIND = 1, /* what is added to the kind */
+    EXT_PROC_F_REQUEST_KIND = 1, /* added to the kind */
     EXT_PROC_F_METADATA_CONTEXT = 8,
     EXT_PROC_F_ATTRIBUTES = 9,
     EXT_PROC_F_OBSERVABILITY_MODE = 10,
@@ -33,7 +33,7 @@ enum {
     EXT_PROC_F_WITHOUT_WAITING = 3,
 };
 
-/* ProcessingResponse. The members of its oneof are enum ext_proc_kind as it is, and: */
+/* ProcessingResponse. The numbers of its oneof's members are enum ext_proc_kind, and: */
 enum {
     EXT_PROC_F_IMMEDIATE = 7,
     EXT_PROC_F_DYNAMIC_METADATA = 8,
@@ -69,8 +69,8 @@ enum {
     EXT_PROC_F_RESPONSE_TRAILER_MODE = 6,
 };
 
-/* Single fields of a message and where in a struct each goes: `offset` is that of a struct str
- * (TEXT: UTF-8), bool, enum ext_proc_body_mode or uint32_t (larger numbers become the largest). */
+/* Where single fields of a message are stored in a struct: at `offset` is a struct str (TEXT:
+ * UTF-8), bool, enum ext_proc_body_mode or uint32_t (larger numbers become UINT32_MAX). */
 enum ext_proc_type {
     EXT_PROC_T_BYTES,
     EXT_PROC_T_TEXT,
@@ -82,35 +82,35 @@ struct ext_proc_field_rule {
     uint32_t number;
     enum ext_proc_type type;
     size_t offset;
-    const char *name; /* for what is said of it */
+    const char *name; /* for error texts */
 };
 
-/* Takes one field into its slot of `out`, if it has one; the last slot's number is 0. Returns:
+/* Stores one field in `out` if it has a rule; the last rule's number is 0. Returns:
  * ST_BAD_FIELD. */
 enum status ext_proc_field_decode(const struct pb_field *field,
                                   const struct ext_proc_field_rule *rules, void *out,
                                   struct error *err) __attribute__((warn_unused_result));
-/* Reads the message `what` into those slots of `out`; other fields are passed over. Returns:
- * ST_BAD_REQUEST, ST_BAD_FIELD. */
+/* Decodes the message `what` by the rules; other fields are ignored. Returns: ST_BAD_REQUEST,
+ * ST_BAD_FIELD. */
 enum status ext_proc_fields_decode(struct str message, const char *what,
                                    const struct ext_proc_field_rule *rules, void *out,
                                    struct error *err) __attribute__((warn_unused_result));
-/* Takes a nested message or bytes. Returns: ST_BAD_FIELD, saying what `name` is not. */
+/* Reads a nested message or bytes. Returns: ST_BAD_FIELD, with `name` in the text. */
 enum status ext_proc_bytes_field_decode(const struct pb_field *field, const char *name,
                                         struct str *out, struct error *err)
     __attribute__((warn_unused_result));
 
 /* ---- google.protobuf.Struct ------------------------------------------------------------------ */
 
-/* Proxies keep metadata in a Struct: maps of values that nest. It is checked once, with a bound on
+/* Proxies keep metadata in a Struct: maps of nested values. It is checked once, with a bound on
  * the nesting and without recursion, and read in place after that.
  *
  * struct.proto: Struct{fields 1: map<string, Value>}, ListValue{values 1: Value},
  * Value{null 1, number 2, string 3, bool 4, struct 5, list 6}. */
 
-/* What a message is; each says which of its fields are messages of which sort. */
+/* Kinds of messages and fields; the kind of a message decides the kinds of its fields. */
 enum ext_proc_node {
-    EXT_PROC_NODE_IGNORED, /* a field that is not looked at */
+    EXT_PROC_NODE_IGNORED, /* a field that is not checked */
     EXT_PROC_NODE_TEXT,
     EXT_PROC_NODE_METADATA,  /* Metadata{filter_metadata 1: map<string, Struct>} */
     EXT_PROC_NODE_NAMESPACE, /* an entry of that map */
@@ -131,20 +131,20 @@ enum {
     EXT_PROC_F_VALUE_LIST = 6,
 };
 
-/* Is it well formed, all of it, and nested at most EXT_PROC_MAX_DEPTH messages deep? Returns: as
- * ext_proc_request_decode; `what` is what the error calls it. */
+/* Checks that the whole message is well formed and nested at most EXT_PROC_MAX_DEPTH messages
+ * deep. `what` names it in error texts. Returns: as ext_proc_request_decode. */
 enum status ext_proc_struct_check(struct str message, enum ext_proc_node node, const char *what,
                                   struct error *err) __attribute__((warn_unused_result));
-/* Has the map<string, Struct> that is field `number` of `message` such an entry? */
+/* Does the map<string, Struct> in field `number` of `message` have an entry `space`? */
 bool ext_proc_struct_has(struct str message, uint32_t number, struct str space);
-/* Looks into the map<string, Struct> that is field `number` of `message`. */
+/* Returns: the value [space][key] of the map<string, Struct> in field `number` of `message`. */
 struct ext_proc_value ext_proc_struct_find(struct str message, uint32_t number, struct str space,
                                            struct str key);
-/* Looks into the Struct of Structs `message`, as dynamic metadata is. */
+/* Returns: the value [space][key] of `message`, a Struct of Structs, as dynamic metadata is. */
 struct ext_proc_value ext_proc_struct_find_nested(struct str message, struct str space,
                                                   struct str key);
-/* Appends the map that ext_proc_struct_find looks into: entries of field `number`. `nested`: that
- * of a Struct of Structs. */
+/* Appends the map that ext_proc_struct_find reads: entries of field `number`. `nested`: as a
+ * Struct of Structs. */
 void ext_proc_struct_add(struct buf *out, uint32_t number, const struct ext_proc_namespace *spaces,
                          size_t n, bool nested);
 

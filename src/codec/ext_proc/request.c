@@ -1,5 +1,5 @@
-/* ProcessingRequest: one walk over the top, then one over the member that counts. What the
- * accessors walk later was looked at here, so that they have nothing to refuse. */
+/* ProcessingRequest: one pass over the top level, then one over the last member of the oneof.
+ * Everything that the accessors read later is checked here, so that they cannot fail. */
 #include "codec/ext_proc/fields.h"
 #include "core/base/utf8.h"
 
@@ -147,7 +147,7 @@ static const struct ext_proc_field_rule CONFIG[] = {
     {.number = 0},
 };
 
-/* What single fields of the whole are read into. */
+/* Single fields of the top level. */
 struct top {
     struct str metadata, config;
     bool observability_mode;
@@ -162,7 +162,8 @@ static const struct ext_proc_field_rule TOP_LEVEL[] = {
     {.number = 0},
 };
 
-/* With the members of the oneof, of which the last counts, and attributes, which are many. */
+/* Also reads the members of the oneof, of which the last counts, and checks the attributes,
+ * which are repeated. */
 static enum status read_top_level(struct str message, struct top *top, struct str *member,
                                   struct ext_proc_request *out, struct error *err) {
     struct pb_reader reader = pb_read(message);

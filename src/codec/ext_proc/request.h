@@ -1,11 +1,10 @@
-/* A ProcessingRequest of envoy.service.ext_proc.v3.ExternalProcessor/Process: what a proxy says of
- * one HTTP request and of the answer to it. Sans I/O, and without memory of its own: all that is
- * given out are views of the message, and decoding looks at each of its bytes that counts, so that
- * the functions behind it cannot fail.
+/* A ProcessingRequest of envoy.service.ext_proc.v3.ExternalProcessor/Process: a part of an HTTP
+ * request or of its response, sent by a proxy. Sans I/O and without allocation: all results are
+ * views of the message. Decoding checks everything that the accessors read, so they cannot fail.
  *
  * Field numbers are those of proto/ext_proc.proto (ours, wire-compatible). Fields come in any
- * order, unknown ones are skipped, of several members of a oneof, and of a repeated single field,
- * the last counts: it replaces, it is not merged, which no proxy needs.
+ * order and unknown ones are skipped. Of several members of a oneof, and of a repeated single
+ * field, the last counts; they are not merged, as no proxy splits them.
  *
  * Clause: ext-proc, ProcessingRequest; the endpoint picker protocol, "Endpoint Subset". */
 #ifndef SLUICE_CODEC_EXT_PROC_REQUEST_H
@@ -16,7 +15,7 @@
 #include "core/base/str.h"
 
 enum ext_proc_kind {
-    EXT_PROC_NONE, /* none of these: of a proxy newer than this list, or of none */
+    EXT_PROC_NONE, /* no known member: a newer proxy, or an empty message */
     EXT_PROC_REQUEST_HEADERS,
     EXT_PROC_RESPONSE_HEADERS,
     EXT_PROC_REQUEST_BODY,
@@ -25,7 +24,7 @@ enum ext_proc_kind {
     EXT_PROC_RESPONSE_TRAILERS,
 };
 
-/* How a body is sent; the numbers are the protocol's. */
+/* How a body is sent; numbers as in the protocol. */
 enum ext_proc_body_mode {
     EXT_PROC_BODY_NONE = 0,
     EXT_PROC_BODY_STREAMED = 1,
@@ -33,40 +32,38 @@ enum ext_proc_body_mode {
     EXT_PROC_BODY_BUFFERED_PARTIAL = 3,
     EXT_PROC_BODY_FULL_DUPLEX = 4,
     EXT_PROC_BODY_GRPC = 5,
-    EXT_PROC_BODY_OTHER = 6, /* of a newer proxy; never sent */
+    EXT_PROC_BODY_OTHER = 6, /* from a newer proxy; never sent */
 };
 
 struct ext_proc_config {
     enum ext_proc_body_mode request_body, response_body;
-    bool send_body_without_waiting; /* the body, not waiting for the answer to the headers */
+    bool send_body_without_waiting; /* the body is sent before the response to the headers */
 };
 
 /* Headers or trailers, for ext_proc_header_iter and ext_proc_header_find. */
 struct ext_proc_headers {
     struct str bytes; /* a HeaderMap */
-    bool is_compact;  /* each is written as Envoy does: ext_proc_header_next_compact takes it */
+    bool is_compact;  /* each is written as Envoy does: ext_proc_header_next_compact reads it */
 };
 
 struct ext_proc_request {
     enum ext_proc_kind kind;
     struct ext_proc_headers fields; /* of headers and trailers */
     struct str body;
-    bool end_of_stream;       /* of headers: no body follows; of a body: this is its last */
-    bool end_without_message; /* of a body in mode GRPC: the end, and no empty message before it */
-    bool is_compressed;       /* of a body in mode GRPC: the message is */
-    bool observability_mode;  /* observability_mode: no answer is wanted, none may be
-                                           sent */
-    /* protocol_config comes with a stream's first message. There and empty: NONE, both ways, so
-     * nobody waits for a body. Not there: an older proxy, or not the first message. */
+    bool end_of_stream;       /* headers: no body follows; body: this is the last part */
+    bool end_without_message; /* body in mode GRPC: the stream ends without another message */
+    bool is_compressed;       /* body in mode GRPC: the message is compressed */
+    bool observability_mode;  /* the proxy expects no response, and none may be sent */
+    /* The first message of a stream has a protocol_config. An empty one means NONE for both
+     * bodies: no body will follow. Absent: an older proxy, or not the first message. */
     bool has_config;
     struct ext_proc_config config;
-    struct str metadata; /* metadata_context, for ext_proc_metadata_find; empty most of the time */
-    struct str message;  /* all of it, for ext_proc_attribute_find */
+    struct str metadata; /* metadata_context, for ext_proc_metadata_find; mostly empty */
+    struct str message;  /* the whole message, for ext_proc_attribute_find */
 };
 
-/* Decodes. Structs nested deeper than EXT_PROC_MAX_DEPTH messages are refused wherever they are,
- * strings must be UTF-8.
- * Returns: ST_BAD_REQUEST (not protobuf), ST_BAD_FIELD (another type, not UTF-8), ST_TOO_DEEP.
+/* Decodes. Strings must be UTF-8. Returns: ST_BAD_REQUEST (not protobuf), ST_BAD_FIELD (wrong
+ * type, not UTF-8), ST_TOO_DEEP for a Struct nested deeper than EXT_PROC_MAX_DEPTH messages.
  * Owns: views of `message`. */
 enum { EXT_PROC_MAX_DEPTH = 100 };
 enum status ext_proc_request_decode(struct str message, struct ext_proc_request *out,
@@ -75,15 +72,14 @@ enum status ext_proc_request_decode(struct str message, struct ext_proc_request 
 /* ---- headers and trailers -------------------------------------------------------------------- */
 
 struct ext_proc_header {
-    struct str key;   /* lower case, as proxies send it; ":path" and the like come first */
-    struct str value; /* raw_value, or value where that is empty: any bytes */
+    struct str key;   /* lower case, as proxies send it; pseudo headers (":path") come first */
+    struct str value; /* raw_value, or value if that is empty: any bytes */
 };
 
-/* Goes through them, in order; one that repeats comes as often:
+/* Iterates over headers in order; repeated ones are returned each time:
  *
  *     struct ext_proc_header_iter walk = ext_proc_header_iter(&request.fields);
- *     while (ext_proc_header_next(&walk, &header)) …
- */
+ *     while (ext_proc_header_next(&walk, &header)) … */
 struct ext_proc_header_iter {
     struct pb_reader reader;
     bool is_compact;
@@ -92,10 +88,10 @@ static inline struct ext_proc_header_iter ext_proc_header_iter(
     const struct ext_proc_headers *fields) {
     return (struct ext_proc_header_iter){pb_read(fields->bytes), fields->is_compact};
 }
-/* The next one, however it is written. Returns: as ext_proc_header_next. */
+/* Reads the next header in any encoding. Returns: as ext_proc_header_next. */
 bool ext_proc_header_next_any(struct pb_reader *headers, struct ext_proc_header *out);
-/* Takes the next one if it is written as Envoy does: in fewer than 128 bytes, a key and a raw_value
- * and nothing else. Returns: false, and `headers` is where it was. */
+/* Reads the next header if it is encoded as by Envoy: in fewer than 128 bytes, with a key and a
+ * raw_value only. Returns: false for other encodings; `headers` does not advance then. */
 static inline bool ext_proc_header_next_compact(struct pb_reader *headers,
                                                 struct ext_proc_header *out) {
     enum { HEADER = 1 << 3 | PB_BYTES, KEY = 1 << 3 | PB_BYTES, RAW_VALUE = 3 << 3 | PB_BYTES };
@@ -113,7 +109,7 @@ static inline bool ext_proc_header_next_compact(struct pb_reader *headers,
     headers->at += n + 2;
     return true;
 }
-/* Returns: false behind the last. */
+/* Returns: false after the last header. */
 static inline bool ext_proc_header_next(struct ext_proc_header_iter *walk,
                                         struct ext_proc_header *out) {
     const char *at = walk->reader.at;
@@ -129,7 +125,7 @@ static inline bool ext_proc_header_next(struct ext_proc_header_iter *walk,
     walk->reader.at = at + n + 2;
     return true;
 }
-/* The value of the first of that name. Returns: ptr NULL where there is none. */
+/* Returns: the value of the first header `key`; ptr NULL if absent. */
 struct str ext_proc_header_find(const struct ext_proc_headers *fields, struct str key);
 
 /* ---- metadata and attributes ----------------------------------------------------------------- */
@@ -138,36 +134,37 @@ enum ext_proc_value_kind {
     EXT_PROC_ABSENT,
     EXT_PROC_STRING,
     EXT_PROC_LIST,
-    EXT_PROC_OTHER, /* a number, a bool, null, a Struct, or a Value that says nothing */
+    EXT_PROC_OTHER, /* a number, a bool, null, a Struct, or an empty Value */
 };
 
 struct ext_proc_value {
     enum ext_proc_value_kind kind;
-    struct str text; /* EXT_PROC_STRING */
-    struct str list; /* EXT_PROC_LIST, for ext_proc_list_next */
+    struct str text; /* for EXT_PROC_STRING */
+    struct str list; /* for EXT_PROC_LIST; read by ext_proc_list_next */
 };
 
-/* What filter_metadata[space][key] is. Clause: "Endpoint Subset": "envoy.lb.subset_hint",
+/* Returns: filter_metadata[space][key]. Clause: "Endpoint Subset": "envoy.lb.subset_hint",
  * "x-gateway-destination-endpoint-subset". */
 struct ext_proc_value ext_proc_metadata_find(const struct ext_proc_request *request,
                                              struct str space, struct str key);
-/* Is filter_metadata[space] there at all? */
+/* Does filter_metadata[space] exist? */
 bool ext_proc_metadata_has(const struct ext_proc_request *request, struct str space);
-/* What attributes[space][key] is; proxies have one space, "envoy.filters.http.ext_proc". */
+/* Returns: attributes[space][key]; proxies use the space "envoy.filters.http.ext_proc". */
 struct ext_proc_value ext_proc_attribute_find(const struct ext_proc_request *request,
                                               struct str space, struct str key);
-/* Goes through a list, begun with pb_read(value.list). Returns: false behind the last. */
+/* Reads the next value of a list, which starts as pb_read(value.list). Returns: false after the
+ * last. */
 bool ext_proc_list_next(struct pb_reader *list, struct ext_proc_value *out);
 
-/* The same values as they are written: space, key, and a string or a list of strings. */
+/* Metadata to encode: a namespace of entries, each a string or a list of strings. */
 struct ext_proc_entry {
     struct str key;
     struct str text;
-    const struct str *list; /* NULL: it is `text` */
+    const struct str *list; /* NULL: the value is `text` */
     size_t n_list;
 };
 struct ext_proc_namespace {
-    struct str name; /* "envoy.lb"; no two are the same */
+    struct str name; /* "envoy.lb"; unique */
     const struct ext_proc_entry *entries;
     size_t n_entries;
 };

@@ -13,18 +13,20 @@
  * a third of the time of the general encoder. The message is written backwards, so each length is
  * known when it is written; no length is above 127, so each is one byte. */
 
-/* At most as many bytes: two fields with their heads. */
+/* Maximum: two fields with their heads. */
 enum { MAX_SHORT_FIELD_BYTES = 127, MAX_PICK_RESPONSE_BYTES = 2 * (2 + MAX_SHORT_FIELD_BYTES) };
 
 enum {
-    HEADER_OVERHEAD_BYTES = 8,  /* of HeaderValueOption, HeaderValue, key, raw_value: bytes around a
-                                  header */
-    HEADERS_OVERHEAD_BYTES = 6, /* of CommonResponse, HeaderMutation, and clear_route_cache */
-    ENTRY_OVERHEAD_BYTES = 8,   /* of an entry, its key, its Value, the text in it */
-    NAMESPACE_OVERHEAD_BYTES = 8, /* of an entry, its key, its Value, the Struct in it */
+    HEADER_OVERHEAD_BYTES = 8,  /* bytes around a header: HeaderValueOption, HeaderValue, key,
+                                   raw_value */
+    HEADERS_OVERHEAD_BYTES = 6, /* around all headers: CommonResponse, HeaderMutation, and
+                                   clear_route_cache */
+    ENTRY_OVERHEAD_BYTES = 8,   /* around an entry: the entry, its key, its Value, the text in it */
+    NAMESPACE_OVERHEAD_BYTES = 8, /* around a namespace: the entry, its key, its Value, the Struct
+                                     in it */
 };
 
-/* ---- is it one? ------------------------------------------------------------------------------ */
+/* ---- does it apply? -------------------------------------------------------------------------- */
 
 static bool mutation_is_short(const struct ext_proc_mutation *headers) {
     size_t n_bytes = HEADERS_OVERHEAD_BYTES;
@@ -73,7 +75,7 @@ static char *prepend_tag(char *at, uint32_t number, size_t n_bytes) {
     return at;
 }
 
-/* What is between `at` and `end` becomes the content of that field. */
+/* Makes the bytes from `at` to `end` the content of field `number`. */
 static char *prepend_message_tag(char *at, const char *end, uint32_t number) {
     return prepend_tag(at, number, (size_t)(end - at));
 }
@@ -125,9 +127,9 @@ static char *prepend_headers(char *end, const struct ext_proc_response *response
     return prepend_message_tag(at, end, (uint32_t)response->kind);
 }
 
-/* The bytes that ext_proc_response_encode gives, if the answer is one to headers that sets headers
- * and clears the route cache, with metadata of one space, each of them less than 128 bytes: they
- * end where `end` points. Returns: how many; 0: it is another. */
+/* Writes the bytes that the general encoder gives, ending at `end`, if the response is one to
+ * headers that sets headers and clears the route cache, with metadata of one namespace, each
+ * below 128 bytes. Returns: number of bytes; 0: the response is of another form. */
 static size_t pick_response_encode(const struct ext_proc_response *response, char *end) {
     if (!is_pick_response(response)) {
         return 0;
@@ -137,11 +139,11 @@ static size_t pick_response_encode(const struct ext_proc_response *response, cha
 
 enum {
     FIRST_BYTES = 256, /* a pick fits */
-    /* What clients can parse: protobuf's own limit. */
+    /* protobuf's own limit: larger messages can't be parsed */
     MOST_MESSAGE_BYTES = INT32_MAX,
 };
 
-/* ---- what several messages have -------------------------------------------------------------- */
+/* ---- parts of several messages --------------------------------------------------------------- */
 
 static void add_true(struct buf *out, uint32_t number, bool value) {
     if (value) {
@@ -155,7 +157,7 @@ static void add_number(struct buf *out, uint32_t number, unsigned value) {
     }
 }
 
-/* HeaderMutation; left out where there is none. */
+/* HeaderMutation; omitted if empty. */
 static void add_mutation(struct buf *out, uint32_t number,
                          const struct ext_proc_mutation *mutation) {
     if (mutation->n_set == 0 && mutation->n_remove == 0) {
@@ -201,8 +203,8 @@ static void add_modes(struct buf *out, const struct ext_proc_processing_mode *mo
 
 struct message {
     struct buf block;
-    size_t cut;      /* where in it the body comes */
-    uint64_t n_body; /* bytes of it */
+    size_t cut;      /* offset of the body in the message */
+    uint64_t n_body; /* size of the body */
 };
 
 static void end_field(struct message *message, size_t begun) {
@@ -222,7 +224,7 @@ static void add_body_mutation(struct message *message, const struct ext_proc_res
     switch (response->body_mutation) {
     case EXT_PROC_BODY_UNCHANGED:
         break;
-    case EXT_PROC_BODY_REPLACED: /* a member of a oneof: said also where it is empty */
+    case EXT_PROC_BODY_REPLACED: /* member of a oneof: written even if empty */
         pb_add_head(out, EXT_PROC_F_MUTATION_BODY, message->n_body);
         message->cut = out->len;
         break;
@@ -276,7 +278,7 @@ static void add_response(struct message *message, const struct ext_proc_response
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* Lays out the block, with the body's pieces in its cut. */
+/* Lists the pieces: the block, and in its cut the body. */
 static enum status gather_pieces(struct arena *arena, const struct message *message,
                                  const struct piece *body, size_t n_body,
                                  struct ext_proc_message *out, struct error *err) {
@@ -305,7 +307,8 @@ static enum status gather_pieces(struct arena *arena, const struct message *mess
     return ST_OK;
 }
 
-/* In memory that the arena has in one piece. Returns: false: it is another, or there is none. */
+/* Encodes a pick with one allocation. Returns: false if the response is of another form, or out
+ * of memory. */
 static bool encode_pick(struct arena *arena, const struct ext_proc_response *response,
                         struct ext_proc_message *out) {
     struct block {

@@ -1,9 +1,9 @@
-/* A ProcessingResponse: what a proxy is to do with a request's or an answer's headers, body or
- * trailers, or the answer that ends the request at once. Bytes of a body are not copied: the
- * message is pieces, of which some lie where the body does.
+/* A ProcessingResponse: changes to the headers, body or trailers of a request or a response, or
+ * an immediate response that ends the request. Body bytes are not copied: the message is a list
+ * of pieces, some of which are the body's own.
  *
  * Clause: ext-proc, ProcessingResponse; the endpoint picker protocol, "Destination Endpoint" and
- * its constraints. Observed: which of the possible answers Envoy takes. */
+ * its constraints. Observed: which of the possible responses Envoy accepts. */
 #ifndef SLUICE_CODEC_EXT_PROC_RESPONSE_H
 #define SLUICE_CODEC_EXT_PROC_RESPONSE_H
 
@@ -11,8 +11,8 @@
 #include "core/base/arena.h"
 #include "core/tensor/tensor.h"
 
-/* Headers to set and to remove. A header is set by its raw_value alone (a `value` is dropped by
- * proxies, which leaves the header empty), and without `append`, so that it replaces one of that
+/* Headers to set and to remove. A header is set by raw_value alone (proxies ignore `value`,
+ * which leaves the header empty), and without `append`, so that it replaces a header of that
  * name. */
 struct ext_proc_mutation {
     const struct ext_proc_header *set;
@@ -23,10 +23,10 @@ struct ext_proc_mutation {
 
 enum ext_proc_body_mutation {
     EXT_PROC_BODY_UNCHANGED,
-    EXT_PROC_BODY_REPLACED, /* by `body`: answers a body in mode BUFFERED */
+    EXT_PROC_BODY_REPLACED, /* by `body`: the response to a body in mode BUFFERED */
     EXT_PROC_BODY_CLEARED,
-    EXT_PROC_BODY_STREAMED_RESPONSE, /* `body` is the next of it: mode FULL_DUPLEX or GRPC, and only
-                                        there */
+    EXT_PROC_BODY_STREAMED_RESPONSE, /* `body` is the next part of it: only in mode FULL_DUPLEX or
+                                        GRPC */
 };
 
 enum ext_proc_header_send_mode {
@@ -35,7 +35,7 @@ enum ext_proc_header_send_mode {
     EXT_PROC_SEND_SKIP = 2
 };
 
-/* How the rest of the stream is processed: all of it is said anew, zero is a value. */
+/* How the rest of the stream is processed; every member is sent, zero is a value. */
 struct ext_proc_processing_mode {
     enum ext_proc_header_send_mode request_headers, response_headers;
     enum ext_proc_body_mode request_body, response_body;
@@ -43,15 +43,16 @@ struct ext_proc_processing_mode {
 };
 
 struct ext_proc_response {
-    enum ext_proc_kind kind;          /* what it answers; not EXT_PROC_NONE */
-    struct ext_proc_mutation headers; /* of trailers: of these, and the only thing said of them */
-    bool clear_route_cache;           /* a header decides the route */
+    enum ext_proc_kind kind;          /* the request's kind; not EXT_PROC_NONE */
+    struct ext_proc_mutation headers; /* for trailers: the trailers, and the only member that is
+                                         sent */
+    bool clear_route_cache;           /* the route depends on a header */
     bool continue_and_replace;        /* CONTINUE_AND_REPLACE; else CONTINUE */
     enum ext_proc_body_mutation body_mutation;
-    const struct piece *body; /* REPLACED, SENT */
+    const struct piece *body; /* for REPLACED and STREAMED_RESPONSE */
     size_t n_body;
-    bool end_of_stream;       /* SENT: the last of it */
-    bool end_without_message; /* SENT, as ext_proc_request says */
+    bool end_of_stream;       /* for STREAMED_RESPONSE: the last part */
+    bool end_without_message; /* for STREAMED_RESPONSE, as in ext_proc_request */
     bool is_compressed;
     const struct ext_proc_namespace *metadata; /* dynamic_metadata */
     size_t n_metadata;
@@ -59,15 +60,15 @@ struct ext_proc_response {
 };
 
 struct ext_proc_immediate {
-    uint32_t http_status; /* 200 to 599: Envoy makes a 200 of others */
-    uint32_t grpc_status; /* for a gRPC request, who gets `body` as grpc-message; 0: none */
+    uint32_t http_status; /* 200 to 599: Envoy replaces others by 200 */
+    uint32_t grpc_status; /* for a gRPC request, which gets `body` as grpc-message; 0: none */
     struct ext_proc_mutation headers;
-    struct str body, details; /* UTF-8; details: for the proxy's log, without blanks */
+    struct str body, details; /* UTF-8; details: for the proxy's log, without spaces */
     const struct ext_proc_namespace *metadata;
     size_t n_metadata;
 };
 
-/* The message, in the order of sending. */
+/* A message as pieces, in the order of sending. */
 struct ext_proc_message {
     const struct piece *pieces;
     size_t n_pieces;
@@ -75,19 +76,20 @@ struct ext_proc_message {
 };
 
 /* Encodes. Returns: ST_NO_MEMORY, ST_BAD_OUTPUT over 2^31 - 1 bytes. Owns: in `arena`, but the
- * bytes of `body`, which stay where they are until the message has left. */
+ * bytes of `body`, which must stay until the message is sent. */
 enum status ext_proc_response_encode(struct arena *arena, const struct ext_proc_response *response,
                                      struct ext_proc_message *out, struct error *err)
     __attribute__((warn_unused_result));
-/* The same, of an ImmediateResponse; all of it is copied. */
+/* Encodes an ImmediateResponse; all of it is copied. */
 enum status ext_proc_immediate_encode(struct arena *arena,
                                       const struct ext_proc_immediate *response,
                                       struct ext_proc_message *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Cuts a chunk off the front of `body`: what one EXT_PROC_BODY_STREAMED_RESPONSE should carry at
- * most, as a larger message may be over a proxy's limit. An empty body gives one empty chunk, so
- * that its end can be told: ask again while `body` is not empty. */
+/* Removes a chunk from the front of `body`: at most as much as one
+ * EXT_PROC_BODY_STREAMED_RESPONSE should carry, as a larger message may exceed the proxy's
+ * limit. An empty body gives one empty chunk, which can carry end_of_stream. Call again while
+ * `body` is not empty. */
 enum { EXT_PROC_MAX_CHUNK_BYTES = 62000 };
 static inline struct str ext_proc_chunk_take(struct str *body) {
     size_t n = body->len < EXT_PROC_MAX_CHUNK_BYTES ? body->len : EXT_PROC_MAX_CHUNK_BYTES;

@@ -1,4 +1,4 @@
-/* A body cut into parts, for fuzzers of what reads one in chunks. Nothing else includes this. */
+/* A body cut into chunks, for fuzzers of incremental decoders. */
 #ifndef SLUICE_CODEC_KSERVE_CHUNKS_FIXTURE_H
 #define SLUICE_CODEC_KSERVE_CHUNKS_FIXTURE_H
 
@@ -14,8 +14,8 @@ static inline void check(bool holds) {
     }
 }
 
-/* The next part of what is left, by a number that changes with each; of its own size in memory,
- * which the caller frees. */
+/* Cuts the next chunk off `rest`; its size follows from `choice`, which changes with each. Owns:
+ * the caller frees the chunk, an allocation of exactly its size. */
 static inline struct str next_chunk(struct str *rest, uint32_t *choice) {
     *choice = *choice * 1103515245 + 12345;
     size_t n = (*choice >> 16) % 8 == 0 ? rest->len : 1 + (*choice >> 16) % 40;

@@ -18,7 +18,7 @@
 #include "core/tensor/bytes.h"
 #include "core/tensor/half.h"
 
-/* The result of reading elements. */
+/* Result of reading elements. */
 struct read_result {
     uint64_t n;      /* elements read; max + 1 if the array has more than max */
     yyjson_val *bad; /* the value that is not an element of this datatype; NULL: none */
@@ -63,7 +63,7 @@ static struct read_result read_bools(struct json_span span, unsigned char *out, 
 
 /* ---- integers -------------------------------------------------------------------------------- */
 
-/* Inlined once per datatype, so that its loop has constants in it. */
+/* Inlined once per datatype, so that the loop has constant bounds and size. */
 __attribute__((always_inline)) static inline struct read_result read_integers(
     struct json_span span, int64_t low, uint64_t high, size_t size, unsigned char *out,
     uint64_t max) {
@@ -112,7 +112,7 @@ static struct read_result read_integers_of(struct json_span span, enum datatype 
 
 /* ---- floats ---------------------------------------------------------------------------------- */
 
-/* Returns: false when `val` is no number, or one that no double can hold. */
+/* Returns: false if `val` is not a number, or one that no double can hold. */
 static inline bool number_of(yyjson_val *val, double *out) {
     switch (tag_of(val)) {
     case TAG_REAL:
@@ -121,20 +121,21 @@ static inline bool number_of(yyjson_val *val, double *out) {
     case TAG_UINT:
         *out = (double)val->uni.u64;
         return true;
-    case TAG_SINT: /* -0 is the one whose sign an integer can't hold */
+    case TAG_SINT: /* -0: an integer has no sign bit for it */
         *out = val->uni.i64 == 0 ? -0.0 : (double)val->uni.i64;
         return true;
-    case TAG_RAW: /* more digits than 64 bits hold, more than a double does, or no finite number */
+    case TAG_RAW: /* more than 64 bits, more than a double, or not finite */
         return json_non_finite(val, out) || num_parse_f64(json_str(val), out);
     default:
         return false;
     }
 }
 
-/* From here on a double rounds to the infinity of FP32: half a step above its greatest. */
+/* From here on a double rounds to the infinity of FP32: half a step above FP32's maximum. */
 static const double fp32_overflow = 0x1.ffffffp127;
 
-/* Stores `number` as `datatype`. Returns: false when it is finite and the element would not be. */
+/* Stores `number` as `datatype`. Returns: false if `number` is finite and the element would not
+ * be. */
 static inline bool store_float(double number, enum datatype datatype, unsigned char *out) {
     if (datatype == DT_FP64) {
         memcpy(out, &number, sizeof(number));
@@ -192,7 +193,7 @@ static struct read_result read_floats_of(struct json_span span, enum datatype da
     }
 }
 
-/* What an element has to be, by datatype. */
+/* The end of "expected ...", by datatype. */
 static const char *const expected_elements[DT_COUNT_] = {
     [DT_BOOL] = "true or false",
     [DT_UINT8] = "a whole number from 0 to 255",
@@ -230,7 +231,7 @@ enum status v2_shape_count(const struct json_tree *tree, yyjson_val *val, struct
 
 /* ---- strings --------------------------------------------------------------------------------- */
 
-/* Counts, and adds up what the framed elements take. */
+/* Counts the strings and sums up the size of their framed elements. */
 static struct read_result measure_strings(struct json_span span, uint64_t max, size_t *n_bytes) {
     struct read_result read = {0};
     *n_bytes = 0;
@@ -261,9 +262,9 @@ static void frame_strings(struct json_span span, char *out) {
     }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- elements to a tensor -------------------------------------------------------------------- */
 
-/* Elements, whatever they are. */
+/* Counts elements of any type. */
 static uint64_t count_elements(struct json_span span) {
     uint64_t n = 0;
     for (yyjson_val *val = span.first; val < span.end;
@@ -287,7 +288,7 @@ static enum status no_memory(const struct json_tree *tree, yyjson_val *array, st
     return json_error(tree, array, ST_NO_MEMORY, err, "out of memory for the elements");
 }
 
-/* Reads packed elements, or only measures strings. */
+/* Reads packed elements; strings are only measured. */
 static struct read_result read_elements(struct json_span span, enum datatype datatype,
                                         unsigned char *out, uint64_t max, size_t *n_bytes) {
     switch (datatype) {
@@ -313,7 +314,7 @@ static struct read_result read_elements(struct json_span span, enum datatype dat
     case DT_COUNT_:
         break;
     }
-    assert(false); /* a datatype that did not come through datatype_parse */
+    assert(false); /* datatype_parse returns no other datatype */
     return (struct read_result){0};
 }
 
@@ -355,15 +356,15 @@ enum status v2_data_read(const struct json_tree *tree, yyjson_val *array, uint64
         return status;
     }
     struct json_span span = json_value_span(array);
-    /* As many elements as values must be there, or more: so the tree is larger than what is
-     * taken. */
+    /* The array must have at least `n_elements` values. So the allocation is smaller than the
+     * tree. */
     if (n_elements >= (uint64_t)(span.end - span.first)) {
         return wrong_count(tree, array, tensor, n_elements, err);
     }
     return v2_data_read_counted(tree, array, n_elements, tensor, err);
 }
 
-/* ---- a text of its own ----------------------------------------------------------------------- */
+/* ---- data without a request ------------------------------------------------------------------ */
 
 static enum status read_text_data(struct json_tree *tree, const struct json_limits *limits,
                                   struct tensor *tensor, struct error *err) {

@@ -21,12 +21,13 @@
 
 enum {
     CHUNK = 64,
-    /* The writer starts with 18 bytes a value and grows by half until 25 each fit, in a pool that
-     * may have to hold both blocks. */
+    /* The writer starts with 18 bytes a value and grows by half until each has 25. Both blocks
+     * may have to fit into the pool. */
     POOL_BYTES = 4096,
 };
 
-/* Returns: false when out of memory. */
+/* yyjson's writer prints the shortest text that parses to the same bits, but only whole documents:
+ * up to CHUNK doubles become an array. Returns: false when out of memory. */
 static bool print_chunk(struct buf *out, const unsigned char *data, size_t n) {
     yyjson_val values[1 + CHUNK];
     char pool[POOL_BYTES];
@@ -44,7 +45,7 @@ static bool print_chunk(struct buf *out, const unsigned char *data, size_t n) {
     if (!text) {
         return false;
     }
-    buf_add(out, text + 1, len - 2); /* without its brackets */
+    buf_add(out, text + 1, len - 2); /* without the brackets */
     buf_add_char(out, ',');
     return !out->failed;
 }
@@ -60,10 +61,10 @@ void v2_data_print_doubles(struct buf *out, const unsigned char *data, size_t n)
 
 /* ---- runs of elements ------------------------------------------------------------------------ */
 
-/* Finds the run behind the one that is done. Returns: false when no whole element is left. */
+/* Finds the next run of contiguous elements. Returns: false when no whole element is left. */
 static bool next_run(struct element_print *print) {
     const struct tensor *tensor = print->tensor;
-    size_t have = 0; /* bytes of an element that straddles */
+    size_t have = 0; /* bytes of an element that straddles pieces */
     for (; print->piece < tensor->n_pieces; print->piece++, print->at = 0) {
         const struct piece *piece = &tensor->pieces[print->piece];
         size_t left = piece->n_bytes - print->at;
@@ -94,8 +95,8 @@ static bool next_run(struct element_print *print) {
 /* ---- numbers --------------------------------------------------------------------------------- */
 
 enum {
-    RUN_CHUNK = 1024,                  /* elements for which room is made at once */
-    ELEMENT_BYTES = FLOAT_PRINT_BYTES, /* the longest text of an element, with its comma */
+    RUN_CHUNK = 1024,                  /* elements reserved in the buffer at once */
+    ELEMENT_BYTES = FLOAT_PRINT_BYTES, /* longest text of an element, with its comma */
 };
 
 static float load_float(const unsigned char *data, enum datatype datatype) {
@@ -109,7 +110,6 @@ static float load_float(const unsigned char *data, enum datatype datatype) {
     return datatype == DT_FP16 ? half_to_float(half) : bfloat_to_float(half);
 }
 
-/* Sign-extended, or zero-extended. */
 static int64_t load_signed(const unsigned char *data, size_t size) {
     uint64_t bits = 0;
     memcpy(&bits, data, size);
@@ -150,11 +150,11 @@ static inline unsigned print_element(char *out, const unsigned char *data, enum 
     case DT_COUNT_:
         break;
     }
-    assert(false); /* these go other ways */
+    assert(false); /* the callers print FP64 and BYTES */
     return 0;
 }
 
-/* Prints `n` elements at `data`, each with a comma behind it. */
+/* Prints `n` elements at `data`, each followed by a comma. */
 static void print_run(struct buf *out, const unsigned char *data, size_t n, enum datatype datatype,
                       size_t size) {
     while (n > 0 && !out->failed) {
@@ -202,7 +202,7 @@ struct str element_gather(struct arena *arena, const struct tensor *tensor) {
     return str_make(data, pieces_copy(tensor->pieces, tensor->n_pieces, data, tensor->n_bytes));
 }
 
-/* The framing of BYTES and their shape disagree. */
+/* The framing of BYTES does not match the shape. */
 static enum status wrong_framing(const struct element_print *print, struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
     struct str element, rest = print->all;
@@ -239,7 +239,7 @@ static enum status print_strings(struct element_print *print, struct buf *out, u
     return ST_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- any datatype ---------------------------------------------------------------------------- */
 
 enum status element_print_start(struct element_print *print, struct arena *arena,
                                 const struct tensor *tensor, const char *hint, struct error *err) {
@@ -265,11 +265,11 @@ enum status element_print_next(struct element_print *print, struct buf *out, uin
 }
 
 enum status element_print_finish(const struct element_print *print, struct error *err) {
-    /* Of the others element_print_start knows it. */
+    /* element_print_start has checked the size of other datatypes. */
     return print->rest.len == 0 ? ST_OK : wrong_framing(print, err);
 }
 
-/* ---- a whole array --------------------------------------------------------------------------- */
+/* ---- arrays ---------------------------------------------------------------------------------- */
 
 static const char advice[] = "; the parameter \"binary_data\": true asks for it as bytes";
 
@@ -281,7 +281,7 @@ enum status v2_data_print(struct buf *out, const struct tensor *tensor, struct e
         return status;
     }
     if (!shape_elements(tensor->shape, &n)) {
-        n = UINT64_MAX; /* BYTES of an impossible shape: so many are not there */
+        n = UINT64_MAX; /* BYTES of an impossible shape: no tensor has as many */
     }
     buf_add_char(out, '[');
     size_t start = out->len;
@@ -293,7 +293,7 @@ enum status v2_data_print(struct buf *out, const struct tensor *tensor, struct e
         return status;
     }
     if (!out->failed && out->len > start) {
-        out->data[out->len - 1] = ']'; /* in place of the last comma */
+        out->data[out->len - 1] = ']'; /* replaces the last comma */
     } else {
         buf_add_char(out, ']');
     }

@@ -1,14 +1,15 @@
-/* A table of few texts, each in a place of its own by its hash, and equal only when all their bytes
- * are. */
+/* A small hash table of JSON texts, one entry a slot. A text matches only if all its bytes are
+ * equal. */
 #include "codec/kserve/decode_cache.h"
 
 #include <string.h>
 
 #include "core/base/hash.h"
 
-/* ---- to be kept ------------------------------------------------------------------------------ */
+/* ---- storing an entry ------------------------------------------------------------------------ */
 
-/* Is all that it needs in the JSON, and behind it, from `tensors` to `end`? */
+/* Is the cached part complete: are all tensors binary and their bytes exactly `tensors` to
+ * `end`? */
 static bool is_cacheable(const struct infer_request *infer, const char *tensors, const char *end) {
     bool plain = infer_block_can_hold(infer);
     for (size_t i = 0; plain && i < infer->n_inputs; i++) {
@@ -44,7 +45,7 @@ static void entry_store(struct v2_decode_cache_entry *entry, uint64_t hash, stru
     memcpy(entry->json, body.ptr, json_bytes);
 }
 
-/* ---- known again ----------------------------------------------------------------------------- */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
 static bool entry_matches(const struct v2_decode_cache_entry *entry, struct str body,
                           size_t json_bytes) {

@@ -1,4 +1,4 @@
-/* For the fuzzers of the v2 codec and of what shares its data types. Nothing else includes this. */
+/* Helpers for the fuzzers of the v2 codec and of codecs that share its data types. */
 #ifndef SLUICE_CODEC_KSERVE_FUZZ_FIXTURE_H
 #define SLUICE_CODEC_KSERVE_FUZZ_FIXTURE_H
 
@@ -9,7 +9,7 @@
 
 #include "codec/kserve/v2_fixture.h"
 
-/* For what we wrote ourselves, which may be larger than what was read. */
+/* For our own output, which may be larger than the input. */
 static const struct json_limits fuzz_limits = {
     .max_json_size = 1 << 26, .max_json_depth = 1000, .max_tensor_elements = 1 << 26};
 
@@ -20,8 +20,8 @@ static inline void check(bool holds, const struct error *err) {
     }
 }
 
-/* An input is JSON, a NUL, tensor bytes. Returns: a copy without the NUL, so that the sanitizer
- * sees both ends, which the caller frees. */
+/* An input is JSON, a NUL, tensor bytes. Returns: a copy without the NUL, with exact bounds for
+ * the address sanitizer. Owns: the caller frees it. */
 static inline char *fuzz_body(const uint8_t *data, size_t size, size_t *json_bytes,
                               size_t *n_bytes) {
     const uint8_t *nul = size > 0 ? memchr(data, 0, size) : NULL;

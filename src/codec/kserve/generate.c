@@ -24,17 +24,17 @@ struct reader {
     const struct json_limits *limits;
     uint64_t max_bytes;
     struct infer_request *out;
-    struct infer_input *inputs; /* room for each of the model's */
-    size_t n_bytes;             /* of their tensors */
-    struct param *params;       /* room for each member */
+    struct infer_input *inputs; /* capacity: one per input of the model */
+    size_t n_bytes;             /* sum of all tensors */
+    struct param *params;       /* capacity: one per member */
     size_t n_params;
-    struct json_span *floats; /* where NaN and infinities may stand; as `inputs` */
+    struct json_span *floats; /* where NaN and infinities are allowed; capacity as `inputs` */
     size_t n_floats;
 };
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Elements in `val`, which is one or a flat array of them. */
+/* Counts the elements in `val`, one element or a flat array of them. */
 static enum status count_elements(const struct reader *reader, yyjson_val *val, uint64_t *n,
                                   struct error *err) {
     *n = 1;
@@ -64,7 +64,7 @@ static enum status wrong_count(const struct reader *reader, yyjson_val *val,
                       n == 1 ? "" : "s", shape_print(spec->shape, text));
 }
 
-/* The innermost -1 takes what the fixed dimensions leave. */
+/* The innermost -1 becomes the quotient of the element count and the fixed dimensions. */
 static enum status deduce_shape(const struct reader *reader, yyjson_val *val,
                                 const struct tensor_spec *spec, uint64_t n, struct shape *out,
                                 struct error *err) {
@@ -173,7 +173,7 @@ static bool is_parameters(const struct reader *reader, struct str name) {
            tensor_spec_find(reader->model->inputs, reader->model->n_inputs, name) == SIZE_MAX;
 }
 
-/* Those of "parameters". */
+/* The members of "parameters". */
 static enum status read_parameters(struct reader *reader, yyjson_val *object, struct error *err) {
     enum status st = json_expect_object(&reader->tree, object, err);
     size_t n = st == ST_OK ? json_count(object) : 0;
@@ -184,7 +184,7 @@ static enum status read_parameters(struct reader *reader, yyjson_val *object, st
     return st;
 }
 
-/* Those of the whole. */
+/* The members of the body. */
 static enum status read_members(struct reader *reader, yyjson_val *object, struct error *err) {
     enum status st = ST_OK;
     size_t n = json_count(object);
@@ -253,7 +253,7 @@ enum status v2_generate_decode(struct arena *arena, struct str body, const struc
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Of equal names the first of these counts. */
+/* Of equal names, the first kind in this order is printed. */
 enum member_kind { OUTPUT, PARAM, TEXT };
 
 struct member {
@@ -295,7 +295,7 @@ static size_t list_members(struct member *members, const struct model_spec *mode
     return n;
 }
 
-/* One element as it is, others as an array. */
+/* One element is printed bare, several as an array. */
 static enum status print_output(struct buf *out, const struct tensor *output, struct error *err) {
     struct element_print print;
     uint64_t n;
@@ -304,7 +304,7 @@ static enum status print_output(struct buf *out, const struct tensor *output, st
         return st;
     }
     if (!shape_elements(output->shape, &n)) {
-        n = UINT64_MAX; /* BYTES of an impossible shape: so many are not there */
+        n = UINT64_MAX; /* BYTES of an impossible shape: no tensor has as many */
     }
     if (n != 1) {
         buf_add_char(out, '[');

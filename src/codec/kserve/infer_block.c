@@ -1,4 +1,4 @@
-/* Arrays one behind the other, each where anything may be. */
+/* Arrays appended one after the other, each with the alignment of max_align_t. */
 #include "codec/kserve/infer_block.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ bool infer_block_can_hold(const struct infer_request *request) {
     return can_hold;
 }
 
-/* ---- into it --------------------------------------------------------------------------------- */
+/* ---- adding to a block ----------------------------------------------------------------------- */
 
 static void *block_append(struct infer_block *block, const void *bytes, size_t n_bytes) {
     char *place = block->bytes + block->n_used;
@@ -70,7 +70,7 @@ bool infer_block_add_request(struct infer_block *block, struct infer_request *re
     return fits;
 }
 
-/* ---- out of it ------------------------------------------------------------------------------- */
+/* ---- copying a block ------------------------------------------------------------------------- */
 
 char *infer_block_copy(const struct infer_block *block, struct arena *arena) {
     char *copy = arena_alloc(arena, block->n_used);

@@ -1,4 +1,4 @@
-/* The common parts of what is written. It refuses to write what is not JSON. */
+/* Parameters, tensor heads and pieces of encoded requests and responses. */
 #include "codec/kserve/json.h"
 
 #include <assert.h>
@@ -26,7 +26,7 @@ enum status v2_json_param_value(struct buf *out, const struct param *param, stru
                              tensor_name_print(param->name, name), param->number);
         }
         v2_data_print_doubles(out, (const unsigned char *)&param->number, 1);
-        out->len -= !out->failed; /* its comma */
+        out->len -= !out->failed; /* the comma after it */
         break;
     case PARAM_STRING:
         if (!utf8_is_valid(param->string.ptr, param->string.len)) {
@@ -56,7 +56,7 @@ enum status v2_json_params(struct buf *out, struct params params, struct error *
     return status;
 }
 
-/* The dimensions; room for all is made at once. */
+/* Appends the dimensions; space for all is reserved at once. */
 static void add_dims(struct buf *out, struct shape shape) {
     enum { DIM_BYTES = 21 };
     char *to = buf_reserve(out, shape.rank * DIM_BYTES + 1);

@@ -1,5 +1,5 @@
-/* What requests and answers of KServe v2 have in common when they are written: parameters, the head
- * of a tensor, and the list of pieces behind the JSON. */
+/* Encoding that requests and responses of KServe v2 have in common: parameters, the head of a
+ * tensor, and the list of pieces that follow the JSON. */
 #ifndef SLUICE_CODEC_KSERVE_JSON_H
 #define SLUICE_CODEC_KSERVE_JSON_H
 
@@ -7,7 +7,7 @@
 #include "core/tensor/param.h"
 #include "core/tensor/tensor.h"
 
-/* Appends text that is known at compile time. */
+/* Appends a string literal. */
 #define v2_json_add(buf, literal) buf_add((buf), (literal), sizeof(literal) - 1)
 
 /* Appends the value of a parameter. Returns: as v2_json_params. */
@@ -18,17 +18,16 @@ enum status v2_json_param_value(struct buf *out, const struct param *param, stru
 enum status v2_json_params(struct buf *out, struct params params, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Appends `{"name":…,"datatype":…,"shape":[…]`, behind a comma where it is not the first of a
- * list. */
+/* Appends `{"name":…,"datatype":…,"shape":[…]`, after a comma if it is not the first of a list. */
 void v2_json_tensor_head(struct buf *out, const struct tensor *tensor, bool first);
 
-/* Has the tensor, a `kind` of one ("input"), as many bytes as its shape says? The framing of BYTES
- * is not looked at. Returns: ST_BAD_DATA. */
+/* Checks that the tensor, a `kind` of one ("input"), has as many bytes as its shape needs. The
+ * framing of BYTES is not checked. Returns: ST_BAD_DATA. */
 enum status v2_json_check_size(const char *kind, const struct tensor *tensor, struct error *err)
     __attribute__((warn_unused_result));
 
-/* What is wrong with an output is not the request's fault: ST_BAD_DATA becomes ST_BAD_OUTPUT, in
- * `err` too. Returns: that, or `status`. */
+/* An invalid output is not the client's fault: ST_BAD_DATA becomes ST_BAD_OUTPUT, in `err` too.
+ * Returns: the new status. */
 enum status v2_json_output_error(enum status status, struct error *err);
 
 /* The JSON and the tensors that follow it. */
@@ -39,13 +38,12 @@ struct v2_pieces {
     uint64_t n_bytes;
 };
 
-/* Starts with the first place free for the JSON, whose text is known last, and room for
+/* Starts with the first slot reserved for the JSON, whose text is known last, and capacity for
  * `n_tensor_pieces` more. Returns: false when out of memory. */
 bool v2_pieces_init(struct v2_pieces *pieces, struct arena *arena, size_t n_tensor_pieces);
-/* Adds the pieces of `tensor` that are not empty. */
+/* Adds the non-empty pieces of `tensor`. */
 void v2_pieces_add(struct v2_pieces *pieces, const struct tensor *tensor);
-/* Puts the JSON in its place, if it is not empty. Returns: the first of the pieces, pieces->n of
- * them. */
+/* Puts the JSON into its slot, if it is not empty. Returns: the first of pieces->n pieces. */
 const struct piece *v2_pieces_finish(struct v2_pieces *pieces, struct str json);
 
 #endif

@@ -109,7 +109,7 @@ static const struct {
     [V2_LOG_FORMAT] = {"log_format", STRING},
 };
 
-/* What a request has for one of the keys. */
+/* The value of one key in a request. */
 struct setting {
     bool given;
     uint32_t kind; /* BOOL to STRING; 0: none */
@@ -136,7 +136,7 @@ static enum status read_value(struct str message, const char *name, struct setti
     return reader.error_text ? pb_reader_error(&reader, "SettingValue", err) : ST_OK;
 }
 
-/* Of equal keys the last counts, as in every protobuf map; other names are passed over. */
+/* Of equal keys the last counts, as in every protobuf map; unknown keys are ignored. */
 static enum status read_entry(const struct pb_field *field, struct setting *settings,
                               struct error *err) {
     struct str key, value;
@@ -199,7 +199,7 @@ enum status v2_grpc_log_decode(struct str message, struct v2_log_settings *out, 
     return st;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- gRPC: encoding -------------------------------------------------------------------------- */
 
 /* A value of the oneof is written even where it is the default. */
 static void encode_setting(struct buf *out, enum v2_log_key key, uint64_t number, struct str text) {

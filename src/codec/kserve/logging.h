@@ -1,12 +1,12 @@
-/* The settings of the logging extension, as JSON and as protobuf: what a client wants changed, and
- * what is said of the state. What they act on is not known here. */
+/* The settings of the logging extension, as JSON and as protobuf: requested changes and the
+ * current state. */
 #ifndef SLUICE_CODEC_KSERVE_LOGGING_H
 #define SLUICE_CODEC_KSERVE_LOGGING_H
 
 #include "codec/kserve/request.h"
 #include "core/base/buf.h"
 
-/* In the order in which they are looked at. */
+/* In the order in which they are read. */
 enum v2_log_key {
     V2_LOG_FILE,
     V2_LOG_INFO,
@@ -18,26 +18,25 @@ enum v2_log_key {
 };
 
 struct v2_log_settings {
-    bool given[V2_LOG_KEYS]; /* of a request: what it changes; file and format change nothing */
+    bool given[V2_LOG_KEYS]; /* in a request: the keys present; file and format change nothing */
     bool info, warning, error;
     uint32_t verbose_level;
 };
 
-/* The body of POST /v2/logging: an object. null and other names are passed over. Keys are looked at
- * one after the other up to the first that is wrong: what stands in *out then was before it, and is
- * to be done all the same. Returns: ST_BAD_JSON; ST_INTERNAL for an empty body and for another
- * type, ST_UNSUPPORTED for a file, ST_NOT_READY for another format than ISO8601, all as the
- * reference server has it.
+/* Decodes the body of POST /v2/logging: an object. null and unknown names are ignored. Keys are
+ * read in order up to the first invalid one; the caller applies those in *out even then.
+ * Returns: ST_BAD_JSON; ST_INTERNAL for an empty body and for a wrong type, ST_UNSUPPORTED for a
+ * file, ST_NOT_READY for a format other than ISO8601, all as the reference server does.
  * Clause: logging extension. */
 enum status v2_log_decode(struct arena *arena, struct str body, const struct json_limits *limits,
                           struct v2_log_settings *out, struct error *err)
     __attribute__((warn_unused_result));
-/* LogSettingsRequest, the same: a message without settings only asks. A key without a value is
- * refused. Returns: ST_BAD_REQUEST; ST_BAD_FIELD for another type or format; ST_UNSUPPORTED. */
+/* The same for LogSettingsRequest: a message without settings is a query. A key without a value
+ * is an error. Returns: ST_BAD_REQUEST; ST_BAD_FIELD for a wrong type or format; ST_UNSUPPORTED. */
 enum status v2_grpc_log_decode(struct str message, struct v2_log_settings *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* All of them: there is no file, and times are ISO 8601. */
+/* Write all settings: the file is "" and the format ISO8601. */
 void v2_log_print(struct buf *out, const struct v2_log_settings *settings);
 void v2_grpc_log_encode(struct buf *out, const struct v2_log_settings *settings);
 

@@ -1,5 +1,4 @@
-/* The small bodies. It refuses to know what they are an answer to: every value comes from the
- * caller. */
+/* Metadata, health and error bodies. */
 #include "codec/kserve/metadata.h"
 
 #include "codec/kserve/json.h"

@@ -16,8 +16,8 @@ void v2_model_metadata_print(struct buf *out, const struct model_spec *model,
                              const uint64_t *versions, size_t n_versions);
 /* {"live":…} */
 void v2_live_print(struct buf *out, bool live);
-/* {"live":…,"ready":…}, both with the same value: the protocol's text calls the member of a ready
- * answer "live", its servers call it "ready"; clients of either find theirs. */
+/* {"live":…,"ready":…}, both with the same value: the protocol's text names the member "live",
+ * its servers name it "ready"; clients of either work. */
 void v2_ready_print(struct buf *out, bool ready);
 /* {"name":…,"ready":…} */
 void v2_model_ready_print(struct buf *out, struct str name, bool ready);

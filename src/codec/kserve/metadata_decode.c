@@ -42,7 +42,7 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory for the metadata");
 }
 
-/* Dimensions are -1 (any size) or more. */
+/* Dimensions are >= -1; -1: any size. */
 static enum status read_spec_shape(const struct json_tree *tree, yyjson_val *array,
                                    struct shape *out, struct error *err) {
     enum status status = json_expect_array(tree, array, err);
@@ -113,7 +113,7 @@ static enum status read_specs(const struct json_tree *tree, yyjson_val *array,
     return status;
 }
 
-/* The last of the versions, which are ascending. */
+/* The last version: they are ascending. */
 static enum status read_version(const struct json_tree *tree, yyjson_val *array,
                                 struct model_spec *out, struct error *err) {
     enum status status = json_expect_array(tree, array, err);

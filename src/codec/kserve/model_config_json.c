@@ -1,5 +1,5 @@
-/* From proto3's JSON to the tree of a text format: by the names of fields, as none of them means
- * two things. */
+/* From proto3's JSON mapping to the tree of protobuf's text format. Fields are recognized by
+ * name alone: no name has two types in ModelConfig. */
 #include "codec/kserve/model_config_json.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "core/base/num.h"
 
-enum { MAX_DEPTH = 60 }; /* core/base/doc/doc.h takes 64, and maps become one deeper */
+enum { MAX_DEPTH = 60 }; /* core/base/doc/doc.h allows 64, and maps gain a level */
 
 static bool is_one_of(const char *name, const char *const *names) {
     for (; *names; names++) {
@@ -31,17 +31,17 @@ static const char *const NUMBERS[] = {"dims",
                                       "default_timeout_microseconds",
                                       NULL};
 
-/* A tree that is made from another. */
+/* The tree under construction. */
 struct rewriting {
     yyjson_mut_doc *doc;
     int depth;
 };
 
-/* `name` is the field whose value it is; NULL in maps. Returns: NULL when it is too deep, or memory
- * is out. */
+/* `name` is the field of the value; NULL for values of maps. Returns: NULL when nested too deep,
+ * or out of memory. */
 static yyjson_mut_val *rewrite(struct rewriting *to, yyjson_val *val, const char *name);
 
-/* Text that is a whole number, as such. */
+/* Converts text that is a whole number to a number. */
 static yyjson_mut_val *number_of(struct rewriting *to, yyjson_val *val) {
     struct str text = str_make(yyjson_get_str(val), yyjson_get_len(val));
     int64_t number;
@@ -129,7 +129,7 @@ static enum status print(struct arena *arena, yyjson_mut_val *root, struct str *
 enum status model_config_json_rewrite(struct arena *arena, struct str json, struct str *out,
                                       struct error *err) {
     yyjson_read_err problem = {0};
-    /* Not changed without YYJSON_READ_INSITU; yyjson's signature has no const. */
+    /* Not modified without YYJSON_READ_INSITU; yyjson's signature lacks const. */
     yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)json.ptr, json.len, 0, NULL, &problem);
     struct rewriting to = {.doc = yyjson_mut_doc_new(NULL)};
     enum status st;

@@ -1,5 +1,4 @@
-/* Parameters: JSON members to named values. One table says which keys are the wire's own. It
- * refuses to know what any other parameter means. */
+/* Parameters: JSON members to named values. One table lists the keys of the protocol itself. */
 #include "codec/kserve/params.h"
 
 #include "codec/json/path.h"
@@ -7,7 +6,7 @@
 
 enum wire_key { KEY_SIZE, KEY_FORM, KEY_CLASSIFICATION, KEY_REGION, KEY_OFFSET, KEY_BYTES };
 
-/* The wire's own keys and whose parameters they are among. */
+/* The protocol's own keys, by the object that has them. */
 static const struct wire_row {
     enum v2_params_of of;
     struct str name;
@@ -37,7 +36,7 @@ static const struct wire_row *wire_row_find(enum v2_params_of of, struct str nam
     return NULL;
 }
 
-/* Of several the first counts; `first` is where it was. */
+/* Of equal keys the first counts; *first is its value. */
 static enum status read_count(const struct json_tree *tree, yyjson_val *val, yyjson_val **first,
                               uint64_t *out, struct error *err) {
     int64_t count;
@@ -69,7 +68,7 @@ static enum status read_region(const struct json_tree *tree, yyjson_val *val, st
     return status;
 }
 
-/* A region has its size with it; a tensor's bytes are in one place, as they are. */
+/* A region needs its size, and is the only place of the tensor's bytes. */
 static enum status check_region(const struct json_tree *tree, yyjson_val *object,
                                 const struct v2_protocol_params *wire, struct error *err) {
     if (!wire->region.name.ptr && (wire->offset || wire->bytes)) {
@@ -149,7 +148,7 @@ enum status v2_param_value_read(const struct json_tree *tree, yyjson_val *val, s
     return ST_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- all parameters of an object ------------------------------------------------------------- */
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory for parameters");
@@ -173,7 +172,7 @@ enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enu
             status = json_error(tree, val, ST_BAD_FIELD, err,
                                 "parameters whose names begin with \"triton_\" are reserved");
         } else if (of != V2_PARAMS_OF_OUTPUT) {
-            if (!items) { /* most objects only have the wire's */
+            if (!items) { /* most objects have only the protocol's own */
                 items = arena_calloc(tree->arena, n - i, sizeof(*items));
             }
             if (!items) {

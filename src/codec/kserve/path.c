@@ -1,6 +1,5 @@
-/* Paths to resources. A path is cut at its slashes first and each part decoded then, so that an
- * encoded slash is never a separator. It refuses names that could mean something to a file
- * system. */
+/* Paths to resources. A path is split at its slashes before its segments are decoded, so that an
+ * encoded slash is never a separator. Names with a meaning for a file system are rejected. */
 #include "codec/kserve/path.h"
 
 #include "codec/kserve/shared_memory.h"
@@ -61,7 +60,7 @@ void v2_path_escape(struct buf *out, struct str text) {
     }
 }
 
-/* Returns: why no model or version can have this name, or NULL. */
+/* Returns: the reason why no model or version can have this name, or NULL. */
 static const char *why_refused(struct str name) {
     if (name.len == 0) {
         return "is empty";
@@ -107,8 +106,8 @@ static enum status not_found(struct str path, struct error *err) {
                      tensor_name_print(path, text));
 }
 
-/* Those that name no model. A model that is named like one of them is found when its name is
- * escaped ("%73tats"), and with a version or a verb behind it. */
+/* Paths without a model. A model with the same name is reached by an escaped name ("%73tats"),
+ * or with a version or verb after it. */
 static const struct fixed {
     const char *path;
     enum v2_resource resource;
@@ -123,7 +122,7 @@ static const struct fixed {
     {"/v2/trace/setting", V2_TRACE},
 };
 
-/* The last part of a model's path, "" where there is none. */
+/* `verb`: the last segment of a model's path; ptr NULL: none. */
 static enum v2_resource verb_resource(struct str verb) {
     if (!verb.ptr) {
         return V2_MODEL;
@@ -146,7 +145,7 @@ static enum v2_resource verb_resource(struct str verb) {
     return str_is(verb, "ready") ? V2_MODEL_READY : V2_OTHER;
 }
 
-/* index, models/MODEL/load, models/MODEL/unload: what is behind the repository's name. */
+/* `rest`: index, models/MODEL/load or models/MODEL/unload. */
 static enum status repository_parse(struct arena *arena, struct str rest, struct v2_path *out,
                                     struct error *err) {
     if (str_is(rest, "index")) {
@@ -166,7 +165,7 @@ static enum status repository_parse(struct arena *arena, struct str rest, struct
     return status == ST_NOT_FOUND ? (err->status = ST_BAD_REQUEST) : status;
 }
 
-/* The rest of /v2/repository/: without the name of a repository, or behind it. */
+/* The rest of /v2/repository/, with or without the name of a repository. */
 static enum status repository_path(struct arena *arena, struct str path, struct str rest,
                                    struct v2_path *out, struct error *err) {
     struct str named = rest;
@@ -178,7 +177,7 @@ static enum status repository_path(struct arena *arena, struct str path, struct 
     return status == ST_OK && out->resource == V2_OTHER ? not_found(path, err) : status;
 }
 
-/* [/region/NAME]/status, register, unregister. No message repeats the name. */
+/* [/region/NAME]/status, register, unregister. Error texts do not repeat the name. */
 static enum status shared_memory_path(struct arena *arena, struct str rest, struct v2_path *out,
                                       struct error *err) {
     struct str verb = str_cut(&rest, '/'), name = {NULL, 0};
@@ -230,7 +229,7 @@ enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *
     if (!str_starts_with(path, models)) {
         return not_found(path, err);
     }
-    /* MODEL [/versions/VERSION] [/VERB]; a part that is not there has no pointer. */
+    /* MODEL [/versions/VERSION] [/VERB]; a missing segment has ptr NULL. */
     struct str rest = str_make(path.ptr + models.len, path.len - models.len);
     struct str model = str_cut(&rest, '/'), version = {NULL, 0};
     struct str verb = str_cut(&rest, '/');

@@ -1,5 +1,5 @@
-/* The routes of KServe v2: which resource does a path name? Names are percent-decoded once, then
- * refused when empty, "." or "..", with a slash or a control character or invalid UTF-8. */
+/* The routes of KServe v2: which resource a path names. Names are percent-decoded once; empty
+ * names, ".", "..", names with a slash or a control character and invalid UTF-8 are rejected. */
 #ifndef SLUICE_CODEC_KSERVE_PATH_H
 #define SLUICE_CODEC_KSERVE_PATH_H
 
@@ -39,19 +39,19 @@ struct v2_path {
     struct str region;     /* N, decoded; empty where there is none */
 };
 
-/* `path` is without the query, still encoded. Returns: ST_NOT_FOUND with a sentence for V2_OTHER,
- * and for a name that is refused (no such thing can exist; of a model to be loaded or unloaded
- * ST_BAD_REQUEST, as the reference server has it); ST_BAD_REQUEST for a malformed escape;
- * ST_UNSUPPORTED for /v2/cudasharedmemory. Owns: the names are views of `path`, or in `arena` where
- * they had escapes. Clause: OIP, the paths of its HTTP calls. */
+/* `path` is without the query, still encoded. Returns: ST_NOT_FOUND for V2_OTHER, and for an
+ * invalid name (no such resource can exist; for the model of a load or unload ST_BAD_REQUEST, as
+ * the reference server does); ST_BAD_REQUEST for a malformed escape; ST_UNSUPPORTED for
+ * /v2/cudasharedmemory. Owns: the names are views of `path`, or in `arena` if they had escapes.
+ * Clause: OIP, the paths of its HTTP calls. */
 enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *out,
                           struct error *err) __attribute__((warn_unused_result));
-/* Decodes the percent escapes of a part of a path. Returns: ST_BAD_REQUEST for a malformed one,
- * ST_NO_MEMORY. Owns: a view of `text`, or in `arena` where there were any. */
+/* Decodes the percent escapes of a path segment. Returns: ST_BAD_REQUEST for a malformed one,
+ * ST_NO_MEMORY. Owns: a view of `text`, or in `arena` if it had escapes. */
 enum status v2_path_unescape(struct arena *arena, struct str text, struct str *out,
                              struct error *err) __attribute__((warn_unused_result));
-/* Adds it with percent escapes for all but the unreserved characters (RFC 3986, 2.3): a slash too
- * is part of it then. */
+/* Appends `text` with percent escapes for all but the unreserved characters (RFC 3986, 2.3): a
+ * slash is escaped too. */
 void v2_path_escape(struct buf *out, struct str text);
 
 #endif

@@ -1,5 +1,5 @@
-/* The raw binary request. The model deduces what the missing JSON would contain; where that is not
- * possible, the error contains the reason. */
+/* The raw binary request. Datatype and shape, which the missing JSON would contain, are deduced
+ * from the model's specification. */
 #include "codec/kserve/raw.h"
 
 #include <assert.h>
@@ -12,8 +12,8 @@
 
 /* ---- server: decoding ------------------------------------------------------------------------ */
 
-/* Does it qualify? Clause: "Raw Binary Request", constraints 1 and 2. Fills the place of the
- * variable dimension behind the batch's (SIZE_MAX: none). */
+/* Can the shape be deduced? Clause: "Raw Binary Request", constraints 1 and 2. *variable: the
+ * index of the variable dimension, the batch dimension excluded (SIZE_MAX: none). */
 static enum status check_model(const struct model_spec *model, size_t *variable,
                                struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
@@ -47,7 +47,7 @@ static enum status check_model(const struct model_spec *model, size_t *variable,
     return ST_OK;
 }
 
-/* What the known dimensions take in bytes; of BYTES, their elements. */
+/* *out: the bytes of the known dimensions; for BYTES, their elements. */
 static enum status measure_known(const struct tensor_spec *input, int64_t *dims, size_t variable,
                                  uint64_t *out, struct error *err) {
     struct shape shape = {dims, input->shape.rank};
@@ -86,7 +86,7 @@ static enum status deduce_shape(const struct tensor_spec *input, struct str body
     if (variable == SIZE_MAX) {
         return unit == body.len ? ST_OK : wrong_size(input, body, unit, false, err);
     }
-    if (unit == 0) { /* a fixed dimension of 0: empty whatever the variable one is */
+    if (unit == 0) { /* a fixed dimension of 0: empty, whatever the variable one is */
         dims[variable] = 0;
         return body.len == 0 ? ST_OK : wrong_size(input, body, 0, false, err);
     }
@@ -97,9 +97,9 @@ static enum status deduce_shape(const struct tensor_spec *input, struct str body
     return ST_OK;
 }
 
-/* Clause: "If the data type is BYTE, the shape must be [1]": the whole body is the one element. Any
- * shape of one element does; the length that frames it stands in a piece of its own, so that the
- * body is not copied. */
+/* Clause: "If the data type is BYTE, the shape must be [1]": the whole body is the one element.
+ * Any shape of one element is accepted. The length of the element is a piece of its own, so that
+ * the body is not copied. */
 static enum status frame_body(struct arena *arena, const struct tensor_spec *input, struct str body,
                               int64_t *dims, struct tensor *tensor, struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES], text[SHAPE_TEXT_BYTES];
@@ -204,7 +204,7 @@ static enum status wrong_tensor_size(const struct tensor *tensor, struct error *
                      tensor->datatype == DT_BYTES ? " (a raw request has one element)" : "");
 }
 
-/* The first bytes of a tensor, wherever its pieces cut them. */
+/* Copies the first bytes of a tensor, which may span pieces. */
 static void copy_front(const struct tensor *tensor, unsigned char *out, size_t n_bytes) {
     for (size_t i = 0; n_bytes > 0; i++) {
         size_t n = tensor->pieces[i].n_bytes < n_bytes ? tensor->pieces[i].n_bytes : n_bytes;
@@ -216,7 +216,7 @@ static void copy_front(const struct tensor *tensor, unsigned char *out, size_t n
     }
 }
 
-/* Clause: "If the data type is BYTE, the shape must be [1]": its length is the body's. */
+/* Clause: "If the data type is BYTE, the shape must be [1]": the body's length is its length. */
 static enum status check_element(const struct tensor *tensor, struct error *err) {
     unsigned char front[BYTES_LENGTH_BYTES];
     unsigned char want[BYTES_LENGTH_BYTES];
@@ -230,9 +230,9 @@ static enum status check_element(const struct tensor *tensor, struct error *err)
     return memcmp(front, want, BYTES_LENGTH_BYTES) == 0 ? ST_OK : wrong_tensor_size(tensor, err);
 }
 
-/* Takes `n_bytes` off the front of the pieces. */
+/* Removes the first `n_bytes` bytes from the tensor's pieces. */
 static void drop_front(struct v2_pieces *pieces, size_t n_bytes) {
-    size_t first = 1; /* the place of the JSON is 0 */
+    size_t first = 1; /* slot 0 is the JSON's */
     pieces->n_bytes -= n_bytes;
     while (n_bytes > 0) {
         struct piece *piece = &pieces->items[first];

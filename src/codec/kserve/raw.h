@@ -7,18 +7,16 @@
 #include "codec/kserve/request.h"
 #include "codec/kserve/request_encode.h"
 
-/* Makes a request of a body that is only tensor bytes (Inference-Header-Content-Length: 0), by what
- * the model says of its one input. Returns: ST_BAD_INPUTS when the model does not qualify, saying
- * why.
- * Clause: binary-tensor-data, "Raw Binary Request". */
+/* Decodes a body by the specification of the model's one input. `body` must live as long as the
+ * request. Returns: ST_BAD_INPUTS if the shape can't be deduced for this model; ST_BAD_DATA for
+ * a body of the wrong size. Owns: in `arena`, or views of `body`. */
 enum status v2_raw_decode(struct arena *arena, struct str body, const struct model_spec *model,
                           const struct json_limits *limits, struct v2_request *out,
                           struct error *err) __attribute__((warn_unused_result));
 
-/* Encodes a raw request (Inference-Header-Content-Length: 0): the bytes of the one tensor and
- * nothing else. A BYTES tensor has one element, which leaves without its length. Returns:
- * ST_BAD_DATA for a size that does not fit the shape, or another count of elements.
- * Clause: binary-tensor-data, "Raw Binary Request". */
+/* Encodes a request: the bytes of the one tensor. A BYTES tensor has one element, which is sent
+ * without its length. Returns: ST_BAD_DATA for a size that does not fit the shape, or another
+ * number of elements. */
 enum status v2_raw_encode(struct arena *arena, const struct tensor *tensor,
                           struct v2_request_body *out, struct error *err)
     __attribute__((warn_unused_result));

@@ -7,7 +7,7 @@
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
 
-/* The body as a tree; `root` NULL for an empty one. */
+/* Parses the body; `root` is NULL for an empty one. */
 static enum status parse_body(struct json_tree *tree, struct arena *arena, struct str body,
                               const struct json_limits *limits, struct error *err) {
     *tree = (struct json_tree){.arena = arena};
@@ -17,7 +17,7 @@ static enum status parse_body(struct json_tree *tree, struct arena *arena, struc
     return json_tree_parse_request(tree, arena, body, limits, err);
 }
 
-/* The value of the member; NULL where there is none. */
+/* Returns: the value of the member; NULL if absent. */
 static yyjson_val *find_member(yyjson_val *object, struct str name) {
     yyjson_val *found = NULL;
     if (object) {
@@ -26,7 +26,7 @@ static yyjson_val *find_member(yyjson_val *object, struct str name) {
     return found;
 }
 
-/* "parameters", checked to be an object; NULL where there are none. */
+/* *out: the value of "parameters", an object; NULL if absent. */
 static enum status find_parameters(const struct json_tree *tree, yyjson_val **out,
                                    struct error *err) {
     *out = find_member(tree->root, STR("parameters"));
@@ -116,7 +116,7 @@ enum status v2_repository_unload_decode(struct arena *arena, struct str body,
 
 /* ---- gRPC ------------------------------------------------------------------------------------ */
 
-/* RepositoryIndexRequest has `ready` where the others have the model's name. */
+/* RepositoryIndexRequest has `ready` in the field that is the model's name in others. */
 enum { REPOSITORY = 1, READY = 2, MODEL = 2, PARAMETERS = 3 };
 /* ModelRepositoryParameter */
 enum { BOOL = 1, INT64 = 2, STRING = 3, BYTES = 4 };
@@ -188,7 +188,7 @@ static enum status wrong_kind(const struct entry *entry, const char *expected, s
 
 enum { MAX_FILES = 256 };
 
-/* What one of the parameters says. `files` has room for one more than FILES_MOST. */
+/* Handles one parameter. `files` has MAX_FILES + 1 elements. */
 typedef enum status entry_handler(const struct entry *entry, struct v2_repository_file *files,
                                   struct v2_repository_request *out, struct error *err);
 

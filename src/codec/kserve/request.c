@@ -43,7 +43,7 @@ static const struct str member_names[N_MEMBERS] = {
     [OUTPUTS] = {"outputs", 7},
 };
 
-/* Those of a wanted output. */
+/* Members of a requested output. */
 enum { WANTED_NAME, WANTED_PARAMETERS, N_WANTED_MEMBERS };
 
 static const struct str wanted_names[N_WANTED_MEMBERS] = {
@@ -61,11 +61,11 @@ struct reader {
     struct json_tree tree;
     const struct json_limits *limits;
     struct v2_binary binary;
-    struct json_span *floats; /* the data of inputs where NaN and infinities may stand */
+    struct json_span *floats; /* the data of inputs where NaN and infinities are allowed */
     size_t n_floats;
 };
 
-/* Remembers where non-finite numbers are allowed; only called when there are any. */
+/* Records where non-finite numbers are allowed; only called when the text has any. */
 static enum status allow_non_finite(struct reader *reader, const struct v2_tensor *tensor,
                                     size_t total, struct error *err) {
     if (tensor->form != V2_FORM_JSON || !datatype_is_float(tensor->tensor.datatype)) {
@@ -157,7 +157,7 @@ static enum status read_outputs(struct reader *reader, yyjson_val *array, struct
     return status;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the request ----------------------------------------------------------------------------- */
 
 static enum status read_request(struct reader *reader, struct v2_request *out, struct error *err) {
     const struct json_tree *tree = &reader->tree;

@@ -1,5 +1,5 @@
-/* An inference as a client sends it. It refuses to send what a server would have to refuse: sizes
- * that don't fit shapes. */
+/* Encoding of an inference request. Sizes that don't fit their shapes, which a server would
+ * reject, are errors. */
 #include "codec/kserve/request_encode.h"
 
 #include "codec/kserve/data_print.h"
@@ -86,7 +86,7 @@ static enum status print_inputs(struct buf *json, const struct v2_request *reque
 }
 
 /* Clause: binary-tensor-data, "binary_data". Servers differ in whether binary_data_output covers
- * outputs that are listed, so each says for itself. */
+ * listed outputs, so it is written for each. */
 static enum status print_wanted(struct buf *json, const struct v2_request *request,
                                 struct error *err) {
     enum status status = ST_OK;
@@ -134,7 +134,7 @@ static enum status print_head(struct buf *json, const struct v2_request *request
     return status;
 }
 
-/* Names and the id are text, or there is no JSON that has them. */
+/* Names and the id must be UTF-8: JSON can't carry other text. */
 static enum status check_names(const struct infer_request *infer, struct error *err) {
     bool good = utf8_is_valid(infer->id.ptr, infer->id.len);
     for (size_t i = 0; good && i < infer->n_inputs; i++) {

@@ -1,5 +1,5 @@
-/* The answer of an inference. The JSON is written in one walk over the outputs; those that leave as
- * binary add their pieces behind it, where they lie. It refuses to copy an output's bytes. */
+/* The inference response. The JSON is written in one pass over the outputs; binary outputs add
+ * their pieces, which are not copied. */
 #include "codec/kserve/response.h"
 
 #include <assert.h>
@@ -8,9 +8,9 @@
 #include "codec/kserve/json.h"
 #include "core/base/buf.h"
 
-enum { FIRST_BYTES = 448 }; /* most answers whose outputs leave as binary fit */
+enum { FIRST_BYTES = 448 }; /* most responses with binary outputs fit */
 
-/* Clause: binary-tensor-data: binary_data_output goes for all outputs, listed or not; "If
+/* Clause: binary-tensor-data: binary_data_output applies to all outputs, listed or not; "If
  * binary_data is specified on an output it overrides this setting". */
 static bool is_binary(const struct v2_request *request, size_t i) {
     if (v2_request_output_in_shared_memory(request, i)) {
@@ -24,7 +24,7 @@ static enum status print_output(struct buf *json, const struct tensor *output, b
                                 enum v2_form form, struct v2_pieces *pieces, struct error *err) {
     enum status status = ST_OK;
     v2_json_tensor_head(json, output, first);
-    if (form == V2_FORM_DEFAULT) { /* the client has it already */
+    if (form == V2_FORM_DEFAULT) { /* already in the client's shared memory */
         buf_add_char(json, '}');
     } else if (form == V2_FORM_BINARY) {
         status = v2_json_check_size("output", output, err);

@@ -1,5 +1,5 @@
-/* The answer to a KServe v2 inference over HTTP: the JSON part, and the pieces of the outputs that
- * leave as binary, which are never copied. */
+/* The response to a KServe v2 inference over HTTP: the JSON part, and the pieces of the binary
+ * outputs, which are never copied. */
 #ifndef SLUICE_CODEC_KSERVE_RESPONSE_H
 #define SLUICE_CODEC_KSERVE_RESPONSE_H
 
@@ -10,15 +10,16 @@ struct v2_response {
     const struct piece *pieces; /* json first, then the binary outputs in order */
     size_t n_pieces;
     uint64_t n_bytes; /* of all pieces */
-    bool binary;      /* at least one output byte follows the JSON: application/octet-stream and
-                         Inference-Header-Content-Length */
+    bool binary;      /* at least one output byte follows the JSON: the response is
+                         application/octet-stream and has Inference-Header-Content-Length */
 };
 
-/* Encodes. Output i has the form of wanted i, else the request's default. Keys in the order id,
- * model_name, model_version, parameters, outputs. Floats print so that parsing gives the same bits;
- * non-finite ones as NaN, Infinity, -Infinity (what Python's clients read).
- * Returns: ST_BAD_OUTPUT for a BYTES output that is not UTF-8 and was not asked for as binary (the
- * message names binary_data). Owns: everything is in `arena` or the response's own bytes. */
+/* Encodes. Output i has the form of requested output i, else the request's default. Keys are in
+ * the order id, model_name, model_version, parameters, outputs. Floats are printed so that
+ * parsing gives the same bits; non-finite ones as NaN, Infinity, -Infinity (which Python's
+ * clients read). Returns: ST_BAD_OUTPUT for a BYTES output that is not UTF-8 and was not
+ * requested as binary (the error text names binary_data). Owns: everything is in `arena` or the
+ * response's own bytes. */
 enum status v2_response_encode(struct arena *arena, const struct model_spec *model,
                                const struct v2_request *request,
                                const struct infer_response *response, struct v2_response *out,

@@ -1,5 +1,5 @@
-/* An answer as a client reads it. It refuses to hand on a tensor whose bytes are not what its shape
- * and datatype say, whoever sent it. */
+/* Decoding of an inference response. A tensor whose bytes do not match its shape and datatype is
+ * an error. */
 #include "codec/kserve/response_decode.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ struct reader {
     struct tensor *outputs;
     enum v2_form *forms;
     size_t n_outputs;
-    struct json_span *floats; /* the data of outputs where NaN and infinities may stand */
+    struct json_span *floats; /* the data of outputs where NaN and infinities are allowed */
     size_t n_floats;
 };
 
@@ -35,7 +35,7 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory for the answer");
 }
 
-/* Binary data: as many bytes as the shape says, or as many framed elements. */
+/* Checks binary data: as many bytes, or framed elements, as the shape has. */
 static enum status check_bytes(const struct json_tree *tree, yyjson_val *val,
                                const struct tensor *tensor, struct error *err) {
     uint64_t expected = 0;
@@ -72,7 +72,7 @@ static enum status read_output(struct reader *reader, yyjson_val *val, struct er
     return status;
 }
 
-/* Room for one more output, of `total`. */
+/* Makes capacity for one more output, of `total`. */
 static enum status grow_outputs(struct reader *reader, size_t total, struct error *err) {
     struct arena *arena = reader->tree.arena;
     size_t n = reader->n_outputs, n_floats = reader->n_floats;
@@ -105,7 +105,7 @@ static enum status read_outputs(struct reader *reader, yyjson_val *array, struct
     return status;
 }
 
-/* A string that may be absent. */
+/* Reads a string that may be absent. */
 static enum status read_text(const struct json_tree *tree, yyjson_val *val, struct str *out,
                              struct error *err) {
     return val ? json_read_string(tree, val, out, err) : ST_OK;

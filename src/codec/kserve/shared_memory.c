@@ -1,4 +1,4 @@
-/* Regions, read and written. */
+/* Registration requests decoded, region status encoded. */
 #include "codec/kserve/shared_memory.h"
 
 #include "codec/json/path.h"

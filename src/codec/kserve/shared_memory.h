@@ -6,17 +6,17 @@
 #include "codec/kserve/request.h"
 #include "core/base/buf.h"
 
-/* What is said to whoever asks for memory of GPUs. */
+/* The error text for requests about GPU memory. */
 #define V2_CUDA_MEMORY_UNSUPPORTED "CUDA shared memory is not supported"
 
 struct v2_shared_memory_region {
-    struct str name; /* a peer's word for it; UTF-8 */
-    struct str key;  /* of the object */
+    struct str name; /* from the client; UTF-8 */
+    struct str key;  /* of the shared-memory object */
     uint64_t offset, n_bytes;
 };
 
-/* The body of a register, without the name, which is in the path: {"key", "byte_size", "offset"},
- * the last of which may be left out. Returns: ST_BAD_JSON, ST_BAD_FIELD. Owns: in `arena`. */
+/* Decodes the body of a registration: {"key", "byte_size", "offset"}; "offset" is optional. The
+ * name is in the path. Returns: ST_BAD_JSON, ST_BAD_FIELD. Owns: in `arena`. */
 enum status v2_shared_memory_register_decode(struct arena *arena, struct str body,
                                              const struct json_limits *limits,
                                              struct v2_shared_memory_region *out, struct error *err)
@@ -26,7 +26,7 @@ enum status v2_grpc_shared_memory_register_decode(struct str message,
                                                   struct v2_shared_memory_region *out,
                                                   struct error *err)
     __attribute__((warn_unused_result));
-/* An element of the array of a status; an entry of SystemSharedMemoryStatusResponse. */
+/* Append an element of the JSON array of a status, an entry of SystemSharedMemoryStatusResponse. */
 void v2_shared_memory_print(struct buf *out, const struct v2_shared_memory_region *region);
 void v2_grpc_shared_memory_encode(struct buf *out, const struct v2_shared_memory_region *region);
 

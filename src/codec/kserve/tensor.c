@@ -1,5 +1,5 @@
-/* One tensor of a request or an answer: its members are found in one walk, then judged in the order
- * in which they depend on each other. It refuses to know any model. */
+/* One tensor of a request or a response: its members are found in one pass, then checked in the
+ * order in which they depend on each other. */
 #include "codec/kserve/tensor.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@ static const struct str member_names[N_MEMBERS] = {
     [DATA] = {"data", 4},
 };
 
-/* The object and what was found in it, NULL where there is none. */
+/* The object and the values of its members; NULL: absent. */
 struct members {
     const struct json_tree *tree;
     yyjson_val *object;
@@ -107,7 +107,7 @@ static enum status too_few_bytes(const struct v2_binary *binary, const struct js
                       binary->n_bytes - binary->rest.len);
 }
 
-/* Takes the tensor's bytes: a view, no copy. */
+/* Takes the tensor's bytes as a view. */
 static enum status take_binary(struct v2_binary *binary, const struct json_tree *tree,
                                const struct v2_protocol_params *wire, struct tensor *tensor,
                                struct error *err) {
@@ -139,7 +139,7 @@ enum status v2_binary_check_consumed(const struct v2_binary *binary, const struc
                      binary->rest.len);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the tensor ------------------------------------------------------------------------------ */
 
 static enum status read_bytes(const struct members *members, const struct v2_protocol_params *wire,
                               uint64_t n_elements, struct v2_binary *binary, struct v2_tensor *out,

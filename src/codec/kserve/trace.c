@@ -62,7 +62,7 @@ enum status v2_trace_parse_number(enum v2_trace_key key, struct str text,
     return ST_OK;
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- HTTP: decoding -------------------------------------------------------------------------- */
 
 /* Clause: another JSON type is 500. */
 static enum status wrong_type(enum status st, struct error *err) {
@@ -126,7 +126,7 @@ enum status v2_trace_decode(struct arena *arena, struct str body, const struct j
     return st;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- HTTP: encoding -------------------------------------------------------------------------- */
 
 static void print_levels(struct json_writer *json, uint32_t level) {
     json_write_open_member(json, v2_trace_key_name(V2_TRACE_LEVEL), '[');
@@ -173,13 +173,13 @@ void v2_trace_print(struct buf *out, const struct v2_trace_settings *settings) {
 /* TraceSettingRequest, TraceSettingResponse; a map's entry; SettingValue */
 enum { SETTINGS = 1, MODEL_NAME = 2, KEY = 1, VALUE = 2, TEXT = 1 };
 
-/* What a request has for one of the keys: its SettingValue. */
+/* The SettingValue of one key in a request. */
 struct setting {
     bool given;
     struct str value;
 };
 
-/* Of equal keys the last counts, as in every protobuf map; other names are passed over. */
+/* Of equal keys the last counts, as in every protobuf map; unknown keys are ignored. */
 static enum status read_entry(const struct pb_field *field, struct setting *settings,
                               struct error *err) {
     struct str key, value;
@@ -192,7 +192,7 @@ static enum status read_entry(const struct pb_field *field, struct setting *sett
     return st;
 }
 
-/* The next text of a SettingValue. Returns: false at its end. */
+/* Reads the next text of a SettingValue. Returns: false if there is none. */
 static bool next_text(struct pb_reader *reader, enum v2_trace_key key, struct str *out,
                       enum status *st, struct error *err) {
     struct pb_field field;
@@ -262,7 +262,7 @@ enum status v2_grpc_trace_decode(struct str message, struct v2_trace_update *out
     return st;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- gRPC: encoding -------------------------------------------------------------------------- */
 
 static size_t begin_entry(struct buf *out, const char *name, size_t *entry) {
     *entry = pb_begin(out, SETTINGS);

@@ -1,5 +1,5 @@
-/* For the tests and fuzzers of the v2 codec: tensors, requests and answers as one line of text, so
- * that a row of a table says what is sent and what it means. Nothing else includes this. */
+/* For the tests and fuzzers of the v2 codec: tensors, requests and responses printed as one line
+ * of text, so that a row of a table has an input and its meaning. */
 #ifndef SLUICE_CODEC_KSERVE_V2_FIXTURE_H
 #define SLUICE_CODEC_KSERVE_V2_FIXTURE_H
 
@@ -94,7 +94,7 @@ static inline const char *fixture_response(struct arena *arena,
     return out.data;
 }
 
-/* The pieces of a body as one. */
+/* Returns: the pieces of a body in one allocation. */
 static inline struct str fixture_gather(struct arena *arena, const struct piece *pieces, size_t n) {
     struct buf out;
     buf_init(&out, arena, 1);

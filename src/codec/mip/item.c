@@ -17,13 +17,13 @@
 
 /* ---- shapes of JSON values ------------------------------------------------------------------- */
 
-/* The value's own shape. Starts with 0. */
+/* Shape of a JSON value. Zeroed at first. */
 struct nesting {
     int64_t sizes[SHAPE_MAX_RANK]; /* of the first array at each depth */
     size_t rank;
 };
 
-/* Holds `dims` (-1: any size) one element, or can it: [], [1], [-1], [1,-1], …? */
+/* Can `dims` (-1: any size) hold exactly one element: [], [1], [-1], [1,-1], …? */
 static bool is_single_element(struct shape dims) {
     for (size_t i = 0; i < dims.rank; i++) {
         if (dims.dims[i] == 0 || dims.dims[i] > 1) {
@@ -48,9 +48,9 @@ static enum status measure_nesting(const struct json_tree *tree, struct nesting 
     return ST_OK;
 }
 
-/* ---- the ways to fit ------------------------------------------------------------------------- */
+/* ---- matching -------------------------------------------------------------------------------- */
 
-/* Do `n` sizes fit as many dimensions? */
+/* Compares `n` sizes with `n` dimensions. */
 static bool fits_each(const int64_t *sizes, const int64_t *dims, size_t n, int64_t *out) {
     for (size_t i = 0; i < n; i++) {
         if (dims[i] >= 0 && dims[i] != sizes[i]) {
@@ -61,7 +61,7 @@ static bool fits_each(const int64_t *sizes, const int64_t *dims, size_t n, int64
     return true;
 }
 
-/* One by one from the last, ones in front. */
+/* Matches dimensions from the last; extra ones at the front must be 1. */
 static bool fits_from_back(const struct nesting *nesting, struct shape dims, int64_t *out) {
     size_t common = nesting->rank < dims.rank ? nesting->rank : dims.rank;
     size_t extra = nesting->rank - common, missing = dims.rank - common;
@@ -77,7 +77,7 @@ static bool fits_from_back(const struct nesting *nesting, struct shape dims, int
            fits_each(nesting->sizes + extra, dims.dims + missing, common, out + missing);
 }
 
-/* From the first, up to an array that is empty. */
+/* Matches dimensions from the first, up to an empty array. */
 static bool fits_until_empty(const struct nesting *nesting, struct shape dims, int64_t *out) {
     size_t rank = nesting->rank;
     if (rank == 0 || rank >= dims.rank || nesting->sizes[rank - 1] != 0) {
@@ -89,7 +89,7 @@ static bool fits_until_empty(const struct nesting *nesting, struct shape dims, i
     return fits_each(nesting->sizes, dims.dims, rank, out);
 }
 
-/* One array of all elements, perhaps in arrays of one. */
+/* Matches one flat array of all elements, possibly within arrays of one. */
 static bool fits_flat(const struct nesting *nesting, struct shape dims, int64_t *out) {
     size_t free_dim = SIZE_MAX;
     uint64_t product = 1;
@@ -115,7 +115,7 @@ static bool fits_flat(const struct nesting *nesting, struct shape dims, int64_t 
     return n == (uint64_t)out[free_dim] * product;
 }
 
-/* ---- what does not fit ----------------------------------------------------------------------- */
+/* ---- mismatches ------------------------------------------------------------------------------ */
 
 static enum status shape_error(const struct json_tree *tree, const struct nesting *nesting,
                                struct shape dims, struct error *err) {
@@ -141,10 +141,11 @@ static enum status shape_error(const struct json_tree *tree, const struct nestin
                       "expected an array of shape %s, got one of shape %s", want, got);
 }
 
-/* Is every array as the first of its depth, and what is in the deepest no array? */
+/* Checks that every array has the size of the first at its depth, and that the elements are not
+ * arrays. */
 static enum status check_rows(const struct json_tree *tree, const struct nesting *nesting,
                               struct error *err) {
-    uint64_t left[SHAPE_MAX_RANK + 1] = {1}; /* values still to come in the array open here */
+    uint64_t left[SHAPE_MAX_RANK + 1] = {1}; /* values left in the open array of each depth */
     size_t depth = 0;
     for (yyjson_val *val = tree->root; val < tree->end;) {
         while (left[depth] == 0) {
@@ -171,12 +172,12 @@ static enum status check_rows(const struct json_tree *tree, const struct nesting
     return ST_OK;
 }
 
-/* Finds the shape of the tree's root under `dims` (-1: any size), whose places it fills in `out`,
- * dims.rank of them. The arrays' sizes fit the dimensions one by one from the last; in front both
- * sides may have more that are 1 (a -1 there becomes 1). Behind an empty array, whose further
- * nesting can't be seen, dimensions of -1 become 0. Else one flat array fits, where at most one
- * dimension is -1, with as many elements as there are to be. Arrays of one depth are all of one
- * size. Returns: ST_BAD_SHAPE with the path of what does not fit. */
+/* Matches the shape of the tree's root with `dims` (-1: any size); *out: the resolved shape,
+ * dims.rank dimensions. Sizes are matched with dimensions from the last; extra ones at the front
+ * of either side must be 1 (a -1 there becomes 1). After an empty array, whose further nesting
+ * is unknown, dimensions of -1 become 0. Otherwise, if at most one dimension is -1, one flat
+ * array with the right number of elements matches. Arrays of one depth must have one size.
+ * Returns: ST_BAD_SHAPE with the path of the mismatch. */
 static enum status fit_shape(const struct json_tree *tree, struct shape dims, int64_t *out,
                              struct error *err) {
     struct nesting nesting = {.rank = 0};
@@ -197,10 +198,10 @@ static enum status no_memory(const char *what, struct error *err) {
     return error_set(err, ST_NO_MEMORY, "%s: out of memory for the elements", what);
 }
 
-/* Fills the bytes of `out` with one BYTES element. */
+/* Sets the bytes of `out` to one BYTES element. */
 static enum status frame_text(struct arena *arena, struct str text, const char *what,
                               struct tensor *out, struct error *err) {
-    assert(text.len <= UINT32_MAX); /* no item is longer */
+    assert(text.len <= UINT32_MAX); /* an item's size has 32 bits */
     size_t n_bytes = BYTES_LENGTH_BYTES + text.len;
     char *data = arena_alloc(arena, n_bytes);
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
@@ -220,7 +221,7 @@ static enum status frame_text(struct arena *arena, struct str text, const char *
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* The text of the object that is, in arrays or not, the only value of `json`. */
+/* Returns: the text of the object that is, within arrays or not, the only value of `json`. */
 static struct str object_text(struct str json) {
     size_t first = 0, end = json.len;
     while (json.ptr[first] != '{') {
@@ -308,7 +309,7 @@ enum status mip_item_read_text(struct arena *arena, struct str text, const char 
 
 enum {
     FIRST_BYTES = 64,
-    /* Empty rows cost a backend nothing, and their brackets would cost us: so many are printed. */
+    /* Empty rows are cheap for a backend but cost two brackets each in JSON. */
     MAX_EMPTY_ROWS = 65536,
 };
 
@@ -332,8 +333,8 @@ static enum status check_empty_rows(const struct tensor *tensor, struct error *e
                      MAX_EMPTY_ROWS);
 }
 
-/* Appends what there is at `level` of the shape, with a comma behind it. Recursion as deep as the
- * shape has dimensions. */
+/* Prints `level` of the shape and the levels below, with a comma after it. The recursion is as
+ * deep as the shape's rank. */
 static enum status print_level(struct element_print *print, size_t level, struct buf *out,
                                struct error *err) {
     struct shape shape = print->tensor->shape;

@@ -1,6 +1,6 @@
-/* Packets to structs and back. It trusts no number of a peer's: an item is a view only when all of
- * it is there, and the array of items is made only when the payload is long enough for their heads.
- * It refuses to look into items. */
+/* Packets to structs and back. No number of a peer is trusted: an item is a view only if all of
+ * its bytes are present, and the array of items is allocated only if the payload is long enough
+ * for their heads. */
 #include "codec/mip/packet.h"
 
 #include <assert.h>
@@ -92,7 +92,7 @@ enum status mip_header_check_request(const struct mip_header *header, struct err
 
 /* ---- the payload of an inference ------------------------------------------------------------- */
 
-/* How many items a batch element has. */
+/* Number of items per batch element. */
 static unsigned per_element(const struct mip_infer *infer, bool response) {
     return response ? infer->n_outputs : infer->n_inputs;
 }
@@ -108,7 +108,7 @@ static enum status check_counts(const struct mip_infer *infer, bool response, st
     return ST_OK;
 }
 
-/* Fills `err` with the sentence behind the item's place. Returns: ST_BAD_FRAMING. */
+/* Fills `err` with the item's position, followed by the text. Returns: ST_BAD_FRAMING. */
 __attribute__((format(printf, 5, 6))) static enum status bad_item(const struct mip_infer *infer,
                                                                   bool response, size_t index,
                                                                   struct error *err,
@@ -123,7 +123,7 @@ __attribute__((format(printf, 5, 6))) static enum status bad_item(const struct m
                      infer->n_items, index / n, response ? "output" : "input", index % n, sentence);
 }
 
-/* Takes all items off `rest`, and into infer->items unless that is NULL. */
+/* Checks all items in `rest`, and stores them in infer->items unless that is NULL. */
 static enum status walk_items(struct str rest, bool response, struct mip_infer *infer,
                               struct error *err) {
     for (size_t i = 0; i < infer->n_items; i++) {
@@ -170,7 +170,8 @@ enum status mip_infer_decode(struct arena *arena, struct str payload, bool respo
     }
     struct str rest = str_make(payload.ptr + MIP_COUNTS_BYTES, payload.len - MIP_COUNTS_BYTES);
     out->n_items = (size_t)out->batch * per_element(out, response);
-    /* Where even the heads don't fit, the walk finds the missing item, and nothing is allocated. */
+    /* If even the heads don't fit, walk_items reports the missing item, and nothing is
+     * allocated. */
     if (out->n_items <= rest.len / MIP_ITEM_HEAD_BYTES) {
         out->items = arena_calloc(arena, out->n_items, sizeof(*out->items));
         if (!out->items) {
@@ -223,7 +224,7 @@ void mip_infer_head_encode(const struct mip_infer *infer, bool response, uint32_
 }
 
 void mip_item_head_encode(const struct mip_item *item, char out[MIP_ITEM_HEAD_BYTES]) {
-    assert(item->data.len <= UINT32_MAX); /* mip_infer_size saw to it */
+    assert(item->data.len <= UINT32_MAX); /* checked by mip_infer_size */
     put_u32(out, item->type);
     put_u32(out + 4, (uint32_t)item->data.len);
 }

@@ -1,4 +1,4 @@
-/* A byte is an escape's, or it is itself. */
+/* JSON string decoding, one byte at a time: escapes and plain bytes. */
 #include "codec/prompt/json_string_decoder.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static enum json_string_event put_byte(struct json_string_decoder *text, char c)
     return JSON_STRING_BYTES;
 }
 
-/* The last six bits of what is left of a character. */
+/* A continuation byte with the low six bits of `code`. */
 static char utf8_tail_byte(uint32_t code) {
     return (char)(0x80 | (code & 0x3f));
 }
@@ -39,7 +39,7 @@ static enum json_string_event put_code(struct json_string_decoder *text, uint32_
     return put_byte(text, utf8_tail_byte(code));
 }
 
-/* A character above U+FFFF is two escapes, one behind the other. */
+/* A character above U+FFFF is a pair of escapes. */
 static enum json_string_event end_code(struct json_string_decoder *text, uint32_t code) {
     bool is_high = code >= 0xd800 && code < 0xdc00, is_low = code >= 0xdc00 && code < 0xe000;
     if (is_low != (text->high != 0)) {

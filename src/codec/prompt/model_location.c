@@ -1,11 +1,11 @@
-/* Paths are matched by their ends: a gateway's routes may put a prefix before them, which the proxy
- * takes off again behind us. */
+/* Paths are matched by their suffixes: a gateway's routes may have a prefix, which the proxy
+ * removes after the pick. */
 #include "codec/prompt/model_location.h"
 
 #include "codec/kserve/path.h"
 #include "core/base/utf8.h"
 
-/* Bodies that must name a model. */
+/* Paths whose bodies must name a model. */
 static const struct str of_json[] = {
     STR("/v1/chat/completions"),   STR("/v1/completions"),
     STR("/v1/embeddings"),         STR("/v1/responses"),
@@ -33,7 +33,7 @@ static bool is_json_api_path(struct str path) {
     return false;
 }
 
-/* What is behind the last '/'; `rest` becomes what is before it. */
+/* Cuts the segment after the last '/' off `rest`. */
 static struct str cut_last_segment(struct str *rest) {
     const char *end = rest->ptr + rest->len, *slash = memrchr(rest->ptr, '/', rest->len);
     rest->len = slash ? (size_t)(slash - rest->ptr) : 0;
@@ -55,12 +55,12 @@ static enum status read_name(struct arena *arena, struct str part, const char *k
                : error_set(err, ST_NOT_FOUND, "no %s can have a name that is not UTF-8", kind);
 }
 
-/* What a path of MODEL_LOCATION_PATH names, encoded. */
+/* Names in a path of MODEL_LOCATION_PATH, still encoded. */
 struct named {
     struct str model, version;
 };
 
-/* …/v2/models/MODEL[/versions/VERSION]/VERB, from its end. */
+/* …/v2/models/MODEL[/versions/VERSION]/VERB, parsed from its end. */
 static bool find_names(struct str path, struct named *out) {
     static const struct str before = STR("/v2/models");
     struct str rest = path;
@@ -90,7 +90,7 @@ static enum status read_v2(struct arena *arena, struct str path, const struct na
     return status;
 }
 
-/* What is below a model is none of the interfaces that have its name in the body. */
+/* A path below a model is never one of the APIs with the name in the body. */
 static bool is_below_models(struct str path) {
     static const char below[] = "/v2/models/";
     return memmem(path.ptr, path.len, below, sizeof below - 1) != NULL;
@@ -115,7 +115,7 @@ enum status model_location_parse(struct arena *arena, struct str method, struct 
     return ST_OK;
 }
 
-/* ---- the last one ---------------------------------------------------------------------------- */
+/* ---- cache of the last path ------------------------------------------------------------------ */
 
 static bool cache_matches(const struct model_location_cache *cache, bool is_post, struct str path) {
     return path.len > 0 && path.len == cache->n_bytes && is_post == cache->is_post &&
@@ -135,7 +135,7 @@ static bool is_within(struct str part, struct str whole) {
     return (uintptr_t)part.ptr - (uintptr_t)whole.ptr < whole.len;
 }
 
-/* Names that were decoded are elsewhere, and are decoded again. */
+/* Decoded names are not in the path: such paths are not cached. */
 static void cache_save(struct model_location_cache *cache, bool is_post, struct str path,
                        const struct model_location *location) {
     bool is_plain = location->kind != MODEL_LOCATION_PATH ||

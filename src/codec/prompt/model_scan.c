@@ -1,4 +1,5 @@
-/* A state for each place of the object's grammar; a step handles what its state can at once. */
+/* A state machine with one state for each place in the object's grammar. Runs of irrelevant
+ * bytes are skipped at once. */
 #include "codec/prompt/model_scan.h"
 
 #include <inttypes.h>
@@ -12,11 +13,11 @@ enum state {
     FIRST_KEY, /* or the object's end */
     NEXT_KEY,
     IN_KEY,       /* it may be "model" */
-    IN_OTHER_KEY, /* it isn't */
+    IN_OTHER_KEY, /* a key other than "model" */
     BEFORE_COLON,
     BEFORE_VALUE,
-    IN_MODEL,  /* the string that is looked for */
-    IN_STRING, /* another one */
+    IN_MODEL,  /* the string value of "model" */
+    IN_STRING, /* another string */
     IN_WORD,   /* a number, true, false, null */
     IN_NESTED, /* an object or array */
     AFTER_VALUE,
@@ -32,9 +33,9 @@ static void fail_scan(struct model_scan *scan, const char *why) {
     scan->result = MODEL_SCAN_MALFORMED;
 }
 
-/* ---- strings that are read ------------------------------------------------------------------- */
+/* ---- the key and the name -------------------------------------------------------------------- */
 
-/* Bytes of the key. Once it is another one, the rest of it is jumped over. */
+/* Compares decoded bytes with "model". After a mismatch the rest of the key is skipped. */
 static void match_key(struct model_scan *scan, struct str bytes) {
     for (size_t i = 0; i < bytes.len; i++) {
         if (scan->n_matched == KEY.len || KEY.ptr[scan->n_matched] != bytes.ptr[i]) {
@@ -66,7 +67,7 @@ static void end_name(struct model_scan *scan) {
     }
 }
 
-/* A byte of the key that may be "model", or of the name. */
+/* A byte of a key that may be "model", or of the model's name. */
 static void scan_string_byte(struct model_scan *scan, char c) {
     bool is_key = scan->state == IN_KEY;
     struct json_string_decoder *text = &scan->text;
@@ -100,7 +101,6 @@ static void begin_text(struct model_scan *scan, enum state state) {
     scan->state = (uint8_t)state;
 }
 
-/* The first byte of a value. */
 static void begin_value(struct model_scan *scan, char c) {
     bool nested = c == '{' || c == '[';
     if (c != '"' && !nested && !json_is_literal_char(c)) {
@@ -135,7 +135,7 @@ static void scan_after_value(struct model_scan *scan, char c) {
     }
 }
 
-/* A byte between the parts of the object that is no blank. */
+/* A byte between tokens that is not whitespace. */
 static void scan_between_tokens(struct model_scan *scan, char c) {
     if (scan->state == BEFORE_OBJECT) {
         scan->state = FIRST_KEY;
@@ -164,7 +164,6 @@ static void scan_word_byte(struct model_scan *scan, char c) {
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* One byte. */
 static void scan_byte(struct model_scan *scan, char c) {
     scan->at++;
     if (scan->state == IN_KEY || scan->state == IN_MODEL) {
@@ -176,7 +175,7 @@ static void scan_byte(struct model_scan *scan, char c) {
     }
 }
 
-/* Jumps over the bytes that make no difference. Returns: the next that does, or `end`. */
+/* Skips irrelevant bytes. Returns: the next byte to scan, or `end`. */
 static const char *skip(struct model_scan *scan, const char *at, const char *end) {
     if (scan->state != IN_OTHER_KEY && scan->state != IN_STRING && scan->state != IN_NESTED) {
         return at;
@@ -233,7 +232,7 @@ enum status model_scan_check(const struct model_scan *scan, struct error *err) {
     case MODEL_SCAN_MALFORMED:
         return error_set(err, ST_BAD_JSON, "expected JSON, but %s, at byte %" PRIu64,
                          scan->error_text, scan->at);
-    case MODEL_SCAN_COMPRESSED: /* not of JSON */
+    case MODEL_SCAN_COMPRESSED: /* never from JSON */
     case MODEL_SCAN_NO_MEMORY:
         break;
     }

@@ -1,12 +1,10 @@
-/* Which model does a body name? A scan over the chunks of a JSON text, which may be cut anywhere,
- * for the string member "model" of the object that it is. No tree is made and nothing is kept but
- * the name: strings are jumped over, of nested values only brackets are counted, so that depth and
- * size of the text cost no memory. It stops where the name is known, and refuses to be a parser:
- * what it finds wrong is wrong, but it does not look at what it need not (behind the name it looks
- * at nothing).
+/* Scanner for the model's name in a request body: the string member "model" of a JSON object
+ * (OpenAI's and Anthropic's APIs), read in chunks that may be cut anywhere. No tree is built and
+ * only the name is stored: strings are skipped and of nested values only brackets are counted,
+ * so that depth and size of the text cost no memory. The scan stops at the name. JSON errors
+ * before it are reported as far as the scan notices them.
  *
- * Of two members "model" the first counts. The name is wanted by OpenAI's and Anthropic's
- * interfaces: a member of the request body. */
+ * Of two members "model" the first counts. */
 #ifndef SLUICE_CODEC_PROMPT_MODEL_SCAN_H
 #define SLUICE_CODEC_PROMPT_MODEL_SCAN_H
 
@@ -19,14 +17,14 @@
 #include "core/base/str.h"
 
 enum model_scan_result {
-    MODEL_SCAN_MORE,       /* it isn't known yet */
-    MODEL_SCAN_FOUND,      /* perhaps empty */
-    MODEL_SCAN_ABSENT,     /* the object ended without one */
-    MODEL_SCAN_NOT_OBJECT, /* the text is something else, or empty */
-    MODEL_SCAN_MALFORMED,  /* no JSON, or it ended too early */
-    MODEL_SCAN_OTHER_TYPE, /* a member "model" that is no string */
+    MODEL_SCAN_MORE,       /* the name is not known yet */
+    MODEL_SCAN_FOUND,      /* may be empty */
+    MODEL_SCAN_ABSENT,     /* the object has no member "model" */
+    MODEL_SCAN_NOT_OBJECT, /* the text is another value, or empty */
+    MODEL_SCAN_MALFORMED,  /* not JSON, or truncated */
+    MODEL_SCAN_OTHER_TYPE, /* "model" is not a string */
     MODEL_SCAN_TOO_LONG,
-    MODEL_SCAN_COMPRESSED, /* a gRPC message: it can't be looked into */
+    MODEL_SCAN_COMPRESSED, /* a compressed gRPC message */
     MODEL_SCAN_NO_MEMORY,
 };
 
@@ -35,26 +33,26 @@ enum { MODEL_SCAN_MAX_BYTES = 4096 }; /* of a name */
 struct model_scan {
     enum model_scan_result result;
     struct buf name;                /* MODEL_SCAN_FOUND: decoded, valid UTF-8 */
-    uint64_t value_at, value_bytes; /* where it is in the text, its quotes included */
-    uint64_t at;                    /* bytes looked at, the one that was wrong included */
-    const char *error_text;         /* MODEL_SCAN_MALFORMED: what is wrong */
-    /* how far it is */
+    uint64_t value_at, value_bytes; /* position and size in the text, quotes included */
+    uint64_t at;                    /* bytes scanned; after an error including the invalid one */
+    const char *error_text;         /* reason for MODEL_SCAN_MALFORMED */
+    /* scan state */
     struct json_skip skip;
     struct json_string_decoder text;
     uint8_t state;     /* enum state of model_scan.c */
-    uint8_t n_matched; /* bytes of the key that are those of "model" */
-    bool is_model;     /* the value that comes is the one */
+    uint8_t n_matched; /* matching bytes of "model" */
+    bool is_model;     /* the next value is the name */
 };
 
 /* Starts. The name grows in `arena`, which must outlive the scan. */
 void model_scan_init(struct model_scan *scan, struct arena *arena);
-/* Looks at the next bytes, as far as it must. Returns: scan->result; once that is not
- * MODEL_SCAN_MORE, bytes make no difference. */
+/* Scans the next bytes. Returns: scan->result; once that is not MODEL_SCAN_MORE, further bytes
+ * are ignored. */
 enum model_scan_result model_scan_feed(struct model_scan *scan, struct str chunk);
-/* No more bytes come. Returns: scan->result, never MODEL_SCAN_MORE. */
+/* Call at the end of the body. Returns: scan->result, never MODEL_SCAN_MORE. */
 enum model_scan_result model_scan_finish(struct model_scan *scan);
-/* What a client is told where no name was found. Returns: ST_OK for MODEL_SCAN_FOUND, else
- * ST_BAD_JSON, ST_BAD_FIELD, ST_NO_MEMORY with a sentence. */
+/* The error for a client if no name was found. Returns: ST_OK for MODEL_SCAN_FOUND, else
+ * ST_BAD_JSON, ST_BAD_FIELD, ST_NO_MEMORY with a text. */
 enum status model_scan_check(const struct model_scan *scan, struct error *err)
     __attribute__((warn_unused_result));
 

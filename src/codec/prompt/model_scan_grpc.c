@@ -1,5 +1,5 @@
-/* The fields of a message that is not there as a whole, up to the one that is wanted:
- * codec/protobuf/pb.h's reader wants it whole. */
+/* Scans the fields of a message in chunks, up to model_name. The reader in codec/protobuf/pb.h
+ * needs the whole message. */
 #include "codec/prompt/model_scan_grpc.h"
 
 #include <inttypes.h>
@@ -44,7 +44,7 @@ static void end_name(struct model_scan_grpc *scan) {
     }
 }
 
-/* So many bytes of the field come now. */
+/* Starts the value of a field, `n_bytes` bytes long. */
 static void begin_bytes(struct model_scan_grpc *scan, uint64_t n_bytes) {
     bool is_name = scan->number == MODEL_NAME;
     scan->left = n_bytes;
@@ -96,7 +96,7 @@ static void end_tag(struct model_scan_grpc *scan) {
     }
 }
 
-/* Encoding, "Base 128 Varints": at most ten bytes, of the tenth one bit. */
+/* Encoding, "Base 128 Varints": at most ten bytes; the tenth has one bit. */
 static void scan_number_byte(struct model_scan_grpc *scan, unsigned char byte) {
     if (scan->n_value == PB_MAX_VARINT_BYTES - 1 && byte > 1) {
         fail_scan(scan, "a number has more than 64 bits");
@@ -134,7 +134,7 @@ static void scan_prefix_byte(struct model_scan_grpc *scan, unsigned char byte) {
     }
 }
 
-/* Bytes of a field. Returns: how many of them. */
+/* Consumes bytes of a field's value. Returns: how many. */
 static size_t consume_bytes(struct model_scan_grpc *scan, struct str bytes) {
     size_t n = bytes.len < scan->left ? bytes.len : (size_t)scan->left;
     scan->at += n;
@@ -164,7 +164,7 @@ static void scan_byte(struct model_scan_grpc *scan, unsigned char byte) {
     scan_number_byte(scan, byte);
 }
 
-/* The message ends where its prefix says; no field may be open there. */
+/* Checks at the end of the message, which the prefix defines, that no field is truncated. */
 static void check_message_end(struct model_scan_grpc *scan) {
     if (scan->state == IN_PREFIX || scan->at - scan->message_at < scan->message_bytes) {
         return;
@@ -216,7 +216,7 @@ enum status model_scan_grpc_check(const struct model_scan_grpc *scan, struct err
     case MODEL_SCAN_TOO_LONG:
         return error_set(err, ST_BAD_FIELD, "model_name: expected at most %d bytes, got %" PRIu64,
                          (int)MODEL_SCAN_MAX_BYTES, scan->left);
-    case MODEL_SCAN_NOT_OBJECT: /* not of gRPC */
+    case MODEL_SCAN_NOT_OBJECT: /* never from gRPC */
     case MODEL_SCAN_MALFORMED:
         return error_set(err, ST_BAD_REQUEST,
                          "this is not a ModelInferRequest: %s, at byte %" PRIu64, scan->error_text,

@@ -1,12 +1,12 @@
-/* A state for each place of the grammar, and a small stack of the objects and lists that matter:
- * what is in none of them is jumped over. */
+/* A state machine over the JSON grammar, with a small stack of the objects and lists that
+ * contain prompt text. All other values are skipped. */
 #include "codec/prompt/prompt_scan.h"
 
 #include <string.h>
 
 #include "core/base/simd.h"
 
-/* In front of a message, and behind a role or a text of a list. */
+/* Written before a message, and after a role or a text of a list. */
 static const char MESSAGE_MARK = '\x02', TEXT_MARK = '\x03';
 
 enum state {
@@ -19,11 +19,11 @@ enum state {
     FIRST_ITEM, /* or the list's end */
     IN_TEXT,
     IN_WORD,
-    IN_OTHER, /* it is jumped over */
+    IN_OTHER, /* a skipped value */
     AFTER_VALUE,
 };
 
-/* What a value is, by where it is; of an object or a list, what its values are. */
+/* The meaning of a value by its position; for an object or a list, that of its values. */
 enum meaning { OTHER, BODY, PROMPT, MESSAGES, MESSAGE, CONTENT, PART, ROLE, TEXT, WANTED };
 
 void prompt_scan_init(struct prompt_scan *scan, struct arena *arena, size_t max_bytes) {
@@ -36,7 +36,7 @@ static void fail_scan(struct prompt_scan *scan) {
     scan->result = PROMPT_SCAN_NONE;
 }
 
-/* ---- what is kept ---------------------------------------------------------------------------- */
+/* ---- collected text -------------------------------------------------------------------------- */
 
 static void append_bounded(struct prompt_scan *scan, const char *bytes, size_t n_bytes) {
     struct buf *to = scan->in_system ? &scan->system : &scan->text;
@@ -76,7 +76,7 @@ static enum meaning meaning_of_key(const struct prompt_scan *scan) {
     return OTHER;
 }
 
-/* Of an item of the list that is open. */
+/* The meaning of an item of the open list. */
 static enum meaning meaning_of_item(const struct prompt_scan *scan) {
     uint8_t frame = frame_of(scan);
     return frame == PROMPT ? PROMPT : frame == MESSAGES ? MESSAGE : frame == CONTENT ? PART : OTHER;
@@ -120,7 +120,7 @@ static bool is_scanned_container(const struct prompt_scan *scan, char c) {
     return wanted && scan->depth < PROMPT_SCAN_MAX_DEPTH;
 }
 
-/* A word in a list of tokens. */
+/* Is the literal an item of a token list? */
 static bool is_token(const struct prompt_scan *scan) {
     return frame_of(scan) == PROMPT;
 }
@@ -133,7 +133,6 @@ static void begin_word(struct prompt_scan *scan, char c) {
     }
 }
 
-/* The first byte of a value. */
 static void begin_value(struct prompt_scan *scan, char c) {
     if (frame_of(scan) == BODY) {
         scan->in_system = scan->value == CONTENT;
@@ -194,8 +193,7 @@ static void scan_string_byte(struct prompt_scan *scan, char c) {
     }
 }
 
-/* The bytes of a string that are themselves: up to the next quote, backslash or control
- * character. */
+/* Returns: the next quote, backslash or control character, or `end`. */
 static const char *find_special(const char *at, const char *end) {
     for (; end - at >= SIMD_LANES; at += SIMD_LANES) {
         simd_i8x16 bytes;
@@ -212,11 +210,11 @@ static const char *find_special(const char *at, const char *end) {
     return at;
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- literals -------------------------------------------------------------------------------- */
 
 static void scan_after_value(struct prompt_scan *scan, char c);
 
-/* A number of tokens, or a token's. */
+/* Ends a literal: max_tokens, or a token id. */
 static void end_word(struct prompt_scan *scan) {
     scan->state = AFTER_VALUE;
     if (is_token(scan)) {
@@ -277,7 +275,7 @@ static void scan_first_item(struct prompt_scan *scan, char c) {
     }
 }
 
-/* A byte between the parts of the text that is no blank. */
+/* A byte between tokens that is not whitespace. */
 static void scan_between_tokens(struct prompt_scan *scan, char c) {
     if (scan->state == BEFORE_OBJECT && c == '{') {
         push_frame(scan, BODY);
@@ -298,7 +296,6 @@ static void scan_between_tokens(struct prompt_scan *scan, char c) {
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* One byte. */
 static void scan_byte(struct prompt_scan *scan, char c) {
     if (scan->state == IN_KEY || scan->state == IN_TEXT) {
         scan_string_byte(scan, c);
@@ -309,7 +306,7 @@ static void scan_byte(struct prompt_scan *scan, char c) {
     }
 }
 
-/* Many bytes that are alike. Returns: the next that isn't, or `end`. */
+/* Handles a run of bytes at once. Returns: the next byte to scan, or `end`. */
 static const char *run(struct prompt_scan *scan, const char *at, const char *end) {
     if (scan->state == IN_OTHER) {
         const char *behind = json_skip_feed(&scan->skip, at, end);

@@ -1,18 +1,18 @@
-/* What does a body ask a language model? A scan over the chunks of a JSON text, which may be cut
- * anywhere, for the text of the prompt: what model servers keep in their caches is found by how
- * prompts begin. No tree is made; what is kept is the text's first bytes and some numbers.
+/* Scanner for the prompt in the body of a request to a language model. It collects the first bytes
+ * of the prompt's text, because model servers cache by prefix, and some counts. The JSON text comes
+ * in chunks that may be cut anywhere; no tree is built.
  *
- * It is the text of, in an object,
+ * The prompt's text is, of members of the object,
  *     "prompt"     of completions: a string, or a list of strings or of token ids
- *     "messages"   of chats: of each message its "role" and "content", a string or a list of parts,
- *                  of which those with a "text" count
- *     "system"     in Anthropic's interface: as a content. It comes before the messages, wherever
- *                  it stands, unless they fill the room that there is
- * with escapes decoded, so that blanks make no difference, nor how a character is written, nor
- * whether a text is a string or a part. Texts are put one behind the other, messages and texts of a
- * list with control characters between them. Pictures and calls of tools don't count.
+ *     "messages"   of chats: the "role" and "content" of each message; a content is a string, or a
+ *                  list of parts, of which those with a "text" count
+ *     "system"     in Anthropic's API: a content. It is placed before the messages, wherever it is
+ *                  in the object, unless they fill the buffer
+ * with escapes decoded, so that whitespace, the spelling of characters, and the choice of string or
+ * part make no difference. Texts are concatenated; control characters separate messages and the
+ * texts of a list. Images and tool calls are not counted.
  *
- * It refuses to be a parser, or to complain: of what is no such text nothing is known. */
+ * Malformed or unknown input gives no prompt, never an error. */
 #ifndef SLUICE_CODEC_PROMPT_PROMPT_SCAN_H
 #define SLUICE_CODEC_PROMPT_PROMPT_SCAN_H
 
@@ -22,40 +22,40 @@
 
 enum prompt_scan_result {
     PROMPT_SCAN_MORE,
-    PROMPT_SCAN_END,  /* the object has ended: all of the prompt is known */
-    PROMPT_SCAN_NONE, /* it is no JSON object, malformed, or ended too early; or out of memory */
+    PROMPT_SCAN_END,  /* the object has ended: the prompt is complete */
+    PROMPT_SCAN_NONE, /* not a JSON object, malformed, or truncated; or out of memory */
 };
 
-/* A list of lists of tokens in a list is the deepest that is looked into. */
+/* The deepest text: a list of token lists in a list. */
 enum { PROMPT_SCAN_MAX_DEPTH = 6 };
 
 struct prompt_scan {
     enum prompt_scan_result result;
-    size_t max_bytes;    /* of each text that is kept */
-    struct buf system;   /* the first bytes */
-    struct buf text;     /* of all that is not `system` */
-    uint64_t n_bytes;    /* of both, kept or not, as far as they were looked at, without tokens */
-    uint64_t n_tokens;   /* token ids in lists, whose digits are in `text` */
-    uint64_t max_tokens; /* "max_tokens", "max_completion_tokens": tokens to make; 0: not said */
-    /* how far it is */
+    size_t max_bytes;    /* limit for `system` and for `text` */
+    struct buf system;   /* first bytes of "system" */
+    struct buf text;     /* first bytes of all other text */
+    uint64_t n_bytes;    /* bytes of both that were scanned, stored or not, without token ids */
+    uint64_t n_tokens;   /* token ids in lists; their digits are in `text` */
+    uint64_t max_tokens; /* "max_tokens", "max_completion_tokens": tokens to generate; 0: absent */
+    /* scan state */
     struct json_skip skip;
-    struct json_string_decoder string; /* of a string that is read */
-    uint64_t number;                   /* of the digits so far; UINT64_MAX: it is no count */
+    struct json_string_decoder string; /* of the string being read */
+    uint64_t number;                   /* value of the digits read; UINT64_MAX: not a count */
     char key[24];
-    uint8_t n_key; /* bytes of the key; more than `key` has: it is none of ours */
+    uint8_t n_key; /* bytes of the key; greater than the size of `key`: an unknown key */
     uint8_t state; /* enum state of prompt_scan.c */
-    uint8_t value; /* enum meaning: of the value that comes, or is being read */
-    uint8_t depth; /* of the objects and lists that are looked into */
+    uint8_t value; /* enum meaning: of the current or next value */
+    uint8_t depth; /* number of open objects and lists in `frames` */
     uint8_t frames[PROMPT_SCAN_MAX_DEPTH]; /* enum meaning */
     bool in_system;
 };
 
 /* Starts. The texts grow in `arena`, which must outlive the scan. */
 void prompt_scan_init(struct prompt_scan *scan, struct arena *arena, size_t max_bytes);
-/* Looks at the next bytes. Returns: scan->result; once that is not PROMPT_SCAN_MORE, bytes make no
- * difference. */
+/* Scans the next bytes. Returns: scan->result; once that is not PROMPT_SCAN_MORE, further bytes
+ * are ignored. */
 enum prompt_scan_result prompt_scan_feed(struct prompt_scan *scan, struct str chunk);
-/* As much of the text is kept as there is room for: more bytes only change the numbers. */
+/* Is the text buffer full? Further bytes only change the counts. */
 static inline bool prompt_scan_is_full(const struct prompt_scan *scan) {
     return scan->text.len == scan->max_bytes;
 }

@@ -1,4 +1,4 @@
-/* The timetable of an open loop. */
+/* The schedule of an open loop. */
 #include "program/loadgen/arrivals.h"
 
 #include <math.h>

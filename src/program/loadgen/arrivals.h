@@ -1,7 +1,6 @@
-/* When does the next request of an open loop begin? At times that are fixed before the first one
- * leaves and do not wait for the server, so that a slow answer delays no request that should have
- * been sent meanwhile, or at least is charged for it. It refuses to know a clock: it is told the
- * time. */
+/* Start times of requests in an open loop. They are fixed in advance and do not depend on the
+ * server: a slow answer does not delay later requests, and if it does, their latency includes
+ * the delay. The caller passes the time. */
 #ifndef SLUICE_PROGRAM_LOADGEN_ARRIVALS_H
 #define SLUICE_PROGRAM_LOADGEN_ARRIVALS_H
 
@@ -11,24 +10,25 @@
 #include "core/base/prng.h"
 
 enum bench_arrival {
-    BENCH_ARRIVAL_CONSTANT, /* equal distances */
-    BENCH_ARRIVAL_POISSON,  /* as many callers who know nothing of each other make them */
+    BENCH_ARRIVAL_CONSTANT, /* equal intervals */
+    BENCH_ARRIVAL_POISSON,  /* random, as from many independent callers */
 };
 
 struct bench_arrivals {
     uint64_t start_ns;
-    double interval_ns; /* the mean distance */
-    double at_ns;       /* of the next one, from the start; no rounding adds up */
+    double interval_ns; /* mean interval */
+    double at_ns;       /* start of the next request, relative to start_ns; a double, so that
+                           rounding does not accumulate */
     enum bench_arrival arrival;
     struct prng random;
 };
 
-/* `rate` requests a second (> 0), the first at the start. */
+/* `rate` requests per second (> 0), the first at the start. */
 void bench_arrivals_init(struct bench_arrivals *arrivals, double rate, enum bench_arrival arrival,
                          uint64_t seed, uint64_t start_ns);
-/* When the next one is due. */
+/* Returns: the time of the next request. */
 uint64_t bench_arrivals_next_ns(const struct bench_arrivals *arrivals);
-/* Takes the next one if it is due by `now_ns`: *due_ns is when it was. */
+/* Takes the next request if it is due by `now_ns`; *due_ns is its start time. */
 bool bench_arrivals_pop_due(struct bench_arrivals *arrivals, uint64_t now_ns, uint64_t *due_ns);
 
 #endif

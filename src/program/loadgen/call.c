@@ -1,4 +1,5 @@
-/* The table of protocols, and what all of them have in common. */
+/* The table of protocols, connections of libsluice's client, one call alone, and what inferences
+ * by name have in common. */
 #include "program/loadgen/call.h"
 
 #include <poll.h>
@@ -83,7 +84,7 @@ void bench_client_wait(const void *connection, struct client_waiting *waiting) {
     client_wait(connection, waiting);
 }
 
-/* ---- one try --------------------------------------------------------------------------------- */
+/* ---- one call -------------------------------------------------------------------------------- */
 
 static void wait_for(const struct client_waiting *waiting) {
     struct pollfd fd = {.fd = waiting->fd,
@@ -91,7 +92,7 @@ static void wait_for(const struct client_waiting *waiting) {
                             (short)((waiting->read ? POLLIN : 0) | (waiting->write ? POLLOUT : 0))};
     uint64_t ms = waiting->timeout_ns / 1000000;
     int timeout = waiting->timeout_ns == 0 ? 0 : ms < MAX_WAIT_MS ? (int)ms + 1 : MAX_WAIT_MS;
-    (void)poll(&fd, 1, timeout); /* which leaves out a descriptor of -1 */
+    (void)poll(&fd, 1, timeout); /* poll ignores a descriptor of -1 */
 }
 
 static enum status finish_exchange(const struct bench_call *call, void *connection,

@@ -1,5 +1,5 @@
-/* KServe v2 over gRPC. The calls of a thread share its connections, as a client's do; with
- * --reconnect, and for the first try, an exchange has a link of its own. */
+/* KServe v2 over gRPC. The calls of a thread share its connections, as those of a usual client
+ * do; with --reconnect, and for the first request, an exchange has a connection of its own. */
 #include <stdlib.h>
 
 #include "codec/protobuf/pb.h"
@@ -7,19 +7,19 @@
 #include "program/requests/grpc_infer_message.h"
 #include "program/requests/grpc_link.h"
 
-/* What a thread has. */
+/* Connections of one thread. */
 struct channel {
     struct grpc_link *link;
-    struct exchange *over, *over_last; /* in the order of their ends */
+    struct exchange *done, *last_done; /* completed exchanges, in order of completion */
 };
 
 struct exchange {
     struct grpc_link_call call;
-    struct grpc_link *own; /* NULL: it shares the hub's */
+    struct grpc_link *own; /* NULL: it uses the channel's */
     struct channel *channel;
-    struct exchange *over_next;
+    struct exchange *next_done;
     void *user;
-    bool is_over; /* in the hub's list */
+    bool is_done; /* in the channel's list */
 };
 
 static enum status no_memory(struct error *err) {
@@ -38,9 +38,9 @@ static enum status open_link(const struct bench_call *call, unsigned n_connectio
     return grpc_link_open(&options, out, err);
 }
 
-/* ---- what the server says of itself and the model -------------------------------------------- */
+/* ---- server metadata ------------------------------------------------------------------------- */
 
-/* For the report only: not every server answers this. */
+/* For the report only: some servers do not answer this. */
 static enum status describe_server(struct arena *arena, struct grpc_link *link,
                                    struct bench_call *call, struct error *err) {
     const struct piece nothing = {"", 0};
@@ -129,10 +129,10 @@ static void on_done(struct grpc_link_call *call) {
     if (!channel) {
         return;
     }
-    exchange->is_over = true;
-    exchange->over_next = NULL;
-    *(channel->over ? &channel->over_last->over_next : &channel->over) = exchange;
-    channel->over_last = exchange;
+    exchange->is_done = true;
+    exchange->next_done = NULL;
+    *(channel->done ? &channel->last_done->next_done : &channel->done) = exchange;
+    channel->last_done = exchange;
 }
 
 static struct exchange *exchange_new(void) {
@@ -159,16 +159,16 @@ static enum status open_own(const struct bench_call *call, void **connection, st
     return ST_OK;
 }
 
-/* Those that are given up may be in the list of those that are over. */
-static void leave_list(struct exchange *exchange) {
+/* A closed exchange may still be in the list of completed ones. */
+static void remove_done(struct exchange *exchange) {
     struct channel *channel = exchange->channel;
-    struct exchange **place = &channel->over, *before = NULL;
+    struct exchange **place = &channel->done, *before = NULL;
     while (*place != exchange) {
         before = *place;
-        place = &before->over_next;
+        place = &before->next_done;
     }
-    *place = exchange->over_next;
-    channel->over_last = channel->over_last == exchange ? before : channel->over_last;
+    *place = exchange->next_done;
+    channel->last_done = channel->last_done == exchange ? before : channel->last_done;
 }
 
 static void close_exchange(void *connection) {
@@ -176,8 +176,8 @@ static void close_exchange(void *connection) {
     if (!exchange) {
         return;
     }
-    if (exchange->is_over) {
-        leave_list(exchange);
+    if (exchange->is_done) {
+        remove_done(exchange);
     }
     grpc_link_call_fini(&exchange->call);
     grpc_link_close(exchange->own);
@@ -200,7 +200,7 @@ static enum status step(void *connection, bool *done, struct error *err) {
         grpc_link_run(exchange->own);
     }
     *done = !call->call;
-    /* What the server says is for `take`. */
+    /* the server's error is reported by `take` */
     return *done && call->code < 0 ? grpc_link_call_error(call, err) : ST_OK;
 }
 
@@ -208,7 +208,7 @@ static void wait_for(const void *connection, struct client_waiting *waiting) {
     const struct exchange *exchange = connection;
     if (exchange->own) {
         grpc_link_wait(exchange->own, waiting);
-    } else { /* the hub says when it is over */
+    } else { /* the channel reports it */
         *waiting = (struct client_waiting){.fd = -1, .timeout_ns = UINT64_MAX};
     }
 }
@@ -220,7 +220,8 @@ static enum status take(void *connection, const struct bench_call *call, bool wh
     enum status status = grpc_link_call_error(&exchange->call, &failed->err);
     *n_bytes = message ? message->data.len : 0;
     failed->grpc_code = exchange->call.code;
-    if (call->ping || status != ST_OK || !whole || !message) { /* of one that is OK there is one */
+    if (call->ping || status != ST_OK || !whole || !message) { /* a successful call always has a
+                                                                  message */
         return call->ping ? ST_OK : status;
     }
     struct arena *arena = arena_new(NULL, 0);
@@ -233,7 +234,7 @@ static enum status take(void *connection, const struct bench_call *call, bool wh
     return status;
 }
 
-/* ---- what a thread shares -------------------------------------------------------------------- */
+/* ---- channels -------------------------------------------------------------------------------- */
 
 static enum status channel_open(const struct bench_call *call, unsigned n_connections, void **out,
                                 struct error *err) {
@@ -279,16 +280,16 @@ static void channel_run(void *user) {
 
 static void *channel_next(void *user) {
     struct channel *channel = user;
-    struct exchange *exchange = channel->over;
+    struct exchange *exchange = channel->done;
     if (!exchange) {
         return NULL;
     }
-    channel->over = exchange->over_next;
-    exchange->is_over = false;
+    channel->done = exchange->next_done;
+    exchange->is_done = false;
     return exchange->user;
 }
 
-static const struct bench_channel_functions HUB = {
+static const struct bench_channel_functions CHANNEL_FUNCTIONS = {
     .open = channel_open,
     .close = channel_close,
     .attach = attach,
@@ -307,5 +308,5 @@ const struct bench_protocol bench_protocol_grpc = {
     .step = step,
     .wait = wait_for,
     .take = take,
-    .channel = &HUB,
+    .channel = &CHANNEL_FUNCTIONS,
 };

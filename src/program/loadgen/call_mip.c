@@ -1,4 +1,4 @@
-/* MIP: the items that were given, since a server of MIP does not say what its model wants. */
+/* MIP: sends the items given by flags, because MIP servers have no model metadata. */
 #include <inttypes.h>
 
 #include "client/mip.h"
@@ -11,7 +11,7 @@ static enum status no_memory(struct error *err) {
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-/* Repeats the items of one element. */
+/* Repeats the items of one batch element. */
 static enum status repeat_items(struct arena *arena, uint64_t batch, struct infer_items *items,
                                 struct error *err) {
     size_t n = items->n * (size_t)batch;
@@ -81,7 +81,7 @@ static enum status mip_start(void *connection, const struct bench_call *call, st
     return status;
 }
 
-/* Does the payload fit its counts, and they what was asked? */
+/* Checks the payload against its counts, and the counts against the request. */
 static enum status read_answer(const struct mip_session *session, const struct bench_call *call,
                                struct error *err) {
     struct arena *arena = arena_new(NULL, 0);

@@ -1,4 +1,4 @@
-/* KServe v2 over HTTP: inputs follow from what the server says of its model. */
+/* KServe v2 over HTTP: inputs are made from the model's metadata. */
 #include "client/v2.h"
 #include "program/loadgen/call.h"
 
@@ -6,7 +6,7 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a request");
 }
 
-/* ---- what the server says of itself and the model -------------------------------------------- */
+/* ---- server metadata ------------------------------------------------------------------------- */
 
 static enum status ask_server(struct arena *arena, struct client *client,
                               struct v2_server_metadata *out, struct error *err) {
@@ -20,7 +20,7 @@ static enum status ask_server(struct arena *arena, struct client *client,
     return status == ST_OK ? client_server_decode(arena, client_http(client), out, err) : status;
 }
 
-/* For the report only: not every server answers this. */
+/* For the report only: some servers do not answer this. */
 static enum status describe_server(struct arena *arena, struct client *client,
                                    struct bench_call *call, struct error *err) {
     struct v2_server_metadata server;
@@ -114,7 +114,7 @@ static enum status v2_start(void *connection, const struct bench_call *call, str
     return ST_OK;
 }
 
-/* Reads all of an answer: for what is wrong with it, or to see that nothing is. */
+/* Decodes the whole answer, for its error or to verify it. */
 static enum status read_answer(const struct http_session *session, struct bench_error *failed) {
     struct arena *arena = arena_new(NULL, 0);
     struct v2_client_response answer;

@@ -1,5 +1,5 @@
-/* For the tests of the reports, behind <cmocka.h>: results with numbers that are known, and what is
- * printed of them. Nothing else includes this. */
+/* For the report tests, after <cmocka.h>: results with known numbers, and checks of the printed
+ * text. */
 #ifndef SLUICE_PROGRAM_LOADGEN_FIXTURE_H
 #define SLUICE_PROGRAM_LOADGEN_FIXTURE_H
 
@@ -61,8 +61,8 @@ static inline void fixture_free(struct bench_fixture *fixture) {
     arena_free(fixture->arena);
 }
 
-/* Adds the next step of the plan: measured for 2 s, `n` answers of 1 to n microseconds each times
- * `us`, none of the threads busy. */
+/* Adds the next step of the plan: measured for 2 s, `n` answers with latencies of 1 to n times
+ * `us` microseconds, threads idle. */
 static inline struct bench_step_result *fixture_add(struct bench_fixture *fixture, uint64_t n,
                                                     uint64_t us) {
     struct bench_step_result *step = arena_calloc(fixture->arena, 1, sizeof(*step));
@@ -90,7 +90,7 @@ static inline void fixture_fail(struct bench_step_result *step, enum status stat
     }
 }
 
-/* ---- what is printed ------------------------------------------------------------------------- */
+/* ---- checks of printed text ------------------------------------------------------------------ */
 
 typedef void fixture_printer(struct buf *out, const struct bench_result *result);
 
@@ -126,7 +126,7 @@ static inline struct bench_fixture *fixture_sweep(void) {
     return fixture;
 }
 
-/* Two rates, the second of which the server did not keep up with. */
+/* Two rates; the server did not keep up with the second. */
 static inline struct bench_fixture *fixture_rates(void) {
     struct bench_fixture *fixture = fixture_new("tcp://h:1|--ping|-r|500,2000|--arrival|poisson");
     fixture_add(fixture, 1000, 2);

@@ -81,7 +81,7 @@ enum status bench_data_generate(struct arena *arena, const struct bench_data_opt
     return ST_OK;
 }
 
-/* One input while it is made. */
+/* The input being made. */
 struct maker {
     struct arena *arena;
     const struct bench_options *options;
@@ -94,9 +94,9 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for inputs");
 }
 
-/* ---- what was said, by name ------------------------------------------------------------------ */
+/* ---- arguments by name ----------------------------------------------------------------------- */
 
-/* Returns: the name of an item NAME=VALUE (or NAME:VALUE, where that may be), and the value. */
+/* *value: the value of an item NAME=VALUE (with `colon` also NAME:VALUE). Returns: its name. */
 static struct str split_item(const char *item, bool colon, struct str *value) {
     *value = str_of(item);
     struct str name = str_cut(value, '=');
@@ -107,7 +107,7 @@ static struct str split_item(const char *item, bool colon, struct str *value) {
     return name;
 }
 
-/* Returns: the one item for `name`, or NULL. */
+/* Returns: the item for `name`, or NULL. */
 static const char *find_item(const struct option_texts *texts, bool colon, struct str name) {
     struct str value;
     for (size_t i = 0; i < texts->n; i++) {
@@ -118,7 +118,7 @@ static const char *find_item(const struct option_texts *texts, bool colon, struc
     return NULL;
 }
 
-/* The sentence for a name that the model does not have. */
+/* The error for a name that the model does not have. */
 static enum status unknown_name(struct arena *arena, const char *flag, struct str name,
                                 const struct model_spec *model, struct error *err) {
     struct suggestion suggestion = {0};
@@ -136,7 +136,7 @@ static enum status unknown_name(struct arena *arena, const char *flag, struct st
                      STR_ARG(buf_str(&names)));
 }
 
-/* Every item must have the form, name an input of the model, and do so once. */
+/* Every item must be well formed and name an input of the model, each at most once. */
 static enum status check_names(struct arena *arena, const char *flag, const char *form,
                                const struct option_texts *texts, const struct model_spec *model,
                                struct error *err) {
@@ -168,7 +168,7 @@ static bool is_open(struct shape spec, size_t i) {
     return i < spec.rank && spec.dims[i] < 0;
 }
 
-/* The model's shape with its open dimensions filled in: the first is the batch, the others come
+/* The model's shape with variable dimensions resolved: the first is the batch, the others come
  * from --shape, or are 1. */
 static enum status choose_shape(const struct maker *maker, struct shape *out, struct error *err) {
     struct shape spec = maker->spec->shape, said = maker->shape;
@@ -204,7 +204,7 @@ static enum status choose_shape(const struct maker *maker, struct shape *out, st
 
 /* ---- one input ------------------------------------------------------------------------------- */
 
-/* Repeats what is one element of a batch until there are as many as wanted. */
+/* Repeats one batch element to fill the batch. */
 static enum status repeat_copy(const struct maker *maker, struct shape *shape, struct str *bytes,
                                struct error *err) {
     size_t times = (size_t)maker->options->batch, n_bytes;
@@ -302,7 +302,7 @@ static enum status make_input(const struct maker *maker, struct prng *random, st
     return status == ST_OK ? set_bytes(maker->arena, bytes, out, err) : status;
 }
 
-/* What --shape says of the input. */
+/* Reads --shape for the input. */
 static enum status read_shape(struct maker *maker, struct error *err) {
     const char *item = find_item(&maker->options->shapes, true, maker->spec->name);
     struct str text;

@@ -1,5 +1,5 @@
-/* The inputs of a request that is only made to be sent often: those given are read as `sluice
- * infer` reads them, the others are made up from what the model says of them. */
+/* The inputs of the request: given ones are read as by `sluice infer`, others are generated from
+ * the model's metadata. */
 #ifndef SLUICE_PROGRAM_LOADGEN_INPUT_H
 #define SLUICE_PROGRAM_LOADGEN_INPUT_H
 
@@ -24,9 +24,9 @@ struct bench_data_options {
     struct prng *random;
 };
 
-/* The bytes of a tensor: floats from 0 to 1, integers from 0 to 100 (so that indices and tokens are
- * likely to be known), BYTES of letters; or zeros, with empty BYTES. Returns: ST_BAD_SHAPE for more
- * than memory can hold. Owns: in `arena`. */
+/* Generates the bytes of a tensor: floats from 0 to 1, integers from 0 to 100 (likely to be
+ * valid as indices and token ids), BYTES of letters; or zeros, with empty BYTES. The same seed
+ * gives the same data. Returns: ST_BAD_SHAPE for more than memory can hold. Owns: in `arena`. */
 enum status bench_data_generate(struct arena *arena, const struct bench_data_options *fill,
                                 enum datatype datatype, struct shape shape, struct str *out,
                                 struct error *err) __attribute__((warn_unused_result));

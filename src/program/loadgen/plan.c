@@ -1,4 +1,4 @@
-/* Sweeps: from the text of a flag to numbers, and from numbers to steps. */
+/* Parsing of --concurrency and --rate, and the steps that follow from them. */
 #include "program/loadgen/plan.h"
 
 #include <math.h>
@@ -67,7 +67,7 @@ static enum status add_range(const struct bench_sweep_kind *kind, struct str ite
     double last = 0, exact = from;
     while (exact <= to * (1 + 1e-9) && status == ST_OK) {
         double value = kind->whole ? floor(exact + 1e-9) : exact;
-        if (value > last) { /* a small factor may leave a whole number where it was */
+        if (value > last) { /* with a small factor a whole number may repeat */
             status = add_value(kind, item, value, out, err);
         }
         last = value;

@@ -1,5 +1,5 @@
-/* One step: threads are started, looked at ten times a second, and joined. Signals come through a
- * descriptor, so that nothing is done in a handler. */
+/* One step: threads are started, sampled ten times a second, and joined. Signals are read from a
+ * signalfd, so that there is no signal handler. */
 #include "program/loadgen/run.h"
 
 #include <poll.h>
@@ -20,7 +20,8 @@ enum {
     SPARE_DESCRIPTORS = 64,
     CONNECTIONS_A_THREAD = 256,
 };
-static const uint64_t patience_ns = 1000000000; /* for answers, when the run is ended early */
+static const uint64_t interrupt_grace_ns = 1000000000; /* for answers in flight after an
+                                                          interrupt */
 
 /* A thread of the step. */
 struct runner {
@@ -30,17 +31,17 @@ struct runner {
     bool started;
 };
 
-/* The step under way. */
+/* The running step. */
 struct step_run {
     struct bench_step_state state;
     struct bench_step_result *result;
     struct runner *runners;
     unsigned n_runners;
-    int done_fd; /* an eventfd: the last thread has ended */
+    int done_fd; /* an eventfd, written when the last thread has ended */
     _Atomic unsigned n_running;
     bool interrupted;
     struct bench_live_stats *live;
-    struct bench_sample base; /* the counts when measuring began; at_ns: when */
+    struct bench_sample base; /* the counters when measuring began */
     uint64_t next_sample_ns, sample_every_ns;
 };
 
@@ -66,7 +67,7 @@ static void *run_thread(void *user) {
     return NULL;
 }
 
-/* The share of thread `i` in the step. */
+/* The options of thread `i`: its share of connections and rate. */
 static struct bench_thread_options share_of(const struct step_run *run,
                                             const struct bench_options *options, unsigned i,
                                             uint64_t start_ns) {
@@ -82,7 +83,7 @@ static struct bench_thread_options share_of(const struct step_run *run,
         uint64_t shared = options->n_connections / n + (i < options->n_connections % n);
         share.n_shared = shared > 0 ? (unsigned)shared : 1;
     }
-    if (step->rate > 0) { /* the threads' equal distances interleave */
+    if (step->rate > 0) { /* interleaves the threads' constant intervals */
         share.start_ns += (uint64_t)(1e9 / step->rate * i);
     }
     return share;
@@ -109,7 +110,7 @@ static enum status start_threads(struct step_run *run, const struct bench_option
     return status;
 }
 
-/* Joins what was started; gathers the counts. */
+/* Joins the started threads and merges their counters. */
 static void join_threads(struct step_run *run) {
     for (unsigned i = 0; i < run->n_runners; i++) {
         if (run->runners[i].started) {
@@ -120,9 +121,9 @@ static void join_threads(struct step_run *run) {
     }
 }
 
-/* ---- watching -------------------------------------------------------------------------------- */
+/* ---- sampling -------------------------------------------------------------------------------- */
 
-/* Nothing begins any more; what is on its way may come until `give_up_ns`. */
+/* Starts no more requests; answers may come until `give_up_ns`. */
 static void end_early(struct step_run *run, uint64_t now, uint64_t give_up_ns) {
     if (now < atomic_load(&run->state.until_ns)) {
         atomic_store(&run->state.until_ns, now);
@@ -133,12 +134,13 @@ static void end_early(struct step_run *run, uint64_t now, uint64_t give_up_ns) {
 static void on_signal(struct step_run *run, int signal_fd, uint64_t now) {
     struct signalfd_siginfo info;
     if (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        end_early(run, now, run->interrupted ? now : now + patience_ns);
+        end_early(run, now, run->interrupted ? now : now + interrupt_grace_ns);
         run->interrupted = true;
     }
 }
 
-/* Takes a sample; when there is no room, every second one goes and they are taken half as often. */
+/* Takes a sample. When the array is full, every second sample is dropped and the sampling
+ * interval doubled. */
 static void take_sample(struct step_run *run, const struct bench_live_stats *live) {
     struct bench_step_result *result = run->result;
     if (live->now_ns < live->from_ns || live->now_ns >= live->until_ns) {
@@ -204,7 +206,7 @@ static void watch_step(struct step_run *run, int signal_fd, struct bench_progres
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* How long it was measured: until its end, or the last of a number of requests. */
+/* The measured time: until the step's end, or until the last of a limited number of requests. */
 static uint64_t window_of(const struct step_run *run) {
     uint64_t end = atomic_load(&run->state.until_ns);
     if (run->state.counted && run->result->stats.last_ns < end) {
@@ -236,7 +238,7 @@ static enum status run_step(struct step_run *run, const struct bench_options *op
     return status;
 }
 
-/* Makes room for step `index`, and runs it. */
+/* Allocates step `index` and runs it. */
 static enum status add_step(struct arena *arena, struct bench_result *result, size_t index,
                             int signal_fd, struct bench_progress *progress, struct error *err) {
     const struct bench_options *options = &result->settings->options;
@@ -282,7 +284,7 @@ static enum status check_descriptors(const struct bench_plan *plan, struct error
     return ST_OK;
 }
 
-/* Is there a reason not to go on? */
+/* Should the run end after the last step? */
 static bool is_enough(const struct bench_result *result) {
     const struct bench_step_result *last = result->steps[result->n_steps - 1];
     uint64_t limit = result->settings->options.max_p99_ns;

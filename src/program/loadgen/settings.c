@@ -1,5 +1,5 @@
-/* The options of `sluice bench`: the table, the words around it in `--help`, and what does not go
- * together. */
+/* The options of `sluice bench`: the table, the texts of `--help`, and combinations that are
+ * invalid. */
 #include "program/loadgen/settings.h"
 
 #include <stddef.h>
@@ -61,7 +61,7 @@ static const struct option_set set = {
     .hints = hints,
 };
 
-/* A model is named where the protocol has names. */
+/* Only KServe v2 inferences name a model. */
 static enum status check_model(const struct bench_settings *settings, struct error *err) {
     const struct bench_options *options = &settings->options;
     if (options->model && (settings->mip || options->ping)) {
@@ -88,7 +88,7 @@ static enum status check_items(const struct bench_settings *settings, struct err
     return settings->mip ? infer_items_check_count(n, options->n_inputs, err) : ST_OK;
 }
 
-/* Flags of another protocol, or of inferences where there are pings. */
+/* Rejects flags of another protocol, and flags of inferences with --ping. */
 static enum status check_flags(const struct bench_settings *settings, const struct options *given,
                                struct error *err) {
     enum client_protocol protocol = settings->server.protocol;

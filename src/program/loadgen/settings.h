@@ -21,17 +21,17 @@ struct bench_options {
 
 struct bench_settings {
     struct bench_options options;
-    struct client_url server; /* the URL's parts */
+    struct client_url server; /* the parsed URL */
     bool mip;                 /* the URL is one of MIP */
     struct bench_plan plan;
-    struct str command_line; /* as a shell would take it */
+    struct str command_line; /* quoted for a shell */
 };
 
 static inline struct tls_client_options bench_tls_options(const struct bench_options *options) {
     return (struct tls_client_options){options->cacert, options->cert, options->key,
                                        options->insecure};
 }
-/* Reads the arguments; as serve_settings_read. */
+/* Parses the arguments. Returns: as serve_settings_read. */
 int bench_settings_read(int argc, char **argv, struct arena *arena, struct bench_settings *out);
 
 #endif

@@ -16,18 +16,18 @@
 #include "core/event/clock.h"
 
 enum bench_conn_state {
-    BENCH_CONN_FREE,        /* may begin a request */
-    BENCH_CONN_BUSY,        /* waits for an answer */
-    BENCH_CONN_BACKING_OFF, /* failed; may begin again at due_ns */
+    BENCH_CONN_FREE,        /* can start a request */
+    BENCH_CONN_BUSY,        /* has a request in flight */
+    BENCH_CONN_BACKING_OFF, /* failed; free again at due_ns */
 };
 
 struct bench_conn {
-    void *connection; /* of the protocol; NULL: none yet */
+    void *connection; /* the protocol's connection; NULL: none yet */
     enum bench_conn_state state;
-    int fd; /* registered with epoll, as far as is known */
+    int fd; /* last descriptor registered with epoll */
     bool measured;
-    uint64_t begun_ns; /* or should have begun */
-    uint64_t due_ns;   /* busy: step then at the latest; resting: until then */
+    uint64_t begun_ns; /* start of the request, scheduled or actual */
+    uint64_t due_ns;   /* busy: next step at the latest; backing off: end of the back-off */
     struct bench_conn *next_free;
 };
 
@@ -36,22 +36,21 @@ struct bench_thread {
     struct bench_thread_options options;
     struct bench_arrivals arrivals;
     int epoll;
-    void *channel; /* of the protocol; NULL: each connection is one of its own */
+    void *channel; /* the protocol's channel; NULL: connections are not shared */
     struct bench_conn *conns;
-    struct bench_conn *free; /* the one used last is first, so that no more are used than
-                                     needed */
-    uint64_t free_since_ns;  /* when there last was none free and one became it */
+    struct bench_conn *free; /* last used first, so that as few connections as possible are used */
+    uint64_t free_since_ns;  /* when the list last became non-empty */
     unsigned n_busy, n_backing_off;
-    uint64_t scan_ns; /* when to look at all connections again */
-    bool ended;       /* nothing begins any more */
+    uint64_t scan_ns; /* time of the next scan of all connections */
+    bool ended;       /* no request is started any more */
     bool no_pwait2;   /* the kernel has no epoll_pwait2 */
     struct bench_stats stats;
 };
 
 /* ---- one connection -------------------------------------------------------------------------- */
 
-/* A connection that failed rests so long: a server that is gone is not asked a million times. */
-enum { REST_NS = 100 * 1000 * 1000 };
+/* Delay after a failure, so that an unreachable server is not retried in a busy loop. */
+enum { BACK_OFF_NS = 100 * 1000 * 1000 };
 
 static void close_conn(struct bench_thread *load, struct bench_conn *conn) {
     if (conn->connection) {
@@ -71,17 +70,17 @@ static void set_conn_free(struct bench_thread *load, struct bench_conn *conn, ui
 
 static void start_back_off(struct bench_thread *load, struct bench_conn *conn, uint64_t now) {
     conn->state = BENCH_CONN_BACKING_OFF;
-    conn->due_ns = now + REST_NS;
+    conn->due_ns = now + BACK_OFF_NS;
     load->n_backing_off++;
 }
 
-/* Asks to be woken once, for what the connection waits for. */
+/* Registers for one event, as the connection needs. */
 static void arm_events(struct bench_thread *load, struct bench_conn *conn) {
     struct client_waiting waiting;
     load->step->call->protocol->wait(conn->connection, &waiting);
     uint64_t now = clock_now_ns();
     conn->due_ns = waiting.timeout_ns < UINT64_MAX - now ? now + waiting.timeout_ns : UINT64_MAX;
-    if (waiting.fd < 0) { /* the time alone counts */
+    if (waiting.fd < 0) { /* wait for the timeout only */
         load->scan_ns = conn->due_ns < load->scan_ns ? conn->due_ns : load->scan_ns;
         return;
     }
@@ -94,15 +93,15 @@ static void arm_events(struct bench_thread *load, struct bench_conn *conn) {
     if (epoll_ctl(load->epoll, op, waiting.fd, &event) == 0) {
         return;
     }
-    /* The same number, but a new socket; or the other way round. */
+    /* The descriptor's number was reused by a new socket, or the other way round. */
     op = op == EPOLL_CTL_MOD ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
     if ((errno != ENOENT && errno != EEXIST) ||
         epoll_ctl(load->epoll, op, waiting.fd, &event) != 0) {
-        conn->due_ns = now; /* without epoll it is looked at now and then */
+        conn->due_ns = now; /* without epoll the scans step it */
     }
 }
 
-/* Its text is not cleared: who fails fills it. */
+/* The text is set on failure. */
 static void error_init(struct bench_error *failed) {
     failed->err.text[0] = '\0';
     failed->http_status = 0;
@@ -124,7 +123,7 @@ static void count_success(struct bench_thread *load, struct bench_conn *conn, ui
     }
 }
 
-/* The request is over: `status` says how the exchange went, not yet what the server answered. */
+/* The request has ended; `status` is the exchange's, `take` returns the answer's. */
 static void end_request(struct bench_thread *load, struct bench_conn *conn, enum status status,
                         struct bench_error *failed) {
     const struct bench_call *call = load->step->call;
@@ -192,13 +191,13 @@ static void start_request(struct bench_thread *load, uint64_t begun_ns) {
 
 enum {
     MAX_EVENTS = 256,
-    SCAN_NS = 10 * 1000 * 1000, /* how exact timeouts and rests are */
+    SCAN_NS = 10 * 1000 * 1000, /* resolution of timeouts and back-offs */
     MAX_WAIT_NS = 50 * 1000 * 1000,
 };
 
-/* ---- making one ------------------------------------------------------------------------------ */
+/* ---- creating a thread ----------------------------------------------------------------------- */
 
-/* Connections that are shared have one descriptor for all. */
+/* Shared connections have one descriptor for all. */
 static enum status open_channel(struct bench_thread *load, struct error *err) {
     const struct bench_call *call = load->step->call;
     const struct bench_channel_functions *channel = call->protocol->channel;
@@ -273,10 +272,9 @@ const struct bench_stats *bench_thread_stats(const struct bench_thread *load) {
     return &load->stats;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
-/* May a request begin that should at `at_ns`? Where they are counted, it takes one of those
- * left. */
+/* May a request start at `at_ns`? If their number is limited, takes one of the rest. */
 static bool may_begin(struct bench_thread *load, uint64_t at_ns) {
     struct bench_step_state *step = load->step;
     if (at_ns >= atomic_load_explicit(&step->until_ns, memory_order_relaxed)) {
@@ -286,7 +284,7 @@ static bool may_begin(struct bench_thread *load, uint64_t at_ns) {
            atomic_fetch_sub_explicit(&step->n_left, 1, memory_order_relaxed) > 0;
 }
 
-/* A closed loop: whoever is free begins. */
+/* Closed loop: every free connection starts a request. */
 static void begin_closed(struct bench_thread *load) {
     while (load->free) {
         uint64_t now = clock_now_ns();
@@ -297,7 +295,7 @@ static void begin_closed(struct bench_thread *load) {
     }
 }
 
-/* An open loop: what is due begins, if a connection is free. */
+/* Open loop: due requests start while connections are free. */
 static void begin_open(struct bench_thread *load) {
     uint64_t due;
     while (load->free) {
@@ -325,7 +323,7 @@ static void begin_due(struct bench_thread *load) {
     }
 }
 
-/* Looks at every connection for what no event says: timeouts and the end of rests. */
+/* Handles timeouts and ends of back-offs, which have no events. */
 static void scan_connections(struct bench_thread *load, uint64_t now) {
     load->scan_ns = now + SCAN_NS;
     for (unsigned i = 0; i < load->options.n_connections; i++) {
@@ -339,7 +337,7 @@ static void scan_connections(struct bench_thread *load, uint64_t now) {
     }
 }
 
-/* How long nothing can be due. */
+/* The time until something may be due. */
 static uint64_t wait_ns(const struct bench_thread *load) {
     uint64_t now = clock_now_ns(), until = now + MAX_WAIT_NS;
     uint64_t end = atomic_load_explicit(&load->step->until_ns, memory_order_relaxed);
@@ -371,11 +369,11 @@ static int wait_for_events(struct bench_thread *load, struct epoll_event *events
         }
         load->no_pwait2 = true;
     }
-    /* Linux before 5.11: the last millisecond is spent asking, so as not to be late. */
+    /* Linux before 5.11: busy-polls for the last millisecond, to be on time. */
     return epoll_wait(load->epoll, events, MAX_EVENTS, (int)(ns / 1000000));
 }
 
-/* Sends what was begun, and ends what was answered. */
+/* Sends started requests, and ends answered ones. */
 static void run_channel(struct bench_thread *load) {
     const struct bench_channel_functions *channel = load->step->call->protocol->channel;
     struct bench_conn *conn;
@@ -388,7 +386,7 @@ static void run_channel(struct bench_thread *load) {
     }
 }
 
-/* What was due until the end and never began. */
+/* Counts requests that were due before the end and not started. */
 static void count_unsent(struct bench_thread *load) {
     uint64_t due, until = atomic_load_explicit(&load->step->until_ns, memory_order_relaxed);
     if (load->options.rate == 0 || load->step->counted) {
@@ -400,7 +398,7 @@ static void count_unsent(struct bench_thread *load) {
     }
 }
 
-/* May the thread end? Not before the last answer has come, or is given up. */
+/* Has the thread finished? Only after the last answer, or when answers in flight are abandoned. */
 static bool is_over(struct bench_thread *load, uint64_t now) {
     const struct bench_step_state *step = load->step;
     load->ended = load->ended ||
@@ -423,7 +421,7 @@ static uint64_t cpu_now_ns(void) {
 void bench_thread_run(struct bench_thread *load) {
     struct epoll_event events[MAX_EVENTS];
     bool measuring = false;
-    /* Sleeps end when they should, not up to 50 us later. */
+    /* Exact timeouts; the default slack is 50 us. */
     (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
     for (;;) {
         uint64_t now = clock_now_ns();

@@ -1,5 +1,7 @@
-/* One thread of a load: its connections, an epoll loop, and when each connection sends its next
- * request. What a request is belongs to bench_call; what to count, to bench_stats. */
+/* One thread of a load: its connections, an epoll loop, and the start times of requests.
+ * bench_call defines the request, bench_stats the counters.
+ *
+ * Back pressure: a connection has one request in flight; nothing is queued for a slow server. */
 #ifndef SLUICE_PROGRAM_LOADGEN_THREAD_H
 #define SLUICE_PROGRAM_LOADGEN_THREAD_H
 
@@ -11,24 +13,26 @@
 #include "program/loadgen/call.h"
 #include "program/loadgen/report/stats.h"
 
-/* What the threads of one step share. Thread: the atomics any, the rest only before they start. */
+/* Shared by the threads of one step. Thread: the atomics any; the rest is constant after the
+ * threads have started. */
 struct bench_step_state {
     const struct bench_call *call;
     bool reconnect;
-    bool counted;                /* the step ends with the last of n_left requests */
-    uint64_t from_ns;            /* when measuring begins; before is warm-up */
-    _Atomic uint64_t until_ns;   /* no request begins after; moved forward to end a step early */
-    _Atomic int64_t n_left;      /* measured requests that may still begin, if counted */
-    _Atomic uint64_t give_up_ns; /* what is unanswered then is abandoned; UINT64_MAX: nothing */
+    bool counted;                /* the step ends after n_left measured requests */
+    uint64_t from_ns;            /* measuring begins; before that is warm-up */
+    _Atomic uint64_t until_ns;   /* no request starts after this; moved forward to end a step
+                                    early */
+    _Atomic int64_t n_left;      /* measured requests that may still start, if counted */
+    _Atomic uint64_t give_up_ns; /* requests in flight are abandoned then; UINT64_MAX: never */
 };
 
 struct bench_thread_options {
-    unsigned n_connections; /* or exchanges at once, where they share connections */
-    unsigned n_shared;      /* so many; 0: they don't */
-    double rate;            /* of this thread; 0: a closed loop */
+    unsigned n_connections; /* or concurrent calls, if connections are shared */
+    unsigned n_shared;      /* number of shared connections; 0: not shared */
+    double rate;            /* of this thread; 0: closed loop */
     enum bench_arrival arrival;
     uint64_t seed;
-    uint64_t start_ns; /* an open loop's first request */
+    uint64_t start_ns; /* start of an open loop */
 };
 
 struct bench_thread;
@@ -38,10 +42,9 @@ enum status bench_thread_new(struct bench_step_state *step,
                              const struct bench_thread_options *options, struct bench_thread **out,
                              struct error *err) __attribute__((warn_unused_result));
 void bench_thread_free(struct bench_thread *load);
-/* Runs until the step's end and the answer to the last request. Thread: a new one, or the
- * caller's. */
+/* Runs until the step's end and the last answer. Thread: a new one, or the caller's. */
 void bench_thread_run(struct bench_thread *load);
-/* Live while it runs (see program/loadgen/report/stats.h); at rest afterwards. */
+/* Returns: the counters; live while the thread runs (see program/loadgen/report/stats.h). */
 const struct bench_stats *bench_thread_stats(const struct bench_thread *load);
 
 #endif

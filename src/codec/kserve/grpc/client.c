@@ -1,4 +1,4 @@
-/* What a client reads: answers of inferences and metadata. */
+/* Client side: decoding of inference responses and metadata. */
 #include <inttypes.h>
 
 #include "codec/kserve/grpc/fields.h"
@@ -99,7 +99,7 @@ static enum status read_answer_field(struct arena *arena, const struct pb_field 
     }
 }
 
-/* Raw contents go to the outputs in order, wherever in the message they stand. */
+/* Raw contents belong to the outputs in order, wherever they are in the message. */
 static enum status read_raw(struct arena *arena, struct str message,
                             struct v2_grpc_client_response *out, struct error *err) {
     struct pb_reader reader = pb_read(message);

@@ -1,5 +1,6 @@
-/* As codec/kserve/decode_cache.c. Where a beginning ends is not known before it is known again: its
- * place is found by the model's name, which everybody writes first, and by the length of all. */
+/* As codec/kserve/decode_cache.c. The length of a message's head is unknown before the lookup,
+ * so the slot is chosen by the model's name, which clients write first, and the length of the
+ * message. */
 #include "codec/kserve/grpc/decode_cache.h"
 
 #include <string.h>
@@ -15,16 +16,16 @@ static uint64_t cache_slot_hash(struct str message) {
     return hash_text(named ? first.bytes : STR(""), message.len);
 }
 
-/* Goes from one raw input, which has been passed, to the next one. Returns: has that so many bytes,
- * and are they there? */
+/* Advances from the end of one raw input to the next. Returns: whether the next one is present
+ * and has exactly `n_bytes` bytes. */
 static bool next_raw(struct pb_reader *reader, size_t n_bytes) {
     uint64_t tag, n;
     return pb_next_varint(reader, &tag) && tag == (V2_GRPC_RAW_INPUTS << 3 | PB_BYTES) &&
            pb_next_varint(reader, &n) && n == n_bytes && n <= (uint64_t)(reader->end - reader->at);
 }
 
-/* Where each input's bytes are: the first behind the head, the others as they follow each other,
- * and nothing behind the last. Returns: false when they are elsewhere. */
+/* Locates the bytes of each input: the first follows the head, the others follow each other, and
+ * the message ends with the last. Returns: false if the message is laid out otherwise. */
 static bool find_raw(struct str message, size_t n_head, const struct infer_request *infer,
                      const char **at) {
     struct pb_reader reader = pb_read(message);
@@ -42,7 +43,7 @@ static bool find_raw(struct str message, size_t n_head, const struct infer_reque
     return found && reader.at == reader.end;
 }
 
-/* ---- to be kept ------------------------------------------------------------------------------ */
+/* ---- storing an entry ------------------------------------------------------------------------ */
 
 static bool is_cacheable(struct str message, size_t n_head, const struct infer_request *infer) {
     const char *at[INFER_BLOCK_INPUTS] = {NULL};
@@ -76,14 +77,14 @@ static void entry_store(struct v2_grpc_decode_cache_entry *entry, struct str mes
     memcpy(entry->head, message.ptr, n_head);
 }
 
-/* ---- known again ----------------------------------------------------------------------------- */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
 static bool entry_matches(const struct v2_grpc_decode_cache_entry *entry, struct str message) {
     return entry->n_head > 0 && entry->n_bytes == message.len &&
            memcmp(entry->head, message.ptr, entry->n_head) == 0;
 }
 
-/* Returns: false when the inputs are elsewhere, or out of memory. */
+/* Returns: false if the inputs are not where they were, or out of memory. */
 static bool entry_load(const struct v2_grpc_decode_cache_entry *entry, struct arena *arena,
                        struct str message, struct v2_grpc_request *out) {
     const char *at[INFER_BLOCK_INPUTS] = {NULL};

@@ -157,7 +157,7 @@ static enum status check_key(const struct param *param, enum v2_grpc_params_of o
     return ST_OK;
 }
 
-/* InferParameter: one of five; the last that is there counts. Returns: false for another type. */
+/* InferParameter is a oneof of five; the last member counts. Returns: false for a wrong type. */
 static bool read_choice(const struct pb_field *field, struct param *out, bool *found) {
     static const enum pb_type types[] = {[BOOL] = PB_VARINT,
                                          [INT64] = PB_VARINT,
@@ -222,7 +222,7 @@ static enum status read_entry(struct str message, struct v2_grpc_path_prefix pre
     struct pb_field field;
     enum status st = ST_OK;
     bool found = false;
-    out->name = STR(""); /* a map's key that is left out is the default */
+    out->name = STR(""); /* the default of a map's key */
     while (st == ST_OK && pb_next(&reader, &field)) {
         struct str value = {NULL, 0};
         if (field.number == KEY) {
@@ -314,7 +314,7 @@ enum status v2_grpc_region_read(struct params params, struct v2_grpc_path_prefix
     return st == ST_OK ? read_number(n_bytes, prefix, &out->n_bytes, err) : st;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- parameters: encoding -------------------------------------------------------------------- */
 
 static void print_value(struct buf *out, const struct param *param) {
     size_t value = pb_begin(out, VALUE);
@@ -368,10 +368,10 @@ static const char *const LIST_NAMES[N_LISTS] = {
     [FP64S] = "fp64_contents", [BYTES_LIST] = "bytes_contents",
 };
 
-/* Which list a datatype's elements are in; 0: only raw. */
+/* The list that carries a datatype; 0: raw contents only. */
 static const struct kind {
     enum list list;
-    int64_t low; /* of integers whose list is wider */
+    int64_t low; /* range of integers that are narrower than their list */
     uint64_t high;
 } KINDS[DT_COUNT_] = {
     [DT_BOOL] = {BOOLS, 0, 0},
@@ -388,18 +388,18 @@ static const struct kind {
     [DT_BYTES] = {BYTES_LIST, 0, 0},
 };
 
-/* What is being read, and how far. */
+/* Position in the contents. */
 struct contents {
     struct v2_grpc_path_prefix prefix;
     enum datatype datatype;
     const struct kind *kind;
-    uint64_t n; /* elements */
+    uint64_t n; /* number of elements */
     size_t n_bytes;
     unsigned char *out; /* NULL while counting */
     size_t at;
 };
 
-/* The type of a list's elements when they are not packed. */
+/* The wire type of unpacked elements. */
 static enum pb_type wire_type_of(enum list list) {
     switch ((int)list) {
     case FP32S:
@@ -423,8 +423,8 @@ static enum status contents_error(const struct contents *contents, enum status s
 
 /* ---- one element ----------------------------------------------------------------------------- */
 
-/* An int32 comes as 64 bits with its sign, an uint32 as 32 bits; writers that get this wrong are
- * refused rather than cut. */
+/* An int32 is sent as 64 bits with sign extension, a uint32 as 32 bits. Values that do not fit
+ * are errors; they are not truncated. */
 static bool in_range(const struct kind *kind, uint64_t value) {
     bool negative = (int64_t)value < 0 && kind->list != UINTS && kind->list != UINT64S;
     return negative ? (int64_t)value >= kind->low : value <= kind->high;
@@ -538,7 +538,7 @@ static enum status wrong_list(const struct contents *contents, uint32_t number, 
                      LIST_NAMES[number]);
 }
 
-/* An empty packed list is as good as none. */
+/* An empty packed list counts as absent. */
 static bool is_empty(const struct pb_field *field) {
     return field->type == PB_BYTES && field->bytes.len == 0 && field->number != BYTES_LIST;
 }
@@ -560,7 +560,7 @@ static enum status decode_contents(struct contents *contents, struct str message
                                             : st;
 }
 
-/* All fields `number` of the message: a repeated one is merged. */
+/* Decodes all fields `number` of the message: a repeated one is merged. */
 static enum status decode_all_contents(struct contents *contents, struct str message,
                                        uint32_t number, bool *present, struct error *err) {
     struct pb_reader reader = pb_read(message);

@@ -1,5 +1,5 @@
-/* The parts of the messages of inference.GRPCInferenceService that several of them have: where a
- * field is, parameters, shapes. For the v2_grpc*.c files only. */
+/* Parts that several messages of inference.GRPCInferenceService have in common: field paths,
+ * parameters, shapes, typed contents. Internal to codec/kserve. */
 #ifndef SLUICE_CODEC_KSERVE_GRPC_FIELDS_H
 #define SLUICE_CODEC_KSERVE_GRPC_FIELDS_H
 
@@ -8,59 +8,61 @@
 #include "core/tensor/infer.h"
 #include "core/tensor/tensor.h"
 
-/* A place in a message, for what is said of it: "inputs[3].name". */
+/* The prefix of a field's path in error texts: "inputs[3].name". */
 struct v2_grpc_path_prefix {
     const char *list; /* "inputs"; NULL: the message itself */
     size_t index;
 };
 
 enum { V2_GRPC_PATH_BYTES = 64 };
-/* Prints the path of `field` there. Returns: `out`. */
+/* Prints the path of `field`. Returns: `out`. */
 const char *v2_grpc_path_print(struct v2_grpc_path_prefix prefix, const char *field,
                                char out[V2_GRPC_PATH_BYTES]);
 
-/* Takes a string, a nested message. Returns: ST_BAD_FIELD by its path. */
+/* Read a string, a nested message. Returns: ST_BAD_FIELD with the path. */
 enum status v2_grpc_get_string(const struct pb_field *field, struct v2_grpc_path_prefix prefix,
                                const char *name, struct str *out, struct error *err)
     __attribute__((warn_unused_result));
 enum status v2_grpc_get_message(const struct pb_field *field, struct v2_grpc_path_prefix prefix,
                                 const char *name, struct str *out, struct error *err)
     __attribute__((warn_unused_result));
-/* Takes an entry of a map from a string to a message, `name` its field: ("", "") for what is left
- * out. Returns: ST_BAD_FIELD, ST_BAD_REQUEST. */
+/* Reads an entry of a map from string to message; `name` is the map's field. An omitted key or
+ * value becomes "". Returns: ST_BAD_FIELD, ST_BAD_REQUEST. */
 enum status v2_grpc_get_map_entry(const struct pb_field *field, const char *name, struct str *key,
                                   struct str *value, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Whose parameters they are: which keys are reserved. */
-/* The one of the reserved parameters that a request may have. */
+/* The only reserved parameter that a request may have. */
 static const struct str V2_GRPC_EMPTY_FINAL = {"triton_enable_empty_final_response", 34};
 
 enum v2_grpc_params_of { V2_GRPC_OF_REQUEST, V2_GRPC_OF_TENSOR, V2_GRPC_OF_RESPONSE };
 
-/* The map<string, InferParameter> that is field `number` of `message`, `n` entries; of equal keys
- * the last counts, as in every protobuf map. Returns: ST_BAD_FIELD for an entry without a value and
- * for reserved keys. Owns: in `arena`, strings in the message. */
+/* Reads the map<string, InferParameter> in field `number` of `message`, `n` entries; of equal
+ * keys the last counts, as in every protobuf map. `of` decides which keys are reserved. Returns:
+ * ST_BAD_FIELD for an entry without a value and for reserved keys. Owns: in `arena`, strings in
+ * the message. */
 enum status v2_grpc_params_read(struct arena *arena, struct str message, uint32_t number, size_t n,
                                 enum v2_grpc_params_of of, struct v2_grpc_path_prefix prefix,
                                 struct params *out, struct error *err)
     __attribute__((warn_unused_result));
-/* The region that parameters of a tensor name; none: name.ptr is NULL. Returns: ST_BAD_FIELD. */
+/* Reads the shared-memory region in the parameters of a tensor; none: name.ptr is NULL. Returns:
+ * ST_BAD_FIELD. */
 enum status v2_grpc_region_read(struct params params, struct v2_grpc_path_prefix prefix,
                                 struct infer_region *out, struct error *err)
     __attribute__((warn_unused_result));
 void v2_grpc_params_encode(struct buf *out, uint32_t number, struct params params);
 void v2_grpc_param_bool_encode(struct buf *out, uint32_t number, struct str name, bool value);
 
-/* The repeated int64 that is field `number` of `message`, packed or not. Returns: ST_BAD_SHAPE for
- * negative dimensions and too many of them. Owns: in `arena`. */
+/* Reads the repeated int64 in field `number` of `message`, packed or not. `least`: the smallest
+ * valid dimension. Returns: ST_BAD_SHAPE for smaller dimensions and too many of them. Owns: in
+ * `arena`. */
 enum status v2_grpc_shape_read(struct arena *arena, struct str message, uint32_t number,
                                struct v2_grpc_path_prefix prefix, int64_t least, struct shape *out,
                                struct error *err) __attribute__((warn_unused_result));
 
-/* The InferTensorContents in field `number` of `message` (all of them, if it is repeated) as the
- * bytes of the tensor, whose datatype and shape are known. `present` says whether there was one.
- * Returns: ST_BAD_FIELD for a list that is not the datatype's and for a value out of its range,
+/* Reads the InferTensorContents in field `number` of `message` (all of them, if it is repeated)
+ * as the bytes of `tensor`, whose datatype and shape are set. *present: whether there was one.
+ * Returns: ST_BAD_FIELD for a list of another datatype and for a value out of range,
  * ST_TOO_MANY_ELEMENTS, ST_NO_MEMORY. Owns: in `arena`. */
 enum status v2_grpc_contents_read(struct arena *arena, struct str message, uint32_t number,
                                   const struct json_limits *limits,
@@ -68,7 +70,7 @@ enum status v2_grpc_contents_read(struct arena *arena, struct str message, uint3
                                   bool *present, struct error *err)
     __attribute__((warn_unused_result));
 
-/* A number of the fields of ModelInferRequest and ModelInferResponse, which agree but for two. */
+/* Field numbers of ModelInferRequest and ModelInferResponse, which differ in two. */
 enum {
     V2_GRPC_MODEL_NAME = 1,
     V2_GRPC_MODEL_VERSION = 2,

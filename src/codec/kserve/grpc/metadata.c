@@ -1,4 +1,4 @@
-/* The small messages of inference.GRPCInferenceService: names asked for, yes and no, metadata. */
+/* The small messages of inference.GRPCInferenceService: requests with a name, health, metadata. */
 #include "codec/kserve/grpc/fields.h"
 #include "codec/kserve/grpc/v2_grpc.h"
 #include "core/base/num.h"

@@ -1,5 +1,5 @@
-/* ModelInferRequest: one walk counts, a second one fills, so that arrays have their size at once
- * and order of fields does not matter; then inputs meet their bytes. */
+/* ModelInferRequest. One pass counts fields, a second one decodes them, so that arrays are
+ * allocated once and the order of fields does not matter. Then inputs get their bytes. */
 #include <inttypes.h>
 
 #include "codec/kserve/grpc/fields.h"
@@ -119,7 +119,7 @@ static enum status read_input(const struct decoder *decoder, struct str message,
     return st == ST_OK ? check_input(decoder, tensor, prefix, err) : st;
 }
 
-/* ---- a wanted output ------------------------------------------------------------------------- */
+/* ---- a requested output ---------------------------------------------------------------------- */
 
 /* Clause: reference, classification, 1: a number above 0. */
 static enum status read_classification(struct v2_grpc_path_prefix prefix,
@@ -217,7 +217,7 @@ static enum status read_field(struct decoder *decoder, const struct pb_field *fi
     }
 }
 
-/* The wire's own parameter is not the model's. */
+/* The protocol's own parameter is not passed to the model. */
 static enum status take_empty_final(struct arena *arena, struct v2_grpc_request *out,
                                     struct error *err) {
     struct params all = out->infer.params;
@@ -257,7 +257,7 @@ static enum status read_fields(struct decoder *decoder, struct str message,
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Those in regions have no bytes in the message. */
+/* Inputs in shared memory have no bytes in the message. */
 static size_t count_inline_inputs(const struct infer_request *infer) {
     size_t n = 0;
     for (size_t i = 0; i < infer->n_inputs; i++) {
@@ -301,7 +301,7 @@ static enum status bind_contents(const struct decoder *decoder, struct infer_req
         st = v2_grpc_contents_read(decoder->arena, decoder->messages[i], V2_GRPC_TENSOR_CONTENTS,
                                    decoder->limits, prefix, tensor, &present, err);
         uint64_t n_elements = 0;
-        shape_elements(tensor->shape, &n_elements); /* checked before */
+        shape_elements(tensor->shape, &n_elements); /* cannot fail: check_input */
         bool elsewhere = infer->inputs[i].region.name.ptr != NULL;
         if (st == ST_OK && present && elsewhere) {
             st = error_set(err, ST_BAD_INPUTS,
@@ -319,7 +319,7 @@ static enum status bind_contents(const struct decoder *decoder, struct infer_req
     return st;
 }
 
-/* One or the other: never both (ModelInferRequest, raw_input_contents). */
+/* Raw and typed contents exclude each other (ModelInferRequest, raw_input_contents). */
 static enum status mixed_contents_error(const struct decoder *decoder, size_t n_inputs,
                                         struct error *err) {
     for (size_t i = 0; i < n_inputs; i++) {
@@ -373,7 +373,7 @@ enum status v2_grpc_request_peek(struct str message, struct str *model, struct s
     struct pb_field field;
     enum status st = ST_OK;
     *model = *version = *id = STR("");
-    /* In the order of fields, which is how everybody writes them, these come before all data. */
+    /* Writers emit fields in order of their numbers: these come before all data. */
     while (st == ST_OK && pb_next(&reader, &field) && field.number <= V2_GRPC_ID) {
         if (field.number == V2_GRPC_MODEL_NAME) {
             st = v2_grpc_get_string(&field, WHOLE, "model_name", model, err);
@@ -386,8 +386,8 @@ enum status v2_grpc_request_peek(struct str message, struct str *model, struct s
     return st == ST_OK && reader.error_text ? pb_reader_error(&reader, WHAT, err) : st;
 }
 
-/* The field whose bytes run past what is there is the one that is looked for, most often: so heads
- * are read one by one. */
+/* Most often the message is cut inside the raw input: pb_next would fail there, so tags and
+ * lengths are read one by one. */
 size_t v2_grpc_raw_offset(struct str beginning) {
     struct pb_reader reader = pb_read(beginning);
     uint64_t tag, n_bytes;

@@ -1,13 +1,14 @@
-/* ModelInferResponse and ModelStreamInferResponse: everything but the outputs' bytes is written
- * into one block, and the pieces alternate between it and the bytes where the backend left them. */
+/* ModelInferResponse and ModelStreamInferResponse. Everything but the outputs' bytes is written
+ * into one block; the pieces alternate between the block and the bytes where the backend left
+ * them. */
 #include <inttypes.h>
 
 #include "codec/kserve/grpc/fields.h"
 #include "codec/kserve/grpc/v2_grpc.h"
 
 enum {
-    FIRST_BYTES = 512, /* most answers fit */
-    /* What clients can parse: protobuf's own limit. */
+    FIRST_BYTES = 512, /* most responses fit */
+    /* protobuf's own limit: larger messages can't be parsed */
     MOST_MESSAGE_BYTES = INT32_MAX,
 };
 
@@ -35,8 +36,8 @@ static void print_head(struct buf *out, const struct model_spec *model, struct s
     }
 }
 
-/* A message whose long fields lie elsewhere. `heads` is all that is written; cuts[i] is where in it
- * the bytes of tensor i come. */
+/* A message whose large fields are not copied. `heads` has all other bytes; cuts[i] is the
+ * offset in it where the bytes of tensor i belong. */
 struct scattered {
     struct buf heads;
     size_t *cuts;
@@ -52,7 +53,7 @@ static void add_raw(struct scattered *message, uint32_t number, size_t i,
     message->n_pieces += tensor->n_pieces;
 }
 
-/* Lays the pieces out; `wrap` != 0 puts the whole into that field of another message. */
+/* Lists the pieces in order; `wrap` != 0 puts the message into that field of another message. */
 static enum status gather_pieces(struct arena *arena, struct scattered *message, uint32_t wrap,
                                  const struct tensor *tensors, size_t n,
                                  struct v2_grpc_message *out, struct error *err) {

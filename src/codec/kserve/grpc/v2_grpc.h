@@ -1,6 +1,6 @@
-/* The messages of inference.GRPCInferenceService that carry inferences and metadata: bytes to
- * structs and back, with the field reader of codec/protobuf/pb.h. Tensors of `raw_input_contents`
- * are views of the message; outputs are pieces that lie where the backend left them.
+/* The messages of inference.GRPCInferenceService that carry inferences and metadata, decoded to
+ * and encoded from structs with codec/protobuf/pb.h. Tensors of `raw_input_contents` are views
+ * of the message; outputs are pieces that stay where the backend left them.
  *
  * Field numbers are those of proto/grpc_service.proto (ours, wire-compatible). */
 #ifndef SLUICE_CODEC_KSERVE_GRPC_V2_GRPC_H
@@ -15,33 +15,33 @@ struct v2_grpc_request {
     struct infer_request infer;
     struct str model;
     struct str version; /* "": the server chooses */
-    bool empty_final;   /* triton_enable_empty_final_response: an end without an answer is said */
+    bool empty_final;   /* triton_enable_empty_final_response: also send an empty final response */
 };
 
-/* Decodes. Unknown fields are skipped, nesting is bounded (100), strings must be UTF-8, packed and
- * unpacked lists are both read, of a repeated single field the last counts. Inputs come raw (one
- * entry of raw_input_contents for each, in order: neither fewer nor more) or typed, never both; a
- * typed list must be the datatype's own, with every value in its range. FP16 and BF16 are raw only.
- * Sizes and shapes are infer_check's matter.
- * Returns: ST_BAD_REQUEST (not protobuf), ST_BAD_FIELD, ST_BAD_INPUTS, ST_BAD_DATA,
- * ST_TOO_MANY_ELEMENTS, ST_NO_MEMORY, with the field's path ("inputs[0].contents").
- * Owns: in `arena`, or views of `message`. */
+/* Decodes. Unknown fields are skipped, nesting is bounded (100), strings must be UTF-8, packed
+ * and unpacked lists are both read, of a repeated single field the last counts. Inputs are
+ * either all raw (one entry of raw_input_contents for each, in order) or all typed; a typed list
+ * must be the datatype's own, with every value in its range. FP16 and BF16 are raw only.
+ * infer_check checks sizes and shapes. Returns: ST_BAD_REQUEST (not protobuf), ST_BAD_FIELD,
+ * ST_BAD_INPUTS, ST_BAD_DATA, ST_TOO_MANY_ELEMENTS, ST_NO_MEMORY, with the field's path
+ * ("inputs[0].contents"). Owns: in `arena`, or views of `message`. */
 enum status v2_grpc_request_decode(struct arena *arena, struct str message,
                                    const struct json_limits *limits, struct v2_grpc_request *out,
                                    struct error *err) __attribute__((warn_unused_result));
-/* Only model_name, model_version and id, for an error's answer and for routing; stops early. */
+/* Reads only model_name, model_version and id, for an error response and for routing; stops
+ * early. */
 enum status v2_grpc_request_peek(struct str message, struct str *model, struct str *version,
                                  struct str *id, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Where in a ModelInferRequest, of which `beginning` may be all or the first part, the bytes of the
- * first raw input begin; 0 where that can't be seen. */
+/* Returns: the offset of the first raw input's bytes in a ModelInferRequest, of which
+ * `beginning` is the whole or the first part; 0 if it is not there. */
 size_t v2_grpc_raw_offset(struct str beginning);
 
-/* A ModelInferResponse, or with `stream` a ModelStreamInferResponse around it: outputs always in
- * raw_output_contents, one entry each. `pieces` are in the order of sending; the tensors' bytes are
- * not copied. `final` >= 0 adds the parameter triton_final_response.
- * Returns: ST_NO_MEMORY, ST_BAD_OUTPUT over 2^31 - 1 bytes. */
+/* Encodes a ModelInferResponse, or with `stream` a ModelStreamInferResponse around it: outputs
+ * always in raw_output_contents, one entry each. `pieces` are in the order of sending; the
+ * tensors' bytes are not copied. `final` >= 0 adds the parameter triton_final_response. Returns:
+ * ST_NO_MEMORY, ST_BAD_OUTPUT over 2^31 - 1 bytes. */
 struct v2_grpc_message {
     const struct piece *pieces;
     size_t n_pieces;
@@ -51,8 +51,9 @@ enum status v2_grpc_response_encode(struct arena *arena, const struct model_spec
                                     struct str id, const struct infer_response *response,
                                     bool stream, int final, struct v2_grpc_message *out,
                                     struct error *err) __attribute__((warn_unused_result));
-/* A ModelStreamInferResponse with error_message (never empty), and in infer_response what is known
- * of id, model_name, model_version ("" left out), and triton_final_response where `final` >= 0. */
+/* Encodes a ModelStreamInferResponse with error_message (never empty), and in infer_response id,
+ * model_name and model_version as far as they are known ("" is left out), and
+ * triton_final_response where `final` >= 0. */
 void v2_grpc_stream_error_encode(struct buf *out, const struct error *error, struct str id,
                                  struct str model, struct str version, int final);
 
@@ -60,29 +61,29 @@ void v2_grpc_stream_error_encode(struct buf *out, const struct error *error, str
 enum status v2_grpc_named_decode(struct arena *arena, struct str message, struct str *name,
                                  struct str *version, struct error *err)
     __attribute__((warn_unused_result));
-/* Requests without fields: only well-formedness is looked at. */
+/* Requests without fields: checks only that the message is well formed. */
 enum status v2_grpc_empty_decode(struct str message, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Answers. */
+/* Responses. */
 void v2_grpc_bool_encode(struct buf *out, bool yes); /* ServerLive, ServerReady, ModelReady */
 void v2_grpc_server_metadata_encode(struct buf *out, const char *name, const char *version,
                                     const char *const *extensions);
 void v2_grpc_model_metadata_encode(struct buf *out, const struct model_spec *spec,
                                    const uint64_t *versions, size_t n_versions);
 
-/* ---- the client's side ----------------------------------------------------------------------- */
+/* ---- client ---------------------------------------------------------------------------------- */
 
-/* A ModelInferRequest: inputs raw, as pieces. */
+/* Encodes a ModelInferRequest: inputs raw, as pieces. */
 enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_request *request,
                                    struct v2_grpc_message *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* A ModelInferResponse as a client sees it. */
+/* A decoded ModelInferResponse. */
 struct v2_grpc_client_response {
     struct str model, version, id;
     struct params params;
-    struct tensor *outputs; /* views of the message; typed contents become bytes in the arena */
+    struct tensor *outputs; /* views of the message; typed contents are converted into `arena` */
     size_t n_outputs;
     struct str error_message; /* of a ModelStreamInferResponse */
 };

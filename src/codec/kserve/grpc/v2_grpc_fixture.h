@@ -1,5 +1,5 @@
-/* Messages of inference.GRPCInferenceService as other people's code writes them (the bytes come
- * from the generated classes of the reference's Python client). For tests only. */
+/* Messages of inference.GRPCInferenceService as foreign code writes them: the bytes come from
+ * the generated classes of the reference's Python client. For tests only. */
 #ifndef SLUICE_CODEC_KSERVE_GRPC_V2_GRPC_FIXTURE_H
 #define SLUICE_CODEC_KSERVE_GRPC_V2_GRPC_FIXTURE_H
 

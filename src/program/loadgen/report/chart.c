@@ -1,5 +1,5 @@
-/* Drawing. Everything is in the units of a view box of 460 by 300, which the page scales; the text
- * is large enough to be read at the width of a telephone. */
+/* SVG drawing, in a view box of 460 by 300 units, which the page scales. The text is readable at
+ * the width of a telephone. */
 #include "program/loadgen/report/chart.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ enum {
     RIGHT = 14,
     TOP = 12,
     BOTTOM = 46,
-    CHARACTER = 7, /* about the width of one, for what would overlap */
+    CHARACTER = 7, /* approximate width, to avoid overlapping labels */
     RIDGE_LEFT = 62,
     RIDGE_ROWS_HEIGHT = 230,
     RIDGE_MOST = 96,
@@ -47,7 +47,7 @@ static void print_xml(struct buf *out, const char *text) {
     bench_xml_print(out, str_of(text));
 }
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* ---- primitives ------------------------------------------------------------------------------ */
 
 static void begin_figure(struct buf *out, const char *title, int height) {
     buf_add_str(out, STR("<figure><figcaption>"));
@@ -78,7 +78,7 @@ static double chart_y(const struct bench_chart *chart, double value) {
     return HEIGHT - BOTTOM - bench_scale_at(&chart->y, value) * (HEIGHT - TOP - BOTTOM);
 }
 
-/* Numbers on an axis: as short as they can be. */
+/* Axis labels, as short as possible. */
 static const char *tick_text(double value, char out[BENCH_TEXT_BYTES]) {
     if (value >= 1000) {
         return bench_text_count((uint64_t)llround(value), out);
@@ -98,7 +98,7 @@ static void print_y_axis(struct buf *out, const struct bench_chart *chart) {
     }
 }
 
-/* A mark, unless it would run into the one before, whose end is *used. */
+/* Prints a mark unless it would overlap the previous one, which ends at *used. */
 static void print_x_mark(struct buf *out, double x, const char *text, double *used) {
     double half = (double)str_of(text).len * CHARACTER / 2;
     if (x - half < *used) {
@@ -217,7 +217,7 @@ void bench_ridges_print(struct buf *out, const struct bench_ridges *ridges) {
     buf_add_str(out, STR("</p></figure>\n"));
 }
 
-/* ---- small lines ----------------------------------------------------------------------------- */
+/* ---- sparklines ------------------------------------------------------------------------------ */
 
 void bench_spark_print(struct buf *out, const char *label, const double *y, size_t n, double hue) {
     double most = 0;

@@ -1,6 +1,5 @@
-/* Charts as SVG that stands in a page: lines over two axes, rows of distributions, and lines as
- * small as a word. Colours come from the page's style, so that they fit light and dark. It refuses
- * to know what the numbers mean. */
+/* Charts as inline SVG: lines over two axes, rows of distributions, and sparklines. Colours come
+ * from the page's style, for light and dark mode. */
 #ifndef SLUICE_PROGRAM_LOADGEN_REPORT_CHART_H
 #define SLUICE_PROGRAM_LOADGEN_REPORT_CHART_H
 
@@ -13,10 +12,10 @@ struct bench_series {
     double hue;
     const double *x, *y;
     size_t n;
-    bool dots; /* mark the points, which then say their value when pointed at */
+    bool dots; /* draw points, with their value as a tooltip */
 };
 
-/* A mark on the x axis that is not its number. */
+/* A labelled mark on the x axis. */
 struct bench_mark {
     double at;
     char text[16];
@@ -31,7 +30,7 @@ struct bench_chart {
     size_t n_series;
 };
 
-/* A <figure>: title, drawing, and a legend where there is more than one line. */
+/* Prints a <figure>: title, drawing, and a legend if there are several lines. */
 void bench_chart_print(struct buf *out, const struct bench_chart *chart);
 
 /* One row of a chart of distributions: heights from 0 to 1 over equal parts of the axis. */
@@ -40,7 +39,7 @@ struct bench_ridge {
     double hue;
     const double *heights;
     size_t n;
-    double middle, high; /* places on the axis that are marked: the median and p99 */
+    double middle, high; /* marked positions: the median and p99 */
 };
 
 struct bench_ridges {
@@ -51,10 +50,10 @@ struct bench_ridges {
 };
 void bench_ridges_print(struct buf *out, const struct bench_ridges *ridges);
 
-/* A line without axes, 0 at the bottom. `label` says what it is. */
+/* Prints a sparkline: no axes, 0 at the bottom. `label` describes it. */
 void bench_spark_print(struct buf *out, const char *label, const double *y, size_t n, double hue);
 
-/* Text as XML: what has a meaning there is escaped, what can't be there replaced by '?'. */
+/* Prints text as XML: special characters are escaped, invalid ones replaced by '?'. */
 void bench_xml_print(struct buf *out, struct str text);
 
 #endif

@@ -1,5 +1,5 @@
-/* The log-linear histogram. Buckets are in order of their values: first 128 of one nanosecond each,
- * then 128 for each power of two. */
+/* The log-linear histogram. Buckets are ordered by value: first 128 of one nanosecond each, then
+ * 128 for each power of two. */
 #include "program/loadgen/report/histogram.h"
 
 #include <math.h>
@@ -78,8 +78,8 @@ void bench_histogram_subtract_counts(struct bench_histogram *from,
     counter_add(&from->total, 0 - counter_get(&earlier->total));
 }
 
-/* The middle of a bucket, but no value that cannot have been: the ends are known exactly, except
- * while others write. */
+/* The middle of a bucket, limited to the exact minimum and maximum, which are known unless
+ * another thread is writing. */
 static uint64_t value_of(const struct bench_histogram *histogram, unsigned bucket) {
     uint64_t from = bucket_from(bucket), to = bucket_from(bucket + 1);
     uint64_t middle = from + (to - from) / 2;
@@ -119,7 +119,7 @@ double bench_histogram_deviation(const struct bench_histogram *histogram) {
     uint64_t total = counter_get(&histogram->total);
     double mean = bench_histogram_mean(histogram);
     double variance = total ? histogram->sum_of_squares / (double)total - mean * mean : 0;
-    return variance > 0 ? sqrt(variance) : 0; /* rounding may leave it below 0 */
+    return variance > 0 ? sqrt(variance) : 0; /* rounding may give a negative value */
 }
 
 uint64_t bench_histogram_below(const struct bench_histogram *histogram, uint64_t ns) {

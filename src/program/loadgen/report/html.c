@@ -97,13 +97,13 @@ enum {
 struct figures {
     struct buf *out;
     const struct bench_result *result;
-    const struct bench_step_result *steps[BENCH_MAX_STEPS]; /* those with answers */
+    const struct bench_step_result *steps[BENCH_MAX_STEPS]; /* steps with answers */
     double hues[BENCH_MAX_STEPS];
     char names[BENCH_MAX_STEPS][BENCH_TEXT_BYTES];
     double loads[BENCH_MAX_STEPS];
-    struct bench_mark marks[BENCH_MAX_STEPS]; /* of the loads */
+    struct bench_mark marks[BENCH_MAX_STEPS]; /* at the loads */
     size_t n;
-    bool open; /* the load is a rate */
+    bool open; /* open loop: the load is a rate */
 };
 
 /* The hue of step `index` of `n`: from blue, for the first, over red to orange. */
@@ -124,7 +124,7 @@ static void load_axis(const struct figures *figures, struct bench_chart *chart) 
         max = fmax(max, figures->loads[i]);
     }
     bench_scale_fit(&chart->x, min, max);
-    /* The ends are steps, not round numbers. */
+    /* The limits are those of the steps, not round numbers. */
     chart->x.from = chart->x.log ? min / 1.15 : 0;
     chart->x.to = chart->x.log ? max * 1.15 : max * 1.04;
     chart->marks = figures->marks;
@@ -182,12 +182,12 @@ static void print_latency(struct figures *figures) {
 
 /* ---- each step ------------------------------------------------------------------------------- */
 
-/* The axis of percentiles: each further nine is as wide as the one before. */
+/* The percentile axis: each further nine has the same width. */
 static double count_nines(double quantile) {
     return -log10(1 - quantile);
 }
 
-/* As many nines as there are requests to tell them from each other. */
+/* As many nines as the number of requests can resolve. */
 static double most_nines(const struct figures *figures) {
     uint64_t most = 0;
     for (size_t i = 0; i < figures->n; i++) {
@@ -235,7 +235,7 @@ static void print_percentiles(struct figures *figures) {
     bench_chart_print(figures->out, &chart);
 }
 
-/* The heights of a step's distribution over equal parts of a logarithmic axis. */
+/* Computes the height of each bin of a logarithmic axis, relative to the highest. */
 static void fill_bins(const struct bench_histogram *histogram, const struct bench_scale *scale,
                       double *heights, size_t n) {
     double most = 0, ratio = log(scale->to / scale->from);
@@ -271,7 +271,8 @@ static void print_distributions(struct figures *figures) {
         .rows = rows,
         .n_rows = figures->n};
     bench_scale_log(&ridges.x, min, fmax(max, min));
-    /* No bin is narrower than three buckets of the histogram, or they would come and go. */
+    /* A bin spans at least three buckets of the histogram; narrower ones would be empty at
+     * random. */
     size_t n = (size_t)fmin(MAX_BINS, fmax(8, log(ridges.x.to / ridges.x.from) * 42));
     for (size_t i = 0; i < figures->n; i++) {
         const struct bench_step_result *step = figures->steps[i];
@@ -287,7 +288,7 @@ static void print_distributions(struct figures *figures) {
     bench_ridges_print(figures->out, &ridges);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all charts ------------------------------------------------------------------------------ */
 
 static void collect_figures(struct figures *figures) {
     const struct bench_result *result = figures->result;
@@ -310,7 +311,7 @@ static void collect_figures(struct figures *figures) {
     }
 }
 
-/* Is there more than one load to draw a line through? */
+/* Are there several different loads? */
 static bool has_sweep(const struct figures *figures) {
     for (size_t i = 1; i < figures->n; i++) {
         if (figures->loads[i] > figures->loads[0] || figures->loads[i] < figures->loads[0]) {
@@ -353,7 +354,7 @@ static void add_text(struct buf *out, const char *words) {
     bench_xml_print(out, str_of(words));
 }
 
-/* What a printer of plain text writes, escaped. Returns: whether it wrote anything. */
+/* Escapes the output of a plain-text printer. */
 static void print_escaped(struct buf *out, const struct bench_result *result,
                           void (*print)(struct buf *, const struct bench_result *)) {
     struct buf plain;
@@ -540,7 +541,7 @@ static void print_table(struct buf *out, const struct bench_result *result) {
     add_markup(out, "</tbody>\n</table></div>\n");
 }
 
-/* ---- what was run ---------------------------------------------------------------------------- */
+/* ---- settings of the run --------------------------------------------------------------------- */
 
 static void print_fact(struct buf *out, const char *name, const char *value) {
     if (value && *value) {

@@ -1,4 +1,5 @@
-/* The JSON of a run. Members are only ever added; "format" counts changes that break readers. */
+/* The JSON of a run. Members are only added; "format" is incremented by changes that break
+ * readers. */
 #include "program/loadgen/report/report.h"
 
 #include <inttypes.h>
@@ -35,7 +36,7 @@ static void print_key(struct buf *out, unsigned indent, const char *name) {
     buf_printf(out, "\"%s\": ", name);
 }
 
-/* What a person typed need not be UTF-8; JSON must. */
+/* Arguments need not be UTF-8; JSON must. */
 static void add_string(struct buf *out, struct str text) {
     struct str copy = utf8_is_valid(text.ptr, text.len) ? text : arena_dup(out->arena, text);
     char *bytes = copy.ptr == text.ptr ? NULL : (char *)(uintptr_t)copy.ptr;

@@ -1,5 +1,5 @@
-/* The line of progress. It is written over itself; what does not fit the window is cut, since a
- * line that wraps can't be written over. */
+/* The progress line. It overwrites itself; text beyond the window's width is cut, because a
+ * wrapped line can't be overwritten. */
 #include "program/loadgen/report/progress.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ enum { DEFAULT_COLUMNS = 80 };
 
 struct bench_progress {
     FILE *file;
-    struct bench_live_stats before; /* of the same step, or all zero */
+    struct bench_live_stats before; /* of the same step, or zeroed */
 };
 
 struct bench_progress *bench_progress_new(FILE *file) {
@@ -67,9 +67,9 @@ void bench_progress_show(struct bench_progress *progress, const struct bench_liv
     progress->before = *live;
 }
 
-/* ---- its text -------------------------------------------------------------------------------- */
+/* ---- the text -------------------------------------------------------------------------------- */
 
-/* Cuts the text to so many characters; none of it is wider than one column. */
+/* Cuts the text to `columns` characters, each one column wide. */
 static void cut_columns(struct buf *text, unsigned columns) {
     size_t n = 0;
     for (size_t i = 0; i < text->len; i++) {

@@ -9,7 +9,7 @@
 #include "program/loadgen/arrivals.h"
 #include "program/loadgen/report/text.h"
 
-/* ---- what was run ---------------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
 void bench_request_print(struct buf *out, const struct bench_result *result) {
     static const char *const forms[] = {"binary", "JSON", "raw binary"};
@@ -27,7 +27,7 @@ void bench_request_print(struct buf *out, const struct bench_result *result) {
     buf_printf(out, ", %s bytes a request", bench_text_count(call->n_bytes, text));
 }
 
-/* Calls that share connections, over how many. */
+/* The number of shared connections. */
 static void print_shared(struct buf *out, const struct bench_options *options) {
     if (options->n_connections > 0) {
         buf_printf(out, ", calls over %" PRIu64 " %s", options->n_connections,
@@ -86,7 +86,7 @@ void bench_best_print(struct buf *out, const struct bench_result *result) {
     }
 }
 
-/* ---- what to think of it --------------------------------------------------------------------- */
+/* ---- notes ----------------------------------------------------------------------------------- */
 
 static bool failure_note(struct buf *out, const struct bench_step_result *step, size_t *index) {
     char name[BENCH_TEXT_BYTES], count[BENCH_TEXT_BYTES];
@@ -102,7 +102,7 @@ static bool failure_note(struct buf *out, const struct bench_step_result *step, 
     return true;
 }
 
-/* What a reader should know of steps past a limit. One note speaks of all of them, by the worst. */
+/* A warning for steps beyond a limit. One note covers all such steps and describes the worst. */
 struct concern {
     double (*measure)(const struct bench_step_result *step);
     double limit;
@@ -173,7 +173,7 @@ static const struct concern concerns[] = {
 };
 enum { N_CONCERNS = sizeof(concerns) / sizeof(*concerns) };
 
-/* Returns: whether any step is past the limit. */
+/* Returns: whether any step is beyond the limit. */
 static bool concern_note(struct buf *out, const struct bench_result *result,
                          const struct concern *concern) {
     const struct bench_step_result *worst = NULL;
@@ -224,7 +224,7 @@ bool bench_note_print(struct buf *out, const struct bench_result *result, size_t
 
 enum { MAX_COLUMNS = 14, GAP = 2 };
 
-/* A cell of the table: writes column `column` of a step. */
+/* A column of the table; `print` writes the cell of a step. */
 struct column {
     const char *title;
     void (*print)(const struct bench_result *result, const struct bench_step_result *step,

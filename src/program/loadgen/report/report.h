@@ -6,7 +6,7 @@
 #include "core/base/buf.h"
 #include "program/loadgen/report/result.h"
 
-/* The run, the table, and below it the notes that a reader needs before believing the numbers. */
+/* The run, the table, and below it notes about the validity of the numbers. */
 void bench_report_print(struct buf *out, const struct bench_result *result);
 /* All that was measured, for programs. docs/bench.md has its members. */
 void bench_json_print(struct buf *out, const struct bench_result *result);
@@ -20,10 +20,10 @@ void bench_html_print(struct buf *out, const struct bench_result *result);
 void bench_request_print(struct buf *out, const struct bench_result *result);
 /* "5 s a step after 1 s of warm-up" and what else differs from the usual. */
 void bench_plan_print(struct buf *out, const struct bench_result *result);
-/* One note after the other, without line ends: failures, requests that were never sent, a generator
- * that was too slow, rates that varied. Returns: false when there is no note `index`. */
+/* Prints one note, without a line end: failures, requests that were never sent, an overloaded
+ * generator, varying rates. Returns: false when there is no note `index`. */
 bool bench_note_print(struct buf *out, const struct bench_result *result, size_t index);
-/* "Best: 41,203 requests/s at concurrency 16, p99 0.52 ms". Nothing where there is none. */
+/* "Most: 41,203 requests/s at concurrency 16, p99 0.52 ms". Nothing if no step qualifies. */
 void bench_best_print(struct buf *out, const struct bench_result *result);
 /* A time of day as "2026-01-31T12:00:00Z". */
 void bench_time_print(struct buf *out, int64_t seconds);

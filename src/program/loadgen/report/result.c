@@ -1,4 +1,4 @@
-/* What follows from the counts of a step. */
+/* Numbers derived from the counts of a step. */
 #include "program/loadgen/report/result.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ double bench_cpu_share(const struct bench_step_result *step) {
     return available > 0 ? fmin(1, (double)step->stats.cpu_ns / available) : 0;
 }
 
-/* How many answers had come by then, between samples in proportion. */
+/* Returns: the answers received by then, interpolated between samples. */
 static double answered_at(const struct bench_step_result *step, double at_ns) {
     struct bench_sample before = {0};
     for (size_t i = 0; i < step->n_samples; i++) {

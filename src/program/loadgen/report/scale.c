@@ -1,11 +1,11 @@
-/* Axes. Round numbers are 1, 2 and 5 times a power of ten. */
+/* Axis scaling. Round numbers are 1, 2 and 5 times a power of ten. */
 #include "program/loadgen/report/scale.h"
 
 #include <math.h>
 
 enum { TICKS_WANTED = 5, LOG_RATIO = 15 };
 
-/* The largest round number at or below `value`, or the smallest at or above. */
+/* The largest round number <= `value`, or with `up` the smallest >= `value`. */
 static double round_number(double value, bool up) {
     static const double steps[] = {1, 2, 5, 10};
     double power = pow(10, floor(log10(value) + 1e-9));

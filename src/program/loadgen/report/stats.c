@@ -1,4 +1,4 @@
-/* Counting successes, and failures by reason. */
+/* Counters of successes, and of failures by reason. */
 #include "program/loadgen/report/stats.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ void bench_stats_success(struct bench_stats *stats, uint64_t latency_ns) {
     bench_histogram_add(&stats->latency, latency_ns);
 }
 
-/* Failures with the same codes are of one reason, whatever their words. */
+/* Failures with the same codes have the same reason, even if their texts differ. */
 static struct bench_failure *find_failure(struct bench_stats *stats,
                                           const struct bench_failure *row) {
     for (size_t i = 0; i < stats->n_failures; i++) {
@@ -24,7 +24,7 @@ static struct bench_failure *find_failure(struct bench_stats *stats,
     return NULL;
 }
 
-/* Beyond the last kind all are counted as that. */
+/* When the table is full, further reasons are counted in its last row. */
 static void count(struct bench_stats *stats, const struct bench_failure *row) {
     struct bench_failure *failure = find_failure(stats, row);
     if (!failure && stats->n_failures < BENCH_FAILURE_KINDS) {
@@ -53,7 +53,7 @@ void bench_stats_failure(struct bench_stats *stats, const struct bench_error *fa
     stats->n_failed++;
     if (find_failure(stats, &row) == NULL) {
         size_t n = utf8_valid_prefix(text, strnlen(text, sizeof(row.first) - 1));
-        memcpy(row.first, text, n); /* no half character at its end */
+        memcpy(row.first, text, n); /* cut at a character boundary */
     }
     count(stats, &row);
 }

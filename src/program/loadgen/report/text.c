@@ -1,4 +1,4 @@
-/* Numbers as text. */
+/* Number formatting. */
 #include "program/loadgen/report/text.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ const char *bench_text_count(uint64_t value, char out[BENCH_TEXT_BYTES]) {
     return out;
 }
 
-/* With so many decimals, or, from 1,000 on, none and commas. */
+/* With `decimals` decimals; from 1,000 on none, and commas. */
 static const char *print_fixed(double value, int decimals, char out[BENCH_TEXT_BYTES]) {
     if (value >= 999.5) {
         return bench_text_count(value < 1e18 ? (uint64_t)llround(value) : UINT64_MAX, out);
@@ -50,7 +50,7 @@ const char *bench_text_span(uint64_t ns, char out[BENCH_TEXT_BYTES]) {
         i++;
     }
     snprintf(out, BENCH_TEXT_BYTES, "%.3g %s", (double)ns / units[i].ns, units[i].unit);
-    if ((double)ns >= 1000 * units[i].ns) { /* many seconds: no exponent */
+    if ((double)ns >= 1000 * units[i].ns) { /* many seconds: avoid an exponent */
         snprintf(out, BENCH_TEXT_BYTES, "%.0f %s", (double)ns / units[i].ns, units[i].unit);
     }
     return out;

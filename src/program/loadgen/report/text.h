@@ -1,5 +1,5 @@
-/* Numbers as people read them, the same in the line of progress, the table and the page. Each
- * prints into `out`, NUL-terminated, and returns it. */
+/* Numbers formatted for people, the same way in the progress line, the table and the page. Each
+ * function prints into `out`, NUL-terminated, and returns it. */
 #ifndef SLUICE_PROGRAM_LOADGEN_REPORT_TEXT_H
 #define SLUICE_PROGRAM_LOADGEN_REPORT_TEXT_H
 
@@ -15,9 +15,9 @@ const char *bench_text_count(uint64_t value, char out[BENCH_TEXT_BYTES]);
 const char *bench_text_number(double value, char out[BENCH_TEXT_BYTES]);
 /* Nanoseconds as milliseconds, down to the microsecond: "0.045", "12.34", "1,234". */
 const char *bench_text_ms(uint64_t ns, char out[BENCH_TEXT_BYTES]);
-/* A span with its unit: "250 ms", "5 s", "1.5 s", "45 µs". */
+/* A duration with its unit: "250 ms", "5 s", "1.5 s", "45 µs". */
 const char *bench_text_span(uint64_t ns, char out[BENCH_TEXT_BYTES]);
-/* 0.123 → "12 %", with a space that does not break. */
+/* 0.123 → "12 %", with a no-break space. */
 const char *bench_text_percent(double share, char out[BENCH_TEXT_BYTES]);
 /* "concurrency 4", "rate 1,000/s". */
 const char *bench_text_step(const struct bench_step *step, char out[BENCH_TEXT_BYTES]);
