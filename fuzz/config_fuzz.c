@@ -1,5 +1,5 @@
-/* config.pbtxt as a model's configuration: what is taken is within what the scheduler and the
- * backends count on; what is not says so with the file's name. */
+/* config.pbtxt as a model's configuration: valid ones are within the limits that the scheduler
+ * and the backends rely on; errors contain the file's name. */
 #include "core/base/log.h"
 #include "serve/config/config.h"
 
@@ -12,7 +12,7 @@ static void check(bool holds) {
     }
 }
 
-/* Of dims and reshapes: -1 or more, and not too many. */
+/* Of dims and reshapes: at least -1, and not too many. */
 static void check_dims(struct shape shape) {
     check(shape.rank < SHAPE_MAX_RANK);
     for (size_t i = 0; i < shape.rank; i++) {
@@ -30,7 +30,7 @@ static void check_tensors(const struct model_config_tensor *tensors, size_t n) {
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
-    log_configure(LOG_ERROR, LOG_TEXT); /* the warnings about what only tunes are not the point */
+    log_configure(LOG_ERROR, LOG_TEXT); /* suppress warnings about ignored tuning settings */
     return 0;
 }
 
@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         doc_parse(DOC_PBTXT, "config", str_make((const char *)data, size), &doc, &err);
     if (status == ST_OK) {
         status = model_config_read(arena, doc, &config, &err);
-        doc_free(doc); /* what was read must not need it */
+        doc_free(doc); /* the configuration must not depend on it */
     }
     if (status == ST_OK) {
         check_tensors(config.inputs, config.n_inputs);

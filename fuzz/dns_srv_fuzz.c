@@ -1,5 +1,5 @@
-/* Answers with SRV records: what is taken from one lies within it, is a name of a host, and is in
- * order; a message that is cut short is refused or has no more than the whole. */
+/* DNS answers with SRV records: decoded records are within the message, have valid host names
+ * and are sorted; a truncated message is an error or has no more records than the whole. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -18,10 +18,10 @@ static void check(const struct dns_srv_list *list) {
     }
 }
 
-/* Returns: how many records; -1: refused. */
+/* Returns: the number of records; -1: an error. */
 static long decode(const uint8_t *data, size_t size) {
     struct arena *arena = arena_new(NULL, 0);
-    char *copy = malloc(size + 1); /* so that a byte behind it is seen */
+    char *copy = malloc(size + 1); /* exact size, to detect reads past it */
     struct dns_srv_list list;
     struct error err;
     long n = -1;

@@ -1,6 +1,6 @@
-/* Configuration documents: a letter says the format (p: protobuf text, j: JSON, else YAML), the
- * rest is the text. Every value of what parses is read by every typed reader; each either takes it
- * or says so with the document's name, and every line is one that the text has. */
+/* Configuration documents: a letter selects the format (p: protobuf text, j: JSON, else YAML),
+ * the rest is the text. Every value is read by every typed reader; each succeeds or gives an
+ * error with the document's name, and every line number is valid. */
 #include <stdio.h>
 
 #include "core/base/doc/doc.h"

@@ -1,12 +1,12 @@
-/* Messages of ext-proc, read as a proxy's and as a picker's: what decodes is gone through to its
- * end, and written again it means the same. Whatever the bytes are, they are not read behind. */
+/* Messages of ext-proc, decoded as the proxy's and as the picker's: a valid one is iterated to
+ * its end, and encoding it again gives the same meaning. Nothing is read past the input. */
 #include <stdlib.h>
 
 #include "lib/ext_proc/client.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { MAX_HEADERS = 64 }; /* headers that are written again */
+enum { MAX_HEADERS = 64 }; /* headers that are encoded again */
 
 static const struct str NAMESPACE = {"envoy.lb.subset_hint", 20};
 static const struct str KEY = {"x-gateway-destination-endpoint-subset", 37};

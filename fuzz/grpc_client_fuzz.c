@@ -1,8 +1,8 @@
-/* A gRPC client's session and a server that says anything. The first byte says how: the rest as the
- * server's bytes, to calls that are under way; the same behind its SETTINGS; or as operations,
- * which begin calls, send, read, cancel, have the server say frames in any order, write little or
- * nothing, let time pass, and lose the connection. Whatever comes: each call ends once, what was
- * sent is released once, and nothing is left over. */
+/* A gRPC client session and a server with arbitrary behaviour. The first byte selects the mode:
+ * the rest as the server's bytes, for calls in flight; the same after its SETTINGS; or as
+ * operations, which start calls, send, read, cancel, let the server send frames in any order,
+ * write little or nothing, advance the time, and close the connection. Each call ends once, sent
+ * messages are released once, and nothing leaks. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +18,11 @@ enum { MAX_CALLS = 64, SECOND = 1000000000 };
 struct grpc_fixture;
 
 struct ask {
-    struct grpc_client_call *call; /* NULL: over */
+    struct grpc_client_call *call; /* NULL: ended */
     struct grpc_fixture *fixture;
     bool streams, half_closed;
-    bool reads;   /* what comes, at once */
-    bool cancels; /* with the first message */
+    bool reads;   /* reads messages at once */
+    bool cancels; /* when the first message comes */
 };
 
 struct grpc_fixture {
@@ -168,7 +168,7 @@ static void close_world(struct grpc_fixture *fixture) {
     lose(fixture);
     written(fixture);
     for (size_t i = 0; i < fixture->n; i++) {
-        if (fixture->asks[i].call) { /* it waits, or has not read all */
+        if (fixture->asks[i].call) { /* in flight, or not completely read */
             grpc_client_cancel(fixture->asks[i].call);
         }
     }
@@ -188,7 +188,7 @@ static void frame(struct grpc_fixture *fixture, uint8_t type, uint8_t flags, uin
     feed(fixture, frame.ptr, frame.len);
 }
 
-/* Heads and trailers that mean something. */
+/* Valid headers and trailers. */
 static void say_head(struct grpc_fixture *fixture, uint32_t id, uint8_t how) {
     static const struct str BLOCKS[] = {
         {"\x88\x0f\x10\20application/grpc", 20},
@@ -262,7 +262,7 @@ static void operate(struct grpc_fixture *fixture) {
     case 11:
         turn(fixture, arg % 4);
         break;
-    case 12: /* collects, and what follows happens while it is being written */
+    case 12: /* collects; the next operations happen during the write */
         if (grpc_client_session_has_output(&fixture->session)) {
             (void)grpc_client_session_collect_output(&fixture->session, &fixture->output);
         }
@@ -313,7 +313,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     open_world(fixture);
     if (how & 3) {
         feed(fixture, "\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0",
-             18); /* SETTINGS, and the ACK of ours */
+             18); /* SETTINGS, and the ACK of the client's */
         turn(fixture, 4);
     }
     if (how & 2) {

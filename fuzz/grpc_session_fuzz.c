@@ -1,8 +1,8 @@
-/* A gRPC session between a peer that does anything and methods of each kind. The first byte says
- * how: the input as it is, from the preface on; the same behind preface and SETTINGS; or as
- * operations, which make calls, their frames in any order, turns in which little or nothing is
- * written, time that passes, answers that come later, and the end. Whatever comes: each call that
- * has begun ends, answers are released once, and nothing is left over. */
+/* A gRPC server session with an arbitrary peer and methods of each kind. The first byte selects
+ * the mode: the input from the preface on; the same after preface and SETTINGS; or as
+ * operations, which make calls, their frames in any order, loop iterations with partial writes,
+ * passing time, delayed responses, and the end. Each started call ends, responses are released
+ * once, and nothing leaks. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ enum { MAX_DEFERRED_CALLS = 64, SECOND = 1000000000 };
 /* ---- the service ----------------------------------------------------------------------------- */
 
 struct service {
-    struct grpc_call *later[MAX_DEFERRED_CALLS]; /* wait for an operation */
+    struct grpc_call *later[MAX_DEFERRED_CALLS]; /* waiting for an operation */
     size_t n_later;
     size_t n_begun, n_ended, n_messages, n_freed, n_sent, n_released;
 };
@@ -70,7 +70,7 @@ static void step_echo(struct grpc_call *call, enum grpc_event event) {
     }
 }
 
-/* Ends with an operation; a call too many at once. */
+/* Ends by an operation; rejects a call when too many are waiting. */
 static void step_deferred(struct grpc_call *call, enum grpc_event event) {
     struct service *service = service_of(call);
     struct error err;
@@ -98,7 +98,7 @@ static void step_bidi(struct grpc_call *call, enum grpc_event event) {
     }
 }
 
-/* Sends a lot as long as it leaves. */
+/* Sends as much as the queue takes. */
 static void step_stream_out(struct grpc_call *call, enum grpc_event event) {
     static const char zeros[30000];
     count(call, event);
@@ -118,7 +118,7 @@ static void step_stream_out(struct grpc_call *call, enum grpc_event event) {
     }
 }
 
-/* Reads only with an operation. */
+/* Reads only by an operation. */
 static void step_never_read(struct grpc_call *call, enum grpc_event event) {
     struct service *service = service_of(call);
     count(call, event);
@@ -137,7 +137,7 @@ static size_t align_at(struct str beginning) {
     return beginning.len > 0 ? (unsigned char)beginning.ptr[0] : 0;
 }
 
-/* ---- the world ------------------------------------------------------------------------------- */
+/* ---- the session and its peer ---------------------------------------------------------------- */
 
 enum { N_METHODS = 5 };
 
@@ -155,14 +155,14 @@ struct grpc_fixture {
     size_t n_alive;
     _Atomic uint64_t n_calls;
     uint64_t now_ns;
-    bool record; /* since the last look that found nothing to say */
+    bool record; /* a record since the last loop iteration without output */
 };
 
 static void ask_turn(struct grpc_core *core) {
     (void)core;
 }
 
-/* One for all inputs: its loop is not needed, and dear. */
+/* One for all inputs: creating a loop is slow. */
 static struct worker *the_worker(void) {
     static struct worker *worker;
     struct error err;
@@ -229,7 +229,7 @@ static void written(struct grpc_fixture *fixture) {
     }
 }
 
-/* A real server looks for output only where it was asked to. */
+/* A real server checks for output only after a request for it. */
 static void turn(struct grpc_fixture *fixture, unsigned n) {
     while (n-- > 0 && grpc_session_has_output(&fixture->session)) {
         assert(fixture->record || fixture->session.scheduled);
@@ -296,7 +296,7 @@ static void frame(struct grpc_fixture *fixture, uint8_t type, uint8_t flags, uin
     feed(fixture, frame.ptr, frame.len);
 }
 
-/* A call's head, perhaps with fields of the input's. */
+/* A call's headers, with fields from the input. */
 static void begin_call(struct grpc_fixture *fixture, uint32_t id, uint8_t how) {
     static const struct str FIELDS[] = {{"", 0},
                                         {"\0\14grpc-timeout\0025S", 17},
@@ -340,7 +340,7 @@ static void operate(struct grpc_fixture *fixture) {
     case 6:
         turn(fixture, arg % 4);
         break;
-    case 7: /* collects, and what follows happens while it is being written */
+    case 7: /* collects; the next operations happen during the write */
         if (grpc_session_has_output(&fixture->session)) {
             (void)grpc_session_collect_output(&fixture->session, &fixture->output);
         }

@@ -1,6 +1,6 @@
-/* HTTP/1.1 requests on one connection, one behind the other: read whole, byte by byte, and cut
- * where the first byte of the input says, they must mean the same. A body whose length the head
- * gives is passed over, as a server would. */
+/* HTTP/1.1 requests pipelined on one connection: decoded whole, byte by byte, and split at the
+ * place that the first byte selects, they must have the same meaning. A body of known length is
+ * skipped, as a server does. */
 #include "codec/http1/request.h"
 #include "core/base/buf.h"
 
@@ -12,14 +12,14 @@ static void check(bool holds) {
     }
 }
 
-/* A connection: what was read so far, as text. */
+/* A connection; the requests read are recorded as text. */
 struct connection {
-    struct arena *texts; /* of what is said */
-    struct arena *arena; /* of the request at hand */
+    struct arena *texts; /* of `said` */
+    struct arena *arena; /* of the current request */
     struct http1_request *request;
     struct buf said;
-    uint64_t body_left; /* of a body whose length was given */
-    bool dead;          /* refused, or to be closed */
+    uint64_t body_left; /* left of a body of known length */
+    bool dead;          /* rejected, or to be closed */
 };
 
 static void next_request(struct connection *c) {
@@ -52,7 +52,7 @@ static void on_head(struct connection *c) {
     }
 }
 
-/* Takes what is there of a body of known length. */
+/* Takes the available bytes of a body of known length. */
 static struct str take_body(struct connection *c, struct str piece) {
     size_t n = c->body_left < piece.len ? (size_t)c->body_left : piece.len;
     buf_add(&c->said, piece.ptr, n);
@@ -93,7 +93,7 @@ static void read_piece(struct connection *c, struct str piece) {
     }
 }
 
-/* Returns: what was said, in `texts`. */
+/* Returns: the recorded text, in `texts`. */
 static struct str read_in_pieces(struct arena *texts, struct str text, size_t step) {
     struct connection c = {.texts = texts};
     buf_init(&c.said, texts, 256);

@@ -1,6 +1,5 @@
-/* HTTP/1.1 answers on one connection, one behind the other, the last perhaps ended by its close:
- * read whole, byte by byte, and in pieces as the first byte of the input says, they must mean the
- * same. */
+/* HTTP/1.1 responses on one connection, the last possibly ended by its close: decoded whole,
+ * byte by byte, and split as the first byte selects, they must have the same meaning. */
 #include "codec/http1/response.h"
 #include "core/base/buf.h"
 
@@ -15,7 +14,7 @@ static void check(bool holds) {
 struct connection {
     struct http1_response *response;
     struct buf said;
-    size_t begin; /* where in `said` the answer at hand begins */
+    size_t begin; /* offset in `said` of the current response */
     bool dead;
 };
 
@@ -32,14 +31,13 @@ static void on_head(struct connection *c) {
 
 static void read_piece(struct connection *c, struct str piece) {
     enum http1_response_event event = HTTP1_RESPONSE_HEAD;
-    while (!c->dead && event != HTTP1_RESPONSE_MORE) { /* an event may be told behind the last
-                                                          byte */
+    while (!c->dead && event != HTTP1_RESPONSE_MORE) { /* an event may follow the last byte */
         struct str body, before = piece;
         struct error err = {0};
         enum status status = http1_response_step(c->response, &piece, &event, &body, &err);
         if (status != ST_OK) {
             check(err.text[0] != '\0');
-            c->said.len = c->begin; /* how much is told before depends on the pieces */
+            c->said.len = c->begin; /* how much is recorded before an error depends on the split */
             buf_printf(&c->said, "\n%s", status_name(status));
             c->dead = true;
         } else if (event == HTTP1_RESPONSE_HEAD) {

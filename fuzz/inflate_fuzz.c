@@ -1,6 +1,6 @@
-/* Compression: the first byte says the coding and the sizes of pieces. The rest is undone in two
- * ways of cutting it, which must agree; then the rest is compressed and must come back. What comes
- * out is bounded by the room that is given, whatever the input says. */
+/* Compression: the first byte selects the coding and the sizes of pieces. The rest is
+ * decompressed with two splits, which must agree; then the rest is compressed and must
+ * decompress to itself. The output is bounded by the buffer, whatever the input. */
 #include "codec/http1/deflate.h"
 #include "codec/http1/inflate.h"
 #include "core/base/buf.h"
@@ -15,8 +15,8 @@ static void check(bool holds) {
     }
 }
 
-/* Undoes `text` in pieces of `step` into rooms of `room` bytes. Returns: how it ended; the output
- * is in `out`, cut at MAX_OUT_BYTES. */
+/* Decompresses `text` in pieces of `step` bytes into buffers of `room` bytes. Returns: the final
+ * status; the output is in `out`, cut at MAX_OUT_BYTES. */
 static enum status decompress(enum http_coding coding, struct str text, size_t step,
                               size_t capacity, struct buf *out) {
     struct inflate *codec = inflate_new(coding);

@@ -1,6 +1,6 @@
-/* The scan against the parser: where the parser makes a tree, the scan said at least as many values
- * and exactly its depth, and found every NaN and infinity; and a scan of any bytes stays inside of
- * them. */
+/* The scan compared with the parser: where the parser makes a tree, the scan reports at least as
+ * many values and the exact depth, and finds every NaN and infinity; a scan of any bytes stays
+ * within them. */
 #include "codec/json/read.h"
 #include "codec/json/scan.h"
 #include "codec/json/tree.h"
@@ -13,7 +13,7 @@ static void check(bool holds) {
     }
 }
 
-/* How deep the values from `val` to `end` nest, by an independent walk. */
+/* Nesting depth of the values from `val` to `end`, by an independent walk. */
 static uint64_t depth_of(yyjson_val *val, const yyjson_val *end) {
     yyjson_val *ends[1024];
     uint64_t n = 0, deepest = 0;

@@ -1,5 +1,5 @@
-/* Events of an API server's watch: where they are cut makes no difference to what is told, nor to
- * whether it is refused, and what is told is a text of one event. */
+/* Events of an API server's watch stream: splits make no difference to the events or the error,
+ * and each event is one text. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@ static void check(bool holds) {
     }
 }
 
-/* A sum over what is told. */
+/* A hash of all events. */
 static uint64_t add_event_hash(uint64_t sum, const struct kube_stream_event *event) {
     struct str name = kube_metadata_text(&event->object, "name");
     check(event->object.val && event->root.val);

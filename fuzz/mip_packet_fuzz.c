@@ -1,6 +1,6 @@
-/* Packets of MIP, read as a request and as a response: what decodes is encoded to the same bytes.
- * Each item is read into some datatypes and shapes, which the reserved byte of the header chooses;
- * what can be read fits its tensor, is printed, and reads back to the same bytes. */
+/* MIP packets, decoded as a request and as a response: valid ones encode to the same bytes. Each
+ * item is read into some datatypes and shapes, which the header's reserved byte selects; a valid
+ * item fits its tensor, is printed, and reads back to the same bytes. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -150,7 +150,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     struct mip_header header;
-    size_t n_bytes = size - MIP_HEADER_BYTES; /* whatever the header says */
+    size_t n_bytes = size - MIP_HEADER_BYTES; /* independent of the header */
     char *payload = malloc(n_bytes + (n_bytes == 0));
     memcpy(payload, data + MIP_HEADER_BYTES, n_bytes);
     check_header((const char *)data, &header);

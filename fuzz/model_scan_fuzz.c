@@ -1,5 +1,5 @@
-/* The scans for a body's model: the first byte chooses where the rest is cut, which makes no
- * difference; what is found, readers of the whole find, too. */
+/* The scans for a body's model: the first byte selects the splits, which make no difference;
+ * decoders of the whole body find the same. */
 #include "codec/json/tree.h"
 #include "codec/kserve/chunks_fixture.h"
 #include "codec/kserve/v2_fixture.h"
@@ -81,7 +81,7 @@ static void scan_grpc(struct arena *arena, struct str body, uint32_t choice, boo
     check(status == err.status && (status == ST_OK) == (out->result == MODEL_SCAN_FOUND));
 }
 
-/* What was found, and that nothing was there, a reader of the whole says, too. */
+/* Compares the result, also an absent name, with a decoder of the whole message. */
 static void check_fields(struct str message, const struct model_scan_grpc *scan) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;

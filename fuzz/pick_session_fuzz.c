@@ -1,7 +1,7 @@
-/* A stream of ext-proc, made of what a proxy might send in any order and of what it would not: the
- * input is a script of messages. Whatever comes, every message is released once, nothing is said
- * behind the end, what is said can be read by a proxy, a picked endpoint is of the pool, a body
- * that is passed on in a duplex mode is the one that came, and at the end nothing is in flight. */
+/* A stream of ext-proc with valid and invalid messages in any order: the input is a script.
+ * Every message is released once, no response is sent after the end, responses are valid for a
+ * proxy, a picked endpoint is in the pool, a body in a duplex mode is passed on unchanged, and
+ * at the end nothing is in flight. */
 #include <stdlib.h>
 
 #include "lib/ext_proc/client.h"
@@ -25,7 +25,7 @@ struct stream {
     size_t n_queue;
     size_t n_messages; /* not released */
     bool finished;
-    uint64_t n_in[2], n_out[2]; /* bytes of the bodies: of the request, of the answer */
+    uint64_t n_in[2], n_out[2]; /* body bytes: of the request, of the response */
 };
 
 static void check(bool holds) {
@@ -34,7 +34,7 @@ static void check(bool holds) {
     }
 }
 
-/* ---- what is said ---------------------------------------------------------------------------- */
+/* ---- responses ------------------------------------------------------------------------------- */
 
 static void free_in_flight(struct stream *stream) {
     for (size_t i = 0; i < stream->n_queue; i++) {
@@ -84,7 +84,7 @@ static void on_finish(void *user, const struct error *err) {
     stream->finished = true;
 }
 
-/* ---- what is sent ---------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 struct message {
     struct stream *stream;
@@ -139,7 +139,7 @@ static size_t list_headers(uint8_t which, struct ext_proc_header out[8]) {
     return n;
 }
 
-/* op: 0 to 5 a message of that kind, 6 the bytes as they are, 7 something else happens. */
+/* op: 0 to 5 a message of that kind, 6 the bytes as a message, 7 another event. */
 static void act(struct stream *stream, uint8_t op, struct str bytes) {
     struct ext_proc_header headers[8];
     struct ext_proc_config config = {(enum ext_proc_body_mode)(op >> 3 & 7),
@@ -208,7 +208,7 @@ static void run(struct stream *stream, const uint8_t *data, size_t size) {
         act(stream, data[0], str_make((const char *)data + 2, n));
         data += 2 + n;
         size -= 2 + n;
-        /* The answer's body is never held, the request's may grow by its new name. */
+        /* The response's body is never buffered; the request's may grow by its new model name. */
         check(stream->n_out[0] <= stream->n_in[0] + 64 || stream->n_in[0] == 0);
         check(stream->n_out[1] <= stream->n_in[1] || stream->n_in[1] == 0);
     }

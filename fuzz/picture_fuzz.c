@@ -1,6 +1,6 @@
-/* Pictures, all the way through: head, strip, the part's decoders, resizing, normalising. The first
- * three bytes choose what the picture becomes, the rest is the file. Little pictures only: what is
- * looked for is in the code, not in the size. */
+/* Pictures through all stages: head, metadata removal, the part's decoders, resizing,
+ * normalisation. The first three bytes select the target, the rest is the file. Sizes are small:
+ * the code is the target, not throughput. */
 #include <stdlib.h>
 
 #include "serve/picture/decode.h"
@@ -21,7 +21,7 @@ static void check(bool holds) {
     }
 }
 
-/* A part is entered once per process. */
+/* The part is loaded once per process. */
 static const struct picture_part *the_part(void) {
     static const struct picture_part *part;
     if (!part) {
@@ -64,10 +64,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     enum status st = picture_decode(part, MAX_PIXELS, &plan, file, out, &err);
     check(st == ST_OK || st == ST_BAD_PICTURE || st == ST_BODY_TOO_LARGE);
     check(st == ST_OK || err.text[0] != '\0');
-    check(part->held_bytes() < MOST_HELD_BYTES); /* what one run leaves behind, the next ones add
-                                                    to */
+    check(part->held_bytes() < MOST_HELD_BYTES); /* memory left by a run accumulates */
     for (size_t i = n_out; i < n_out + MARGIN; i++) {
-        check(out[i] == MARK); /* a decoder without instrumentation could have written here */
+        check(out[i] == MARK); /* detects writes by decoders without instrumentation */
     }
     free(out);
     return 0;

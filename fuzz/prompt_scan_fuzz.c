@@ -1,5 +1,5 @@
-/* The scan for a body's prompt: the first byte chooses where the rest is cut, which makes no
- * difference, the second how much is kept; what is kept, a walk over a parser's tree finds, too. */
+/* The scan for a body's prompt: the first byte selects the splits, which make no difference, the
+ * second the limit; a walk over a parser's tree finds the same text. */
 #include "codec/json/tree.h"
 #include "codec/kserve/chunks_fixture.h"
 #include "codec/kserve/v2_fixture.h"
@@ -7,12 +7,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* ---- by the tree ----------------------------------------------------------------------------- */
+/* ---- with the tree --------------------------------------------------------------------------- */
 
 struct walk {
     struct buf texts[2]; /* all else, system */
     bool in_system;
-    bool unsure; /* a number whose digits the tree does not have, or nested too deep */
+    bool unsure; /* a number whose digits the tree does not have, or too deep nesting */
     uint64_t max_tokens;
 };
 
@@ -119,7 +119,7 @@ static void check_tree(struct arena *arena, yyjson_val *root, const struct promp
     check(scan->max_tokens >= UINT32_MAX || scan->max_tokens == walk.max_tokens);
 }
 
-/* ---- by the scan ----------------------------------------------------------------------------- */
+/* ---- with the scan --------------------------------------------------------------------------- */
 
 static void scan(struct arena *arena, struct str text, uint32_t choice, size_t max_bytes,
                  struct prompt_scan *out) {

@@ -1,5 +1,5 @@
-/* A page of metrics becomes a load: by which rules, the first byte says. Where a page is cut makes
- * no difference, and what comes of it is within its bounds, also behind a page that came before. */
+/* A metrics page becomes a load; the first byte selects the rules. Splits make no difference,
+ * and the load is within its limits, also after a previous page. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct pool_label LABEL = {STR("kind"), STR("a\"b")};
 
-/* Rules that no preset has. */
+/* Rules beyond the presets. */
 static const struct scrape_rule OWN[] = {
     {.into = SCRAPE_WAITING, .series = STR("depth"), .labels = {&LABEL, 1}},
     {.into = SCRAPE_RUNNING, .series = STR("busy_total"), .rate = true, .factor = 1e-6},
@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     choose_rules(data[0], &rules);
     struct str text = str_make((const char *)data + 2, size - 2);
-    struct str first = str_make(text.ptr, text.len * data[1] / 255); /* the page before */
+    struct str first = str_make(text.ptr, text.len * data[1] / 255); /* the previous page */
     struct endpoint_load expected = {0};
     for (size_t i = 0; i < sizeof(STEPS) / sizeof(STEPS[0]); i++) {
         struct scrape_history past = {0};

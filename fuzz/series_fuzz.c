@@ -1,5 +1,4 @@
-/* The Prometheus text format: where a page is cut makes no difference, and what is found is
- * well-formed. */
+/* The Prometheus text format: splits make no difference, and the series found are well-formed. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -9,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct str NAMES[] = {STR("a"), STR("vllm:x"), STR("up")};
 
-/* A sum over all that is found. */
+/* A hash of all series. */
 static void found(void *user, const struct series *series) {
     uint64_t *sum = user;
     struct str labels = series->labels;
@@ -21,7 +20,7 @@ static void found(void *user, const struct series *series) {
         }
     }
     if (labels.len != 0) {
-        __builtin_trap(); /* malformed, after all */
+        __builtin_trap(); /* malformed */
     }
     uint64_t bits;
     memcpy(&bits, &series->value, sizeof(bits));

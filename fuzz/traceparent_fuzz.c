@@ -1,4 +1,4 @@
-/* traceparent: what is taken for one is written the same way again, as far as version 0 goes. */
+/* traceparent: a valid one is written the same way again, as far as version 0 defines it. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
-/* Requests of generate: the first byte chooses the model, the rest is the body. What decodes is one
- * that infer_check judges without a surprise, and what it takes prints as an answer that decodes
- * again. */
+/* Requests of generate: the first byte selects the model, the rest is the body. infer_check
+ * handles every decoded request, and an accepted one prints as a response that decodes again. */
 #include "codec/kserve/fuzz_fixture.h"
 #include "codec/kserve/generate.h"
 
@@ -11,8 +10,8 @@ static const struct json_limits limits = {
 
 enum { N_TENSORS = 2, MAX_BYTES = 1 << 16 };
 
-/* An answer whose outputs are the inputs and whose parameters are the request's. One that is called
- * "parameters" is good in an answer, and in a request only within those: it isn't read again. */
+/* A response whose outputs are the inputs and whose parameters are the request's. It is not read
+ * again if one is named "parameters", which has another meaning in a request. */
 static void print_response(struct arena *arena, const struct infer_request *request,
                            const struct model_spec *model) {
     struct tensor outputs[N_TENSORS];

@@ -1,5 +1,5 @@
-/* Messages of KServe v2 over gRPC; the first byte says which. Of a request that decodes every byte
- * of its tensors and names can be read, and whatever is refused has a sentence. */
+/* Messages of KServe v2 over gRPC; the first byte selects which. Every byte of a decoded
+ * request's tensors and names is readable, and every error has a text. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static void check(bool holds, const struct error *err) {
     }
 }
 
-/* Every byte of it can be read. */
+/* Reads every byte. */
 static unsigned sum_of(struct str bytes) {
     unsigned sum = 0;
     for (size_t i = 0; i < bytes.len; i++) {
@@ -74,8 +74,8 @@ static void check_same(const struct v2_grpc_request *one, const struct v2_grpc_r
     }
 }
 
-/* Again and again, each time in memory of its own, once with another last byte, which mostly is a
- * tensor's. */
+/* Decodes repeatedly with the cache, each time from its own allocation, once with the last byte
+ * changed, which mostly is a tensor's. */
 static void check_cached_decode(struct str message) {
     static struct v2_grpc_decode_cache cache;
     cache = (struct v2_grpc_decode_cache){0};
@@ -113,7 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     struct arena *arena = arena_new(NULL, 0);
     size_t n_bytes = size - 1;
-    char *copy = malloc(n_bytes + (n_bytes == 0)); /* so that the sanitizer sees both ends */
+    char *copy = malloc(n_bytes + (n_bytes == 0)); /* exact size, for the address sanitizer */
     memcpy(copy, data + 1, n_bytes);
     struct str message = str_make(copy, n_bytes);
     switch (data[0] % 6) {

@@ -1,5 +1,5 @@
-/* Settings of the log, the same bytes as JSON and as protobuf: what is refused has a sentence and a
- * status that the protocol knows, and nothing stands for done behind what was refused. */
+/* Log settings, the same bytes as JSON and as protobuf: an error has a text and one of the
+ * protocol's statuses, and no setting after the invalid one is applied. */
 #include "codec/kserve/logging.h"
 #include "codec/kserve/v2_fixture.h"
 
@@ -13,9 +13,9 @@ static void check(bool holds) {
 
 static void check_done(enum status st, const struct v2_log_settings *done,
                        const struct error *err) {
-    check(!done->given[V2_LOG_FILE]); /* there is none to be changed */
+    check(!done->given[V2_LOG_FILE]); /* the file can't be changed */
     check(st == ST_OK || (err->status == st && err->text[0] != '\0'));
-    check(st != ST_UNSUPPORTED || !done->given[V2_LOG_INFO]); /* it is looked at first */
+    check(st != ST_UNSUPPORTED || !done->given[V2_LOG_INFO]); /* the file is read first */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct error other = {0};
     st = v2_grpc_log_decode(bytes, &done, &other);
     check_done(st, &done, &other);
-    check(st != ST_INTERNAL && st != ST_NOT_READY); /* those are HTTP's only */
+    check(st != ST_INTERNAL && st != ST_NOT_READY); /* used over HTTP only */
     arena_free(arena);
     return 0;
 }

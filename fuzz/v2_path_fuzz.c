@@ -1,5 +1,5 @@
-/* Paths: a name that is taken can mean nothing to a file system, and escaping every byte of it
- * gives the same name again. What names no model is one of a few paths, letter by letter. */
+/* Paths: an accepted name has no meaning for a file system, and escaping every byte of it gives
+ * the same name. Paths without a model are one of a few, byte for byte. */
 #include <stdio.h>
 
 #include "codec/kserve/path.h"
@@ -37,7 +37,7 @@ static void check_same(struct arena *arena, const struct buf *text, const struct
     check(str_eq(again.region, path->region));
 }
 
-/* The same name with every byte escaped is the same model's. */
+/* The name with every byte escaped is the same model. */
 static void check_model(struct arena *arena, const struct v2_path *path) {
     static const char *const verbs[V2_OTHER] = {
         [V2_MODEL] = "",
@@ -74,7 +74,7 @@ static void check_model(struct arena *arena, const struct v2_path *path) {
     check_same(arena, &text, path);
 }
 
-/* The same of a region of shared memory, which may have any name. */
+/* The same for a shared-memory region, which may have any name. */
 static void check_shared_memory(struct arena *arena, const struct v2_path *path) {
     struct buf text;
     check(utf8_is_valid(path->region.ptr, path->region.len));
@@ -90,7 +90,7 @@ static void check_shared_memory(struct arena *arena, const struct v2_path *path)
     check_same(arena, &text, path);
 }
 
-/* What is the whole server's has no escapes, no version and nothing behind it. */
+/* A path of the whole server has no escapes, no version and no suffix. */
 static void check_fixed(struct str text, const struct v2_path *path) {
     static const char *const texts[V2_OTHER] = {
         [V2_SERVER] = "/v2",

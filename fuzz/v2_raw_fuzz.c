@@ -1,6 +1,6 @@
-/* Raw requests: the first bytes say what the model's input is, the rest is the body. What decodes
- * has exactly the body's bytes and is one that infer_check takes; a client's encoder gives the body
- * back. */
+/* Raw requests: the first bytes define the model's input, the rest is the body. A decoded
+ * request has exactly the body's bytes and passes infer_check; the client's encoder gives the
+ * body back. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         struct str back = fixture_gather(arena, encoded.pieces, encoded.n_pieces);
         check(str_eq(back, str_make(body, n_bytes)) && encoded.n_bytes == n_bytes, &err);
         enum status status = infer_check(&request.infer, &model, &err);
-        /* Only bytes of a BOOL can still be wrong. */
+        /* Only bytes of a BOOL can still be invalid. */
         check(status == ST_OK || (status == ST_BAD_DATA && spec.datatype == DT_BOOL), &err);
     } else {
         check(err.text[0] != '\0', &err);

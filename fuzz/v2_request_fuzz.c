@@ -1,5 +1,5 @@
-/* Requests: JSON, a NUL, tensor bytes. What decodes is encoded in every form and decoded again, and
- * must mean the same; what a model would take is aligned and answered. */
+/* Requests: JSON, a NUL, tensor bytes. A decoded request is encoded in every form and decoded
+ * again, and must have the same meaning; requests that a model accepts are aligned and answered. */
 #include "codec/kserve/decode_cache.h"
 #include "codec/kserve/fuzz_fixture.h"
 #include "codec/kserve/request_encode.h"
@@ -20,7 +20,7 @@ static bool sizes_fit(const struct infer_request *infer) {
     return true;
 }
 
-/* An output that asks for nothing is the same as one that asks for the request's own form. */
+/* An output without a form is the same as one with the request's default. */
 static void resolve_forms(struct arena *arena, struct v2_request *request) {
     size_t n = request->infer.n_wanted;
     enum v2_form *forms = arena_calloc(arena, n, sizeof(*forms));
@@ -50,8 +50,8 @@ static void encode_binary(struct arena *arena, const struct v2_request *request)
     check(strcmp(fixture_request(arena, request), fixture_request(arena, &again)) == 0, &err);
 }
 
-/* A NaN loses its payload in JSON and a BOOL of 2 becomes a 1: so it is the second text that must
- * be equal to the first. */
+/* A NaN loses its payload in JSON and a BOOL of 2 becomes a 1: so the second text must equal the
+ * first. */
 static void encode_json(struct arena *arena, const struct v2_request *request) {
     struct v2_request_body body, again;
     struct error err = {0};
@@ -60,7 +60,7 @@ static void encode_json(struct arena *arena, const struct v2_request *request) {
         forms[i] = V2_FORM_JSON;
     }
     enum status status = v2_request_encode(arena, request, forms, &body, &err);
-    check(status == ST_OK || status == ST_BAD_DATA, &err); /* BYTES that are no text */
+    check(status == ST_OK || status == ST_BAD_DATA, &err); /* BYTES that are not UTF-8 */
     if (status == ST_OK) {
         struct v2_request back = decode(arena, &body, &err);
         check(v2_request_encode(arena, &back, forms, &again, &err) == ST_OK, &err);
@@ -68,7 +68,7 @@ static void encode_json(struct arena *arena, const struct v2_request *request) {
     }
 }
 
-/* A model that takes just this, and gives its inputs back. */
+/* A model that accepts exactly this request, and returns its inputs. */
 static void encode_echo_response(struct arena *arena, struct v2_request *request) {
     size_t n = request->infer.n_inputs;
     struct tensor_spec *specs = arena_calloc(arena, n, sizeof(*specs));
@@ -103,8 +103,8 @@ static void encode_echo_response(struct arena *arena, struct v2_request *request
     }
 }
 
-/* The same text again and again, each time in memory of its own, is the same request, or the same
- * error, and so is its like with fewer bytes behind it. */
+/* Decodes the same text repeatedly with the cache, each time from its own allocation, and once
+ * with fewer bytes after it: the result or error must be that of the decoder. */
 static void check_cached_decode(struct str body, size_t json_bytes) {
     static struct v2_decode_cache cache;
     cache = (struct v2_decode_cache){0};

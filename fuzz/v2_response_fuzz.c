@@ -1,5 +1,5 @@
-/* Answers as a client reads them: JSON, a NUL, tensor bytes. What decodes is encoded by the
- * server's half and decoded again, and must mean the same. */
+/* Responses decoded by a client: JSON, a NUL, tensor bytes. A decoded response is encoded by the
+ * server's half and decoded again, and must have the same meaning. */
 #include "codec/kserve/fuzz_fixture.h"
 #include "codec/kserve/response.h"
 

@@ -1,5 +1,5 @@
-/* The small bodies as a client reads them: errors, and metadata, which is printed by the server's
- * half and must read back the same. */
+/* Errors and metadata decoded by a client; metadata is printed by the server's half and must
+ * read back the same. */
 #include "codec/kserve/metadata.h"
 #include "codec/kserve/metadata_decode.h"
 #include "codec/kserve/v2_fixture.h"

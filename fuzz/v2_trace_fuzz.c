@@ -1,5 +1,5 @@
-/* Settings of traces, the same bytes as JSON and as protobuf: what is refused has a sentence and a
- * status that the protocol knows, and what is taken is in range and can be said again. */
+/* Trace settings, the same bytes as JSON and as protobuf: an error has a text and one of the
+ * protocol's statuses; accepted settings are in range and can be sent again. */
 #include "codec/kserve/trace.h"
 #include "codec/kserve/v2_fixture.h"
 
@@ -19,7 +19,7 @@ static void check_update(enum status st, const struct v2_trace_update *update,
     check(update->values.rate <= INT32_MAX && update->values.log_frequency <= INT32_MAX);
 }
 
-/* What is shown of these values is taken for the same. */
+/* The printed values decode to the same settings. */
 static void check_printed_update(struct arena *arena, const struct v2_trace_update *update) {
     struct v2_trace_settings settings = {.values = update->values, .opentelemetry = true};
     struct v2_trace_update again;
@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     st = v2_grpc_trace_decode(bytes, &update, &other);
     check_update(st, &update, &other);
-    check(st != ST_INTERNAL && st != ST_NOT_READY); /* those are HTTP's only */
+    check(st != ST_INTERNAL && st != ST_NOT_READY); /* used over HTTP only */
     if (st == ST_OK) {
         check_printed_update(arena, &update);
     }

@@ -2,8 +2,8 @@
  *
  *     cc event_loop.c -o event_loop $(pkg-config --cflags --libs sluice)
  *
- * poll(2) stands for whatever loop a program has: ask each client what it waits for, wait, step.
- * An inference goes the same way, and has a sluice_client_take_infer where this prints. */
+ * poll(2) stands for the program's own event loop: get each client's descriptor and timeout, wait,
+ * step. An inference works the same way; sluice_client_take_infer takes its result. */
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: event_loop URL… (at most %d)\n", MOST);
         return 2;
     }
-    sluice_client *clients[MOST]; /* NULL: its call is over */
+    sluice_client *clients[MOST]; /* NULL: its call is done */
     sluice_client_error error;
     int n = argc - 1, n_left = n;
     for (int i = 0; i < n; i++) {

@@ -1,10 +1,10 @@
-/* Sends numbers to a model in binary and prints what comes back:
+/* Sends numbers to a model in binary and prints the result:
  *     http_binary URL MODEL INPUT NUMBER…
  *
  *     cc http_binary.c -o http_binary $(pkg-config --cflags --libs sluice)
  *
- * The model's input is FP32 and takes a row of any length, and so is its output. The numbers leave
- * from where they are, and those of the answer are put where we want them. */
+ * The model's input is FP32 and takes a row of any length, and so is its output. The numbers are
+ * sent from the caller's array, and those of the answer are received into another. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Says whether a model is ready, and what it takes and gives: http_model URL MODEL
+/* Prints whether a model is ready, and its inputs and outputs: http_model URL MODEL
  *
  *     cc http_model.c -o http_model $(pkg-config --cflags --libs sluice) */
 #include <stdio.h>

@@ -3,12 +3,12 @@
  *
  *     cc http_raw.c -o http_raw $(pkg-config --cflags --libs sluice)
  *
- * A raw request is the bytes and nothing else: names and shape are what the server deduces. */
+ * A raw request has only these bytes: the server deduces name and shape. */
 #include <stdio.h>
 
 #include <sluice/client.h>
 
-static unsigned char element[4 + (16 << 20)]; /* the length, 4 bytes little-endian, and the bytes */
+static unsigned char element[4 + (16 << 20)]; /* length, 4 bytes little-endian, and bytes */
 
 int main(int argc, char **argv) {
     if (argc != 3) {

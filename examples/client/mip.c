@@ -9,7 +9,7 @@
 
 enum { MOST = 100 };
 
-/* The model has one input; each item is one element of the batch. */
+/* The model has one input; each item is one batch element. */
 static int ask(sluice_client *client, const sluice_mip_item *items, uint32_t n,
                sluice_client_error *error) {
     sluice_mip_request request = {.size = sizeof(request), .items = items};

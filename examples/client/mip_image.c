@@ -1,16 +1,16 @@
-/* Asks a MIP server about pictures, one after the other, and prints what it says:
+/* Sends pictures to a MIP server, one after the other, and prints the answers:
  *     mip_image tcp://HOST:PORT|unix:///PATH FILE…
  *
  *     cc mip_image.c -o mip_image $(pkg-config --cflags --libs sluice)
  *
- * The files go as they are (JPEG, PNG, WebP, GIF): decoding them is the server's work. */
+ * The files are sent unchanged (JPEG, PNG, WebP, GIF): the server decodes them. */
 #include <stdio.h>
 
 #include <sluice/client.h>
 
 static unsigned char picture[16 << 20];
 
-/* Returns: the bytes of the file; 0 when it can't be read. */
+/* Returns: the size of the file; 0 if it can't be read. */
 static size_t read_file(const char *path) {
     FILE *file = fopen(path, "rb");
     size_t n = file ? fread(picture, 1, sizeof(picture), file) : 0;

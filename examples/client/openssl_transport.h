@@ -1,12 +1,13 @@
-/* TLS for a sluice_client by OpenSSL 3, to be copied into a program as it is. Whom to trust is said
- * in the SSL_CTX. OpenSSL's writes raise SIGPIPE where the peer is gone: ignore that signal. */
+/* TLS for a sluice_client by OpenSSL 3, to be copied into a program. The SSL_CTX has the trusted
+ * certificates. OpenSSL's writes raise SIGPIPE when the peer has closed the connection: ignore
+ * that signal. */
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <sluice/client.h>
 
 struct openssl {
     SSL_CTX *settings; /* the caller's */
-    SSL *ssl;          /* of the connection there is */
+    SSL *ssl;          /* of the current connection */
 };
 
 static int32_t openssl_start(void *context, int fd, const char *host) {
@@ -14,12 +15,12 @@ static int32_t openssl_start(void *context, int fd, const char *host) {
     tls->ssl = SSL_new(tls->settings);
     if (!tls->ssl || SSL_set_fd(tls->ssl, fd) != 1 || SSL_set1_host(tls->ssl, host) != 1 ||
         SSL_set_tlsext_host_name(tls->ssl, host) != 1) {
-        SSL_free(tls->ssl); /* what did not start is not stopped */
+        SSL_free(tls->ssl); /* stop is not called after a failed start */
         tls->ssl = NULL;
         return SLUICE_TRANSPORT_FAILED;
     }
     SSL_set_mode(tls->ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    SSL_set_connect_state(tls->ssl); /* shakes hands in the first reads and writes */
+    SSL_set_connect_state(tls->ssl); /* the handshake is done by the first reads and writes */
     return 0;
 }
 
@@ -48,7 +49,7 @@ static int64_t openssl_write(void *context, const void *data, size_t n_bytes) {
 
 static void openssl_stop(void *context) {
     struct openssl *tls = context;
-    SSL_shutdown(tls->ssl); /* says goodbye, and does not wait for an answer */
+    SSL_shutdown(tls->ssl); /* sends close_notify, and does not wait for the peer's */
     SSL_free(tls->ssl);
     tls->ssl = NULL;
 }

@@ -1,9 +1,9 @@
-/* Sends N numbers to a model over TLS, with OpenSSL, and says whether the answer is the same bytes;
+/* Sends N numbers to a model over TLS, with OpenSSL, and checks that the answer has the same bytes;
  * for each N once, over one connection: tls_openssl https://HOST[:PORT] MODEL INPUT N…
  *
  *     cc tls_openssl.c -o tls_openssl $(pkg-config --cflags --libs sluice openssl)
  *
- * It trusts whom the system trusts, or the certificates in the file that SSL_CERT_FILE names. */
+ * Trusted are the system's certificates, or those in the file that SSL_CERT_FILE names. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

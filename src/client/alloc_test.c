@@ -1,6 +1,6 @@
-/* Once calls have grown no larger, nothing is allocated: this program counts every allocation of
- * the thread that calls, whoever makes it. The sanitizers have an allocator of their own and keep
- * blocks apart; with them the calls are made and nothing is counted. */
+/* Repeated calls of the same size allocate nothing: this program counts every allocation of the
+ * calling thread. The sanitizers replace the allocator; with them the calls are made and nothing
+ * is counted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-static _Thread_local size_t n_allocations; /* and frees */
+static _Thread_local size_t n_allocations; /* and deallocations */
 
 #if defined(__has_feature)
 #define HAS_FEATURE(name) __has_feature(name)
@@ -29,7 +29,7 @@ static _Thread_local size_t n_allocations; /* and frees */
 #if !defined(SLUICE_ARENA_EMULATE) && !defined(__SANITIZE_THREAD__) &&                             \
     !HAS_FEATURE(thread_sanitizer)
 #define COUNTS 1
-/* What libc calls these by itself. */
+/* malloc and free of libc itself. */
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *ptr, size_t n);
@@ -174,7 +174,7 @@ static sluice_client_status infer_many(sluice_client *client) {
 
 static char text[1 << 18];
 
-/* Writes an answer of HTTP. Returns: its bytes. */
+/* Writes an HTTP answer. Returns: its size. */
 static size_t http(const char *body, size_t n_body, size_t n_json) {
     int n = n_json == 0 ? snprintf(text, sizeof(text),
                                    "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n", n_body)
@@ -306,7 +306,7 @@ static void client_repeated_call_does_not_allocate(void **state) {
     }
 }
 
-/* Is what this program counts what it should? */
+/* Checks the counter itself. */
 static void alloc_counter_counts_malloc_and_free(void **state) {
     (void)state;
     size_t before = n_allocations;

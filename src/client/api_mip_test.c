@@ -1,5 +1,4 @@
-/* MIP through the public functions, as a program outside would call them, against scripted
- * answers. */
+/* MIP through the public functions, as an application calls them, against scripted answers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +13,8 @@
 #include "client/test_server.h"
 #include "sluice/client.h"
 
-#define PING "\0\1\1\0\0\0\0" /* and the NUL */
-/* One input, one output, one element: an item of text. */
+#define PING "\0\1\1\0\0\0\0" /* with the terminating NUL */
+/* One input, one output, one batch element: a TEXT item. */
 #define ANSWER "\0\2\1\0\0\0\0\x0e\1\1\0\1\0\0\0\1\0\0\0\2hi"
 enum { PING_BYTES = sizeof(PING), ANSWER_BYTES = sizeof(ANSWER) - 1 };
 
@@ -72,7 +71,7 @@ static void api_mip_ping_and_infer_share_connection(void **state) {
     assert_int_equal(server.n_requests, 3);
 }
 
-/* As the reference does: one packet, one answer, the end. */
+/* Like the reference server: one packet, one answer, then it closes the connection. */
 static void api_mip_server_closing_each_time_reconnects(void **state) {
     (void)state;
     static const struct script script = {.mip = true, .texts = {ANSWER}, .n_bytes = {ANSWER_BYTES}};
@@ -109,7 +108,7 @@ static void api_mip_unix_socket_path_may_be_relative(void **state) {
     good_infer(client);
     sluice_client_close(client);
     assert_int_equal(chdir(folder), 0);
-    client = open_client("unix://s"); /* as seen from here */
+    client = open_client("unix://s"); /* the client opens before the server is there */
     good_infer(client);
     sluice_client_close(client);
     assert_int_equal(chdir(here), 0);
@@ -136,7 +135,7 @@ static void api_mip_error_packet_sets_code_and_text(void **state) {
         {"\0\0\4\0\0\0\0\3why", 11, SLUICE_MIP_SHAPE, {"fit", "MIP error 4"}},
     };
     enum { N = sizeof(rows) / sizeof(*rows) };
-    for (size_t i = 0; i < N; i++) { /* for an inference and for a ping, on one connection */
+    for (size_t i = 0; i < N; i++) { /* inferences and pings on one connection */
         struct script script = {.mip = true,
                                 .texts = {rows[i].packet, rows[i].packet, ANSWER},
                                 .n_bytes = {rows[i].n_bytes, rows[i].n_bytes, ANSWER_BYTES}};
@@ -156,7 +155,7 @@ static void api_mip_error_packet_sets_code_and_text(void **state) {
     }
 }
 
-/* What is no answer to what was asked is said to be the server's. */
+/* An answer that does not match the request is the server's error. */
 static void api_mip_malformed_answer_is_broken(void **state) {
     (void)state;
     static const struct {
@@ -194,7 +193,7 @@ static void api_mip_malformed_answer_is_broken(void **state) {
     }
 }
 
-/* No output is an answer, and a type that nobody knows is handed on. */
+/* An answer may have no outputs; unknown item types are passed on. */
 static void api_mip_empty_or_unknown_item_is_accepted(void **state) {
     (void)state;
     static const struct script scripts[] = {
@@ -215,7 +214,7 @@ static void api_mip_empty_or_unknown_item_is_accepted(void **state) {
     test_server_stop(&server);
 }
 
-/* What can't be sent is refused before a connection is made: nobody listens here. */
+/* An invalid request fails before a connection is made: no server is listening. */
 static void api_mip_invalid_request_is_refused_before_connect(void **state) {
     (void)state;
     static const sluice_mip_item bad_type = {(sluice_mip_type)4, "x", 1};
@@ -261,7 +260,7 @@ static void api_mip_invalid_request_is_refused_before_connect(void **state) {
     sluice_client_close(client);
 }
 
-/* A call of the other protocol says which URLs are for it. */
+/* A call of the other protocol reports which URLs are valid for it. */
 static void api_mip_http_call_on_mip_url_is_invalid(void **state) {
     (void)state;
     const sluice_infer_request request = {.size = sizeof(request), .model = "m"};

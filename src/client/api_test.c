@@ -1,4 +1,4 @@
-/* The public functions, as a program outside would call them, against scripted answers. */
+/* The public functions, as an application calls them, against scripted answers. */
 #include "sluice/client.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #include "client/test_server.h"
 
-/* An answer with the length of its body. */
+/* An answer with Content-Length. */
 #define ANSWER(code, fields, length, body)                                                         \
     "HTTP/1.1 " code "\r\n" fields "Content-Length: " length "\r\n\r\n" body
 
@@ -40,7 +40,7 @@ static void api_open_bad_options_are_invalid(void **state) {
     }
     sluice_client_options no_size = {.url = "http://h"};
     assert_int_equal(sluice_client_open(&no_size, &client, NULL), SLUICE_CLIENT_INVALID);
-    /* a caller that was compiled when there was less */
+    /* a caller compiled with an older header */
     sluice_client_options shorter = {.size = offsetof(sluice_client_options, idle_timeout_ns),
                                      .url = "http://h"};
     memset((char *)&shorter + shorter.size, 0x55, sizeof(shorter) - shorter.size);
@@ -122,7 +122,7 @@ static void api_metadata_answer_is_exported(void **state) {
     test_server_stop(&server);
 }
 
-/* A caller that was compiled when the struct was shorter gets no more than it has room for. */
+/* A caller compiled with an older, shorter struct gets only the members that it has. */
 static void api_shorter_struct_is_filled_to_its_size(void **state) {
     (void)state;
     static const struct script scripts[] = {
@@ -279,7 +279,7 @@ static void api_infer_raw_request_sends_bytes_only(void **state) {
     assert_ptr_equal(body_of(&server) + 8, server.request + server.n_request);
 }
 
-/* What can't be sent is refused before a connection is made: nobody listens here. */
+/* An invalid request fails before a connection is made: no server is listening. */
 static void api_invalid_request_is_refused_before_connect(void **state) {
     (void)state;
     static const sluice_tensor bad[] = {
@@ -343,7 +343,7 @@ static void api_invalid_request_is_refused_before_connect(void **state) {
     sluice_client_close(client);
 }
 
-/* What is no answer of the protocol is said to be the server's. */
+/* An answer that violates the protocol is the server's error. */
 static void api_malformed_answer_is_broken(void **state) {
     (void)state;
     static const char *const answers[] = {

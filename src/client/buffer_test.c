@@ -1,5 +1,5 @@
-/* Memory: the caller's places for answers, answers that are too large or say that they are, and
- * requests of very many items. Whatever came of a call, the next one is good. */
+/* Memory: the caller's buffers for answers, answers that are too large or announce too much, and
+ * requests of very many items. After every failure the next call succeeds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,7 @@ static const int64_t dims[] = {1};
 static const sluice_tensor input = {
     .name = "x", .datatype = SLUICE_UINT8, .dims = dims, .rank = 1, .data = "\1", .n_bytes = 1};
 
-/* Asks with these buffers, and answers with `n_bytes` at `answer`. */
+/* Sends an inference with these buffers, and answers it with `n_bytes` at `answer`. */
 static sluice_client_status infer(const sluice_buffer *buffers, size_t n_buffers,
                                   const char *answer, size_t n_bytes) {
     const sluice_infer_request request = {.size = sizeof(request),
@@ -71,7 +71,7 @@ static sluice_client_status infer(const sluice_buffer *buffers, size_t n_buffers
     "{\"name\":\"c\",\"datatype\":\"BYTES\",\"shape\":[1],\"parameters\":{\"binary_data_size\":6}" \
     "}]}"
 
-/* Returns: the answer's bytes at *out. */
+/* *out: an answer. Returns: its size. */
 static size_t outputs_answer(char *out, size_t max) {
     static const char body[] = OUTPUTS_JSON "\1\0\2\0\2\0\0\0hi";
     int n = snprintf(out, max,
@@ -85,9 +85,9 @@ static size_t outputs_answer(char *out, size_t max) {
 static void buffer_each_output_is_copied_or_too_small(void **state) {
     (void)state;
     static const struct {
-        size_t rooms[4]; /* SIZE_MAX: no data */
+        size_t rooms[4]; /* SIZE_MAX: no buffer */
         size_t n;
-        const char *says; /* NULL: good */
+        const char *says; /* NULL: success */
     } rows[] = {
         {{0}, 0, NULL},
         {{4, 3, 6}, 3, NULL},
@@ -124,7 +124,7 @@ static void buffer_each_output_is_copied_or_too_small(void **state) {
         }
         assert_true(!rows[i].says || error.http_status == 200);
     }
-    assert_false(peer_accept(&peer)); /* all on one connection */
+    assert_false(peer_accept(&peer)); /* one connection for all */
     close_client();
 }
 
@@ -132,7 +132,7 @@ static void buffer_each_output_is_copied_or_too_small(void **state) {
     "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n"                                                    \
     "Inference-Header-Content-Length: 18446744073709551615\r\n\r\n"
 
-/* Sizes nobody would send: refused before memory is taken for them. */
+/* Sizes beyond any real answer fail before memory is allocated. */
 static void buffer_huge_http_answer_is_refused(void **state) {
     (void)state;
     static const char *const answers[] = {
@@ -153,7 +153,7 @@ static void buffer_huge_http_answer_is_refused(void **state) {
         peer_send(&peer, answers[i], strlen(answers[i]));
         sluice_client_status status = client_step_until_blocked(client, &error);
         for (int n = 0; status == SLUICE_CLIENT_AGAIN && n < 1000; n++) {
-            peer_send(&peer, rest, sizeof(rest)); /* as much as it takes */
+            peer_send(&peer, rest, sizeof(rest)); /* as much as the socket takes */
             status = client_step_until_blocked(client, &error);
         }
         expect(status, SLUICE_CLIENT_BROKEN, "nswer");
@@ -173,7 +173,7 @@ static void start_mip(sluice_buffer buffer) {
     accept_request();
 }
 
-/* An answer of one item of `n_item` bytes: header, counts and the item's head. */
+/* An answer with one item of `n_item` bytes: header, counts and the item's head. */
 enum { FRONT_BYTES = MIP_HEADER_BYTES + MIP_COUNTS_BYTES + MIP_ITEM_HEAD_BYTES };
 static void front_of(uint32_t n_item, char out[FRONT_BYTES]) {
     struct mip_item one = {MIP_JSON, {NULL, n_item}};
@@ -214,8 +214,8 @@ static void buffer_mip_payload_is_received_or_too_small(void **state) {
     static const struct {
         uint32_t n_item;
         size_t n_place;
-        const char *says; /* NULL: good */
-        bool closes;      /* the rest of the answer is not worth reading */
+        const char *says; /* NULL: success */
+        bool closes;      /* the rest of the answer is too large to drain */
     } rows[] = {
         {0, 12, NULL, false},
         {100, 112, NULL, false},
@@ -262,11 +262,11 @@ static void buffer_huge_mip_answer_is_refused(void **state) {
         expect(client_run_to_end(client, &error), SLUICE_CLIENT_BROKEN, "max_answer_bytes");
         good_mip(NULL, 0);
     }
-    start_mip((sluice_buffer){0}); /* an error with a payload that nobody would read */
+    start_mip((sluice_buffer){0}); /* an error packet whose payload is too large to drain */
     peer_send(&peer, "\0\0\5\0\xff\xff\xff\xff", 8);
     expect(client_run_to_end(client, &error), SLUICE_CLIENT_REFUSED, "MIP error 5, INTERNAL");
     good_mip(NULL, 0);
-    start_mip((sluice_buffer){0}); /* more items than the payload has room for */
+    start_mip((sluice_buffer){0}); /* more items than the payload can hold */
     peer_send(&peer, "\0\2\1\0\0\0\0\4\1\xff\0\1", 12);
     expect(client_run_to_end(client, &error), SLUICE_CLIENT_BROKEN, "item 0 of 255");
     assert_int_equal(error.mip_error, -1);
@@ -278,7 +278,7 @@ static void buffer_huge_mip_answer_is_refused(void **state) {
 
 enum { N_INPUTS = 16, BATCH = 62500, N_ITEMS = N_INPUTS * BATCH, ITEM_BYTES = 3 };
 
-/* The byte at `at` of the request's, or, but for the front, of the answer's. */
+/* The byte at offset `at` of the request, or of the answer, which has another front. */
 static char packet_byte(size_t at, const char front[MIP_HEADER_BYTES + MIP_COUNTS_BYTES]) {
     static const char item_bytes[] = "\0\0\0\2\0\0\0\3[7]";
     enum { FRONT = MIP_HEADER_BYTES + MIP_COUNTS_BYTES };
@@ -350,11 +350,11 @@ static void buffer_million_items_are_sent_and_received(void **state) {
     close_client();
 }
 
-/* ---- an answer before the request has left --------------------------------------------------- */
+/* ---- answers before the request is sent ------------------------------------------------------ */
 
 static char large[8 << 20];
 
-/* The server has no memory for what is announced: it says so, and reads no further. */
+/* A server without memory for the announced size answers at once and stops reading. */
 static void buffer_error_before_request_sent_is_returned(void **state) {
     (void)state;
     const sluice_mip_item picture = {SLUICE_MIP_IMAGE, large, sizeof(large)};
@@ -378,8 +378,8 @@ static void buffer_error_before_request_sent_is_returned(void **state) {
     }
 }
 
-/* It ends the connection in the middle of the request: on a new connection that is told, on one
- * that was used before the request is sent again. */
+/* The server closes the connection in the middle of the request: an error on a new connection;
+ * on a reused one the request is sent again. */
 static void buffer_close_within_request_fails_or_retries(void **state) {
     (void)state;
     const sluice_mip_item picture = {SLUICE_MIP_IMAGE, large, sizeof(large)};

@@ -1,5 +1,5 @@
-/* Calls that are stepped, against a peer in the same thread: at every split of an answer, at every
- * end of a connection, given up in every state; and the next call is always good. */
+/* Stepped calls against a peer in the same thread: at every split of an answer, at every point
+ * of disconnection, cancelled in every state. The next call always succeeds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,13 +27,13 @@ static void close_client(void) {
     peer_close(&peer);
 }
 
-/* A status with its error filled: nothing of what was there before is left. */
+/* Checks status and error, and clears the error. */
 static void expect(sluice_client_status is, sluice_client_status status, const char *says) {
     test_expect(&error, is, status, says);
     memset(&error, 0x55, sizeof(error));
 }
 
-/* ---- the calls that are tried ---------------------------------------------------------------- */
+/* ---- the tested calls ------------------------------------------------------------------------ */
 
 static const int64_t dims[] = {3};
 static const sluice_tensor input = {.name = "x",
@@ -140,7 +140,7 @@ static const struct call {
 
 enum { N_CALLS = sizeof(calls) / sizeof(*calls) };
 
-/* Starts the call, and has its request sent. */
+/* Starts the call and sends its request. */
 static void begin(const struct call *call) {
     expect(call->start(), SLUICE_CLIENT_OK, "");
     expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
@@ -148,7 +148,7 @@ static void begin(const struct call *call) {
     assert_true(peer_read(&peer) > 0);
 }
 
-/* The rest of its answer. */
+/* Sends the rest of its answer. */
 static void end(const struct call *call, size_t n_sent) {
     peer_send(&peer, call->answer + n_sent, call->n_answer - n_sent);
     expect(client_run_to_end(client, &error), SLUICE_CLIENT_OK, "");
@@ -193,7 +193,7 @@ static void call_answer_byte_by_byte_completes(void **state) {
     }
 }
 
-/* The server ends the connection behind each byte of its answer; the next call makes a new one. */
+/* The server closes the connection after each byte of its answer; the next call makes a new one. */
 static void call_server_close_fails_and_next_call_reconnects(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
@@ -214,7 +214,7 @@ static void call_server_close_fails_and_next_call_reconnects(void **state) {
     }
 }
 
-/* The server refuses everything at once. */
+/* The server refuses all connections. */
 static void call_refused_connection_is_unreachable(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
@@ -230,9 +230,9 @@ static void call_refused_connection_is_unreachable(void **state) {
     }
 }
 
-/* ---- sending a second time ------------------------------------------------------------------- */
+/* ---- retries --------------------------------------------------------------------------------- */
 
-/* The server ended the connection since the last call: seen before anything is sent. */
+/* The server has closed the idle connection: detected before anything is sent. */
 static void call_closed_idle_connection_is_replaced(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
@@ -245,7 +245,7 @@ static void call_closed_idle_connection_is_replaced(void **state) {
     }
 }
 
-/* It sends what nobody asked for. */
+/* The server sends unexpected bytes. */
 static void call_idle_connection_with_input_is_replaced(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
@@ -261,7 +261,7 @@ static void call_idle_connection_with_input_is_replaced(void **state) {
     }
 }
 
-/* It ends it as the next request comes: that is sent again, once. */
+/* The server closes it when the next request arrives: the request is sent again, once. */
 static void call_closed_on_reused_connection_is_retried_once(void **state) {
     (void)state;
     static char first[PEER_BYTES];
@@ -292,7 +292,7 @@ static void call_closed_on_reused_connection_is_retried_once(void **state) {
     }
 }
 
-/* A byte of an answer came: the request may have been done, so it is not sent again. */
+/* After a byte of an answer the request may have been executed, so it is not sent again. */
 static void call_closed_after_answer_byte_is_not_retried(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
@@ -307,7 +307,7 @@ static void call_closed_after_answer_byte_is_not_retried(void **state) {
     }
 }
 
-/* ---- giving up ------------------------------------------------------------------------------- */
+/* ---- cancelling ------------------------------------------------------------------------------ */
 
 static void check_between_calls(void) {
     sluice_client_waiting waiting = {.size = sizeof(waiting)};
@@ -322,7 +322,7 @@ static void call_cancel_at_any_state_allows_next_call(void **state) {
     for (size_t i = 0; i < N_CALLS; i++) {
         const struct call *call = &calls[i];
         open_client(call->mip);
-        sluice_client_cancel(client); /* none */
+        sluice_client_cancel(client); /* no call */
         check_between_calls();
         expect(call->start(), SLUICE_CLIENT_OK, "");
         sluice_client_cancel(client); /* before the first step */
@@ -335,23 +335,23 @@ static void call_cancel_at_any_state_allows_next_call(void **state) {
         begin(call);
         peer_send(&peer, call->answer, call->n_answer - 1);
         expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
-        sluice_client_cancel(client); /* in the middle of it */
+        sluice_client_cancel(client); /* in the middle of the answer */
         sluice_client_cancel(client);
         check_between_calls();
         good_call(call);
-        sluice_client_cancel(client); /* when it is done: the connection stays */
+        sluice_client_cancel(client); /* after it: the connection stays */
         check_between_calls();
         good_call(call);
         assert_false(peer_accept(&peer));
         begin(call);
-        sluice_client_close(client); /* which is giving up too */
+        sluice_client_close(client); /* closing cancels too */
         peer_close(&peer);
     }
 }
 
-/* ---- out of turn ----------------------------------------------------------------------------- */
+/* ---- invalid order of calls ------------------------------------------------------------------ */
 
-/* One call at a time: what is under way does not suffer from what is asked meanwhile. */
+/* One call at a time: another call fails and does not affect the running one. */
 static void call_during_another_call_is_invalid(void **state) {
     (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
@@ -367,12 +367,12 @@ static void call_during_another_call_is_invalid(void **state) {
         assert_int_equal(yes, 0);
         end(&calls[i], 0);
         expect(sluice_client_step(client, &error), SLUICE_CLIENT_OK, "");
-        calls[i].take(); /* once more */
+        calls[i].take(); /* again */
         close_client();
     }
 }
 
-/* A result is taken as what it is. */
+/* A result can only be taken by the function of its kind. */
 static void call_result_of_other_kind_is_invalid(void **state) {
     (void)state;
     sluice_infer_answer answer = {.size = sizeof(answer)};
@@ -394,7 +394,7 @@ static void call_result_of_other_kind_is_invalid(void **state) {
     }
 }
 
-/* ---- what is waited for ---------------------------------------------------------------------- */
+/* ---- descriptors and timeouts ---------------------------------------------------------------- */
 
 static void call_wait_reports_descriptor_and_timeout(void **state) {
     (void)state;
@@ -412,7 +412,7 @@ static void call_wait_reports_descriptor_and_timeout(void **state) {
     small.write = 7;
     sluice_client_wait(client, &small);
     assert_true(small.fd == waiting.fd && small.write == 7);
-    for (int i = 0; i < 10; i++) { /* steps out of turn do no harm */
+    for (int i = 0; i < 10; i++) { /* additional steps are harmless */
         expect(sluice_client_step(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
     }
     assert_true(peer_accept(&peer));

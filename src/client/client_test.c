@@ -1,5 +1,5 @@
-/* The client over real sockets, against a server that does what each test scripts: on loopback, and
- * on a Unix socket in a folder of the test's own. No time is asserted. */
+/* The client over real sockets, against a scripted server: on loopback, and on a Unix socket in
+ * a directory of the test's own. No time is asserted. */
 #include "client/client.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 
 #define OK_TEXT "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-/* Far longer than anything here takes. */
+/* Far longer than any test takes. */
 #define TIMEOUT_NS UINT64_C(20000000000)
 
 /* Returns: a client of a new server. */
@@ -63,8 +63,8 @@ static void client_connection_is_reused(void **state) {
     assert_int_equal(server.n_requests, 3);
 }
 
-/* The server ended the connection between two requests, or as the second one came: it is sent
- * again. */
+/* The server closed the connection between two requests, or when the second one arrived: it is
+ * sent again. */
 static void client_closed_reused_connection_is_retried(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {OK_TEXT, ""}}, {.texts = {OK_TEXT}}};
@@ -79,7 +79,7 @@ static void client_closed_reused_connection_is_retried(void **state) {
     assert_int_equal(server.n_requests, 3);
 }
 
-/* A byte of an answer came: the request may have been done, so it is not sent again. */
+/* After a byte of an answer the request may have been executed, so it is not sent again. */
 static void client_closed_after_answer_byte_is_not_retried(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {OK_TEXT, "H"}}, {.texts = {OK_TEXT}}};
@@ -94,7 +94,7 @@ static void client_closed_after_answer_byte_is_not_retried(void **state) {
     assert_int_equal(server.n_requests, 3);
 }
 
-/* Nor is the first request of a connection. */
+/* The first request of a connection is not retried either. */
 static void client_closed_new_connection_is_not_retried(void **state) {
     (void)state;
     static const struct script scripts[] = {{.texts = {""}}, {.texts = {OK_TEXT}}};
@@ -118,8 +118,8 @@ static void client_silent_server_times_out(void **state) {
     stop(&server, client);
 }
 
-/* The server answers and wants no more of the request: the answer is read although it is not
- * sent. */
+/* The server answers before it has read the request: the answer is read although the request is
+ * not sent completely. */
 static void client_answer_before_request_sent_is_read(void **state) {
     (void)state;
     static const struct script scripts[] = {

@@ -1,4 +1,4 @@
-/* Deadlines, on a clock that the test drives: nothing here waits. */
+/* Deadlines, with a clock that the test sets: no test waits. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@
 
 static uint64_t now_ns = 1000 * SECOND;
 
-/* In place of libc's, for this program. */
+/* Replaces libc's function in this program. */
 int clock_gettime(clockid_t clock, struct timespec *out) {
     (void)clock;
     *out =
@@ -62,7 +62,7 @@ static void expect(sluice_client_status is, sluice_client_status status, const c
     memset(&error, 0x55, sizeof(error));
 }
 
-/* The call under way ends in `ns`, not before. */
+/* The call times out after `ns`, not before. */
 static void check_deadline(uint64_t ns, const char *says) {
     sluice_client_waiting waiting = {.size = sizeof(waiting)};
     sluice_client_wait(client, &waiting);
@@ -80,7 +80,7 @@ static void check_deadline(uint64_t ns, const char *says) {
 /* The answer to a ping. */
 static const char pong[8] = {0, 1, 1, 0, 0, 0, 0, 0};
 
-/* Starts a ping and has it sent. */
+/* Starts a ping and sends it. */
 static void begin(void) {
     expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
     expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
@@ -94,7 +94,7 @@ static void good_call(void) {
     expect(client_step_until_blocked(client, &error), SLUICE_CLIENT_OK, "");
 }
 
-/* ---- of a whole call ------------------------------------------------------------------------- */
+/* ---- total timeout --------------------------------------------------------------------------- */
 
 static void deadline_total_without_answer_times_out(void **state) {
     (void)state;
@@ -102,13 +102,13 @@ static void deadline_total_without_answer_times_out(void **state) {
     begin();
     check_deadline(TOTAL, "timed out waiting for /tmp/");
     good_call();
-    now_ns += 10 * TOTAL; /* between calls none runs */
+    now_ns += 10 * TOTAL; /* no deadline runs between calls */
     begin();
     check_deadline(TOTAL, "after 60 s");
     close_client();
 }
 
-/* Bytes that come do not stop it. */
+/* Received bytes do not extend it. */
 static void deadline_total_within_answer_times_out(void **state) {
     (void)state;
     open_client(true, 0);
@@ -123,7 +123,7 @@ static void deadline_total_within_answer_times_out(void **state) {
     close_client();
 }
 
-/* What came before the deadline was looked at is taken. */
+/* An answer received before the deadline is checked is accepted. */
 static void deadline_passed_with_answer_received_succeeds(void **state) {
     (void)state;
     open_client(true, IDLE);
@@ -152,7 +152,7 @@ static void deadline_per_call_overrides_default(void **state) {
         now_ns = was_ns;
         good_call();
     }
-    /* a clock can't get there */
+    /* beyond the range of the clock */
     const sluice_mip_request request = {.size = sizeof(request),
                                         .items = &item,
                                         .n_inputs = 1,
@@ -163,7 +163,7 @@ static void deadline_per_call_overrides_default(void **state) {
     close_client();
 }
 
-/* Sending a second time is within the same call. */
+/* A retry is part of the same call. */
 static void deadline_total_includes_retry(void **state) {
     (void)state;
     open_client(true, 0);
@@ -177,7 +177,7 @@ static void deadline_total_includes_retry(void **state) {
     close_client();
 }
 
-/* The server's error is known; that the rest of it does not come changes nothing. */
+/* The server's error is known already: a missing payload does not matter. */
 static void deadline_after_error_header_returns_error(void **state) {
     (void)state;
     open_client(true, IDLE);
@@ -192,7 +192,7 @@ static void deadline_after_error_header_returns_error(void **state) {
     close_client();
 }
 
-/* ---- without a byte -------------------------------------------------------------------------- */
+/* ---- idle timeout ---------------------------------------------------------------------------- */
 
 static void deadline_idle_without_answer_times_out(void **state) {
     (void)state;
@@ -205,7 +205,7 @@ static void deadline_idle_without_answer_times_out(void **state) {
     close_client();
 }
 
-/* Each byte begins it anew. */
+/* Each byte restarts it. */
 static void deadline_idle_restarts_with_each_byte(void **state) {
     (void)state;
     open_client(true, IDLE);
@@ -219,7 +219,7 @@ static void deadline_idle_restarts_with_each_byte(void **state) {
     close_client();
 }
 
-/* A server that takes nothing, then a little, then nothing. */
+/* A server that reads nothing, then a little, then nothing. */
 static void deadline_idle_within_request_times_out(void **state) {
     (void)state;
     static char large[4 << 20];
@@ -241,7 +241,7 @@ static void deadline_idle_within_request_times_out(void **state) {
     close_client();
 }
 
-/* ---- connecting ------------------------------------------------------------------------------ */
+/* ---- connect timeout ------------------------------------------------------------------------- */
 
 enum { MAX_FILLERS = 16 };
 
@@ -250,7 +250,7 @@ struct fillers {
     int n;
 };
 
-/* Connects until no connection is taken any more. */
+/* Connects until the backlog is full. */
 static void fill_queue(struct fillers *fillers, int family, const void *address,
                        socklen_t n_bytes) {
     for (fillers->n = 0; fillers->n < MAX_FILLERS; fillers->n++) {
@@ -273,7 +273,7 @@ static void close_fillers(struct fillers *fillers) {
     }
 }
 
-/* No descriptor tells when a Unix socket's queue has room: it is tried from time to time. */
+/* A full backlog of a Unix socket has no event: connecting is retried. */
 static void deadline_connect_with_full_unix_backlog_retries(void **state) {
     (void)state;
     struct fillers fillers;
@@ -307,7 +307,7 @@ static void deadline_connect_with_full_unix_backlog_retries(void **state) {
     close_client();
 }
 
-/* A TCP server that does not answer; given up, and timed out. */
+/* A TCP server that does not accept; cancelled, and timed out. */
 static void deadline_connect_without_accept_times_out(void **state) {
     (void)state;
     struct fillers fillers;
@@ -322,10 +322,10 @@ static void deadline_connect_without_accept_times_out(void **state) {
     assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &n_bytes), 0);
     fill_queue(&fillers, AF_INET, &address, n_bytes);
     snprintf(url, sizeof(url), "tcp://127.0.0.1:%u", (unsigned)ntohs(address.sin_port));
-    open_at(url, IDLE); /* which is for bytes, not for connecting */
+    open_at(url, IDLE); /* the idle timeout starts after connecting */
     for (int i = 0; i < 2; i++) {
         expect(sluice_client_start_ping(client, &error), SLUICE_CLIENT_OK, "");
-        for (int k = 0; k < 3; k++) { /* steps out of turn do no harm */
+        for (int k = 0; k < 3; k++) { /* additional steps are harmless */
             expect(sluice_client_step(client, &error), SLUICE_CLIENT_AGAIN, "not done yet");
         }
         sluice_client_wait(client, &waiting);

@@ -1,5 +1,4 @@
-/* The exchange: what is sent whatever the pieces it leaves in, and what is read whatever the pieces
- * it comes in. */
+/* The HTTP exchange, with requests sent and answers received in pieces of any size. */
 #include "client/http_session.h"
 
 #include <setjmp.h>
@@ -72,7 +71,7 @@ static void http_session_answer_is_parsed_at_any_split(void **state) {
             assert_true(base->done && base->answered && base->reusable);
             assert_int_equal(http_session_status(session), 200);
             assert_true(str_is(http_session_body(session), "{ }abcde"));
-            /* what is behind the JSON lies where a tensor wants to */
+            /* the bytes after the JSON are aligned */
             assert_int_equal(((uintptr_t)http_session_body(session).ptr + 3) % 64, 0);
         }
     }
@@ -132,7 +131,8 @@ static void http_session_each_end_gives_status(void **state) {
     }
 }
 
-/* Bytes behind an answer, and an answer before the request has left, end the connection. */
+/* Bytes after an answer, and an answer before the request is sent, prevent reuse of the
+ * connection. */
 static void http_session_extra_bytes_prevent_reuse(void **state) {
     (void)state;
     static const struct piece pieces[] = {{"abc", 3}, {"def", 3}};

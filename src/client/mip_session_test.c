@@ -1,5 +1,5 @@
-/* The MIP exchange: what is sent is the reference's packets whatever pieces they leave in, and
- * answers are read whatever pieces they come in. */
+/* The MIP exchange: the packets sent are the reference's, and both directions work with pieces
+ * of any size. */
 #include "client/mip_session.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static int stop(void **state) {
     return 0;
 }
 
-/* Reads a packet of tests/vectors/mip. Returns: its bytes. */
+/* Reads a packet of tests/vectors/mip. Returns: its size. */
 static size_t load(const char *name, char out[PACKET_BYTES]) {
     char path[128], digits[3] = "";
     size_t n = 0;
@@ -95,7 +95,7 @@ static void mip_session_request_is_sent_in_any_pieces(void **state) {
     }
 }
 
-/* Into the session's own memory, and into buffers of which one is just large enough. */
+/* Into the session's own buffer, and into caller's buffers, one of exactly the right size. */
 static void mip_session_answer_fills_buffer_at_any_split(void **state) {
     (void)state;
     char answer[PACKET_BYTES], sent[PACKET_BYTES], room[PACKET_BYTES];
@@ -118,7 +118,7 @@ static void mip_session_answer_fills_buffer_at_any_split(void **state) {
     }
 }
 
-/* An answer larger than the first block, whose first bytes come with the header. */
+/* An answer larger than the first block; its first bytes come with the header. */
 static void mip_session_large_answer_grows_block(void **state) {
     (void)state;
     enum { N = 90000 };
@@ -166,8 +166,8 @@ static void mip_session_error_packet_sets_code(void **state) {
 }
 
 struct header_row {
-    const char *bytes; /* 8 of them */
-    bool ping, ended;  /* the server closes behind it */
+    const char *bytes; /* 8 bytes */
+    bool ping, ended;  /* ended: the server closes the connection after them */
     enum status status;
     const char *says;
     enum mip_outcome outcome;
@@ -216,7 +216,7 @@ static void mip_session_bad_header_is_refused(void **state) {
         /* a buffer of 100 bytes: the payload is dropped */
         {"\0\2\1\0\0\0\0\x65", .done = false},
         {"\0\2\1\0\0\0\0\x65", .ended = true, .outcome = MIP_BUFFER_TOO_SMALL, .done = true},
-        /* errors: a code that nobody knows, and payloads that are not worth reading */
+        /* errors: an undefined code, and payloads too large to drain */
         {"\0\0\x9\0\0\0\0\0", .outcome = MIP_REFUSED, .done = true, .reusable = true},
         {"\0\0\4\xff\0\0\0\0", .outcome = MIP_REFUSED, .done = true, .reusable = true},
         {"\0\0\4\0\0\0\0\1", .done = false},
@@ -230,7 +230,7 @@ static void mip_session_bad_header_is_refused(void **state) {
     }
 }
 
-/* A server that ends the connection is asked again only where it said nothing. */
+/* A closed connection is retried only if no byte was received. */
 static void mip_session_close_before_answer_is_io_error(void **state) {
     (void)state;
     struct error err = {0};
@@ -245,8 +245,8 @@ static void mip_session_close_before_answer_is_io_error(void **state) {
     assert_true(base->answered);
 }
 
-/* Behind an answer that came before the request had left, or with bytes behind it, the connection
- * is of no use. */
+/* After an answer that came before the request was sent, or with extra bytes, the connection
+ * can't be reused. */
 static void mip_session_extra_bytes_prevent_reuse(void **state) {
     (void)state;
     char answer[PACKET_BYTES], sent[PACKET_BYTES];
@@ -273,7 +273,7 @@ static void mip_session_extra_bytes_prevent_reuse(void **state) {
     assert_int_equal(mip_session_outcome(session), MIP_REFUSED);
 }
 
-/* Whatever comes, the session ends, and in order. */
+/* Random input always ends the session in a valid state. */
 static void mip_session_random_bytes_end_in_order(void **state) {
     (void)state;
     uint32_t seed = 1;
@@ -281,7 +281,7 @@ static void mip_session_random_bytes_end_in_order(void **state) {
     for (int round = 0; round < 20000; round++) {
         for (size_t i = 0; i < sizeof(bytes); i++) {
             seed = seed * 1664525u + 1013904223u;
-            bytes[i] = (char)(i < 7 ? seed >> 30 : seed >> 24); /* headers that are nearly good */
+            bytes[i] = (char)(i < 7 ? seed >> 30 : seed >> 24); /* headers that are nearly valid */
         }
         bytes[0] = bytes[4] = bytes[5] = 0;
         enum status status;

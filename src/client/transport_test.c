@@ -1,5 +1,5 @@
 /* Calls over a transport that wants to read when it writes and to write when it reads, and over
- * transports that fail in each way there is. */
+ * transports that fail in every way. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static void open_over_toy(bool mip, uint32_t seed) {
     toy_peer.seed = seed;
     toy = (struct toy){.fd = -1, .seed = seed * 7};
     open_over(mip, &transport, 0);
-    memset(&transport, 0x55, sizeof(transport)); /* it was copied */
+    memset(&transport, 0x55, sizeof(transport)); /* the client has copied it */
 }
 
 static void close_client(void) {
@@ -93,7 +93,7 @@ static void take(bool mip) {
     }
 }
 
-/* What the call sends over a socket. Returns: its bytes. */
+/* Captures the request of a call over a socket. Returns: its size. */
 static size_t request_of(bool mip, char *out) {
     open_over(mip, NULL, 0);
     start(mip);
@@ -105,7 +105,7 @@ static size_t request_of(bool mip, char *out) {
     return n;
 }
 
-/* One call over the toy: stepped only when what is waited for is there. */
+/* One call over the toy transport, stepped only when its descriptor is ready. */
 static void run(bool mip, const char *request, size_t n_request) {
     const char *answer;
     size_t n_answer = answer_of(mip, &answer);
@@ -132,7 +132,7 @@ static void run(bool mip, const char *request, size_t n_request) {
     assert_int_equal(toy_peer.n_in, n_request);
     assert_memory_equal(toy_peer.in, request, n_request);
     take(mip);
-    toy.calm = true; /* whether the connection is good is told by a read that wants to read */
+    toy.calm = true; /* the check of the idle connection sees WANT_READ */
 }
 
 static void transport_random_wants_complete_calls(void **state) {
@@ -154,7 +154,7 @@ static void transport_random_wants_complete_calls(void **state) {
     }
 }
 
-/* Between calls: bytes of the transport's own are no reason to connect again, bytes of data are. */
+/* Between calls, bytes of the transport itself keep the connection; data bytes do not. */
 static void transport_own_bytes_keep_connection(void **state) {
     (void)state;
     static char request[PEER_BYTES];
@@ -171,7 +171,7 @@ static void transport_own_bytes_keep_connection(void **state) {
         peer_send(&peer, "E", 1);
         run(true, request, n_request);
         assert_int_equal(toy.n_starts, 3);
-        peer_disconnect(&peer); /* as the next request comes */
+        peer_disconnect(&peer); /* when the next request arrives */
         run(true, request, n_request);
         assert_int_equal(toy.n_starts, 4);
         assert_int_equal(toy.n_stops, 3);
@@ -194,15 +194,15 @@ static void transport_silent_handshake_times_out(void **state) {
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* Does with bytes what a socket does, but for what a row says. */
+/* Moves bytes like a socket, except as its fields define. */
 struct lame {
     int fd;
     int32_t start;
-    int64_t read, write; /* answered by the call with this number; 0: as a socket */
+    int64_t read, write; /* result of the call with this number; 0: as a socket */
     int at_read, at_write;
     const char *reason;
     int n_reads, n_writes, n_starts, n_stops;
-    bool failed; /* nothing but stop and reason may come now */
+    bool failed; /* only stop and reason may be called now */
 };
 
 static int32_t lame_start(void *context, int fd, const char *host) {
@@ -308,7 +308,7 @@ static void transport_each_failure_gives_reason(void **state) {
     }
 }
 
-/* A transport that lacks something is refused, before anything is done. */
+/* An incomplete transport is rejected before anything is done. */
 static void transport_missing_function_is_refused(void **state) {
     (void)state;
     for (int i = 0; i < 6; i++) {
@@ -329,7 +329,7 @@ static void transport_missing_function_is_refused(void **state) {
     }
 }
 
-/* https, with what a socket does in the place of TLS, and without `stop`. */
+/* https, with a plain socket in place of TLS, and without `stop`. */
 static void transport_https_url_uses_transport(void **state) {
     (void)state;
     static const struct script scripts[] = {

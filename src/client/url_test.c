@@ -1,4 +1,4 @@
-/* URLs: what each comes to, and what is said against those that are refused. */
+/* URLs: the parsed parts, and the error texts of invalid ones. */
 #include "client/url.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* ProcessingRequests that no proxy's encoder writes, or writes seldom: fields in any order, more
- * than once, of wrong types, nested without end. */
+/* ProcessingRequests that encoders rarely or never write: fields in any order, repeated, of
+ * wrong types, deeply nested. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 static const struct str HINT = {"envoy.lb.subset_hint", 20};
 
-/* "headers": ":path=/a, x=y, x=z" as raw_value, with a field in front that nobody knows. */
+/* "headers": ":path=/a, x=y, x=z" as raw_value, after an unknown field. */
 static void add_headers(struct buf *out, uint32_t number, bool end) {
     static const struct str pairs[][2] = {
         {STR(":path"), STR("/a")}, {STR("x"), STR("y")}, {STR("x"), STR("z\xff")}};
@@ -55,7 +55,7 @@ static void ext_proc_request_fields_in_any_order_are_decoded(void **state) {
     pb_add_varint(&out, 10, 1);
     pb_add_bytes(&out, 8, STR(""));
     pb_add_bytes(&out, 100, STR("unknown"));
-    buf_add_str(&out, STR("\x83\x7d\x84\x7d")); /* a group of number 2000 */
+    buf_add_str(&out, STR("\x83\x7d\x84\x7d")); /* a group with number 2000 */
     add_headers(&out, 2, true);
     assert_int_equal(decode(&out, &request, &err), ST_OK);
     assert_int_equal(request.kind, EXT_PROC_REQUEST_HEADERS);
@@ -91,7 +91,7 @@ static void ext_proc_request_repeated_oneof_takes_last_member(void **state) {
     assert_int_equal(request.kind, EXT_PROC_RESPONSE_BODY);
     assert_true(str_is(request.body, "ho") && request.end_of_stream);
     assert_true(request.end_without_message && request.is_compressed);
-    add_headers(&out, 7, true); /* trailers have no end */
+    add_headers(&out, 7, true); /* trailers have no end_of_stream */
     assert_int_equal(decode(&out, &request, &err), ST_OK);
     assert_int_equal(request.kind, EXT_PROC_RESPONSE_TRAILERS);
     assert_true(request.body.len == 0 && !request.end_of_stream);
@@ -111,7 +111,7 @@ static void ext_proc_request_unknown_fields_are_skipped(void **state) {
     assert_int_equal(request.kind, EXT_PROC_NONE);
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- invalid messages ------------------------------------------------------------------------ */
 
 static const struct row {
     struct str message;
@@ -171,12 +171,12 @@ static void ext_proc_request_malformed_is_refused(void **state) {
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
-/* Empty messages within each other, as deep as that: metadata_context (8) with Structs in it, or
- * attributes (9). It is written from its end. */
+/* Empty messages nested `depth` deep: metadata_context (8) with Structs, or attributes (9).
+ * Written backwards. */
 static struct str nest(size_t depth, uint32_t top) {
     enum { MOST_HEAD = 2 * PB_MAX_VARINT_BYTES };
     static const uint32_t begins[] = {1, 2};     /* a namespace's entry and its Struct ... */
-    static const uint32_t goes_on[] = {1, 2, 5}; /* ... its entry, that's value, that's Struct */
+    static const uint32_t goes_on[] = {1, 2, 5}; /* ... an entry, its value, its Struct */
     size_t room = depth * MOST_HEAD, at = room;
     char *data = arena_alloc(arena, room);
     for (size_t level = depth; level-- > 0;) {
@@ -193,7 +193,7 @@ static struct str nest(size_t depth, uint32_t top) {
     return str_make(data + at, room - at);
 }
 
-/* Deeper than the limit is refused wherever it is, and without a stack of that depth. */
+/* Nesting beyond the limit is rejected at every place, without a stack of that depth. */
 static void ext_proc_request_struct_over_max_depth_is_refused(void **state) {
     static const uint32_t places[] = {8, 9};
     static const size_t depths[] = {1, 2, 99, 100, 101, 102, 1000, 100000};
@@ -246,9 +246,9 @@ static void ext_proc_metadata_find_returns_value_by_kind(void **state) {
         {STR("\x2a\x00"), EXT_PROC_OTHER, NULL},
         {STR("\x32\x00"), EXT_PROC_LIST, NULL},
         {STR(""), EXT_PROC_OTHER, NULL},
-        {STR("\x7a\x02hi"), EXT_PROC_OTHER, NULL},          /* a field nobody knows */
+        {STR("\x7a\x02hi"), EXT_PROC_OTHER, NULL},          /* an unknown field */
         {STR("\x20\x01\x1a\x02hi"), EXT_PROC_STRING, "hi"}, /* the last counts */
-        {STR("\x1a\x02hi\x20\x01"), EXT_PROC_OTHER, NULL},  /* ... also so */
+        {STR("\x1a\x02hi\x20\x01"), EXT_PROC_OTHER, NULL},  /* ... in this order too */
         {STR("\x1a\x02hi\x1a\x02ho"), EXT_PROC_STRING, "ho"},
     };
     (void)state;
@@ -279,7 +279,7 @@ static void ext_proc_metadata_list_is_iterated(void **state) {
     pb_add_bytes(&out, 1,
                  STR("\x1a\x01"
                      "a"));
-    pb_add_varint(&out, 2, 1); /* nobody knows it */
+    pb_add_varint(&out, 2, 1); /* an unknown field */
     pb_add_bytes(&out, 1, STR("\x20\x01"));
     pb_add_bytes(&out, 1, STR("\x32\x00"));
     pb_end(&out, list);
@@ -296,7 +296,7 @@ static void ext_proc_metadata_list_is_iterated(void **state) {
     assert_false(ext_proc_list_next(&reader, &value));
 }
 
-/* Who writes `value` instead of raw_value is understood, too. */
+/* Headers written with `value` instead of raw_value are read too. */
 static void ext_proc_header_find_falls_back_to_value_field(void **state) {
     struct buf out;
     struct ext_proc_request request;
@@ -341,8 +341,8 @@ static void check_walk(const struct ext_proc_headers *fields, struct str key, st
     assert_false(ext_proc_header_next(&walk, &header));
 }
 
-/* A key and a raw_value of each length up to some where a length has two bytes, and another header
- * behind it; what stands there with them, or in another order, changes nothing. */
+/* A key and a raw_value of each length up to some with two-byte lengths, followed by another
+ * header; the other header and the order make no difference. */
 static void check_header(struct str key, struct str value, bool swapped, bool with_more) {
     struct ext_proc_request request;
     struct error err;

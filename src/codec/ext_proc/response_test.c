@@ -1,5 +1,5 @@
-/* ProcessingResponses: whatever the body's size, the lengths around it fit, and its bytes stay
- * where they are; everything that can be said is read back. */
+/* ProcessingResponses: for any body size the lengths around it are right and its bytes are not
+ * copied; every field can be read back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -35,7 +35,8 @@ static const struct str KEY = {"x-gateway-destination-endpoint", 30};
 
 /* ---- picks ----------------------------------------------------------------------------------- */
 
-/* The same answer with modes, which come last and are empty, is written in the way of any. */
+/* The same response with empty modes, which come last, takes the general encoder; its bytes must
+ * be equal. */
 static void check_pick(struct ext_proc_response *answer) {
     static const struct ext_proc_processing_mode modes = {.request_headers = EXT_PROC_SEND_DEFAULT};
     struct ext_proc_message bytes;
@@ -50,7 +51,7 @@ static void check_pick(struct ext_proc_response *answer) {
     assert_memory_equal(any.ptr, straight.ptr, straight.len);
 }
 
-/* Texts of each length up to some where lengths have two bytes. */
+/* Texts of each length up to some with two-byte lengths. */
 static void ext_proc_response_pick_of_each_size_matches_generic_encoder(void **state) {
     char text[140];
     (void)state;
@@ -80,7 +81,7 @@ static void ext_proc_response_pick_of_each_size_matches_generic_encoder(void **s
     }
 }
 
-/* What makes it another answer is said all the same. */
+/* Responses with other fields are encoded completely. */
 static void ext_proc_response_pick_with_more_fields_matches_generic_encoder(void **state) {
     struct str texts[] = {ENDPOINT, LB};
     struct ext_proc_header header = {KEY, ENDPOINT};
@@ -107,8 +108,8 @@ static void ext_proc_response_pick_with_more_fields_matches_generic_encoder(void
 
 /* ---- bodies ---------------------------------------------------------------------------------- */
 
-/* Around a body of each size at which a length gets another byte, with and without what can stand
- * before and behind it. */
+/* A body of each size at which a length field grows, with and without the fields before and
+ * after it. */
 static void check_body(struct str body, enum ext_proc_body_mutation change, bool with_rest) {
     struct ext_proc_header header = {KEY, ENDPOINT};
     struct ext_proc_entry entry = {KEY, ENDPOINT, NULL, 0};
@@ -205,7 +206,7 @@ static void ext_proc_chunk_take_splits_at_max_chunk(void **state) {
     assert_int_equal(ext_proc_chunk_take(&body).len, 0);
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- other fields ---------------------------------------------------------------------------- */
 
 static void ext_proc_response_header_mutation_roundtrips(void **state) {
     static const struct ext_proc_header set[] = {

@@ -1,6 +1,6 @@
-/* The messages of tests/vectors/ext_proc, both ways: what each one means, that writing the meaning
- * gives the bytes, and that no part of one means the same or is read behind. Each prefix lies in
- * memory of exactly its size, so that the address sanitizer sees a byte read behind it. */
+/* The messages of tests/vectors/ext_proc, both ways: their meaning, encoding to the same bytes,
+ * and that no prefix has the same meaning. Each prefix is in memory of exactly its size, so that
+ * the address sanitizer detects reads past it. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,7 @@ static const struct request_row {
     const char *body;
     bool end;
     const struct ext_proc_config *config;
-    const struct ext_proc_namespace *metadata; /* metadata_context is there in all of them */
+    const struct ext_proc_namespace *metadata; /* all of them have a metadata_context */
     size_t n_metadata;
     const struct ext_proc_namespace *attributes;
 } requests[] = {
@@ -205,7 +205,7 @@ static void ext_proc_vectors_each_file_has_a_row(void **state) {
 
 /* ---- meanings -------------------------------------------------------------------------------- */
 
-/* "key=value|…" Returns: how many. */
+/* "key=value|…" Returns: the number of headers. */
 static size_t split(const char *text, struct ext_proc_header out[MOST_HEADERS]) {
     struct str rest = str_of(text);
     size_t n = 0;
@@ -386,10 +386,10 @@ static void ext_proc_vectors_responses_encode_to_same_bytes(void **state) {
     }
 }
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* ---- prefixes -------------------------------------------------------------------------------- */
 
-/* A part may be a message, where it ends between two fields, but never says all that the whole
- * does; it is read to its end and no byte further. */
+/* A prefix may be a valid message if it ends between two fields, but it never has all of the
+ * meaning; it is not read past its end. */
 static void check_prefixes(const char *name, bool asks) {
     struct arena *arena = arena_new(NULL, 0);
     struct str bytes = load(arena, name);
@@ -408,7 +408,7 @@ static void check_prefixes(const char *name, bool asks) {
         n_whole += status == ST_OK;
         free(part);
     }
-    if (n_whole > 4) { /* empty, and behind each field of the top but the last */
+    if (n_whole > 4) { /* the empty prefix, and one after each top-level field but the last */
         fail_msg("%s: %zu parts were taken for messages", name, n_whole);
     }
     arena_free(arena);

@@ -1,5 +1,5 @@
-/* Tensor data as JSON: every datatype to the byte, wherever its pieces are cut and however they are
- * aligned, and what cannot be printed. */
+/* Tensor data as JSON: every datatype to the byte, with pieces cut anywhere and any alignment,
+ * and data that cannot be printed. */
 #include "codec/kserve/data_print.h"
 
 #include <setjmp.h>
@@ -72,7 +72,7 @@ static enum status print(struct arena *arena, const struct row *row, const struc
     return v2_data_print(out, &tensor, err);
 }
 
-/* Cut in three at every pair of places, each piece in memory of its own at an odd address. */
+/* Cut into three at every pair of places, each piece in its own allocation at an odd address. */
 static void v2_data_print_at_each_piece_boundary_matches_rows(void **state) {
     (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
@@ -103,7 +103,7 @@ static void v2_data_print_at_each_piece_boundary_matches_rows(void **state) {
     }
 }
 
-/* What is printed reads back to the same bytes. */
+/* The printed text parses back to the same bytes. */
 static void v2_data_print_output_parses_back(void **state) {
     (void)state;
     for (size_t i = 1; i < N_ROWS; i++) { /* BOOL bytes of row 0 are not all 0 or 1 */
@@ -118,7 +118,7 @@ static void v2_data_print_output_parses_back(void **state) {
     }
 }
 
-/* All 65536 halves, and doubles of many sizes, over more than a chunk of the printers. */
+/* All 65536 halves, and doubles of many magnitudes, more than a chunk of the printers. */
 static void v2_data_print_floats_parse_back(void **state) {
     static const enum datatype datatypes[] = {DT_FP16, DT_BF16, DT_FP32, DT_FP64};
     int64_t n = 65536;
@@ -145,7 +145,7 @@ static void v2_data_print_floats_parse_back(void **state) {
         assert_int_equal(v2_data_print(&out, &tensor, &err), ST_OK);
         struct tensor back = tensor;
         assert_int_equal(v2_data_text_parse(arena, buf_str(&out), &wide, &back, &err), ST_OK);
-        /* NaNs lose their payload: so it is the texts that are equal, and the bytes of the rest. */
+        /* NaNs lose their payload: compare the texts, and the bytes of all others. */
         buf_init(&again, arena, 0);
         assert_int_equal(v2_data_print(&again, &back, &err), ST_OK);
         assert_true(str_eq(buf_str(&out), buf_str(&again)));

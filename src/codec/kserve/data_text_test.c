@@ -1,5 +1,5 @@
-/* JSON arrays as tensor data: for every datatype what is taken, to the bit, and what is refused, by
- * its path; nesting; counts; memory that follows what is there. */
+/* JSON arrays as tensor data: for every datatype the accepted values, to the bit, and errors
+ * with their path; nesting; counts; memory proportional to the text. */
 #include "codec/kserve/data.h"
 
 #include <setjmp.h>
@@ -84,7 +84,7 @@ static void v2_data_text_parse_each_datatype_is_decoded(void **state) {
         {DT_INT32, 0, "[]", ""},
         {DT_BYTES, 0, "[]", ""},
         {DT_FP32, 0, "[[],[[]]]", ""},
-        /* nested in any way, or not at all */
+        /* nested in any way, or flat */
         {DT_UINT8, 4, "[[1,2],[3,4]]", "01020304"},
         {DT_UINT8, 4, "[[[1],2,[[3]]],4,[]]", "01020304"},
         {DT_BYTES, 2, "[[\"a\"],[[\"b\"]]]", "01000000610100000062"},
@@ -209,7 +209,7 @@ static void v2_data_text_parse_element_count_must_fit_shape(void **state) {
         if (status != rows[i].status) {
             fail_msg("%zu: %s %s", i, status_name(status), err.text);
         }
-        /* A large shape with little data took little memory. */
+        /* A large shape with little data needs little memory. */
         assert_true(arena_bytes(arena) < 16384);
         arena_free(arena);
     }

@@ -1,4 +1,4 @@
-/* Requests that come again: what they mean is what decoding says, each with its own bytes. */
+/* The decode cache: repeated requests decode to the same meaning, each with its own bytes. */
 #include "codec/kserve/decode_cache.h"
 
 #include <setjmp.h>
@@ -19,12 +19,12 @@
 #define INPUTS(inputs) "\"inputs\":[" inputs "]"
 #define PLAIN "{" INPUTS(INPUT("x", "2")) "}"
 
-/* What is decoded, in memory of its own. */
+/* A decoded request in its own arena. */
 struct decoded {
     struct arena *arena;
     struct v2_request request;
     struct error err;
-    const char *meaning; /* or the error's text */
+    const char *meaning; /* or the error text */
 };
 
 static struct decoded decode(struct v2_decode_cache *cache, const char *json, struct str tensors) {
@@ -64,7 +64,7 @@ static const struct {
                "{\"name\":\"q\",\"parameters\":{\"binary_data\":false}}]}",
      {"ab", 2},
      true},
-    /* what may differ, or has bytes elsewhere */
+    /* requests that vary, or have their bytes elsewhere */
     {"{\"id\":\"7\"," INPUTS(INPUT("x", "2")) "}", {"ab", 2}, false},
     {"{\"parameters\":{\"priority\":1}," INPUTS(INPUT("x", "2")) "}", {"ab", 2}, false},
     {"{" INPUTS("{\"name\":\"x\",\"shape\":[1],\"datatype\":\"UINT8\",\"data\":[7]}") "}",
@@ -119,7 +119,7 @@ static void decode_cache_hit_matches_full_decode(void **state) {
     }
 }
 
-/* All of them in turn, again and again, with one memory: places are taken from each other. */
+/* All of them in turn, repeatedly, with one cache: they evict each other. */
 static void decode_cache_entries_evict_each_other(void **state) {
     (void)state;
     struct v2_decode_cache *cache = seen_new();
@@ -135,8 +135,8 @@ static void decode_cache_entries_evict_each_other(void **state) {
     free(cache);
 }
 
-/* Each has its own bytes, and none of its memory is another's: what is done to one (a backend, a
- * front end that sets what was found) is nothing to the next, and it stays when the memory goes. */
+/* Each result has its own bytes and shares no memory: changing one (by a backend or a front end)
+ * does not affect the next, and it survives the cache. */
 static void decode_cache_results_share_no_memory(void **state) {
     (void)state;
     struct v2_decode_cache *cache = seen_new();
@@ -166,7 +166,7 @@ static void decode_cache_results_share_no_memory(void **state) {
     }
 }
 
-/* A kept text whose tensors are not all there is refused as ever, and is still known after it. */
+/* A cached text with missing tensor bytes is rejected as without the cache, and stays cached. */
 static void decode_cache_hit_with_wrong_tensor_size_is_refused(void **state) {
     (void)state;
     struct v2_decode_cache *cache = seen_new();
@@ -185,7 +185,7 @@ static void decode_cache_hit_with_wrong_tensor_size_is_refused(void **state) {
     free(cache);
 }
 
-/* Asks three times. Returns: how often it was known. */
+/* Decodes three times. Returns: the number of cache hits. */
 static uint64_t count_hits(struct v2_decode_cache *cache, const char *json, struct str tensors,
                            const char *meaning) {
     uint64_t before = cache->n_hits;
@@ -212,8 +212,8 @@ static void decode_cache_json_over_max_bytes_is_not_cached(void **state) {
     free(cache);
 }
 
-/* Short as texts, but each dimension takes more memory than its digit: two of the tensors are more
- * than is kept, and one of them is not. */
+/* Short texts, but each dimension takes more memory than its digit: two of the tensors exceed
+ * the block, one does not. */
 static void decode_cache_request_over_block_size_is_not_cached(void **state) {
     (void)state;
     struct v2_decode_cache *cache = seen_new();

@@ -1,5 +1,5 @@
-/* Requests and answers of generate: each row is a body and what it means for a model, or why it is
- * refused; an answer is as it is written. */
+/* Requests and responses of generate: each row is a body and its meaning for a model, or its
+ * error; and responses to the byte. */
 #include "codec/kserve/generate.h"
 
 #include <setjmp.h>
@@ -37,7 +37,7 @@ static const struct model_spec MODEL = {
     .n_inputs = sizeof(INPUTS) / sizeof(INPUTS[0]),
 };
 
-/* An input that is called like the object of parameters, or like the id. */
+/* Inputs named like the parameters object, and like the id. */
 static const struct tensor_spec AWKWARD_INPUTS[] = {
     {.name = STR("parameters"), .datatype = DT_INT8, .shape = {FREE, 1}},
     {.name = STR("id"), .datatype = DT_INT8, .shape = {FREE, 1}},
@@ -106,7 +106,7 @@ static void v2_generate_decode_rows_match(void **state) {
 static const struct bad {
     const char *body;
     enum status status;
-    const char *words[2]; /* in the sentence */
+    const char *words[2]; /* parts of the error text */
 } BAD[] = {
     {"", ST_BAD_JSON, {"the request"}},
     {"{", ST_BAD_JSON, {NULL}},
@@ -214,7 +214,7 @@ static void v2_generate_print_responses_match(void **state) {
     };
     struct param params[] = {
         {.name = STR("p"), .kind = PARAM_INT64, .int64 = 7},
-        {.name = STR("numbers"), .kind = PARAM_BOOL}, /* an output is called like that */
+        {.name = STR("numbers"), .kind = PARAM_BOOL}, /* an output has that name */
         {.name = STR("model_name"), .kind = PARAM_BOOL, .boolean = true},
     };
     struct infer_response response = {.outputs = outputs, .n_outputs = 3, .params = {params, 2}};

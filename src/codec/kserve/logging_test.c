@@ -1,4 +1,5 @@
-/* Log settings, as JSON and as protobuf: what is taken before what is wrong, and torn messages. */
+/* Log settings, as JSON and as protobuf: settings before an invalid one are applied, and
+ * truncated messages. */
 #include "codec/kserve/logging.h"
 
 #include <setjmp.h>
@@ -13,7 +14,7 @@
 #include "codec/kserve/v2_fixture.h"
 #include "codec/protobuf/pb.h"
 
-/* What was taken, a letter for each: "iwev", upper case where it is on. */
+/* The given settings, one letter each: "iwev", upper case if on. */
 static void taken_print(const struct v2_log_settings *got, char out[8]) {
     const struct {
         enum v2_log_key key;
@@ -73,7 +74,7 @@ static void v2_log_decode_json_rows_match(void **state) {
     }
 }
 
-/* An entry of the map, whose value is of that kind (0: it has none). */
+/* An entry of the map, with a value of type `kind` (0: none). */
 static void add_entry(struct buf *out, const char *key, uint32_t kind, uint64_t number) {
     size_t entry = pb_begin(out, 1);
     pb_add_string(out, 1, str_of(key));
@@ -93,7 +94,7 @@ static void v2_grpc_log_decode_rows_match(void **state) {
         uint32_t kind;
         uint64_t number;
         enum status status;
-        const char *taken; /* of the other entry, "log_info" off, too */
+        const char *taken; /* includes the other entry, "log_info" off */
     } rows[] = {
         {"log_warning", 1, 1, ST_OK, "iW"},
         {"log_verbose_level", 2, 7, ST_OK, "iV"},
@@ -124,7 +125,7 @@ static void v2_grpc_log_decode_rows_match(void **state) {
     }
 }
 
-/* What is torn changes nothing. */
+/* A truncated message changes nothing. */
 static void v2_grpc_log_decode_truncated_is_refused(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct v2_log_settings got;
@@ -147,7 +148,7 @@ static void v2_grpc_log_decode_truncated_is_refused(void **state) {
     arena_free(arena);
 }
 
-/* What is said can be sent back. */
+/* The printed settings can be sent back. */
 static void v2_log_print_output_decodes_again(void **state) {
     const struct v2_log_settings now = {.info = true, .error = true, .verbose_level = 9};
     struct arena *arena = arena_new(NULL, 0);
@@ -162,7 +163,8 @@ static void v2_log_print_output_decodes_again(void **state) {
                                       "\"log_format\":\"ISO8601\"}"));
     buf_init(&out, arena, 64);
     v2_grpc_log_encode(&out, &now);
-    assert_int_equal(v2_grpc_log_decode(buf_str(&out), &got, &err), ST_UNSUPPORTED); /* its file */
+    assert_int_equal(v2_grpc_log_decode(buf_str(&out), &got, &err), ST_UNSUPPORTED); /* because of
+                                                                                        its file */
     arena_free(arena);
 }
 

@@ -1,4 +1,4 @@
-/* The small bodies, to the byte, and what a client reads from them. */
+/* Metadata, health and error bodies, to the byte, and decoded by a client. */
 #include "codec/kserve/metadata.h"
 
 #include <setjmp.h>
@@ -143,7 +143,7 @@ static void v2_model_metadata_decode_foreign_rows_match(void **state) {
 static void v2_error_decode_rows_match(void **state) {
     static const struct {
         const char *json;
-        const char *sentence; /* NULL: it is not an error's body */
+        const char *sentence; /* NULL: not an error body */
     } rows[] = {
         {"{\"error\":\"no \\\"x\\\"\"}", "no \"x\""},
         {"{\"x\":1,\"error\":\"\"}", ""},

@@ -1,4 +1,4 @@
-/* Paths: which resource, which names after decoding, and what can name nothing. */
+/* Paths: the resource, the decoded names, and invalid names. */
 #include "codec/kserve/path.h"
 
 #include <setjmp.h>
@@ -27,7 +27,8 @@ static void v2_path_parse_known_paths_match(void **state) {
         {"/v2/models/m/versions/1", V2_MODEL, "m", "1"},
         {"/v2/models/m/versions/1/ready", V2_MODEL_READY, "m", "1"},
         {"/v2/models/m/versions/1/infer", V2_MODEL_INFER, "m", "1"},
-        {"/v2/models/m/versions/v10", V2_MODEL, "m", "v10"}, /* text: who has versions parses it */
+        {"/v2/models/m/versions/v10", V2_MODEL, "m",
+         "v10"}, /* kept as text; the caller parses it */
         {"/v2/load", V2_LOAD, "", NULL},
         {"/v2/logging", V2_LOGGING, "", NULL},
         {"/v2/trace/setting", V2_TRACE, "", NULL},
@@ -161,7 +162,7 @@ static void v2_path_parse_unknown_paths_are_refused(void **state) {
     }
 }
 
-/* What is escaped is read again, and no more is escaped than has to be. */
+/* Escaped names decode back, and only the necessary characters are escaped. */
 static void v2_path_escape_roundtrips(void **state) {
     static const char plain[] = "ABCXYZabcxyz0189-._~";
     char all[255];

@@ -1,4 +1,4 @@
-/* Raw requests: which models qualify, what shape a body gets, and that what a client encodes
+/* Raw requests: the models that allow them, the shape of a body, and that a client's encoding
  * decodes to the same tensor. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ static const struct row {
     size_t rank;
     struct str body;
     enum status status;
-    const char *says; /* the shape, or a part of the sentence */
+    const char *says; /* the shape, or a part of the error text */
 } rows[] = {
     {DT_UINT8, 0, {4}, 1, {"abcd", 4}, ST_OK, "[4]"},
     {DT_UINT8, 8, {-1, 4}, 2, {"abcd", 4}, ST_OK, "[1,4]"},
@@ -75,7 +75,7 @@ static const struct row {
      ST_BAD_SHAPE,
      "takes more than 2^63-1 bytes"},
     {DT_UINT8, 0, {INT64_MAX, 2}, 2, {"abcd", 4}, ST_BAD_SHAPE, "takes more than 2^63-1 bytes"},
-    /* BYTES: the body is the one element, taken whole */
+    /* BYTES: the whole body is the one element */
     {DT_BYTES, 0, {1}, 1, {"abc", 3}, ST_OK, "[1]"},
     {DT_BYTES, 8, {-1, 1}, 2, {"abc", 3}, ST_OK, "[1,1]"},
     {DT_BYTES, 8, {-1}, 1, {"abc", 3}, ST_OK, "[1]"},
@@ -136,7 +136,7 @@ static void v2_raw_decode_shape_follows_body_size(void **state) {
     }
 }
 
-/* The bytes of the tensor are the body, not a copy; a client's encoder gives it back. */
+/* The tensor's bytes are the body, not a copy; the client's encoder gives it back. */
 static void v2_raw_encode_reverses_decode(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -177,7 +177,7 @@ static void v2_raw_decode_not_one_input_is_refused(void **state) {
     arena_free(arena);
 }
 
-/* BYTES in pieces cut anywhere, framed well or not. */
+/* BYTES in pieces cut anywhere, with valid and invalid framing. */
 static void v2_raw_encode_bytes_element_is_unframed(void **state) {
     static const struct {
         const char *bytes;

@@ -1,5 +1,5 @@
-/* Requests of the model repository extension, as JSON and as protobuf; and a configuration as
- * JSON. */
+/* Requests of the model repository extension, as JSON and as protobuf; and a model configuration
+ * as JSON. */
 #include "codec/kserve/repository.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static void v2_repository_load_decode_json_rows_match(void **state) {
     static const struct {
         const char *body;
         enum status status;
-        const char *says; /* the configuration, or of the error */
+        const char *says; /* the configuration, or a part of the error text */
         size_t n_files;
     } rows[] = {
         {"", ST_OK, "", 0},
@@ -60,7 +60,7 @@ static void v2_repository_load_decode_json_rows_match(void **state) {
     }
 }
 
-/* An entry of the map of parameters, whose value is of that kind. */
+/* An entry of the map of parameters, with a value of type `kind`. */
 static void add_entry(struct buf *out, const char *key, uint32_t kind, const char *text) {
     size_t entry = pb_begin(out, 3);
     pb_add_string(out, 1, str_of(key));
@@ -131,7 +131,7 @@ static void v2_grpc_repository_load_truncated_is_refused(void **state) {
     buf_init(&message, arena, 64);
     pb_add_string(&message, 2, STR("model"));
     add_entry(&message, "config", 3, "{\"a\":1}");
-    for (size_t n = 0; n < message.len; n++) { /* each is an error, or what was before it */
+    for (size_t n = 0; n < message.len; n++) { /* each prefix is an error, or a shorter message */
         char *copy = malloc(n + 1);
         memcpy(copy, message.data, n);
         struct str torn = str_make(copy, n);
@@ -147,7 +147,7 @@ static void v2_grpc_repository_load_truncated_is_refused(void **state) {
 static void model_config_json_rewrite_rows_match(void **state) {
     static const struct {
         const char *json;
-        const char *becomes; /* NULL: refused */
+        const char *becomes; /* NULL: an error */
     } rows[] = {
         {"{}", "{}"},
         {"{\"input\":[{\"dims\":[\"-1\",\"3\",4]}]}", "{\"input\":[{\"dims\":[-1,3,4]}]}"},

@@ -1,5 +1,4 @@
-/* What a client sends: the exact JSON and pieces, and that the server's half reads back what was
- * meant. */
+/* Client requests: the exact JSON and pieces, decoded again by the server's half. */
 #include "codec/kserve/request_encode.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Requests: each row is a JSON text, with or without tensor bytes behind it, and what it means in
- * one line or how it is refused. */
+/* Requests: each row is a JSON text, with or without tensor bytes after it, and its meaning in
+ * one line or its error. */
 #include "codec/kserve/request.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 
 #include "codec/kserve/v2_fixture.h"
 
-/* Decodes `json` with `binary` behind it, in memory that ends where they end. */
+/* Decodes `json` followed by `binary`, in memory of exactly that size. */
 static enum status decode(struct arena *arena, const char *json, struct str binary,
                           struct v2_request *request, struct error *err) {
     size_t json_bytes = strlen(json);
@@ -111,7 +111,7 @@ static const struct {
      {"\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0\1\0\1", 19},
      "; input0 UINT32[2,2] 01000000020000000300000004000000; input1 BOOL[3] 010001; output0 "
      "binary"},
-    /* non-finite words inside of float data */
+    /* non-finite words inside float data */
     {INPUT("\"shape\":[2],\"datatype\":\"FP32\",\"data\":[NaN,[-Infinity]]"),
      {"", 0},
      "; x FP32[2] 0000c07f000080ff"},
@@ -154,7 +154,7 @@ static const struct {
     {"1", {"", 0}, ST_BAD_FIELD, "the request: expected an object, got 1"},
     {"null", {"", 0}, ST_BAD_FIELD, "expected an object, got null"},
     {"{}", {"", 0}, ST_BAD_FIELD, "inputs: missing; expected an array of tensors"},
-    /* every member with every wrong type is in wrong_types(); here are values */
+    /* wrong JSON types of all members are in wrong_types(); these are values */
     {INPUT("\"shape\":[1,\"4\"],\"datatype\":\"INT8\",\"data\":[1]"),
      {"", 0},
      ST_BAD_FIELD,
@@ -317,7 +317,7 @@ static const struct {
      {"", 0},
      ST_BAD_FRAMING,
      "Inference-Header-Content-Length is missing"},
-    /* NaN elsewhere than in the data of floats, unknown members included */
+    /* NaN outside float data, unknown members included */
     {WITH("\"x\":[NaN]"), {"", 0}, ST_BAD_FIELD, "x[0]: expected a finite number"},
     {WITH("\"x\":{\"data\":-Infinity}"), {"", 0}, ST_BAD_FIELD, "x.data: expected a finite"},
     {INPUT("\"shape\":[1],\"datatype\":\"FP32\",\"data\":[NaN],\"y\":NaN"),
@@ -354,12 +354,12 @@ static void v2_request_decode_invalid_is_refused(void **state) {
     }
 }
 
-/* Every member with every type that it can't have: %s is where the value goes. */
+/* Every member with every wrong JSON type; %s is replaced by the value. */
 static void v2_request_decode_wrong_json_type_is_refused(void **state) {
     static const struct {
         const char *format;
         const char *path;
-        const char *takes; /* the types that are right: s n b a o */
+        const char *takes; /* the valid types: s n b a o */
     } rows[] = {
         {"{\"id\":%s,\"inputs\":[]}", "id", "s"},
         {"{\"parameters\":%s,\"inputs\":[]}", "parameters", "o"},
@@ -422,7 +422,7 @@ static void v2_request_decode_wrong_json_type_is_refused(void **state) {
     }
 }
 
-/* Binary data cut at every byte: each cut says how many bytes are there. */
+/* Binary data cut at every byte: each error reports the bytes present. */
 static void v2_request_decode_truncated_body_is_refused(void **state) {
     static const char json[] = "{\"inputs\":["
                                "{\"name\":\"a\",\"shape\":[3],\"datatype\":\"INT16\","
@@ -500,7 +500,7 @@ static void v2_request_decode_many_members_are_decoded(void **state) {
     arena_free(arena);
 }
 
-/* With less and less memory: it fails in words, never otherwise. */
+/* With less and less memory: every failure is an error with a text. */
 static void v2_request_decode_out_of_memory_is_reported(void **state) {
     static const char json[] =
         WITH("\"id\":\"a\",\"parameters\":{\"a\":1,\"b\":2},\"outputs\":[{\"name\":\"y\"}]");
@@ -510,7 +510,7 @@ static void v2_request_decode_out_of_memory_is_reported(void **state) {
         struct arena *arena = arena_new(NULL, limit);
         struct v2_request request;
         struct error err = {0};
-        /* Most of the chunk that any arena has. */
+        /* Nearly the whole first chunk of an arena. */
         bool filled = arena_alloc(arena, 1900) && arena_alloc(arena, 1900);
         enum status status = v2_request_decode(arena, str_make(json, sizeof(json) - 1),
                                                sizeof(json) - 1, &fixture_limits, &request, &err);

@@ -1,5 +1,5 @@
-/* Answers: the exact JSON and pieces for each way of asking, every datatype in both forms read back
- * by the client's half, and what is not an answer. */
+/* Responses: the exact JSON and pieces for each requested form, every datatype in both forms
+ * decoded by the client's half, and invalid responses. */
 #include "codec/kserve/response.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ static void v2_response_encode_output_forms_match_rows(void **state) {
         size_t n_wanted, n_outputs, first;
         bool binary_default;
         const char *json;
-        const char *binary; /* the bytes behind it */
+        const char *binary; /* the bytes after it */
     } rows[] = {
         {{0},
          0,
@@ -90,7 +90,7 @@ static void v2_response_encode_output_forms_match_rows(void **state) {
          HEAD "\"outputs\":[" A_HEAD "\"parameters\":{\"binary_data_size\":2}}," B_HEAD
               "\"data\":[]}]}",
          "ab"},
-        /* binary_data_output goes for listed outputs too, unless they say otherwise */
+        /* binary_data_output applies to listed outputs too, unless they have their own form */
         {{V2_FORM_JSON, V2_FORM_DEFAULT},
          2,
          2,
@@ -130,7 +130,7 @@ static void v2_response_encode_output_forms_match_rows(void **state) {
         assert_true(str_is(tail, rows[i].binary));
         assert_int_equal(out.n_bytes, all.len);
         assert_int_equal(out.binary, rows[i].binary[0] != '\0');
-        if (out.binary) { /* where it lies, not a copy */
+        if (out.binary) { /* the output's own bytes, not a copy */
             assert_ptr_equal(out.pieces[1].data, two_pieces[0].data);
         }
         arena_free(arena);
@@ -187,7 +187,7 @@ static void v2_response_encode_invalid_output_is_refused(void **state) {
     static const struct {
         struct infer_response response;
         bool binary;
-        const char *sentence; /* NULL: it is fine */
+        const char *sentence; /* NULL: valid */
     } rows[] = {
         {{.outputs = &text, .n_outputs = 1},
          false,
@@ -218,9 +218,9 @@ static void v2_response_encode_invalid_output_is_refused(void **state) {
     }
 }
 
-/* ---- there and back -------------------------------------------------------------------------- */
+/* ---- encoded and decoded --------------------------------------------------------------------- */
 
-/* Some bytes that are good for every datatype: small positive numbers, or 0 and 1. */
+/* Bytes that are valid for every datatype: small positive numbers, or 0 and 1. */
 static struct tensor make_tensor(struct arena *arena, enum datatype datatype, size_t n,
                                  int64_t *dims) {
     size_t size = datatype_size(datatype);
@@ -314,7 +314,7 @@ static void v2_response_decode_foreign_rows_match(void **state) {
         const char *json;
         struct str binary;
         enum status status;
-        const char *says; /* what it means, or a part of the sentence */
+        const char *says; /* the meaning, or a part of the error text */
     } rows[] = {
         {"{\"outputs\":[]}", {"", 0}, ST_OK, "/"},
         {"{\"model_name\":\"m\",\"id\":\"i\",\"outputs\":[{\"name\":\"a\",\"shape\":[2],"

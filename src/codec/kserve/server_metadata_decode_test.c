@@ -1,4 +1,4 @@
-/* Server metadata: what is read from it, and what is refused with its path. */
+/* Server metadata: decoded members, and errors with their path. */
 #include "codec/kserve/metadata_decode.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Trace settings, as JSON and as protobuf: what is set, cleared, passed over and refused. */
+/* Trace settings, as JSON and as protobuf: set, cleared, ignored and invalid ones. */
 #include "codec/kserve/trace.h"
 
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 
 enum { TEXT_BYTES = 128 };
 
-/* "level=3 rate=5 count- frequency=7": what is set, and '-' for what is cleared. */
+/* "level=3 rate=5 count- frequency=7": settings that are set, with '-' those that are cleared. */
 static void wanted_print(const struct v2_trace_update *wanted, char out[TEXT_BYTES]) {
     const struct {
         const char *name;
@@ -92,7 +92,7 @@ static void v2_trace_decode_json_rows_match(void **state) {
     }
 }
 
-/* An entry of the map; `values` with commas between them, "": none. */
+/* An entry of the map; `values` separated by commas, "": none. */
 static void add_entry(struct buf *out, const char *key, const char *values) {
     size_t entry = pb_begin(out, 1);
     pb_add_string(out, 1, str_of(key));
@@ -109,7 +109,7 @@ static void v2_grpc_trace_decode_rows_match(void **state) {
     static const struct {
         const char *key, *values;
         enum status status;
-        const char *wanted; /* of the other entry, trace_rate 9, too */
+        const char *wanted; /* includes the other entry, trace_rate 9 */
     } rows[] = {
         {"trace_level", "TIMESTAMPS", ST_OK, "level=1 rate=9"},
         {"trace_level", "TIMESTAMPS,TENSORS", ST_OK, "level=3 rate=9"},
@@ -168,7 +168,7 @@ static void v2_grpc_trace_decode_truncated_is_refused(void **state) {
     arena_free(arena);
 }
 
-/* What is said of numbers and levels can be sent back. */
+/* Printed numbers and levels can be sent back. */
 static void v2_trace_print_output_decodes_again(void **state) {
     const struct v2_trace_option options[] = {{"url", "http://h/"}};
     const struct v2_trace_settings to_url = {.values = {.level = 0, .rate = 1, .count = 0},

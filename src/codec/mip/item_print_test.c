@@ -1,5 +1,5 @@
-/* Tensors as items: every datatype, nested as its shape is, to the byte, wherever its pieces are
- * cut; what reads back; and what can't be expressed. */
+/* Tensors as items: every datatype, nested as its shape, to the byte, with pieces cut anywhere;
+ * texts that read back; and data without a representation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static const struct row {
      {2, 2},
      {"\1\0\0\0,\0\0\0\0\2\0\0\0\xc3\xa9\1\0\0\0\0", 20},
      "[[\",\",\"\"],[\"\xc3\xa9\",\"\\u0000\"]]"},
-    /* nothing, as the shape says it */
+    /* empty, as the shape */
     {DT_FP32, 1, {0}, {"", 0}, "[]"},
     {DT_BYTES, 1, {0}, {"", 0}, "[]"},
     {DT_FP64, 2, {0, 3}, {"", 0}, "[]"},
@@ -65,7 +65,7 @@ static struct tensor tensor_of(const struct row *row, const struct piece *pieces
                            .n_bytes = row->bytes.len};
 }
 
-/* In two pieces, cut anywhere, each in memory of its own at an odd address. */
+/* In two pieces, cut anywhere, each in its own allocation at an odd address. */
 static void mip_item_print_at_each_piece_boundary_matches_rows(void **state) {
     (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
@@ -95,11 +95,11 @@ static void mip_item_print_at_each_piece_boundary_matches_rows(void **state) {
     }
 }
 
-/* What is printed reads back to the same bytes, also where the shape is known only in part. */
+/* Printed items read back to the same bytes, also if a dimension is unknown. */
 static void mip_item_print_output_reads_back(void **state) {
     (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
-        for (size_t any = 0; any <= rows[i].rank; any++) { /* the dimension that is not known */
+        for (size_t any = 0; any <= rows[i].rank; any++) { /* the unknown dimension */
             struct arena *arena = arena_new(NULL, 0);
             struct tensor tensor = {.name = STR("y")};
             struct error err = {0};
@@ -115,7 +115,7 @@ static void mip_item_print_output_reads_back(void **state) {
             }
             assert_true(
                 str_eq(fixture_gather(arena, tensor.pieces, tensor.n_pieces), rows[i].bytes));
-            /* Of what is behind an empty array nothing is known. */
+            /* After an empty array the shape is unknown. */
             if (rows[i].bytes.len > 0) {
                 assert_true(shape_eq(tensor.shape, (struct shape){rows[i].dims, rows[i].rank}));
             }
@@ -141,7 +141,7 @@ static void mip_item_of_tensor_returns_json_item(void **state) {
     }
 }
 
-/* One BYTES element leaves as it is. */
+/* One BYTES element is sent unchanged. */
 static void mip_item_of_tensor_single_bytes_element_returns_text_view(void **state) {
     static const struct row good[] = {
         {DT_BYTES, 0, {0}, {"\6\0\0\0KUBEMO", 10}, "KUBEMO"},
@@ -169,7 +169,7 @@ static void mip_item_of_tensor_single_bytes_element_returns_text_view(void **sta
     }
 }
 
-/* ---- what can't be expressed ----------------------------------------------------------------- */
+/* ---- data without a representation ----------------------------------------------------------- */
 
 static void mip_item_print_invalid_tensor_is_refused(void **state) {
     static const struct row bad[] = {
@@ -210,7 +210,7 @@ static void mip_item_print_invalid_tensor_is_refused(void **state) {
         if (status != ST_BAD_OUTPUT || err.status != status || !strstr(err.text, bad[i].json)) {
             fail_msg("row %zu: %s %s", i, status_name(status), err.text);
         }
-        assert_null(strstr(err.text, "binary_data")); /* which is another protocol's */
+        assert_null(strstr(err.text, "binary_data")); /* a parameter of another protocol */
         assert_int_equal(mip_item_of_tensor(arena, &tensor, &item, NULL), ST_BAD_OUTPUT);
         arena_free(arena);
     }

@@ -1,5 +1,5 @@
-/* Items as tensors: what JSON and TEXT become in which datatype and shape, to the bit, and what is
- * refused, by its path. Each text lies in memory of exactly its size. */
+/* Items as tensors: JSON and TEXT in each datatype and shape, to the bit, and errors with their
+ * path. Each text is in memory of exactly its size. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ static enum status read_item(struct arena *arena, enum mip_item_type type, struc
         type == MIP_TEXT
             ? mip_item_read_text(arena, text, "item 7", datatype, shape, limits, out, err)
             : mip_item_read_json(arena, text, "item 7", datatype, shape, limits, out, err);
-    free(exact); /* nothing is a view of it */
+    free(exact); /* the tensor has no view of it */
     return status;
 }
 
@@ -183,7 +183,7 @@ static void mip_item_read_json_nesting_matches_dims(void **state) {
         {SCALAR, "[[7]]", "[] 07"},
         {DIMS(1), "[7]", "[1] 07"},
         {DIMS(1), "[[[7]]]", "[1] 07"},
-        /* as the shape is */
+        /* nested as the shape */
         {DIMS(3), "[1,2,3]", "[3] 010203"},
         {DIMS(-1), "[1,2,3]", "[3] 010203"},
         {DIMS(2, 3), "[[1,2,3],[4,5,6]]", "[2,3] 010203040506"},
@@ -191,7 +191,7 @@ static void mip_item_read_json_nesting_matches_dims(void **state) {
         {DIMS(-1, -1), "[[1,2,3],[4,5,6]]", "[2,3] 010203040506"},
         {DIMS(2, 1, 2), "[[[1,2]],[[3,4]]]", "[2,1,2] 01020304"},
         {DIMS(-1, -1, -1), " [ [ [ 1 ] , [ 2 ] ] ]\n", "[1,2,1] 0102"},
-        /* more or fewer ones in front */
+        /* more or fewer ones at the front */
         {DIMS(3), "[[1,2,3]]", "[3] 010203"},
         {DIMS(-1), "[[[1,2,3]]]", "[3] 010203"},
         {DIMS(2, 2), "[[[1,2],[3,4]]]", "[2,2] 01020304"},
@@ -206,7 +206,7 @@ static void mip_item_read_json_nesting_matches_dims(void **state) {
         {DIMS(2, -1), "[1,2,3,4]", "[2,2] 01020304"},
         {DIMS(2, 1), "[1,2]", "[2,1] 0102"},
         {DIMS(2, -1, 1), "[1,2,3,4,5,6]", "[2,3,1] 010203040506"},
-        /* nothing */
+        /* empty */
         {DIMS(0), "[]", "[0] "},
         {DIMS(-1), "[]", "[0] "},
         {DIMS(-1), "[[]]", "[0] "},
@@ -261,7 +261,7 @@ static void mip_item_read_json_wrong_nesting_is_refused(void **state) {
         {DIMS(2, 3), "[]", "item 7: expected an array of shape [2,3], got one of shape [0]"},
         {DIMS(2, 1), "[[],[]]", "item 7[0]: expected an array of 1 for shape [2,1]"},
         {DIMS(INT64_MAX, INT64_MAX), "[1]", "expected an array of shape [9223372036854775807,"},
-        /* rows that differ */
+        /* rows of different sizes */
         {DIMS(-1, -1), "[[1,2],[3]]",
          "item 7[1]: expected an array of 2, like the first at this depth, got an array of 1"},
         {DIMS(-1, -1), "[[1],[2,3]]", "item 7[1]: expected an array of 1"},
@@ -325,7 +325,7 @@ static void mip_item_read_json_strings_and_objects_become_bytes(void **state) {
         {DIMS(1), "\"\"", "[1] 00000000"},
         {DIMS(-1), "\"\\u0000\"", "[1] 0100000000"},
         {DIMS(2, 1), "[[\"a\"],[\"b\"]]", "[2,1] 01000000610100000062"},
-        /* an object is its own text, without the blanks and arrays around it */
+        /* an object is its own text, without whitespace and arrays around it */
         {SCALAR, "{}", "[] 020000007b7d"},
         {DIMS(1), " {\"a\": [1]} \n", "[1] 0a0000007b2261223a205b315d7d"},
         {DIMS(1), "[ {\"]\":{}} ]", "[1] 080000007b225d223a7b7d7d"},
@@ -385,7 +385,7 @@ static void mip_item_read_text_not_utf8_is_refused(void **state) {
     }
 }
 
-/* The document's own readers take a text for JSON where no text is wanted. */
+/* The protocol's reference implementation reads a text as JSON where no text is expected. */
 static void mip_item_read_text_other_datatype_is_read_as_json(void **state) {
     static const struct dims one = DIMS(1), two = DIMS(2), any = DIMS(-1), none = DIMS(0);
     (void)state;
@@ -465,8 +465,8 @@ static void mip_item_read_json_over_limits_is_refused(void **state) {
     }
 }
 
-/* Too deep and too many are refused although there is no memory for a tree; a tree and its elements
- * stop where memory ends. */
+/* Depth and count limits are checked without memory for a tree; a tree and its elements fail
+ * when memory is exhausted. */
 static void mip_item_read_json_out_of_memory_is_reported(void **state) {
     enum { N = 200000 };
     static const struct dims any = DIMS(-1), one = DIMS(1);

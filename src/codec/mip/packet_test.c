@@ -1,5 +1,5 @@
-/* Packets that are wrong, each in one way, and the sentence for it; packets at the limits of what
- * their counts can say; what is never allocated. */
+/* Invalid packets, each with one error and its text; packets at the limits of their counts;
+ * packets for which nothing is allocated. */
 #include "codec/mip/packet.h"
 
 #include <setjmp.h>
@@ -43,7 +43,7 @@ static void mip_header_roundtrips(void **state) {
     assert_memory_equal(bytes, back, sizeof(bytes));
 }
 
-/* Version, subtype, kind: the first that is wrong is the answer. */
+/* Version, subtype, kind: the first invalid one is reported. */
 static void mip_header_check_request_reports_first_error(void **state) {
     static const struct {
         struct mip_header header;
@@ -51,7 +51,7 @@ static void mip_header_check_request_reports_first_error(void **state) {
         const char *sentence;
     } rows[] = {
         {{0, MIP_PING, MIP_REQUEST, 0, 0}, ST_OK, ""},
-        {{0, MIP_PING, MIP_REQUEST, 255, 0}, ST_OK, ""}, /* reserved is not looked at */
+        {{0, MIP_PING, MIP_REQUEST, 255, 0}, ST_OK, ""}, /* reserved is ignored */
         {{0, MIP_INFER, MIP_REQUEST, 0, 4}, ST_OK, ""},
         {{0, MIP_INFER, MIP_REQUEST, 9, UINT32_MAX}, ST_OK, ""},
         {{1, MIP_PING, MIP_REQUEST, 0, 0}, ST_BAD_VERSION, "expected MIP version 0, got 1"},
@@ -95,7 +95,7 @@ static enum status decode(struct arena *arena, struct str payload, bool response
     char *exact = malloc(payload.len + (payload.len == 0));
     memcpy(exact, payload.ptr, payload.len);
     enum status status = mip_infer_decode(arena, str_make(exact, payload.len), response, out, err);
-    /* Nobody has to want the sentence. */
+    /* The error is optional. */
     assert_int_equal(mip_infer_decode(arena, str_make(exact, payload.len), response, out, NULL),
                      status);
     free(exact);
@@ -131,19 +131,19 @@ static void mip_infer_decode_inconsistent_payload_is_refused(void **state) {
             "item 1 of 2 (batch element 1, input 0): expected 8 bytes of type and size, got 0"),
         ROW(REQUEST, "\2\0\0\1\0\0\0\1\0\0\0\1x\0\0\0\1\0\0\0\2y",
             "item 1 of 2 (batch element 0, input 1): expected 2 bytes of data, got 1"),
-        /* an item that swallows the next one's head */
+        /* an item that contains the next one's head */
         ROW(REQUEST, "\2\0\0\1\0\0\0\1\0\0\0\6x\0\0\0\1\0\0\0\0",
             "item 1 of 2 (batch element 0, input 1): expected 8 bytes of type and size, got 3"),
         ROW(REQUEST, "\1\0\0\1\0\0\0\1\0\0\0\1xy",
             "expected a payload of 1 items, got 1 bytes more behind them"),
         ROW(REQUEST, "\1\0\0\1\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0", "got 8 bytes more"),
-        /* a response's items are its outputs: the inputs don't count, */
+        /* a response has items for outputs only, */
         ROW(RESPONSE, "\2\1\0\1\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0",
             "expected a payload of 1 items, got 8 bytes more"),
         ROW(RESPONSE, "\1\2\0\1\0\0\0\1\0\0\0\0",
             "item 1 of 2 (batch element 0, output 1): expected 8 bytes of type and size, got 0"),
         ROW(RESPONSE, "\1\0\0\1\0\0\0\1\0\0\0\0", "expected a payload of 0 items, got 8 bytes"),
-        /* and a request's its inputs */
+        /* a request for inputs only */
         ROW(REQUEST, "\1\2\0\1\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0", "got 8 bytes more"),
     };
     (void)state;
@@ -160,7 +160,7 @@ static void mip_infer_decode_inconsistent_payload_is_refused(void **state) {
     }
 }
 
-/* What the counts say is larger than what is there: no memory is even asked for. */
+/* The counts exceed the payload: nothing is allocated. */
 static void mip_infer_decode_missing_items_allocate_nothing(void **state) {
     enum { ITEMS = 255 * 65535, PAYLOAD = 1000 };
     char *payload = calloc(1, PAYLOAD);
@@ -182,7 +182,7 @@ static void mip_infer_decode_missing_items_allocate_nothing(void **state) {
     free(payload);
 }
 
-/* All heads fit, but not into the memory there is. */
+/* All heads fit the payload, but not the memory. */
 static void mip_infer_decode_out_of_memory_is_reported(void **state) {
     enum { N = 65535 };
     size_t n_bytes = MIP_COUNTS_BYTES + N * MIP_ITEM_HEAD_BYTES;
@@ -199,7 +199,7 @@ static void mip_infer_decode_out_of_memory_is_reported(void **state) {
     free(payload);
 }
 
-/* Unknown types are whoever's reads the item; empty items are items. */
+/* Unknown item types are preserved; empty items are valid. */
 static void mip_infer_decode_unknown_item_types_are_kept(void **state) {
     static const char payload[] = "\4\0\0\1"
                                   "\0\0\0\0\0\0\0\1a"
@@ -227,7 +227,7 @@ static void mip_infer_decode_unknown_item_types_are_kept(void **state) {
     arena_free(arena);
 }
 
-/* Counts that a peer may say though we never do. */
+/* Counts that a peer may send although this implementation does not. */
 static void mip_infer_decode_unusual_counts_are_accepted(void **state) {
     static const char request[] = "\1\7\0\1\0\0\0\1\0\0\0\0"; /* outputs, in a request */
     static const char response[] = "\0\0\0\5";                /* of a model without outputs */
@@ -264,7 +264,7 @@ static struct str encode(struct arena *arena, const struct mip_infer *infer, boo
     return buf_str(&out);
 }
 
-/* The largest batch, with one and with more items each, there and back. */
+/* The largest batch, with one and with more items each, encoded and decoded. */
 static void mip_infer_max_batch_roundtrips(void **state) {
     static const struct {
         uint8_t n_inputs, n_outputs;
@@ -313,7 +313,7 @@ static void mip_infer_max_batch_roundtrips(void **state) {
 }
 
 static void mip_infer_size_inconsistent_counts_are_refused(void **state) {
-    static char byte; /* its neighbours are never looked at */
+    static char byte; /* only its address is used */
     struct mip_item items[2] = {{MIP_TEXT, {&byte, 0x7fffffff}}, {MIP_TEXT, {&byte, 0}}};
     const struct {
         struct mip_infer infer;

@@ -1,7 +1,6 @@
-/* The packets of tests/vectors/mip, both ways: what each one means, that no part of one is taken
- * for a whole one, that encoding the meaning gives the bytes, and which packet answers which. Each
- * prefix lies in memory of exactly its size, so that the address sanitizer sees a byte read behind
- * it. */
+/* The packets of tests/vectors/mip, both ways: their meaning, that no prefix is a whole packet,
+ * that encoding the meaning gives the bytes, and which packet answers which. Each prefix is in
+ * memory of exactly its size, so that the address sanitizer detects reads past it. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,9 +19,9 @@
 
 static const struct vector {
     const char *name;
-    enum status status;  /* of a request; ST_OK of what no server receives */
-    const char *meaning; /* of what is good */
-    const char *answer;  /* the packet that says what was wrong */
+    enum status status;  /* of a request; ST_OK for packets that servers don't receive */
+    const char *meaning; /* of a valid packet */
+    const char *answer;  /* the error packet for it */
 } vectors[] = {
     {"ping-request", ST_OK, "ping 0", NULL},
     {"ping-response", ST_OK, "ping 1", NULL},
@@ -76,7 +75,7 @@ static struct str load(struct arena *arena, const char *name) {
     return buf_str(&bytes);
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- decoding -------------------------------------------------------------------------------- */
 
 enum { MORE = ST_COUNT_ };
 
@@ -85,7 +84,7 @@ struct packet {
     struct mip_infer infer;
 };
 
-/* What a reader of a connection does with the bytes it has. Returns: also MORE. */
+/* Decodes received bytes as a connection would. Returns: also MORE. */
 static int decode(struct arena *arena, struct str bytes, bool request, struct packet *out) {
     struct error err = {0};
     *out = (struct packet){.infer.batch = 0};
@@ -154,9 +153,9 @@ static void mip_vectors_decode_to_meaning(void **state) {
     }
 }
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* ---- prefixes -------------------------------------------------------------------------------- */
 
-/* Of a packet that is good: less of it is not enough, or it is wrong. */
+/* A prefix of a valid packet is incomplete, or invalid. */
 static void mip_vectors_each_prefix_is_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < N_VECTORS; i++) {
@@ -177,7 +176,7 @@ static void mip_vectors_each_prefix_is_refused(void **state) {
     }
 }
 
-/* A header that tells less than its payload has. */
+/* A header that announces less than its payload. */
 static void mip_vectors_each_payload_prefix_is_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < N_VECTORS; i++) {
@@ -242,7 +241,7 @@ static void mip_vectors_encode_to_same_bytes(void **state) {
     }
 }
 
-/* What is wrong with a request leaves as the error packet of its folder. */
+/* The error of an invalid request is sent as the error packet of its directory. */
 static void mip_vectors_bad_request_maps_to_error_packet(void **state) {
     (void)state;
     for (size_t i = 0; i < N_VECTORS; i++) {

@@ -1,4 +1,4 @@
-/* Which paths name a model, and where; a path with another model in it. */
+/* Which paths name a model, and where; and paths with the model replaced. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,14 +36,14 @@ static const struct row {
      "/v2/models/m/v2/models/a%2Fb%20%C3%A9/infer"},
     {"GET", "/v2/models/m/infer", ST_OK, MODEL_LOCATION_PATH, "m", NULL,
      "/v2/models/a%2Fb%20%C3%A9/infer"},
-    /* names that nothing has */
+    /* invalid names */
     {"POST", "/v2/models//infer", ST_NOT_FOUND, MODEL_LOCATION_NONE, NULL, NULL, NULL},
     {"POST", "/v2/models/m/versions//infer", ST_NOT_FOUND, MODEL_LOCATION_NONE, NULL, NULL, NULL},
     {"POST", "/v2/models/%ff/infer", ST_NOT_FOUND, MODEL_LOCATION_NONE, NULL, NULL, NULL},
     {"POST", "/v2/models/m%2/infer", ST_BAD_REQUEST, MODEL_LOCATION_NONE, NULL, NULL, NULL},
     {"POST", "/v2/models/m/versions/%zz/infer", ST_BAD_REQUEST, MODEL_LOCATION_NONE, NULL, NULL,
      NULL},
-    /* nothing is inferred by these */
+    /* not inferences */
     {"GET", "/v2/models/m", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
     {"GET", "/v2/models/m/ready", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
     {"GET", "/v2/models/m/versions/1/stats", ST_OK, MODEL_LOCATION_NONE, NULL, NULL, NULL},
@@ -121,7 +121,7 @@ static void model_location_parse_rows_match(void **state) {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct arena *arena = arena_new(NULL, 0);
         size_t n = strlen(rows[i].path);
-        char *exact = malloc(n + (n == 0)); /* the address sanitizer sees what is behind it */
+        char *exact = malloc(n + (n == 0)); /* exact size, for the address sanitizer */
         memcpy(exact, rows[i].path, n);
         check_row(arena, &rows[i], str_make(exact, n));
         free(exact);
@@ -129,14 +129,14 @@ static void model_location_parse_rows_match(void **state) {
     }
 }
 
-/* ---- the last one ---------------------------------------------------------------------------- */
+/* ---- cache of the last path ------------------------------------------------------------------ */
 
 static void check_same(struct str a, struct str b) {
     assert_int_equal(a.ptr != NULL, b.ptr != NULL);
     assert_true(str_eq(a, b));
 }
 
-/* Wherever the texts are, that of the row or one of the arena, they say the same. */
+/* The cache gives the same result for the row's own texts and for copies. */
 static void check_cached(struct model_location_cache *cache, struct arena *arena,
                          const struct row *row) {
     struct str path = arena_dup(arena, str_of(row->path));
@@ -169,7 +169,7 @@ static void model_location_parse_cached_after_another_path_matches(void **state)
     }
 }
 
-/* It is not looked at where it was. */
+/* The cache keeps no pointer to the path. */
 static void model_location_cache_copies_path(void **state) {
     char first[] = "/v2/models/digits/versions/3/infer",
          again[] = "/v2/models/digits/versions/3/infer";

@@ -1,6 +1,5 @@
-/* The scan for a gRPC body's model: rows, each cut at every byte and fed byte by byte; then
- * messages made at random, broken and cut at random, with the reader of whole messages as the
- * oracle. */
+/* Scanning a gRPC body for the model: rows, each cut at every byte and fed byte by byte; then
+ * random messages, damaged and cut at random, compared with a decoder of whole messages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include "codec/protobuf/pb.h"
 #include "core/base/arena_fixture.h"
 
-/* Feeds `body` in parts that end at these places, each in memory of its own. */
+/* Feeds `body` in parts that end at `cuts`, each in its own allocation. */
 static void scan_parts(struct str body, bool prefixed, const size_t *cuts, size_t n_cuts,
                        struct model_scan_grpc *scan) {
     size_t at = 0;
@@ -30,7 +29,7 @@ static void scan_parts(struct str body, bool prefixed, const size_t *cuts, size_
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 static const struct row {
-    const char *text; /* without its NULs: "~" stands for one */
+    const char *text; /* "~" stands for a NUL */
     bool prefixed;
     enum model_scan_result result;
     const char *name;
@@ -43,7 +42,7 @@ static const struct row {
      "abc",
      false, MODEL_SCAN_FOUND, "abc", 0, 5},
     {"~~~~\x07\x0a\x03"
-     "abc\x12\x01", /* behind the name nothing is looked at */
+     "abc\x12\x01", /* bytes after the name are not read */
      true, MODEL_SCAN_FOUND, "abc", 5, 5},
     {"~~~~\x18\x12\x01"
      "1\x20\xac\x02\x2d"
@@ -52,14 +51,15 @@ static const struct row {
      true, MODEL_SCAN_FOUND, "m", 25, 3},
     {"~~~~\x02\x0a~", true, MODEL_SCAN_FOUND, "", 5, 2},
     {"~~~~\x04\x0a\x02\xc3\xa9", true, MODEL_SCAN_FOUND, "\xc3\xa9", 5, 4},
-    {"~~~~\x05\x0a\x83~abc", true, MODEL_SCAN_MALFORMED, NULL, 0, 0}, /* cut off by the prefix */
+    {"~~~~\x05\x0a\x83~abc", true, MODEL_SCAN_MALFORMED, NULL, 0, 0}, /* truncated by the prefix */
     {"~~~~\x06\x0a\x83~abc", true, MODEL_SCAN_FOUND, "abc", 5, 6},
     {"~~~~~", true, MODEL_SCAN_ABSENT, NULL, 0, 0},
     {"", false, MODEL_SCAN_ABSENT, NULL, 0, 0},
     {"~~~~\x05\x12\x03"
      "abc",
      true, MODEL_SCAN_ABSENT, NULL, 0, 0},
-    {"~~~~\x02\x12~~~~~\x03\x0a\x01m", true, MODEL_SCAN_ABSENT, NULL, 0, 0}, /* only the first */
+    {"~~~~\x02\x12~~~~~\x03\x0a\x01m", true, MODEL_SCAN_ABSENT, NULL, 0,
+     0}, /* only the first message */
     {"\x12\x03"
      "abc",
      false, MODEL_SCAN_ABSENT, NULL, 0, 0},
@@ -135,7 +135,7 @@ static void model_scan_grpc_rows_at_each_split_match(void **state) {
     }
 }
 
-/* A name over the limit is refused by its length, before its bytes come. */
+/* A name over the limit is rejected by its length, before its bytes come. */
 static void model_scan_grpc_name_over_max_is_refused_early(void **state) {
     struct model_scan_grpc scan;
     struct error err;
@@ -158,7 +158,7 @@ static void model_scan_grpc_name_over_max_is_refused_early(void **state) {
     assert_int_equal(scan.result, MODEL_SCAN_FOUND);
 }
 
-/* ---- against the reader of whole messages ---------------------------------------------------- */
+/* ---- compared with a decoder of whole messages ----------------------------------------------- */
 
 static uint64_t seed = 0x9e3779b97f4a7c15u;
 
@@ -186,7 +186,8 @@ static void add_message(struct buf *out) {
     }
 }
 
-/* What a reader of the whole says: the first model_name, if the fields before it are good. */
+/* The result of decoding the whole message: the first model_name, if the fields before it are
+ * valid. */
 static enum model_scan_result read_whole(struct str message, struct str *name) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;

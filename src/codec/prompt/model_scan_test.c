@@ -1,6 +1,6 @@
-/* The scan for a body's model: rows that say what is found where, each cut at every byte and fed
- * byte by byte; then texts made at random and broken at random, cut at random, with a parser as the
- * oracle: what it reads the scan finds, at that very place. */
+/* Scanning a body for the model: rows with the expected result, each cut at every byte and fed
+ * byte by byte; then random texts, damaged and cut at random, compared with a parser: the scan
+ * finds the parser's value at the same place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 static const struct row {
     struct str text;
     enum model_scan_result result;
-    const char *name; /* of what is found */
+    const char *name; /* of the match */
     size_t value_at;
 } rows[] = {
     {STR("{\"model\":\"m\"}"), MODEL_SCAN_FOUND, "m", 9},
@@ -43,7 +43,7 @@ static const struct row {
      9},
     {STR("{\"a\":-1.5e+3,\"b\":true,\"c\":null ,\"model\":\"m\"}"), MODEL_SCAN_FOUND, "m", 40},
     {STR("{\"a\":[],\"b\":{},\"c\":[[{}],[]],\"model\":\"m\"}"), MODEL_SCAN_FOUND, "m", 37},
-    /* behind the name nothing is looked at */
+    /* bytes after the name are not read */
     {STR("{\"model\":\"m\"]}}"), MODEL_SCAN_FOUND, "m", 9},
     {STR("{}"), MODEL_SCAN_ABSENT, NULL, 0},
     {STR(" { \"a\" : \"model\" } "), MODEL_SCAN_ABSENT, NULL, 0},
@@ -86,7 +86,7 @@ static const struct row {
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-/* Feeds `text` in parts that end at these places, each in memory of its own. */
+/* Feeds `text` in parts that end at `cuts`, each in its own allocation. */
 static void scan_parts(struct str text, const size_t *cuts, size_t n_cuts,
                        struct model_scan *scan) {
     size_t at = 0;
@@ -137,7 +137,7 @@ static void model_scan_rows_at_each_split_match(void **state) {
     }
 }
 
-/* It is known with the quote behind the name, and what comes then makes no difference. */
+/* The name is found at its closing quote; later bytes make no difference. */
 static void model_scan_name_is_found_at_closing_quote(void **state) {
     struct str text = STR("{\"a\":[1,{\"b\":\"c\"}],\"model\":\"m\",\"z\":2}");
     struct model_scan scan;
@@ -183,7 +183,7 @@ static void model_scan_name_over_max_is_refused(void **state) {
     assert_int_equal(scan_name(MODEL_SCAN_MAX_BYTES / 2 + 1, "\\u00e9"), MODEL_SCAN_TOO_LONG);
 }
 
-/* Depth, long keys, strings and runs of backslashes cost no memory. */
+/* Depth, long keys, strings and runs of backslashes need no memory. */
 static void model_scan_skipped_values_allocate_nothing(void **state) {
     static const char *const units[] = {"[",         "{\"a\":", "\"", "\\\\",
                                         "\"\\u0041", "[\"\\\"", "\"k"};
@@ -217,7 +217,7 @@ static void model_scan_out_of_memory_is_reported(void **state) {
     arena_free(small);
 }
 
-/* ---- against a parser ------------------------------------------------------------------------ */
+/* ---- compared with a parser ------------------------------------------------------------------ */
 
 static uint64_t seed = 0x9e3779b97f4a7c15u;
 
@@ -245,7 +245,7 @@ static void add_text(struct buf *out) {
                                         "m",        "\\u006d"};
     for (size_t n = below(6); n > 0; n--) {
         size_t i = below(sizeof(parts) / sizeof(parts[0]));
-        if (i != 14 || below(50) == 0) { /* a quote that ends it: seldom */
+        if (i != 14 || below(50) == 0) { /* a closing quote, rarely */
             buf_add_str(out, str_of(parts[i]));
         }
     }
@@ -274,7 +274,7 @@ static void add_key(struct buf *out) {
 
 enum { MOST_OPEN = 6 };
 
-/* A value without recursion: brackets are opened and closed as it goes. */
+/* Writes a random value without recursion: brackets are opened and closed on the way. */
 static void add_value(struct buf *out) {
     static const char *const words[] = {"0", "-1.5e3", "true", "false", "null", "12345678901234"};
     char open[MOST_OPEN];
@@ -330,7 +330,7 @@ static void add_object(struct buf *out) {
     add_blank(out);
 }
 
-/* Changes, drops or doubles some bytes. */
+/* Changes, drops or duplicates some bytes. */
 static void damage(struct buf *text) {
     static const char bytes[] = "{}[]\",:\\u0 md\x01\xff";
     for (size_t n = 1 + below(3); n > 0 && text->len > 0; n--) {
@@ -346,7 +346,7 @@ static void damage(struct buf *text) {
     }
 }
 
-/* What the parser says of the text. */
+/* Compares with the parser's result. */
 static void check_parsed(struct str text, yyjson_val *root, const struct model_scan *scan) {
     yyjson_val *model = yyjson_obj_get(root, "model");
     if (!yyjson_is_obj(root)) {
@@ -405,7 +405,7 @@ static void model_scan_random_texts_match_full_parser(void **state) {
         arena_free(arena);
         arena = outer;
     }
-    assert_true(n_found > 1000 && n_refused > 1000); /* both were tried */
+    assert_true(n_found > 1000 && n_refused > 1000); /* both cases occurred */
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
-/* The scan for a body's prompt: rows that say what is kept of which body, each cut at every byte;
- * what is no prompt; and the bounds. */
+/* Scanning a body for the prompt: rows with the text collected from each body, cut at every
+ * byte; bodies without a prompt; and the limits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum { ROOM = 4096 };
 
-/* In two parts, of memory of their own. */
+/* In two parts, each in its own allocation. */
 static void scan_cut(struct str text, size_t cut, size_t room, struct prompt_scan *out) {
     prompt_scan_init(out, arena, room);
     for (int i = 0; i < 2; i++) {
@@ -40,8 +40,8 @@ static void assert_text(const struct buf *got, const char *wanted, const char *o
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-#define M "\x02" /* in front of a message */
-#define T "\x03" /* behind a role, or a text of a list */
+#define M "\x02" /* before a message */
+#define T "\x03" /* after a role, or a text of a list */
 
 static const struct row {
     struct str body;
@@ -128,7 +128,7 @@ static void prompt_scan_not_a_json_object_is_none(void **state) {
     }
 }
 
-/* As long as nothing is wrong the rest may come. */
+/* A valid prefix needs more. */
 static void prompt_scan_prefix_needs_more(void **state) {
     struct str body = rows[13].body;
     (void)state;
@@ -176,7 +176,7 @@ static void prompt_scan_endless_nesting_is_bounded(void **state) {
     }
 }
 
-/* A text of any bytes says the same however it is cut. */
+/* Random texts give the same result at any cut. */
 static void prompt_scan_random_splits_match(void **state) {
     static const char pieces[][20] = {"\"messages\":[",
                                       "{\"role\":\"user\",",

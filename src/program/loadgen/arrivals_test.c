@@ -1,4 +1,4 @@
-/* The timetable, with a clock that is only a number. */
+/* The schedule, with a clock that is only a number. */
 #include "program/loadgen/arrivals.h"
 
 #include <setjmp.h>
@@ -37,7 +37,7 @@ static void arrivals_constant_are_equidistant(void **state) {
     }
 }
 
-/* A thread that was late finds each request with the time it should have begun. */
+/* A thread that was late gets each request with its scheduled time. */
 static void arrivals_late_keep_due_time(void **state) {
     (void)state;
     struct bench_arrivals arrivals;
@@ -50,7 +50,7 @@ static void arrivals_late_keep_due_time(void **state) {
     assert_false(bench_arrivals_pop_due(&arrivals, now, &due));
 }
 
-/* Rates whose distance is no whole number of nanoseconds do not drift. */
+/* Rates whose interval is not a whole number of nanoseconds do not drift. */
 static void arrivals_do_not_drift(void **state) {
     (void)state;
     static const double rates[] = {3, 7, 333.3, 30000, 99999.9};
@@ -68,7 +68,7 @@ static void arrivals_poisson_have_exponential_gaps(void **state) {
     double rate = 5000, sum = 0, squares = 0;
     bench_arrivals_init(&arrivals, rate, BENCH_ARRIVAL_POISSON, 3, START);
     bench_arrivals_init(&again, rate, BENCH_ARRIVAL_POISSON, 3, START);
-    /* The numbers in each 10 ms have mean and variance alike: 50. */
+    /* The counts per 10 ms have mean and variance 50. */
     for (uint64_t i = 1; i <= 1000; i++) {
         double n = (double)count_until(&arrivals, START + i * 10000000);
         sum += n;
@@ -77,7 +77,7 @@ static void arrivals_poisson_have_exponential_gaps(void **state) {
     double mean = sum / 1000, variance = squares / 1000 - mean * mean;
     assert_true(fabs(mean - 50) < 2);
     assert_true(variance > 40 && variance < 60);
-    /* The same seed makes the same times, whatever the steps in which they are asked for. */
+    /* The same seed gives the same times, however they are polled. */
     (void)count_until(&again, START + 10 * second_ns);
     assert_int_equal(bench_arrivals_next_ns(&arrivals), bench_arrivals_next_ns(&again));
     bench_arrivals_init(&again, rate, BENCH_ARRIVAL_POISSON, 4, START);

@@ -1,4 +1,4 @@
-/* Inputs that are given, and those that are made up. */
+/* Given and generated inputs. */
 #include "program/loadgen/input.h"
 
 #include <setjmp.h>
@@ -21,8 +21,8 @@ static const struct tensor_spec specs[] = {
     {.name = {"fixed", 5}, .datatype = DT_INT64, .shape = {fixed_dims, 1}},
     {.name = {"free", 4}, .datatype = DT_UINT8, .shape = {free_dims, 3}}};
 
-/* "image FP32 [1,2,2] 16; …" of the inputs that the arguments make for a model of the specs
- * first to last. */
+/* "image FP32 [1,2,2] 16; …": the inputs that the arguments make for a model of the specs first
+ * to last. */
 static enum status make(struct arena *arena, const char *line, size_t first, size_t last,
                         struct buf *out, struct error *err) {
     char bench[] = "bench";
@@ -131,7 +131,7 @@ static double value_of(const char *at, enum datatype datatype) {
     uint64_t bits = 0;
     float f32;
     double f64 = 0;
-    memcpy(&bits, at, datatype_size(datatype)); /* little-endian, as everything here */
+    memcpy(&bits, at, datatype_size(datatype)); /* little-endian, as the host */
     if (datatype == DT_FP16) {
         return (double)half_to_float((uint16_t)bits);
     }

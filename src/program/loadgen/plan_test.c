@@ -1,4 +1,4 @@
-/* What --concurrency and --rate mean, and what is said where they mean nothing. */
+/* The meaning of --concurrency and --rate, and their error texts. */
 #include "program/loadgen/plan.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* The arguments of `sluice bench`: what they mean together, and what does not go together. What is
- * said of the latter is on standard error, where tests/interop looks. */
+/* The arguments of `sluice bench`: valid and invalid combinations. The error texts are on
+ * standard error, which tests/interop checks. */
 #include "program/loadgen/settings.h"
 
 #include <setjmp.h>
@@ -82,8 +82,8 @@ static void bench_settings_invalid_refused(void **state) {
         "h|m",
         "ftp://h|m",
         "http://h|m|--cacert|f", /* there is no TLS */
-        "https://h|m|--key|f",   /* whose? */
-        "tcp://h:1|m|--text|a",  /* MIP has no names */
+        "https://h|m|--key|f",   /* without a certificate */
+        "tcp://h:1|m|--text|a",  /* MIP has no model names */
         "tcp://h:1",
         "http://h|m|--ping",
         "http://h|--ping|--batch|2",

@@ -1,5 +1,5 @@
-/* The loop of one thread over a protocol that answers as it is told: what is begun, counted and
- * given up. Times are real here and short; nothing is asserted of them. */
+/* The loop of one thread over a fake protocol: started, counted and abandoned requests. The
+ * times are real and short; none is asserted. */
 #include "program/loadgen/thread.h"
 
 #include <setjmp.h>
@@ -16,12 +16,12 @@
 
 enum { MS = 1000000 };
 
-/* How the server behaves, and what it saw. */
+/* The fake server's behaviour, and what it observed. */
 static struct {
-    int steps;      /* of each request before its answer: waits for its descriptor in between */
-    bool never;     /* it does not answer */
-    bool by_time;   /* it has no descriptor to wait for */
-    int fail_every; /* this one of so many requests fails; 0: none */
+    int steps;      /* of each request before its answer, each after waiting for its descriptor */
+    bool never;     /* it never answers */
+    bool by_time;   /* it has no descriptor, only timeouts */
+    int fail_every; /* every such request fails; 0: none */
     enum status failure;
     unsigned n_open, n_most_open, n_opened, n_begun;
 } server;
@@ -60,11 +60,11 @@ static enum status fake_start(void *user, const struct bench_call *call, struct 
     server.n_begun++;
     connection->steps_left = server.steps;
     connection->fails = server.fail_every > 0 && server.n_begun % (unsigned)server.fail_every == 0;
-    (void)eventfd_write(connection->fd, 1); /* from now on it can be read */
+    (void)eventfd_write(connection->fd, 1); /* readable from now on */
     return ST_OK;
 }
 
-/* What the server refuses is seen when its answer is taken, other failures when it is stepped. */
+/* Refusals are seen by `take`, other failures by `step`. */
 static enum status fail_as_told(struct error *err) {
     return error_set(err, server.failure, "as told");
 }
@@ -218,7 +218,7 @@ static void load_refusals_are_counted_without_back_off(void **state) {
     assert_string_equal(stats->failures[0].first, "as told");
 }
 
-/* A server that is gone is asked again after a rest: not a million times. */
+/* An unreachable server is retried after a back-off, not in a busy loop. */
 static void load_failed_connection_backs_off(void **state) {
     struct bed *bed = *state;
     server.fail_every = 1;
@@ -256,7 +256,7 @@ static void load_open_loop_sends_requested_count(void **state) {
     assert_int_equal(stats->n_unsent, 0);
 }
 
-/* When no connection is free the others are late, and are charged for it, or are never sent. */
+/* Without a free connection requests start late, which counts as latency, or are never sent. */
 static void load_slow_server_leaves_requests_unsent(void **state) {
     struct bed *bed = *state;
     server.never = true;

@@ -1,4 +1,4 @@
-/* ProcessingRequest, written as Envoy does. */
+/* ProcessingRequest, encoded as Envoy does. */
 #include "lib/ext_proc/client.h"
 
 #include "codec/ext_proc/fields.h"

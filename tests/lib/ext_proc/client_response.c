@@ -1,11 +1,10 @@
-/* ProcessingResponse, read as a proxy does. It is strict, so that it shows what one would
- * refuse. */
+/* ProcessingResponse, decoded strictly, so that tests see what a proxy would reject. */
 #include "codec/ext_proc/fields.h"
 #include "lib/ext_proc/client.h"
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
-/* A proxy takes no `value`. */
+/* Proxies do not accept `value`. */
 static const struct ext_proc_field_rule HEADER[] = {
     {EXT_PROC_F_HEADER_KEY, EXT_PROC_T_TEXT, offsetof(struct ext_proc_header, key), "key"},
     {EXT_PROC_F_HEADER_RAW_VALUE, EXT_PROC_T_BYTES, offsetof(struct ext_proc_header, value),
@@ -13,7 +12,7 @@ static const struct ext_proc_field_rule HEADER[] = {
     {.number = 0},
 };
 
-/* HeaderValueOption, HeadersResponse, BodyResponse, TrailersResponse: of one field. */
+/* HeaderValueOption, HeadersResponse, BodyResponse, TrailersResponse: one field each. */
 static const struct ext_proc_field_rule WRAPPED[] = {
     {1, EXT_PROC_T_BYTES, 0, "header or response"},
     {.number = 0},

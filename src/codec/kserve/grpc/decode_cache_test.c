@@ -1,4 +1,5 @@
-/* Messages that come again: what they mean is what decoding says, each with its own bytes. */
+/* The decode cache over gRPC: repeated messages decode to the same meaning, each with its own
+ * bytes. */
 #include "codec/kserve/grpc/decode_cache.h"
 
 #include <setjmp.h>
@@ -13,12 +14,12 @@
 
 static const struct json_limits limits = {.max_tensor_elements = 1000};
 
-/* What is asked, as a message is made of it. */
+/* The request from which a message is made. */
 struct ask {
     const char *id, *param, *input_param, *wanted_param; /* NULL: none */
     const char *raw[3];                                  /* of the inputs; NULL: no more */
     bool typed;                                          /* instead of raw */
-    bool behind;                                         /* a field comes behind the raw inputs */
+    bool behind;                                         /* a field follows the raw inputs */
     size_t n_name;                                       /* of the first input; 0: 1 */
 };
 
@@ -106,12 +107,12 @@ static void assert_same(const struct v2_grpc_request *one, const struct v2_grpc_
     }
 }
 
-/* Decodes it, and again by what was seen, where both are the same. */
+/* Decodes the message without and with the cache; both must be equal. */
 static void decode(struct v2_grpc_decode_cache *cache, struct str message) {
     struct arena *arena = arena_new(NULL, 0);
     struct v2_grpc_request plain, again;
     struct error err = {0}, again_err = {0};
-    char *own = malloc(message.len); /* so that reading past its end is seen */
+    char *own = malloc(message.len); /* exact size, to detect reads past its end */
     memcpy(own, message.ptr, message.len);
     message.ptr = own;
     enum status st = v2_grpc_request_decode(arena, message, &limits, &plain, &err);
@@ -120,7 +121,7 @@ static void decode(struct v2_grpc_decode_cache *cache, struct str message) {
     if (st == ST_OK) {
         assert_same(&plain, &again, arena);
         if (again.infer.n_inputs > 0) {
-            again.infer.inputs[0].spec = 5; /* nothing to the next one */
+            again.infer.inputs[0].spec = 5; /* must not affect the next result */
         }
         again.infer.batch = 9;
     } else {
@@ -166,7 +167,7 @@ static void grpc_decode_cache_hit_matches_full_decode(void **state) {
     }
 }
 
-/* With other bytes, and with every byte of the message another one. */
+/* With other tensor bytes, and with every byte of the message changed. */
 static void grpc_decode_cache_changed_byte_matches_full_decode(void **state) {
     struct v2_grpc_decode_cache *cache = calloc(1, sizeof(*cache));
     struct arena *arena = arena_new(NULL, 0);
@@ -188,7 +189,7 @@ static void grpc_decode_cache_changed_byte_matches_full_decode(void **state) {
     free(cache);
 }
 
-/* It stays when what was seen is forgotten. */
+/* Results survive the cache. */
 static void grpc_decode_cache_result_outlives_cache(void **state) {
     struct v2_grpc_decode_cache *cache = calloc(1, sizeof(*cache));
     struct arena *arena = arena_new(NULL, 0);

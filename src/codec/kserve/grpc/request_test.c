@@ -1,4 +1,4 @@
-/* ModelInferRequest: what clients send, in every form, and everything that is no request. */
+/* ModelInferRequest: valid messages in every form, and invalid ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static void v2_grpc_request_raw_contents_are_views(void **state) {
     assert_int_equal(infer->inputs[1].tensor.n_bytes, 0);
 }
 
-/* Every prefix, in memory of its exact size: never more is read than there is. */
+/* Every prefix, in memory of its exact size: nothing is read past it. */
 static void v2_grpc_request_prefix_is_not_read_past(void **state) {
     (void)state;
     for (size_t n = 0; n < sizeof TYPED - 1; n++) {
@@ -72,7 +72,7 @@ static void v2_grpc_request_prefix_is_not_read_past(void **state) {
     }
 }
 
-/* ---- built here ------------------------------------------------------------------------------ */
+/* ---- generated messages ---------------------------------------------------------------------- */
 
 static struct buf message;
 
@@ -81,7 +81,7 @@ static void begin(void) {
     pb_add_string(&message, 1, STR("m"));
 }
 
-/* An input whose contents are written by the caller, between this and end_input. */
+/* Begins an input; the caller writes its contents before end_input. */
 static size_t begin_input(const char *datatype, int64_t n) {
     size_t input = pb_begin(&message, 5);
     pb_add_string(&message, 1, STR("A"));
@@ -136,7 +136,7 @@ static void v2_grpc_request_duplicate_parameter_takes_last(void **state) {
     assert_int_equal(request.infer.params.items[0].int64, 2);
 }
 
-/* One input with one list, and what comes of it. */
+/* One input with one list, and its expected bytes or error. */
 static void v2_grpc_request_typed_value_must_fit_datatype(void **state) {
     (void)state;
     static const struct {
@@ -286,7 +286,7 @@ static void v2_grpc_raw_offset_is_first_raw_byte(void **state) {
     (void)state;
     size_t at = v2_grpc_raw_offset(MESSAGE(RAW));
     assert_memory_equal(RAW + at, "\1\2\3", 3);
-    assert_int_equal(v2_grpc_raw_offset(str_make(RAW, at)), at); /* its bytes are still to come */
+    assert_int_equal(v2_grpc_raw_offset(str_make(RAW, at)), at); /* its bytes are missing */
     assert_int_equal(v2_grpc_raw_offset(str_make(RAW, at - 1)), 0);
     assert_int_equal(v2_grpc_raw_offset(MESSAGE(TYPED)), 0);
     assert_int_equal(v2_grpc_raw_offset(STR("")), 0);

@@ -1,5 +1,5 @@
-/* Answers of inference.GRPCInferenceService, byte for byte as other people's code writes them, and
- * read back. */
+/* Responses of inference.GRPCInferenceService, to the byte as foreign code writes them, and
+ * decoded again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -82,7 +82,7 @@ static void v2_grpc_stream_error_encode_matches_foreign_bytes(void **state) {
     v2_grpc_stream_error_encode(&out, &error, STR("abc"), STR("m"), STR("1"), 0);
     assert_message(buf_str(&out), MESSAGE(STREAM_ERROR));
     struct v2_grpc_client_response answer;
-    error.text[0] = 0; /* an empty text would look like a result */
+    error.text[0] = 0; /* an empty text would look like success */
     out.len = 0;
     v2_grpc_stream_error_encode(&out, &error, STR(""), STR(""), STR(""), -1);
     assert_int_equal(v2_grpc_client_response_decode(arena, buf_str(&out), true, &answer, &err),
@@ -122,7 +122,7 @@ static void v2_grpc_client_response_decode_reads_outputs(void **state) {
     assert_int_equal(answer.n_outputs, 2);
     assert_int_equal(answer.outputs[0].n_bytes, 8);
     assert_memory_equal(answer.outputs[0].pieces[0].data, VALUES, 8);
-    for (size_t n = 0; n < sizeof ANSWER - 1; n++) { /* never more is read than there is */
+    for (size_t n = 0; n < sizeof ANSWER - 1; n++) { /* nothing is read past the end */
         char *copy = malloc(n ? n : 1);
         memcpy(copy, ANSWER, n);
         enum status st =

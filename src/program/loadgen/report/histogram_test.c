@@ -1,4 +1,4 @@
-/* The histogram against the exact quantiles of the same values, at every size. */
+/* The histogram compared with exact quantiles of the same values, at every magnitude. */
 #include "program/loadgen/report/histogram.h"
 
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* What the histogram says is within `share` of what is so. */
+/* The histogram's value is within `share` of the exact one. */
 static void assert_near(uint64_t is, uint64_t exact, double share) {
     double off = fabs((double)is - (double)exact);
     if (off > share * (double)exact) {
@@ -118,7 +118,7 @@ static void histogram_large_values_go_to_last_bucket(void **state) {
     free(histogram);
 }
 
-/* Buckets cover the values without a gap, each at most 1/128 of its values wide. */
+/* Buckets cover the values without a gap; each is at most 1/128 of its values wide. */
 static void histogram_buckets_are_listed(void **state) {
     (void)state;
     struct bench_histogram *histogram = fresh();

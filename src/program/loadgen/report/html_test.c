@@ -1,4 +1,4 @@
-/* The page: well-formed, referring to nothing outside itself, and with the parts it should have. */
+/* The page: well-formed, self-contained, and with all its sections. */
 #include "program/loadgen/report/report.h"
 
 #include <setjmp.h>
@@ -11,12 +11,12 @@
 
 #include "program/loadgen/fixture.h"
 
-/* The name of the tag at `at`, and behind it. */
+/* The name of the tag at `at`. */
 static struct str tag_name(const char *at) {
     return str_make(at, strcspn(at, " \t\n/>"));
 }
 
-/* Every element ends, in order; nothing that is markup stands in text. */
+/* Every element is closed, in order; text contains no markup. */
 static void assert_well_formed(struct str page) {
     struct str open[64];
     size_t depth = 0;
@@ -97,7 +97,7 @@ static void html_rates_and_single_step_are_well_formed(void **state) {
     text = fixture_print(fixture, bench_html_print);
     assert_well_formed(text);
     assert_alone(text);
-    assert_int_equal(count(text, "<figure>"), 2); /* no curve over a single load */
+    assert_int_equal(count(text, "<figure>"), 2); /* no curve for a single load */
     fixture_says(text, "<h1>a &lt;b&gt; &amp; c</h1>");
     fixture_free(fixture);
 }

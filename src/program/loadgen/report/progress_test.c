@@ -1,4 +1,4 @@
-/* The text of the line of progress. That it is shown on a terminal only is tests/interop's. */
+/* The text of the progress line. tests/interop checks that only a terminal gets it. */
 #include "program/loadgen/report/progress.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 static const struct bench_step step = {4, 0};
 
-/* One state in the middle of a step: 10 s of warm-up, then 20 s. */
+/* A snapshot in the middle of a step: 10 s of warm-up, then 20 s. */
 static struct bench_live_stats *fresh(uint64_t now_s) {
     struct bench_live_stats *live = calloc(1, sizeof(*live));
     assert_non_null(live);
@@ -46,7 +46,7 @@ static void progress_line_shows_phase(void **state) {
     before->n_answered = 2000;
     live->n_failed = 1;
     bench_histogram_add(&before->latency, 900000000);
-    bench_histogram_add(&live->latency, 900000000); /* of before: not seen again */
+    bench_histogram_add(&live->latency, 900000000); /* before the snapshot: not counted again */
     bench_histogram_add(&live->latency, 1000000);
     assert_line(live, before, 100,
                 "2/3  concurrency 4  5,000/s  p50 1.001  p99 1.001 ms  1 error  10 s left");

@@ -1,4 +1,4 @@
-/* The reports of one result: the table's structure, its notes, and JSON that is read back. */
+/* The reports of a result: the table's structure, its notes, and JSON that is parsed back. */
 #include "program/loadgen/report/report.h"
 
 #include <setjmp.h>
@@ -86,7 +86,7 @@ static void report_names_knee_step(void **state) {
     fixture_free(fixture);
 }
 
-/* Several steps with the same trouble are one note, by the worst. */
+/* One note covers all steps with the same problem, by the worst. */
 static void report_notes_cover_several_steps(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_new("http://h:1|digits|-c|1,4,8");
@@ -172,7 +172,7 @@ static void report_json_of_empty_result_is_valid(void **state) {
     fixture_free(fixture);
 }
 
-/* What a person typed need not be UTF-8; JSON must. */
+/* Arguments need not be UTF-8; JSON must. */
 static void report_json_escapes_text(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_new("http://h:1|d\xff\x01\n|-c|1");

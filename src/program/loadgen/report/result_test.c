@@ -1,4 +1,4 @@
-/* What follows from the counts of steps. */
+/* Numbers derived from the counts of steps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +58,7 @@ static void result_best_step_respects_max_p99(void **state) {
     fixture_free(fixture);
 }
 
-/* A rate that was kept up with is better than one that was not, however much came back. */
+/* A rate that the server kept up with beats one that it did not, whatever the answers. */
 static void result_best_rate_kept_up(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_new("http://h|m|-r|500,1000");

@@ -1,4 +1,4 @@
-/* Axes: where they begin and end, and what is marked. */
+/* Axes: their limits and their ticks. */
 #include "program/loadgen/report/scale.h"
 
 #include <setjmp.h>

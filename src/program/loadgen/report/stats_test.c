@@ -1,4 +1,4 @@
-/* Failures by reason, and the sums of threads. */
+/* Failures by reason, and the sums over threads. */
 #include "program/loadgen/report/stats.h"
 
 #include <setjmp.h>
@@ -73,7 +73,7 @@ static void stats_failure_keeps_first_message(void **state) {
     free(other);
 }
 
-/* Before measuring they are seen live and nowhere else. */
+/* Before measuring they are counted in the live counters only. */
 static void stats_warm_up_failures_not_counted(void **state) {
     (void)state;
     struct bench_stats *stats = fresh();
@@ -100,7 +100,7 @@ static void stats_excess_reasons_share_last(void **state) {
     free(stats);
 }
 
-/* A message that is cut ends with a whole character. */
+/* A long message is cut at a character boundary. */
 static void stats_long_message_is_cut(void **state) {
     (void)state;
     struct bench_stats *stats = fresh();

@@ -1,4 +1,4 @@
-/* How numbers are written. */
+/* Number formatting. */
 #include "program/loadgen/report/text.h"
 
 #include <setjmp.h>
