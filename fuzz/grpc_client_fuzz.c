@@ -37,8 +37,8 @@ struct grpc_fixture {
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-static void release(void *cookie) {
-    struct grpc_fixture *fixture = cookie;
+static void release(void *user) {
+    struct grpc_fixture *fixture = user;
     fixture->n_released++;
 }
 

@@ -32,8 +32,8 @@ static struct service *service_of(const struct grpc_call *call) {
     return call->method->context;
 }
 
-static void release(void *cookie) {
-    struct answer *answer = cookie;
+static void release(void *user) {
+    struct answer *answer = user;
     answer->service->n_released++;
     answer->service->n_freed++;
     grpc_message_free(answer->message);

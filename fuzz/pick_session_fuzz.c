@@ -14,8 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { MAX_IN_FLIGHT = 64 };
 
 struct in_flight {
-    void (*release)(void *cookie);
-    void *cookie;
+    void (*release)(void *user);
+    void *user;
 };
 
 struct stream {
@@ -38,7 +38,7 @@ static void check(bool holds) {
 
 static void free_in_flight(struct stream *stream) {
     for (size_t i = 0; i < stream->n_queue; i++) {
-        stream->queue[i].release(stream->queue[i].cookie);
+        stream->queue[i].release(stream->queue[i].user);
     }
     stream->n_queue = 0;
 }
@@ -58,7 +58,7 @@ static void check_reply(struct stream *stream, const struct ext_proc_client_resp
 }
 
 static void on_send(void *user, const struct piece *pieces, size_t n_pieces,
-                    void (*release)(void *cookie), void *cookie) {
+                    void (*release)(void *user), void *release_user) {
     struct stream *stream = user;
     struct ext_proc_client_response reply;
     struct buf bytes;
@@ -73,7 +73,7 @@ static void on_send(void *user, const struct piece *pieces, size_t n_pieces,
         free_in_flight(stream);
     }
     if (release) {
-        stream->queue[stream->n_queue++] = (struct in_flight){release, cookie};
+        stream->queue[stream->n_queue++] = (struct in_flight){release, release_user};
     }
 }
 
@@ -91,8 +91,8 @@ struct message {
     char bytes[];
 };
 
-static void release(void *cookie) {
-    struct message *message = cookie;
+static void release(void *user) {
+    struct message *message = user;
     message->stream->n_messages--;
     free(message);
 }

@@ -168,7 +168,7 @@ static void api_mip_malformed_answer_is_broken(void **state) {
         {"\0\2\1\0\0\0\0\4\1\0\0\0", 12, "the server's answer: expected a batch size from 1"},
         {"\0\2\1\0\0\0\0\4\2\0\0\1", 12, "expected n-input 1 as in the request, got 2"},
         {"\0\2\1\0\0\0\0\4\0\0\0\1", 12, "expected n-input 1 as in the request, got 0"},
-        {"\0\2\1\0\0\0\0\x0e\1\1\0\1\0\0\0\1\0\0\0\1hi", 22, "1 bytes more behind them"},
+        {"\0\2\1\0\0\0\0\x0e\1\1\0\1\0\0\0\1\0\0\0\1hi", 22, "1 bytes more after them"},
         {"\0\2\1\0\0\0\0\x0e\1\1\0\1\0\0\0\1\xff\xff\xff\xffhi", 22, "expected 4294967295 bytes"},
         {"\0\2\1\0\0\0\0\3\1\1\0", 11, "at least 4 bytes"},
         {"\0\2\0\0\0\0\0\x0e\1\1\0\1\0\0\0\1\0\0\0\2hi", 22, "got kind 2 and subtype 0"},

@@ -51,7 +51,7 @@ static enum status check_transport(const struct client *client, struct error *er
     const sluice_client_transport *transport = client->options.transport;
     if (client->url.protocol == CLIENT_GRPC) {
         return error_set(err, ST_BAD_CONFIG,
-                         "\"%.*s\": libsluice does not speak gRPC; the same server's HTTP is at "
+                         "\"%.*s\": libsluice has no gRPC client; the same server's HTTP is at "
                          "http://HOST:PORT",
                          STR_ARG(client->url.text));
     }

@@ -54,7 +54,7 @@ static enum status transport_failed(const struct client_connection *connection, 
     return error_set(err, ST_IO, "%s %.*s failed: %s",
                      connection->established ? doing : "the handshake with",
                      STR_ARG(client_url_endpoint(connection->url)),
-                     reason ? reason : "the transport gives no reason");
+                     reason ? reason : "the transport gave no reason");
 }
 
 /* The result of a transport's read or write of `n_bytes`. */
@@ -63,8 +63,8 @@ static enum status transport_result(struct client_connection *connection, int64_
                                     struct error *err) {
     if (n > 0) {
         if ((uint64_t)n > n_bytes) {
-            return error_set(err, ST_IO, "the transport says that %lld of %zu bytes moved",
-                             (long long)n, n_bytes);
+            return error_set(err, ST_IO, "the transport reported %lld of %zu bytes", (long long)n,
+                             n_bytes);
         }
         connection->established = true;
         out->n_bytes = (size_t)n;
@@ -232,7 +232,7 @@ static enum status on_connected(struct client_connection *connection, struct err
     const char *reason = transport->reason ? transport->reason(transport->context) : NULL;
     return error_set(err, ST_IO, "no connection to %.*s: the transport did not start: %s",
                      STR_ARG(client_url_endpoint(connection->url)),
-                     reason ? reason : "it gives no reason");
+                     reason ? reason : "no reason given");
 }
 
 static bool has_full_queue(int family, int error) {

@@ -11,13 +11,13 @@
 /* Public and internal ids of datatypes and parameter kinds are equal. */
 _Static_assert((int)SLUICE_BOOL == (int)DT_BOOL && (int)SLUICE_BF16 == (int)DT_BF16 &&
                    (int)SLUICE_BYTES == (int)DT_BYTES,
-               "datatype.def has the public ids");
+               "ids of datatype.def differ from sluice/types.h");
 _Static_assert((int)SLUICE_PARAM_BOOL == (int)PARAM_BOOL &&
                    (int)SLUICE_PARAM_INT64 == (int)PARAM_INT64 &&
                    (int)SLUICE_PARAM_UINT64 == (int)PARAM_UINT64 &&
                    (int)SLUICE_PARAM_DOUBLE == (int)PARAM_DOUBLE &&
                    (int)SLUICE_PARAM_STRING == (int)PARAM_STRING,
-               "param.h has the public kinds");
+               "kinds of param.h differ from sluice/client.h");
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a call");
@@ -52,12 +52,13 @@ static enum status import_tensor(struct arena *arena, const sluice_tensor *from,
         return error_set(err, ST_BAD_FIELD, "input %zu lacks its name, dims or data", index);
     }
     if ((int)from->datatype <= (int)DT_INVALID || (int)from->datatype >= (int)DT_COUNT_) {
-        return error_set(err, ST_BAD_DATATYPE, "input \"%s\": there is no datatype %d", from->name,
+        return error_set(err, ST_BAD_DATATYPE, "input \"%s\": unknown datatype %d", from->name,
                          (int)from->datatype);
     }
     if (from->rank > SHAPE_MAX_RANK) {
-        return error_set(err, ST_BAD_SHAPE, "input \"%s\" has %zu dimensions; at most %d are known",
-                         from->name, from->rank, SHAPE_MAX_RANK);
+        return error_set(err, ST_BAD_SHAPE,
+                         "input \"%s\" has %zu dimensions; at most %d are supported", from->name,
+                         from->rank, SHAPE_MAX_RANK);
     }
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
     if (!piece) {
@@ -113,7 +114,7 @@ enum status client_infer_import(struct arena *arena, const sluice_infer_request 
         return error_set(err, ST_BAD_FIELD, "the request names no model");
     }
     if ((int)request->form < 0 || request->form > SLUICE_FORM_RAW) {
-        return error_set(err, ST_BAD_FIELD, "there is no form %d", (int)request->form);
+        return error_set(err, ST_BAD_FIELD, "unknown form %d", (int)request->form);
     }
     made->infer.arena = arena;
     made->infer.id = request->id ? str_of(request->id) : STR("");

@@ -5,10 +5,10 @@
 
 _Static_assert((int)SLUICE_MIP_TEXT == (int)MIP_TEXT && (int)SLUICE_MIP_JSON == (int)MIP_JSON &&
                    (int)SLUICE_MIP_IMAGE == (int)MIP_IMAGE,
-               "mip_packet.h has the public types");
+               "item types of codec/mip/packet.h differ from sluice/client.h");
 _Static_assert((int)SLUICE_MIP_PROTOCOL == (int)MIP_ERROR_PROTOCOL &&
                    (int)SLUICE_MIP_INTERNAL == (int)MIP_ERROR_INTERNAL,
-               "mip_packet.h has the public errors");
+               "error codes of codec/mip/packet.h differ from sluice/client.h");
 
 static enum status no_memory(size_t n_items, struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for %zu items", n_items);

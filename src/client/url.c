@@ -89,7 +89,7 @@ static enum status parse_authority(struct arena *arena, struct str text, struct 
             return error_bad_url(err, text, "the bracket of the IPv6 address is not closed");
         }
         if (rest.len > 0 && rest.ptr[0] != ':') {
-            return error_bad_url(err, text, "behind the IPv6 address only :PORT may stand");
+            return error_bad_url(err, text, "after the IPv6 address only :PORT is allowed");
         }
         rest = rest.len > 0 ? str_make(rest.ptr + 1, rest.len - 1) : str_make(NULL, 0);
     } else {
@@ -116,11 +116,11 @@ static enum status parse_base(struct arena *arena, struct str text, struct str b
     for (size_t i = 0; i < base.len; i++) {
         unsigned char c = (unsigned char)base.ptr[i];
         if (c == '?' || c == '#') {
-            return error_bad_url(err, text, "a query or a fragment has no meaning here");
+            return error_bad_url(err, text, "a query or a fragment is not supported");
         }
         if (c <= ' ' || c >= 0x7f) {
             return error_bad_url(err, text,
-                                 "the path holds a character that must be percent-encoded");
+                                 "the path contains a character that must be percent-encoded");
         }
     }
     while (base.len > 0 && base.ptr[base.len - 1] == '/') {
@@ -139,7 +139,7 @@ static enum status parse_host(struct arena *arena, struct str text, struct str r
     }
     struct str authority = str_make(rest.ptr, n);
     if (memchr(authority.ptr, '@', n)) {
-        return error_bad_url(err, text, "a user name has no meaning here");
+        return error_bad_url(err, text, "a user name is not supported");
     }
     enum status status = parse_authority(arena, text, authority, port, out, err);
     if (status != ST_OK) {
@@ -147,7 +147,7 @@ static enum status parse_host(struct arena *arena, struct str text, struct str r
     }
     status = parse_base(arena, text, str_make(rest.ptr + n, rest.len - n), out, err);
     if (status == ST_OK && out->protocol != CLIENT_HTTP && out->base.len > 0) {
-        return error_bad_url(err, text, "a path has no meaning here, behind SCHEME://HOST:PORT");
+        return error_bad_url(err, text, "a path after SCHEME://HOST:PORT is not supported");
     }
     return status;
 }

@@ -190,7 +190,7 @@ static enum status check_answer(const struct http_session *answer, struct arena 
     if (http_session_find(answer, "Content-Encoding", &coding) > 0 &&
         !str_eq_nocase(coding, STR("identity"))) {
         return error_set(err, ST_BAD_ANSWER,
-                         "the answer is compressed (%.*s), which was not asked for",
+                         "the answer has Content-Encoding %.*s, which was not requested",
                          STR_ARG(coding));
     }
     return ST_OK;

@@ -136,9 +136,8 @@ enum status ext_proc_struct_check(struct str message, enum ext_proc_node node, c
         }
         if (inside != EXT_PROC_NODE_IGNORED) {
             if (depth == EXT_PROC_MAX_DEPTH) {
-                return error_set(err, ST_TOO_DEEP,
-                                 "%s: expected at most %d messages one within the other, got more",
-                                 what, (int)EXT_PROC_MAX_DEPTH);
+                return error_set(err, ST_TOO_DEEP, "%s: nested deeper than %d messages", what,
+                                 (int)EXT_PROC_MAX_DEPTH);
             }
             levels[depth++] = (struct level){pb_read(field.bytes), inside};
         }

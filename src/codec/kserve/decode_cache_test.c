@@ -253,5 +253,5 @@ int main(void) {
         cmocka_unit_test(decode_cache_json_over_max_bytes_is_not_cached),
         cmocka_unit_test(decode_cache_request_over_block_size_is_not_cached),
     };
-    return cmocka_run_group_tests_name("wire/v2_seen", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/kserve/decode_cache", tests, NULL, NULL);
 }

@@ -109,13 +109,13 @@ static enum status read_tensor(struct reader *reader, size_t i, yyjson_val *val,
     uint64_t n;
     for (size_t k = 0; k < reader->out->n_inputs; k++) {
         if (str_eq(reader->inputs[k].tensor.name, spec->name)) {
-            return json_error(&reader->tree, val, ST_BAD_INPUTS, err, "this input is there twice");
+            return json_error(&reader->tree, val, ST_BAD_INPUTS, err, "duplicate input");
         }
     }
     *input = (struct infer_input){.tensor = {.name = spec->name, .datatype = spec->datatype}};
     if (spec->datatype == DT_FP16 || spec->datatype == DT_BF16) {
         return json_error(&reader->tree, val, ST_BAD_FIELD, err,
-                          "the input is %s, which generate cannot take; infer can",
+                          "generate does not support %s inputs, infer does",
                           datatype_name(spec->datatype));
     }
     enum status st = count_elements(reader, val, &n, err);

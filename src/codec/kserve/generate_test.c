@@ -118,8 +118,8 @@ static const struct bad {
     {"{\"x\":[1,{}]}", ST_BAD_FIELD, {"x[1]", "flat"}},
     {"{\"x\":\"a\"}", ST_BAD_FIELD, {"x"}},
     {"{\"x\":[1,true]}", ST_BAD_FIELD, {"x"}},
-    {"{\"x\":1,\"x\":1}", ST_BAD_INPUTS, {"x", "twice"}},
-    {"{\"x\":1,\"parameters\":{\"x\":1}}", ST_BAD_INPUTS, {"parameters.x", "twice"}},
+    {"{\"x\":1,\"x\":1}", ST_BAD_INPUTS, {"x", "duplicate input"}},
+    {"{\"x\":1,\"parameters\":{\"x\":1}}", ST_BAD_INPUTS, {"parameters.x", "duplicate input"}},
     {"{\"text\":[\"a\",\"b\"]}", ST_BAD_DATA, {"2 elements", "[1]"}},
     {"{\"text\":[]}", ST_BAD_DATA, {"0 elements", "[1]"}},
     {"{\"m\":[1,2,3]}", ST_BAD_DATA, {"3 elements", "[2,-1]"}},
@@ -128,7 +128,7 @@ static const struct bad {
     {"{\"none\":1}", ST_BAD_DATA, {"[-1,0]", NULL}},
     {"{\"none\":[]}", ST_BAD_DATA, {"[-1,0]", NULL}},
     {"{\"scalar\":[1,2]}", ST_BAD_DATA, {"2 elements", "[]"}},
-    {"{\"half\":1}", ST_BAD_FIELD, {"FP16", "infer can"}},
+    {"{\"half\":1}", ST_BAD_FIELD, {"FP16", "infer does"}},
     {"{\"four\":[1,2,3,300]}", ST_BAD_FIELD, {"four", "300"}},
     {"{\"yes\":2}", ST_BAD_FIELD, {"yes", NULL}},
     {"{\"p\":null}", ST_BAD_FIELD, {"p", NULL}},
@@ -255,5 +255,5 @@ int main(void) {
         cmocka_unit_test(v2_generate_print_responses_match),
         cmocka_unit_test(v2_generate_print_not_utf8_is_refused),
     };
-    return cmocka_run_group_tests_name("wire/v2_generate", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/kserve/generate", tests, NULL, NULL);
 }

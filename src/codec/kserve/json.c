@@ -22,7 +22,7 @@ enum status v2_json_param_value(struct buf *out, const struct param *param, stru
         break;
     case PARAM_DOUBLE:
         if (!isfinite(param->number)) {
-            return error_set(err, ST_BAD_DATA, "parameter %s: %g is no number in JSON",
+            return error_set(err, ST_BAD_DATA, "parameter %s: JSON can't represent %g",
                              tensor_name_print(param->name, name), param->number);
         }
         v2_data_print_doubles(out, (const unsigned char *)&param->number, 1);

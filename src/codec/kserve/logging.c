@@ -35,7 +35,7 @@ static enum status read_format(const struct json_tree *tree, yyjson_val *value, 
     return st != ST_OK || str_is(format, "ISO8601")
                ? st
                : error_set(err, ST_NOT_READY,
-                           "log_format: expected ISO8601, the only one there is");
+                           "log_format: expected ISO8601, the only supported format");
 }
 
 static enum status read_setting(const struct json_tree *tree, enum v2_log_key key,
@@ -55,7 +55,8 @@ static enum status read_setting(const struct json_tree *tree, enum v2_log_key ke
     case V2_LOG_KEYS:
         break;
     }
-    return error_set(err, ST_UNSUPPORTED, "log_file: the log is standard error");
+    return error_set(err, ST_UNSUPPORTED,
+                     "log_file: not supported, the log is written to standard error");
 }
 
 enum status v2_log_decode(struct arena *arena, struct str body, const struct json_limits *limits,
@@ -154,7 +155,8 @@ static enum status apply_setting(enum v2_log_key key, const struct setting *sett
     static const char *const kinds[] = {
         [BOOL] = "bool_param", [UINT32] = "uint32_param", [STRING] = "string_param"};
     if (key == V2_LOG_FILE) {
-        return error_set(err, ST_UNSUPPORTED, "log_file: the log is standard error");
+        return error_set(err, ST_UNSUPPORTED,
+                         "log_file: not supported, the log is written to standard error");
     }
     if (setting->kind != ROWS[key].kind) {
         return error_set(err, ST_BAD_FIELD, "settings: expected %s for \"%s\"",
@@ -164,7 +166,7 @@ static enum status apply_setting(enum v2_log_key key, const struct setting *sett
         return str_is(setting->text, "ISO8601")
                    ? ST_OK
                    : error_set(err, ST_BAD_FIELD,
-                               "log_format: expected ISO8601, the only one there is");
+                               "log_format: expected ISO8601, the only supported format");
     }
     if (key == V2_LOG_VERBOSE_LEVEL) {
         out->verbose_level = (uint32_t)setting->number;

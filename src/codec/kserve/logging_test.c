@@ -175,5 +175,5 @@ int main(void) {
         cmocka_unit_test(v2_grpc_log_decode_truncated_is_refused),
         cmocka_unit_test(v2_log_print_output_decodes_again),
     };
-    return cmocka_run_group_tests_name("wire/v2_logging", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/kserve/logging", tests, NULL, NULL);
 }

@@ -116,8 +116,7 @@ static enum status print(struct arena *arena, yyjson_mut_val *root, struct str *
     char *text = root ? yyjson_mut_val_write(root, 0, &len) : NULL;
     if (!text) {
         return error_set(err, ST_BAD_CONFIG,
-                         "the configuration given: nested deeper than %d, or more than fits into "
-                         "memory",
+                         "the configuration given: nested deeper than %d levels, or out of memory",
                          MAX_DEPTH);
     }
     *out = arena_dup(arena, str_make(text, len));

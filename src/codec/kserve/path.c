@@ -12,7 +12,7 @@
 static enum status bad_escape(struct str text, size_t at, struct error *err) {
     size_t left = text.len - at;
     return error_set(err, ST_BAD_REQUEST,
-                     "path: expected two hexadecimal digits behind '%%', got \"%.*s\"",
+                     "path: expected two hexadecimal digits after '%%', got \"%.*s\"",
                      (int)(left < 3 ? left : 3), text.ptr + at);
 }
 

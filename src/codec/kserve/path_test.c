@@ -141,7 +141,7 @@ static void v2_path_parse_unknown_paths_are_refused(void **state) {
         {"/v2/models/%ff", ST_NOT_FOUND, "it is not UTF-8"},
         {"/v2/models/%ed%a0%80", ST_NOT_FOUND, "it is not UTF-8"},
         {"/v2/models/m/versions/%2e%2e", ST_NOT_FOUND, "no version can have the name"},
-        {"/v2/models/%", ST_BAD_REQUEST, "expected two hexadecimal digits behind '%', got \"%\""},
+        {"/v2/models/%", ST_BAD_REQUEST, "expected two hexadecimal digits after '%', got \"%\""},
         {"/v2/models/a%4", ST_BAD_REQUEST, "got \"%4\""},
         {"/v2/models/%zz/infer", ST_BAD_REQUEST, "got \"%zz\""},
         {"/v2/models/%4g", ST_BAD_REQUEST, "got \"%4g\""},

@@ -125,7 +125,7 @@ static enum status reject_repository_name(const struct pb_field *field, struct e
     struct str name = {NULL, 0};
     enum status st = pb_get_string(field, "repository_name", &name, err);
     return st == ST_OK && name.len > 0
-               ? error_set(err, ST_UNSUPPORTED, "repository_name: naming one is not supported")
+               ? error_set(err, ST_UNSUPPORTED, "repository_name: not supported")
                : st;
 }
 

@@ -190,5 +190,5 @@ int main(void) {
         cmocka_unit_test(v2_grpc_repository_load_truncated_is_refused),
         cmocka_unit_test(model_config_json_rewrite_rows_match),
     };
-    return cmocka_run_group_tests_name("wire/v2_repository", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/kserve/repository", tests, NULL, NULL);
 }

@@ -215,7 +215,7 @@ static const struct {
     {INPUT("\"shape\":[1],\"datatype\":\"INT8\""),
      {"", 0},
      ST_BAD_FIELD,
-     "inputs[0].data: missing; expected an array of the elements here, or their bytes behind the "
+     "inputs[0].data: missing; expected an array of the elements here, or their bytes after the "
      "JSON and the parameter \"binary_data_size\""},
     {INPUT("\"shape\":[1],\"datatype\":\"INT8\",\"data\":[1],\"parameters\":{\"binary_data_size\":"
            "1}"),
@@ -289,10 +289,9 @@ static const struct {
     {SIZED("[4]", "INT8", "4"),
      {"abcde", 5},
      ST_BAD_FRAMING,
-     "the request: expected 4 bytes behind the JSON, as binary_data_size of all tensors says, got "
-     "5 "
-     "(1 too many)"},
-    {ONE, {"a", 1}, ST_BAD_FRAMING, "expected 0 bytes behind the JSON"},
+     "the request: expected 4 bytes after the JSON (the sum of binary_data_size), got 5 (1 too "
+     "many)"},
+    {ONE, {"a", 1}, ST_BAD_FRAMING, "expected 0 bytes after the JSON"},
     {"{\"inputs\":["
      "{\"name\":\"a\",\"shape\":[2],\"datatype\":\"INT8\",\"parameters\":{\"binary_data_size\":2}},"
      "{\"name\":\"b\",\"shape\":[2],\"datatype\":\"INT8\",\"parameters\":{\"binary_data_size\":2}}]"

@@ -197,7 +197,7 @@ static void v2_response_encode_invalid_output_is_refused(void **state) {
         {{.outputs = &text, .n_outputs = 1}, true, NULL},
         {{.outputs = &odd, .n_outputs = 1}, false, "\"o\": 3 bytes don't fit INT16 of shape [1]"},
         {{.outputs = &odd, .n_outputs = 1}, true, "\"o\": 3 bytes don't fit INT16 of shape [1]"},
-        {{.params = {&nan_param, 1}}, false, "parameter \"n\": nan is no number in JSON"},
+        {{.params = {&nan_param, 1}}, false, "parameter \"n\": JSON can't represent nan"},
         {{.params = {&text_param, 1}}, false, "parameter \"x\": its text is not UTF-8"},
         {{.params = {&name_param, 1}}, false, "the name of parameter 0 is not UTF-8"},
     };
@@ -347,7 +347,7 @@ static void v2_response_decode_foreign_rows_match(void **state) {
          "{\"binary_data_size\":2}}]}",
          {"123", 3},
          ST_BAD_FRAMING,
-         "the answer: expected 2 bytes behind the JSON"},
+         "the answer: expected 2 bytes after the JSON"},
         {"{\"outputs\":[{\"name\":\"a\",\"shape\":[2],\"datatype\":\"INT8\",\"data\":[1]}]}",
          {"", 0},
          ST_BAD_DATA,

@@ -133,8 +133,8 @@ enum status v2_binary_check_consumed(const struct v2_binary *binary, const struc
         return ST_OK;
     }
     return error_set(err, ST_BAD_FRAMING,
-                     "%s: expected %zu bytes behind the JSON, as binary_data_size of all tensors "
-                     "says, got %zu (%zu too many)",
+                     "%s: expected %zu bytes after the JSON (the sum of binary_data_size), got %zu "
+                     "(%zu too many)",
                      tree->root_name, binary->n_bytes - binary->rest.len, binary->n_bytes,
                      binary->rest.len);
 }
@@ -165,7 +165,7 @@ static enum status read_bytes(const struct members *members, const struct v2_pro
     if (!members->val[DATA]) {
         return json_error_missing(
             members->tree, members->object, "data",
-            "an array of the elements here, or their bytes behind the JSON and "
+            "an array of the elements here, or their bytes after the JSON and "
             "the parameter \"binary_data_size\"",
             err);
     }

@@ -215,5 +215,5 @@ int main(void) {
         cmocka_unit_test(v2_grpc_trace_decode_truncated_is_refused),
         cmocka_unit_test(v2_trace_print_output_decodes_again),
     };
-    return cmocka_run_group_tests_name("wire/v2_trace", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/kserve/trace", tests, NULL, NULL);
 }

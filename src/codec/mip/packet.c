@@ -146,7 +146,7 @@ static enum status walk_items(struct str rest, bool response, struct mip_infer *
     }
     if (rest.len > 0) {
         return error_set(err, ST_BAD_FRAMING,
-                         "expected a payload of %zu items, got %zu bytes more behind them",
+                         "expected a payload of %zu items, got %zu bytes more after them",
                          infer->n_items, rest.len);
     }
     return ST_OK;
@@ -202,8 +202,8 @@ enum status mip_infer_size(const struct mip_infer *infer, bool response, uint32_
     }
     if (!fits) {
         return error_set(err, ST_BODY_TOO_LARGE,
-                         "expected a payload of at most %" PRIu32 " bytes, which is all that a "
-                         "packet can say, got more",
+                         "expected a payload of at most %" PRIu32 " bytes (the limit of a "
+                         "packet), got more",
                          UINT32_MAX);
     }
     *n_bytes = (uint32_t)sum;

@@ -135,7 +135,7 @@ static void mip_infer_decode_inconsistent_payload_is_refused(void **state) {
         ROW(REQUEST, "\2\0\0\1\0\0\0\1\0\0\0\6x\0\0\0\1\0\0\0\0",
             "item 1 of 2 (batch element 0, input 1): expected 8 bytes of type and size, got 3"),
         ROW(REQUEST, "\1\0\0\1\0\0\0\1\0\0\0\1xy",
-            "expected a payload of 1 items, got 1 bytes more behind them"),
+            "expected a payload of 1 items, got 1 bytes more after them"),
         ROW(REQUEST, "\1\0\0\1\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0", "got 8 bytes more"),
         /* a response has items for outputs only, */
         ROW(RESPONSE, "\2\1\0\1\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0",

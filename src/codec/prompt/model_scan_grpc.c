@@ -223,7 +223,7 @@ enum status model_scan_grpc_check(const struct model_scan_grpc *scan, struct err
                          scan->at);
     case MODEL_SCAN_COMPRESSED:
         return error_set(err, ST_UNKNOWN_ENCODING,
-                         "expected a message that is not compressed: its model can't be seen");
+                         "expected an uncompressed message: the model's name can't be read");
     case MODEL_SCAN_NO_MEMORY:
         break;
     }

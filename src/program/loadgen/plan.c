@@ -55,13 +55,13 @@ static enum status add_range(const struct bench_sweep_kind *kind, struct str ite
     if (rest.ptr && rest.len > 0 && rest.ptr[0] == 'x') {
         step = 0;
         if (!num_parse_f64(str_make(rest.ptr + 1, rest.len - 1), &factor) || factor <= 1) {
-            return sweep_error(kind, item, "the factor behind x must be above 1", err);
+            return sweep_error(kind, item, "the factor after x must be above 1", err);
         }
     } else if (rest.ptr && (!parse_number(kind, rest, &step) || step <= 0)) {
         return sweep_error(kind, item, "the step must be above 0", err);
     }
     if (to < from) {
-        return sweep_error(kind, item, "it ends below its beginning", err);
+        return sweep_error(kind, item, "its end is below its start", err);
     }
     enum status status = ST_OK;
     double last = 0, exact = from;
@@ -110,8 +110,8 @@ static enum status plan_rates(const char *concurrency, const char *rate, struct 
     }
     if (status == ST_OK && limit.n != 1) {
         status = error_set(err, ST_BAD_CONFIG,
-                           "--concurrency %s: with --rate it is one number, the most requests that "
-                           "may be in flight",
+                           "--concurrency %s: with --rate it must be one number, the limit of "
+                           "requests in flight",
                            concurrency);
     }
     if (status != ST_OK) {

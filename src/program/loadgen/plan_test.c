@@ -74,12 +74,12 @@ static void plan_invalid_refused(void **state) {
         {&whole, "1:65537:x65537", "out of range"},
         {&whole, "1:", "not a range"},
         {&whole, ":4", "not a range"},
-        {&whole, "4:1", "ends below"},
+        {&whole, "4:1", "end is below"},
         {&whole, "1:4:0", "step must be above 0"},
         {&whole, "1:4:", "step must be above 0"},
         {&whole, "1:4:1:1", "step must be above 0"},
-        {&whole, "1:4:x1", "factor behind x must be above 1"},
-        {&whole, "1:4:x", "factor behind x must be above 1"},
+        {&whole, "1:4:x1", "factor after x must be above 1"},
+        {&whole, "1:4:x", "factor after x must be above 1"},
         {&whole, "1:1000", "more than 64 steps"},
         {&real, "0", "--rate 0: out of range"},
         {&real, "1e9", "out of range"},
@@ -118,7 +118,7 @@ static void plan_steps_follow_flags(void **state) {
     assert_int_equal(plan.steps[0].concurrency, 8);
 
     assert_int_equal(bench_plan_make("1,8", "10", &plan, &err), ST_BAD_CONFIG);
-    assert_non_null(strstr(err.text, "the most requests that may be in flight"));
+    assert_non_null(strstr(err.text, "the limit of requests in flight"));
     assert_int_equal(bench_plan_make("x", "10", &plan, &err), ST_BAD_CONFIG);
     assert_int_equal(bench_plan_make("x", NULL, &plan, &err), ST_BAD_CONFIG);
 }

@@ -258,7 +258,7 @@ static enum status add_step(struct arena *arena, struct bench_result *result, si
     run.live->n_steps = plan->n_steps;
     run.done_fd = eventfd(0, EFD_CLOEXEC);
     if (run.done_fd < 0) {
-        return error_set(err, ST_IO, "no eventfd could be made");
+        return error_set(err, ST_IO, "cannot create an eventfd");
     }
     enum status status = run_step(&run, options, signal_fd, progress, err);
     close(run.done_fd);
@@ -306,11 +306,11 @@ enum status bench_run(struct arena *arena, struct bench_result *result,
         return status != ST_OK ? status : error_set(err, ST_NO_MEMORY, "no memory for the steps");
     }
     if (pthread_sigmask(SIG_BLOCK, &signals, NULL) != 0) {
-        return error_set(err, ST_IO, "signals could not be held back");
+        return error_set(err, ST_IO, "cannot block signals");
     }
     int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signal_fd < 0) {
-        return error_set(err, ST_IO, "no signalfd could be made");
+        return error_set(err, ST_IO, "cannot create a signalfd");
     }
     for (size_t i = 0; i < plan->n_steps && status == ST_OK; i++) {
         status = add_step(arena, result, i, signal_fd, progress, err);

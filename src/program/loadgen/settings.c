@@ -18,10 +18,11 @@ static const struct option rows[] = {
 };
 _Static_assert(sizeof(rows) / sizeof(*rows) <= OPTIONS_MAX, "raise OPTIONS_MAX");
 
-static const char about[] =
-    "Puts a model server under load and reports what it did: requests a second and percentiles of "
-    "latency for each concurrency or rate, as a table, and if wanted as JSON and as a page with "
-    "curves. Inputs are made up from the model's metadata unless they are given.";
+static const char about[] = "Puts a model server under load and reports requests per second and "
+                            "latency percentiles for each "
+                            "concurrency or rate, as a table, and optionally as JSON and as an "
+                            "HTML page with charts. Inputs "
+                            "are generated from the model's metadata unless they are given.";
 
 static const char epilog[] =
     "Examples\n"

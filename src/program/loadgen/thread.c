@@ -210,7 +210,7 @@ static enum status open_channel(struct bench_thread *load, struct error *err) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     return epoll_ctl(load->epoll, EPOLL_CTL_ADD, waiting.fd, &event) == 0
                ? ST_OK
-               : error_set(err, ST_IO, "the connections can't be waited for");
+               : error_set(err, ST_IO, "cannot add the connections to epoll");
 }
 
 enum status bench_thread_new(struct bench_step_state *step,
@@ -231,7 +231,7 @@ enum status bench_thread_new(struct bench_step_state *step,
     load->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (load->epoll < 0) {
         bench_thread_free(load);
-        return error_set(err, ST_IO, "no epoll descriptor could be made");
+        return error_set(err, ST_IO, "cannot create an epoll descriptor");
     }
     enum status status = options->n_shared > 0 ? open_channel(load, err) : ST_OK;
     if (status != ST_OK) {

@@ -278,7 +278,7 @@ def test_bench_mismatched_inputs_are_refused(client_server, args, says):
     (("http://h", "--ping", "-b", "2"), "--ping sends no inference: no --batch"),
     (("http://h", "m", "-c", "0"), "--concurrency 0: out of range; expected numbers from 1"),
     (("http://h", "m", "-c", "1:x"), "--concurrency 1:x: not a range"),
-    (("http://h", "m", "-r", "5", "-c", "1,2"), "the most requests that may be in flight"),
+    (("http://h", "m", "-r", "5", "-c", "1,2"), "the limit of requests in flight"),
     (("http://h", "m", "--arrival", "poisson"), "--arrival is for --rate"),
     (("http://h", "m", "--request-rate-range", "1"), "write --rate FROM:TO:STEP"),
 ])
@@ -359,7 +359,7 @@ def test_bench_interrupt_reports_partial_result():
     check_step(step)
     assert process.returncode == 0 and result["interrupted"] and len(result["steps"]) == 1
     assert step["succeeded"] > 0 and 0 < step["seconds"] < http1.PATIENCE
-    assert "1 of 2 steps were run; the last was ended early" in err
+    assert "1 of 2 steps were run; the last was interrupted" in err
 
 
 def test_bench_interrupt_abandons_unanswered_request():
@@ -376,7 +376,7 @@ def test_bench_interrupt_abandons_unanswered_request():
             out, err = process.communicate(timeout=http1.PATIENCE)
         step = json.loads(out)["steps"][0]
         check_step(step)
-        assert step["abandoned"] == 1 and "unanswered when the run was ended" in err
+        assert step["abandoned"] == 1 and "in flight when the run was interrupted" in err
 
 
 # ---- reports ----------------------------------------------------------------------------------------

@@ -56,8 +56,7 @@ static enum status read_output(struct arena *arena, struct str message,
     enum status st =
         read_tensor_head(arena, message, prefix, 0, &out->name, &out->datatype, &out->shape, err);
     if (st == ST_OK && out->datatype == DT_INVALID) {
-        return error_set(err, ST_BAD_DATATYPE, "outputs[%zu]: a datatype that is not known",
-                         prefix.index);
+        return error_set(err, ST_BAD_DATATYPE, "outputs[%zu]: unknown datatype", prefix.index);
     }
     return st == ST_OK ? v2_grpc_contents_read(arena, message, V2_GRPC_TENSOR_CONTENTS, &limits,
                                                prefix, out, &present, err)

@@ -215,5 +215,5 @@ int main(void) {
         cmocka_unit_test(grpc_decode_cache_changed_byte_matches_full_decode),
         cmocka_unit_test(grpc_decode_cache_result_outlives_cache),
     };
-    return cmocka_run_group_tests_name("wire/v2_grpc_seen", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/kserve/grpc/decode_cache", tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ enum status v2_grpc_get_map_entry(const struct pb_field *field, const char *name
     enum status st = ST_OK;
     *key = *value = STR("");
     if (field->type != PB_BYTES) {
-        return error_set(err, ST_BAD_FIELD, "%s: a field of the wrong type", name);
+        return error_set(err, ST_BAD_FIELD, "%s: expected a map entry, got a number", name);
     }
     while (st == ST_OK && pb_next(&reader, &part)) {
         if (part.number == KEY) {
@@ -484,7 +484,7 @@ static enum status decode_packed_list(struct contents *contents, struct str list
     if (wire_type_of(contents->kind->list) != PB_VARINT) {
         if (list.len % size != 0) {
             return contents_error(contents, ST_BAD_REQUEST,
-                                  "its bytes are no whole number of elements", err);
+                                  "its size is not a multiple of the element size", err);
         }
         if (!contents->out) {
             return count_elements(contents, list.len / size, list.len);
@@ -530,7 +530,7 @@ static enum status wrong_list(const struct contents *contents, uint32_t number, 
     char path[V2_GRPC_PATH_BYTES];
     v2_grpc_path_print(contents->prefix, "contents", path);
     if (!contents->kind->list) {
-        return error_set(err, ST_BAD_FIELD, "%s: %s travels in raw_input_contents only", path,
+        return error_set(err, ST_BAD_FIELD, "%s: %s is allowed in raw_input_contents only", path,
                          datatype_name(contents->datatype));
     }
     return error_set(err, ST_BAD_FIELD, "%s: expected %s for %s, got %s", path,

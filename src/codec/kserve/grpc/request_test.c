@@ -163,7 +163,7 @@ static void v2_grpc_request_typed_value_must_fit_datatype(void **state) {
         {"INT8", 3, 1, ST_BAD_FIELD, "expected int_contents for INT8, got int64_contents"},
         {"FP32", 2, 1, ST_BAD_FIELD, "expected fp32_contents"},
         {"FP32", 6, 1, ST_BAD_FIELD, "wrong type"},
-        {"FP16", 6, 1, ST_BAD_FIELD, "FP16 travels in raw_input_contents only"},
+        {"FP16", 6, 1, ST_BAD_FIELD, "FP16 is allowed in raw_input_contents only"},
         {"BYTES", 8, 1, ST_BAD_FIELD, "expected bytes"},
         {"FP33", 6, 1, ST_BAD_DATATYPE, "got \"FP33\""},
         {"", 6, 1, ST_BAD_DATATYPE, "got none"},

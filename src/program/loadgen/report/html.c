@@ -430,7 +430,7 @@ static void print_best_tiles(struct buf *out, const struct bench_result *result)
                                    *enough = bench_knee_step(result);
     char value[BENCH_TEXT_BYTES], name[BENCH_TEXT_BYTES], p99[BENCH_TEXT_BYTES];
     if (!best) {
-        print_tile(out, "bad", "–", "", "no step to name");
+        print_tile(out, "bad", "–", "", "no step qualifies");
         return;
     }
     struct str at = arena_printf(out->arena, "most, at %s", bench_text_step(&best->step, name));
@@ -625,10 +625,10 @@ static void print_reading(struct buf *out, const struct bench_result *result) {
             ? "Latency counts from the time at which a request should have begun, so that a "
               "server that falls behind can't hide it. "
             : "Each connection sends its next request when the last one was answered, so a slow "
-              "server is also asked less; with --rate it is not. ");
+              "server gets fewer requests; with --rate it does not. ");
     add_markup(out,
-               "Requests of the warm-up are in no figure. MB/s counts the bytes of requests and "
-               "answers, without their heads. "
+               "Requests of the warm-up are not counted. MB/s counts the bytes of requests and "
+               "answers, without headers. "
                "Percentiles are exact to 0.4\u00a0%.</p>\n");
 }
 

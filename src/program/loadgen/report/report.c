@@ -129,8 +129,8 @@ static void print_busy(struct buf *out, const struct bench_step_result *worst) {
     char percent[BENCH_TEXT_BYTES];
     buf_printf(
         out,
-        "the load generator was busy %s of the time (%u thread%s): it may be what is measured "
-        "here; more --threads, or another machine",
+        "the load generator was busy %s of the time (%u thread%s) and may be the bottleneck: use "
+        "more --threads, or another machine",
         bench_text_percent(bench_cpu_share(worst), percent), worst->n_threads,
         worst->n_threads == 1 ? "" : "s");
 }
@@ -152,7 +152,7 @@ static void print_unsteady(struct buf *out, const struct bench_step_result *wors
     buf_printf(
         out,
         "the rate varied by up to %s while it was measured; a longer --duration or --warm-up "
-        "would say more",
+        "would give a steadier rate",
         bench_text_percent(bench_rate_variation(worst), percent));
 }
 
@@ -162,7 +162,7 @@ static double n_abandoned(const struct bench_step_result *step) {
 
 static void print_abandoned(struct buf *out, const struct bench_step_result *worst) {
     char count[BENCH_TEXT_BYTES];
-    buf_printf(out, "%s requests were unanswered when the run was ended",
+    buf_printf(out, "%s requests were in flight when the run was interrupted",
                bench_text_count(worst->stats.n_abandoned, count));
 }
 
@@ -216,7 +216,7 @@ bool bench_note_print(struct buf *out, const struct bench_result *result, size_t
         return false;
     }
     buf_printf(out, "%zu of %zu steps were run%s", result->n_steps, n_steps,
-               result->interrupted ? "; the last was ended early" : "");
+               result->interrupted ? "; the last was interrupted" : "");
     return true;
 }
 

@@ -68,8 +68,8 @@ static void report_notes_name_missing_requests(void **state) {
     fixture_says(text, "10 requests a step");
     fixture_says(text, "            1       0.000       -    -    -    -      -    -       0");
     fixture_says(text, "No step kept its p99 within 1 ms");
-    fixture_says(text, "concurrency 1: 3 requests were unanswered when the run was ended");
-    fixture_says(text, "1 of 2 steps were run; the last was ended early");
+    fixture_says(text, "concurrency 1: 3 requests were in flight when the run was interrupted");
+    fixture_says(text, "1 of 2 steps were run; the last was interrupted");
     fixture_free(fixture);
 }
 
