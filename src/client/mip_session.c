@@ -1,5 +1,5 @@
-/* The MIP exchange: sending with mip_output; the header of the answer is checked before memory
- * is allocated for the payload. */
+/* The MIP exchange. Items are sent without a copy; the header of the answer is checked before
+ * memory is allocated for the payload. */
 #include "client/mip_session.h"
 
 #include <assert.h>
@@ -7,7 +7,102 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/mip_output.h"
+/* ---- sending a packet ------------------------------------------------------------------------ */
+
+enum {
+    MIP_OUTPUT_FRONT_BYTES = MIP_HEADER_BYTES + MIP_COUNTS_BYTES,
+    MIP_OUTPUT_ITEMS = 128, /* heads in the window */
+};
+
+/* Position in a packet. The heads of items are written into a small window when needed, so that the
+ * memory does not grow with the number of items. */
+struct mip_output {
+    const struct mip_infer *infer; /* NULL: a ping */
+    char front[MIP_OUTPUT_FRONT_BYTES];
+    size_t n_front; /* bytes in `front` for this request */
+    size_t n_front_sent;
+    size_t next_item;   /* the first that is not completely sent */
+    size_t n_item_sent; /* bytes sent of it, including its head */
+    char heads[MIP_OUTPUT_ITEMS][MIP_ITEM_HEAD_BYTES];
+};
+
+/* Starts again at the first byte. */
+static void mip_output_restart(struct mip_output *output) {
+    output->n_front_sent = output->next_item = output->n_item_sent = 0;
+}
+
+static void mip_output_begin_ping(struct mip_output *output) {
+    const struct mip_header header = {
+        .version = MIP_VERSION, .kind = MIP_PING, .subtype = MIP_REQUEST};
+    output->infer = NULL;
+    output->n_front = MIP_HEADER_BYTES;
+    mip_header_encode(&header, output->front);
+    mip_output_restart(output);
+}
+
+/* `infer`, whose payload has `n_bytes` (mip_infer_size), and its items must stay until the exchange
+ * is done. */
+static void mip_output_begin_infer(struct mip_output *output, const struct mip_infer *infer,
+                                   uint32_t n_bytes) {
+    output->infer = infer;
+    output->n_front = MIP_OUTPUT_FRONT_BYTES;
+    mip_infer_head_encode(infer, false, n_bytes, output->front);
+    mip_output_restart(output);
+}
+
+/* Adds the rest of a piece after *skip bytes; *skip is reduced by the piece's size. Returns: 1,
+ * or 0 if nothing is left. */
+static size_t add_piece(struct iovec *out, const char *data, size_t n_bytes, size_t *skip) {
+    size_t n_gone = *skip < n_bytes ? *skip : n_bytes;
+    *skip -= n_gone;
+    if (n_gone == n_bytes) {
+        return 0;
+    }
+    *out = (struct iovec){(char *)(uintptr_t)data + n_gone, n_bytes - n_gone};
+    return 1;
+}
+
+static size_t n_items(const struct mip_output *output) {
+    return output->infer ? output->infer->n_items : 0;
+}
+
+/* Returns the next bytes in at most `max` pieces, as session_ops.output. */
+static size_t mip_output_pieces(struct mip_output *output, struct iovec *out, size_t max) {
+    size_t skip = output->n_front_sent;
+    size_t n = add_piece(out, output->front, output->n_front, &skip);
+    size_t n_ready = n_items(output) - output->next_item;
+    n_ready = n_ready < MIP_OUTPUT_ITEMS ? n_ready : MIP_OUTPUT_ITEMS;
+    skip = output->n_item_sent;
+    for (size_t i = 0; i < n_ready && n < max; i++) {
+        const struct mip_item *item = &output->infer->items[output->next_item + i];
+        mip_item_head_encode(item, output->heads[i]);
+        n += add_piece(out + n, output->heads[i], MIP_ITEM_HEAD_BYTES, &skip);
+        if (n < max) {
+            n += add_piece(out + n, item->data.ptr, item->data.len, &skip);
+        }
+    }
+    return n;
+}
+
+static void mip_output_sent(struct mip_output *output, size_t n_bytes) {
+    size_t n_front = output->n_front - output->n_front_sent;
+    n_front = n_bytes < n_front ? n_bytes : n_front;
+    output->n_front_sent += n_front;
+    output->n_item_sent += n_bytes - n_front;
+    while (output->next_item < n_items(output)) {
+        size_t n_item = MIP_ITEM_HEAD_BYTES + output->infer->items[output->next_item].data.len;
+        if (output->n_item_sent < n_item) {
+            return;
+        }
+        output->n_item_sent -= n_item;
+        output->next_item++;
+    }
+    assert(output->n_item_sent == 0);
+}
+
+static bool mip_output_is_sent(const struct mip_output *output) {
+    return output->n_front_sent == output->n_front && output->next_item == n_items(output);
+}
 
 enum {
     FIRST_BLOCK_BYTES = 16384, /* small answers are received together with their header */
