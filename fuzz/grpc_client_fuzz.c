@@ -132,7 +132,7 @@ static void written(struct grpc_fixture *fixture) {
     }
 }
 
-static void turn(struct grpc_fixture *fixture, unsigned n) {
+static void run_iterations(struct grpc_fixture *fixture, unsigned n) {
     settle(fixture);
     while (n-- > 0 && grpc_client_session_has_output(&fixture->session)) {
         if (grpc_client_session_collect_output(&fixture->session, &fixture->output)) {
@@ -260,7 +260,7 @@ static void operate(struct grpc_fixture *fixture) {
               take_bytes(&fixture->input, take(&fixture->input)));
         break;
     case 11:
-        turn(fixture, arg % 4);
+        run_iterations(fixture, arg % 4);
         break;
     case 12: /* collects; the next operations happen during the write */
         if (grpc_client_session_has_output(&fixture->session)) {
@@ -293,13 +293,13 @@ static void run_bytes(struct grpc_fixture *fixture, uint8_t how) {
         begin(fixture, CALLS[i]);
         send_one(&fixture->asks[i], 10);
     }
-    turn(fixture, 10);
+    run_iterations(fixture, 10);
     while (fixture->input.len > 0) {
         struct str bytes = take_bytes(&fixture->input, piece);
         feed(fixture, bytes.ptr, bytes.len);
-        turn(fixture, how & 32 ? 0 : 4);
+        run_iterations(fixture, how & 32 ? 0 : 4);
     }
-    turn(fixture, 100);
+    run_iterations(fixture, 100);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -314,7 +314,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (how & 3) {
         feed(fixture, "\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0",
              18); /* SETTINGS, and the ACK of the client's */
-        turn(fixture, 4);
+        run_iterations(fixture, 4);
     }
     if (how & 2) {
         while (fixture->input.len > 0) {

@@ -230,7 +230,7 @@ static void written(struct grpc_fixture *fixture) {
 }
 
 /* A real server checks for output only after a request for it. */
-static void turn(struct grpc_fixture *fixture, unsigned n) {
+static void run_iterations(struct grpc_fixture *fixture, unsigned n) {
     while (n-- > 0 && grpc_session_has_output(&fixture->session)) {
         assert(fixture->record || fixture->session.scheduled);
         if (grpc_session_collect_output(&fixture->session, &fixture->output)) {
@@ -338,7 +338,7 @@ static void operate(struct grpc_fixture *fixture) {
               take_bytes(&fixture->input, take(&fixture->input)));
         break;
     case 6:
-        turn(fixture, arg % 4);
+        run_iterations(fixture, arg % 4);
         break;
     case 7: /* collects; the next operations happen during the write */
         if (grpc_session_has_output(&fixture->session)) {
@@ -378,9 +378,9 @@ static void run_bytes(struct grpc_fixture *fixture, uint8_t how) {
     while (fixture->input.len > 0) {
         struct str bytes = take_bytes(&fixture->input, piece);
         feed(fixture, bytes.ptr, bytes.len);
-        turn(fixture, how & 32 ? 0 : 4);
+        run_iterations(fixture, how & 32 ? 0 : 4);
     }
-    turn(fixture, 100);
+    run_iterations(fixture, 100);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -395,7 +395,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     open_world(fixture, how & 4);
     if (how & 3) {
         feed(fixture, START, sizeof(START) - 1);
-        turn(fixture, 4);
+        run_iterations(fixture, 4);
     }
     if (how & 2) {
         while (fixture->input.len > 0) {

@@ -250,20 +250,20 @@ static void add_list(struct buf *out, uint32_t number, const struct str *texts, 
 }
 
 static void add_entry(struct buf *out, const struct ext_proc_entry *entry) {
-    size_t begun = pb_begin(out, EXT_PROC_F_ENTRIES);
+    size_t start = pb_begin(out, EXT_PROC_F_ENTRIES);
     pb_add_bytes(out, EXT_PROC_F_MAP_KEY, entry->key);
     if (entry->list) {
         add_list(out, EXT_PROC_F_MAP_VALUE, entry->list, entry->n_list);
     } else {
         add_text(out, EXT_PROC_F_MAP_VALUE, entry->text);
     }
-    pb_end(out, begun);
+    pb_end(out, start);
 }
 
 void ext_proc_struct_add(struct buf *out, uint32_t number, const struct ext_proc_namespace *spaces,
                          size_t n, bool nested) {
     for (size_t i = 0; i < n; i++) {
-        size_t begun = pb_begin(out, number), map = 0;
+        size_t start = pb_begin(out, number), map = 0;
         pb_add_bytes(out, EXT_PROC_F_MAP_KEY, spaces[i].name);
         size_t value = pb_begin(out, EXT_PROC_F_MAP_VALUE);
         if (nested) {
@@ -276,6 +276,6 @@ void ext_proc_struct_add(struct buf *out, uint32_t number, const struct ext_proc
             pb_end(out, map);
         }
         pb_end(out, value);
-        pb_end(out, begun);
+        pb_end(out, start);
     }
 }

@@ -118,11 +118,11 @@ static char *prepend_headers(char *end, const struct ext_proc_response *response
     char *at = end;
     *--at = 1;
     *--at = (char)(EXT_PROC_F_CLEAR_ROUTE_CACHE << 3 | PB_VARINT);
-    const char *behind = at;
+    const char *after = at;
     for (size_t i = response->headers.n_set; i > 0; i--) {
         at = prepend_header(at, &response->headers.set[i - 1]);
     }
-    at = prepend_message_tag(at, behind, EXT_PROC_F_HEADER_MUTATION);
+    at = prepend_message_tag(at, after, EXT_PROC_F_HEADER_MUTATION);
     at = prepend_message_tag(at, end, EXT_PROC_F_RESPONSE);
     return prepend_message_tag(at, end, (uint32_t)response->kind);
 }
@@ -163,7 +163,7 @@ static void add_mutation(struct buf *out, uint32_t number,
     if (mutation->n_set == 0 && mutation->n_remove == 0) {
         return;
     }
-    size_t begun = pb_begin(out, number);
+    size_t start = pb_begin(out, number);
     for (size_t i = 0; i < mutation->n_set; i++) {
         size_t option = pb_begin(out, EXT_PROC_F_SET_HEADERS);
         size_t header = pb_begin(out, EXT_PROC_F_OPTION_HEADER);
@@ -175,7 +175,7 @@ static void add_mutation(struct buf *out, uint32_t number,
     for (size_t i = 0; i < mutation->n_remove; i++) {
         pb_add_bytes(out, EXT_PROC_F_REMOVE_HEADERS, mutation->remove[i]);
     }
-    pb_end(out, begun);
+    pb_end(out, start);
 }
 
 /* Clause: "Destination Endpoint", 2: wrapped in the namespace's key. */
@@ -183,20 +183,20 @@ static void add_metadata(struct buf *out, const struct ext_proc_namespace *space
     if (n == 0) {
         return;
     }
-    size_t begun = pb_begin(out, EXT_PROC_F_DYNAMIC_METADATA);
+    size_t start = pb_begin(out, EXT_PROC_F_DYNAMIC_METADATA);
     ext_proc_struct_add(out, EXT_PROC_F_ENTRIES, spaces, n, true);
-    pb_end(out, begun);
+    pb_end(out, start);
 }
 
 static void add_modes(struct buf *out, const struct ext_proc_processing_mode *modes) {
-    size_t begun = pb_begin(out, EXT_PROC_F_MODE_OVERRIDE);
+    size_t start = pb_begin(out, EXT_PROC_F_MODE_OVERRIDE);
     add_number(out, EXT_PROC_F_REQUEST_HEADER_MODE, modes->request_headers);
     add_number(out, EXT_PROC_F_RESPONSE_HEADER_MODE, modes->response_headers);
     add_number(out, EXT_PROC_F_MODE_REQUEST_BODY, modes->request_body);
     add_number(out, EXT_PROC_F_MODE_RESPONSE_BODY, modes->response_body);
     add_number(out, EXT_PROC_F_REQUEST_TRAILER_MODE, modes->request_trailers);
     add_number(out, EXT_PROC_F_RESPONSE_TRAILER_MODE, modes->response_trailers);
-    pb_end(out, begun);
+    pb_end(out, start);
 }
 
 /* ---- a message around a body ----------------------------------------------------------------- */
@@ -207,8 +207,8 @@ struct message {
     uint64_t n_body; /* size of the body */
 };
 
-static void end_field(struct message *message, size_t begun) {
-    pb_end_scattered(&message->block, begun, &message->cut, message->n_body);
+static void end_field(struct message *message, size_t start) {
+    pb_end_scattered(&message->block, start, &message->cut, message->n_body);
 }
 
 static void add_body(struct message *message, uint32_t number) {
@@ -220,7 +220,7 @@ static void add_body(struct message *message, uint32_t number) {
 
 static void add_body_mutation(struct message *message, const struct ext_proc_response *response) {
     struct buf *out = &message->block;
-    size_t begun = pb_begin(out, EXT_PROC_F_BODY_MUTATION), streamed;
+    size_t start = pb_begin(out, EXT_PROC_F_BODY_MUTATION), streamed;
     switch (response->body_mutation) {
     case EXT_PROC_BODY_UNCHANGED:
         break;
@@ -240,19 +240,19 @@ static void add_body_mutation(struct message *message, const struct ext_proc_res
         end_field(message, streamed);
         break;
     }
-    end_field(message, begun);
+    end_field(message, start);
 }
 
 static void add_common(struct message *message, const struct ext_proc_response *response) {
     struct buf *out = &message->block;
-    size_t begun = pb_begin(out, EXT_PROC_F_RESPONSE);
+    size_t start = pb_begin(out, EXT_PROC_F_RESPONSE);
     add_true(out, EXT_PROC_F_STATUS, response->continue_and_replace);
     add_mutation(out, EXT_PROC_F_HEADER_MUTATION, &response->headers);
     if (response->body_mutation != EXT_PROC_BODY_UNCHANGED) {
         add_body_mutation(message, response);
     }
     add_true(out, EXT_PROC_F_CLEAR_ROUTE_CACHE, response->clear_route_cache);
-    end_field(message, begun);
+    end_field(message, start);
 }
 
 static bool is_trailers_response(const struct ext_proc_response *response) {
@@ -262,13 +262,13 @@ static bool is_trailers_response(const struct ext_proc_response *response) {
 
 static void add_response(struct message *message, const struct ext_proc_response *response) {
     struct buf *out = &message->block;
-    size_t begun = pb_begin(out, (uint32_t)response->kind);
+    size_t start = pb_begin(out, (uint32_t)response->kind);
     if (is_trailers_response(response)) {
         add_mutation(out, EXT_PROC_F_RESPONSE, &response->headers);
-        pb_end(out, begun);
+        pb_end(out, start);
     } else {
         add_common(message, response);
-        end_field(message, begun);
+        end_field(message, start);
     }
     add_metadata(out, response->metadata, response->n_metadata);
     if (response->mode_override) {
@@ -349,7 +349,7 @@ enum status ext_proc_immediate_encode(struct arena *arena,
     struct message message = {.cut = 0};
     struct buf *block = &message.block;
     buf_init(block, arena, FIRST_BYTES);
-    size_t begun = pb_begin(block, EXT_PROC_F_IMMEDIATE);
+    size_t start = pb_begin(block, EXT_PROC_F_IMMEDIATE);
     size_t status = pb_begin(block, EXT_PROC_F_IMMEDIATE_STATUS);
     add_number(block, EXT_PROC_F_CODE, response->http_status);
     pb_end(block, status);
@@ -361,7 +361,7 @@ enum status ext_proc_immediate_encode(struct arena *arena,
         pb_end(block, grpc);
     }
     pb_add_string(block, EXT_PROC_F_IMMEDIATE_DETAILS, response->details);
-    pb_end(block, begun);
+    pb_end(block, start);
     add_metadata(block, response->metadata, response->n_metadata);
     return gather_pieces(arena, &message, NULL, 0, out, err);
 }

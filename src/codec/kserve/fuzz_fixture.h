@@ -27,10 +27,10 @@ static inline char *fuzz_body(const uint8_t *data, size_t size, size_t *json_byt
     const uint8_t *nul = size > 0 ? memchr(data, 0, size) : NULL;
     *json_bytes = nul ? (size_t)(nul - data) : size;
     *n_bytes = size - (nul != NULL);
-    size_t behind = *n_bytes - *json_bytes;
+    size_t after = *n_bytes - *json_bytes;
     char *body = malloc(*n_bytes + (*n_bytes == 0));
     memcpy(body, data, *json_bytes);
-    memcpy(body + *json_bytes, data + size - behind, behind);
+    memcpy(body + *json_bytes, data + size - after, after);
     return body;
 }
 

@@ -215,13 +215,13 @@ enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *
     }
     struct str models = STR("/v2/models/"), repository = STR("/v2/repository/");
     if (str_starts_with(path, repository)) {
-        struct str behind = str_make(path.ptr + repository.len, path.len - repository.len);
-        return repository_path(arena, path, behind, out, err);
+        struct str after = str_make(path.ptr + repository.len, path.len - repository.len);
+        return repository_path(arena, path, after, out, err);
     }
     struct str memory = STR("/v2/systemsharedmemory/");
     if (str_starts_with(path, memory)) {
-        struct str behind = str_make(path.ptr + memory.len, path.len - memory.len);
-        return shared_memory_path(arena, behind, out, err);
+        struct str after = str_make(path.ptr + memory.len, path.len - memory.len);
+        return shared_memory_path(arena, after, out, err);
     }
     if (str_starts_with(path, STR("/v2/cudasharedmemory/"))) {
         return error_set(err, ST_UNSUPPORTED, V2_CUDA_MEMORY_UNSUPPORTED);

@@ -166,10 +166,10 @@ enum status model_location_parse_cached(struct model_location_cache *cache, stru
     return status;
 }
 
-void model_location_print_path(struct buf *out, const struct model_location *of, struct str path,
-                               struct str model) {
-    size_t behind = of->model_at + of->model_bytes;
-    buf_add(out, path.ptr, of->model_at);
+void model_location_print_path(struct buf *out, const struct model_location *location,
+                               struct str path, struct str model) {
+    size_t after = location->model_at + location->model_bytes;
+    buf_add(out, path.ptr, location->model_at);
     v2_path_escape(out, model);
-    buf_add(out, path.ptr + behind, path.len - behind);
+    buf_add(out, path.ptr + after, path.len - after);
 }

@@ -55,7 +55,7 @@ enum status model_location_parse_cached(struct model_location_cache *cache, stru
     __attribute__((warn_unused_result));
 
 /* Appends the path of MODEL_LOCATION_PATH with its model replaced by `model`, escaped. */
-void model_location_print_path(struct buf *out, const struct model_location *of, struct str path,
-                               struct str model);
+void model_location_print_path(struct buf *out, const struct model_location *location,
+                               struct str path, struct str model);
 
 #endif

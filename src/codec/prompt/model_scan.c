@@ -180,12 +180,12 @@ static const char *skip(struct model_scan *scan, const char *at, const char *end
     if (scan->state != IN_OTHER_KEY && scan->state != IN_STRING && scan->state != IN_NESTED) {
         return at;
     }
-    const char *behind = json_skip_feed(&scan->skip, at, end);
-    if (!behind) {
+    const char *after = json_skip_feed(&scan->skip, at, end);
+    if (!after) {
         return end;
     }
     scan->state = scan->state == IN_OTHER_KEY ? BEFORE_COLON : AFTER_VALUE;
-    return behind;
+    return after;
 }
 
 enum model_scan_result model_scan_feed(struct model_scan *scan, struct str chunk) {

@@ -363,8 +363,8 @@ static void check_parsed(struct str text, yyjson_val *root, const struct model_s
         buf_init(&changed, arena, text.len + 64);
         buf_add(&changed, text.ptr, scan->value_at);
         buf_add_json_string(&changed, STR("an\"other"));
-        size_t behind = scan->value_at + scan->value_bytes;
-        buf_add(&changed, text.ptr + behind, text.len - behind);
+        size_t after = scan->value_at + scan->value_bytes;
+        buf_add(&changed, text.ptr + after, text.len - after);
         yyjson_doc *doc = yyjson_read(changed.data, changed.len, 0);
         model = yyjson_obj_get(yyjson_doc_get_root(doc), "model");
         assert_string_equal(yyjson_get_str(model), "an\"other");

@@ -309,9 +309,9 @@ static void scan_byte(struct prompt_scan *scan, char c) {
 /* Handles a run of bytes at once. Returns: the next byte to scan, or `end`. */
 static const char *run(struct prompt_scan *scan, const char *at, const char *end) {
     if (scan->state == IN_OTHER) {
-        const char *behind = json_skip_feed(&scan->skip, at, end);
-        scan->state = behind ? AFTER_VALUE : IN_OTHER;
-        return behind ? behind : end;
+        const char *after = json_skip_feed(&scan->skip, at, end);
+        scan->state = after ? AFTER_VALUE : IN_OTHER;
+        return after ? after : end;
     }
     if (scan->state == IN_TEXT && scan->string.escape == 0 && scan->string.high == 0) {
         const char *special = find_special(at, end);

@@ -26,7 +26,7 @@ static void add_headers(struct buf *out, const struct ext_proc_client_request *r
 }
 
 static void add_member(struct buf *out, const struct ext_proc_client_request *request) {
-    size_t begun = pb_begin(out, (uint32_t)request->kind + EXT_PROC_F_REQUEST_KIND);
+    size_t start = pb_begin(out, (uint32_t)request->kind + EXT_PROC_F_REQUEST_KIND);
     if (request->kind == EXT_PROC_REQUEST_BODY || request->kind == EXT_PROC_RESPONSE_BODY) {
         pb_add_string(out, EXT_PROC_F_BODY, request->body);
         add_true(out, EXT_PROC_F_BODY_END, request->end_of_stream);
@@ -35,7 +35,7 @@ static void add_member(struct buf *out, const struct ext_proc_client_request *re
     } else {
         add_headers(out, request);
     }
-    pb_end(out, begun);
+    pb_end(out, start);
 }
 
 static void add_mode(struct buf *out, uint32_t number, enum ext_proc_body_mode mode) {
@@ -45,11 +45,11 @@ static void add_mode(struct buf *out, uint32_t number, enum ext_proc_body_mode m
 }
 
 static void add_config(struct buf *out, const struct ext_proc_config *config) {
-    size_t begun = pb_begin(out, EXT_PROC_F_PROTOCOL_CONFIG);
+    size_t start = pb_begin(out, EXT_PROC_F_PROTOCOL_CONFIG);
     add_mode(out, EXT_PROC_F_REQUEST_BODY_MODE, config->request_body);
     add_mode(out, EXT_PROC_F_RESPONSE_BODY_MODE, config->response_body);
     add_true(out, EXT_PROC_F_WITHOUT_WAITING, config->send_body_without_waiting);
-    pb_end(out, begun);
+    pb_end(out, start);
 }
 
 void ext_proc_client_request_encode(struct buf *out,
@@ -58,10 +58,10 @@ void ext_proc_client_request_encode(struct buf *out,
         add_member(out, request);
     }
     if (request->has_metadata) {
-        size_t begun = pb_begin(out, EXT_PROC_F_METADATA_CONTEXT);
+        size_t start = pb_begin(out, EXT_PROC_F_METADATA_CONTEXT);
         ext_proc_struct_add(out, EXT_PROC_F_FILTER_METADATA, request->metadata, request->n_metadata,
                             false);
-        pb_end(out, begun);
+        pb_end(out, start);
     }
     ext_proc_struct_add(out, EXT_PROC_F_ATTRIBUTES, request->attributes, request->n_attributes,
                         false);

@@ -19,7 +19,7 @@ struct ask {
     const char *id, *param, *input_param, *wanted_param; /* NULL: none */
     const char *raw[3];                                  /* of the inputs; NULL: no more */
     bool typed;                                          /* instead of raw */
-    bool behind;                                         /* a field follows the raw inputs */
+    bool after;                                          /* a field follows the raw inputs */
     size_t n_name;                                       /* of the first input; 0: 1 */
 };
 
@@ -72,7 +72,7 @@ static struct str message_of(struct arena *arena, const struct ask *ask) {
     for (size_t i = 0; i < 3 && ask->raw[i] && !ask->typed; i++) {
         pb_add_bytes(&out, V2_GRPC_RAW_INPUTS, str_of(ask->raw[i]));
     }
-    if (ask->behind) {
+    if (ask->after) {
         pb_add_varint(&out, 99, 7);
     }
     return buf_str(&out);
@@ -145,7 +145,7 @@ static const struct {
     {{.raw = {"abc"}, .wanted_param = "p"}, false},
     {{.raw = {"abc", ""}}, false},
     {{.raw = {"abc", "d"}, .typed = true}, false},
-    {{.raw = {"abc", "d"}, .behind = true}, false},
+    {{.raw = {"abc", "d"}, .after = true}, false},
     {{.raw = {NULL}}, false},
 };
 

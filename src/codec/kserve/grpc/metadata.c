@@ -43,11 +43,11 @@ void v2_grpc_server_metadata_encode(struct buf *out, const char *name, const cha
 }
 
 static void print_spec(struct buf *out, uint32_t number, const struct tensor_spec *spec) {
-    size_t begun = pb_begin(out, number);
+    size_t start = pb_begin(out, number);
     pb_add_string(out, 1, spec->name);
     pb_add_string(out, 2, str_of(datatype_name(spec->datatype)));
     pb_add_packed_i64(out, 3, spec->shape.dims, spec->shape.rank);
-    pb_end(out, begun);
+    pb_end(out, start);
 }
 
 void v2_grpc_model_metadata_encode(struct buf *out, const struct model_spec *spec,

@@ -15,11 +15,11 @@ enum {
 static const struct str FINAL = {"triton_final_response", 21};
 
 static void print_tensor(struct buf *out, uint32_t number, const struct tensor *tensor) {
-    size_t begun = pb_begin(out, number);
+    size_t start = pb_begin(out, number);
     pb_add_string(out, V2_GRPC_TENSOR_NAME, tensor->name);
     pb_add_string(out, V2_GRPC_TENSOR_DATATYPE, str_of(datatype_name(tensor->datatype)));
     pb_add_packed_i64(out, V2_GRPC_TENSOR_SHAPE, tensor->shape.dims, tensor->shape.rank);
-    pb_end(out, begun);
+    pb_end(out, start);
 }
 
 static void print_head(struct buf *out, const struct model_spec *model, struct str id,
@@ -116,23 +116,23 @@ void v2_grpc_stream_error_encode(struct buf *out, const struct error *error, str
                                  struct str model, struct str version, int final) {
     const char *text = error->text[0] ? error->text : status_text(error->status);
     pb_add_string(out, V2_GRPC_STREAM_ERROR, str_of(text));
-    size_t begun = pb_begin(out, V2_GRPC_STREAM_RESPONSE);
+    size_t start = pb_begin(out, V2_GRPC_STREAM_RESPONSE);
     pb_add_string(out, V2_GRPC_MODEL_NAME, model);
     pb_add_string(out, V2_GRPC_MODEL_VERSION, version);
     pb_add_string(out, V2_GRPC_ID, id);
     if (final >= 0) {
         v2_grpc_param_bool_encode(out, V2_GRPC_PARAMETERS, FINAL, final != 0);
     }
-    pb_end(out, begun);
+    pb_end(out, start);
 }
 
 /* ---- the client's request -------------------------------------------------------------------- */
 
 static void print_wanted(struct buf *out, const struct infer_requested_output *wanted) {
-    size_t begun = pb_begin(out, V2_GRPC_OUTPUTS);
+    size_t start = pb_begin(out, V2_GRPC_OUTPUTS);
     pb_add_string(out, V2_GRPC_REQUESTED_OUTPUT_NAME, wanted->name);
     v2_grpc_params_encode(out, V2_GRPC_REQUESTED_OUTPUT_PARAMETERS, wanted->params);
-    pb_end(out, begun);
+    pb_end(out, start);
 }
 
 enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_request *request,

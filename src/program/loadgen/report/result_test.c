@@ -63,10 +63,10 @@ static void result_best_rate_kept_up(void **state) {
     (void)state;
     struct bench_fixture *fixture = fixture_new("http://h|m|-r|500,1000");
     struct bench_step_result *kept = fixture_add(fixture, 1000, 1);
-    struct bench_step_result *behind = fixture_add(fixture, 1200, 9);
-    behind->stats.n_unsent = 800;
+    struct bench_step_result *after = fixture_add(fixture, 1200, 9);
+    after->stats.n_unsent = 800;
     assert_true(bench_kept_up(kept));
-    assert_false(bench_kept_up(behind));
+    assert_false(bench_kept_up(after));
     assert_ptr_equal(bench_best_step(&fixture->result), kept);
     assert_null(bench_knee_step(&fixture->result));
     fixture_free(fixture);
