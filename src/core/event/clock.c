@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "core/base/thread_local.h"
+#include "core/base/compiler.h"
 
 static _Atomic uint64_t fake_ns;
 static THREAD_LOCAL uint64_t frozen_ns; /* 0: it goes on */

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "core/base/thread_local.h"
+#include "core/base/compiler.h"
 
 struct lock {
     uv_mutex_t mutex;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/thread_local.h"
+#include "core/base/compiler.h"
 
 enum {
     FIRST_ERROR_CELL = METRIC_COUNT_, /* where they begin, by protocol and status */
