@@ -148,6 +148,10 @@ enum status error_set(struct error *err, enum status status, const char *format,
     return status;
 }
 
+enum status error_no_memory(struct error *err, const char *what) {
+    return error_set(err, ST_NO_MEMORY, "out of memory for %s", what);
+}
+
 enum status error_prefix(struct error *err, const char *format, ...) {
     char prefix[ERROR_TEXT_BYTES];
     va_list args;

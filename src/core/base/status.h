@@ -31,6 +31,10 @@ enum status error_set(struct error *err, enum status status, const char *format,
 enum status error_setv(struct error *err, enum status status, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 
+/* Fills `err` (NULL is allowed) with "out of memory for " and `what`, a noun phrase such as "the
+ * request". Returns: ST_NO_MEMORY. */
+enum status error_no_memory(struct error *err, const char *what);
+
 /* Puts the formatted text and ": " in front of a sentence that is already there (a path, a model's
  * name). Returns: err->status. */
 enum status error_prefix(struct error *err, const char *format, ...)

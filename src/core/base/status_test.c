@@ -119,6 +119,15 @@ static void error_set_null_returns_status(void **state) {
     assert_int_equal(error_set(NULL, ST_INTERNAL, "%s", "nobody reads this"), ST_INTERNAL);
 }
 
+static void error_no_memory_names_the_purpose(void **state) {
+    struct error err;
+    (void)state;
+    assert_int_equal(error_no_memory(&err, "the request"), ST_NO_MEMORY);
+    assert_int_equal(err.status, ST_NO_MEMORY);
+    assert_string_equal(err.text, "out of memory for the request");
+    assert_int_equal(error_no_memory(NULL, "the request"), ST_NO_MEMORY);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_rows_are_complete),
@@ -128,6 +137,7 @@ int main(void) {
         cmocka_unit_test(error_set_may_quote_its_own_text),
         cmocka_unit_test(error_prefix_is_prepended),
         cmocka_unit_test(error_set_null_returns_status),
+        cmocka_unit_test(error_no_memory_names_the_purpose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
