@@ -1,8 +1,7 @@
 /* Compression: the first byte selects the coding and the sizes of pieces. The rest is
  * decompressed with two splits, which must agree; then the rest is compressed and must
  * decompress to itself. The output is bounded by the buffer, whatever the input. */
-#include "codec/http1/deflate.h"
-#include "codec/http1/inflate.h"
+#include "codec/http1/content_coding.h"
 #include "core/base/buf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

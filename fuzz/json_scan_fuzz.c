@@ -1,7 +1,6 @@
 /* The scan compared with the parser: where the parser makes a tree, the scan reports at least as
  * many values and the exact depth, and finds every NaN and infinity; a scan of any bytes stays
  * within them. */
-#include "codec/json/read.h"
 #include "codec/json/scan.h"
 #include "codec/json/tree.h"
 

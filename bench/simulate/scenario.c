@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/prng.h"
+#include "core/base/random.h"
 
 enum { RATE_PER_SERVER = 14, BURST_EVERY_S = 2, BURST_MS = 20 };
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/tensor/pieces.h"
+#include "core/tensor/tensor.h"
 
 /* ---- public requests to internal structs ----------------------------------------------------- */
 

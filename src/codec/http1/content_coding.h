@@ -1,7 +1,55 @@
-/* The content codings of HTTP bodies (RFC 9110, 8.4.1) that Sluice knows. */
+/* The content codings of HTTP bodies (RFC 9110, 8.4.1): gzip and deflate, compressed and
+ * decompressed piece by piece with zlib, sans I/O. The decompressor is strict: a wrong checksum,
+ * bytes after the end of the text and a text that is cut off are errors. Several gzip members in a
+ * row are one text (RFC 1952, 2.2); deflate is the zlib format (RFC 9110, 8.4.1.2) or, as some
+ * clients send it, raw. The caller limits how much is decompressed by the capacity that it
+ * gives. */
 #ifndef SLUICE_CODEC_HTTP1_CONTENT_CODING_H
 #define SLUICE_CODEC_HTTP1_CONTENT_CODING_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/base/status.h"
+#include "core/base/str.h"
+
 enum http_coding { HTTP_IDENTITY, HTTP_GZIP, HTTP_DEFLATE };
+
+/* ---- decompression --------------------------------------------------------------------------- */
+
+struct inflate;
+
+/* `coding` is HTTP_GZIP or HTTP_DEFLATE. Returns: NULL when out of memory. Owns: the caller, until
+ * inflate_free. */
+struct inflate *inflate_new(enum http_coding coding);
+void inflate_free(struct inflate *codec);
+
+/* Consumes from `in` and writes at most `room` bytes to `out`. It returns when `in` is empty and
+ * all that it means was written, or when the room is full: then call it again (with an empty `in`
+ * too), until *n_out is below `room`. Returns: ST_BAD_ENCODING, ST_NO_MEMORY. */
+enum status inflate_step(struct inflate *codec, struct str *in, void *out, size_t capacity,
+                         size_t *n_out, struct error *err) __attribute__((warn_unused_result));
+/* The input ended. Returns: ST_BAD_ENCODING when it was cut off, or empty. */
+enum status inflate_finish(struct inflate *codec, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* ---- compression ----------------------------------------------------------------------------- */
+
+struct deflate;
+
+/* `coding` is HTTP_GZIP or HTTP_DEFLATE; `level` 1 (fast) to 9 (small). Returns: NULL when out of
+ * memory. Owns: the caller, until deflate_free. */
+struct deflate *deflate_new(enum http_coding coding, int level);
+void deflate_free(struct deflate *codec);
+
+/* The most bytes that come out of `n_bytes` fed in one go or in pieces; SIZE_MAX when that is more
+ * than a size can say. */
+size_t deflate_bound(struct deflate *codec, size_t n_bytes);
+
+/* Consumes from `in` and writes at most `room` bytes to `out`; with `last` also what ends the text.
+ * It returns when `in` is empty or the room is full. Returns: true when all of `in` was consumed
+ * and, with `last`, the text is complete; false: call it again with more room. */
+bool deflate_step(struct deflate *codec, struct str *in, bool last, void *out, size_t capacity,
+                  size_t *n_out);
 
 #endif

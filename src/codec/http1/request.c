@@ -10,10 +10,208 @@
 
 #include <assert.h>
 #include <llhttp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "codec/http1/head_check.h"
-#include "codec/http1/request_parser.h"
+#include "core/base/arena.h"
 #include "core/base/buf.h"
+#include "core/base/status.h"
+#include "core/base/str.h"
+
+/* ---- llhttp -------------------------------------------------------------------------------- */
+
+struct span {
+    uint32_t at;
+    uint32_t len;
+};
+
+struct field_span {
+    struct span name;
+    struct span value;
+};
+
+struct request_parser {
+    llhttp_t llhttp;
+    struct arena *arena; /* for the list of fields */
+    const char *input;   /* what is read right now, */
+    size_t input_offset; /* and its offset */
+    struct span target, version;
+    struct field_span *fields;
+    size_t n_fields;
+    size_t fields_cap;
+    bool in_value;      /* the newest field's name is complete */
+    bool in_body;       /* the head is over; fields are trailers */
+    bool in_chunk;      /* its size line was read */
+    bool ended;         /* the head has just ended, or the chunked body */
+    bool failed;        /* a rule of ours was broken; the error says which */
+    struct str body;    /* the piece of a chunk that was just found */
+    size_t extra_bytes; /* of chunk extensions and trailers */
+    struct error *err;  /* the caller's, while llhttp reads */
+};
+
+enum { FIRST_FIELDS = 16 };
+
+static struct request_parser *parser_of(llhttp_t *parser) {
+    return parser->data;
+}
+
+/* Adds bytes to a part; they follow its bytes in the input. */
+static void span_add(const struct request_parser *self, struct span *span, const char *at,
+                     size_t len) {
+    if (span->len == 0) {
+        span->at = (uint32_t)(self->input_offset + (size_t)(at - self->input));
+    }
+    span->len += (uint32_t)len;
+}
+
+static int on_target(llhttp_t *parser, const char *at, size_t len) {
+    struct request_parser *self = parser_of(parser);
+    span_add(self, &self->target, at, len);
+    return 0;
+}
+
+static int on_version(llhttp_t *parser, const char *at, size_t len) {
+    struct request_parser *self = parser_of(parser);
+    span_add(self, &self->version, at, len);
+    return 0;
+}
+
+static int fail(struct request_parser *self, enum status status, const char *text, size_t limit) {
+    error_set(self->err, status, "%s (at most %zu are taken)", text, limit);
+    self->failed = true;
+    return -1;
+}
+
+/* Extensions and trailers are passed over, but not without end. */
+static int extra_add(struct request_parser *self, size_t n_bytes) {
+    self->extra_bytes += n_bytes;
+    if (self->extra_bytes > HTTP1_REQUEST_MAX_EXTRA_BYTES) {
+        return fail(self, ST_HEADER_TOO_LARGE, "too many bytes of chunk extensions and trailers",
+                    HTTP1_REQUEST_MAX_EXTRA_BYTES);
+    }
+    return 0;
+}
+
+static int on_extension(llhttp_t *parser, const char *at, size_t len) {
+    (void)at;
+    return extra_add(parser_of(parser), len);
+}
+
+static int on_extension_complete(llhttp_t *parser) {
+    return extra_add(parser_of(parser), 1);
+}
+
+static int field_begin(struct request_parser *self) {
+    if (self->n_fields == HTTP1_REQUEST_MAX_FIELDS) {
+        return fail(self, ST_HEADER_TOO_LARGE, "too many header fields", HTTP1_REQUEST_MAX_FIELDS);
+    }
+    if (self->n_fields == self->fields_cap) {
+        size_t cap = self->fields_cap == 0 ? FIRST_FIELDS : 2 * self->fields_cap;
+        size_t size = sizeof(*self->fields);
+        struct field_span *fields =
+            arena_realloc(self->arena, self->fields, self->fields_cap * size, cap * size);
+        if (!fields) {
+            error_set(self->err, ST_NO_MEMORY, "no memory for the header fields");
+            self->failed = true;
+            return -1;
+        }
+        self->fields = fields;
+        self->fields_cap = cap;
+    }
+    self->fields[self->n_fields++] = (struct field_span){0};
+    self->in_value = false;
+    return 0;
+}
+
+static int on_field(llhttp_t *parser, const char *at, size_t len) {
+    struct request_parser *self = parser_of(parser);
+    if (self->in_body) {
+        return extra_add(self, len);
+    }
+    if ((self->n_fields == 0 || self->in_value) && field_begin(self) != 0) {
+        return -1;
+    }
+    span_add(self, &self->fields[self->n_fields - 1].name, at, len);
+    return 0;
+}
+
+static int on_field_complete(llhttp_t *parser) {
+    struct request_parser *self = parser_of(parser);
+    self->in_value = true;
+    return self->in_body ? extra_add(self, 1) : 0;
+}
+
+static int on_value(llhttp_t *parser, const char *at, size_t len) {
+    struct request_parser *self = parser_of(parser);
+    if (self->in_body) {
+        return extra_add(self, len);
+    }
+    span_add(self, &self->fields[self->n_fields - 1].value, at, len);
+    return 0;
+}
+
+static int on_chunk_begin(llhttp_t *parser) {
+    parser_of(parser)->in_chunk = true;
+    return 0;
+}
+
+static int on_chunk_end(llhttp_t *parser) {
+    parser_of(parser)->in_chunk = false;
+    return 0;
+}
+
+static int on_body(llhttp_t *parser, const char *at, size_t len) {
+    parser_of(parser)->body = str_make(at, len);
+    return HPE_PAUSED;
+}
+
+/* The end of the head, and that of a chunked body. */
+static int on_end(llhttp_t *parser) {
+    parser_of(parser)->ended = true;
+    return HPE_PAUSED;
+}
+
+static const llhttp_settings_t SETTINGS = {
+    .on_url = on_target,
+    .on_version = on_version,
+    .on_header_field = on_field,
+    .on_header_field_complete = on_field_complete,
+    .on_header_value = on_value,
+    .on_chunk_extension_name = on_extension,
+    .on_chunk_extension_name_complete = on_extension_complete,
+    .on_chunk_extension_value = on_extension,
+    .on_chunk_extension_value_complete = on_extension_complete,
+    .on_headers_complete = on_end,
+    .on_chunk_header = on_chunk_begin,
+    .on_chunk_complete = on_chunk_end,
+    .on_body = on_body,
+    .on_message_complete = on_end,
+};
+
+static void parser_init(struct request_parser *self, struct arena *arena) {
+    *self = (struct request_parser){.arena = arena};
+    llhttp_init(&self->llhttp, HTTP_REQUEST, &SETTINGS);
+    self->llhttp.data = self;
+}
+
+/* Parses `data`. Returns: HPE_OK when all was read, HPE_PAUSED at the end of the head or body or
+ * with a piece of the body, else an error (with `failed`, `err` is filled); *n is the number of
+ * bytes consumed. */
+static llhttp_errno_t parser_feed(struct request_parser *self, struct str data, size_t *n,
+                                  struct error *err) {
+    llhttp_t *parser = &self->llhttp;
+    llhttp_resume(parser);
+    self->err = err;
+    llhttp_errno_t error = llhttp_execute(parser, data.ptr, data.len);
+    self->err = NULL;
+    bool all = error == HPE_OK;
+    *n = all ? data.len : (size_t)(llhttp_get_error_pos(parser) - data.ptr);
+    return error;
+}
+
+/* ---- requests ------------------------------------------------------------------------------ */
 
 enum { MAX_METHOD_BYTES = 32, MAX_EMPTY_LINES = 2 };
 
@@ -32,14 +230,14 @@ struct http1_request {
     unsigned n_empty_lines;
     size_t max_header_size;
     struct buf bytes; /* of the head, so far */
-    struct http1_span method;
-    struct http1_request_parser parser;
+    struct span method;
+    struct request_parser parser;
     struct http_head head;
 };
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-static struct str text_of(const struct http1_request *request, struct http1_span span) {
+static struct str text_of(const struct http1_request *request, struct span span) {
     return span.len > 0 ? str_make(request->bytes.data + span.at, span.len) : str_make("", 0);
 }
 
@@ -105,7 +303,7 @@ static enum status start_read(struct http1_request *request, struct str data, si
         } else if (request->stage != STAGE_START_LF && http1_is_token_char(c) &&
                    request->method.len < MAX_METHOD_BYTES) {
             request->stage = STAGE_METHOD;
-            http1_span_add(&request->parser, &request->method, data.ptr + *n, 1);
+            span_add(&request->parser, &request->method, data.ptr + *n, 1);
         } else {
             return error_set(err, ST_BAD_REQUEST,
                              "expected a request line \"METHOD TARGET HTTP/1.1\"");
@@ -124,7 +322,7 @@ struct http1_request *http1_request_new(struct arena *arena, size_t max_header_s
     }
     request->max_header_size = max_header_size < UINT32_MAX ? max_header_size : UINT32_MAX;
     buf_init(&request->bytes, arena, 0);
-    http1_request_parser_init(&request->parser, arena);
+    parser_init(&request->parser, arena);
     return request;
 }
 
@@ -132,8 +330,8 @@ struct http1_request *http1_request_new(struct arena *arena, size_t max_header_s
  * each). A line without a version is judged by who reads the version. */
 static bool line_is_http(const struct http1_request *request) {
     static const struct str NAME = {" HTTP/", 6};
-    struct http1_span method = request->method, target = request->parser.target,
-                      version = request->parser.version;
+    struct span method = request->method, target = request->parser.target,
+                version = request->parser.version;
     size_t end = target.at + target.len;
     return target.at == method.at + method.len + 1 &&
            (version.len == 0 || (version.at == end + NAME.len &&
@@ -188,8 +386,8 @@ static enum status head_step(struct http1_request *request, struct str *data,
         error = llhttp_execute(&request->parser.llhttp, "GET ", 4);
     }
     if (st == ST_OK && error == HPE_OK && n_start < piece.len) {
-        error = http1_request_parser_feed(
-            &request->parser, str_make(piece.ptr + n_start, piece.len - n_start), &n, err);
+        error = parser_feed(&request->parser, str_make(piece.ptr + n_start, piece.len - n_start),
+                            &n, err);
     }
     n += n_start;
     buf_add(&request->bytes, data->ptr, n);
@@ -217,8 +415,7 @@ static enum status body_step(struct http1_request *request, struct str *data,
                              enum http1_request_event *event, struct str *body, struct error *err) {
     size_t n;
     request->parser.body = str_make(NULL, 0);
-    enum status st =
-        parser_status(request, http1_request_parser_feed(&request->parser, *data, &n, err), err);
+    enum status st = parser_status(request, parser_feed(&request->parser, *data, &n, err), err);
     *data = str_make(data->ptr + n, data->len - n);
     if (request->parser.body.len > 0) {
         *body = request->parser.body;

@@ -12,8 +12,6 @@
 
 #include <cmocka.h>
 
-#include "codec/json/path.h"
-#include "codec/json/read.h"
 #include "codec/kserve/v2_fixture.h"
 
 static enum status parse(struct json_tree *tree, struct arena *arena, const char *text,

@@ -10,8 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "codec/json/path.h"
-#include "codec/json/read.h"
 #include "codec/json/tree.h"
 #include "core/base/checked.h"
 #include "core/base/num.h"

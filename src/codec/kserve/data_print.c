@@ -10,12 +10,11 @@
 #include <yyjson.h>
 
 #include "codec/kserve/json.h"
-#include "core/base/float_print.h"
 #include "core/base/num.h"
 #include "core/base/utf8.h"
 #include "core/tensor/bytes.h"
 #include "core/tensor/half.h"
-#include "core/tensor/pieces.h"
+#include "core/tensor/tensor.h"
 
 /* ---- doubles --------------------------------------------------------------------------------- */
 

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/json/path.h"
-#include "codec/json/read.h"
 #include "codec/json/tree.h"
 #include "codec/kserve/data.h"
 #include "codec/kserve/data_print.h"

@@ -1,7 +1,7 @@
 /* Log settings, over HTTP and gRPC. */
 #include "codec/kserve/logging.h"
 
-#include "codec/json/read.h"
+#include "codec/json/tree.h"
 #include "codec/kserve/grpc/fields.h"
 #include "core/base/json_writer.h"
 

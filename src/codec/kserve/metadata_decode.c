@@ -1,8 +1,6 @@
 /* Errors, model metadata and server metadata, decoded from JSON bodies. */
 #include "codec/kserve/metadata_decode.h"
 
-#include "codec/json/path.h"
-#include "codec/json/read.h"
 #include "codec/json/tree.h"
 #include "core/base/num.h"
 

@@ -1,8 +1,7 @@
 /* Parameters: JSON members to named values. One table lists the keys of the protocol itself. */
 #include "codec/kserve/params.h"
 
-#include "codec/json/path.h"
-#include "codec/json/read.h"
+#include "codec/json/tree.h"
 
 enum wire_key { KEY_SIZE, KEY_FORM, KEY_CLASSIFICATION, KEY_REGION, KEY_OFFSET, KEY_BYTES };
 

@@ -1,7 +1,7 @@
 /* Model repository requests, over HTTP and gRPC. */
 #include "codec/kserve/repository.h"
 
-#include "codec/json/read.h"
+#include "codec/json/tree.h"
 #include "codec/kserve/grpc/fields.h"
 #include "codec/protobuf/grpc_text.h"
 

@@ -4,8 +4,7 @@
 
 #include <inttypes.h>
 
-#include "codec/json/path.h"
-#include "codec/json/read.h"
+#include "codec/json/tree.h"
 #include "codec/kserve/tensor.h"
 #include "core/tensor/bytes.h"
 

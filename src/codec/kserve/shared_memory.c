@@ -1,8 +1,7 @@
 /* Registration requests decoded, region status encoded. */
 #include "codec/kserve/shared_memory.h"
 
-#include "codec/json/path.h"
-#include "codec/json/read.h"
+#include "codec/json/tree.h"
 #include "codec/protobuf/pb.h"
 #include "core/base/json_writer.h"
 

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "codec/json/read.h"
+#include "codec/json/tree.h"
 #include "codec/kserve/grpc/fields.h"
 #include "core/base/json_writer.h"
 #include "core/base/num.h"

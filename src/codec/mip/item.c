@@ -6,8 +6,7 @@
 #include <assert.h>
 #include <inttypes.h>
 
-#include "codec/json/path.h"
-#include "codec/json/read.h"
+#include "codec/json/tree.h"
 #include "codec/kserve/data.h"
 #include "codec/kserve/data_print.h"
 #include "codec/kserve/json.h"

@@ -8,7 +8,7 @@
 
 #include "codec/prompt/prompt_scan.h"
 #include "core/base/arena_fixture.h"
-#include "core/base/prng.h"
+#include "core/base/random.h"
 
 enum { ROOM = 4096 };
 

@@ -2,7 +2,7 @@
  * attributes are those that the reference server gives. */
 #include "codec/trace/otlp_trace.h"
 
-#include "codec/json/read.h"
+#include "codec/json/tree.h"
 #include "core/base/json_writer.h"
 #include "core/base/num.h"
 #include "core/base/utf8.h"

@@ -2,13 +2,11 @@
  * and the bounds of what rounds to it are scaled by a power of ten, so that the interval between
  * the bounds has one or two whole numbers in it; the one to print is among them. One table of
  * 64-bit powers of ten is all that is needed. It refuses to be a formatter: there is one form. */
-#include "core/base/float_print.h"
+#include "core/base/num.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-
-#include "core/base/num.h"
 
 enum { POWER_MIN = -31, POWER_MAX = 45 };
 

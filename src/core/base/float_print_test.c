@@ -1,6 +1,6 @@
 /* FP32 as text: the form, that it parses to the same bits by way of a double, and that no shorter
  * text does. (Every one of the 2^32 was tried once, which takes minutes; here it is a sample.) */
-#include "core/base/float_print.h"
+#include "core/base/num.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,8 +10,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "core/base/num.h"
 
 static float of_bits(uint32_t bits) {
     float value;

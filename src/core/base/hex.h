@@ -1,4 +1,4 @@
-/* Hexadecimal digits that others wrote. */
+/* Decoding of hexadecimal digits. */
 #ifndef SLUICE_CORE_BASE_HEX_H
 #define SLUICE_CORE_BASE_HEX_H
 
@@ -14,7 +14,21 @@ static inline int hex_value(char c) {
     return folded >= 'a' && folded <= 'f' ? folded - 'a' + 10 : -1;
 }
 
+/* For hex_decode_lower. */
+static inline int hex_lower_value(char c) {
+    return c >= 'A' && c <= 'F' ? -1 : hex_value(c);
+}
+
 /* `n_bytes` from twice as many digits, in lower case. Returns: false: they are not. */
-bool hex_decode_lower(const char *text, unsigned char *out, size_t n_bytes);
+static inline bool hex_decode_lower(const char *text, unsigned char *out, size_t n_bytes) {
+    for (size_t i = 0; i < n_bytes; i++) {
+        int high = hex_lower_value(text[2 * i]), low = hex_lower_value(text[2 * i + 1]);
+        if (high < 0 || low < 0) {
+            return false;
+        }
+        out[i] = (unsigned char)(high << 4 | low);
+    }
+    return true;
+}
 
 #endif

@@ -1,5 +1,5 @@
 /* XXH3 with a secret of its own. */
-#include "core/base/keyed_hash.h"
+#include "core/base/hash.h"
 
 #include <assert.h>
 #include <xxhash.h>

@@ -1,5 +1,5 @@
 /* A hash is the same for the same key and text, and another one for another. */
-#include "core/base/keyed_hash.h"
+#include "core/base/hash.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -31,4 +31,13 @@ bool num_parse_go_duration_ns(struct str text, uint64_t *out);
 unsigned num_print_u64(char *out, uint64_t value);
 unsigned num_print_i64(char *out, int64_t value);
 
+/* Room for any number's text. */
+enum { FLOAT_PRINT_BYTES = 24 };
+
+/* Prints `value` at `out`, without a NUL, as a JSON number with a point or an exponent ("1.0",
+ * "-0.25", "3.4028235e38"); what is not finite as NaN, Infinity or -Infinity. It is the shortest
+ * decimal text that parses to the same FP32 bits, and the closest of those with as many digits; a
+ * reader that parses a double and rounds it gets the same bits. Returns: characters written. */
+unsigned float_print(char *out, float value);
+
 #endif

@@ -1,10 +1,44 @@
-/* Bytes that nobody can guess, from the system: keys, and seeds that are not to be foreseen. */
+/* Random numbers. random_fill gets unpredictable bytes from the system, for keys and seeds. struct
+ * prng gives the same sequence for the same seed: for ties, weights, jitter and the inputs of a
+ * load; not for secrets. */
 #ifndef SLUICE_CORE_BASE_RANDOM_H
 #define SLUICE_CORE_BASE_RANDOM_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* At most 256 of them, which come at once. Thread: any. */
 void random_fill(void *out, size_t n_bytes);
+
+struct prng {
+    uint64_t state; /* the seed, at first */
+};
+
+/* SplitMix64: a counter whose bits are mixed. */
+static inline uint64_t prng_next(struct prng *prng) {
+    uint64_t z = prng->state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+/* From 0 to `n` - 1, each as likely as the others; `n` is above 0. The upper half of a product with
+ * `n`; the few values of the lower half that would make some results likelier are rolled again
+ * (Lemire 2019). */
+static inline uint32_t prng_below(struct prng *prng, uint32_t n) {
+    uint64_t product = (prng_next(prng) >> 32) * n;
+    if ((uint32_t)product < n) {
+        uint32_t biased = (0u - n) % n;
+        while ((uint32_t)product < biased) {
+            product = (prng_next(prng) >> 32) * n;
+        }
+    }
+    return (uint32_t)(product >> 32);
+}
+
+/* From 0 (inclusive) to 1 (exclusive). */
+static inline double prng_double(struct prng *prng) {
+    return (double)(prng_next(prng) >> 11) * 0x1p-53;
+}
 
 #endif

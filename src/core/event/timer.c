@@ -1,12 +1,153 @@
-/* A heap of deadlines behind a timer. The timer is started anew for an alarm that is earlier than
- * what it waits for, and never for one that is cleared: most alarms are cleared before they ring,
- * and one look at the heap in vain is cheaper than a timer started for each. */
+/* Heap, lists of equal timeouts, and the timers of a worker. */
 #include "core/event/timer.h"
 
 #include <assert.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "core/event/clock.h"
+
+/* ---- heap ------------------------------------------------------------------------------------ */
+
+enum { FIRST_CAPACITY = 64 };
+
+static void heap_store(struct timer_heap *heap, struct timer_node *node, size_t index) {
+    heap->nodes[index - 1] = node;
+    node->heap_index = index;
+}
+
+static struct timer_node *heap_at(const struct timer_heap *heap, size_t index) {
+    return heap->nodes[index - 1];
+}
+
+static void heap_sift_up(struct timer_heap *heap, struct timer_node *node, size_t index) {
+    while (index > 1 && heap_at(heap, index / 2)->due_ns > node->due_ns) {
+        heap_store(heap, heap_at(heap, index / 2), index);
+        index /= 2;
+    }
+    heap_store(heap, node, index);
+}
+
+static void heap_sift_down(struct timer_heap *heap, struct timer_node *node, size_t index) {
+    for (size_t child = index * 2; child <= heap->n; child = index * 2) {
+        if (child < heap->n && heap_at(heap, child + 1)->due_ns < heap_at(heap, child)->due_ns) {
+            child++;
+        }
+        if (heap_at(heap, child)->due_ns >= node->due_ns) {
+            break;
+        }
+        heap_store(heap, heap_at(heap, child), index);
+        index = child;
+    }
+    heap_store(heap, node, index);
+}
+
+void timer_heap_fini(struct timer_heap *heap) {
+    free(heap->nodes);
+    *heap = (struct timer_heap){0};
+}
+
+void timer_heap_remove(struct timer_heap *heap, struct timer_node *node) {
+    size_t index = node->heap_index;
+    if (index == 0) {
+        return;
+    }
+    struct timer_node *last = heap_at(heap, heap->n--);
+    node->heap_index = 0;
+    if (last != node) { /* it may belong above or below the gap */
+        heap_sift_up(heap, last, index);
+        heap_sift_down(heap, last, last->heap_index);
+    }
+}
+
+bool timer_heap_set(struct timer_heap *heap, struct timer_node *node, uint64_t due_ns) {
+    timer_heap_remove(heap, node);
+    if (heap->n == heap->cap) {
+        size_t cap = heap->cap ? heap->cap * 2 : FIRST_CAPACITY;
+        struct timer_node **nodes = realloc(heap->nodes, cap * sizeof(struct timer_node *));
+        if (!nodes) {
+            return false;
+        }
+        heap->nodes = nodes;
+        heap->cap = cap;
+    }
+    node->due_ns = due_ns;
+    heap_sift_up(heap, node, ++heap->n);
+    return true;
+}
+
+struct timer_node *timer_heap_pop_due(struct timer_heap *heap, uint64_t now_ns) {
+    if (heap->n == 0 || heap_at(heap, 1)->due_ns > now_ns) {
+        return NULL;
+    }
+    struct timer_node *first = heap_at(heap, 1);
+    timer_heap_remove(heap, first);
+    return first;
+}
+
+uint64_t timer_heap_next_ns(const struct timer_heap *heap) {
+    return heap->n == 0 ? UINT64_MAX : heap_at(heap, 1)->due_ns;
+}
+
+/* ---- list ------------------------------------------------------------------------------------ */
+
+void timer_list_stop(struct timer_list *timers, struct list_timer *timer) {
+    if (!timer->armed) {
+        return;
+    }
+    struct list_timer **before =
+        timer->prev ? &timer->prev->next : &timers->first[timer->timer_class];
+    struct list_timer **behind =
+        timer->next ? &timer->next->prev : &timers->last[timer->timer_class];
+    *before = timer->next;
+    *behind = timer->prev;
+    timer->armed = false;
+}
+
+void timer_list_start(struct timer_list *timers, struct list_timer *timer, uint8_t timer_class,
+                      uint64_t now_ns) {
+    assert(timer_class < TIMER_LIST_MAX_CLASSES);
+    timer_list_stop(timers, timer);
+    uint64_t after_ns = timers->after_ns[timer_class];
+    if (after_ns == 0 || after_ns > UINT64_MAX - now_ns) {
+        return;
+    }
+    timer->due_ns = now_ns + after_ns;
+    timer->timer_class = timer_class;
+    timer->armed = true;
+    timer->next = NULL;
+    timer->prev = timers->last[timer_class];
+    if (timer->prev) {
+        timer->prev->next = timer;
+    } else {
+        timers->first[timer_class] = timer;
+    }
+    timers->last[timer_class] = timer;
+}
+
+struct list_timer *timer_list_pop_due(struct timer_list *timers, uint64_t now_ns) {
+    for (unsigned i = 0; i < TIMER_LIST_MAX_CLASSES; i++) {
+        struct list_timer *first = timers->first[i];
+        if (first && first->due_ns <= now_ns) {
+            timer_list_stop(timers, first);
+            return first;
+        }
+    }
+    return NULL;
+}
+
+uint64_t timer_list_next_ns(const struct timer_list *timers) {
+    uint64_t next_ns = UINT64_MAX;
+    for (unsigned i = 0; i < TIMER_LIST_MAX_CLASSES; i++) {
+        const struct list_timer *first = timers->first[i];
+        if (first && first->due_ns < next_ns) {
+            next_ns = first->due_ns;
+        }
+    }
+    return next_ns;
+}
+
+/* ---- a worker's timers ----------------------------------------------------------------------- */
 
 enum { NS_PER_MS = 1000000 };
 

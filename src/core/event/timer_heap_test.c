@@ -1,5 +1,5 @@
 /* The heap against a plain search, under random additions, moves and removals. */
-#include "core/event/timer_heap.h"
+#include "core/event/timer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
-/* Finding a tensor by name, and a name in a message. */
+/* Finding a tensor by name, printing a name in a message, and copying pieces. */
 #include "core/tensor/tensor.h"
 
+#include <assert.h>
 #include <string.h>
 
 size_t tensor_spec_find(const struct tensor_spec *specs, size_t n, struct str name) {
@@ -30,4 +31,17 @@ const char *tensor_name_print(struct str name, char out[TENSOR_NAME_TEXT_BYTES])
         memcpy(out + 1 + len, "\"", 2);
     }
     return out;
+}
+
+size_t pieces_copy(const struct piece *pieces, size_t n, void *out, size_t capacity) {
+    char *to = out;
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        assert(pieces[i].n_bytes <= capacity - at);
+        if (pieces[i].n_bytes > 0) { /* an empty piece may have no address */
+            memcpy(to + at, pieces[i].data, pieces[i].n_bytes);
+            at += pieces[i].n_bytes;
+        }
+    }
+    return at;
 }

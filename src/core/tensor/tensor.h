@@ -58,4 +58,9 @@ const char *tensor_name_print(struct str name, char out[TENSOR_NAME_TEXT_BYTES])
 /* Returns: the index, or SIZE_MAX. */
 size_t tensor_spec_find(const struct tensor_spec *specs, size_t n, struct str name);
 
+/* Copies the bytes of `n` pieces one after the other to `out`, which has `capacity` bytes and is
+ * large enough. Returns: bytes copied. Where they are a request's payload, the caller counts them
+ * (METRIC_COPIED_BYTES_TOTAL). */
+size_t pieces_copy(const struct piece *pieces, size_t n, void *out, size_t capacity);
+
 #endif

@@ -57,11 +57,24 @@ static void tensor_name_print_long_name_is_cut_at_character(void **state) {
     assert_true(strlen(tensor_name_print(str_make(noise, sizeof(noise)), out)) < sizeof(out));
 }
 
+static void pieces_copy_concatenates(void **state) {
+    static const struct piece pieces[] = {{NULL, 0}, {"ab", 2}, {"", 0}, {"c", 1}, {"def", 3}};
+    char out[7] = "......";
+    (void)state;
+    assert_int_equal(pieces_copy(pieces, 5, out, 6), 6);
+    assert_string_equal(out, "abcdef");
+    assert_int_equal(pieces_copy(pieces + 3, 1, out, 6), 1);
+    assert_string_equal(out, "cbcdef");
+    assert_int_equal(pieces_copy(NULL, 0, NULL, 0), 0);
+    assert_int_equal(pieces_copy(pieces, 1, NULL, 0), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensor_spec_find_compares_whole_name),
         cmocka_unit_test(tensor_name_print_quotes_name),
         cmocka_unit_test(tensor_name_print_long_name_is_cut_at_character),
+        cmocka_unit_test(pieces_copy_concatenates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,6 @@
 #include <stdint.h>
 
 #include "codec/http1/content_coding.h"
-#include "codec/http1/inflate.h"
 #include "core/base/arena.h"
 #include "core/base/status.h"
 #include "core/base/str.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "codec/http1/deflate.h"
+#include "codec/http1/content_coding.h"
 #include "core/base/metric/metric.h"
 
 enum { TEXT_BYTES = 3 << 20 };

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "core/base/metric/metric.h"
-#include "core/base/prng.h"
+#include "core/base/random.h"
 
 enum { MOST_POOLS = 512, MOST_AUTHORITIES = 4 };
 

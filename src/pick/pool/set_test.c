@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "core/base/metric/metric.h"
-#include "core/base/prng.h"
+#include "core/base/random.h"
 #include "pick/pool/pool_fixture.h"
 
 /* Pool "a" is for the header p=a, and so on; their endpoints are numbered from 0. */

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "codec/prompt/model_location.h"
-#include "core/base/prng.h"
+#include "core/base/random.h"
 #include "core/event/clock.h"
 #include "pick/pool/pool_fixture.h"
 #include "pick/pool/profile/profile.h"

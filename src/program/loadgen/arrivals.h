@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/base/prng.h"
+#include "core/base/random.h"
 
 enum bench_arrival {
     BENCH_ARRIVAL_CONSTANT, /* equal intervals */

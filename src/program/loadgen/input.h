@@ -4,7 +4,7 @@
 #define SLUICE_PROGRAM_LOADGEN_INPUT_H
 
 #include "core/base/arena.h"
-#include "core/base/prng.h"
+#include "core/base/random.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
 #include "core/tensor/tensor.h"

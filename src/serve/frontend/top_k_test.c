@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-#include "core/base/prng.h"
+#include "core/base/random.h"
 
 static void expect(enum datatype datatype, const void *data, size_t n, const size_t *order) {
     struct top_k_item best[8];

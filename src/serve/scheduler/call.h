@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/keyed_hash.h"
+#include "core/base/hash.h"
 #include "core/event/worker.h"
 #include "core/tensor/infer.h"
 #include "serve/config/queue_policy.h"

@@ -5,7 +5,7 @@
 #include "core/base/checked.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
-#include "core/tensor/pieces.h"
+#include "core/tensor/tensor.h"
 #include "serve/trace/state.h"
 
 /* ---- beginning and end ----------------------------------------------------------------------- */

@@ -7,7 +7,6 @@
 
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
-#include "core/base/prng.h"
 #include "core/base/random.h"
 #include "core/event/clock.h"
 #include "net/client/http_fetch.h"

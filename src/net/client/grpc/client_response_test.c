@@ -10,7 +10,7 @@
 
 #include "net/client/grpc/session_fixture.h"
 
-#include "codec/http1/deflate.h"
+#include "codec/http1/content_coding.h"
 #include "codec/protobuf/grpc_status.h"
 
 #define TRAILERS_OK "grpc-status: 0\n"

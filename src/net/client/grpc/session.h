@@ -13,7 +13,7 @@
 #ifndef SLUICE_NET_CLIENT_GRPC_SESSION_H
 #define SLUICE_NET_CLIENT_GRPC_SESSION_H
 
-#include "core/event/timer_heap.h"
+#include "core/event/timer.h"
 #include "net/client/grpc/grpc_client.h"
 #include "net/transport/grpc/fields.h"
 #include "net/transport/grpc/output.h"

@@ -19,9 +19,8 @@
 #include <stdint.h>
 
 #include "codec/protobuf/grpc_text.h"
-#include "core/event/timer_heap.h"
+#include "core/event/timer.h"
 #include "net/server/grpc/server.h"
-#include "net/server/timer_list.h"
 #include "net/transport/grpc/fields.h"
 #include "net/transport/grpc/output.h"
 #include "net/transport/grpc/receiver.h"

@@ -9,7 +9,7 @@
 
 #include "net/server/grpc/session_fixture.h"
 
-#include "codec/http1/deflate.h"
+#include "codec/http1/content_coding.h"
 
 /* A text of so many bytes that is not all the same. */
 static struct str text_of(size_t n) {

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "codec/http1/deflate.h"
+#include "codec/http1/content_coding.h"
 #include "core/base/small_blocks.h"
 
 enum { COMPRESS_FROM_BYTES = 1024 }; /* smaller messages do not get smaller */

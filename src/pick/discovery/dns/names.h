@@ -14,8 +14,8 @@
 #ifndef SLUICE_PICK_DISCOVERY_DNS_NAMES_H
 #define SLUICE_PICK_DISCOVERY_DNS_NAMES_H
 
-#include "core/base/prng.h"
-#include "core/event/timer_heap.h"
+#include "core/base/random.h"
+#include "core/event/timer.h"
 #include "pick/discovery/dns/query.h"
 #include "pick/pool/set.h"
 

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "core/base/log.h"
-#include "core/base/prng.h"
+#include "core/base/random.h"
 #include "core/event/clock.h"
 #include "core/event/lock.h"
 

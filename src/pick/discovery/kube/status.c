@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "core/base/log.h"
-#include "core/base/prng.h"
+#include "core/base/random.h"
 #include "core/event/clock.h"
 
 enum { BAD_REQUEST = 400, INVALID = 422, NOT_FOUND = 404, CONFLICT = 409, FORBIDDEN = 403 };

@@ -4,7 +4,7 @@
 #define SLUICE_PICK_DISCOVERY_KUBE_WATCH_STATE_H
 
 #include "codec/kube/stream.h"
-#include "core/base/prng.h"
+#include "core/base/random.h"
 #include "core/event/lock.h"
 #include "pick/discovery/kube/watch.h"
 

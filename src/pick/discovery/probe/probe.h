@@ -15,8 +15,8 @@
 #ifndef SLUICE_PICK_DISCOVERY_PROBE_PROBE_H
 #define SLUICE_PICK_DISCOVERY_PROBE_PROBE_H
 
-#include "core/base/prng.h"
-#include "core/event/timer_heap.h"
+#include "core/base/random.h"
+#include "core/event/timer.h"
 #include "pick/pool/snapshot.h"
 
 enum probe_verdict { PROBE_UNKNOWN, PROBE_READY, PROBE_UNREADY };

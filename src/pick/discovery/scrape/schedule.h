@@ -7,8 +7,8 @@
 #ifndef SLUICE_PICK_DISCOVERY_SCRAPE_SCHEDULE_H
 #define SLUICE_PICK_DISCOVERY_SCRAPE_SCHEDULE_H
 
-#include "core/base/prng.h"
-#include "core/event/timer_heap.h"
+#include "core/base/random.h"
+#include "core/event/timer.h"
 
 /* How often those of a pool are asked. Zeroed it needs scrape_rate_set. */
 struct scrape_rate {

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/keyed_hash.h"
+#include "core/base/hash.h"
 #include "core/base/metric/histogram.h"
 #include "core/base/str.h"
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <malloc.h>
 
-#include "core/base/prng.h"
+#include "core/base/random.h"
 
 /* Something that waits: it may go where `places` has a bit. */
 struct waiting {

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "core/base/prng.h"
+#include "core/base/random.h"
 #include "pick/pool/prefix/chain.h"
 
 enum { N = 16, MANY = 1 << 30 };

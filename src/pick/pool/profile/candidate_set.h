@@ -12,7 +12,7 @@
 #ifndef SLUICE_PICK_POOL_PROFILE_CANDIDATE_SET_H
 #define SLUICE_PICK_POOL_PROFILE_CANDIDATE_SET_H
 
-#include "core/base/prng.h"
+#include "core/base/random.h"
 #include "pick/pool/prefix/prompt.h"
 #include "pick/pool/snapshot.h"
 

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/prng.h"
+#include "core/base/random.h"
 
 /* Embedded in what is ranked. */
 struct ranked {

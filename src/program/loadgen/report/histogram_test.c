@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "core/base/prng.h"
+#include "core/base/random.h"
 
 enum { N = 20000 };
 

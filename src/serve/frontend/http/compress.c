@@ -1,7 +1,7 @@
 /* Compressing an answer, fast rather than small: it runs on a worker that has others to serve. */
 #include "serve/frontend/http/compress.h"
 
-#include "codec/http1/deflate.h"
+#include "codec/http1/content_coding.h"
 #include "core/base/checked.h"
 
 enum { COMPRESSION_LEVEL_FASTEST = 1 };

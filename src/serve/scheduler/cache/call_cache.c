@@ -10,7 +10,7 @@
 #include "core/base/checked.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
-#include "core/tensor/pieces.h"
+#include "core/tensor/tensor.h"
 #include "serve/scheduler/cache/call_hash.h"
 #include "serve/scheduler/cache/response_cache.h"
 #include "serve/scheduler/call.h"

@@ -1,7 +1,7 @@
 /* The hash of a call's contents (call_cache.c): SipHash-2-4 with 128 bits, from OpenSSL. Clients
  * choose the input, and a collision would show one user another's answer, so a keyed hash is needed
- * that resists collisions (core/base/keyed_hash.h is faster, but weaker). Input is added in pieces;
- * it costs half a nanosecond per byte. */
+ * that resists collisions (keyed_hash of core/base/hash.h is faster, but weaker). Input is added in
+ * pieces; it costs half a nanosecond per byte. */
 #ifndef SLUICE_SERVE_SCHEDULER_CACHE_CALL_HASH_H
 #define SLUICE_SERVE_SCHEDULER_CACHE_CALL_HASH_H
 
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/keyed_hash.h"
+#include "core/base/hash.h"
 
 enum { CALL_HASH_KEY_BYTES = 16 };
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/keyed_hash.h"
+#include "core/base/hash.h"
 #include "core/base/status.h"
 
 struct call_hash;

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/base/keyed_hash.h"
+#include "core/base/hash.h"
 #include "serve/config/sequence_params.h"
 #include "serve/scheduler/batch.h"
 #include "serve/scheduler/call.h"

@@ -1,5 +1,5 @@
 /* Deadlines under a clock driven by hand. */
-#include "net/server/timer_list.h"
+#include "core/event/timer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* Compressed bodies: what deflate.h makes comes back, in any pieces and any room; what is wrong
+/* Compressed bodies: what the compressor makes comes back, in any pieces and any room; what is wrong
  * with a text is noticed; a bomb comes out no faster than room is given. */
-#include "codec/http1/inflate.h"
+#include "codec/http1/content_coding.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,8 +11,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "codec/http1/deflate.h"
 
 enum { TEXT_BYTES = 3000, OUT_BYTES = 16384 };
 
