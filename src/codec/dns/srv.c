@@ -1,20 +1,20 @@
-/* The answer section of a message, record by record. Names point backwards only, so that following
- * one ends; nothing is read that is not there. */
+/* Decodes the answer section of a message, record by record. Name pointers must point backwards, so
+ * that following them ends; every read is bounds-checked. */
 #include "codec/dns/srv.h"
 
 #include <stdlib.h>
 
 enum {
     HEADER_BYTES = 12,
-    RECORD_BYTES = 10, /* behind the name: type, class, time to live, length */
-    SRV_BYTES = 6,     /* before the target */
+    RECORD_BYTES = 10, /* after the name: type, class, time to live, length */
+    SRV_BYTES = 6,     /* before the target: priority, weight, port */
     MAX_LABEL_BYTES = 63,
     MAX_NAME_BYTES = 253,
     TYPE_CNAME = 5,
     CLASS_IN = 1,
 };
 
-static const uint32_t MAX_TTL_S = INT32_MAX; /* more is none: RFC 2181, 8 */
+static const uint32_t MAX_TTL_S = INT32_MAX; /* higher values are invalid: RFC 2181, 8 */
 
 static enum status malformed_error(struct error *err) {
     return error_set(err, ST_BAD_ANSWER, "answered with something that is no DNS");
@@ -47,7 +47,7 @@ bool dns_name_is_valid(struct str name) {
     while (good && name.ptr) {
         struct str label = str_cut(&name, '.');
         good = label.len > 0 && label.len <= MAX_LABEL_BYTES;
-        digits = true; /* of the last one */
+        digits = true; /* of the last label */
         for (size_t i = 0; i < label.len; i++) {
             good = good && is_name_byte(label.ptr[i]);
             digits = digits && label.ptr[i] >= '0' && label.ptr[i] <= '9';
@@ -56,14 +56,14 @@ bool dns_name_is_valid(struct str name) {
     return good && !digits;
 }
 
-/* A name as it is read. */
+/* A name while it is read. */
 struct name {
     char text[DNS_NAME_BYTES];
     size_t len;
-    bool odd; /* a byte in it that no host has: the text is not the name */
+    bool odd; /* it contains a byte that host names cannot have; `text` is not valid then */
 };
 
-/* Returns: false: too long. */
+/* Returns: false when the name is too long. */
 static bool add_label(struct name *name, struct str label) {
     if (name->len + 1 + label.len > MAX_NAME_BYTES + 1) {
         return false;
@@ -73,12 +73,12 @@ static bool add_label(struct name *name, struct str label) {
     }
     memcpy(name->text + name->len, label.ptr, label.len);
     name->len += label.len;
-    name->text[name->len++] = '.'; /* the last one goes at the end */
+    name->text[name->len++] = '.'; /* the new label is the last one */
     return true;
 }
 
-/* Reads the name at `*at`, which then is behind it. A pointer leads to before the labels that it
- * ends. Returns: false: it is none. */
+/* Reads the name at `*at` and advances `*at` past it. A pointer must lead to before the labels that
+ * it ends. Returns: false when it is malformed. */
 static bool read_name(struct str message, size_t *at, struct name *out) {
     size_t begin = *at, here = begin;
     bool jumped = false;
@@ -118,7 +118,7 @@ static bool read_name(struct str message, size_t *at, struct name *out) {
 struct record {
     uint16_t type, class;
     uint32_t ttl_s;
-    size_t at, end; /* of its data */
+    size_t at, end; /* range of its data */
 };
 
 static bool read_record(struct str message, size_t *at, struct record *out) {
@@ -206,7 +206,7 @@ enum status dns_srv_decode(struct arena *arena, struct str message, struct dns_s
         }
         at += 4;
     }
-    /* No more than there is room for: a record takes a byte of a name, and its head. */
+    /* At most as many as fit: a record takes at least a byte for its name, and its head. */
     if (n_answers > (message.len - at) / (1 + RECORD_BYTES)) {
         return malformed_error(err);
     }

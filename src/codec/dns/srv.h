@@ -1,6 +1,6 @@
-/* The SRV records of a DNS answer, and how long they may be kept: where a service is. Bytes in,
- * records out; that the message answers what was asked is for who asked to see (c-ares does). The
- * library's own reader of such records leaves out how long they live.
+/* Decodes the SRV records of a DNS response, and how long they may be cached. The caller checks
+ * that the message answers its query (c-ares does). c-ares' own decoder of SRV records leaves out
+ * their time to live.
  *
  * Thread: any. Clauses: RFC 1035, 4.1 (messages), RFC 2782 (SRV), RFC 2181, 8 (time to live). */
 #ifndef SLUICE_CODEC_DNS_SRV_H
@@ -15,28 +15,27 @@
 enum { DNS_TYPE_SRV = 33, DNS_NAME_BYTES = 256 }; /* a name with its NUL */
 
 struct dns_srv {
-    uint16_t priority; /* the lowest is asked first */
+    uint16_t priority; /* the lowest is tried first */
     uint16_t weight;
     uint16_t port;     /* never 0 */
-    struct str target; /* "a.example", a name of a host; NUL-terminated */
+    struct str target; /* a host name such as "a.example"; NUL-terminated */
 };
 
 struct dns_srv_list {
-    struct dns_srv *items; /* the lowest priority first */
+    struct dns_srv *items; /* ordered by priority, lowest first */
     size_t n;
-    size_t n_invalid; /* records left out: no name of a host, or port 0 */
-    uint32_t ttl_s;   /* of the one that lives shortest, aliases before them too; 0 without any */
+    size_t n_invalid; /* records left out: the target is no host name, or port 0 */
+    uint32_t ttl_s;   /* the lowest of all records, aliases before them too; 0 without any record */
 };
 
-/* Reads all of `message`. Records whose target is "." say that there is no such service, and are
- * left out. Returns: ST_BAD_ANSWER (a sentence without the name), ST_NO_MEMORY.
- * Owns: the list lies in `arena`. */
+/* Decodes `message`. Records whose target is "." (no such service) are left out. Returns:
+ * ST_BAD_ANSWER (a text without the name), ST_NO_MEMORY. Owns: the list is in `arena`. */
 enum status dns_srv_decode(struct arena *arena, struct str message, struct dns_srv_list *out,
                            struct error *err) __attribute__((warn_unused_result));
 
-/* Could this be the name of a host, or of a service at one: labels of letters, digits, "-" and "_"
- * with points between them, 253 characters at most, and one more point behind it if need be? What
- * ends with a number is an address, or meant to be one. */
+/* Can this be the name of a host, or of a service at one: labels of letters, digits, "-" and "_"
+ * with points between them, 253 characters at most, and optionally one more point? A name whose
+ * last label is a number is an address, or a mistyped one, and is not valid. */
 bool dns_name_is_valid(struct str name);
 
 #endif

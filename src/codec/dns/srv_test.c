@@ -1,4 +1,5 @@
-/* Answers with SRV records: what is read of them, and that nothing is read which is not there. */
+/* Responses with SRV records: what is decoded, and that malformed messages are rejected without
+ * reading outside of them. */
 #include "codec/dns/srv.h"
 
 #include <setjmp.h>
@@ -80,7 +81,7 @@ static void dns_srv_decode_sorts_by_priority(void **state) {
     begin(&writer, 4);
     add_srv(&writer, 300, 20, 8001, "b.test");
     add_srv(&writer, 60, 10, 8002, "A-1.test");
-    add_head(&writer, 1, 1, 5, 4); /* an address, which is not asked for */
+    add_head(&writer, 1, 1, 5, 4); /* an address record, which is skipped */
     add_u16(&writer, 0);
     add_u16(&writer, 0);
     add_head(&writer, DNS_TYPE_SRV, 3, 6, 0); /* of another class */
@@ -100,7 +101,7 @@ static void dns_srv_decode_compressed_name_is_expanded(void **state) {
     struct writer writer;
     struct dns_srv_list list;
     begin(&writer, 2);
-    add_head(&writer, 5, 1, 9, 2); /* an alias, which lives shorter */
+    add_head(&writer, 5, 1, 9, 2); /* an alias with a shorter time to live */
     add_u16(&writer, 0xc00c);
     add_head(&writer, DNS_TYPE_SRV, 1, 60, 6 + 4);
     add_u16(&writer, 1);
@@ -123,7 +124,7 @@ static void dns_srv_decode_invalid_targets_are_counted(void **state) {
     add_srv(&writer, 1, 0, 0, "a.test");
     add_srv(&writer, 1, 0, 80, "a b.test");
     add_srv(&writer, 1, 0, 80, "10.0.0.1");
-    add_srv(&writer, UINT32_C(0x80000000), 0, 80, "good.test"); /* no time that there is */
+    add_srv(&writer, UINT32_C(0x80000000), 0, 80, "good.test"); /* not a valid time to live */
     assert_int_equal(decode(&writer, &list), ST_OK);
     assert_int_equal(list.n, 1);
     assert_int_equal(list.n_invalid, 3);
@@ -131,7 +132,7 @@ static void dns_srv_decode_invalid_targets_are_counted(void **state) {
     arena_free(writer.arena);
 }
 
-/* Every prefix is refused, with a byte behind it that must not be read. */
+/* Every prefix is rejected. The next byte must not be read. */
 static void dns_srv_decode_truncated_message_is_refused(void **state) {
     (void)state;
     struct writer writer;
@@ -150,7 +151,7 @@ static void dns_srv_decode_truncated_message_is_refused(void **state) {
     arena_free(writer.arena);
 }
 
-/* Names that lead to themselves, forwards, out of the message, or to no end. */
+/* Names that point to themselves, forwards, out of the message, or that do not end. */
 static void dns_srv_decode_malformed_name_is_refused(void **state) {
     static const struct {
         const char *bytes;
@@ -174,7 +175,7 @@ static void dns_srv_decode_malformed_name_is_refused(void **state) {
     }
 }
 
-/* A record says that it is longer than its target, or shorter. */
+/* A record whose length is above or below that of its target. */
 static void dns_srv_decode_wrong_record_length_is_refused(void **state) {
     (void)state;
     for (unsigned n = 0; n < 20; n++) {

@@ -1,4 +1,6 @@
-/* zlib's inflate and deflate. */
+/* gzip, zlib and raw deflate with zlib. The first byte tells the two forms of "deflate" apart: a
+ * raw text that begins like zlib's would begin with a stored block whose padding is not zero, which
+ * no compressor writes. */
 #include "codec/http1/content_coding.h"
 
 #include <assert.h>
@@ -20,7 +22,7 @@ enum {
 struct inflate {
     z_stream stream;
     enum http_coding coding;
-    bool open;  /* zlib has state to free */
+    bool open;  /* zlib's stream is initialised */
     bool ended; /* a text is complete; with gzip another may follow */
 };
 
@@ -59,7 +61,7 @@ static const char *coding_name(const struct inflate *codec) {
     return codec->coding == HTTP_GZIP ? "gzip" : "deflate";
 }
 
-/* A text has ended and more bytes come. */
+/* Bytes follow a complete text: the next gzip member. */
 static enum status start_next_member(struct inflate *codec, struct error *err) {
     if (codec->coding != HTTP_GZIP) {
         return error_set(err, ST_BAD_ENCODING, "bytes behind the end of the deflate body");
@@ -69,7 +71,7 @@ static enum status start_next_member(struct inflate *codec, struct error *err) {
     return ST_OK;
 }
 
-/* One call of zlib's. */
+/* Calls zlib once. */
 static enum status run_inflate(struct inflate *codec, struct str *in, char *out, size_t capacity,
                                size_t *n_out, struct error *err) {
     z_stream *stream = &codec->stream;

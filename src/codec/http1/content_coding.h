@@ -24,12 +24,12 @@ struct inflate;
 struct inflate *inflate_new(enum http_coding coding);
 void inflate_free(struct inflate *codec);
 
-/* Consumes from `in` and writes at most `room` bytes to `out`. It returns when `in` is empty and
- * all that it means was written, or when the room is full: then call it again (with an empty `in`
- * too), until *n_out is below `room`. Returns: ST_BAD_ENCODING, ST_NO_MEMORY. */
+/* Consumes bytes of `in` and writes at most `capacity` bytes to `out`. Returns when `in` is empty
+ * and all output for it was written, or when `out` is full: call it again then (also with an empty
+ * `in`), until *n_out is below `capacity`. Returns: ST_BAD_ENCODING, ST_NO_MEMORY. */
 enum status inflate_step(struct inflate *codec, struct str *in, void *out, size_t capacity,
                          size_t *n_out, struct error *err) __attribute__((warn_unused_result));
-/* The input ended. Returns: ST_BAD_ENCODING when it was cut off, or empty. */
+/* At the end of the input. Returns: ST_BAD_ENCODING when the text was cut off, or empty. */
 enum status inflate_finish(struct inflate *codec, struct error *err)
     __attribute__((warn_unused_result));
 
@@ -42,13 +42,13 @@ struct deflate;
 struct deflate *deflate_new(enum http_coding coding, int level);
 void deflate_free(struct deflate *codec);
 
-/* The most bytes that come out of `n_bytes` fed in one go or in pieces; SIZE_MAX when that is more
- * than a size can say. */
+/* Returns: the most output bytes for `n_bytes` of input, fed at once or in pieces; SIZE_MAX on
+ * overflow. */
 size_t deflate_bound(struct deflate *codec, size_t n_bytes);
 
-/* Consumes from `in` and writes at most `room` bytes to `out`; with `last` also what ends the text.
- * It returns when `in` is empty or the room is full. Returns: true when all of `in` was consumed
- * and, with `last`, the text is complete; false: call it again with more room. */
+/* Consumes bytes of `in` and writes at most `capacity` bytes to `out`; with `last` also the end of
+ * the compressed text. Returns when `in` is empty or `out` is full. Returns: true when all of `in`
+ * was consumed and, with `last`, the text is complete; false: call it again with more capacity. */
 bool deflate_step(struct deflate *codec, struct str *in, bool last, void *out, size_t capacity,
                   size_t *n_out);
 

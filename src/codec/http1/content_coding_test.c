@@ -1,5 +1,6 @@
-/* Compressed bodies: what the compressor makes comes back, in any pieces and any room; what is wrong
- * with a text is noticed; a bomb comes out no faster than room is given. */
+/* Compressed bodies: the output of the compressor decompresses to the same bytes, in any pieces and
+ * with any capacity; malformed texts are errors; a decompression bomb never exceeds the
+ * capacity. */
 #include "codec/http1/content_coding.h"
 
 #include <setjmp.h>
@@ -23,7 +24,7 @@ static void text_make(char *text, size_t n) {
     }
 }
 
-/* Compresses in pieces of `piece` bytes into rooms of `room`. */
+/* Compresses in pieces of `piece` bytes, with `room` bytes of output at a time. */
 static size_t compress_text(enum http_coding coding, struct str text, size_t piece, size_t room,
                             char *out) {
     struct deflate *deflate = deflate_new(coding, 6);
@@ -50,7 +51,7 @@ struct outcome {
     char out[OUT_BYTES];
 };
 
-/* Decompresses in pieces of `piece` bytes into rooms of `room`. */
+/* Decompresses in pieces of `piece` bytes, with `room` bytes of output at a time. */
 static void inflate_text(enum http_coding coding, struct str text, size_t piece, size_t room,
                          struct outcome *outcome) {
     struct inflate *inflate = inflate_new(coding);

@@ -1,4 +1,4 @@
-/* Pairs between semicolons. */
+/* Pairs separated by semicolons. */
 #include "codec/http1/cookie.h"
 
 /* RFC 9110, 5.6.2: token. */

@@ -1,4 +1,4 @@
-/* Which value a header has for a name. */
+/* The value that a header has for a name. */
 #include "codec/http1/cookie.h"
 
 #include <setjmp.h>

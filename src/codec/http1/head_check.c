@@ -1,6 +1,6 @@
-/* Heads of requests: version, form of the target, Host, the length of the body, Connection and
- * Expect. It refuses to repair anything: a head that two readers could take for two requests is an
- * error. */
+/* Checks the head of a request: version, form of the target, Host, the length of the body,
+ * Connection and Expect. Nothing is repaired: a head that two parsers could take for two different
+ * requests is an error. */
 #include "codec/http1/head_check.h"
 
 #include <string.h>
@@ -39,8 +39,7 @@ size_t http_head_find(const struct http_head *head, const char *name, struct str
     return n;
 }
 
-/* The fields that say how a request is to be read: how many there are of each, and the first
- * one. */
+/* The fields that determine how a request is framed: their number, and the first one's value. */
 struct framing {
     size_t n_host, n_length, n_transfer, n_expect;
     struct str host, length, transfer, expect;
@@ -66,7 +65,7 @@ static void framing_read(const struct http_head *head, struct framing *framing) 
     *framing = (struct framing){0};
     for (size_t i = 0; i < head->n_fields; i++) {
         struct str name = head->fields[i].name, value = head->fields[i].value;
-        switch (name.len) { /* most fields are none of these, and need no comparison */
+        switch (name.len) { /* most fields have another length and need no comparison */
         case 4:
             if (str_eq_nocase(name, STR("Host"))) {
                 framing_add(value, &framing->n_host, &framing->host);
@@ -111,7 +110,7 @@ static enum status version_check(struct http_head *head, struct str version, str
                      STR_ARG(version));
 }
 
-/* RFC 3986, 3.2.2 and 3.2.3: a host and an optional port; user information is refused. */
+/* RFC 3986, 3.2.2 and 3.2.3: a host and an optional port; user information is not allowed. */
 static bool authority_is_well_formed(struct str authority) {
     /* digits, letters and -._~%!$&'()*+,;=:[] */
     static const struct char_set HOST = {
@@ -124,7 +123,7 @@ static bool authority_is_well_formed(struct str authority) {
     return true;
 }
 
-/* Visible ASCII; a fragment has no place in a request. */
+/* Visible ASCII; a request's target has no fragment. */
 static bool target_is_visible(struct str target) {
     for (size_t i = 0; i < target.len; i++) {
         char c = target.ptr[i];
@@ -135,7 +134,8 @@ static bool target_is_visible(struct str target) {
     return target.len > 0;
 }
 
-/* Cuts "http://host" off an absolute form (RFC 9112, 3.2.2). Returns: false when it is not one. */
+/* Removes "http://host" from an absolute form (RFC 9112, 3.2.2). Returns: false when it is not
+ * one. */
 static bool strip_authority(struct str *target) {
     static const struct str SCHEMES[] = {{"http://", 7}, {"https://", 8}};
     for (size_t i = 0; i < 2; i++) {
@@ -197,7 +197,7 @@ static enum status host_check(const struct http_head *head, const struct framing
     return ST_OK;
 }
 
-/* RFC 9112, 6.1 to 6.3: what says how long the body is. */
+/* RFC 9112, 6.1 to 6.3: the length of the body. */
 static enum status length_check(struct http_head *head, const struct framing *framing,
                                 struct error *err) {
     if (framing->n_length > 1 || (framing->n_length == 1 && framing->n_transfer > 0)) {
@@ -223,7 +223,7 @@ static enum status length_check(struct http_head *head, const struct framing *fr
     return ST_OK;
 }
 
-/* RFC 9110, 10.1.1: a client of HTTP/1.0 knows no 100. */
+/* RFC 9110, 10.1.1: an HTTP/1.0 client does not understand 100 (Continue). */
 static enum http_expect parse_expect(const struct http_head *head, const struct framing *framing) {
     if (head->http10 || framing->n_expect == 0) {
         return HTTP_EXPECT_NOTHING;

@@ -1,5 +1,4 @@
-/* What the parts of a request's head must be together, and what they say: the rules that a
- * character-by-character reader cannot know. For request.c. */
+/* The rules for a request's head as a whole, which llhttp does not check. For request.c. */
 #ifndef SLUICE_CODEC_HTTP1_HEAD_CHECK_H
 #define SLUICE_CODEC_HTTP1_HEAD_CHECK_H
 
@@ -15,8 +14,8 @@ bool http1_is_token_char(char c);
 /* Returns: ST_METHOD_NOT_ALLOWED. */
 enum status http1_connect_error(struct error *err);
 
-/* Checks a head of which method, target and fields are set (their characters are checked already),
- * and fills the rest of it. `version` is the text behind "HTTP/". Returns: ST_BAD_REQUEST,
+/* Checks a head whose method, target and fields are set (their characters are checked already), and
+ * fills the rest of it. `version` is the text after "HTTP/". Returns: ST_BAD_REQUEST,
  * ST_BAD_VERSION, ST_METHOD_NOT_ALLOWED, ST_UNSUPPORTED. */
 enum status http1_head_check(struct http_head *head, struct str version, struct error *err)
     __attribute__((warn_unused_result));

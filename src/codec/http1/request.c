@@ -1,11 +1,10 @@
-/* Requests, read with llhttp in its strict mode. llhttp finds the parts and refuses bad characters;
- * what the parts must be together (one Host, one length, a form of the target) is said in
- * head_check.c. The method is read here, because llhttp knows a fixed list of methods and some of
- * those change how it reads the rest: it is told GET each time. It refuses to look at a body that
- * is not chunked.
+/* Parses requests with llhttp in its strict mode. llhttp splits a request and rejects bad
+ * characters; head_check.c checks the rules for the head as a whole (one Host, one length, a form
+ * of the target). The method is parsed here, and llhttp always gets GET, because llhttp has a fixed
+ * list of methods and some of them change how it parses the rest.
  *
- * While a head is incomplete its bytes are kept in the arena and its parts are offsets into them,
- * so that a head may come in any pieces. */
+ * While a head is incomplete its bytes are collected in the arena, and its parts are offsets into
+ * them, so that a head may arrive in any pieces. */
 #include "codec/http1/request.h"
 
 #include <assert.h>
@@ -34,21 +33,21 @@ struct field_span {
 
 struct request_parser {
     llhttp_t llhttp;
-    struct arena *arena; /* for the list of fields */
-    const char *input;   /* what is read right now, */
-    size_t input_offset; /* and its offset */
+    struct arena *arena; /* for `fields` */
+    const char *input;   /* the data being parsed */
+    size_t input_offset; /* and its offset in the request */
     struct span target, version;
     struct field_span *fields;
     size_t n_fields;
     size_t fields_cap;
-    bool in_value;      /* the newest field's name is complete */
-    bool in_body;       /* the head is over; fields are trailers */
-    bool in_chunk;      /* its size line was read */
-    bool ended;         /* the head has just ended, or the chunked body */
-    bool failed;        /* a rule of ours was broken; the error says which */
-    struct str body;    /* the piece of a chunk that was just found */
-    size_t extra_bytes; /* of chunk extensions and trailers */
-    struct error *err;  /* the caller's, while llhttp reads */
+    bool in_value;      /* the name of the newest field is complete */
+    bool in_body;       /* the head is complete; fields are trailers */
+    bool in_chunk;      /* the size line of a chunk was read */
+    bool ended;         /* the head is complete, or the chunked body */
+    bool failed;        /* a callback reported an error in `err` */
+    struct str body;    /* a piece of a chunk, for the caller */
+    size_t extra_bytes; /* total of chunk extensions and trailers */
+    struct error *err;  /* the caller's, during llhttp_execute */
 };
 
 enum { FIRST_FIELDS = 16 };
@@ -57,7 +56,7 @@ static struct request_parser *parser_of(llhttp_t *parser) {
     return parser->data;
 }
 
-/* Adds bytes to a part; they follow its bytes in the input. */
+/* Appends bytes to a span; they follow its bytes in the input. */
 static void span_add(const struct request_parser *self, struct span *span, const char *at,
                      size_t len) {
     if (span->len == 0) {
@@ -84,7 +83,7 @@ static int fail(struct request_parser *self, enum status status, const char *tex
     return -1;
 }
 
-/* Extensions and trailers are passed over, but not without end. */
+/* Extensions and trailers are ignored, but their total size is limited. */
 static int extra_add(struct request_parser *self, size_t n_bytes) {
     self->extra_bytes += n_bytes;
     if (self->extra_bytes > HTTP1_REQUEST_MAX_EXTRA_BYTES) {
@@ -167,7 +166,7 @@ static int on_body(llhttp_t *parser, const char *at, size_t len) {
     return HPE_PAUSED;
 }
 
-/* The end of the head, and that of a chunked body. */
+/* At the end of the head, and of a chunked body. */
 static int on_end(llhttp_t *parser) {
     parser_of(parser)->ended = true;
     return HPE_PAUSED;
@@ -215,27 +214,27 @@ static llhttp_errno_t parser_feed(struct request_parser *self, struct str data, 
 
 enum { MAX_METHOD_BYTES = 32, MAX_EMPTY_LINES = 2 };
 
-/* Which part of the request is read next. */
+/* The part of the request that is read next. */
 enum stage {
     STAGE_START,    /* empty lines, then the method */
     STAGE_START_LF, /* the LF of an empty line */
-    STAGE_METHOD,   /* the rest of the method, up to the space behind it */
-    STAGE_HEAD,     /* the target up to the empty line that ends the head */
+    STAGE_METHOD,   /* the rest of the method, up to the space after it */
+    STAGE_HEAD,     /* from the target to the empty line that ends the head */
     STAGE_BODY,     /* chunks */
-    STAGE_COMPLETE, /* nothing more */
+    STAGE_COMPLETE, /* nothing: the request is complete */
 };
 
 struct http1_request {
     enum stage stage;
     unsigned n_empty_lines;
     size_t max_header_size;
-    struct buf bytes; /* of the head, so far */
+    struct buf bytes; /* of the head so far */
     struct span method;
     struct request_parser parser;
     struct http_head head;
 };
 
-/* ---- refusals -------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static struct str text_of(const struct http1_request *request, struct span span) {
     return span.len > 0 ? str_make(request->bytes.data + span.at, span.len) : str_make("", 0);
@@ -245,7 +244,7 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* Is it a version, but not one of ours? */
+/* Is it a well-formed version other than 1.0 and 1.1? */
 static bool version_is_unsupported(struct str version) {
     return version.len == 3 && is_digit(version.ptr[0]) && version.ptr[1] == '.' &&
            is_digit(version.ptr[2]) && !str_is(version, "1.0") && !str_is(version, "1.1");
@@ -260,11 +259,12 @@ static bool has_field(const struct http1_request *request, const char *name) {
     return false;
 }
 
-/* llhttp has refused: which of our reasons is it? The bytes are all kept. */
+/* Maps an error of llhttp to a status. All bytes of the head are buffered. */
 static enum status parser_error(struct http1_request *request, llhttp_errno_t error,
                                 struct error *err) {
     struct str version = text_of(request, request->parser.version);
-    if (str_is(text_of(request, request->method), "CONNECT")) { /* its target has another form */
+    if (str_is(text_of(request, request->method), "CONNECT")) { /* its target has a form of its
+                                                                   own */
         return http1_connect_error(err);
     }
     if (error == HPE_INVALID_VERSION && version_is_unsupported(version)) {
@@ -286,8 +286,8 @@ static enum status parser_error(struct http1_request *request, llhttp_errno_t er
 
 /* ---- the start of the request line ----------------------------------------------------------- */
 
-/* Reads empty lines and the method, one byte at a time. Returns: ST_OK with the stage HEAD when the
- * space behind the method was read. */
+/* Reads empty lines and the method, one byte at a time. Returns: ST_OK; the stage is HEAD once the
+ * space after the method was read. */
 static enum status start_read(struct http1_request *request, struct str data, size_t *n,
                               struct error *err) {
     while (*n < data.len && request->stage != STAGE_HEAD) {
@@ -326,8 +326,8 @@ struct http1_request *http1_request_new(struct arena *arena, size_t max_header_s
     return request;
 }
 
-/* llhttp takes more spaces than one, and other protocols of the same form (RFC 9112, 3: one space
- * each). A line without a version is judged by who reads the version. */
+/* llhttp accepts several spaces, and other protocols with the same form of line (RFC 9112, 3: one
+ * space each). The check of the version reports a line without one. */
 static bool line_is_http(const struct http1_request *request) {
     static const struct str NAME = {" HTTP/", 6};
     struct span method = request->method, target = request->parser.target,
@@ -338,7 +338,7 @@ static bool line_is_http(const struct http1_request *request) {
                                  str_eq(str_make(request->bytes.data + end, NAME.len), NAME)));
 }
 
-/* Makes the views out of the offsets and checks what the parts are together. */
+/* Resolves the offsets to views and checks the head as a whole. */
 static enum status head_finish(struct http1_request *request, struct error *err) {
     if (!line_is_http(request)) {
         return error_set(err, ST_BAD_REQUEST, "expected a request line \"METHOD TARGET HTTP/1.1\"");
@@ -363,7 +363,7 @@ static enum status head_finish(struct http1_request *request, struct error *err)
     return http1_head_check(&request->head, text_of(request, request->parser.version), err);
 }
 
-/* Was what llhttp returned no more than a pause? Otherwise `err` has the reason. */
+/* Maps llhttp's result. Returns: ST_OK for a pause too; otherwise `err` has the reason. */
 static enum status parser_status(struct http1_request *request, llhttp_errno_t error,
                                  struct error *err) {
     if (error == HPE_OK || error == HPE_PAUSED) {

@@ -1,13 +1,12 @@
-/* Reads the requests of an HTTP/1.1 client, sans I/O: bytes in, events out. Strict: what two
- * readers could take for two different requests is refused (bare LF, folded fields, two lengths, a
- * length beside Transfer-Encoding). It refuses to know what a request asks for, to undo a
- * Content-Encoding, and to read a body whose length the head gives: those bytes need no reader.
+/* Parses the requests of an HTTP/1.1 client, sans I/O: bytes in, events out. Strict: what two
+ * parsers could take for two different requests is an error (bare LF, folded fields, two lengths, a
+ * length beside Transfer-Encoding). A body with Content-Length is not parsed: the caller reads its
+ * bytes itself.
  *
  *     http1_request_new → step … HTTP1_REQUEST_HEAD → when chunked: step … _BODY, … → _DONE
  *
  * Clauses: RFC 9112 sections 2 to 7 (the message), RFC 9110 sections 5, 7.2 (Host), 10.1.1
- * (Expect).
- * Thread: one at a time. */
+ * (Expect). Thread: one at a time. */
 #ifndef SLUICE_CODEC_HTTP1_REQUEST_H
 #define SLUICE_CODEC_HTTP1_REQUEST_H
 
@@ -24,12 +23,12 @@ struct http_field {
     struct str value; /* without surrounding spaces */
 };
 
-/* What the client waits for before it sends the body. */
+/* What the client expects before it sends the body. */
 enum http_expect { HTTP_EXPECT_NOTHING, HTTP_EXPECT_CONTINUE, HTTP_EXPECT_UNKNOWN };
 
 /* A request's head; views of the arena it was read into. */
 struct http_head {
-    struct str method; /* "GET", also methods the server has no use for */
+    struct str method; /* "GET"; also methods that the server does not support */
     struct str target; /* as sent */
     struct str path;   /* of the target, still percent-encoded, without the query; scheme and
                           authority of an absolute form removed; "*" as it is */
@@ -39,7 +38,7 @@ struct http_head {
     bool http10;
     bool has_body; /* Content-Length above 0, or chunked */
     bool chunked;
-    bool keep_alive; /* the client wants to send another request on this connection */
+    bool keep_alive; /* the client may send another request on this connection */
     enum http_expect expect;
     uint64_t content_length; /* 0 when chunked or absent */
 };
@@ -47,8 +46,8 @@ struct http_head {
 /* Returns: the number of fields of that name (in any case), with *value the first one's. */
 size_t http_head_find(const struct http_head *head, const char *name, struct str *value);
 
-/* One request may have so many fields, and its chunk extensions and trailers together so many bytes
- * (each is ignored). */
+/* Limits of one request: the number of fields, and the total bytes of chunk extensions and trailers
+ * (both are ignored). */
 enum { HTTP1_REQUEST_MAX_FIELDS = 256, HTTP1_REQUEST_MAX_EXTRA_BYTES = 16384 };
 
 enum http1_request_event {
@@ -60,26 +59,26 @@ enum http1_request_event {
 
 struct http1_request;
 
-/* A reader of one request in `arena`, which also keeps the head. `max_header_size` bounds request
- * line and fields together. Returns: NULL when out of memory. Owns: goes with the arena. */
+/* A parser of one request, in `arena`, which also holds the head. `max_header_size` limits request
+ * line and fields together. Returns: NULL when out of memory. Owns: the arena. */
 struct http1_request *http1_request_new(struct arena *arena, size_t max_header_size);
 
-/* Reads on in `data` up to the next event and cuts off there what was consumed; up to two empty
- * lines before the request line are passed over. `body` is the piece for HTTP1_REQUEST_BODY, a view
- * of `data`, not empty. After HTTP1_REQUEST_HEAD it is called only when the head says chunked.
- * Returns: ST_BAD_REQUEST, ST_BAD_VERSION, ST_UNSUPPORTED (a transfer coding),
- * ST_METHOD_NOT_ALLOWED (CONNECT), ST_HEADER_TOO_LARGE, ST_NO_MEMORY, with the reason; nothing can
- * be read on this connection any more. */
+/* Parses `data` up to the next event and removes the consumed bytes from it; up to two empty lines
+ * before the request line are skipped. `body` is the piece for HTTP1_REQUEST_BODY, a view of
+ * `data`, not empty. After HTTP1_REQUEST_HEAD it is called only when the head is chunked. Returns:
+ * ST_BAD_REQUEST, ST_BAD_VERSION, ST_UNSUPPORTED (a transfer coding), ST_METHOD_NOT_ALLOWED
+ * (CONNECT), ST_HEADER_TOO_LARGE, ST_NO_MEMORY, with the reason; the connection cannot be parsed
+ * further then. */
 enum status http1_request_step(struct http1_request *request, struct str *data,
                                enum http1_request_event *event, struct str *body, struct error *err)
     __attribute__((warn_unused_result));
 
 /* Valid from HTTP1_REQUEST_HEAD on. */
 const struct http_head *http1_request_head(const struct http1_request *request);
-/* In a chunked body: the bytes that the chunk at hand still has. The whole of a chunk is announced
- * before its bytes come, so that a body over a limit is refused early. */
+/* In a chunked body: the remaining bytes of the current chunk. A chunk's size is known before its
+ * bytes arrive, so that a body over a limit is rejected early. */
 uint64_t http1_request_chunk_left(const struct http1_request *request);
-/* Did anything but empty lines come? */
+/* Returns: whether anything but empty lines was received. */
 bool http1_request_has_begun(const struct http1_request *request);
 
 #endif

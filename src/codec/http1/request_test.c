@@ -1,5 +1,5 @@
-/* Requests over HTTP/1.1: each row is what a client sends and what it means, read whole, cut in two
- * at every byte, and byte by byte; each prefix of a good one asks for more. */
+/* Requests over HTTP/1.1: each row is a request and its meaning, parsed whole, cut in two at every
+ * byte, and byte by byte; each prefix of a valid one needs more bytes. */
 #include "codec/http1/request.h"
 
 #include <setjmp.h>
@@ -14,10 +14,10 @@
 
 enum { HEADER_BYTES = 512, MEANING_BYTES = 4096 };
 
-/* What was read, in one line: "GET /path?query 1.1 keep [name=value] len 5 expect 0 | body". */
+/* What was parsed, in one line: "GET /path?query 1.1 keep [name=value] len 5 expect 0 | body". */
 struct meaning {
     char text[MEANING_BYTES];
-    size_t rest; /* bytes that were left */
+    size_t rest; /* bytes that were not consumed */
     enum status status;
     struct error err;
 };
@@ -48,7 +48,7 @@ static void say_head(struct meaning *meaning, const struct http_head *head) {
     say(meaning, "%s", EXPECTS[head->expect]);
 }
 
-/* Reads one piece. Returns: false when the request is complete or refused. */
+/* Parses one piece. Returns: false when the request is complete or an error. */
 static bool read_piece(struct http1_request *request, struct meaning *meaning, struct str piece) {
     while (piece.len > 0) {
         enum http1_request_event event;
@@ -83,8 +83,8 @@ struct cut {
     bool everywhere;
 };
 
-/* Returns: whether the request ended (or was refused) within the text. Pieces are copies in blocks
- * of their own, freed once read, so that a view that outlives its piece is seen. */
+/* Returns: whether the request ended (or was an error) within the text. Pieces are copies in blocks
+ * of their own, freed once parsed, so that the sanitizer sees a view that outlives its piece. */
 static bool read_cut(struct str text, struct cut cut, struct meaning *meaning) {
     struct arena *arena = arena_new(NULL, 0);
     struct http1_request *request = http1_request_new(arena, HEADER_BYTES);
@@ -106,7 +106,7 @@ static bool read_cut(struct str text, struct cut cut, struct meaning *meaning) {
     return !more;
 }
 
-/* Bodies come in pieces that depend on the cuts: their boundaries do not count. */
+/* The pieces of a body depend on the cuts: their boundaries are removed. */
 static void join_pieces(char *text) {
     char *head_end = strchr(text, '|');
     char *to = head_end ? head_end + 1 : text + strlen(text);
@@ -123,7 +123,7 @@ struct row {
     struct str sent;
     enum status status;
     const char *meaning; /* when ST_OK */
-    size_t rest;         /* bytes behind the request */
+    size_t rest;         /* bytes after the request */
 };
 
 struct bad_row {
@@ -452,7 +452,7 @@ static void http1_request_chunk_left_is_known_before_its_bytes(void **state) {
     assert_int_equal(http1_request_chunk_left(request), 0);
     assert_int_equal(http1_request_step(request, &data, &event, &body, &err), ST_OK);
     assert_int_equal(event, HTTP1_REQUEST_MORE);
-    assert_int_equal(http1_request_chunk_left(request), 0); /* who knows what follows */
+    assert_int_equal(http1_request_chunk_left(request), 0); /* no chunk was started */
     data = STR("00005\r\n");
     assert_int_equal(http1_request_step(request, &data, &event, &body, &err), ST_OK);
     assert_int_equal(event, HTTP1_REQUEST_MORE);
@@ -486,7 +486,7 @@ static void http1_request_small_chunks_use_constant_memory(void **state) {
     arena_free(arena);
 }
 
-/* A head with one character in it; is it taken? */
+/* Is a head with this character accepted? */
 static bool takes_char(const char *before, char c, const char *behind) {
     char text[128];
     int n = snprintf(text, sizeof(text), "%s%c%s", before, c, behind);

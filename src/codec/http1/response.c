@@ -1,6 +1,6 @@
-/* HTTP/1.1 answers on top of llhttp. Its callbacks note what there is to tell and pause the parser
- * behind each piece of a body, so that no more than one of a kind is noted; step tells one thing
- * per call. Names and values lie one behind the other in a block of fixed size. */
+/* Parses HTTP/1.1 responses with llhttp. Its callbacks record events and pause the parser after
+ * each piece of a body, so that at most one event of a kind is pending; each step returns one.
+ * Names and values are stored one after the other in a block of fixed size. */
 #include "codec/http1/response.h"
 
 #include <llhttp.h>
@@ -9,16 +9,16 @@
 
 enum http1_state {
     STATE_HEAD,    /* status line and fields, of an interim or the final answer */
-    STATE_INTERIM, /* a 1xx head is complete; its (empty) rest is not */
+    STATE_INTERIM, /* a 1xx head is complete; the empty rest of that response is not */
     STATE_BODY,    /* the final head is complete */
-    STATE_DONE,    /* the final answer is complete; begin comes next */
-    STATE_FAILED,  /* nothing more can be read */
+    STATE_DONE,    /* the final response is complete; http1_response_begin is next */
+    STATE_FAILED,  /* nothing more can be parsed */
 };
 
 enum { MAX_INTERIM = 16 };
 
 struct field {
-    uint32_t name, n_name, value, n_value; /* places in text */
+    uint32_t name, n_name, value, n_value; /* offsets in `text` */
 };
 
 struct http1_response {
@@ -30,10 +30,10 @@ struct http1_response {
     bool has_length;
     uint64_t length;
     unsigned n_interim;
-    bool head_pending; /* noted by the callbacks, not yet told by step */
+    bool head_pending; /* recorded by a callback, not yet returned by step */
     bool done_pending;
     struct str piece;
-    struct error *err; /* of the step under way */
+    struct error *err; /* of the current step */
     size_t n_text;
     size_t n_fields;
     struct field fields[HTTP1_RESPONSE_MAX_FIELDS];
@@ -44,7 +44,7 @@ static struct http1_response *self_of(llhttp_t *parser) {
     return parser->data;
 }
 
-/* One setter for the state. */
+/* The only function that changes the state. */
 static void set_state(struct http1_response *self, enum http1_state state) {
     self->state = state;
 }
@@ -110,7 +110,7 @@ static void clear_fields(struct http1_response *self) {
     self->fields[0] = (struct field){0};
 }
 
-/* RFC 9110 section 6.4.1: these have no body, whatever the fields say. */
+/* RFC 9110 section 6.4.1: these have no body, whatever the fields are. */
 static bool without_body(const struct http1_response *self) {
     return self->head_request || self->parser.status_code == 204 || self->parser.status_code == 304;
 }
@@ -199,7 +199,7 @@ void http1_response_begin(struct http1_response *response, bool head_request) {
     set_state(response, STATE_HEAD);
 }
 
-/* Lets the parser read until it pauses. */
+/* Runs the parser until it pauses. */
 static enum status run_parser(struct http1_response *self, struct str *data, struct error *err) {
     llhttp_errno_t result = llhttp_get_errno(&self->parser);
     const char *from = data->ptr ? data->ptr : "";
@@ -219,7 +219,7 @@ static enum status run_parser(struct http1_response *self, struct str *data, str
         *data = str_make(from + n, data->len - n);
         return ST_OK;
     }
-    if (self->state == STATE_FAILED) { /* said by refuse */
+    if (self->state == STATE_FAILED) { /* a callback reported the error */
         return ST_BAD_ANSWER;
     }
     set_state(self, STATE_FAILED);
@@ -227,7 +227,7 @@ static enum status run_parser(struct http1_response *self, struct str *data, str
                      llhttp_get_error_reason(&self->parser));
 }
 
-/* Tells what was noted, in the order of the message. */
+/* Returns the pending events, in the order of the message. */
 static enum http1_response_event next_event(struct http1_response *self, struct str *body) {
     if (self->head_pending) {
         self->head_pending = false;
@@ -273,7 +273,7 @@ enum status http1_response_eof(struct http1_response *response, struct error *er
         if (llhttp_get_errno(&response->parser) == HPE_PAUSED) {
             llhttp_resume(&response->parser);
         }
-        llhttp_finish(&response->parser); /* calls on_complete where the answer may end here */
+        llhttp_finish(&response->parser); /* calls on_complete where the response may end here */
     }
     if (response->state == STATE_DONE) {
         response->done_pending = false;

@@ -1,4 +1,4 @@
-/* Heads of answers. One reservation for the whole head, then plain copies. */
+/* Prints the head of a response, with one reservation for all of it. */
 #include "codec/http1/response_head.h"
 
 #include <stdio.h>
@@ -57,7 +57,7 @@ static char *put_number(char *at, uint64_t number) {
     return at + num_print_u64(at, number);
 }
 
-/* What is constant around the variable parts, and then some. */
+/* An upper bound of the constant text around the variable parts. */
 enum { FIXED_BYTES = 200 };
 
 static size_t max_size(const struct http1_response_head *reply, struct str reason,
@@ -110,7 +110,7 @@ struct str http1_common_fields_print(char out[HTTP1_COMMON_FIELDS_BYTES], const 
     static const char MONTHS[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
     struct tm tm;
     gmtime_r(&now, &tm);
-    /* Not strftime: that would speak the locale's language. */
+    /* strftime would use the locale's names. */
     int n = snprintf(out, HTTP1_COMMON_FIELDS_BYTES,
                      "Server: %.64s\r\nDate: %.3s, %02d %.3s %04d %02d:%02d:%02d GMT\r\n", server,
                      &DAYS[3 * (size_t)tm.tm_wday], tm.tm_mday, &MONTHS[3 * (size_t)tm.tm_mon],

@@ -1,4 +1,4 @@
-/* Heads of answers, byte for byte. */
+/* Heads of responses, byte for byte. */
 #include "codec/http1/response_head.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* HTTP/1.1 answers: each row is the bytes of a connection and what is to be read from them, whole,
- * at every split, and byte by byte; what is refused is refused at every split too. */
+/* HTTP/1.1 responses: each row is the bytes of a connection and their meaning, parsed whole, at
+ * every split, and byte by byte; errors are errors at every split too. */
 #include "codec/http1/response.h"
 
 #include <setjmp.h>
@@ -16,14 +16,14 @@ struct pool_config_reader {
     int status;
     char body[256];
     size_t n_body;
-    size_t rest; /* bytes behind the end of the answer */
+    size_t rest; /* bytes after the response */
     bool done;
     bool keeps_alive;
     bool failed;
     struct error err;
 };
 
-/* Feeds one piece; true while more is wanted. */
+/* Feeds one piece. Returns: true while more is needed. */
 static bool feed(struct http1_response *response, struct str data, struct pool_config_reader *out) {
     enum http1_response_event event = HTTP1_RESPONSE_MORE;
     do {
@@ -56,8 +56,8 @@ static void finish(struct http1_response *response, bool closes, struct pool_con
     }
 }
 
-/* Reads `text` in pieces: the first of `first` bytes, then `step` at a time, each in a block of its
- * own so that a sanitizer sees what reads past it. */
+/* Parses `text` in pieces: the first of `first` bytes, then `step` at a time, each in a block of
+ * its own so that a sanitizer sees a read past it. */
 static struct pool_config_reader read_split(struct str text, size_t first, size_t step,
                                             bool head_request, bool closes) {
     struct pool_config_reader out = {0};
@@ -87,8 +87,8 @@ struct row {
     const char *what;
     const char *text;
     bool head_request, closes;
-    int status;       /* 0: refused */
-    const char *body; /* or, when refused, part of the message */
+    int status;       /* 0: an error */
+    const char *body; /* or, for an error, part of the message */
     bool keeps_alive;
     size_t rest;
 };
@@ -244,7 +244,7 @@ static void http1_response_invalid_at_each_split_is_refused(void **state) {
     check_rows(rows, sizeof(rows) / sizeof(*rows));
 }
 
-/* A prefix of an answer with a length is never complete. */
+/* A prefix of a response with a length is never complete. */
 static void http1_response_prefix_is_incomplete(void **state) {
     (void)state;
     struct str text = STR("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nA: b\r\n\r\nhello");
@@ -276,7 +276,7 @@ static void http1_response_find_ignores_case_and_trailers(void **state) {
     assert_int_equal(http1_response_find(response, "t", &value), 0);
     assert_false(http1_response_content_length(response, &length));
 
-    /* the next answer on the same connection */
+    /* the next response on the same connection */
     http1_response_begin(response, false);
     assert_false(http1_response_has_begun(response));
     assert_false(feed(response, STR("HTTP/1.1 404 x\r\nContent-Length: 1\r\n\r\n!"), &got));
@@ -287,7 +287,7 @@ static void http1_response_find_ignores_case_and_trailers(void **state) {
     http1_response_free(response);
 }
 
-/* A head that does not fit, in bytes and in fields, and too many interim answers. */
+/* A head over the limit of bytes and of fields, and too many interim responses. */
 static void http1_response_over_limits_is_refused(void **state) {
     (void)state;
     static const char *const lines[] = {"A: 0123456789012345678901234567890123456789\r\n",
@@ -302,7 +302,7 @@ static void http1_response_over_limits_is_refused(void **state) {
         }
         assert_true(got.failed);
         assert_non_null(strstr(got.err.text, why[i]));
-        /* and stays refused */
+        /* the error is permanent */
         assert_false(feed(response, STR("x"), &got));
         http1_response_free(response);
     }

@@ -1,5 +1,5 @@
-/* How large a JSON text may be, checked before memory is taken for it. Each limit is a setting,
- * which messages name. */
+/* Limits of a JSON text, checked before memory is allocated for it. Each is a setting that messages
+ * name. */
 #ifndef SLUICE_CODEC_JSON_LIMITS_H
 #define SLUICE_CODEC_JSON_LIMITS_H
 

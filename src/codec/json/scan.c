@@ -1,8 +1,7 @@
-/* The scan goes through a text in blocks of 16 bytes, in the compilers' portable vectors: a block
- * of numbers costs two dozen instructions. Strings are masked out of a block by the parity of its
- * quotes, and only brackets are looked at one by one. It refuses to know JSON's grammar: every
- * value stands behind a comma, a colon or an opening bracket, or is the root, and that is all that
- * is needed to count. */
+/* Scans a text in blocks of 16 bytes, with the compilers' portable vectors: a block of numbers
+ * takes two dozen instructions. Strings are masked out of a block by the parity of its quotes; only
+ * brackets are processed one by one. The scan counts values by the character before them: each
+ * follows a comma, a colon or an opening bracket, or is the root. */
 #include "codec/json/scan.h"
 
 #include <string.h>
@@ -21,9 +20,9 @@ struct scanner {
     uint64_t depth;
     uint64_t deepest;
     bool in_string;
-    bool escaped; /* the byte before `at` is a backslash that escapes the next */
-    bool closed;  /* the root's last bracket was seen; `at` is behind it */
-    bool suspect; /* an N or an I was seen outside strings */
+    bool escaped; /* the byte before `at` is a backslash that escapes the byte at `at` */
+    bool closed;  /* the root's last bracket was found; `at` is after it */
+    bool suspect; /* an N or an I was found outside strings */
 };
 
 /* The sum of the lanes, each from 0 to 255. */
@@ -33,7 +32,7 @@ static unsigned sum_of(block lanes) {
     return (unsigned)((pairs[0] + pairs[1]) * 0x0001000100010001u >> 48);
 }
 
-/* How many of 16 bits are set. */
+/* The number of set bits, of 16. */
 static inline unsigned count_lanes(unsigned lanes) {
     lanes -= lanes >> 1 & 0x5555;
     lanes = (lanes & 0x3333) + (lanes >> 2 & 0x3333);
@@ -43,7 +42,7 @@ static inline unsigned count_lanes(unsigned lanes) {
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Takes the escaped quotes out of `quotes`, and notes whether the next block begins escaped. */
+/* Removes the escaped quotes from `quotes`, and stores whether the next block begins escaped. */
 static unsigned unescaped(struct scanner *s, unsigned quotes, unsigned backslashes) {
     bool escaped = s->escaped;
     for (unsigned lane = 0; lane < BLOCK && (escaped || backslashes >> lane != 0); lane++) {
@@ -54,7 +53,7 @@ static unsigned unescaped(struct scanner *s, unsigned quotes, unsigned backslash
             escaped = (backslashes >> lane & 1) != 0;
         }
     }
-    /* Where the loop ended early nothing is open; at the end of the block it may be. */
+    /* Where the loop ended early no escape is pending; at the end of the block one may be. */
     s->escaped = escaped;
     return quotes;
 }
@@ -72,8 +71,8 @@ static unsigned in_strings(struct scanner *s, unsigned quotes) {
     return lanes & ALL_LANES;
 }
 
-/* Follows the nesting through a block's brackets. Returns: how many of its bytes belong to the
- * root. */
+/* Tracks the nesting through a block's brackets. Returns: the number of its bytes that belong to
+ * the root. */
 static unsigned walk_brackets(struct scanner *s, unsigned opens, unsigned closes) {
     for (unsigned left = opens | closes; left != 0; left &= left - 1) {
         if ((opens & left & (0 - left)) != 0) {
@@ -103,8 +102,8 @@ static void scan_block(struct scanner *s, block bytes) {
     s->at += walk_brackets(s, opens, closes);
 }
 
-/* Has the block something in it besides elements: numbers, blanks, commas, true, false and null?
- * Letters take a second look. */
+/* Does the block contain anything besides elements: numbers, blanks, commas, true, false and null?
+ * Letters need a second check. */
 static bool is_busy(block bytes) {
     block folded = bytes | 0x20;
     if (!simd_any(((bytes > '9') & ~(folded == 'e')) | (bytes == '"'))) {
@@ -114,12 +113,12 @@ static bool is_busy(block bytes) {
                     (bytes == '\\') | (bytes == 'N') | (bytes == 'I'));
 }
 
-/* Goes through whole blocks of elements outside of strings as long as there are any. */
+/* Scans blocks of elements outside of strings as long as there are any. */
 static void scan_elements(struct scanner *s) {
     const char *data = s->text.ptr + s->at;
     size_t blocks = (s->text.len - s->at) / BLOCK, i = 0;
     while (i < blocks) {
-        /* A lane counts to 255 at most. */
+        /* A lane counts up to 255. */
         size_t end = blocks - i > UINT8_MAX ? i + UINT8_MAX : blocks;
         block commas = {0}, bytes;
         for (; i < end; i++) {
@@ -135,7 +134,7 @@ static void scan_elements(struct scanner *s) {
     s->at += blocks * BLOCK;
 }
 
-/* Goes through whole blocks inside of a string as long as there are any. */
+/* Scans blocks inside of a string as long as there are any. */
 static void scan_inside(struct scanner *s) {
     const char *data = s->text.ptr + s->at;
     size_t blocks = (s->text.len - s->at) / BLOCK, i = 0;
@@ -148,7 +147,7 @@ static void scan_inside(struct scanner *s) {
     s->at += i * BLOCK;
 }
 
-/* The block at `at`; behind the end of the text there are zeros, which are nothing. */
+/* The block at `at`; after the end of the text it contains zeros, which count as nothing. */
 static inline block load_block(struct str text, size_t at) {
     block bytes = {0};
     if (text.len - at >= BLOCK) {
@@ -176,10 +175,10 @@ static void scan_blocks(struct scanner *s) {
 
 /* ---- words, where there may be a NaN or an Infinity ------------------------------------------ */
 
-/* `at` is behind the quote that opens a string. Returns: where the text goes on behind it. */
+/* `at` is after the opening quote of a string. Returns: the offset after its closing quote. */
 static size_t skip_string(struct str text, size_t at) {
     while (at < text.len && text.ptr[at] != '"') {
-        at += text.ptr[at] == '\\' ? 2 : 1; /* with what it escapes */
+        at += text.ptr[at] == '\\' ? 2 : 1; /* skips the escaped character too */
     }
     return at < text.len ? at + 1 : text.len;
 }
@@ -194,7 +193,7 @@ static bool is_letter(char c) {
     return folded >= 'a' && folded <= 'z';
 }
 
-/* A token that is no number, with the sign before it. */
+/* Checks a token that is no number, with the sign before it. */
 static void check_word(struct str word, size_t at, struct json_scan *out) {
     if (str_is(word, "NaN") || str_is(word, "Infinity") || str_is(word, "-Infinity")) {
         out->non_finite = true;

@@ -1,6 +1,5 @@
-/* One pass over a JSON text before a tree is made of it: how deep, how many values, where does it
- * end, are there bare NaN or Infinity? It bounds what the parser will cost; whether the text is
- * JSON is the parser's business. */
+/* One pass over a JSON text before a tree is built: its depth, number of values, end, and bare NaN
+ * or Infinity. It bounds the cost of parsing; the parser checks the grammar. */
 #ifndef SLUICE_CODEC_JSON_SCAN_H
 #define SLUICE_CODEC_JSON_SCAN_H
 
@@ -11,19 +10,18 @@
 #include "core/base/str.h"
 
 struct json_scan {
-    uint64_t n_values; /* no parser will make more values (keys count as values) */
+    uint64_t n_values; /* at least the number of values that a parser makes (keys count as
+                          values) */
     uint64_t depth;    /* the deepest nesting of arrays and objects */
-    size_t end;        /* behind the first object or array; the text's length where none closes */
-    bool non_finite;   /* a bare NaN, Infinity or -Infinity stands outside strings */
-    bool has_unknown_word;      /* where non_finite: also a bare word that is none of these, nor
-                                  true,
-                            false or null (without non_finite the parser knows all words by
-                            itself) */
-    size_t unknown_word_offset; /* where the first of those is */
-    size_t unknown_word_bytes;  /* how long it is */
+    size_t end;        /* after the first object or array; the text's length where none closes */
+    bool non_finite;   /* there is a bare NaN, Infinity or -Infinity outside strings */
+    bool has_unknown_word;      /* valid when non_finite: there is also a bare word that is none
+                                   of these, nor true, false or null (else the parser reports it) */
+    size_t unknown_word_offset; /* of the first such word */
+    size_t unknown_word_bytes;  /* its length */
 };
 
-/* Scans `text` up to `end`; what is behind is not looked at. */
+/* Scans `text` up to `end`; later bytes are ignored. */
 void json_scan(struct str text, struct json_scan *out);
 
 #endif

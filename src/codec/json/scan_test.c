@@ -1,5 +1,5 @@
-/* The scan: what it counts and finds in texts, wherever a block of 16 bytes begins in them; that no
- * parser makes more values than it says; and a million brackets. */
+/* The scan: its counts and findings, with the text at every offset in a block of 16 bytes; that no
+ * parser makes more values than it counts; and a million brackets. */
 #include "codec/json/scan.h"
 
 #include <setjmp.h>
@@ -17,9 +17,9 @@ static const struct row {
     const char *text;
     uint64_t n_values; /* one too many for each container that is empty */
     uint64_t depth;
-    size_t behind; /* bytes behind the root */
+    size_t behind; /* bytes after the root */
     bool non_finite;
-    const char *other; /* the first word that is none, or NULL */
+    const char *other; /* the first unknown word, or NULL */
 } rows[] = {
     {"", 1, 0, 0, false, NULL},
     {"17", 1, 0, 0, false, NULL},
@@ -50,7 +50,7 @@ static const struct row {
     {"[NaN, -infinity ]", 3, 1, 0, true, "-infinity"},
     {"[I,N]", 3, 1, 0, false, "I"},
     {"[1NaN]", 2, 1, 0, false, NULL},
-    {"[1e5N,NaN]", 3, 1, 0, true, NULL}, /* a number that the parser refuses */
+    {"[1e5N,NaN]", 3, 1, 0, true, NULL}, /* a number that the parser rejects */
     {"NaN", 1, 0, 0, true, NULL},
     {"[1] ", 2, 1, 1, false, NULL},
     {"[1]\x80\xff[[[[[{{{,,,,", 2, 1, 14, false, NULL},
@@ -61,7 +61,7 @@ static const struct row {
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-/* Each text behind 0 to 40 blanks, in memory that ends with it. */
+/* Each text after 0 to 40 blanks, in memory that ends with it. */
 static void json_scan_rows_at_each_offset_match(void **state) {
     (void)state;
     for (size_t i = 0; i < N_ROWS; i++) {
@@ -80,7 +80,8 @@ static void json_scan_rows_at_each_offset_match(void **state) {
                          row->text, (unsigned long long)scan.n_values,
                          (unsigned long long)scan.depth, scan.end);
             }
-            if (row->behind == 0) { /* counting past the end would be allowed, but is not done */
+            if (row->behind == 0) { /* counting past the end would be allowed, but does not
+                                       happen */
                 assert_int_equal(scan.n_values, row->n_values);
             }
             if (row->other) {

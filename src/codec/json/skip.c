@@ -1,14 +1,13 @@
-/* Strings are looked through for quotes, all else for brackets and quotes, sixteen bytes at
- * once. */
+/* Searches strings for quotes, and all else for brackets and quotes, sixteen bytes at once. */
 #include "codec/json/skip.h"
 
 #include <string.h>
 
 #include "core/base/simd.h"
 
-/* To behind a string's end. A quote is escaped where an odd number of backslashes is before it;
- * `escaped` is that of a run at the end of the last chunk. Returns: NULL where it has no end
- * here. */
+/* Skips the rest of a string. A quote is escaped when an odd number of backslashes precedes it;
+ * `escaped` carries that over from the last chunk. Returns: after the closing quote; NULL when the
+ * string does not end in this chunk. */
 static const char *skip_string(struct json_skip *skip, const char *at, const char *end) {
     while (at < end) {
         const char *quote = memchr(at, '"', (size_t)(end - at));
@@ -31,7 +30,7 @@ static const char *skip_string(struct json_skip *skip, const char *at, const cha
     return NULL;
 }
 
-/* The next bracket or quote, or `end`. */
+/* Returns: the next bracket or quote, or `end`. */
 static const char *find_bracket(const char *at, const char *end) {
     for (; end - at >= SIMD_LANES; at += SIMD_LANES) {
         simd_i8x16 bytes;

@@ -1,6 +1,5 @@
-/* Text to tree, errors by path, values by type. A text that would become a tree too deep or too
- * large is refused by the scan, before memory is taken for it. The received bytes are not
- * changed. */
+/* Text to tree, errors by path, values by type. A text whose tree would be too deep or too large is
+ * rejected by the scan, before memory is allocated for it. The received bytes are not changed. */
 #include "codec/json/tree.h"
 
 #include <assert.h>
@@ -13,13 +12,13 @@
 #include "codec/json/scan.h"
 
 enum {
-    KEY_BYTES = 40,      /* of a key or a text in a message; the rest is cut */
-    DESCRIBE_BYTES = 80, /* room for what a value is */
+    KEY_BYTES = 40,      /* shown of a key or a text in a message */
+    DESCRIBE_BYTES = 80, /* of the description of a value */
 };
 
 static const char ellipsis[] = "…";
 
-/* Text that is cut where it gets too long. */
+/* Text with a fixed capacity; the rest is cut. */
 struct text {
     char *data;
     size_t len;
@@ -41,7 +40,7 @@ static void text_add(struct text *text, const char *data, size_t n_bytes) {
     text->data[text->len] = '\0';
 }
 
-/* Length of `s` without what makes it longer than KEY_BYTES, cut between characters. */
+/* Returns: the length of `s`, or of its first KEY_BYTES, cut between characters. */
 static size_t cut_length(struct str s) {
     size_t len = s.len;
     if (len > KEY_BYTES) {
@@ -89,8 +88,8 @@ static void add_key(struct text *text, struct str key) {
     }
 }
 
-/* Adds the step from `container` towards `val`, which is in it. Returns: the next value on the
- * way. */
+/* Adds the step from `container` towards `val`, which is in it. Returns: the element or member that
+ * is or contains `val`. */
 static yyjson_val *add_step(struct text *text, yyjson_val *container, yyjson_val *val) {
     bool object = unsafe_yyjson_is_obj(container);
     yyjson_val *child = unsafe_yyjson_get_first(container);
@@ -132,7 +131,7 @@ const char *json_path_print(const struct json_tree *tree, yyjson_val *val,
 
 /* ---- what a value is ------------------------------------------------------------------------- */
 
-/* As JSON prints it: a real has its point or exponent. */
+/* Printed as JSON: a real has a point or an exponent. */
 static void describe_number(yyjson_val *val, struct text *text) {
     char memory[1024];
     yyjson_alc pool;
@@ -184,7 +183,7 @@ static void describe_value(yyjson_val *val, char out[DESCRIBE_BYTES]) {
     }
 }
 
-/* ---- refusing -------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 enum status json_error(const struct json_tree *tree, yyjson_val *val, enum status status,
                        struct error *err, const char *format, ...) {
@@ -307,7 +306,7 @@ enum status json_expect_array(const struct json_tree *tree, yyjson_val *val, str
                : json_error_got(tree, val, ST_BAD_FIELD, err, "expected an array");
 }
 
-/* Values beside those of one tensor at its limit: names, shapes, parameters, other tensors. */
+/* Values besides those of one tensor at its limit: names, shapes, parameters, other tensors. */
 enum { FRAME_VALUES = 65536 };
 
 /* ---- before the tree ------------------------------------------------------------------------- */
@@ -337,8 +336,8 @@ static bool is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Something that is not blank behind the root: in a body perhaps tensor bytes whose JSON's length
- * was not told. */
+/* Checks that only blanks follow the root. In a body, the bytes may be tensor data whose header
+ * field is missing. */
 static enum status check_tail(const struct json_tree *tree, struct str text, size_t end,
                               struct error *err) {
     size_t at = end;
@@ -372,7 +371,7 @@ static enum status check_words(const char *what, struct str text, const struct j
 
 static void *tree_malloc(void *context, size_t n_bytes) {
     struct json_tree *tree = context;
-    /* First comes the copy of the text, then the block of the values. */
+    /* The copy of the text is allocated first, then the block of the values. */
     tree->block = arena_alloc(tree->arena, n_bytes);
     tree->block_bytes = n_bytes;
     return tree->block;
@@ -389,7 +388,7 @@ static void *tree_realloc(void *context, void *ptr, size_t old_bytes, size_t n_b
 }
 
 static void tree_free(void *context, void *ptr) {
-    (void)context, (void)ptr; /* the arena does it */
+    (void)context, (void)ptr; /* freed with the arena */
 }
 
 static bool read_text(struct json_tree *tree, struct str text, yyjson_read_flag flags,
@@ -417,11 +416,11 @@ static enum status parse_error(const char *what, const yyjson_read_err *why, str
 /* ---- small texts ----------------------------------------------------------------------------- */
 
 enum {
-    SMALL_BYTES = 4096, /* no more values than bytes, far from any limit */
+    SMALL_BYTES = 4096, /* as many values at most, far below any limit */
     SHALLOW = 32,
 };
 
-/* Is the tree within `max_depth`? Says no to more than SHALLOW, which then the scan decides. */
+/* Is the tree within `max_depth`? Returns false above SHALLOW, and the scan decides. */
 static bool depth_is_within(const struct json_tree *tree, uint64_t max_depth) {
     const yyjson_val *ends[SHALLOW];
     size_t depth = 0, max = max_depth < SHALLOW ? (size_t)max_depth : SHALLOW;
@@ -440,7 +439,7 @@ static bool depth_is_within(const struct json_tree *tree, uint64_t max_depth) {
     return true;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 static enum status parse_large(struct json_tree *tree, struct str text,
                                const struct json_limits *limits, struct error *err) {
@@ -476,8 +475,8 @@ static enum status parse_text(struct json_tree *tree, struct str text,
     if (text.len == 0) {
         return error_set(err, ST_BAD_JSON, "%s: expected JSON, got 0 bytes", what);
     }
-    /* Most requests are small and good: what costs little is parsed at once, and scanned only to
-     * say what is wrong with it, or when it has a NaN. */
+    /* Most requests are small and valid: a small text is parsed at once, and scanned only to find
+     * out what is wrong with it, or when it has a NaN. */
     if (text.len <= SMALL_BYTES && read_text(tree, text, 0, &why) &&
         depth_is_within(tree, limits->max_json_depth)) {
         return ST_OK;
@@ -502,7 +501,7 @@ enum { WORTH_DROPPING_BYTES = 4096 };
 
 void json_tree_free_values(struct json_tree *tree) {
     if (tree->block_bytes >= WORTH_DROPPING_BYTES) {
-        /* A small one can only fail by leaving things as they are. */
+        /* On failure the block stays as it is. */
         (void)arena_realloc(tree->arena, tree->block, tree->block_bytes, 1);
     }
     tree->block = NULL;

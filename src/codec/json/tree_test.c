@@ -1,5 +1,5 @@
-/* Text to tree: what is refused before a tree is built and how, paths and descriptions of values,
- * where NaN may stand, and that the received text stays as it was. */
+/* Text to tree: errors before a tree is built, paths and descriptions of values, where NaN may
+ * appear, and that the received text is not changed. */
 #include "codec/json/tree.h"
 
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static void json_tree_parse_invalid_text_is_refused(void **state) {
     static const struct {
         const char *text;
         enum status status;
-        const char *sentence; /* a part of it */
+        const char *sentence; /* a substring */
     } rows[] = {
         {"", ST_BAD_JSON, "the request: expected JSON, got 0 bytes"},
         {"  ", ST_BAD_JSON, "malformed JSON at byte 0"},
@@ -74,7 +74,7 @@ static void json_tree_parse_invalid_text_is_refused(void **state) {
     }
 }
 
-/* Only in a body are the bytes behind the JSON told apart by a header field. */
+/* Only in a body does a header field separate the JSON from the bytes after it. */
 static void json_tree_parse_trailing_bytes_are_refused_with_advice(void **state) {
     static const char advice[] = "; if they are tensor data, Inference-Header-Content-Length is "
                                  "missing or wrong";
@@ -120,7 +120,7 @@ static void json_tree_parse_over_limits_is_refused(void **state) {
     }
 }
 
-/* Too deep or too many: refused although no memory would be left for a tree. */
+/* Too deep or too many values: the error comes before the allocation, which would fail. */
 static void json_tree_parse_over_limits_allocates_nothing(void **state) {
     size_t n = 1000000;
     char *text = malloc(n);

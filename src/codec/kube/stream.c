@@ -1,5 +1,5 @@
-/* An event ends where its last bracket closes. It is gathered, unless a chunk has all of it, and
- * then parsed as a whole: how deep and how large it may become is known before. */
+/* An event ends where its last bracket closes. It is buffered, unless a chunk contains all of it,
+ * and then parsed as a whole: its size and depth are limited before. */
 #include "codec/kube/stream.h"
 
 #include <stdlib.h>
@@ -98,7 +98,7 @@ static enum status parse_event(struct kube_stream *stream, struct str text,
     return status;
 }
 
-/* Keeps bytes of an event. */
+/* Buffers bytes of an event. */
 static enum status buffer_bytes(struct kube_stream *stream, struct str bytes, struct error *err) {
     size_t cap = stream->cap > 0 ? stream->cap : FIRST_BYTES;
     while (cap < stream->len + bytes.len) {
@@ -117,7 +117,8 @@ static enum status buffer_bytes(struct kube_stream *stream, struct str bytes, st
     return ST_OK;
 }
 
-/* `*at` is where an event begins, or goes on. `*text`: all of it, if it ends here. */
+/* `*at` is the start or the continuation of an event. `*text`: all of it, if it ends in this
+ * chunk. */
 static enum status gather_event(struct kube_stream *stream, const char **at, const char *end,
                                 struct str *text, struct error *err) {
     const char *begin = *at, *from = begin;
@@ -142,7 +143,7 @@ static enum status gather_event(struct kube_stream *stream, const char **at, con
     return status;
 }
 
-/* What an event needed once is not kept for all that are smaller. */
+/* Frees the last event, and a buffer that is far larger than most events need. */
 static void release_last_event(struct kube_stream *stream) {
     doc_free(stream->doc);
     stream->doc = NULL;

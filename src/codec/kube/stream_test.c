@@ -1,4 +1,4 @@
-/* The events of a watch, wherever its bytes are cut, and what is no event. */
+/* The events of a watch, with its bytes cut anywhere, and malformed streams. */
 #include "codec/kube/stream.h"
 
 #include <setjmp.h>
@@ -17,7 +17,8 @@ static void say(struct buf *out, const struct kube_stream_event *event) {
                STR_ARG(kube_metadata_text(&event->object, "name")), STR_ARG(event->version));
 }
 
-/* What is told of `text`, fed in pieces of `step` bytes, each in memory of its own. */
+/* Returns the events of `text` in words, fed in pieces of `step` bytes, each in memory of its
+ * own. */
 static enum status read_text(struct str text, size_t step, size_t most_bytes, struct buf *out,
                              struct error *err) {
     struct kube_stream stream = {.max_event_bytes = most_bytes};
@@ -63,7 +64,7 @@ static void kube_stream_events_at_each_split_are_decoded(void **state) {
     }
 }
 
-/* An end at any byte: what was told before is what is complete. */
+/* The stream ends at any byte: the events before are those that are complete. */
 static void kube_stream_prefix_yields_complete_events_only(void **state) {
     (void)state;
     struct buf out;
@@ -112,7 +113,7 @@ static void kube_stream_invalid_event_is_refused(void **state) {
     }
 }
 
-/* Exactly as many bytes as are allowed; blanks around it don't count. */
+/* Exactly the maximum size; blanks around the event do not count. */
 static void kube_stream_event_over_max_bytes_is_refused(void **state) {
     static const char text[] =
         "  {\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"20\"}}}  ";

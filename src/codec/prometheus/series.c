@@ -1,5 +1,5 @@
-/* A line is judged by its name first: most of a page is passed over by looking for the next end of
- * a line. */
+/* A line is checked by its name first: most of a page is skipped by searching for the next
+ * newline. */
 #include "codec/prometheus/series.h"
 
 #include <assert.h>
@@ -55,7 +55,7 @@ static struct str take_word(struct str *rest) {
 
 /* ---- labels ---------------------------------------------------------------------------------- */
 
-/* A quoted text, behind its first quote: up to the quote that ends it. */
+/* Takes a quoted text after its opening quote, and the closing quote. */
 static bool take_quoted(struct str *rest, struct str *out) {
     for (size_t i = 0; i < rest->len; i++) {
         if (rest->ptr[i] == '\\') {
@@ -69,7 +69,7 @@ static bool take_quoted(struct str *rest, struct str *out) {
     return false;
 }
 
-/* name="value" and a comma, if there is one. */
+/* Takes name="value" and a comma, if there is one. */
 static bool take_label(struct str *rest, struct series_label *out) {
     skip_blanks(rest);
     out->name = take_name(rest);
@@ -91,7 +91,7 @@ bool series_label_next(struct str *labels, struct series_label *out) {
     return labels->len > 0 && take_label(labels, out);
 }
 
-/* The labels, behind their opening brace. */
+/* Takes the labels after their opening brace. */
 static bool take_labels(struct str *rest, struct str *out) {
     struct series_label label;
     const char *begin = rest->ptr;
@@ -117,7 +117,8 @@ static struct str find_label(const struct series *series, struct str name) {
     return str_make(NULL, 0);
 }
 
-/* The next character of an escaped text. A backslash before anything else stands for itself. */
+/* Takes the next character of an escaped text. A backslash before any other character stands for
+ * itself. */
 static char take_escaped(struct str *rest) {
     char c = rest->ptr[0], next = rest->len > 1 ? rest->ptr[1] : '\0';
     bool is_escape = c == '\\' && (next == 'n' || next == '"' || next == '\\');
@@ -168,7 +169,7 @@ static bool parse_value(struct str word, double *out) {
     return num_parse_decimal(word, out);
 }
 
-/* What is behind the name. */
+/* Parses the line after the name. */
 static bool parse_rest(struct str rest, struct series *out) {
     skip_blanks(&rest);
     if (take_char(&rest, '{') && !take_labels(&rest, &out->labels)) {
@@ -178,7 +179,7 @@ static bool parse_rest(struct str rest, struct series *out) {
     if (!parse_value(take_word(&rest), &out->value)) {
         return false;
     }
-    if (rest.len == 0 || rest.ptr[0] == '#') { /* an exemplar is behind that */
+    if (rest.len == 0 || rest.ptr[0] == '#') { /* an exemplar follows */
         return true;
     }
     out->has_time = parse_value(take_word(&rest), &out->time);
@@ -194,7 +195,8 @@ static bool is_wanted(const struct series_reader *reader, struct str name) {
     return false;
 }
 
-/* The names that a line may begin with, a bit each: of all lines of a page hardly any is left. */
+/* Returns: the names that the line may begin with, a bit each. It excludes nearly all lines of a
+ * page. */
 static uint32_t candidate_names(const struct series_reader *reader, struct str line) {
     size_t at = reader->differ_offset;
     if (line.len < at + 2) {
@@ -241,7 +243,7 @@ static void parse_line(struct series_reader *reader, struct str line) {
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* Behind what all names have in common, but before the end of the shortest. */
+/* Returns: the offset after the common prefix of all names, but before the end of the shortest. */
 static size_t find_difference(const struct series_reader *reader) {
     struct str first = reader->n_names > 0 ? reader->names[0] : STR("");
     size_t n = first.len, shortest = first.len;
@@ -256,7 +258,7 @@ static size_t find_difference(const struct series_reader *reader) {
     return n + 2 <= shortest ? n : shortest >= 2 ? shortest - 2 : 0;
 }
 
-/* A name that ends before `at` says nothing about what is there. */
+/* A name that ends before `at` allows every character there. */
 static void table_add(uint32_t table[UINT8_MAX + 1], struct str name, size_t at, uint32_t bit) {
     if (at < name.len) {
         table[(unsigned char)name.ptr[at]] |= bit;
@@ -287,14 +289,14 @@ void series_reader_init(struct series_reader *reader) {
     reader->skipping = false;
 }
 
-/* Is the beginning of a line, which is all there is of it, that of none that is wanted? */
+/* Can the incomplete line `begin` not become one of a wanted series? */
 static bool is_unwanted(const struct series_reader *reader, struct str beginning) {
     skip_blanks(&beginning);
     struct str rest = beginning, name = take_name(&rest);
     return beginning.len > 0 && rest.len > 0 && !is_wanted(reader, name);
 }
 
-/* Keeps what has come of a line, if it can become one that is wanted. */
+/* Buffers the beginning of a line, if it can become one of a wanted series. */
 static void buffer_line(struct series_reader *reader, struct str part) {
     size_t capacity = sizeof(reader->line) - reader->n_line;
     size_t n = part.len < capacity ? part.len : capacity;
@@ -311,7 +313,7 @@ static void buffer_line(struct series_reader *reader, struct str part) {
 }
 
 static void end_line(struct series_reader *reader, struct str part) {
-    if (reader->n_line == 0 && !reader->skipping) { /* all of it is here */
+    if (reader->n_line == 0 && !reader->skipping) { /* the whole line is in this chunk */
         parse_line(reader, part);
         return;
     }
@@ -325,8 +327,8 @@ static void end_line(struct series_reader *reader, struct str part) {
     reader->skipping = false;
 }
 
-/* Passes over lines that begin as no wanted one does: nearly all of a page. Returns: the rest. No
- * wanted name is so short that what is looked at is behind its line's end. */
+/* Skips lines that begin as no wanted one does: nearly all of a page. Returns: the rest. Wanted
+ * names are long enough that the characters read are within the line. */
 static struct str skip_unwanted_lines(struct series_reader *reader, struct str chunk) {
     const char *line = chunk.ptr, *end = chunk.ptr + chunk.len;
     size_t at = reader->differ_offset;

@@ -1,4 +1,4 @@
-/* The Prometheus text format: what is taken from a page, wherever it is cut. */
+/* The Prometheus text format: the series that are found in a page, with its bytes cut anywhere. */
 #include "codec/prometheus/series.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #include "core/base/arena_fixture.h"
 
-/* What was found, in words: "name{labels} value@time;". */
+/* The series found, in words: "name{labels} value@time;". */
 static struct buf found_text;
 
 static void found(void *user, const struct series *series) {
@@ -95,8 +95,8 @@ static void series_reader_page_at_each_split_matches(void **state) {
     check_found(FOUND);
 }
 
-/* Where names differ far behind their beginnings, lines that end before that place stand in front
- * of wanted ones. */
+/* Where names differ far after their beginnings, lines that end before that offset precede wanted
+ * ones. */
 static void series_reader_short_lines_are_skipped(void **state) {
     static const struct str names[] = {STR("vllm:num_requests_waiting"),
                                        STR("vllm:num_requests_running")};
@@ -156,7 +156,8 @@ static void series_reader_wanted_line_over_capacity_is_counted(void **state) {
     assert_non_null(blanks);
     memset(blanks, ' ', N_BYTES);
     static const char *const names[] = {"a", "other"};
-    for (size_t i = 0; i < 2; i++) { /* one that is wanted is missed; of others nothing is */
+    for (size_t i = 0; i < 2; i++) { /* a wanted series that is too long counts as lost; another
+                                        one does not */
         struct series_reader *reader = begin();
         series_reader_feed(reader, str_of(names[i]));
         series_reader_feed(reader, str_make(blanks, N_BYTES));
@@ -166,7 +167,7 @@ static void series_reader_wanted_line_over_capacity_is_counted(void **state) {
         assert_int_equal(reader->n_too_long, i == 0);
         assert_int_equal(reader->n_lines, 2);
     }
-    struct series_reader *reader = begin(); /* all of it at once needs no room */
+    struct series_reader *reader = begin(); /* a line that is complete in a chunk is not buffered */
     memcpy(blanks, "a 1", 3);
     blanks[N_BYTES - 1] = '\n';
     series_reader_feed(reader, str_make(blanks, N_BYTES));
@@ -203,7 +204,7 @@ static void count_found(void *user, const struct series *series) {
     ++*(unsigned *)user;
 }
 
-/* Names with everything, little or nothing in common, and lines that are nearly one of them. */
+/* Names with everything, little or nothing in common, and lines that nearly match one of them. */
 static void series_reader_similar_names_are_distinguished(void **state) {
     static const struct {
         struct str names[4];

@@ -1,4 +1,4 @@
-/* Descriptors are looked through anew for each question: there are few, and few ask. */
+/* Descriptors are searched anew for each request: they are few, and requests are rare. */
 #include "codec/protobuf/grpc_reflection.h"
 
 #include "codec/protobuf/pb.h"
@@ -31,11 +31,11 @@ enum {
     MESSAGE_NESTED = 3,
     MESSAGE_ENUM = 4,
     SERVICE_METHOD = 2,
-    MOST_FILES = 64, /* of one answer */
-    MOST_DEPTH = 8,  /* of messages within messages, in our own descriptors */
+    MOST_FILES = 64, /* files of one response */
+    MOST_DEPTH = 8,  /* nesting of messages in our own descriptors */
 };
 
-/* The value of a string or message field; the first one. */
+/* Returns: the value of the first such field, a string or a message. */
 static struct str get_field(struct str message, uint32_t number) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
@@ -60,7 +60,7 @@ static struct str find_file_by_name(struct str descriptors, struct str name) {
 
 /* ---- symbols --------------------------------------------------------------------------------- */
 
-/* Cuts "NAME" or "NAME." off the front of `symbol`. */
+/* Removes "NAME" or "NAME." from the front of `symbol`. */
 static bool strip_name_prefix(struct str *symbol, struct str name) {
     if (!str_starts_with(*symbol, name)) {
         return false;
@@ -73,8 +73,8 @@ static bool strip_name_prefix(struct str *symbol, struct str name) {
     return true;
 }
 
-/* Is the symbol (what is left of it) this element, or in it? Elements are services, messages and
- * enums; what they hold is in their fields 2 (methods), 3 and 4 (messages, enums), 2 (fields). */
+/* Is the symbol (or the rest of it) this element, or in it? Elements are services, messages and
+ * enums; their members are in fields 2 (methods), 3 and 4 (messages, enums), 2 (fields). */
 static bool element_contains_symbol(struct str element, uint32_t kind, struct str symbol) {
     struct str path[MOST_DEPTH];
     size_t depth = 0;
@@ -132,7 +132,7 @@ static struct str find_file_with_symbol(struct str descriptors, struct str symbo
     return str_make(NULL, 0);
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- responses ------------------------------------------------------------------------------- */
 
 static void add_error(struct buf *out, enum status st, struct str what) {
     size_t error = pb_begin(out, ERROR_ANSWER);
@@ -143,7 +143,7 @@ static void add_error(struct buf *out, enum status st, struct str what) {
     pb_end(out, error);
 }
 
-/* The file, and all that it needs, each once. */
+/* Adds the file and its dependencies, each once. */
 static void add_file(struct buf *out, struct str descriptors, struct str file, struct str what) {
     struct str files[MOST_FILES];
     size_t n = 0;
@@ -206,7 +206,7 @@ static void answer(struct buf *out, struct str descriptors, uint32_t question, s
     case LIST_SERVICES:
         add_services(out, descriptors);
         break;
-    case ALL_EXTENSIONS: /* there are none, of anything */
+    case ALL_EXTENSIONS: /* no message has extensions */
         add_error(out, ST_NOT_FOUND, what);
         break;
     case FILE_CONTAINING_EXTENSION:
@@ -233,7 +233,7 @@ enum status grpc_reflection_respond(struct str descriptors, struct str request, 
             st = pb_get_string(&field, "host", &host, err);
         } else if (field.number >= FILE_BY_FILENAME && field.number <= LIST_SERVICES) {
             question = field.number;
-            st = question == FILE_CONTAINING_EXTENSION /* a message, of no interest */
+            st = question == FILE_CONTAINING_EXTENSION /* a message; its content does not matter */
                      ? ST_OK
                      : pb_get_string(&field, "the question", &what, err);
         }

@@ -1,4 +1,4 @@
-/* Tables of gRPC's documents. */
+/* The tables of gRPC's documents. */
 #include "codec/protobuf/grpc_status.h"
 
 #include "core/base/num.h"

@@ -1,6 +1,5 @@
-/* The status codes of gRPC: their names, and what a client takes for one where a server, or
- * somebody between, gave none. (Which of our own reasons becomes which code is
- * core/base/status.def's matter.)
+/* The status codes of gRPC: their names, and the code that a client assumes when a server or a
+ * proxy sent none. (core/base/status.def maps our own reasons to codes.)
  *
  * gRPC, "Status codes and their use"; gRPC over HTTP2, "Errors"; "HTTP to gRPC Status Code
  * Mapping". */
@@ -33,13 +32,14 @@ enum grpc_code {
     GRPC_CODES,
 };
 
-/* "INVALID_ARGUMENT"; of a number that means nothing: "UNKNOWN". */
+/* "INVALID_ARGUMENT"; "UNKNOWN" for a number that is no code. */
 const char *grpc_code_name(int code);
-/* grpc-status. Returns: false when it is no number; one that means nothing is UNKNOWN. */
+/* Parses grpc-status. Returns: false when it is no number; a number that is no code becomes
+ * UNKNOWN. */
 bool grpc_code_parse(struct str text, int *out);
-/* Of an answer that is not 200 and has no grpc-status. */
+/* The code of a response that is not 200 and has no grpc-status. */
 int grpc_code_from_http(int http_status);
-/* Of a stream that was reset (RFC 9113, 7) before it had a status. */
+/* The code of a stream that was reset (RFC 9113, 7) before it had a status. */
 int grpc_code_from_reset(uint32_t error_code);
 
 #endif

@@ -1,4 +1,4 @@
-/* The documents' tables, and grpc-status as servers write it. */
+/* The documents' tables, and grpc-status as servers send it. */
 #include "codec/protobuf/grpc_status.h"
 
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static void grpc_code_name_unknown_number_is_unknown(void **state) {
 static void grpc_code_parse_accepts_decimal_numbers_only(void **state) {
     static const struct {
         const char *text;
-        int code; /* -1: refused */
+        int code; /* -1: an error */
     } cases[] = {
         {"0", 0},    {"5", 5},   {"16", 16}, {"17", 2},  {"18446744073709551615", 2},
         {"", -1},    {" 0", -1}, {"-1", -1}, {"OK", -1}, {"0x1", -1},

@@ -1,4 +1,5 @@
-/* The texts of gRPC's header fields, read strictly and written as the specification says. */
+/* The values of gRPC's header fields, parsed strictly and printed as the specification
+ * prescribes. */
 #include "codec/protobuf/grpc_text.h"
 
 #include <stdio.h>
@@ -53,7 +54,7 @@ size_t grpc_timeout_print(uint64_t ns, char out[GRPC_TIMEOUT_BYTES]) {
 bool grpc_content_type_ok(struct str value) {
     struct str rest = value;
     if (str_eq(value, STR("application/grpc"))) {
-        return true; /* what nearly all say */
+        return true; /* the usual value */
     }
     struct str type = str_trim(str_cut(&rest, ';'));
     return str_eq_nocase(type, STR("application/grpc")) ||
@@ -113,7 +114,7 @@ void grpc_binary_metadata_print(struct buf *out, struct str bytes) {
     }
 }
 
-/* Returns: -1 for what is no letter of base64. */
+/* Returns: -1 for a character that is not base64. */
 static int letter_value(char c) {
     const char *at = c ? strchr(LETTERS, c) : NULL;
     return at ? (int)(at - LETTERS) : -1;
@@ -172,7 +173,7 @@ enum http_coding grpc_coding_choose(struct str accepted) {
         enum http_coding coding;
         struct str name = str_trim(str_cut(&accepted, ','));
         if (grpc_coding_parse(name, &coding) && coding != HTTP_IDENTITY && best != HTTP_GZIP) {
-            best = coding; /* gzip is what every implementation has tested */
+            best = coding; /* gzip is the most widely tested */
         }
     }
     return best;

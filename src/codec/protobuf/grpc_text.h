@@ -1,4 +1,4 @@
-/* What gRPC says in header fields: the timeout, the status message, binary metadata, names of
+/* The values of gRPC's header fields: the timeout, the status message, binary metadata, names of
  * codings; and the prefix of each message. Sans I/O.
  *
  * gRPC over HTTP2, "Requests", "Responses", "Length-Prefixed-Message". */
@@ -15,37 +15,37 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 
-/* grpc-timeout: up to 8 digits and one of H, M, S, m, u, n. Returns: false for anything else; what
- * does not fit is UINT64_MAX. */
+/* Parses grpc-timeout: up to 8 digits and one of H, M, S, m, u, n. Returns: false for anything
+ * else; a timeout that does not fit is UINT64_MAX. */
 bool grpc_timeout_parse(struct str text, uint64_t *ns);
 enum { GRPC_TIMEOUT_BYTES = 12 };
-/* Prints the timeout, rounded up to what 8 digits can say. Returns: its length. */
+/* Prints the timeout, rounded up to what 8 digits can express. Returns: its length. */
 size_t grpc_timeout_print(uint64_t ns, char out[GRPC_TIMEOUT_BYTES]);
 
-/* Is it application/grpc, perhaps with "+proto" and parameters? With another suffix ("+json") it is
- * not: nobody here could read it. */
+/* Is it application/grpc, optionally with "+proto" and parameters? Another suffix ("+json") is a
+ * format that is not supported. */
 bool grpc_content_type_ok(struct str value);
 
-/* grpc-message: percent-encoding of everything but printable ASCII without '%'. */
+/* Prints grpc-message: percent-encodes everything but printable ASCII without '%'. */
 void grpc_status_message_print(struct buf *out, struct str text);
-/* Undoes that; a '%' that is not followed by two hexadecimal digits stays as it is. Owns: in
- * `arena`, or `text` itself. Returns: ptr NULL when out of memory. */
+/* Decodes grpc-message; a '%' that is not followed by two hexadecimal digits stays as it is.
+ * Returns: ptr NULL when out of memory. Owns: in `arena`, or `text` itself. */
 struct str grpc_status_message_parse(struct arena *arena, struct str text);
 
-/* Binary metadata ("…-bin"): base64, written without padding, read with or without. */
+/* Binary metadata ("…-bin"): base64, printed without padding, parsed with or without. */
 void grpc_binary_metadata_print(struct buf *out, struct str bytes);
-/* Returns: ST_BAD_REQUEST for what is no base64, ST_NO_MEMORY. */
+/* Returns: ST_BAD_REQUEST for invalid base64, ST_NO_MEMORY. */
 enum status grpc_binary_metadata_parse(struct arena *arena, struct str text, struct str *out,
                                        struct error *err) __attribute__((warn_unused_result));
 
 /* grpc-encoding: identity, gzip, deflate. Returns: false for others. */
 bool grpc_coding_parse(struct str name, enum http_coding *out);
 const char *grpc_coding_name(enum http_coding coding);
-/* grpc-accept-encoding: a list of names. Returns: the one of ours that is cheapest for a reader of
- * it, HTTP_IDENTITY where none is there. */
+/* Chooses from grpc-accept-encoding, a list of names. Returns: the supported coding that is
+ * cheapest for the peer to decode; HTTP_IDENTITY when none is supported. */
 enum http_coding grpc_coding_choose(struct str accepted);
 
-/* The prefix of a message: a byte that says whether it is compressed, and its length. */
+/* The prefix of a message: a byte that is 1 when it is compressed, and its length. */
 enum { GRPC_PREFIX_BYTES = 5 };
 struct grpc_prefix {
     bool compressed;

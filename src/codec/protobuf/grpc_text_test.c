@@ -1,4 +1,5 @@
-/* gRPC's header texts: what the specification allows, both ways, and nothing else. */
+/* The values of gRPC's header fields: all that the specification allows, both ways, and nothing
+ * else. */
 #include "codec/protobuf/grpc_text.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Protocol buffers without a schema. Every length is held against what is left before it is
+/* Protocol buffers without a schema. Every length is compared with the remaining bytes before it is
  * used. */
 #include "codec/protobuf/pb.h"
 
@@ -12,7 +12,7 @@ static bool reader_fail(struct pb_reader *reader, const char *why) {
     return false;
 }
 
-/* Encoding, "Base 128 Varints": at most ten bytes, of the tenth one bit. */
+/* Encoding, "Base 128 Varints": at most ten bytes, the tenth with one bit. */
 static bool read_varint(struct pb_reader *reader, uint64_t *out) {
     uint64_t value = 0;
     for (unsigned i = 0; i < PB_MAX_VARINT_BYTES; i++) {
@@ -95,7 +95,7 @@ static bool read_value(struct pb_reader *reader, unsigned type, struct pb_field 
     }
 }
 
-/* Passes over a group whose start was read. */
+/* Skips a group after its start tag. */
 static bool skip_group(struct pb_reader *reader, uint32_t number) {
     uint32_t open[PB_MAX_GROUPS];
     size_t depth = 0;
@@ -125,7 +125,7 @@ static bool skip_group(struct pb_reader *reader, uint32_t number) {
     return true;
 }
 
-/* Bytes, of which the tag has one byte and the length two. */
+/* A field of bytes whose tag has one byte and whose length has two. */
 static bool next_bytes_of_two_byte_length(struct pb_reader *reader, struct pb_field *field) {
     const unsigned char *at = (const unsigned char *)reader->at;
     size_t left = (size_t)(reader->end - reader->at);
@@ -277,8 +277,8 @@ void pb_add_string(struct buf *out, uint32_t number, struct str text) {
     }
 }
 
-/* The length is known at the end: one byte is left for it, which is enough for most, and the
- * content moves where it is not. */
+/* The length is known at the end: one byte is reserved for it, which is enough for most messages;
+ * otherwise the content is moved. */
 size_t pb_begin(struct buf *out, uint32_t number) {
     add_head(out, number, PB_BYTES, 0);
     return out->len;

@@ -1,7 +1,6 @@
-/* Protocol buffers, the fields only: a reader whose strings and bytes are views of the message, and
- * a writer. What they lack on purpose is a schema: who reads knows the field numbers. Nothing
- * recurses: a nested message is a reader of its own, and groups (which nobody sends) are skipped
- * with a count.
+/* Protocol buffers without a schema: a reader of fields, whose strings and bytes are views of the
+ * message, and a writer. Callers know the field numbers. Nothing recurses: a nested message has a
+ * reader of its own, and groups (which are deprecated) are skipped with a counter.
  *
  * Protocol buffers, "Encoding". */
 #ifndef SLUICE_CODEC_PROTOBUF_PB_H
@@ -18,7 +17,7 @@
 enum pb_type { PB_VARINT = 0, PB_FIXED64 = 1, PB_BYTES = 2, PB_FIXED32 = 5 };
 
 enum {
-    PB_MAX_GROUPS = 100, /* one within the other, when they are skipped */
+    PB_MAX_GROUPS = 100, /* nested, while they are skipped */
     PB_MAX_VARINT_BYTES = 10,
 };
 
@@ -31,7 +30,7 @@ struct pb_field {
 
 struct pb_reader {
     const char *at, *end;
-    const char *error_text; /* what is wrong with the bytes; NULL: nothing so far */
+    const char *error_text; /* why the bytes are malformed; NULL: no error so far */
 };
 
 static inline struct pb_reader pb_read(struct str message) {
@@ -39,12 +38,12 @@ static inline struct pb_reader pb_read(struct str message) {
     return (struct pb_reader){message.ptr, end, NULL};
 }
 
-/* The next field, whatever it is. */
+/* The next field, of any kind. */
 bool pb_next_any(struct pb_reader *reader, struct pb_field *field);
 
-/* The next field, in the order of the bytes; groups are passed over. Returns: false at the end, and
- * where the bytes are no fields: then `broken` says why. (Most are looked at here: bytes whose tag
- * and length are one byte each.) */
+/* The next field, in the order of the bytes; groups are skipped. Returns: false at the end, and
+ * where the bytes are malformed: then `error_text` is set. (Most fields are decoded here: bytes
+ * whose tag and length have one byte each.) */
 static inline bool pb_next(struct pb_reader *reader, struct pb_field *field) {
     size_t left = (size_t)(reader->end - reader->at);
     if (left >= 2) {
@@ -63,21 +62,21 @@ static inline bool pb_next(struct pb_reader *reader, struct pb_field *field) {
 }
 /* The next number of a packed list of varints. Returns: as pb_next. */
 bool pb_next_varint(struct pb_reader *reader, uint64_t *value);
-/* Is all of it well formed, as far as the fields of this level go? Returns: ST_BAD_REQUEST, saying
- * what `what` ("ModelInferRequest") is not. */
+/* Checks that the fields of this level are well formed. Returns: ST_BAD_REQUEST with the reason;
+ * `what` ("ModelInferRequest") is the message's name in it. */
 enum status pb_check(struct str message, const char *what, struct error *err)
     __attribute__((warn_unused_result));
-/* The error for a reader that broke. Returns: ST_BAD_REQUEST. */
+/* The error of a reader whose error_text is set. Returns: ST_BAD_REQUEST. */
 enum status pb_reader_error(const struct pb_reader *reader, const char *what, struct error *err);
-/* Takes a string field. Returns: ST_BAD_FIELD where it has another type or is not UTF-8; `path`
- * names it. */
+/* Gets a string field. Returns: ST_BAD_FIELD where it has another type or is not UTF-8; `path` is
+ * its name in the error. */
 enum status pb_get_string(const struct pb_field *field, const char *path, struct str *out,
                           struct error *err) __attribute__((warn_unused_result));
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Fields are appended as they are asked for, also those with the default value: who wants proto3's
- * leaving out looks at the value. */
+/* Fields are appended also with the default value: a caller that leaves default values out, as
+ * proto3 does, checks the value. */
 void pb_add_varint(struct buf *out, uint32_t number, uint64_t value);
 void pb_add_fixed64(struct buf *out, uint32_t number, uint64_t value);
 void pb_add_fixed32(struct buf *out, uint32_t number, uint32_t value);
@@ -85,18 +84,19 @@ void pb_add_double(struct buf *out, uint32_t number, double value);
 void pb_add_bytes(struct buf *out, uint32_t number, struct str bytes);
 /* The same unless it is empty. */
 void pb_add_string(struct buf *out, uint32_t number, struct str text);
-/* Only the head of a field of bytes, of which `n_bytes` follow. */
+/* Appends the head of a field of bytes; the caller appends the `n_bytes`. */
 void pb_add_head(struct buf *out, uint32_t number, uint64_t n_bytes);
-/* Bytes that pb_add_head writes. */
+/* Returns: the size of what pb_add_head appends. */
 size_t pb_head_bytes(uint32_t number, uint64_t n_bytes);
 
-/* A nested message: what is appended between the two is its content. Returns: what pb_end wants. */
+/* Begins a nested message: what is appended until pb_end is its content. Returns: the position for
+ * pb_end. */
 size_t pb_begin(struct buf *out, uint32_t number);
 void pb_end(struct buf *out, size_t begun);
-/* The same where another `n_elsewhere` bytes of the content are not in `out` but sent from where
- * they lie, at its offset *cut, behind `begun`; *cut moves with the content. */
+/* As pb_end, where another `n_elsewhere` bytes of the content are not in `out` but are sent from
+ * other memory, at the offset *cut of `out`, after `begun`; *cut moves with the content. */
 void pb_end_scattered(struct buf *out, size_t begun, size_t *cut, uint64_t n_elsewhere);
-/* A packed list of int64 (field left out when there are none). */
+/* A packed list of int64 (no field when it is empty). */
 void pb_add_packed_i64(struct buf *out, uint32_t number, const int64_t *values, size_t n);
 
 #endif

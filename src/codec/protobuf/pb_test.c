@@ -1,5 +1,5 @@
-/* The field reader and writer: every kind of field, both ways, at every prefix, and what is no
- * message. */
+/* The field reader and writer: every kind of field, both ways, at every prefix, and malformed
+ * messages. */
 #include "codec/protobuf/pb.h"
 
 #include <setjmp.h>
@@ -70,7 +70,7 @@ static void pb_fields_roundtrip(void **state) {
     assert_null(reader.error_text);
 }
 
-/* Each prefix in memory of its exact size: it ends well only between two fields. */
+/* Each prefix in memory of its exact size: it is valid only between two fields. */
 static void pb_check_prefix_is_valid_between_fields_only(void **state) {
     (void)state;
     struct str message = write_all();

@@ -1,5 +1,5 @@
-/* OTLP in JSON: ids are hexadecimal, 64-bit numbers are text, enums are numbers. Names of spans and
- * attributes are those that the reference server gives. */
+/* OTLP in JSON: ids are hexadecimal, 64-bit numbers are strings, enums are numbers. Names of spans
+ * and attributes are the reference server's. */
 #include "codec/trace/otlp_trace.h"
 
 #include "codec/json/tree.h"
@@ -9,12 +9,12 @@
 
 enum { KIND_SERVER = 2, STATUS_ERROR = 2 };
 
-/* One of the spans, and the times that are events of it. */
+/* One of the spans, and the timestamps that are events of it. */
 static const struct layer {
-    enum trace_timestamp start, end; /* a trace that has not both has no such span */
-    unsigned long long events;       /* bits by trace_mark */
+    enum trace_timestamp start, end; /* a trace without both has no such span */
+    unsigned long long events;       /* a bit for each trace_timestamp */
 } LAYERS[OTLP_SPANS] = {
-    {TRACE_TIMESTAMPS, TRACE_TIMESTAMPS, /* from the first to the last */
+    {TRACE_TIMESTAMPS, TRACE_TIMESTAMPS, /* from the first to the last timestamp */
      1U << TRACE_HTTP_RECV_START | 1U << TRACE_HTTP_RECV_END | 1U << TRACE_GRPC_WAITREAD_START |
          1U << TRACE_GRPC_WAITREAD_END | 1U << TRACE_HTTP_SEND_START | 1U << TRACE_HTTP_SEND_END |
          1U << TRACE_GRPC_SEND_START | 1U << TRACE_GRPC_SEND_END},
@@ -108,7 +108,7 @@ static void add_attributes(struct json_writer *json, const struct trace_record *
     json_write_close(json, ']');
 }
 
-/* Clause: OpenTelemetry, span status: unset unless it failed. */
+/* Clause: OpenTelemetry, span status: unset unless the request failed. */
 static void add_status(struct json_writer *json, const struct trace_record *record) {
     if (record->ns[TRACE_INFER_RESPONSE_COMPLETE] > 0) {
         return;
@@ -121,7 +121,7 @@ static void add_status(struct json_writer *json, const struct trace_record *reco
     json_write_close(json, '}');
 }
 
-/* From the first time to the last. Returns: false when there is none. */
+/* The first and the last timestamp. Returns: false when there is none. */
 static bool request_times(const struct trace_record *record, uint64_t *start, uint64_t *end) {
     *start = UINT64_MAX;
     *end = 0;
@@ -182,9 +182,9 @@ size_t otlp_trace_add(struct buf *out, const struct trace_record *record,
     return n;
 }
 
-/* ---- the answer ------------------------------------------------------------------------------ */
+/* ---- response -------------------------------------------------------------------------------- */
 
-/* 64-bit numbers are text, but numbers are taken, too. */
+/* 64-bit numbers are strings in OTLP; JSON numbers are accepted too. */
 static uint64_t parse_count(const struct json_tree *tree, yyjson_val *val) {
     uint64_t count = 0;
     int64_t number;

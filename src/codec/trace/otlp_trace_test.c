@@ -1,4 +1,4 @@
-/* Traces as OTLP's JSON: every member of a span, and which spans there are. */
+/* Traces as OTLP's JSON: every member of a span, and which spans a trace has. */
 #include "codec/trace/otlp_trace.h"
 
 #include <setjmp.h>
@@ -24,7 +24,8 @@ static void expect(const struct buf *out, const char *text) {
 
 static void otlp_trace_empty_request_is_printed(void **state) {
     const struct otlp_attribute resource[] = {{STR("a"), STR("b")},
-                                              {STR("c\""), {"\xff", 1}}}; /* no text: left empty */
+                                              {STR("c\""), {"\xff", 1}}}; /* invalid UTF-8:
+                                                                             written as "" */
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
     (void)state;
@@ -39,7 +40,7 @@ static void otlp_trace_empty_request_is_printed(void **state) {
     arena_free(arena);
 }
 
-/* Of a request that was refused: one span, which failed. */
+/* A request that was rejected: one span, with the error status. */
 static void otlp_trace_failed_request_has_one_span(void **state) {
     const unsigned char parent[SPAN_ID_BYTES] = {0xab};
     struct otlp_ids ids = IDS;
@@ -67,7 +68,7 @@ static void otlp_trace_failed_request_has_one_span(void **state) {
     arena_free(arena);
 }
 
-/* How many spans a trace has, by the times that it has. */
+/* The number of spans of a trace, by its timestamps. */
 static void otlp_trace_span_count_follows_timestamps(void **state) {
     struct trace_record record = {.model = STR("m")};
     struct arena *arena = arena_new(NULL, 0);

@@ -1,5 +1,5 @@
-/* The form of the reference server's trace files: flat objects, which the id of the trace holds
- * together; data and shapes are text. */
+/* The reference server's format of trace files: flat objects with the trace's id in each; data and
+ * shapes are strings. */
 #include "codec/trace/trace_record.h"
 
 #include "codec/kserve/data_print.h"
@@ -15,7 +15,7 @@ const char *trace_timestamp_name(enum trace_timestamp mark) {
     return names[mark];
 }
 
-/* What a client has chosen may be no text. */
+/* Text from a client may be invalid UTF-8: it is written as "". */
 static void add_text(struct json_writer *json, const char *name, struct str text) {
     json_write_string(json, name, utf8_is_valid(text.ptr, text.len) ? text : STR(""));
 }
@@ -47,18 +47,18 @@ static void print_time(struct buf *out, uint64_t id, enum trace_timestamp mark, 
 static uint64_t element_count(const struct tensor *tensor) {
     uint64_t n = 1;
     for (size_t i = 0; i < tensor->shape.rank; i++) {
-        n *= (uint64_t)tensor->shape.dims[i]; /* has been checked when it came */
+        n *= (uint64_t)tensor->shape.dims[i]; /* was checked when the request was received */
     }
     return n;
 }
 
-/* The elements with commas between them; nothing where they can't be text. */
+/* The elements, separated by commas; empty where they can't be text. */
 static struct str print_elements(struct arena *arena, const struct tensor *tensor) {
     struct tensor shown = *tensor;
     struct element_print print;
     struct error err;
     struct buf text;
-    if (shown.datatype == DT_BOOL) { /* 0 and 1 */
+    if (shown.datatype == DT_BOOL) { /* printed as 0 and 1 */
         shown.datatype = DT_UINT8;
     }
     buf_init(&text, arena, 256);

@@ -35,12 +35,12 @@ static void trace_record_print_timestamps_match(void **state) {
            "{\"id\":3,\"timestamps\":[{\"name\":\"HTTP_RECV_START\",\"ns\":5}]},"
            "{\"id\":3,\"timestamps\":[{\"name\":\"QUEUE_START\",\"ns\":7}]}");
     expect(&record, false, "{\"id\":3,\"model_name\":\"m\",\"model_version\":10}");
-    record.request_id = str_make("\xff", 1); /* no text */
+    record.request_id = str_make("\xff", 1); /* invalid UTF-8 */
     expect(&record, false,
            "{\"id\":3,\"model_name\":\"m\",\"model_version\":10,\"request_id\":\"\"}");
 }
 
-/* A tensor's bytes and what `data` and `shape` say of them. */
+/* A tensor's bytes and its expected `data` and `shape`. */
 static void expect_tensor(enum datatype datatype, const void *bytes, size_t n_bytes,
                           struct shape shape, const char *data_and_shape) {
     struct piece piece = {bytes, n_bytes};

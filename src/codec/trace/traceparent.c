@@ -1,5 +1,5 @@
-/* 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01. What a later version has behind the
- * flags is passed over; what no version may have makes all of it nothing. */
+/* 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01. Text that a later version adds after the
+ * flags is ignored; anything else that is malformed makes the whole field invalid. */
 #include "codec/trace/traceparent.h"
 
 #include "core/base/hex.h"

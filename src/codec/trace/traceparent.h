@@ -1,4 +1,4 @@
-/* How a caller says which trace its request is of: W3C Trace Context. */
+/* The trace context of a caller: W3C Trace Context. */
 #ifndef SLUICE_CODEC_TRACE_TRACEPARENT_H
 #define SLUICE_CODEC_TRACE_TRACEPARENT_H
 
@@ -16,11 +16,9 @@ struct traceparent {
     bool sampled;
 };
 
-/* Returns: false for what is none; it is to be passed over then.
- * Clause: W3C Trace Context, 3.2. */
+/* Returns: false for an invalid field, which must be ignored. Clause: W3C Trace Context, 3.2. */
 bool traceparent_parse(struct str text, struct traceparent *out);
-/* Can it be passed on? Its members are not looked at.
- * Clause: W3C Trace Context, 3.3. */
+/* May it be forwarded? Its members are not parsed. Clause: W3C Trace Context, 3.3. */
 bool tracestate_is_valid(struct str text);
 
 #endif

@@ -1,4 +1,4 @@
-/* traceparent: what is one, and what is none. */
+/* traceparent: valid and invalid fields. */
 #include "codec/trace/traceparent.h"
 
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static void traceparent_parse_rows_match(void **state) {
         {"cc-" IDS "-01-more", true, true},
         {"cc-" IDS "-01-", true, true},
         {"", false, false},
-        {"00-" IDS "-01-", false, false}, /* version 0 has nothing behind */
+        {"00-" IDS "-01-", false, false}, /* version 0 has nothing after the flags */
         {"00-" IDS "-01x", false, false},
         {"cc-" IDS "-01x", false, false},
         {"ff-" IDS "-01", false, false},

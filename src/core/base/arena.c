@@ -1,7 +1,6 @@
-/* The memory of one request. Small blocks are bumps in chunks of 4 KiB, which come from and go back
- * to the thread's cache; a large block is a malloc of its own, so that a body that grows can use
- * realloc (which moves pages, not bytes) and so that it goes back to the system at once. It refuses
- * to be shared between threads. */
+/* Small blocks are bumps in chunks of 4 KiB, which come from the thread's cache and go back to it.
+ * A large block is a malloc of its own: a growing body can then use realloc, which moves pages
+ * instead of bytes, and the memory returns to the system at once. */
 #include "core/base/arena.h"
 
 #include <assert.h>
@@ -18,7 +17,7 @@ enum {
     ARENA_ALIGN = 16,
     ARENA_CHUNK_BYTES = 4096,
 #ifdef SLUICE_ARENA_EMULATE
-    ARENA_LARGE_BYTES = 0, /* every block is a malloc of its own */
+    ARENA_LARGE_BYTES = 0, /* each block is a malloc of its own */
 #else
     ARENA_LARGE_BYTES = 2048,
 #endif
@@ -32,21 +31,21 @@ struct arena_cache {
     struct chunk *free;
     size_t n_free;
     size_t max;
-    bool keep_large; /* large blocks too */
+    bool keep_large; /* keeps large blocks too */
     struct large *free_large;
 };
 
-/* Stands right before a large block's bytes. */
+/* The header in front of a large block's bytes. */
 struct large {
     alignas(ARENA_ALIGN) struct large *next;
     struct large *prev;
-    void *raw;      /* what malloc gave: this header, or padding before it */
+    void *raw;      /* returned by malloc: this header, or padding before it */
     size_t n_bytes; /* taken from malloc */
 };
 
 struct arena {
     char *at;   /* the next free byte of the newest chunk */
-    char *end;  /* behind it */
+    char *end;  /* the end of that chunk */
     char *last; /* the newest small block */
     struct chunk *chunks;
     struct large *larges;
@@ -120,10 +119,9 @@ static void chunk_free(struct arena_cache *cache, struct chunk *chunk) {
     }
 }
 
-/* ---- large blocks that are kept -------------------------------------------------------------- */
+/* ---- cached large blocks --------------------------------------------------------------------- */
 
-/* The smallest kept block of at least `n_bytes`. Returns: its bytes, with a struct large in front;
- * NULL when there is none. */
+/* The smallest cached block of at least `n_bytes`. Returns: its header; NULL when there is none. */
 static struct large *large_cache_pop(struct arena_cache *cache, size_t n_bytes) {
     struct large **best = NULL;
     for (struct large **at = cache ? &cache->free_large : NULL; at && *at; at = &(*at)->next) {
@@ -196,7 +194,7 @@ size_t arena_bytes(const struct arena *arena) {
     return arena->total;
 }
 
-/* May the arena take `n_bytes` more from the system? */
+/* Does the limit allow to take `n_bytes` more from the system? */
 static bool within_limit(const struct arena *arena, size_t n_bytes) {
     return arena->total <= arena->limit && n_bytes <= arena->limit - arena->total;
 }
@@ -243,7 +241,7 @@ static void large_unlink(struct arena *arena, struct large *large) {
 }
 
 static void *large_alloc(struct arena *arena, size_t n_bytes, size_t alignment) {
-    size_t padding = alignment - ARENA_ALIGN; /* malloc gives ARENA_ALIGN by itself */
+    size_t padding = alignment - ARENA_ALIGN; /* malloc aligns to ARENA_ALIGN already */
     size_t total;
     if (!checked_add(n_bytes, sizeof(struct large) + padding, &total) ||
         !within_limit(arena, total)) {
@@ -264,7 +262,8 @@ static void *large_alloc(struct arena *arena, size_t n_bytes, size_t alignment) 
     return bytes;
 }
 
-/* A kept block that is large enough, with the bytes of `large`, whose place becomes a kept one. */
+/* Moves the bytes of `large` to a cached block of at least `total` bytes; the block of `large` is
+ * cached in its place. Returns: NULL when no cached block is large enough. */
 static void *large_move(struct arena *arena, struct large *large, size_t total) {
     struct large *moved = large_cache_pop(arena->cache, total);
     if (!moved) {
@@ -326,7 +325,7 @@ void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment)
     }
 }
 
-/* Blocks begin and chunks end aligned, so that most need no padding. */
+/* Blocks begin aligned and chunks end aligned, so that most blocks need no padding. */
 void *arena_alloc(struct arena *arena, size_t n_bytes) {
     if (n_bytes <= ARENA_LARGE_BYTES && n_bytes <= (size_t)(arena->end - arena->at)) {
         arena->last = arena->at;

@@ -1,5 +1,5 @@
 /* An arena for every test of a file, each listed as cmocka_unit_test_setup_teardown(TEST, setup,
- * teardown). Nothing else includes this. */
+ * teardown). For tests only. */
 #ifndef SLUICE_CORE_BASE_ARENA_FIXTURE_H
 #define SLUICE_CORE_BASE_ARENA_FIXTURE_H
 

@@ -1,4 +1,4 @@
-/* The arena: alignment, limits, growth in place, chunks that come back, nothing left alive. */
+/* The arena: alignment, limits, growth in place, reused chunks, and that nothing leaks. */
 #include "core/base/arena.h"
 
 #include <setjmp.h>
@@ -54,7 +54,8 @@ static void arena_alloc_aligned_honours_alignment(void **state) {
 
 static void arena_alloc_past_limit_returns_null(void **state) {
     (void)state;
-    volatile size_t huge = SIZE_MAX; /* volatile: the compiler knows that no such block can be */
+    volatile size_t huge = SIZE_MAX; /* volatile: the compiler would warn about an impossible
+                                        size */
     struct arena *arena = arena_new(NULL, 65536);
     assert_null(arena_alloc(arena, 65536));
     assert_null(arena_alloc(arena, huge));
@@ -74,7 +75,7 @@ static void arena_alloc_past_limit_returns_null(void **state) {
     assert_in_range(n, 10, 25);
     assert_true(arena_bytes(arena) <= 65536);
     assert_true(arena_bytes(arena) > 65536 - 4200);
-    /* a large block that goes back makes room */
+    /* freeing a large block lowers the total */
     assert_non_null(arena_realloc(arena, large, 40000, 5000));
     assert_non_null(arena_alloc(arena, 30000));
     arena_free(arena);

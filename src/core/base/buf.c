@@ -1,5 +1,4 @@
-/* Appending to a block that grows by doubling. It refuses to make each caller check each append:
- * the first that fails sets `failed`, and the rest are dropped. */
+/* Appending to a block that grows by doubling. */
 #include "core/base/buf.h"
 
 #include <stdarg.h>
@@ -25,7 +24,7 @@ static bool buf_grow(struct buf *buf, size_t wanted) {
         cap = wanted < BUF_FIRST_BYTES ? BUF_FIRST_BYTES : wanted;
     }
     char *data = arena_realloc(buf->arena, buf->data, buf->cap, cap);
-    if (!data && cap > wanted) { /* near the limit twice as much may be too much */
+    if (!data && cap > wanted) { /* near the arena's limit, doubling may fail */
         cap = wanted;
         data = arena_realloc(buf->arena, buf->data, buf->cap, cap);
     }
@@ -116,7 +115,7 @@ static bool is_plain(char c) {
     return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
 }
 
-/* Bytes of `text` before the first that is escaped; they are at `to` then, which has room. */
+/* Copies `text` to `to` up to the first character that needs an escape. Returns: bytes copied. */
 static size_t copy_plain(char *to, struct str text) {
     size_t n = 0;
     while (n < text.len && is_plain(text.ptr[n])) {
@@ -126,7 +125,7 @@ static size_t copy_plain(char *to, struct str text) {
     return n;
 }
 
-/* Most have nothing to be escaped. */
+/* Most texts have no character that needs an escape. */
 void buf_add_json_string(struct buf *buf, struct str text) {
     buf_add_char(buf, '"');
     for (;;) {

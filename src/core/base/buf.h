@@ -1,5 +1,5 @@
-/* Bytes being written: a growable block in an arena. A failed append is remembered (`failed`), so
- * that a writer of many pieces checks once at the end; what was written stays valid. */
+/* A growable block of bytes in an arena. The first append that fails sets `failed`, and later ones
+ * are dropped, so that a caller checks once after all appends; the bytes before it stay valid. */
 #ifndef SLUICE_CORE_BASE_BUF_H
 #define SLUICE_CORE_BASE_BUF_H
 
@@ -10,18 +10,18 @@
 #include "core/base/str.h"
 
 struct buf {
-    struct arena *arena; /* where it grows */
+    struct arena *arena; /* where the block is */
     char *data;
     size_t len;
     size_t cap;
-    bool failed; /* an append did not fit in memory; appends since are dropped */
+    bool failed; /* out of memory: later appends are dropped */
 };
 
-/* Starts empty with room for `n_bytes` (0: none yet). */
+/* Starts empty with a capacity of `n_bytes` (0: allocates nothing). */
 void buf_init(struct buf *buf, struct arena *arena, size_t n_bytes);
 char *buf_reserve_more(struct buf *buf, size_t n_bytes);
-/* Makes room for `n_bytes` more and returns where they go; the caller writes at most that many and
- * then calls buf_advance. Returns: NULL when out of memory (and `failed` is set). */
+/* Reserves `n_bytes` for the caller to write to; buf_advance with at most as many must follow.
+ * Returns: the address of the first; NULL when out of memory (and `failed` is set). */
 static inline char *buf_reserve(struct buf *buf, size_t n_bytes) {
     bool has_room = buf->data && !buf->failed && n_bytes <= buf->cap - buf->len;
     return has_room ? buf->data + buf->len : buf_reserve_more(buf, n_bytes);

@@ -1,4 +1,4 @@
-/* Appending: every kind, growth over many sizes, and a failure that is remembered. */
+/* Appending: every kind, growth over many sizes, and the failed flag. */
 #include "core/base/buf.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Sizes are only ever computed through these: each says false instead of wrapping round. */
+/* Overflow-checked arithmetic for sizes. Each returns false instead of wrapping round. */
 #ifndef SLUICE_CORE_BASE_CHECKED_H
 #define SLUICE_CORE_BASE_CHECKED_H
 

@@ -1,7 +1,7 @@
 /* Schubfach: R. Giulietti, "The Schubfach way to render doubles" (2020), for FP32. A number c x 2^q
- * and the bounds of what rounds to it are scaled by a power of ten, so that the interval between
- * the bounds has one or two whole numbers in it; the one to print is among them. One table of
- * 64-bit powers of ten is all that is needed. It refuses to be a formatter: there is one form. */
+ * and the bounds of the values that round to it are scaled by a power of ten, so that the interval
+ * between the bounds contains one or two whole numbers; one of them is printed. It needs one table
+ * of 64-bit powers of ten. */
 #include "core/base/num.h"
 
 #include <stdbool.h>
@@ -40,9 +40,9 @@ struct decimal {
     int exponent;
 };
 
-/* Of all finite numbers this is the one whose shortest text, 7.038531e-26, becomes its neighbour
- * for who parses a double first: the nearest double is half way between the two. One more digit is
- * right for all. */
+/* The only finite number whose shortest text, 7.038531e-26, becomes its neighbour in a reader that
+ * parses a double first: the nearest double is half way between the two. With one more digit it is
+ * right for all readers. */
 static const uint32_t twice_rounded = 0x15ae43fd;
 static const struct decimal twice_rounded_decimal = {70385307, -33};
 
@@ -58,20 +58,20 @@ static int log2_of_power10(int e) {
     return (e * 1741647) >> 19;
 }
 
-/* The product's bits from 64 up; the lowest of them also says that something is below. */
+/* The product's bits from 64 up; the lowest of them is also set when any bit below is. */
 static uint32_t scale(uint64_t power, uint32_t value) {
     uint64_t low = (power & UINT32_MAX) * value >> 32;
-    uint64_t product = (power >> 32) * value + low; /* without its last 32 bits */
+    uint64_t product = (power >> 32) * value + low; /* without its lowest 32 bits */
     return (uint32_t)(product >> 32) | ((uint32_t)product > 1);
 }
 
-/* The shortest of what rounds to the finite number with these bits (not 0), the closest among
+/* The shortest decimal that rounds to the finite number with these bits (not 0), the closest among
  * equals. */
 static struct decimal shortest(uint32_t fraction, uint32_t biased) {
     bool normal = biased != 0;
     uint32_t c = normal ? fraction | 1u << 23 : fraction;
     int q = normal ? (int)biased - 150 : -149;
-    bool even = c % 2 == 0;                   /* then the bounds themselves round to it */
+    bool even = c % 2 == 0;                   /* then the bounds themselves round to the number */
     bool below = fraction == 0 && biased > 1; /* the lower neighbour is half as far */
     int k = below ? log10_of_power2_below(q) : log10_of_power2(q);
     int h = q + log2_of_power10(-k) + 1;
@@ -81,7 +81,7 @@ static struct decimal shortest(uint32_t fraction, uint32_t biased) {
     uint32_t exact = scale(power, (4 * c) << h);
     uint32_t upper = scale(power, (4 * c + 2) << h) - !even;
     uint32_t s = exact / 4;
-    if (s >= 10) { /* one digit less, if one such is inside the bounds */
+    if (s >= 10) { /* one digit less, if such a number is inside the bounds */
         uint32_t tens = s / 10;
         bool down = lower <= 40 * tens, up = 40 * tens + 40 <= upper;
         if (down != up) {
@@ -114,7 +114,8 @@ static unsigned print_exponent(char *out, const char *digits, unsigned n, int ex
     return len + num_print_i64(out + len, exponent);
 }
 
-/* The digits with the point behind the first `point` of them, which may be before or behind all. */
+/* The digits with the point after the first `point` of them; `point` may be negative or above
+ * `n`. */
 static unsigned print_point(char *out, const char *digits, unsigned n, int point) {
     static const char zeros[] = "0000000000000000";
     if (point <= 0) {

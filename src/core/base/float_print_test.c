@@ -1,5 +1,5 @@
 /* FP32 as text: the form, that it parses to the same bits by way of a double, and that no shorter
- * text does. (Every one of the 2^32 was tried once, which takes minutes; here it is a sample.) */
+ * text does. (All 2^32 values were tried once, which takes minutes; here it is a sample.) */
 #include "core/base/num.h"
 
 #include <setjmp.h>
@@ -104,7 +104,7 @@ static void float_print_sampled_values_are_shortest_roundtrip(void **state) {
     }
 }
 
-/* Around every power of two, where neighbours are not equally far, and of ten. */
+/* Around every power of two, where the neighbours differ in distance, and of ten. */
 static void float_print_values_near_powers_are_shortest_roundtrip(void **state) {
     (void)state;
     for (uint32_t exponent = 0; exponent < 255; exponent++) {

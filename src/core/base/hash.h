@@ -1,7 +1,7 @@
 /* Hashes of bytes, for tables; not for secrets. hash_text takes a seed. The keyed hash is for texts
- * that peers choose: without the secret key it is infeasible to find two texts with one hash, or
- * many that fall into one slot of a table. Its 128 bits can stand for the text: of a million texts
- * no two meet. */
+ * that peers choose: without its secret key it is infeasible to find texts with equal hashes, or
+ * many that fall into one slot of a table. It has 128 bits, so that it can stand for the text:
+ * among a million texts no two hashes are equal. */
 #ifndef SLUICE_CORE_BASE_HASH_H
 #define SLUICE_CORE_BASE_HASH_H
 
@@ -19,10 +19,10 @@ struct hash_key {
 };
 
 struct keyed_hash {
-    uint64_t low, high; /* all bits of both are mixed */
+    uint64_t low, high; /* every bit of both depends on the whole text */
 };
 
-/* Fills it with what nobody can guess. */
+/* Fills the key with unpredictable bytes. */
 void hash_key_init(struct hash_key *key);
 /* Thread: any. */
 struct keyed_hash keyed_hash_of(const struct hash_key *key, struct str text);

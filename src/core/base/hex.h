@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Returns: 0 to 15, of either case; -1: it is no hexadecimal digit. */
+/* Returns: 0 to 15, in either case; -1 when it is no hexadecimal digit. */
 static inline int hex_value(char c) {
     if (c >= '0' && c <= '9') {
         return c - '0';
@@ -14,12 +14,13 @@ static inline int hex_value(char c) {
     return folded >= 'a' && folded <= 'f' ? folded - 'a' + 10 : -1;
 }
 
-/* For hex_decode_lower. */
+/* The same for lower case only. */
 static inline int hex_lower_value(char c) {
     return c >= 'A' && c <= 'F' ? -1 : hex_value(c);
 }
 
-/* `n_bytes` from twice as many digits, in lower case. Returns: false: they are not. */
+/* Decodes `n_bytes` bytes from twice as many lower-case digits. Returns: false when one is no such
+ * digit. */
 static inline bool hex_decode_lower(const char *text, unsigned char *out, size_t n_bytes) {
     for (size_t i = 0; i < n_bytes; i++) {
         int high = hex_lower_value(text[2 * i]), low = hex_lower_value(text[2 * i + 1]);

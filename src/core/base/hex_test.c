@@ -1,4 +1,4 @@
-/* Every character is a digit, or none. */
+/* Every character, as a digit or as none. */
 #include "core/base/hex.h"
 
 #include <setjmp.h>

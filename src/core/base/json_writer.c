@@ -1,4 +1,4 @@
-/* Commas: before everything but the first. */
+/* Writes a comma before every item but the first. */
 #include "core/base/json_writer.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Commas, nesting, and values that need care. */
+/* Commas, nesting, and values that need an escape or have no JSON form. */
 #include "core/base/json_writer.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* XXH3 with a secret of its own. */
+/* XXH3 with a secret, from the library libxxhash. Apart from hash.c: libsluice uses hash_text only,
+ * and does not load that library. */
 #include "core/base/hash.h"
 
 #include <assert.h>

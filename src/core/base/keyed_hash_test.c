@@ -1,4 +1,4 @@
-/* A hash is the same for the same key and text, and another one for another. */
+/* A hash is the same for the same key and text, and differs for another key or text. */
 #include "core/base/hash.h"
 
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static void keyed_hash_differs_by_key_and_text(void **state) {
         keyed_hash_eq(keyed_hash_of(&key, str_make(NULL, 0)), keyed_hash_of(&key, STR(""))));
 }
 
-/* Each byte of a long text, and its length, counts. */
+/* The hash depends on each byte of a long text, and on its length. */
 static void keyed_hash_long_text_every_byte_counts(void **state) {
     static char text[LONG];
     static struct hash_key key;

@@ -1,7 +1,6 @@
-/* One event, one line, one write. A line is built in a fixed buffer no longer than what a pipe
+/* One event is one line and one write. A line is built in a fixed buffer no longer than what a pipe
  * takes in one piece, so that lines of several threads and processes never mix; a value that does
- * not fit is cut and ends in "…". It refuses to allocate, to buffer, and to know where standard
- * error leads. */
+ * not fit is cut and ends in "…". Nothing is allocated or buffered. */
 #include "core/base/log.h"
 
 #include <errno.h>
@@ -16,23 +15,22 @@
 
 #include "core/base/utf8.h"
 
-/* Where the process says how much it wants to hear. Levels may change at any time; each stands for
- * itself, and nothing is ordered by them. */
+/* The process's log settings. Levels may change at any time and are independent of each other. */
 static struct {
-    atomic_bool on[LOG_DEBUG]; /* the levels below it */
+    atomic_bool on[LOG_DEBUG]; /* one for each level below LOG_DEBUG */
     atomic_uint verbose;
     enum log_format format; /* set once, before threads start */
 } config = {.on = {true, true, true}, .format = LOG_TEXT};
 
 enum {
     LINE_BYTES = PIPE_BUF,
-    LINE_TAIL_BYTES = 16, /* kept for what ends a line: "…", quote, brace, newline */
+    LINE_TAIL_BYTES = 16, /* reserved for the end of a line: "…", quote, brace, newline */
 };
 
 struct line {
     char text[LINE_BYTES];
     size_t len;
-    bool full; /* something was cut; what follows is left out */
+    bool full; /* a value was cut; later ones are left out */
 };
 
 static const char *const level_names[] = {"ERROR", "WARNING", "INFO", "DEBUG"};
@@ -68,7 +66,7 @@ static size_t line_room(const struct line *line) {
     return line->full || line->len > end ? 0 : end - line->len;
 }
 
-/* All of it or, when it does not fit, nothing. */
+/* Adds all of `text`, or nothing when it does not fit. */
 static bool line_add(struct line *line, const char *text, size_t n_bytes) {
     if (n_bytes > line_room(line)) {
         line->full = true;
@@ -79,7 +77,7 @@ static bool line_add(struct line *line, const char *text, size_t n_bytes) {
     return true;
 }
 
-/* What the tail is kept for: always fits. */
+/* Uses the bytes reserved for the tail: always fits. */
 static void line_end(struct line *line, const char *text) {
     size_t n_bytes = strlen(text);
     memcpy(line->text + line->len, text, n_bytes);
@@ -103,14 +101,14 @@ static const char *short_escape(char c) {
     }
 }
 
-/* Is the character of `n` bytes at `text` one that terminals obey: C0, DEL, C1? */
+/* Is the character of `n` bytes at `text` a control character that terminals obey: C0, DEL, C1? */
 static bool is_control(const char *text, size_t n) {
     unsigned char c = (unsigned char)text[0];
     return (n == 1 && (c < 0x20 || c == 0x7f)) ||
            (n == 2 && c == 0xc2 && (unsigned char)text[1] < 0xa0);
 }
 
-/* Adds the character of `n` bytes at `text` (0: one byte that is none) as it stands inside
+/* Adds the character of `n` bytes at `text` (0: one byte that is no character), escaped as inside
  * quotes. */
 static bool line_add_quoted(struct line *line, const char *text, size_t n) {
     char escape[8];
@@ -147,7 +145,7 @@ static void line_add_string(struct line *line, struct str text) {
     line_end(line, "\"");
 }
 
-/* Can `text` stand in a line of text without quotes? */
+/* Can `text` be written in a text line without quotes? */
 static bool is_plain(struct str text) {
     for (size_t at = 0; at < text.len;) {
         const char *c = text.ptr + at;
@@ -160,7 +158,7 @@ static bool is_plain(struct str text) {
     return text.len > 0;
 }
 
-/* The event in words, without quotes; a backend's own text may be anything. */
+/* Adds the event in words, without quotes; a backend's text may contain any bytes. */
 static void line_add_words(struct line *line, struct str text) {
     for (size_t at = 0; at < text.len;) {
         const char *c = text.ptr + at;
@@ -209,7 +207,7 @@ static void line_add_value(struct line *line, const struct log_field *field) {
 
 static void line_add_field(struct line *line, const struct log_field *field) {
     size_t name_bytes = strlen(field->name);
-    /* Not even begun unless the name and a short value fit: half a field would break JSON. */
+    /* Left out unless the name and a short value fit: half a field would break the JSON. */
     if (name_bytes + 64 > line_room(line)) {
         line->full = true;
         return;
@@ -255,7 +253,7 @@ static void line_begin(struct line *line, enum log_level level, const char *even
     line_add_string(line, str_of(event));
 }
 
-/* One write, but for a pipe or terminal that takes a part only. */
+/* One write, unless a pipe or terminal takes only part of it. */
 static void write_all(const char *text, size_t n_bytes) {
     while (n_bytes > 0) {
         ssize_t n = write(STDERR_FILENO, text, n_bytes);
@@ -266,7 +264,7 @@ static void write_all(const char *text, size_t n_bytes) {
             struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
             poll(&fd, 1, -1);
         } else if (errno != EINTR) {
-            return; /* nobody is there to be told */
+            return; /* standard error is closed: there is nowhere to report it */
         }
     }
 }

@@ -1,6 +1,6 @@
-/* The log: one line an event, to standard error, as text for people or as JSON for machines
- * (`--log-format`). A line is a level, an event in words, and named values. A line leaves in one
- * write; a slow reader of standard error slows the writer, it never tears lines.
+/* The log: one line for each event, to standard error, as text or as JSON (`--log-format`). A line
+ * has a level, an event in words, and named values. A line is one write. When standard error has a
+ * slow reader, the writing thread waits; lines are never torn.
  *
  * Thread: any. */
 #ifndef SLUICE_CORE_BASE_LOG_H
@@ -14,17 +14,18 @@
 enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
 enum log_format { LOG_TEXT, LOG_JSON };
 
-/* Process-wide; called before threads start. Levels up to `level` are on. */
+/* Process-wide; called before threads start. Turns on the levels up to `level`. */
 void log_configure(enum log_level level, enum log_format format);
 bool log_enabled(enum log_level level);
 
-/* Turns one level on or off, whatever the others are; LOG_DEBUG goes by its number. */
+/* Turns one level on or off, independently of the others; LOG_DEBUG follows log_verbose_set
+ * instead. */
 void log_level_set(enum log_level level, bool on);
-/* How much of LOG_DEBUG is wanted: 0 none, more than that all. */
+/* Turns LOG_DEBUG off (0) or on. */
 void log_verbose_set(uint32_t verbose);
 uint32_t log_verbose(void);
 
-/* One named value of a line. Text is escaped as the format needs it. */
+/* One named value of a line. Text is escaped for the log's format. */
 struct log_field {
     const char *name;
     enum { LOG_FIELD_STR, LOG_FIELD_U64, LOG_FIELD_I64, LOG_FIELD_F64 } kind;

@@ -1,5 +1,5 @@
-/* What lands on standard error, caught in a pipe: the two formats, levels, and lines that can't be
- * forged or torn. */
+/* The lines on standard error, read from a file: the two formats, levels, and that lines can be
+ * neither forged nor torn. */
 #include "core/base/log.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ static struct catcher catch_start(void) {
     return catcher;
 }
 
-/* Returns what was written since, with a NUL behind it; free it. */
+/* Returns the text written since, NUL-terminated; the caller frees it. */
 static char *catch_end(struct catcher catcher) {
     assert_true(dup2(catcher.saved, STDERR_FILENO) >= 0);
     close(catcher.saved);
@@ -48,7 +48,7 @@ static char *catch_line(enum log_format format, const char *event, struct log_fi
     return catch_end(catcher);
 }
 
-/* The time in front, "2026-11-21T10:00:00.123Z ", has 25 characters. */
+/* The time at the front, "2026-11-21T10:00:00.123Z ", has 25 characters. */
 static const char *without_time(const char *line) {
     int year, month, day, hour, minute, second, ms;
     char z, space;
@@ -157,9 +157,9 @@ static void log_configure_filters_levels(void **state) {
     }
 }
 
-/* At each length around the buffer's end the line is whole: short enough for one write to a pipe,
- * one newline, and in JSON still JSON. */
-/* As the server's clients turn them: each for itself, while lines may be written. */
+/* At each length around the buffer's size the line is complete: short enough for one write to a
+ * pipe, one newline, and in JSON valid JSON. */
+/* As clients change them over the API: each independently, while lines may be written. */
 static void log_level_set_is_independent(void **state) {
     (void)state;
     log_configure(LOG_INFO, LOG_TEXT);

@@ -1,6 +1,6 @@
-/* Text to numbers and back. The kinds of number are few and each has one parser here, so that what
- * a header, a flag and a configuration accept cannot drift apart. It refuses what strtol forgives:
- * leading spaces, signs, trailing text, wrapping round. */
+/* Text to numbers and back. Each kind of number has one parser here, so that headers, flags and
+ * configuration accept the same texts. What strtol accepts besides (leading spaces, signs, trailing
+ * text, values that wrap round) is an error. */
 #include "core/base/num.h"
 
 #include <yyjson.h>
@@ -11,7 +11,7 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* Takes the digits at the front of `text`. Returns: false when there is none or they overflow. */
+/* Takes the digits at the front of `text`. Returns: false when there are none or they overflow. */
 static bool take_u64(struct str *text, uint64_t *out) {
     uint64_t value = 0;
     size_t n = 0;
@@ -53,7 +53,8 @@ bool num_parse_i64(struct str text, int64_t *out) {
 }
 
 bool num_parse_f64(struct str text, double *out) {
-    /* yyjson wants a NUL behind the number; its conversion is exact and knows no locale. */
+    /* yyjson needs a NUL after the number; its conversion is exact and independent of the
+     * locale. */
     char copy[F64_MAX_CHARS + 1];
     if (text.len == 0 || text.len > F64_MAX_CHARS) {
         return false;
@@ -83,7 +84,8 @@ static struct str take_digits(struct str *text) {
 }
 
 bool num_parse_decimal(struct str text, double *out) {
-    /* Written again by JSON's grammar: sign, whole without leading zeros, point, fraction, rest. */
+    /* Rewritten in JSON's grammar: sign, integer part without leading zeros, point, fraction,
+     * rest. */
     char json[F64_MAX_CHARS];
     size_t n = 0;
     if (text.len == 0 || text.len > F64_MAX_CHARS - 2) {
@@ -118,7 +120,7 @@ bool num_parse_decimal(struct str text, double *out) {
         memcpy(json + n, fraction.ptr, fraction.len);
         n += fraction.len;
     }
-    if (text.len > 0) { /* an exponent, or something that num_parse_f64 refuses */
+    if (text.len > 0) { /* an exponent, or text that num_parse_f64 rejects */
         memcpy(json + n, text.ptr, text.len);
         n += text.len;
     }
@@ -167,8 +169,8 @@ bool num_parse_bytes(struct str text, uint64_t *out) {
     return scale != 0 && !__builtin_mul_overflow(value, scale, out);
 }
 
-/* Takes ".5" from the front of `text`, if it is there: `part` of `whole`, a power of ten. At most
- * nine digits, finer than which nothing here is measured. */
+/* Takes ".5" from the front of `text`, if present: `part` of `whole`, a power of ten. At most nine
+ * digits, down to a nanosecond. */
 static bool take_fraction(struct str *text, uint64_t *part, uint64_t *whole) {
     *part = 0;
     *whole = 1;
@@ -203,12 +205,12 @@ bool num_parse_duration_ns(struct str text, uint64_t *out) {
     } else if (part % (whole / scale) == 0) {
         part /= whole / scale;
     } else {
-        return false; /* less than a nanosecond */
+        return false; /* finer than a nanosecond */
     }
     return !__builtin_add_overflow(ns, part, out);
 }
 
-/* The part at its beginning: "1h" of "1h30m". Returns: its length; 0: there is none. */
+/* The first part of a duration: "1h" of "1h30m". Returns: its length; 0 when there is none. */
 static size_t duration_part(struct str text) {
     size_t n = 0, digits;
     while (n < text.len && strchr("0123456789.", text.ptr[n])) {

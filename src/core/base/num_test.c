@@ -1,4 +1,4 @@
-/* The strict parsers: each row is a text and what it is worth, or that it is refused. */
+/* The strict parsers: each row is a text and its value, or an error. */
 #include "core/base/num.h"
 
 #include <setjmp.h>
@@ -164,7 +164,7 @@ static void num_parse_decimal_accepts_configuration_forms(void **state) {
     double value;
     memset(text, '0', sizeof(text));
     for (size_t n = 4080; n <= sizeof(text); n++) {
-        text[0] = '.'; /* one character more than it was given goes to num_parse_f64 */
+        text[0] = '.'; /* one character more than num_parse_f64 accepts */
         assert_int_equal(num_parse_decimal(str_make(text, n), &value), n <= 4094);
     }
 }

@@ -1,4 +1,4 @@
-/* getrandom(2), which gives up to 256 bytes at once or not at all. */
+/* getrandom(2), which returns up to 256 bytes at once or fails. */
 #include "core/base/random.h"
 
 #include <stdlib.h>

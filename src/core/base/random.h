@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* At most 256 of them, which come at once. Thread: any. */
+/* Fills `out`; at most 256 bytes. Thread: any. */
 void random_fill(void *out, size_t n_bytes);
 
 struct prng {
-    uint64_t state; /* the seed, at first */
+    uint64_t state; /* starts as the seed */
 };
 
 /* SplitMix64: a counter whose bits are mixed. */
@@ -22,9 +22,9 @@ static inline uint64_t prng_next(struct prng *prng) {
     return z ^ (z >> 31);
 }
 
-/* From 0 to `n` - 1, each as likely as the others; `n` is above 0. The upper half of a product with
- * `n`; the few values of the lower half that would make some results likelier are rolled again
- * (Lemire 2019). */
+/* Returns: 0 to `n` - 1, all equally likely; `n` is above 0. It is the upper half of a product with
+ * `n`; the few values of the lower half that would bias the result are drawn again (Lemire
+ * 2019). */
 static inline uint32_t prng_below(struct prng *prng, uint32_t n) {
     uint64_t product = (prng_next(prng) >> 32) * n;
     if ((uint32_t)product < n) {
@@ -36,7 +36,7 @@ static inline uint32_t prng_below(struct prng *prng, uint32_t n) {
     return (uint32_t)(product >> 32);
 }
 
-/* From 0 (inclusive) to 1 (exclusive). */
+/* Returns: a number from 0 (inclusive) to 1 (exclusive). */
 static inline double prng_double(struct prng *prng) {
     return (double)(prng_next(prng) >> 11) * 0x1p-53;
 }

@@ -1,5 +1,5 @@
-/* Sixteen bytes at once, in the compilers' portable vectors: comparing two of them gives 0xff in
- * the lanes where it holds, and these say in which lanes that is, or whether in any. */
+/* Operations on sixteen bytes at once, with the compilers' portable vectors: a comparison sets the
+ * lanes where it holds to 0xff; the functions return which lanes are set, or whether any is. */
 #ifndef SLUICE_CORE_BASE_SIMD_H
 #define SLUICE_CORE_BASE_SIMD_H
 
@@ -11,7 +11,7 @@ enum { SIMD_LANES = 16 };
 typedef signed char simd_i8x16 __attribute__((vector_size(SIMD_LANES)));
 typedef uint64_t simd_u64x2 __attribute__((vector_size(SIMD_LANES)));
 
-/* A bit for each lane, the first lane's lowest. */
+/* Returns: a bit for each lane, the first lane's lowest. */
 static inline unsigned simd_mask(simd_i8x16 which) {
 #ifdef __SSE2__
     typedef char bytes __attribute__((vector_size(SIMD_LANES)));

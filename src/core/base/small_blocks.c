@@ -1,4 +1,4 @@
-/* A list for each size; in front of every block stands which size it has. */
+/* A free list for each size; a header in front of every block contains its size. */
 #include "core/base/small_blocks.h"
 
 #include <stdint.h>
@@ -7,20 +7,20 @@
 
 #include "core/base/checked.h"
 
-/* The address sanitizer sees who comes back to a block that is free only where none is kept. */
+/* Without caching, the address sanitizer sees a use after free. */
 #ifdef SLUICE_ARENA_EMULATE
 enum { CACHE_BLOCKS = 0 };
 #else
 enum { CACHE_BLOCKS = 1 };
 #endif
 
-/* Its size aligns what is behind it. */
+/* Its size keeps the bytes after it aligned. */
 struct small_block {
     _Alignas(max_align_t) size_t size; /* SMALL_BLOCKS_SIZES: larger than all of them */
-    size_t capacity;                   /* bytes behind this */
+    size_t capacity;                   /* bytes after this header */
 };
 
-/* A kept block's content. */
+/* The link of a cached block, in its content. */
 static struct small_block **next_of(struct small_block *block) {
     return (struct small_block **)(void *)(block + 1);
 }

@@ -1,4 +1,4 @@
-/* Blocks of all sizes, written to from end to end; what comes back is used again, up to a bound. */
+/* Blocks of all sizes, written to from end to end; freed blocks are reused, up to a limit. */
 #include "core/base/small_blocks.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@ static void assert_filled(const unsigned char *block, size_t n_bytes, unsigned c
     }
 }
 
-/* Two of each size from 0 to behind the largest that is kept, in rounds. */
+/* Two of each size from 0 to above the largest that is cached, in rounds. */
 static void small_blocks_are_aligned_and_disjoint(void **state) {
     struct small_blocks blocks = {.max_cached_bytes = 1 << 20};
     unsigned char *taken[N];
@@ -90,7 +90,7 @@ static void small_blocks_free_caches_up_to_limit(void **state) {
         small_blocks_free(&blocks, taken[i]);
         assert_int_equal(blocks.n_bytes, (i < 3 ? i + 1 : 3) * SMALL_BLOCKS_STEP);
     }
-    assert_ptr_equal(small_blocks_malloc(&blocks, 1), taken[2]); /* the last that came back */
+    assert_ptr_equal(small_blocks_malloc(&blocks, 1), taken[2]); /* the last that was freed */
     assert_int_equal(blocks.n_bytes, 2 * SMALL_BLOCKS_STEP);
     small_blocks_free(&blocks, taken[2]);
     void *large = small_blocks_malloc(&blocks, LARGEST + 1);

@@ -1,6 +1,5 @@
-/* The rows of status.def as texts and codes, and the one place where an error's sentence is
- * written. It refuses to let anything into a sentence that could not go into a header, a log line
- * or JSON. */
+/* The rows of status.def as texts and codes, and the formatting of error texts, which are made safe
+ * for headers, log lines and JSON. */
 #include "core/base/status.h"
 
 #include <assert.h>
@@ -60,8 +59,8 @@ static bool is_control(const char *text, size_t n) {
     return n == 2 && first == 0xc2 && (unsigned char)text[1] < 0xa0;
 }
 
-/* Bytes at the end of `text` that begin a character whose rest is not there; 0 when it ends
- * well. */
+/* Bytes at the end of `text` that begin an incomplete character; 0 when the last character is
+ * complete. */
 static size_t unfinished_tail(const char *text, size_t len) {
     for (size_t n = 1; n <= 3 && n <= len; n++) {
         unsigned char c = (unsigned char)text[len - n];
@@ -76,8 +75,8 @@ static size_t unfinished_tail(const char *text, size_t len) {
     return 0;
 }
 
-/* Only characters from ' ' to '~' are in the word: a byte below has nothing to lend for the space
- * that is taken from it, and one above overflows into its highest bit. */
+/* Does the word contain only characters from ' ' to '~'? A byte below ' ' borrows from the next one
+ * when the space is subtracted, and one above '~' overflows into its highest bit. */
 static bool is_plain(const char *text) {
     const uint64_t each = 0x0101010101010101u;
     uint64_t word;
@@ -85,8 +84,8 @@ static bool is_plain(const char *text) {
     return (((word - each * ' ') | (word + each) | word) & each * 0x80) == 0;
 }
 
-/* Makes `text` fit for any protocol, in place. `cut` says that it was longer and its last character
- * may be torn. */
+/* Makes `text` safe for any protocol, in place. `cut`: it was longer, and its last character may be
+ * incomplete. */
 static void sanitize_text(char *text, bool cut) {
     size_t len = strlen(text);
     if (cut) {
@@ -117,7 +116,7 @@ static void format_sanitized(char text[ERROR_TEXT_BYTES], const char *format, va
     __attribute__((format(printf, 2, 0)));
 static void format_sanitized(char text[ERROR_TEXT_BYTES], const char *format, va_list args) {
     size_t len = strlen(format);
-    if (len < ERROR_TEXT_BYTES && !memchr(format, '%', len)) { /* nothing to be formatted */
+    if (len < ERROR_TEXT_BYTES && !memchr(format, '%', len)) { /* no format specifier */
         memcpy(text, format, len + 1);
         sanitize_text(text, false);
         return;
@@ -131,7 +130,7 @@ static void format_sanitized(char text[ERROR_TEXT_BYTES], const char *format, va
 
 enum status error_setv(struct error *err, enum status status, const char *format, va_list args) {
     if (err) {
-        /* Not straight into err->text: the arguments may point there. */
+        /* By way of a buffer, as the arguments may point to err->text. */
         char text[ERROR_TEXT_BYTES];
         format_sanitized(text, format, args);
         memcpy(err->text, text, strlen(text) + 1);

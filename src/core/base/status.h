@@ -1,7 +1,7 @@
-/* The one vocabulary of outcomes. A function that can fail returns an `enum status` and fills the
- * caller's `struct error` once, where the failure happened, with a sentence that says what was
- * expected, what came, and which setting changes a limit. Rows are in status.def; no other file
- * maps reasons to the codes of a protocol. */
+/* The results of functions that can fail: they return an `enum status` and fill the caller's
+ * `struct error` once, where the failure happened, with a text that contains what was expected, the
+ * actual value, and the setting that changes a limit. Rows are in status.def; no other file maps
+ * reasons to the codes of a protocol. */
 #ifndef SLUICE_CORE_BASE_STATUS_H
 #define SLUICE_CORE_BASE_STATUS_H
 
@@ -14,7 +14,7 @@ enum status {
 };
 #undef STATUS
 
-/* Bytes of an error's sentence, the final NUL included; longer text is cut at a character. */
+/* Bytes of an error's text, the final NUL included; longer text is cut at a character. */
 enum { ERROR_TEXT_BYTES = 480 };
 
 struct error {
@@ -22,9 +22,9 @@ struct error {
     char text[ERROR_TEXT_BYTES];
 };
 
-/* Fills `err` (NULL is allowed) with `status` and the formatted sentence. What a peer sent may be
- * formatted with %.*s: control characters and invalid UTF-8 are replaced by '?' so that the text
- * can go into any protocol and log. Returns: `status`, so that a caller can `return
+/* Fills `err` (NULL is allowed) with `status` and the formatted text. Bytes from a peer may be
+ * formatted with %.*s: control characters and invalid UTF-8 are replaced by '?', so that the text
+ * is safe in any protocol and log. Returns: `status`, so that a caller can `return
  * error_set(…)`. */
 enum status error_set(struct error *err, enum status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -35,8 +35,8 @@ enum status error_setv(struct error *err, enum status status, const char *format
  * request". Returns: ST_NO_MEMORY. */
 enum status error_no_memory(struct error *err, const char *what);
 
-/* Puts the formatted text and ": " in front of a sentence that is already there (a path, a model's
- * name). Returns: err->status. */
+/* Puts the formatted text and ": " in front of err->text (a path, a model's name). Returns:
+ * err->status. */
 enum status error_prefix(struct error *err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

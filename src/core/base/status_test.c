@@ -1,4 +1,4 @@
-/* The table of reasons and the sentence of an error: what it is cut to and cleaned of. */
+/* The table of reasons, and the text of an error: where it is cut and which bytes are replaced. */
 #include "core/base/status.h"
 
 #include <setjmp.h>
@@ -53,7 +53,7 @@ static void error_set_replaces_invalid_bytes(void **state) {
     }
 }
 
-/* Each byte of ASCII beside each other, wherever in eight of them. */
+/* Each pair of adjacent ASCII characters, at each offset in a word of eight. */
 static void error_set_replaces_every_control_character(void **state) {
     (void)state;
     for (unsigned i = 0; i < 127 * 127; i++) {

@@ -1,5 +1,4 @@
-/* What a view of bytes is asked most often. It refuses to know anything but ASCII about case and
- * space. */
+/* Comparing, trimming and cutting views. Case and space are ASCII's. */
 #include "core/base/str.h"
 
 #include <stdlib.h>

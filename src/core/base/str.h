@@ -1,6 +1,6 @@
-/* A view of bytes that somebody else owns: pointer and length, never NUL-terminated by promise.
- * Who makes a view says what it borrows from. It refuses to be a string class: nothing here
- * allocates. */
+/* A view of bytes: pointer and length, not NUL-terminated unless its maker documents it. The
+ * function that makes a view documents what it borrows from. Nothing here allocates, except
+ * str_dup. */
 #ifndef SLUICE_CORE_BASE_STR_H
 #define SLUICE_CORE_BASE_STR_H
 
@@ -30,11 +30,11 @@ static inline bool str_eq(struct str a, struct str b) {
 static inline bool str_is(struct str a, const char *text) {
     return str_eq(a, str_of(text));
 }
-/* Below, at or above 0, as `a` is to `b`: by bytes, a prefix before what is longer. */
+/* Returns: below, at or above 0, as `a` is to `b`: by bytes, a prefix before a longer text. */
 int str_compare(struct str a, struct str b);
-/* The next one, of `n` bytes each. */
+/* str_eq_nocase for two texts of `n` bytes. */
 bool str_eq_nocase_n(const char *a, const char *b, size_t n);
-/* ASCII case only, as HTTP field names and tokens want it. */
+/* Ignores ASCII case only, as HTTP field names and tokens require. */
 static inline bool str_eq_nocase(struct str a, struct str b) {
     return a.len == b.len && str_eq_nocase_n(a.ptr, b.ptr, a.len);
 }
@@ -43,12 +43,12 @@ static inline bool str_ends_with(struct str s, struct str suffix) {
     return s.len >= suffix.len &&
            (suffix.len == 0 || memcmp(s.ptr + (s.len - suffix.len), suffix.ptr, suffix.len) == 0);
 }
-/* Without spaces and tabs at both ends (HTTP's OWS). */
+/* Removes spaces and tabs at both ends (HTTP's OWS). */
 struct str str_trim(struct str s);
-/* Cuts `rest` at the first `sep`: returns what is before it and leaves in `rest` what is behind;
- * without a `sep` returns all and leaves `rest` with a NULL pointer. */
+/* Cuts `rest` at the first `sep`. Returns: the text before it; `rest` becomes the text after it.
+ * Without a `sep` returns all of it, and `rest` becomes a NULL pointer. */
 struct str str_cut(struct str *rest, char sep);
-/* A copy with a NUL behind it. Returns: NULL when out of memory. Owns: the caller, by free. */
+/* A copy, followed by a NUL. Returns: NULL when out of memory. Owns: the caller, by free. */
 char *str_dup(struct str s) __attribute__((warn_unused_result));
 
 #endif

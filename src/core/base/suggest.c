@@ -1,5 +1,5 @@
-/* Nearest name: the distance of Damerau and Levenshtein (optimal string alignment) over three rows.
- * It refuses long names: what a person mistyped is short. */
+/* The Damerau-Levenshtein distance (optimal string alignment) over three rows. Long names are not
+ * compared: mistyped names are short. */
 #include "core/base/suggest.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Nearest name: distances, and which slips lead to which name. */
+/* Distances, and which mistyped name leads to which known one. */
 #include "core/base/suggest.h"
 
 #include <setjmp.h>

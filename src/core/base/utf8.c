@@ -1,5 +1,4 @@
-/* Strict UTF-8, by the table of well-formed byte sequences in the Unicode standard (table 3-7).
- * It refuses to repair: it only says where text stops being text. */
+/* Strict UTF-8, by the table of well-formed byte sequences in the Unicode standard (table 3-7). */
 #include "core/base/utf8.h"
 
 #include <stdint.h>

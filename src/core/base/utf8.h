@@ -1,4 +1,4 @@
-/* Is this text? Strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* Validation of strict UTF-8: no overlong forms, no surrogates, no code point above U+10FFFF. */
 #ifndef SLUICE_CORE_BASE_UTF8_H
 #define SLUICE_CORE_BASE_UTF8_H
 
@@ -7,12 +7,12 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Returns: the bytes (1 to 4) of the character that `data` begins with; 0 when there is none or it
+/* Returns: the length (1 to 4) of the character at the front of `data`; 0 when there is none or it
  * is not well formed within `n_bytes`. */
 size_t utf8_char_len(const void *data, size_t n_bytes);
 /* Returns: `n_bytes` when all of it is valid, else the offset of the first byte that is not. */
 size_t utf8_valid_prefix(const void *data, size_t n_bytes);
-/* All of it is below 128: what most names are. The last words overlap. */
+/* Returns: whether all bytes are below 128, as in most names. The last two words read overlap. */
 static inline bool utf8_is_ascii(const void *data, size_t n_bytes) {
     const unsigned char *p = data;
     uint64_t word, seen = 0;

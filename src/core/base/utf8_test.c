@@ -63,7 +63,7 @@ static void utf8_valid_prefix_at_every_offset(void **state) {
             size_t all = before + rows[i].n;
             assert_int_equal(utf8_valid_prefix(text, all), before + rows[i].valid);
             assert_int_equal(utf8_is_valid(text, all), rows[i].valid == rows[i].n);
-            /* and with text behind it, so that the last bytes are not special */
+            /* followed by text, so that the last bytes are not special */
             size_t whole = rows[i].valid == rows[i].n ? all + 8 : before + rows[i].valid;
             assert_int_equal(utf8_valid_prefix(text, all + 8), whole);
         }

@@ -1,6 +1,5 @@
-/* The monotonic clock. One atomic is the process's own, because time has no handle to pass: it is
- * what a test sets, and 0 in every other process; each thread has what it holds. It refuses to know
- * the time of day. */
+/* The monotonic clock. fake_ns is a global of the process, because the clock has no handle to pass:
+ * a test sets it, and it is 0 otherwise. Each thread has its own frozen time. */
 #include "core/event/clock.h"
 
 #include <stdatomic.h>
@@ -9,7 +8,7 @@
 #include "core/base/compiler.h"
 
 static _Atomic uint64_t fake_ns;
-static THREAD_LOCAL uint64_t frozen_ns; /* 0: it goes on */
+static THREAD_LOCAL uint64_t frozen_ns; /* 0: the clock runs */
 
 uint64_t clock_now_ns(void) {
     if (frozen_ns != 0) {

@@ -1,4 +1,4 @@
-/* Time that is held, and time that a test drives. */
+/* The frozen clock, and the clock that a test sets. */
 #include "core/event/clock.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@ static void *read_clock(void *out) {
     return NULL;
 }
 
-/* On other threads it goes on. */
+/* On other threads the clock runs. */
 static void clock_freeze_affects_calling_thread_only(void **state) {
     uint64_t before_ns = clock_now_ns(), elsewhere_ns = 0;
     pthread_t thread;

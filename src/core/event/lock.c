@@ -1,5 +1,5 @@
-/* Locks over libuv's, with the holder remembered. It refuses to fail: a mutex that cannot be made
- * or taken is the end of the process. */
+/* Locks over libuv's, with the holder stored. A mutex that cannot be made or taken aborts the
+ * process. */
 #include "core/event/lock.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* Locks: they know their holder, and a wait ends by a wake or by its time. */
+/* Locks: the holder is known, and a wait ends by a wake-up or by its timeout. */
 #include "core/event/lock.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 struct ping_pong {
     struct lock lock;
     struct lock_cond cond;
-    unsigned next; /* whose turn it is: 0 or 1 */
+    unsigned next; /* which thread is next: 0 or 1 */
     unsigned taken;
 };
 

@@ -1,6 +1,5 @@
-/* A list of tasks, run at the two places of libuv's loop where nothing is left of the turn: right
- * after the events that the kernel reported, and, for what timers and closed handles asked for,
- * right before it is asked again. */
+/* A list of deferred tasks, run at two places of libuv's loop: after the events that the kernel
+ * reported and, for tasks that timers and closed handles deferred, before the next poll. */
 #include "core/event/loop_iteration.h"
 
 #include <stddef.h>
@@ -39,10 +38,10 @@ static void on_check(uv_check_t *check) {
 }
 
 static void on_idle(uv_idle_t *idle) {
-    (void)idle; /* that it is active is all */
+    (void)idle; /* being active is its only purpose */
 }
 
-/* The last that happens in a turn. */
+/* Runs last in an iteration. */
 static void on_prepare(uv_prepare_t *prepare) {
     struct loop_iteration *iteration = prepare->data;
     if (loop_iteration_run_deferred(iteration)) {
@@ -56,10 +55,10 @@ static void on_prepare(uv_prepare_t *prepare) {
     iteration->spent_ns = 0;
 }
 
-/* A turn for which nothing is asked costs nothing. */
+/* The handles are active only while a task is deferred: an iteration without one costs nothing. */
 static void start_handles(struct loop_iteration *iteration) {
     iteration->active = true;
-    uv_check_start(&iteration->check, on_check); /* the starts cannot fail either */
+    uv_check_start(&iteration->check, on_check); /* cannot fail either */
     uv_prepare_start(&iteration->prepare, on_prepare);
 }
 

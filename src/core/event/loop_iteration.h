@@ -1,7 +1,8 @@
-/* The end of a worker's turn. A turn is what the loop does from one look at the kernel to the next:
- * all that was read, posted and due. What is better done once for all of it than for each event
- * (to run together what several connections brought) is put off to its end, which comes before the
- * loop looks again: it costs no system call and delays nobody who is alone.
+/* Tasks deferred to the end of a worker's event-loop iteration. An iteration is what the loop does
+ * between two polls: all events that were read, all messages that were posted, all timers that were
+ * due. Work that is cheaper once for all of it than for each event (such as running together what
+ * several connections received) is deferred to its end, before the next poll: that takes no system
+ * call and does not delay a request that is alone.
  *
  * Thread: the worker's, for everything. */
 #ifndef SLUICE_CORE_EVENT_LOOP_ITERATION_H
@@ -11,42 +12,43 @@
 #include <stdint.h>
 #include <uv.h>
 
-/* Embedded in what has one. Zeroed but for `run`, it was not asked for. */
+/* Embed it in the object that defers work. Zeroed but for `run`, it is not deferred. */
 struct deferred_task {
     struct deferred_task *next;
-    void (*run)(struct deferred_task *task); /* may ask for more, itself too: that is run after
-                                                another
-                                            look at the kernel at the latest, which does not wait;
-                                            may free what it is embedded in */
+    void (*run)(struct deferred_task *task); /* may defer more tasks, also this one: they run
+                                                after another poll, which does not wait; may free
+                                                the object that embeds it */
     bool queued;
 };
 
-/* A worker's. */
+/* The deferred tasks of a worker. */
 struct loop_iteration {
     struct deferred_task *first, *last;
-    uint64_t spent_ns; /* by tasks in this turn, as they say: for those that share a limit */
-    bool active;       /* something was asked for: the handles are started */
-    bool full;         /* so much was put off that it should not wait for the rest of the events;
-                          set by who puts off */
+    uint64_t spent_ns; /* spent by tasks in this iteration, as they report it: for tasks that
+                          share a limit */
+    bool active;       /* a task is deferred: the handles are active */
+    bool full;         /* enough is deferred that it should run before the remaining events; set
+                          by the deferring code */
     uv_check_t check;
     uv_prepare_t prepare;
-    uv_idle_t idle; /* while it is active the loop does not sleep */
+    uv_idle_t idle; /* while it is active the loop does not block */
 };
 
-/* Runs the task at the end of the turn, after those asked for before; once, however often it is
- * asked for. */
+/* Runs the task at the end of the iteration, after those deferred before it; once, however often it
+ * is deferred. */
 void loop_iteration_defer(struct loop_iteration *iteration, struct deferred_task *task);
 
-/* Ends a turn that is full in the midst of its events: what they brought is still in the caches
- * when it is run, and whoever was read first has not long to wait. For who has dealt with an event
- * and holds nothing that a task may free. Returns: whether it was full. */
+/* Runs the deferred tasks in the middle of an iteration that is full, while the data of its events
+ * is still in the CPU's caches and before the first of them has waited long. The caller has
+ * finished an event and holds no pointer that a task may free. Returns: whether it was full. */
 bool loop_iteration_run_if_full(struct loop_iteration *iteration);
 
-/* For worker.c. */
+/* The functions below are for worker.c. */
 void loop_iteration_init(struct loop_iteration *iteration, uv_loop_t *loop);
-/* Runs what was asked for, and not what that asks for. Returns: is there any of that? */
+/* Runs the deferred tasks, but not those that they defer. Returns: whether any of the latter are
+ * left. */
 bool loop_iteration_run_deferred(struct loop_iteration *iteration);
-/* Closes the handles: the loop must run once more before the turn's memory goes. */
+/* Closes the handles: the loop must run once more before the memory of `iteration` is freed. */
 void loop_iteration_close(struct loop_iteration *iteration);
 
 #endif

@@ -1,5 +1,5 @@
-/* The end of a turn: what was put off to it runs once, in order, and before the loop looks for
- * anything else. */
+/* Deferred tasks run once, in order, at the end of the iteration, and before the loop polls
+ * again. */
 #include "core/event/loop_iteration.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 #include "core/event/clock.h"
 #include "core/event/worker.h"
 
-/* What happened, a letter each. */
+/* The events, a letter for each. */
 struct world {
     struct worker *worker;
     char text[16];
@@ -19,7 +19,7 @@ struct world {
     struct task {
         struct deferred_task task;
         struct world *world;
-        struct task *then; /* asked for when it has run */
+        struct task *then; /* deferred when it has run */
         uint64_t takes_ns;
         char letter;
     } tasks[4];
@@ -83,7 +83,7 @@ static void run(struct world *world, void (*first)(struct world *world)) {
 }
 
 static void defer_three(struct world *world) {
-    post(world, 1, stop); /* the loop has to look for it: that is the next turn */
+    post(world, 1, stop); /* the loop has to poll for it: the next iteration */
     defer(world, 1);
     defer(world, 0);
     defer(world, 1);
@@ -102,12 +102,12 @@ static void deferred_task_may_defer_another(void **state) {
     struct world world = {0};
     (void)state;
     world.tasks[0].then = &world.tasks[3];
-    world.tasks[3].then = &world.tasks[3]; /* once more itself */
+    world.tasks[3].then = &world.tasks[3]; /* itself, once more */
     run(&world, defer_three);
-    assert_string_equal(world.text, ".-bacd.d"); /* others have their turn in between */
+    assert_string_equal(world.text, ".-bacd.d"); /* other tasks run in between */
 }
 
-/* Asks for itself a hundred times, while nothing else wakes the loop. */
+/* Defers itself a hundred times, while nothing else wakes the loop. */
 struct chain {
     struct deferred_task task;
     struct worker *worker;
@@ -177,7 +177,7 @@ static void loop_iteration_spent_ns_is_reset(void **state) {
     world.tasks[1].then = &world.tasks[3];
     run(&world, defer_two);
     assert_string_equal(world.text, ".abd.c.");
-    assert_int_equal(world.seen_ns, 0); /* by c, in a turn of its own */
+    assert_int_equal(world.seen_ns, 0); /* by c, in an iteration of its own */
 }
 
 static void defer_and_stop(struct world *world) {
@@ -217,7 +217,8 @@ static void loop_iteration_full_runs_tasks_early(void **state) {
     struct world world = {0};
     (void)state;
     run(&world, run_when_full);
-    assert_string_equal(world.text, ".-ab=dc."); /* what a task asks for is of the next */
+    assert_string_equal(world.text, ".-ab=dc."); /* a task deferred by a task runs in the next
+                                                    iteration */
 }
 
 int main(void) {

@@ -160,8 +160,7 @@ static void schedule_wakeup(struct loop_timers *timers, uint64_t due_ns) {
     uint64_t now_ns = clock_now_ns();
     uint64_t delay_ns = due_ns > now_ns ? due_ns - now_ns : 0;
     timers->wakeup_ns = due_ns;
-    uv_update_time(timers->uv_timer.loop); /* the loop's idea of now is that of when it last
-                                              slept */
+    uv_update_time(timers->uv_timer.loop); /* libuv's cached time is that of the last poll */
     uv_timer_start(&timers->uv_timer, on_timer, delay_ns / NS_PER_MS + 1, 0);
 }
 
@@ -201,6 +200,6 @@ void loop_timers_close(struct loop_timers *timers) {
 }
 
 void loop_timers_fini(struct loop_timers *timers) {
-    assert(timers->heap.n == 0); /* whatever it is in would be gone */
+    assert(timers->heap.n == 0); /* a timer in the heap would be left with a dangling index */
     timer_heap_fini(&timers->heap);
 }

@@ -1,4 +1,4 @@
-/* The heap against a plain search, under random additions, moves and removals. */
+/* The heap against a linear search, under random additions, moves and removals. */
 #include "core/event/timer.h"
 
 #include <setjmp.h>

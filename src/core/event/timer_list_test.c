@@ -1,4 +1,4 @@
-/* Deadlines under a clock driven by hand. */
+/* Timers of equal timeouts, with the time passed in. */
 #include "core/event/timer.h"
 
 #include <setjmp.h>
@@ -41,9 +41,9 @@ static void timer_list_restart_moves_timer(void **state) {
         timer_list_start(&timers, &things[i], QUICK, 100 + i);
     }
     timer_list_start(&timers, &things[0], QUICK, 200); /* the first, */
-    timer_list_start(&timers, &things[2], SLOW, 200);  /* one between, to another class, */
+    timer_list_start(&timers, &things[2], SLOW, 200);  /* one in the middle, to another class, */
     timer_list_stop(&timers, &things[4]);
-    timer_list_stop(&timers, &things[4]); /* and one twice */
+    timer_list_stop(&timers, &things[4]); /* and stopping one twice */
     assert_false(things[4].armed);
     assert_ptr_equal(timer_list_pop_due(&timers, 1000), &things[1]);
     assert_ptr_equal(timer_list_pop_due(&timers, 1000), &things[3]);

@@ -1,5 +1,5 @@
-/* Alarms ring when the clock says so, in order, once, and not when they were cleared. The clock is
- * driven: real time passes, and nothing rings until the clock moves. */
+/* Timers expire when the fake clock reaches their time, in order, once, and not when they were
+ * stopped. Real time passes meanwhile; no timer expires until the fake clock moves. */
 #include "core/event/timer.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ struct timer_entry {
     struct timer timer;
     struct fixture *fixture;
     uint64_t expired_ns;
-    int order; /* from 1; 0: never rang */
+    int order; /* from 1; 0: did not expire */
     int n_restarts;
 };
 
@@ -74,7 +74,7 @@ static void start_timer(struct fixture *fixture, int entry, uint64_t due_ns) {
                             BEGIN_NS + due_ns));
 }
 
-/* ---- in order -------------------------------------------------------------------------------- */
+/* ---- order of expiry ------------------------------------------------------------------------- */
 
 static void start_five_and_pass_four(struct fixture *fixture) {
     start_timer(fixture, 0, 3 * MS);
@@ -84,7 +84,7 @@ static void start_five_and_pass_four(struct fixture *fixture) {
     start_timer(fixture, 3, 1 * MS);
     start_timer(fixture, 4, 900 * (uint64_t)MS);
     nanosleep(&(struct timespec){.tv_nsec = 10 * MS}, NULL);
-    assert_int_equal(fixture->n_expired, 0); /* only the loop rings */
+    assert_int_equal(fixture->n_expired, 0); /* only the loop expires timers */
     clock_set_fake_ns(BEGIN_NS + 4 * MS);
 }
 
@@ -104,7 +104,7 @@ static void timer_expires_in_due_order(void **state) {
     }
 }
 
-/* ---- not before ------------------------------------------------------------------------------ */
+/* ---- not before the due time ----------------------------------------------------------------- */
 
 static void *advance_clock_later(void *arg) {
     (void)arg;
@@ -120,7 +120,7 @@ static void start_one_before_clock_advances(struct fixture *fixture) {
     pthread_detach(thread);
 }
 
-/* The timer of the loop, which knows real time only, looks in vain before that. */
+/* libuv's timer, which follows real time, expires before that without effect. */
 static void timer_never_expires_before_clock(void **state) {
     (void)state;
     static struct fixture fixture;
@@ -128,7 +128,7 @@ static void timer_never_expires_before_clock(void **state) {
     assert_true(fixture.entries[0].expired_ns == BEGIN_NS + 2 * MS);
 }
 
-/* ---- again ----------------------------------------------------------------------------------- */
+/* ---- restart --------------------------------------------------------------------------------- */
 
 static void start_one_that_restarts_itself(struct fixture *fixture) {
     fixture->entries[0].n_restarts = 2;

@@ -1,9 +1,8 @@
-/* A worker: libuv's loop, a stack of posted messages that any thread pushes to without a lock, and
- * one async handle to wake it. It refuses to know what its messages and handles are for.
+/* A worker: libuv's loop, a lock-free stack of posted messages, and one async handle that wakes the
+ * loop.
  *
- * Posting pushes onto a linked stack; who finds it empty wakes the loop, the others need not. The
- * worker takes the whole stack in one exchange and turns it round, so that messages of one poster
- * run in their order. */
+ * A poster that finds the stack empty wakes the loop; the others need not. The worker takes the
+ * whole stack in one exchange and reverses it, so that the messages of one poster run in order. */
 #include "core/event/worker.h"
 
 #include <assert.h>
@@ -13,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { WORKER_NAME_BYTES = 16 /* what the kernel takes */, WORKER_ARENA_CHUNKS = 256 };
+enum { WORKER_NAME_BYTES = 16 /* the kernel's limit */, WORKER_ARENA_CHUNKS = 256 };
 
 struct worker {
     uv_loop_t loop;
@@ -44,7 +43,7 @@ static struct worker_msg *take_posted(struct worker *worker) {
 static void run_posted(struct worker *worker) {
     struct worker_msg *msg = take_posted(worker);
     while (msg) {
-        struct worker_msg *next = msg->next; /* the message is gone, or posted again, once it ran */
+        struct worker_msg *next = msg->next; /* running the message may free it or post it again */
         msg->run(msg);
         msg = next;
     }
@@ -52,7 +51,7 @@ static void run_posted(struct worker *worker) {
 
 static void on_async(uv_async_t *async) {
     struct worker *worker = async->data;
-    /* Asked first: what was posted before the stop is then surely on the stack. */
+    /* Read first: messages that were posted before the stop are then surely on the stack. */
     bool stopping = atomic_load_explicit(&worker->stopping, memory_order_acquire);
     run_posted(worker);
     if (stopping) {
@@ -115,7 +114,7 @@ enum status worker_start(struct worker *worker, struct error *err) {
 }
 
 void worker_run(struct worker *worker) {
-    /* A peer that closed its end must be an error of a write, not a signal. */
+    /* Writing to a connection that the peer closed must be an error, not a signal. */
     sigset_t pipes;
     sigemptyset(&pipes);
     sigaddset(&pipes, SIGPIPE);
@@ -126,8 +125,7 @@ void worker_run(struct worker *worker) {
     assert(before == 0);
     (void)before;
     uv_run(&worker->loop, UV_RUN_DEFAULT);
-    while (loop_iteration_run_deferred(&worker->iteration)) { /* nothing that was put off is left
-                                                                 behind */
+    while (loop_iteration_run_deferred(&worker->iteration)) { /* until no deferred task is left */
     }
     atomic_store_explicit(&worker->loop_thread, 0, memory_order_relaxed);
 }
@@ -154,7 +152,7 @@ void worker_free(struct worker *worker) {
     loop_iteration_close(&worker->iteration);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
     int rc = uv_loop_close(&worker->loop);
-    assert(rc == 0); /* a handle was left open */
+    assert(rc == 0); /* fails when a handle was left open */
     (void)rc;
     loop_timers_fini(&worker->timers);
     arena_cache_free(worker->arenas);

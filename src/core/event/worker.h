@@ -1,7 +1,6 @@
-/* A worker: a thread with an event loop (libuv). What belongs to a worker (connections, requests,
- * timers) is touched on its thread only; everything else reaches it as a posted message. A worker
- * also runs on the calling thread (worker_run), which is how the main thread and the unit tests use
- * one. */
+/* A worker: a thread with an event loop (libuv). The objects of a worker (connections, requests,
+ * timers) are used on its thread only; other threads reach it by posted messages. A worker may also
+ * run on the calling thread (worker_run), as the main thread's and the unit tests' do. */
 #ifndef SLUICE_CORE_EVENT_WORKER_H
 #define SLUICE_CORE_EVENT_WORKER_H
 
@@ -16,10 +15,10 @@
 
 struct worker;
 
-/* A message: embed it in what is sent. It may be posted again once it has run. */
+/* A message: embed it in the object that is sent. It may be posted again once it has run. */
 struct worker_msg {
     struct worker_msg *next;
-    /* On the worker's thread; may free what it is embedded in. */
+    /* Runs on the worker's thread; may free the object that embeds it. */
     void (*run)(struct worker_msg *msg);
 };
 
@@ -28,18 +27,19 @@ enum status worker_new(const char *name, struct worker **out, struct error *err)
 enum status worker_start(struct worker *worker, struct error *err);
 /* Runs the loop on the calling thread until worker_stop. */
 void worker_run(struct worker *worker);
-/* Asks the loop to end after what was posted before; never blocks, idempotent. Thread: any. */
+/* Stops the loop after the messages that were posted before; never blocks, idempotent. Thread:
+ * any. */
 void worker_stop(struct worker *worker);
 /* Waits for the thread. */
 void worker_join(struct worker *worker);
 /* Frees a worker that has ended (or never started). Every handle on its loop must be closed. */
 void worker_free(struct worker *worker);
 
-/* Posts a message: runs in order of posting (per poster). A burst of posts wakes the loop once.
- * Thread: any. Never blocks, never fails. */
+/* Posts a message. The messages of one poster run in the order of posting. A burst of posts wakes
+ * the loop once. Thread: any. Never blocks, never fails. */
 void worker_post(struct worker *worker, struct worker_msg *msg);
 
-/* Thread: the worker's (uv_loop, arena cache, alarms, turn), any (name, is_current). */
+/* Thread: the worker's (loop, arena cache, timers, loop iteration); any (name, is_current). */
 uv_loop_t *worker_loop(struct worker *worker);
 struct arena_cache *worker_arenas(struct worker *worker);
 struct loop_timers *worker_timers(struct worker *worker);

@@ -1,4 +1,4 @@
-/* Workers: what is posted runs once, in order, on the worker's thread, however many threads
+/* Workers: posted messages run once, in order, on the worker's thread, however many threads
  * post. */
 #include "core/event/worker.h"
 
@@ -19,7 +19,7 @@ struct numbered {
     unsigned number;
 };
 
-/* Touched on the worker's thread only. */
+/* Used on the worker's thread only. */
 struct tally {
     struct worker *worker;
     unsigned next[POSTERS];
@@ -72,7 +72,7 @@ static void worker_post_from_threads_keeps_order(void **state) {
     for (unsigned i = 0; i < POSTERS; i++) {
         uv_thread_join(&posters[i].thread);
     }
-    worker_stop(worker); /* all posts were before */
+    worker_stop(worker); /* all messages were posted before */
     worker_join(worker);
     assert_int_equal(tally.wrong, 0);
     assert_int_equal(tally.ran, POSTERS * POSTS);

@@ -1,5 +1,5 @@
-/* A process with two pipes and an alarm. What it has written by its end is read then, whoever else
- * still holds the other ends of the pipes. */
+/* A process with two pipes and a timer. At its exit the output written so far is read from the
+ * pipes, even if other processes still have them open. */
 #include "core/os/child.h"
 
 #include <errno.h>
@@ -13,14 +13,14 @@
 
 enum { READ_BYTES = 4096, STDERR_TAIL_BYTES = 2048, N_PIPES = 2, N_HANDLES = N_PIPES + 1 };
 
-/* What is read of a pipe. */
+/* The output of one pipe. */
 struct child_stream {
     struct child *child;
     uv_pipe_t pipe;
     bool open;
     char *data;
     size_t len, cap, max_bytes;
-    bool keep_tail; /* of what is too much, the end; else that is an error */
+    bool keep_tail; /* output over the limit: keep its last bytes; else it is an error */
 };
 
 struct child {
@@ -30,16 +30,16 @@ struct child {
     struct timer timer;
     void (*done)(void *user, const struct child_result *result);
     void *user;
-    struct error error; /* why it was ended; ST_OK: it was not */
+    struct error error; /* why it was killed; ST_OK: it was not */
     int64_t code;
     int signal;
-    unsigned n_handles; /* that are not closed */
+    unsigned n_handles; /* handles that are not closed yet */
     char read_buffer[READ_BYTES];
 };
 
-/* ---- its end --------------------------------------------------------------------------------- */
+/* ---- exit ------------------------------------------------------------------------------------ */
 
-/* It is the first of its own group. */
+/* The child leads a process group of its own. */
 static void child_kill(struct child *child, enum status status, const char *why) {
     if (child->error.status == ST_OK) {
         error_set(&child->error, status, "%s", why);
@@ -68,7 +68,7 @@ static void child_report(struct child *child) {
     child->done(child->user, &result);
 }
 
-/* What it printed may be secret. */
+/* The output may be secret. */
 static void stream_free(struct child_stream *stream) {
     if (stream->data) {
         explicit_bzero(stream->data, stream->cap);
@@ -88,7 +88,7 @@ static void on_closed(uv_handle_t *handle) {
     free(child);
 }
 
-/* ---- what it says ---------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static bool stream_grow(struct child_stream *stream, size_t n_bytes) {
     size_t cap = stream->cap > 0 ? 2 * stream->cap : READ_BYTES;
@@ -108,7 +108,7 @@ static bool stream_grow(struct child_stream *stream, size_t n_bytes) {
     return true;
 }
 
-/* Leaves room for `n` bytes behind the last of what is there. */
+/* Drops the oldest bytes so that `n` more fit below the limit. */
 static void stream_drop_oldest(struct child_stream *stream, size_t n) {
     size_t n_kept = stream->max_bytes - n < stream->len ? stream->max_bytes - n : stream->len;
     if (n_kept < stream->len) {
@@ -153,7 +153,7 @@ static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf) {
     }
 }
 
-/* What is in the pipe yet. */
+/* Reads what is in the pipe without waiting. */
 static void stream_drain(struct child_stream *stream) {
     uv_os_fd_t fd;
     if (!stream->open || uv_fileno((uv_handle_t *)&stream->pipe, &fd) != 0) {
@@ -170,7 +170,7 @@ static void stream_drain(struct child_stream *stream) {
     }
 }
 
-/* ---- its life -------------------------------------------------------------------------------- */
+/* ---- start and stop -------------------------------------------------------------------------- */
 
 static void child_close_handles(struct child *child) {
     timer_stop(worker_timers(child->worker), &child->timer);
@@ -259,7 +259,7 @@ static void on_unstarted_closed(uv_handle_t *handle) {
     }
 }
 
-/* It did not begin. Its handles are on the loop for a moment. */
+/* The process did not start. Its handles are on the loop until they are closed. */
 static void child_close_unstarted(struct child *child) {
     uv_close((uv_handle_t *)&child->output.pipe, on_unstarted_closed);
     uv_close((uv_handle_t *)&child->stderr_tail.pipe, on_unstarted_closed);

@@ -1,4 +1,4 @@
-/* Programs that are run: what they print, how they end, and what is left of them. */
+/* Child processes: their output, how they end, and that nothing of them remains. */
 #include "core/os/child.h"
 
 #include <setjmp.h>
@@ -49,7 +49,7 @@ static void on_start(struct worker_msg *msg) {
     }
 }
 
-/* Runs it to its end, on this thread. */
+/* Runs it to its exit, on this thread. */
 static enum status run_program(const char *const *argv) {
     static const char *const env[] = {"SLUICE_CHILD=given", "HOME=/nowhere", NULL};
     struct error err;
@@ -126,7 +126,7 @@ static void child_output_over_limit_kills_child(void **state) {
     assert_string_equal(run.stderr_tail, "last");
 }
 
-/* With all that it has started. */
+/* Kills the processes that it started, too. */
 static void child_timeout_or_cancel_kills_group(void **state) {
     (void)state;
     run.spec.timeout_ns = SECOND / 10;
@@ -138,7 +138,7 @@ static void child_timeout_or_cancel_kills_group(void **state) {
     assert_int_equal(run.n_done, 1);
 }
 
-/* Its end counts, not that of the pipe, which somebody else may hold for long. */
+/* The exit of the child ends the run, even if another process has the pipe open for long. */
 static void child_exit_with_pipe_held_open_completes(void **state) {
     (void)state;
     assert_int_equal(run_shell("echo said; sleep 3 & exit 0"), ST_OK);

@@ -1,6 +1,6 @@
-/* CPUs that this process may use. A control group limits time (a quota per period), the affinity
- * mask limits places; both are read once, at the start. It refuses to guess: a file that is not
- * there or not understood is no limit. */
+/* The CPUs that this process may use, by the quota of its control group (time per period) and by
+ * its affinity mask, both read once at the start. A file that is missing or malformed is no
+ * limit. */
 #include "core/os/cpus.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 enum { CPUS_FILE_BYTES = 8192, CPUS_PATH_BYTES = 4096, CPUS_MAX = 1 << 16 };
 
 static unsigned affinity_count(void) {
-    /* The kernel refuses a mask smaller than its own. */
+    /* The kernel's call fails for a mask smaller than its own. */
     for (size_t n = 1024; n <= CPUS_MAX; n *= 2) {
         cpu_set_t *set = CPU_ALLOC(n);
         if (!set) {
@@ -87,7 +87,7 @@ static double smaller_quota(double a, double b) {
 }
 
 /* The smallest quota from the group `path` up to the mount. In a container the path may be the
- * host's and not be there: then only the parents that are there count. */
+ * host's and not exist: then only the parents that exist count. */
 static double path_quota(const char *mount, struct str path, double (*read)(const char *folder)) {
     double quota = 0;
     for (;;) {

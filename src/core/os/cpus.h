@@ -1,4 +1,4 @@
-/* How much of the machine may we use? The smaller of the affinity mask and the cgroup's CPU quota
+/* The CPUs that this process may use: the smaller of the affinity mask and the cgroup's CPU quota
  * (v1 and v2), never the host's core count. */
 #ifndef SLUICE_CORE_OS_CPUS_H
 #define SLUICE_CORE_OS_CPUS_H
@@ -9,14 +9,14 @@ struct cpus {
     unsigned usable; /* whole CPUs, >= 1: a quota of 1.5 counts as 2, then capped by the affinity */
     double quota;    /* CPUs; 0: no quota */
     unsigned affinity;
-    bool quota_below_affinity; /* threads that spin would eat the quota */
+    bool quota_below_affinity; /* spinning threads would use up the quota */
 };
 
 void cpus_read(struct cpus *out);
 
-/* The quota alone, in CPUs (0: none), for a process whose /proc/self/cgroup is `proc_cgroup`, with
+/* The quota alone, in CPUs (0: none), of a process whose /proc/self/cgroup is `proc_cgroup`, with
  * the control groups mounted under `mount` ("/sys/fs/cgroup"): the smallest along its path, since a
- * group is held by its parents' quotas too. Thread: any. */
+ * group is limited by its parents' quotas too. Thread: any. */
 double cpus_quota_read(const char *proc_cgroup, const char *mount);
 
 #endif

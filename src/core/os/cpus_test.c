@@ -1,4 +1,4 @@
-/* The CPU quota, read from folders made for the purpose. */
+/* The CPU quota, read from folders made for the test. */
 #include "core/os/cpus.h"
 
 #include <setjmp.h>

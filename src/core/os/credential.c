@@ -1,4 +1,4 @@
-/* A watched file, of which the text is kept. */
+/* A watched file whose text is kept. */
 #include "core/os/credential.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The limit on descriptors. It refuses to raise the hard limit: that is the administrator's. */
+/* The limit on descriptors. The hard limit is not raised: it is the administrator's. */
 #include "core/os/fd_limit.h"
 
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-/* How many files and sockets this process may have open. */
+/* The number of files and sockets that this process may have open. */
 #ifndef SLUICE_CORE_OS_FD_LIMIT_H
 #define SLUICE_CORE_OS_FD_LIMIT_H
 

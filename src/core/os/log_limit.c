@@ -1,4 +1,4 @@
-/* Lines of this second. */
+/* Counts the lines of the current second. */
 #include "core/os/log_limit.h"
 
 #include "core/event/clock.h"

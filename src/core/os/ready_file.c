@@ -1,5 +1,5 @@
-/* Writing the ready file, and removing it. A server may run as root: it refuses to replace or
- * remove what is no file of ours, as renaming over /dev/null would. */
+/* Writes and removes the ready file. A server may run as root: it must not replace or remove
+ * anything but a regular file, as a rename over /dev/null would. */
 #include "core/os/ready_file.h"
 
 #include <errno.h>

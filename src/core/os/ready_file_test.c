@@ -1,4 +1,4 @@
-/* The ready file: what is in it, and what is never touched. */
+/* The ready file: its content, and the files that are never replaced or removed. */
 #include "core/os/ready_file.h"
 
 #include <setjmp.h>
@@ -53,7 +53,7 @@ static void ready_file_has_one_url_per_line(void **state) {
     place_free(&place);
 }
 
-/* A pipe stands for /dev/null here. */
+/* A pipe takes the place of /dev/null. */
 static void ready_file_keeps_non_regular_file(void **state) {
     (void)state;
     struct place place = place_new();

@@ -1,4 +1,5 @@
-/* Secrets by OpenSSL's means: it knows what a compiler must not be clever about. */
+/* Digests, comparison and overwriting of secrets, by OpenSSL's functions, which the compiler cannot
+ * optimise away. */
 #include "core/os/secret.h"
 
 #include <openssl/crypto.h>

@@ -1,5 +1,5 @@
-/* Secrets in memory: how they are compared, and how they are forgotten. What is compared are
- * digests, so that neither the bytes nor the length of a secret shows in the time that takes.
+/* Secrets in memory: comparing and overwriting them. Digests are compared, so that the time of a
+ * comparison depends on neither the bytes nor the length of a secret.
  *
  * Thread: any. */
 #ifndef SLUICE_CORE_OS_SECRET_H
@@ -18,7 +18,7 @@ struct secret_digest {
 struct secret_digest secret_digest_of(struct str text);
 /* Takes the same time wherever they differ. */
 bool secret_digest_equal(const struct secret_digest *a, const struct secret_digest *b);
-/* Overwrites memory that is about to be freed; the compiler leaves this one in. */
+/* Overwrites memory that is about to be freed; the compiler does not remove it. */
 void secret_wipe(void *data, size_t n_bytes);
 
 #endif

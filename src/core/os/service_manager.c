@@ -1,4 +1,4 @@
-/* Datagrams to a service manager. */
+/* Sends datagrams to the service manager. */
 #include "core/os/service_manager.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "core/event/clock.h"
 
 enum { NS_PER_US = 1000, TEXT_BYTES = 256 };
-/* To end is more than to drain: threads are joined, models closed. */
+/* Shutdown takes longer than the drain: threads are joined, models are unloaded. */
 static const uint64_t END_US = 10000000;
 
 /* ---- the environment ------------------------------------------------------------------------- */
@@ -35,7 +35,7 @@ static enum status read_address(struct service_manager *self, const char *text, 
     if (abstract) {
         self->address.sun_path[0] = '\0';
     }
-    /* The end of an abstract name is that of the address: a NUL would be part of it. */
+    /* The length of an abstract address excludes the NUL, which would be part of its name. */
     self->len =
         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (abstract ? 0 : sizeof(char)));
     return ST_OK;

@@ -1,4 +1,4 @@
-/* What a service manager hears, at addresses of both kinds, and what is no address of one. */
+/* The messages to a service manager, at addresses of both kinds, and invalid addresses. */
 #include "core/os/service_manager.h"
 
 #include <setjmp.h>
@@ -152,7 +152,7 @@ static void service_manager_unsets_environment(void **state) {
     close(listener.fd);
 }
 
-/* A manager that starts again is heard of again. */
+/* A manager that was restarted receives messages again. */
 static void service_manager_lost_socket_recovers(void **state) {
     (void)state;
     struct listener listener = listen_abstractly();

@@ -1,4 +1,4 @@
-/* Rounds of questions to event loops. */
+/* Rounds of pings to the event loops. */
 #include "core/os/watchdog.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ enum { SIGNS_IN_SPAN = 3, NS_PER_MS = 1000000 };
 #define OF_MEMBER(type, pointer, member)                                                           \
     ((struct type *)(void *)((char *)(pointer)-offsetof(struct type, member)))
 
-/* On the loop that was asked. */
+/* Runs on the loop that was pinged. */
 static void run_ping(struct worker_msg *msg) {
     struct watchdog_loop *loop = OF_MEMBER(watchdog_loop, msg, ping_msg);
     struct watchdog *self = loop->watchdog;
@@ -65,7 +65,7 @@ static void on_timer(uv_timer_t *timer) {
     }
 }
 
-/* ---- start and end --------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 enum status watchdog_open(struct watchdog *self, struct service_manager *manager,
                           struct worker *main, size_t most_loops, struct error *err) {

@@ -1,4 +1,4 @@
-/* Signs of life: they come while every loop turns, and not while one of them hangs. */
+/* Keep-alives are sent while every loop runs, and stop while one of them hangs. */
 #include "core/os/watchdog.h"
 
 #include <setjmp.h>
@@ -12,9 +12,9 @@
 
 #include "core/base/log.h"
 
-enum { LOOPS = 3, SPAN_NS = 3000000 /* a question every millisecond */, LONG_TICKS = 50 };
+enum { LOOPS = 3, SPAN_NS = 3000000 /* a ping every millisecond */, LONG_TICKS = 50 };
 
-/* A manager, a main loop that the test turns, and loops to be watched. */
+/* A manager, a main loop that the test runs step by step, and the watched loops. */
 struct rig {
     int ears;
     struct service_manager manager;
@@ -44,7 +44,8 @@ static void rig_open(struct rig *rig, uint64_t watchdog_ns) {
     watchdog_start(&rig->watchdog);
 }
 
-/* Counts the signs that have come since, after so many turns of the main loop. */
+/* Runs `n_turns` iterations of the main loop. Returns: the number of keep-alives received since the
+ * last call. */
 static size_t signs_in(struct rig *rig, size_t n_turns) {
     size_t n = 0;
     char text[64];
@@ -121,7 +122,7 @@ static void watchdog_all_loops_running_sends_keep_alive(void **state) {
     rig_close(&rig);
 }
 
-/* Posted to a loop it stays in it until it may go. */
+/* Posted to a loop, it blocks that loop until it is released. */
 struct plug {
     struct worker_msg msg;
     uv_sem_t inside, go;
@@ -158,7 +159,7 @@ static void watchdog_hanging_loop_stops_keep_alive(void **state) {
             }
         }
         uv_sem_post(&plug.go);
-        while (signs_in(&rig, 1) == 0) { /* it is the manager's to end it before */
+        while (signs_in(&rig, 1) == 0) { /* the manager would end the process before */
         }
         assert_false(rig.watchdog.warned);
         rig_close(&rig);

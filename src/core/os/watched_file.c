@@ -1,4 +1,4 @@
-/* Reading a file that somebody else may be writing. */
+/* Reading a file that another process may be writing. */
 #include "core/os/watched_file.h"
 
 #include <errno.h>
@@ -10,9 +10,9 @@
 
 enum { FIRST_BYTES = 4096 };
 
-/* ---- bytes ----------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-/* Room for more. Returns: 0, or an errno. */
+/* Grows the buffer. Returns: 0, or an errno. */
 static int grow_buffer(struct watched_file *file, size_t *cap) {
     size_t larger = *cap == 0 ? FIRST_BYTES : 2 * *cap;
     char *data = malloc(larger);
@@ -51,9 +51,9 @@ static int read_all(struct watched_file *file, int fd) {
     }
 }
 
-/* Returns: 0, or an errno: ENXIO for what is there and is no file. */
+/* Returns: 0, or an errno: ENXIO when it is not a regular file. */
 static int open_and_read(struct watched_file *file) {
-    /* A pipe's end would otherwise be waited for. */
+    /* Opening a pipe would block otherwise. */
     int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return errno;
@@ -67,7 +67,7 @@ static int open_and_read(struct watched_file *file) {
     return error;
 }
 
-/* ---- what is said of it ---------------------------------------------------------------------- */
+/* ---- errors and changes ---------------------------------------------------------------------- */
 
 static enum status read_error(const struct watched_file *file, struct error *err) {
     switch (file->error) {

@@ -1,10 +1,9 @@
-/* A small file that is replaced while the process runs: a certificate, a list of keys. It is read
- * whole, again and again, and what counts is what is in it: a link that now leads elsewhere (as
- * Kubernetes swaps a secret) and a copy that kept its times are noticed, a file that was only
- * touched is not. It refuses to know what the bytes mean, and keeps none of them: they may be
- * secret.
+/* A small file that may be replaced while the process runs: a certificate, a list of keys. Each
+ * read reads all of it and compares the content: a symbolic link that was changed (as Kubernetes
+ * swaps a secret) and a copy with the old times count as changes, a file that was only touched does
+ * not. The bytes may be secret and are kept only until watched_file_clear.
  *
- * Thread: one at a time. Reading a file blocks: these are local, and small. */
+ * Thread: one at a time. Reading a file blocks: these are local and small. */
 #ifndef SLUICE_CORE_OS_WATCHED_FILE_H
 #define SLUICE_CORE_OS_WATCHED_FILE_H
 
@@ -16,13 +15,13 @@
 
 enum { WATCHED_FILE_MAX_BYTES = 4 << 20 };
 
-/* Zeroed, with a path that lives as long; it was then never read. */
+/* Zeroed but for a path, which must stay valid, it was never read. */
 struct watched_file {
     const char *path;
-    char *data; /* between a read and the drop after it */
+    char *data; /* from a read to watched_file_clear */
     size_t len;
     int error; /* of the last read: 0, or an errno */
-    bool read; /* it ever was */
+    bool read; /* it was read at least once */
     struct secret_digest digest;
 };
 
@@ -30,13 +29,13 @@ static inline struct str watched_file_text(const struct watched_file *file) {
     return str_make(file->data, file->len);
 }
 
-/* Reads all of it. `*changed` is set, and else left alone, when the file holds something else than
- * the last time, or can't be read for another reason than then; the first read is a change.
- * Returns: ST_IO with the reason, without the path. Owns: watched_file_clear, also after an
+/* Reads all of it. Sets `*changed`, and leaves it alone otherwise, when the content differs from
+ * the last read, or reading fails for another reason than then; the first read is a change.
+ * Returns: ST_IO with the reason, without the path. Owns: until watched_file_clear, also after an
  * error. */
 enum status watched_file_read(struct watched_file *file, bool *changed, struct error *err)
     __attribute__((warn_unused_result));
-/* Overwrites and frees what was read. */
+/* Overwrites and frees the bytes that were read. */
 void watched_file_clear(struct watched_file *file);
 
 #endif

@@ -1,5 +1,5 @@
-/* The framing of BYTES elements. It refuses to trust a length: every one is compared with what is
- * left before a byte behind it is looked at. */
+/* The framing of BYTES elements. Each length is compared with the remaining bytes before it is
+ * used. */
 #include "core/tensor/bytes.h"
 
 #include <inttypes.h>

@@ -13,11 +13,12 @@
 
 enum { BYTES_LENGTH_BYTES = 4 /* in front of each element */ };
 
-/* Walks the elements. Starts with `rest` = the tensor's bytes. Returns: true with *element (a view)
- * and `rest` advanced; false at the end or, with `rest` left non-empty, at a broken frame. */
+/* Iterates over the elements. Starts with `rest` = the tensor's bytes. Returns: true with *element
+ * (a view) and `rest` advanced; false at the end or, with `rest` not empty, at a broken frame. */
 bool bytes_next(struct str *rest, struct str *element);
-/* Checks the framing of every element and that there are exactly `expected` of them. `tensor` names
- * it in messages. Returns: ST_BAD_DATA saying which element is broken and how. */
+/* Checks the framing of every element and that there are exactly `expected` of them. `tensor` is
+ * the name in messages. Returns: ST_BAD_DATA with the index of the broken element and the
+ * reason. */
 enum status bytes_check(struct str data, uint64_t expected, struct str tensor, struct error *err);
 /* Writes the 4-byte length at `out`. */
 void bytes_encode_length(void *out, uint32_t length);

@@ -1,4 +1,4 @@
-/* The framing of BYTES: at every prefix, and with every kind of lie in a length. */
+/* The framing of BYTES: at every prefix, and with every kind of wrong length. */
 #include "core/tensor/bytes.h"
 
 #include <setjmp.h>
@@ -30,7 +30,8 @@ static void bytes_check_every_prefix_is_judged(void **state) {
     static const size_t ends[] = {0, 6, 10, THREE_BYTES};
     (void)state;
     for (size_t n = 0; n <= THREE_BYTES; n++) {
-        char *data = malloc(n > 0 ? n : 1); /* exactly as many, so that a read too far shows */
+        char *data = malloc(n > 0 ? n : 1); /* of exactly that size, so that the sanitizer sees a
+                                               read past it */
         struct error err;
         assert_non_null(data);
         memcpy(data, three, n);

@@ -1,5 +1,4 @@
-/* The rows of datatype.def by name and by number. It refuses near misses: names are case-sensitive
- * and have no aliases. */
+/* The rows of datatype.def by name and by number. Names are case-sensitive and have no aliases. */
 #include "core/tensor/datatype.h"
 
 #include <assert.h>

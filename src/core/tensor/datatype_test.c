@@ -1,4 +1,4 @@
-/* Names and sizes, both ways; the numbers are part of the backend interface. */
+/* Names and sizes, both ways; the numbers are part of the backend ABI. */
 #include "core/tensor/datatype.h"
 
 #include <setjmp.h>

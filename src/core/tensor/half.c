@@ -1,5 +1,5 @@
 /* FP16 and BF16 in integer arithmetic on the bits, so that the result is the same on every machine
- * and with every rounding mode. It refuses to round twice: a double goes to 16 bits in one step. */
+ * and in every rounding mode. A double is rounded to 16 bits once. */
 #include "core/tensor/half.h"
 
 #include <string.h>
@@ -45,11 +45,12 @@ static uint16_t double_to_float16(double value, struct format format) {
     }
     uint64_t significand = fraction | UINT64_C(1) << 52;
     if (target <=
-        0) { /* subnormal there, or below half of the smallest (doubles' own always are) */
+        0) { /* subnormal in the 16-bit format, or below half of its smallest (all subnormal
+                doubles are) */
         int deeper = (int)shift + 1 - target;
         return (uint16_t)(sign | (deeper > 53 ? 0 : shift_rounded(significand, (unsigned)deeper)));
     }
-    /* The significand's own top bit adds the last 1 to the exponent; a carry out of rounding adds
+    /* The significand's top bit adds the last 1 to the exponent; a carry of the rounding adds
      * another, up to infinity. */
     uint64_t high = (uint64_t)(target - 1) << format.mantissa;
     return (uint16_t)(sign | (high + shift_rounded(significand, shift)));
@@ -59,8 +60,7 @@ float half_to_float(uint16_t bits) {
     uint32_t sign = (uint32_t)(bits & 0x8000) << 16;
     uint32_t exponent = bits >> 10 & 0x1f;
     uint32_t mantissa = bits & 0x3ff;
-    if (exponent ==
-        0) { /* zero or subnormal: exact, a float has 14 more bits of exponent's reach */
+    if (exponent == 0) { /* zero or subnormal: exact, as a float's exponent has a far wider range */
         float magnitude = (float)mantissa * 0x1p-24f;
         return sign ? -magnitude : magnitude;
     }

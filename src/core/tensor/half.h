@@ -1,5 +1,5 @@
-/* The two 16-bit floats, as bit patterns: conversion is exact upwards and rounds to nearest, ties
- * to even, downwards (a NaN stays a NaN, overflow becomes infinity). */
+/* The two 16-bit floats, as bit patterns: conversion from them is exact, conversion to them rounds
+ * to nearest, ties to even (a NaN stays a NaN, overflow becomes infinity). */
 #ifndef SLUICE_CORE_TENSOR_HALF_H
 #define SLUICE_CORE_TENSOR_HALF_H
 

@@ -18,7 +18,7 @@ struct format {
     uint16_t (*from_double)(double);
     uint16_t infinity;
     uint16_t quiet;       /* the bit that a NaN gets */
-    double after_largest; /* what would come after the largest, if exponents went on */
+    double after_largest; /* the value after the largest, if exponents continued */
 };
 
 /* value x 2^exponent, exactly (a double's range is far wider than either format's). */
@@ -95,7 +95,7 @@ static void half_midpoint_rounds_to_even(void **state) {
             uint16_t even = i % 2 == 0 ? i : next;
             assert_int_equal(format->from_double(middle), even);
             assert_int_equal(format->from_double(-middle), even | 0x8000);
-            /* closer than a float could tell */
+            /* closer than a float can represent */
             assert_int_equal(format->from_double(neighbour(middle, -1)), i);
             assert_int_equal(format->from_double(neighbour(middle, 1)), next);
             assert_int_equal(format->from_double(neighbour(high, -1)), next);

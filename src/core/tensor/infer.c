@@ -11,7 +11,7 @@
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* A set of indices: in `few` up to 64 of them, else in the request's arena. */
+/* A set of indices: up to 64 in `inline_bits`, else in the request's arena. */
 struct index_set {
     uint64_t inline_bits;
     uint64_t *arena_bits;
@@ -36,7 +36,7 @@ static void index_set_add(struct index_set *set, size_t index) {
     words[index / 64] |= UINT64_C(1) << index % 64;
 }
 
-/* A list of names for a message: "a", "b", and "…" where there are more than it holds. */
+/* A list of names for a message: "a", "b", and "…" where more do not fit. */
 enum { NAME_LIST_BYTES = 256 };
 struct name_list {
     char text[NAME_LIST_BYTES];
@@ -165,7 +165,7 @@ static enum status shape_mismatch_error(const struct tensor *tensor, const struc
                      shape_print(tensor->shape, got));
 }
 
-/* A shape whose elements can't be counted: a negative dimension, or too many. */
+/* For a shape whose elements can't be counted: a negative dimension, or too many elements. */
 static enum status invalid_shape_error(const struct tensor *tensor, struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES], got[SHAPE_TEXT_BYTES];
     tensor_name_print(tensor->name, name);
@@ -229,7 +229,7 @@ static enum status check_shape(struct infer_request *request, size_t index,
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* The index of the first byte that is neither 0 nor 1, or `n`. */
+/* Returns: the index of the first byte that is neither 0 nor 1, or `n`. */
 static size_t find_not_bool(const unsigned char *data, size_t n) {
     size_t i = 0;
     for (; n - i >= 8; i += 8) {
@@ -263,7 +263,7 @@ static enum status check_bools(const struct tensor *tensor, struct error *err) {
     return ST_OK;
 }
 
-/* Makes one piece of a BYTES tensor's, whose elements may straddle them. */
+/* Makes one piece of the pieces of a BYTES tensor, as elements may straddle them. */
 static enum status gather_copy(struct infer_request *request, struct tensor *tensor,
                                struct error *err) {
     char *data = arena_alloc(request->arena, tensor->n_bytes);
@@ -343,8 +343,9 @@ enum status infer_check(struct infer_request *request, const struct model_spec *
 
 /* ---- alignment ------------------------------------------------------------------------------- */
 
-/* Pieces first … first + n - 1 hold `n_bytes`, a whole number of elements (the fewest pieces that
- * do, except at the end of a tensor of the wrong size, which infer_check refuses). */
+/* Pieces first … first + n - 1 hold `n_bytes`, a whole number of elements. They are the fewest
+ * pieces that do, except in the last run of a tensor of the wrong size, which infer_check
+ * rejects. */
 struct run {
     size_t first;
     size_t n;

@@ -1,4 +1,4 @@
-/* Alignment: pieces that lie well stay where they are; the rest is copied, whole and once. */
+/* Alignment: aligned pieces are not copied; others are copied completely and once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static struct counted counted_now(void) {
                             metric_read(METRIC_MISALIGNED_TOTAL)};
 }
 
-/* Aligns one input of `pieces`; its new form is in *tensor. */
+/* Aligns one input of `pieces`; the result is in *tensor. */
 static struct counted align(struct arena *arena, struct tensor *tensor) {
     struct infer_input input = {.tensor = *tensor};
     struct infer_request request = {.arena = arena, .inputs = &input, .n_inputs = 1};
@@ -126,7 +126,7 @@ static void infer_align_aligned_pieces_are_not_copied(void **state) {
 
 static void infer_align_empty_tensor_is_unchanged(void **state) {
     struct tensor tensor = {.datatype = DT_FP64};
-    struct piece piece = {(const void *)(uintptr_t)1, 0}; /* no bytes: no matter where */
+    struct piece piece = {(const void *)(uintptr_t)1, 0}; /* no bytes: any address is aligned */
     struct arena *arena = arena_new(NULL, 0);
     (void)state;
     assert_int_equal(align(arena, &tensor).copied, 0);

@@ -1,4 +1,4 @@
-/* What fits a model and what does not, row by row, with the sentence a caller reads. */
+/* Requests that fit a model and those that do not, row by row, with the text of the error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -342,7 +342,7 @@ static enum status check_one(struct arena *arena, struct tensor *tensor, struct 
     return status;
 }
 
-/* One wrong byte at each place of each length, in one piece and in two. */
+/* One wrong byte at each offset of each length, in one piece and in two. */
 static void infer_check_bool_above_1_is_rejected(void **state) {
     (void)state;
     for (size_t n = 1; n <= 40; n++) {
@@ -527,7 +527,7 @@ static void infer_check_many_tensors_are_matched(void **state) {
     arena_free(request.arena);
 }
 
-/* A peer's name must not push out what the message is about. */
+/* A long name of a peer must not push the rest out of the message. */
 static void infer_check_hostile_name_is_cut_in_error(void **state) {
     char *name = malloc(65536);
     struct error err;

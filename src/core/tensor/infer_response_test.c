@@ -1,4 +1,4 @@
-/* An answer's bytes go back once. */
+/* The bytes of a response are released once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

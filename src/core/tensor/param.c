@@ -1,4 +1,4 @@
-/* Finding a parameter by name. Lists are short: it refuses to be a hash table. */
+/* Parameters by name, in linear search: lists are short. */
 #include "core/tensor/param.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ bool param_is_reserved(struct str name) {
     return str_starts_with(name, STR("triton_"));
 }
 
-/* ---- of equal names one counts --------------------------------------------------------------- */
+/* ---- duplicates ------------------------------------------------------------------------------ */
 
 static int compare_names(const struct param *a, const struct param *b) {
     if (a->name.len != b->name.len) {

@@ -1,4 +1,4 @@
-/* Parameters: the named values that go with a request, a tensor or an answer. */
+/* Parameters: the named values of a request, a tensor or a response. */
 #ifndef SLUICE_CORE_TENSOR_PARAM_H
 #define SLUICE_CORE_TENSOR_PARAM_H
 
@@ -29,14 +29,14 @@ struct params {
 /* Returns: the parameter of that name, or NULL. */
 const struct param *params_find(struct params params, const char *name);
 
-/* Names that are the protocols' and the scheduler's own business: a backend is not told. Clause:
+/* Is it a name that the protocols and the scheduler interpret? Backends do not get those. Clause:
  * parameters extension. */
 bool param_is_reserved(struct str name);
 
-/* Of equal names. */
+/* Which of several parameters of one name stays. */
 enum params_keep { PARAMS_KEEP_FIRST, PARAMS_KEEP_LAST };
-/* Takes all but one of equal names out; the others stay in their order. A peer may choose how many
- * there are: it sorts. Names are never NULL. Returns: false when out of memory. */
+/* Removes all but one of each name; the others stay in their order. It sorts, as a peer chooses how
+ * many there are. Names are never NULL. Returns: false when out of memory. */
 bool params_dedup(struct arena *arena, struct param *items, size_t *n, enum params_keep keep);
 
 #endif

@@ -1,4 +1,4 @@
-/* Finding a parameter. */
+/* Finding and deduplicating parameters by name. */
 #include "core/tensor/param.h"
 
 #include <setjmp.h>

@@ -1,5 +1,4 @@
-/* Products of dimensions that never wrap round, and shapes as text. It refuses to guess: a -1 is
- * only ever a wildcard of a specification, never a size. */
+/* Overflow-checked products of dimensions, comparison with a specification, and shapes as text. */
 #include "core/tensor/shape.h"
 
 #include <string.h>

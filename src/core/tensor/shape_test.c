@@ -112,7 +112,7 @@ static void shape_print_long_shape_is_cut(void **state) {
             memset(text, 'x', sizeof(text));
             shape_print((struct shape){wide, rank}, text);
             full[n] = ']';
-            if (strcmp(text, full) != 0) { /* cut, and only where it had to be */
+            if (strcmp(text, full) != 0) { /* cut only where it is too long */
                 size_t len = strlen(text);
                 assert_true(len < SHAPE_TEXT_BYTES && n > SHAPE_TEXT_BYTES - 8);
                 assert_memory_equal(text, full, len - strlen(",…]"));

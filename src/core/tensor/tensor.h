@@ -1,6 +1,5 @@
 /* A tensor: name, datatype, shape and a view of its bytes, which are little-endian, row-major,
- * without padding (BYTES: see bytes.h). The bytes may lie in several pieces; whoever needs one
- * piece gathers them. It refuses to own anything. */
+ * without padding (BYTES: see bytes.h). The bytes may be in several pieces. Nothing is owned. */
 #ifndef SLUICE_CORE_TENSOR_TENSOR_H
 #define SLUICE_CORE_TENSOR_TENSOR_H
 
@@ -26,8 +25,8 @@ struct tensor {
     size_t n_bytes; /* sum over the pieces */
 };
 
-/* What a model says of one input or output. `shape` is the full shape as clients see it: with a
- * leading -1 where the model batches (max_batch_size > 0). -1 is any size. */
+/* A model's specification of one input or output. `shape` is the full shape as clients see it: with
+ * a leading -1 where the model batches (max_batch_size > 0). -1 is any size. */
 struct tensor_spec {
     struct str name;
     enum datatype datatype;
@@ -35,7 +34,7 @@ struct tensor_spec {
     bool optional; /* inputs only: may be left out of a request */
 };
 
-/* What the protocols need to know of a served model version. Immutable once published. */
+/* A served model version, as the protocols see it. Immutable once published. */
 struct model_spec {
     struct str name;
     uint64_t version;
@@ -46,13 +45,13 @@ struct model_spec {
     size_t n_inputs;
     const struct tensor_spec *outputs;
     size_t n_outputs;
-    bool decoupled; /* 0 or more answers to a request */
+    bool decoupled; /* 0 or more responses to a request */
 };
 
-/* Room for any name's text in a message; longer ones are cut. */
+/* Enough for any name's text in a message; longer ones are cut. */
 enum { TENSOR_NAME_TEXT_BYTES = 100 };
-/* Prints `name` with quotes around it, NUL-terminated, for a message (which cleans it further). A
- * name may come from a peer and be of any length. Returns: `out`. */
+/* Prints `name` in quotes, NUL-terminated, for a message (error_set replaces invalid bytes). A name
+ * may come from a peer and have any length. Returns: `out`. */
 const char *tensor_name_print(struct str name, char out[TENSOR_NAME_TEXT_BYTES]);
 
 /* Returns: the index, or SIZE_MAX. */

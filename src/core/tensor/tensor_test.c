@@ -1,4 +1,4 @@
-/* Finding by name, and names of any length and content in a message. */
+/* Finding by name, names of any length and content in a message, and copying pieces. */
 #include "core/tensor/tensor.h"
 
 #include <setjmp.h>
@@ -53,7 +53,7 @@ static void tensor_name_print_long_name_is_cut_at_character(void **state) {
         }
     }
     char out[TENSOR_NAME_TEXT_BYTES], noise[65536];
-    memset(noise, 0x80, sizeof(noise)); /* no text at all */
+    memset(noise, 0x80, sizeof(noise)); /* not UTF-8 */
     assert_true(strlen(tensor_name_print(str_make(noise, sizeof(noise)), out)) < sizeof(out));
 }
 

@@ -1,6 +1,6 @@
-/* From a parser's values to yyjson's tree, with the line of each. yyjson keeps a finished tree as
- * one array in preorder (a key right before its value), so a line is found by a value's place in
- * it. It refuses to know any format. */
+/* Converts a parser's values to yyjson's tree, and stores the line of each. yyjson keeps a finished
+ * tree as one array in preorder (a key right before its value), so the line of a value is at the
+ * same index. */
 #include "core/base/doc/build.h"
 
 #include <assert.h>
@@ -48,7 +48,7 @@ struct builder {
     yyjson_mut_doc *tree;
     unsigned *lines;
     size_t n;   /* lines filled */
-    size_t cap; /* room for them */
+    size_t cap; /* capacity */
 };
 
 static bool add_line(struct builder *builder, unsigned line) {

@@ -1,5 +1,5 @@
-/* What the parsers of documents share: a tree of values under construction, and the finished
- * document. For the files doc*.c only; everybody else reads through doc.h. */
+/* A document under construction, and the finished one: shared by doc.c, build.c and the parsers.
+ * Other modules read documents through doc.h. */
 #ifndef SLUICE_CORE_BASE_DOC_BUILD_H
 #define SLUICE_CORE_BASE_DOC_BUILD_H
 
@@ -10,7 +10,8 @@ enum { DOC_MAX_DEPTH = 64, DOC_MAX_BYTES = 4 << 20 };
 struct doc {
     enum doc_format format;
     yyjson_doc *tree;
-    /* Of each value (keys too), by its place in the tree, which is in preorder; NULL: none. */
+    /* the line of each value (keys too), at its index in the tree, which is in preorder; NULL:
+     * none */
     unsigned *lines;
     char *name;
 };
@@ -34,7 +35,7 @@ struct doc_children {
 
 /* A value under construction; lives in the parser's arena. */
 struct doc_value {
-    struct doc_value *next; /* the next element or member of its parent */
+    struct doc_value *next; /* the next element or member in its parent */
     struct str key;         /* as a member of an object */
     unsigned key_line;
     unsigned line;
@@ -49,7 +50,7 @@ struct doc_value {
     };
 };
 
-/* What a parser is given. */
+/* A parser's input. */
 struct doc_source {
     const char *name;
     struct str text;
@@ -57,7 +58,7 @@ struct doc_source {
     struct error *err;
 };
 
-/* Returns: NULL when out of memory (doc_no_memory says it). */
+/* Returns: NULL when out of memory; the caller reports it with doc_no_memory. */
 struct doc_value *doc_value_new(struct arena *arena, enum doc_kind kind, unsigned line);
 void doc_value_append(struct doc_value *parent, struct doc_value *child);
 

@@ -1,5 +1,5 @@
-/* A configuration file becomes a tree: the limits that hold for every format, JSON (which yyjson
- * reads itself), and no key twice in one object. It refuses to know what the keys mean. */
+/* Loading a configuration file: the limits that hold for every format, JSON (parsed by yyjson), and
+ * the check that no object has a key twice. */
 #include "core/base/doc/doc.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "core/base/doc/build.h"
 #include "core/base/utf8.h"
 
-/* Of the values while they are parsed; the text itself is at most DOC_MAX_BYTES. */
+/* For the values while they are parsed; the text itself has at most DOC_MAX_BYTES. */
 enum { PARSE_ARENA_BYTES = 256 << 20 };
 
 static unsigned line_of(struct str text, size_t at) {
@@ -24,7 +24,7 @@ static unsigned line_of(struct str text, size_t at) {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* What ends a number or a word and begins no value. */
+/* A character that ends a number or a word. */
 static bool is_token_end(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ',' || c == ':' || c == ']' ||
            c == '}';
@@ -44,8 +44,8 @@ static size_t token_end(struct str text, size_t at) {
     return at;
 }
 
-/* Notes the line where each value starts. Values come in the text in the order of the tree:
- * preorder, keys included. `text` is valid JSON with doc->tree's values. */
+/* Stores the line of each value. The values are in the order of the text: preorder, keys included.
+ * `text` is valid JSON with doc->tree's values. */
 static enum status json_lines(const struct doc_source *source, struct doc *doc) {
     struct str text = source->text;
     unsigned line = 1, depth = 0;
@@ -105,7 +105,7 @@ static int compare_keys(const void *a, const void *b) {
     return order;
 }
 
-/* `keys` has room for all keys of `object`. */
+/* `keys` has the capacity for all keys of `object`. */
 static enum status check_object_keys(const struct doc_source *source, const struct doc *doc,
                                      yyjson_val *object, yyjson_val **keys) {
     size_t n = 0, i, max;
@@ -228,7 +228,8 @@ void doc_free(struct doc *doc) {
     }
 }
 
-/* Reads until the end or one byte past the limit, so that doc_parse can say what is wrong. */
+/* Reads to the end of the file, or one byte past the limit, for which doc_parse reports an
+ * error. */
 static enum status read_file(int fd, struct buf *out, const char *path, struct error *err) {
     for (;;) {
         char *to = buf_reserve(out, 64 << 10);

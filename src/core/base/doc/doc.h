@@ -1,14 +1,14 @@
-/* Configuration as a tree. YAML files, Triton's config.pbtxt (protobuf text format) and JSON are
- * all read into the same tree (yyjson's) and read from there by one typed reader, which names the
- * path and the line of what it rejects. It refuses to know any particular configuration.
+/* Configuration files. YAML, Triton's config.pbtxt (protobuf text format) and JSON are parsed into
+ * the same tree (yyjson's). One set of typed readers reads it; their errors contain the file, the
+ * line and the path of the value.
  *
- * In YAML, plain scalars become numbers, booleans, null or strings as YAML 1.2's core schema says;
- * anchors and tags are refused. In the protobuf text format a field that is given once is a plain
- * value and one that is given several times, or as a list, is an array: `doc_next` treats a single
- * value as an array of one, so that both read the same. Bare enum names are strings there.
+ * In YAML, plain scalars become numbers, booleans, null or strings by YAML 1.2's core schema;
+ * anchors and tags are errors. In the protobuf text format a field that is given once is a plain
+ * value, and one that is given several times, or as a list, is an array: `doc_next` treats a single
+ * value as an array of one, so that both read the same. Enum names are strings.
  *
- * A YAML file may have several documents where whoever reads it says so (DOC_YAML_MULTI): the root
- * is then a list of them. */
+ * With DOC_YAML_MULTI a YAML file may contain several documents: the root is then a list of
+ * them. */
 #ifndef SLUICE_CORE_BASE_DOC_DOC_H
 #define SLUICE_CORE_BASE_DOC_DOC_H
 
@@ -32,10 +32,9 @@ enum status doc_parse(enum doc_format format, const char *name, struct str text,
 /* Reads the file and parses it. Returns: also ST_IO. */
 enum status doc_load(enum doc_format format, const char *path, struct doc **out, struct error *err)
     __attribute__((warn_unused_result));
-/* A document of a tree that somebody else has parsed, as a server with an API sends it: it has no
- * lines, and messages give none; and doc_reject_unknown takes members that it doesn't know, as the
- * server may be newer than we are. Returns: ST_NO_MEMORY. Owns: takes the tree, whatever comes of
- * it; *out until doc_free. */
+/* Makes a document of a tree that was parsed elsewhere, such as the response of an API server. It
+ * has no lines; doc_reject_unknown accepts unknown members in it, as the server may be newer than
+ * Sluice. Returns: ST_NO_MEMORY. Owns: takes the tree, also on failure; *out until doc_free. */
 enum status doc_from_tree(const char *name, yyjson_doc *tree, struct doc **out, struct error *err)
     __attribute__((warn_unused_result));
 void doc_free(struct doc *doc);

@@ -1,4 +1,4 @@
-/* What holds for every format (limits, encoding, keys), JSON, and files. */
+/* The rules for every format (limits, encoding, keys), JSON, and files. */
 #include "core/base/doc/doc.h"
 
 #include <setjmp.h>
@@ -48,8 +48,8 @@ static void doc_json_invalid_text_reports_line(void **state) {
     }
 }
 
-/* The line of every value, against an independent walk: each value of this document is, or is under
- * a key that is, the number of its line. */
+/* The line of every value, against an independent walk: each value of this document is the number
+ * of its line, or is under a key that is. */
 static void doc_json_values_have_lines(void **state) {
     static const char text[] = "{\n\"k2\": [\n3, -4.5e1, {\"k3\":\n4},\n\"\\\"]}\\\\\", true,\n"
                                "null\n, [ ], { }], \"k8\"\n:\n\n10}";

@@ -1,5 +1,4 @@
-/* Reading a tree with types, and telling where in the file something is wrong. It refuses to
- * convert: a number in quotes is text. */
+/* The typed readers of a document, and the error texts with file, line and path. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -30,7 +29,7 @@ size_t doc_count(const struct doc_node *node) {
 }
 
 struct doc_node doc_at(const struct doc_node *node, size_t index) {
-    if (node->val && !yyjson_is_arr(node->val)) { /* a single value: an array of one, and itself */
+    if (node->val && !yyjson_is_arr(node->val)) { /* a single value: an array of one */
         struct doc_node only = *node;
         if (index > 0) {
             only.val = NULL;
@@ -79,7 +78,8 @@ static unsigned val_line(const struct doc *doc, yyjson_val *val) {
 }
 
 unsigned doc_line(const struct doc_node *node) {
-    while (!node->val && node->parent) { /* what is not there would be in there */
+    while (!node->val && node->parent) { /* an absent value has the line of its nearest present
+                                            parent */
         node = node->parent;
     }
     return node->val ? val_line(node->doc, node->val) : 1;
@@ -137,7 +137,7 @@ static const char *number_print(yyjson_val *val, char out[SHOWN_BYTES]) {
     return out;
 }
 
-/* What stands there, for "got …". */
+/* Describes the value, for "got …". */
 static const char *val_print(yyjson_val *val, char out[SHOWN_BYTES]) {
     switch (yyjson_get_type(val)) {
     case YYJSON_TYPE_NULL:
@@ -234,7 +234,7 @@ enum status doc_expect_object(const struct doc_node *node, struct error *err) {
 
 /* ---- unknown fields -------------------------------------------------------------------------- */
 
-enum { NAME_MAX_CHARS = 64 }; /* of a name that is wrong, in the sentence that says so */
+enum { NAME_MAX_CHARS = 64 }; /* shown of an unknown name in an error text */
 
 static enum status unknown_field(const struct doc_node *node, yyjson_val *key,
                                  const char *const *names, struct error *err) {

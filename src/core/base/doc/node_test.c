@@ -1,4 +1,4 @@
-/* The typed readers: what each takes, and what a person reads when it refuses. */
+/* The typed readers: the values that each accepts, and the texts of its errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,7 +120,7 @@ static const struct {
     enum doc_format format;
     enum reader reader;
     const char *text;
-    const char *refusal; /* behind "models/x/config.pbtxt:1: v: expected "; NULL: taken */
+    const char *refusal; /* after "models/x/config.pbtxt:1: v: expected "; NULL: accepted */
 } rows[] = {
     {DOC_YAML, READ_BOOL, "v: true", NULL},
     {DOC_YAML, READ_BOOL, "v: yes", "true or false, got \"yes\""},
@@ -205,7 +205,7 @@ static void doc_read_returns_values(void **state) {
     assert_int_equal(doc_read_str(&node, &text, &err), ST_OK);
     assert_true(boolean && !zero && whole == -7 && real == 2.5 && number == 3);
     assert_true(str_eq(text, STR("a\0b")));
-    node = doc_get(&root, "absent"); /* leaves what was there */
+    node = doc_get(&root, "absent"); /* `out` is not changed */
     assert_int_equal(doc_read_i64(&node, 0, 0, &whole, &err), ST_OK);
     assert_int_equal(doc_read_str(&node, &text, &err), ST_OK);
     assert_true(whole == -7 && text.len == 3);
@@ -255,7 +255,7 @@ static void doc_reject_unknown_suggests_name(void **state) {
     static const char *const names[] = {"name", "dims", "data_type", "max_batch_size", NULL};
     static const struct {
         const char *text;
-        const char *message; /* NULL: taken */
+        const char *message; /* NULL: accepted */
     } fields[] = {
         {"", NULL},
         {"name: 'x' dims: 1 data_type: X max_batch_size: 1", NULL},
@@ -306,7 +306,7 @@ static void doc_reject_unknown_long_name_is_truncated(void **state) {
     doc_free(doc);
 }
 
-/* A tree that came from elsewhere: messages have no lines, and unknown members are left alone. */
+/* A tree that was parsed elsewhere: messages have no lines, and unknown members are accepted. */
 static void doc_from_tree_reports_no_lines(void **state) {
     static const char *const names[] = {"a", NULL};
     const char *text = "{\"a\": {\"b\": 7}, \"new\": 1}";

@@ -23,7 +23,7 @@ struct pbtxt_reader {
     unsigned depth;
 };
 
-/* Goes past white space and comments ("Whitespace and Comments"). */
+/* Skips white space and comments ("Whitespace and Comments"). */
 static void skip_blanks(struct pbtxt_reader *reader) {
     bool comment = false;
     for (; reader->at < reader->end; reader->at++) {
@@ -58,7 +58,8 @@ static struct str take_ident(struct pbtxt_reader *reader) {
     return str_make(start, (size_t)(reader->at - start));
 }
 
-/* Reports the text at the reader. Returns: ST_BAD_CONFIG with "expected WHAT, got …". */
+/* Reports the character or word at the reader. Returns: ST_BAD_CONFIG with "expected WHAT, got
+ * …". */
 static enum status syntax_error(const struct pbtxt_reader *reader, const char *what) {
     size_t left = (size_t)(reader->end - reader->at);
     if (left == 0) {
@@ -66,7 +67,7 @@ static enum status syntax_error(const struct pbtxt_reader *reader, const char *w
                                what);
     }
     size_t n = utf8_char_len(reader->at, left);
-    if (starts_ident(*reader->at)) { /* a whole word says more than its first letter */
+    if (starts_ident(*reader->at)) { /* shows a whole word instead of its first letter */
         while (n < left && n < 40 && starts_ident(reader->at[n])) {
             n++;
         }
@@ -75,13 +76,13 @@ static enum status syntax_error(const struct pbtxt_reader *reader, const char *w
                            reader->at);
 }
 
-/* Returns: 99 for no digit, which is above every base. */
+/* Returns: 99 for a character that is no digit in any base. */
 static int digit_of(char c) {
     int value = hex_value(c);
     return value < 0 ? 99 : value;
 }
 
-/* Takes up to `max` digits of `base`. Returns: how many there were. */
+/* Takes up to `max` digits of `base`. Returns: the number of digits taken. */
 static unsigned take_digits(struct pbtxt_reader *reader, int base, unsigned max, uint32_t *out) {
     unsigned n = 0;
     for (*out = 0; n < max && digit_of(peek_char(reader)) < base; n++) {
@@ -110,7 +111,7 @@ static void add_utf8(struct buf *out, uint32_t code) {
     }
 }
 
-/* Behind "\u" or "\U". A pair of surrogates in two "\u" is one character. */
+/* After "\u" or "\U". Two "\u" with a surrogate pair are one character. */
 static enum status read_code_point(struct pbtxt_reader *reader, char letter, struct buf *out) {
     uint32_t code, low;
     unsigned n = letter == 'u' ? 4 : 8;
@@ -133,7 +134,7 @@ static enum status read_code_point(struct pbtxt_reader *reader, char letter, str
     return ST_OK;
 }
 
-/* Behind the backslash. */
+/* After the backslash. */
 static enum status read_escape(struct pbtxt_reader *reader, struct buf *out) {
     static const char letters[] = "abfnrtv?\\'\"";
     static const char meanings[] = "\a\b\f\n\r\t\v?\\'\"";
@@ -170,7 +171,7 @@ static enum status read_escape(struct pbtxt_reader *reader, struct buf *out) {
                                 "\"\\\"");
 }
 
-/* At a quote; adds what is inside. */
+/* At a quote; appends the string's content. */
 static enum status read_quoted(struct pbtxt_reader *reader, struct buf *out) {
     char quote = *reader->at++;
     enum status status = ST_OK;
@@ -227,7 +228,8 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* Everything that could belong to a number, so that "12abc" is one wrong number. */
+/* Takes all characters that could belong to a number, so that "12abc" is reported as one wrong
+ * number. */
 static struct str take_number(struct pbtxt_reader *reader) {
     const char *start = reader->at;
     bool hex = reader->end - start > 1 && start[0] == '0' && (start[1] | 0x20) == 'x';
@@ -243,7 +245,7 @@ static struct str take_number(struct pbtxt_reader *reader) {
     return str_make(start, (size_t)(reader->at - start));
 }
 
-/* Whole numbers in octal ("017") and hexadecimal ("0x1F"), all of `text`. */
+/* All of `text` from `skip` on, as an unsigned integer in octal ("017") or hexadecimal ("0x1F"). */
 static bool parse_based(struct str text, int base, size_t skip, uint64_t *out) {
     uint64_t value = 0;
     for (size_t i = skip; i < text.len; i++) {
@@ -270,7 +272,7 @@ static bool parse_whole(struct str text, uint64_t *out) {
 static bool parse_real(struct str text, double *out) {
     if (text.len > 1 && text.ptr[0] == '0' &&
         (is_digit(text.ptr[1]) || (text.ptr[1] | 0x20) == 'x')) {
-        return false; /* octal or hexadecimal, and wrong */
+        return false; /* starts as octal or hexadecimal, with invalid digits */
     }
     if ((text.ptr[text.len - 1] | 0x20) == 'f') {
         text.len--;
@@ -369,7 +371,8 @@ static int compare_members(const void *a, const void *b) {
     return order;
 }
 
-/* Makes one array of `n` members of the same name. A list among them adds its elements. */
+/* Makes one array of `n` members of the same name. The elements of a list among them are appended
+ * one by one. */
 static struct doc_value *merge_members(struct arena *arena, const struct member *members,
                                        size_t n) {
     const struct doc_value *first = members[0].value;
@@ -394,7 +397,7 @@ static struct doc_value *merge_members(struct arena *arena, const struct member 
     return array;
 }
 
-/* `members` and `slots` have room for all members of `message`. */
+/* `members` and `slots` have the capacity for all members of `message`. */
 static bool merge_with(struct arena *arena, struct doc_value *message, struct member *members,
                        struct doc_value **slots) {
     size_t n = 0;
@@ -427,7 +430,7 @@ static bool merge_with(struct arena *arena, struct doc_value *message, struct me
     return true;
 }
 
-/* Joins fields of the same name, where the first of them stands. */
+/* Joins fields of the same name, at the position of the first one. */
 static enum status merge_repeated(struct pbtxt_reader *reader, struct doc_value *message) {
     size_t n = message->children.n;
     if (n < 2) {
@@ -474,7 +477,7 @@ static enum status read_message(struct pbtxt_reader *reader, struct doc_value **
     return status;
 }
 
-/* One element of a list; without a colon in front of the list only messages. */
+/* One element of a list; without a colon before the list, it must be a message. */
 static enum status read_element(struct pbtxt_reader *reader, bool colon, struct doc_value *list) {
     struct doc_value *value = NULL;
     enum status status;
@@ -520,7 +523,7 @@ static enum status read_list(struct pbtxt_reader *reader, bool colon, struct doc
     return status;
 }
 
-/* What follows a field's name. */
+/* The value after a field's name. */
 static enum status read_value(struct pbtxt_reader *reader, struct str name,
                               struct doc_value **out) {
     skip_blanks(reader);
@@ -576,7 +579,7 @@ static enum status read_field(struct pbtxt_reader *reader, struct doc_value *mes
     return ST_OK;
 }
 
-/* Reads fields up to and with `close`, or to the end of the file where that is '\0'. */
+/* Reads fields up to `close` and skips it; '\0': up to the end of the file. */
 static enum status read_fields(struct pbtxt_reader *reader, struct doc_value *message, char close) {
     enum status status = ST_OK;
     skip_blanks(reader);

@@ -1,4 +1,4 @@
-/* The protobuf text format as JSON, row by row, and what is refused with its line. */
+/* The protobuf text format as JSON, row by row, and errors with their line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,7 +78,7 @@ static const struct {
     {"b: true b: True b: t b: false b: False b: f", "{\"b\":[true,true,true,false,false,false]}"},
     {"e: TYPE_STRING e: KIND_CPU e: tRUE e: _x",
      "{\"e\":[\"TYPE_STRING\",\"KIND_CPU\",\"tRUE\",\"_x\"]}"},
-    /* a configuration as people write it */
+    /* a realistic configuration */
     {"name: \"digits\"\nplatform: \"onnxruntime_onnx\"\nmax_batch_size: 8\n"
      "input [\n  {\n    name: \"x\"\n    data_type: TYPE_FP32\n    dims: [ 1, 8, 8 ]\n"
      "    reshape { shape: [ ] }\n  }\n]\noutput { name: \"y\" data_type: TYPE_INT64 dims: -1 }\n"
@@ -185,8 +185,7 @@ static void doc_pbtxt_invalid_text_is_rejected(void **state) {
     }
 }
 
-/* No prefix of a good text crashes or hangs, whatever it is worth; each is read from a block of
- * exactly its size. */
+/* No prefix of a valid text crashes or hangs; each is parsed from a block of exactly its size. */
 static void doc_pbtxt_every_prefix_terminates(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
@@ -242,8 +241,7 @@ static void doc_pbtxt_depth_over_limit_is_rejected(void **state) {
     assert_int_equal(parse_nested("m<", "", 40000, &err), ST_BAD_CONFIG);
 }
 
-/* Many fields, all the same and all different: joining them must not take the square of their
- * number. */
+/* Many fields, all the same and all different: joining them must not take quadratic time. */
 static void doc_pbtxt_many_fields_are_merged(void **state) {
     enum { N = 100000 };
     (void)state;

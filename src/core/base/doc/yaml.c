@@ -1,7 +1,6 @@
-/* YAML: libyaml's events become values. Plain scalars are resolved by YAML 1.2's core schema
- * (section 10.3), so "yes", "on" and "012" are not what YAML 1.1 made of them. It refuses what a
- * configuration needs not: anchors, aliases, tags, keys that are no text, and several documents in
- * a file unless they are asked for. */
+/* Parses YAML with libyaml. Plain scalars are resolved by YAML 1.2's core schema (section 10.3), so
+ * "yes", "on" and "012" differ from YAML 1.1. Anchors, aliases, tags and keys that are no text are
+ * errors, as are several documents in a file without DOC_YAML_MULTI. */
 #include <math.h>
 #include <yaml.h>
 
@@ -11,7 +10,7 @@
 
 struct yaml_frame {
     struct doc_value *container;
-    struct str key; /* ptr NULL: an object that waits for its next key */
+    struct str key; /* ptr NULL: in an object whose next key was not read yet */
     unsigned key_line;
 };
 
@@ -121,7 +120,7 @@ static enum status reject_anchor_and_tag(struct yaml_reader *reader, const yaml_
     return ST_OK;
 }
 
-/* Puts a finished scalar or a fresh container where the reader is. */
+/* Adds a finished scalar or a new container to the container at hand. */
 static enum status add_value(struct yaml_reader *reader, struct doc_value *value) {
     if (!value) {
         return doc_no_memory(reader->source);
@@ -283,7 +282,7 @@ enum status doc_yaml_parse(const struct doc_source *source, bool multi, struct d
     yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text, source->text.len);
     enum status status = read_events(&reader);
     yaml_parser_delete(&reader.parser);
-    if (status == ST_OK && !reader.root) { /* nothing but comments: no settings */
+    if (status == ST_OK && !reader.root) { /* a file of comments only: no settings */
         reader.root = doc_value_new(source->arena, DOC_OBJECT, 1);
         status = reader.root ? ST_OK : doc_no_memory(source);
     }

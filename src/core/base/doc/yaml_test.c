@@ -1,4 +1,4 @@
-/* YAML as JSON, row by row: the core schema, and what is refused with its line. */
+/* YAML as JSON, row by row: the core schema, and errors with their line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static const struct {
      "{\"t\":\"one\\ntwo\\n\",\"f\":\"three four\"}"},
     {"--- {a: 1}\n...\n", "{\"a\":1}"},
     {"%YAML 1.2\n---\na: 1\n", "{\"a\":1}"},
-    /* keys are text whatever they look like */
+    /* keys are text in any form */
     {"1: a\ntrue: b\n\"\": c\n~: d\n", "{\"1\":\"a\",\"true\":\"b\",\"\":\"c\",\"~\":\"d\"}"},
     {"<<: {a: 1}\n", "{\"<<\":{\"a\":1}}"},
     /* null, bool */

@@ -1,4 +1,4 @@
-/* Histograms. The bucket of a value is the number of its bits: nothing is searched. */
+/* Histograms. The bucket's index is the number of the value's bits, so that no search is needed. */
 #include "core/base/metric/histogram.h"
 
 enum { NS_PER_US = 1000, BITS = 64 };

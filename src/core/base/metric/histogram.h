@@ -1,8 +1,8 @@
 /* A histogram with fixed buckets, each twice as wide as the one before: of times, whose buckets are
- * microseconds, or of plain sizes. One thread at a time adds, with plain loads and stores; any
- * thread reads at any time, and may see one more in a bucket than in the sum.
+ * in microseconds, or of plain sizes. One thread at a time adds, with plain loads and stores; any
+ * thread reads at any time, and may see one value more in a bucket than in the sum.
  *
- * Zeroed memory is an empty one. */
+ * Zeroed memory is an empty histogram. */
 #ifndef SLUICE_CORE_BASE_METRIC_HISTOGRAM_H
 #define SLUICE_CORE_BASE_METRIC_HISTOGRAM_H
 
@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 enum {
-    METRIC_BOUNDS = 26, /* bucket i holds what is at most 1 << i: up to 33.5 s, or 33,554,432 */
-    METRIC_BUCKETS = METRIC_BOUNDS + 1, /* the last one holds what is larger */
+    METRIC_BOUNDS = 26, /* bucket i counts values of at most 1 << i: up to 33.5 s, or 33,554,432 */
+    METRIC_BUCKETS = METRIC_BOUNDS + 1, /* the last one counts larger values */
 };
 
 /* A number that one thread at a time adds to. */
@@ -28,29 +28,29 @@ static inline uint64_t metric_cell_read(const metric_cell *cell) {
 
 struct metric_histogram {
     metric_cell buckets[METRIC_BUCKETS];
-    metric_cell sum; /* of the values: nanoseconds, or the sizes themselves */
+    metric_cell sum; /* of the values: in nanoseconds, or the sizes themselves */
 };
 
-/* The same at one moment, and of several added up. */
+/* A copy of a histogram's counts, or the sum of several. */
 struct metric_distribution {
     uint64_t buckets[METRIC_BUCKETS];
     uint64_t count;
     uint64_t sum;
 };
 
-/* The bucket that holds `value`: the first whose bound is not below it. */
+/* Returns: the bucket of `value`, the first whose bound is not below it. */
 unsigned metric_bucket(uint64_t value);
-/* Thread: one at a time. */
+/* Adds one value; times are in nanoseconds, sizes are plain. Thread: one at a time. */
 void metric_histogram_add_ns(struct metric_histogram *histogram, uint64_t ns);
 void metric_histogram_add(struct metric_histogram *histogram, uint64_t size);
-/* Adds what was counted to `out`. */
+/* Adds the histogram's counts to `out`. */
 void metric_histogram_read(const struct metric_histogram *histogram,
                            struct metric_distribution *out);
 void metric_distribution_add(struct metric_distribution *sum,
                              const struct metric_distribution *part);
-/* The value that the share `q` (0 to 1) does not exceed, in the unit of the bounds; within its
- * bucket values are taken to be spread evenly. Returns: 0 for an empty one; what lies beyond the
- * last bound is that bound. */
+/* Returns: the value that the share `q` (0 to 1) of the values does not exceed, in the unit of the
+ * bounds, as if values were spread evenly within a bucket; 0 when empty; the last bound for values
+ * beyond it. */
 double metric_quantile(const struct metric_distribution *distribution, double q);
 
 #endif

@@ -1,4 +1,4 @@
-/* Histograms: which bucket holds what, sums, quantiles, and reading while another thread adds. */
+/* Histograms: the bucket of each value, sums, quantiles, and reading while another thread adds. */
 #include "core/base/metric/histogram.h"
 
 #include <pthread.h>

@@ -1,11 +1,11 @@
 /* The registry of metrics. Only the thread that owns a block writes to it, with a relaxed load and
- * store, so that counting is a plain add; a reader takes the registry's lock, which only
- * registering and ending threads take too, and sums. A thread that ends folds its block into a
- * shared total.
+ * store, so that counting is a plain add. A reader sums the blocks under the registry's lock, which
+ * only registration and ending threads take besides. A thread that ends adds its block to a shared
+ * total.
  *
- * The registry is the one thing here that is the process's own: what counts is everywhere and has
- * no handle to pass. It refuses histograms and labels whose values are not known beforehand: those
- * belong to whoever has the objects, and only their names are here. */
+ * The registry is a global of the process, because code everywhere counts and has no handle to
+ * pass. Histograms, and metrics whose labels are not known beforehand, belong to the objects that
+ * they describe; only their names are here. */
 #include "core/base/metric/metric.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include "core/base/compiler.h"
 
 enum {
-    FIRST_ERROR_CELL = METRIC_COUNT_, /* where they begin, by protocol and status */
+    FIRST_ERROR_CELL = METRIC_COUNT_, /* where the errors begin, by protocol and status */
     N_CELLS = FIRST_ERROR_CELL + (int)METRIC_PROTOCOLS * (int)ST_COUNT_,
 };
 
@@ -29,7 +29,7 @@ struct metric_block {
 struct metric_registry {
     pthread_mutex_t lock;
     pthread_once_t once;
-    pthread_key_t key; /* its destructor sees threads end */
+    pthread_key_t key; /* its destructor runs when a thread ends */
     struct metric_block *blocks;
     _Atomic int64_t total[N_CELLS]; /* of threads that ended, and of those without a block */
 };
@@ -79,17 +79,18 @@ static void on_thread_exit(void *argument) {
         block->next->prev = block->prev;
     }
     pthread_mutex_unlock(&registry.lock);
-    thread_block = NULL; /* a later destructor of this thread may still count: it gets a new one */
+    thread_block = NULL; /* a later destructor of this thread may still count: it registers a new
+                            block */
     free(block);
 }
 
 static void registry_init(void) {
     if (pthread_key_create(&registry.key, on_thread_exit) != 0) {
-        abort(); /* at the first count of the process: no key is left of a thousand */
+        abort(); /* at the first count of the process: all keys are in use */
     }
 }
 
-/* Returns: NULL when memory is out. */
+/* Returns: NULL when out of memory. */
 static struct metric_block *block_register(void) {
     pthread_once(&registry.once, registry_init);
     struct metric_block *block = calloc(1, sizeof(*block));
@@ -108,7 +109,7 @@ static struct metric_block *block_register(void) {
     return block;
 }
 
-/* The thread's first. */
+/* The thread's first count: registers its block. */
 static void cell_add_first(int cell, int64_t delta) __attribute__((cold, noinline));
 
 static inline void cell_add(int cell, int64_t delta) {
@@ -171,12 +172,12 @@ int64_t metric_read_error(enum metric_protocol protocol, enum status status) {
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-/* The name without labels. */
+/* The metric's name without its labels. */
 static struct str name_of(const struct metric_row *row) {
     return str_make(row->exposed, strcspn(row->exposed, "{"));
 }
 
-/* What is within the braces. */
+/* The text inside the braces. */
 static struct str labels_of(const struct metric_row *row) {
     const char *begin = strchr(row->exposed, '{');
     return begin ? str_make(begin + 1, strlen(begin) - 2) : STR("");

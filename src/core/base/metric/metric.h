@@ -1,6 +1,6 @@
-/* The registry of Sluice's own numbers. Each thread that counts has a block of its own, so that
- * counting is a plain add; a reader sums the blocks. Rows are in metric.def, which also names the
- * families whose numbers others hold.
+/* The registry of Sluice's metrics. Each thread that counts has its own block, so that counting is
+ * a plain add; a reader sums the blocks. The rows are in metric.def, which also contains the names
+ * of families whose numbers are kept elsewhere.
  *
  * Thread: metric_add and metric_add_error from any thread; the first call on a thread registers its
  * block. */
@@ -30,22 +30,23 @@ enum metric_family {
 #undef METRIC
 #undef FAMILY
 
-/* Who answered with an error. */
+/* The protocol of a response with an error. */
 enum metric_protocol { METRIC_HTTP, METRIC_GRPC, METRIC_MIP, METRIC_PICK, METRIC_PROTOCOLS };
 
 void metric_add(enum metric metric, int64_t delta);
-/* A peer was told of an error, by whatever code its protocol has. */
+/* Counts an error response to a peer, by its status, whatever code the protocol has for it. */
 void metric_add_error(enum metric_protocol protocol, enum status status);
-/* The sum over all threads, those that ended included. */
+/* Returns: the sum over all threads, those that ended included. */
 int64_t metric_read(enum metric metric);
 int64_t metric_read_error(enum metric_protocol protocol, enum status status);
 
-/* Calls `visit` for each kind of error that has happened. */
+/* Calls `visit` for each pair of protocol and status that was counted. */
 void metric_visit_errors(void (*visit)(void *user, const char *protocol, enum status status,
                                        int64_t n),
                          void *user);
 
-/* Appends all that the registry holds, but names that begin with `without` (NULL: none). */
+/* Appends the registry's metrics, except those whose names begin with `excluded_prefix` (NULL:
+ * all). */
 void metric_print(struct metric_text *text, const char *excluded_prefix);
 /* Begins a family of FAMILY rows. */
 void metric_family_begin(struct metric_text *text, enum metric_family family);

@@ -1,4 +1,4 @@
-/* Counting from many threads: nothing is lost when they end, and a reader may look at any time. */
+/* Counting from many threads: nothing is lost when they end, and a reader may read at any time. */
 #include "core/base/metric/metric.h"
 
 #include <pthread.h>
@@ -45,7 +45,7 @@ static void metric_add_from_threads_loses_nothing(void **state) {
     assert_int_equal(metric_read(METRIC_CONNECTIONS), 0);
 }
 
-/* All of it as text in `arena`. */
+/* The whole page as text in `arena`. */
 static const char *printed(struct arena *arena, enum metric_format format) {
     struct buf out;
     struct metric_text text = {.out = &out, .format = format};
@@ -65,7 +65,7 @@ static void metric_print_writes_prometheus_text(void **state) {
                                  "# TYPE sluice_outputs_held gauge\n"
                                  "sluice_outputs_held -2\n"));
     assert_non_null(strstr(text, "# TYPE sluice_requests_total counter\n"));
-    /* A family is introduced once, each of its rows has its labels. */
+    /* A family has one head, and each of its rows has its labels. */
     assert_non_null(strstr(text, "# TYPE sluice_mip_errors_total counter\n"
                                  "sluice_mip_errors_total{code=\"PROTOCOL\"} 0\n"
                                  "sluice_mip_errors_total{code=\"SUBTYPE\"} 0\n"));
@@ -108,7 +108,7 @@ static void metric_add_error_counts_by_protocol_and_reason(void **state) {
     arena_free(arena);
 }
 
-/* What a format asks of names and texts, so that nobody has to escape them. */
+/* Names and help texts of metric.def contain no character that a format would have to escape. */
 static void metric_rows_need_no_escaping(void **state) {
     static const struct {
         const char *exposed, *help;

@@ -1,5 +1,5 @@
-/* Writing metrics as text. Samples are put together from parts, without printf: a page may have
- * thousands of lines, ten times a second. */
+/* Writing metrics as text. Samples are put together without printf: a page may have thousands of
+ * lines and may be read ten times a second. */
 #include "core/base/metric/text.h"
 
 #include "core/base/num.h"
@@ -12,8 +12,8 @@ const char *metric_content_type(enum metric_format format) {
                : "text/plain; version=0.0.4; charset=utf-8";
 }
 
-/* One element of Accept: is it OpenMetrics? Returns: its weight; 0 for a version of OpenMetrics
- * that is not ours, and for a weight that is none. */
+/* Parses one element of Accept. Returns: its weight; 0 for another version of OpenMetrics, and for
+ * an invalid weight. */
 static double element_weight(struct str element, struct str *type, bool *is_open) {
     *type = str_trim(str_cut(&element, ';'));
     *is_open = str_eq_nocase(*type, STR("application/openmetrics-text"));
@@ -112,7 +112,7 @@ void metric_label_add(struct buf *labels, const char *name, struct str value) {
     buf_add_char(labels, '"');
 }
 
-/* Up to the value. */
+/* Writes a sample up to its value. */
 static void begin_sample(struct metric_text *text, struct str suffix, struct str labels) {
     buf_add_str(text->out, text->name);
     buf_add_str(text->out, suffix);
@@ -141,7 +141,7 @@ void metric_text_f64(struct metric_text *text, struct str labels, double value) 
     buf_printf(text->out, "%.15g\n", value);
 }
 
-/* n / 10^digits, with at least one digit behind the point: 1048576 and 6 are "1.048576". */
+/* n / 10^digits, with at least one digit after the point: 1048576 and 6 are "1.048576". */
 static void add_decimal(struct buf *out, uint64_t n, unsigned digits) {
     uint64_t scale = 1;
     for (unsigned i = 0; i < digits; i++) {

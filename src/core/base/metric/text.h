@@ -1,9 +1,8 @@
-/* The two text formats that metrics are read in: Prometheus' 0.0.4 and OpenMetrics 1.0. A page is
- * written family by family, the samples of each right behind its head. It refuses to know any
- * metric: names, help and values come from the caller.
+/* The two text formats of metrics: Prometheus' 0.0.4 and OpenMetrics 1.0. A page is written family
+ * by family, each head followed by its samples. Names, help and values come from the caller.
  *
- * A counter whose name does not end with "_total" is of type unknown in OpenMetrics, which would
- * want another name for it: the names of the reference server stay what dashboards ask for.
+ * A counter whose name does not end with "_total" has the type unknown in OpenMetrics, which would
+ * require another name: names are those that dashboards for the reference server query.
  *
  * Prometheus text format 0.0.4; OpenMetrics 1.0, "Text Format". */
 #ifndef SLUICE_CORE_BASE_METRIC_TEXT_H
@@ -18,7 +17,7 @@ enum metric_format { METRIC_FORMAT_PROMETHEUS, METRIC_FORMAT_OPENMETRICS };
 
 enum metric_kind { METRIC_KIND_COUNTER, METRIC_KIND_GAUGE, METRIC_KIND_HISTOGRAM };
 
-/* What the bounds of a distribution are. */
+/* The unit of a distribution's bounds. */
 enum metric_unit {
     METRIC_UNIT_SECONDS, /* counted in microseconds, its sum in nanoseconds */
     METRIC_UNIT_ITEMS,
@@ -28,16 +27,16 @@ enum metric_unit {
 struct metric_text {
     struct buf *out;
     enum metric_format format;
-    struct str name; /* of the family at hand */
+    struct str name; /* of the current family */
 };
 
-/* What an Accept field asks for (ptr NULL: there is none): OpenMetrics where it is named and weighs
- * no less than plain text does. */
+/* Chooses the format by an Accept field (ptr NULL: there is none): OpenMetrics where it is named
+ * and weighs no less than plain text. */
 enum metric_format metric_format_negotiate(struct str accept);
 /* The Content-Type. */
 const char *metric_content_type(enum metric_format format);
 
-/* Begins a family; `name` stays until the next one. */
+/* Begins a family; `name` must stay valid until the next one. */
 void metric_text_begin(struct metric_text *text, struct str name, enum metric_kind kind,
                        struct str help);
 /* A sample; `labels` as metric_label_add makes them, or empty. */
@@ -51,7 +50,7 @@ void metric_text_distribution(struct metric_text *text, struct str labels,
 /* After the last family. */
 void metric_text_end(struct metric_text *text);
 
-/* Appends name="value", behind a comma where there is something before it; the value is escaped. */
+/* Appends name="value", after a comma unless it is the first; the value is escaped. */
 void metric_label_add(struct buf *labels, const char *name, struct str value);
 
 #endif

@@ -1,4 +1,4 @@
-/* The two formats: heads, samples, escaping, histograms, and which one an Accept field asks for. */
+/* The two formats: heads, samples, escaping, histograms, and the choice by an Accept field. */
 #include "core/base/metric/text.h"
 
 #include <setjmp.h>

@@ -5,7 +5,7 @@
 static const uint64_t FNV_BASIS = UINT64_C(14695981039346656037);
 static const uint64_t FNV_PRIME = UINT64_C(1099511628211);
 
-static uint64_t hash_text(struct str text) {
+static uint64_t fnv_hash(struct str text) {
     uint64_t hash = FNV_BASIS;
     for (size_t i = 0; i < text.len; i++) {
         hash = (hash ^ (unsigned char)text.ptr[i]) * FNV_PRIME;
@@ -46,7 +46,7 @@ static uint32_t break_tie(const struct candidate_set *candidates, uint64_t sessi
 }
 
 uint32_t session_affinity_index(const struct candidate_set *candidates) {
-    uint64_t session = hash_text(candidates->session);
+    uint64_t session = fnv_hash(candidates->session);
     hash_candidates(candidates, (uint32_t)(session ^ session >> 32));
     struct column_max best = column_max_find(candidates, candidates->scratch);
     return best.n == 1 ? column_max_index(&best, candidates->scratch, 0)
