@@ -159,7 +159,7 @@ static enum status add_srv(struct arena *arena, struct str message, const struct
     }
     srv->target = arena_dup(arena, str_make(target.text, target.len));
     if (!srv->target.ptr) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the answer");
+        return error_no_memory(err, "the answer");
     }
     list->n++;
     return ST_OK;
@@ -212,7 +212,7 @@ enum status dns_srv_decode(struct arena *arena, struct str message, struct dns_s
     }
     out->items = arena_calloc(arena, n_answers + 1u, sizeof(*out->items));
     if (!out->items) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the answer");
+        return error_no_memory(err, "the answer");
     }
     enum status st = read_answers(arena, message, at, n_answers, out, err);
     qsort(out->items, out->n, sizeof(*out->items), compare_priority);

@@ -256,5 +256,5 @@ int main(void) {
         cmocka_unit_test(dns_srv_decode_record_count_over_message_is_refused),
         cmocka_unit_test(dns_name_is_valid_follows_host_name_rules),
     };
-    return cmocka_run_group_tests_name("wire/dns_srv", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/dns/srv", tests, NULL, NULL);
 }

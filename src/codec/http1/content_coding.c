@@ -51,7 +51,7 @@ static enum status init_stream(struct inflate *codec, unsigned char first, struc
                : is_zlib_header(first)    ? WINDOW_BITS
                                           : RAW_BITS;
     if (inflateInit2(&codec->stream, bits) != Z_OK) {
-        return error_set(err, ST_NO_MEMORY, "no memory to decompress the body");
+        return error_no_memory(err, "decompressing the body");
     }
     codec->open = true;
     return ST_OK;
@@ -64,7 +64,7 @@ static const char *coding_name(const struct inflate *codec) {
 /* Bytes follow a complete text: the next gzip member. */
 static enum status start_next_member(struct inflate *codec, struct error *err) {
     if (codec->coding != HTTP_GZIP) {
-        return error_set(err, ST_BAD_ENCODING, "bytes behind the end of the deflate body");
+        return error_set(err, ST_BAD_ENCODING, "bytes after the end of the deflate body");
     }
     inflateReset(&codec->stream);
     codec->ended = false;
@@ -88,7 +88,7 @@ static enum status run_inflate(struct inflate *codec, struct str *in, char *out,
     codec->ended = rc == Z_STREAM_END;
     bool stuck = rc == Z_BUF_ERROR && in->len > 0 && stream->avail_out > 0;
     if (rc == Z_MEM_ERROR) {
-        return error_set(err, ST_NO_MEMORY, "no memory to decompress the body");
+        return error_no_memory(err, "decompressing the body");
     }
     if (stuck || (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)) {
         return error_set(err, ST_BAD_ENCODING, "the body is not valid %s: %s", coding_name(codec),

@@ -219,5 +219,5 @@ int main(void) {
         cmocka_unit_test(inflate_foreign_streams_match_rows),
         cmocka_unit_test(inflate_bomb_is_bounded_by_output_capacity),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/http1/content_coding", tests, NULL, NULL);
 }

@@ -57,5 +57,5 @@ int main(void) {
         cmocka_unit_test(cookie_find_returns_first_valid_value),
         cmocka_unit_test(cookie_is_name_accepts_tokens_only),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/http1/cookie", tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static enum status version_check(struct http_head *head, struct str version, str
         return ST_OK;
     }
     if (version.len == 0) {
-        return error_set(err, ST_BAD_REQUEST, "expected HTTP/1.1 behind the request's target");
+        return error_set(err, ST_BAD_REQUEST, "expected HTTP/1.1 after the request's target");
     }
     return error_set(err, ST_BAD_VERSION, "expected HTTP/1.1 or HTTP/1.0, got HTTP/%.*s",
                      STR_ARG(version));

@@ -77,8 +77,9 @@ static int on_version(llhttp_t *parser, const char *at, size_t len) {
     return 0;
 }
 
-static int fail(struct request_parser *self, enum status status, const char *text, size_t limit) {
-    error_set(self->err, status, "%s (at most %zu are taken)", text, limit);
+static int fail_parse(struct request_parser *self, enum status status, const char *text,
+                      size_t limit) {
+    error_set(self->err, status, "%s (at most %zu are accepted)", text, limit);
     self->failed = true;
     return -1;
 }
@@ -87,8 +88,9 @@ static int fail(struct request_parser *self, enum status status, const char *tex
 static int extra_add(struct request_parser *self, size_t n_bytes) {
     self->extra_bytes += n_bytes;
     if (self->extra_bytes > HTTP1_REQUEST_MAX_EXTRA_BYTES) {
-        return fail(self, ST_HEADER_TOO_LARGE, "too many bytes of chunk extensions and trailers",
-                    HTTP1_REQUEST_MAX_EXTRA_BYTES);
+        return fail_parse(self, ST_HEADER_TOO_LARGE,
+                          "too many bytes of chunk extensions and trailers",
+                          HTTP1_REQUEST_MAX_EXTRA_BYTES);
     }
     return 0;
 }
@@ -104,7 +106,8 @@ static int on_extension_complete(llhttp_t *parser) {
 
 static int field_begin(struct request_parser *self) {
     if (self->n_fields == HTTP1_REQUEST_MAX_FIELDS) {
-        return fail(self, ST_HEADER_TOO_LARGE, "too many header fields", HTTP1_REQUEST_MAX_FIELDS);
+        return fail_parse(self, ST_HEADER_TOO_LARGE, "too many header fields",
+                          HTTP1_REQUEST_MAX_FIELDS);
     }
     if (self->n_fields == self->fields_cap) {
         size_t cap = self->fields_cap == 0 ? FIRST_FIELDS : 2 * self->fields_cap;
@@ -112,7 +115,7 @@ static int field_begin(struct request_parser *self) {
         struct field_span *fields =
             arena_realloc(self->arena, self->fields, self->fields_cap * size, cap * size);
         if (!fields) {
-            error_set(self->err, ST_NO_MEMORY, "no memory for the header fields");
+            error_no_memory(self->err, "the header fields");
             self->failed = true;
             return -1;
         }
@@ -346,7 +349,7 @@ static enum status head_finish(struct http1_request *request, struct error *err)
     struct http_field *fields =
         arena_alloc(request->bytes.arena, request->parser.n_fields * sizeof(*fields));
     if (!fields) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the header fields");
+        return error_no_memory(err, "the header fields");
     }
     for (size_t i = 0; i < request->parser.n_fields; i++) {
         fields[i] = (struct http_field){
@@ -393,7 +396,7 @@ static enum status head_step(struct http1_request *request, struct str *data,
     buf_add(&request->bytes, data->ptr, n);
     *data = str_make(data->ptr + n, data->len - n);
     if (request->bytes.failed) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the head of the request");
+        return error_no_memory(err, "the head of the request");
     }
     st = st == ST_OK ? parser_status(request, error, err) : st;
     if (st == ST_OK && request->parser.ended) {

@@ -526,5 +526,5 @@ int main(void) {
         cmocka_unit_test(http1_request_chunk_left_is_known_before_its_bytes),
         cmocka_unit_test(http1_request_small_chunks_use_constant_memory),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/http1/request", tests, NULL, NULL);
 }

@@ -125,7 +125,7 @@ static int on_head(llhttp_t *parser) {
         return fail_response(self, "its status is below 100");
     }
     if (code == 101) {
-        return fail_response(self, "it changes to a protocol nobody asked for (101)");
+        return fail_response(self, "it switches to a protocol that was not requested (101)");
     }
     if (code < 200) {
         if (++self->n_interim > MAX_INTERIM) {
@@ -253,10 +253,10 @@ enum status http1_response_step(struct http1_response *response, struct str *dat
         return ST_OK;
     }
     if (response->state == STATE_FAILED) {
-        return error_set(err, ST_BAD_ANSWER, "nothing can be read behind a broken answer");
+        return error_set(err, ST_BAD_ANSWER, "no answer can be read after a malformed one");
     }
     if (response->state == STATE_DONE) {
-        return error_set(err, ST_BAD_ANSWER, "bytes behind the end of the server's answer");
+        return error_set(err, ST_BAD_ANSWER, "unexpected bytes after the server's answer");
     }
     enum status status = run_parser(response, data, err);
     if (status == ST_OK) {

@@ -17,7 +17,7 @@ struct http1_response_head {
                                  (http1_common_fields_print) */
     const char *content_type; /* NULL: none */
     uint64_t content_length;
-    bool chunked;                    /* instead: the body comes in chunks */
+    bool chunked;                    /* instead: the body is chunked */
     bool until_close;                /* instead: the body ends when the connection is closed
                                         (HTTP/1.0) */
     const struct http_field *fields; /* additional fields */

@@ -81,5 +81,5 @@ int main(void) {
         cmocka_unit_test(http1_reason_each_status_has_a_phrase),
         cmocka_unit_test(common_fields_print_has_server_and_date),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/http1/response_head", tests, NULL, NULL);
 }

@@ -326,5 +326,5 @@ int main(void) {
         cmocka_unit_test(http1_response_find_ignores_case_and_trailers),
         cmocka_unit_test(http1_response_over_limits_is_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/http1/response", tests, NULL, NULL);
 }

@@ -156,5 +156,5 @@ int main(void) {
         cmocka_unit_test(json_scan_deep_nesting_is_measured),
         cmocka_unit_test(json_scan_many_commas_do_not_overflow_counter),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/json/scan", tests, NULL, NULL);
 }

@@ -524,9 +524,10 @@ enum status json_tree_check_finite(const struct json_tree *tree, const struct js
         bool inside = n > 0 && val >= allowed->first;
         double number;
         if (!inside && json_non_finite(val, &number)) {
-            return json_error_got(tree, val, ST_BAD_FIELD, err,
-                                  "expected a finite number (NaN and infinities only stand in the "
-                                  "data of FP16, BF16, FP32 and FP64 tensors)");
+            return json_error_got(
+                tree, val, ST_BAD_FIELD, err,
+                "expected a finite number (NaN and infinities are only allowed in the "
+                "data of FP16, BF16, FP32 and FP64 tensors)");
         }
     }
     return ST_OK;

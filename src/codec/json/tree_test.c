@@ -342,5 +342,5 @@ int main(void) {
         cmocka_unit_test(json_find_duplicate_key_takes_first),
         cmocka_unit_test(json_array_grow_keeps_items),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/json/tree", tests, NULL, NULL);
 }

@@ -332,7 +332,7 @@ static void v2_response_decode_foreign_rows_match(void **state) {
          "{\"binary_data_size\":5}}]}",
          {"\2\0\0\0x", 5},
          ST_BAD_DATA,
-         "element 0 at byte 0 says it is 2 bytes long, 1 are left"},
+         "element 0 at byte 0 has a length of 2 bytes, 1 are left"},
         {"{\"outputs\":[{\"name\":\"a\",\"shape\":[2],\"datatype\":\"BYTES\",\"parameters\":"
          "{\"binary_data_size\":5}}]}",
          {"\1\0\0\0x", 5},

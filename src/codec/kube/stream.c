@@ -16,8 +16,8 @@ static enum status check_depth(struct str text, struct error *err) {
     struct json_scan scan;
     json_scan(text, &scan);
     return scan.depth > MAX_DEPTH
-               ? error_set(err, ST_BAD_ANSWER,
-                           "answered with JSON that is nested deeper than %d levels", MAX_DEPTH)
+               ? error_set(err, ST_BAD_ANSWER, "sent JSON that is nested deeper than %d levels",
+                           MAX_DEPTH)
                : ST_OK;
 }
 
@@ -31,15 +31,15 @@ enum status kube_object_parse(struct str text, struct doc **out, struct error *e
     yyjson_doc *tree =
         yyjson_read_opts((char *)(uintptr_t)text.ptr, text.len, YYJSON_READ_NOFLAG, NULL, &why);
     if (!tree && why.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) {
-        return error_set(err, ST_NO_MEMORY, "no memory for an answer of %zu bytes", text.len);
+        return error_set(err, ST_NO_MEMORY, "out of memory for an answer of %zu bytes", text.len);
     }
     if (!tree) {
-        return error_set(err, ST_BAD_ANSWER, "answered with something that is not JSON: %s",
-                         why.msg ? why.msg : "there is nothing");
+        return error_set(err, ST_BAD_ANSWER, "sent an answer that is not JSON: %s",
+                         why.msg ? why.msg : "it is empty");
     }
     if (!yyjson_is_obj(yyjson_doc_get_root(tree))) {
         yyjson_doc_free(tree);
-        return error_set(err, ST_BAD_ANSWER, "answered with JSON that is no object");
+        return error_set(err, ST_BAD_ANSWER, "sent JSON that is no object");
     }
     return doc_from_tree(SERVER, tree, out, err);
 }
@@ -69,18 +69,18 @@ static enum status check_event(struct kube_stream_event *event, struct error *er
         i++;
     }
     if (i == n) {
-        return error_set(err, ST_BAD_ANSWER, "told of an event of the unknown type \"%.*s\"",
+        return error_set(err, ST_BAD_ANSWER, "sent an event of the unknown type \"%.*s\"",
                          STR_ARG(type));
     }
     event->type = (enum kube_watch_event_type)i;
     event->object = doc_get(&event->root, "object");
     if (!yyjson_is_obj(event->object.val)) {
-        return error_set(err, ST_BAD_ANSWER, "told of an event (%s) without an object",
+        return error_set(err, ST_BAD_ANSWER, "sent an event (%s) without an object",
                          EVENT_TYPE_NAMES[i]);
     }
     event->version = kube_metadata_text(&event->object, "resourceVersion");
     if (event->version.len == 0 && event->type != KUBE_WATCH_ERROR) {
-        return error_set(err, ST_BAD_ANSWER, "told of an event (%s) without a resourceVersion",
+        return error_set(err, ST_BAD_ANSWER, "sent an event (%s) without a resourceVersion",
                          EVENT_TYPE_NAMES[i]);
     }
     event->complete = true;
@@ -107,7 +107,7 @@ static enum status buffer_bytes(struct kube_stream *stream, struct str bytes, st
     if (cap > stream->cap) {
         char *larger = realloc(stream->data, cap);
         if (!larger) {
-            return error_set(err, ST_NO_MEMORY, "no memory for an event");
+            return error_no_memory(err, "an event");
         }
         stream->data = larger;
         stream->cap = cap;
@@ -129,7 +129,7 @@ static enum status gather_event(struct kube_stream *stream, const char **at, con
     struct str part = str_make(begin, (size_t)((stop ? stop : end) - begin));
     *at = part.ptr + part.len;
     if (part.len > stream->max_event_bytes - stream->len) {
-        return error_set(err, ST_BODY_TOO_LARGE, "told of an event of more than %zu bytes",
+        return error_set(err, ST_BODY_TOO_LARGE, "sent an event of more than %zu bytes",
                          stream->max_event_bytes);
     }
     if (stop && stream->len == 0) {
@@ -166,7 +166,7 @@ enum status kube_stream_step(struct kube_stream *stream, struct str *chunk,
     }
     if (at < end && stream->len == 0 && *at != '{') {
         status = error_set(err, ST_BAD_ANSWER,
-                           "told of something that is no event: it begins with "
+                           "sent data that is no event: it begins with "
                            "the byte 0x%02x",
                            (unsigned char)*at);
     } else if (at < end) {

@@ -170,5 +170,5 @@ int main(void) {
         cmocka_unit_test(kube_stream_event_over_max_bytes_is_refused),
         cmocka_unit_test(kube_object_parse_accepts_one_object_only),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests_name("codec/kube/stream", tests, setup, teardown);
 }

@@ -14,7 +14,7 @@
 #include "core/base/buf.h"
 #include "core/base/str.h"
 
-/* One line: a value of one series. Views of the line, valid while `found` is called. */
+/* One line: a value of one series. Views of the line, valid during `on_series`. */
 struct series {
     struct str name;
     struct str labels; /* the text between the braces, well-formed; empty: none */
@@ -60,6 +60,7 @@ struct series_reader {
 
 /* Starts parsing; the caller's fields are set. */
 void series_reader_init(struct series_reader *reader);
+/* Parses the next chunk; calls on_series for each series of a wanted name. */
 void series_reader_feed(struct series_reader *reader, struct str chunk);
 /* Ends parsing; the last line may be without a newline. */
 void series_reader_finish(struct series_reader *reader);

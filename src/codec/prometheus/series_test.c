@@ -248,5 +248,5 @@ int main(void) {
         cmocka_unit_test(series_label_next_and_is_unescape_values),
         cmocka_unit_test(series_reader_similar_names_are_distinguished),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests_name("codec/prometheus/series", tests, setup, teardown);
 }

@@ -213,7 +213,7 @@ static void answer(struct buf *out, struct str descriptors, uint32_t question, s
         add_error(out, ST_NOT_FOUND, STR("an extension"));
         break;
     default:
-        add_error(out, ST_BAD_REQUEST, STR("a question"));
+        add_error(out, ST_BAD_REQUEST, STR("a request of this kind"));
         break;
     }
 }
@@ -247,5 +247,5 @@ enum status grpc_reflection_respond(struct str descriptors, struct str request, 
     pb_add_string(out, VALID_HOST, host);
     pb_add_bytes(out, ORIGINAL_REQUEST, request);
     answer(out, descriptors, question, what);
-    return out->failed ? error_set(err, ST_NO_MEMORY, "no memory for the answer") : ST_OK;
+    return out->failed ? error_no_memory(err, "the response") : ST_OK;
 }

@@ -127,7 +127,7 @@ enum status grpc_binary_metadata_parse(struct arena *arena, struct str text, str
     }
     char *bytes = arena_alloc(arena, text.len / 4 * 3 + 3);
     if (!bytes) {
-        return error_set(err, ST_NO_MEMORY, "no memory for metadata");
+        return error_no_memory(err, "metadata");
     }
     uint32_t group = 0;
     size_t n = 0;

@@ -176,5 +176,5 @@ int main(void) {
         TEST(grpc_coding_choose_prefers_cheapest_accepted),
         TEST(grpc_prefix_roundtrips_and_refuses_bad_flag),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/protobuf/grpc_text", tests, NULL, NULL);
 }

@@ -92,6 +92,7 @@ size_t pb_head_bytes(uint32_t number, uint64_t n_bytes);
 /* Begins a nested message: what is appended until pb_end is its content. Returns: the position for
  * pb_end. */
 size_t pb_begin(struct buf *out, uint32_t number);
+/* Ends it: inserts its length. */
 void pb_end(struct buf *out, size_t begun);
 /* As pb_end, where another `n_elsewhere` bytes of the content are not in `out` but are sent from
  * other memory, at the offset *cut of `out`, after `begun`; *cut moves with the content. */

@@ -193,5 +193,5 @@ int main(void) {
         cmocka_unit_test(pb_check_deep_groups_are_refused),
         cmocka_unit_test(pb_get_string_invalid_is_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/protobuf/pb", tests, NULL, NULL);
 }

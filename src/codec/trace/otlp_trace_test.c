@@ -129,5 +129,5 @@ int main(void) {
         cmocka_unit_test(otlp_trace_span_count_follows_timestamps),
         cmocka_unit_test(otlp_trace_rejected_spans_are_read),
     };
-    return cmocka_run_group_tests_name("wire/otlp_trace", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/trace/otlp_trace", tests, NULL, NULL);
 }

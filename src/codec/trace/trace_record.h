@@ -34,6 +34,7 @@ struct trace_record {
     size_t n_tensors;
 };
 
+/* The reference server's name: "HTTP_RECV_START". */
 const char *trace_timestamp_name(enum trace_timestamp mark);
 
 /* Appends the objects of a trace file's array, separated by commas: one of the request, one of each

@@ -86,5 +86,5 @@ int main(void) {
         cmocka_unit_test(trace_record_print_timestamps_match),
         cmocka_unit_test(trace_record_print_tensors_match),
     };
-    return cmocka_run_group_tests_name("wire/trace_record", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/trace/trace_record", tests, NULL, NULL);
 }

@@ -83,5 +83,5 @@ int main(void) {
         cmocka_unit_test(traceparent_parse_prefix_is_refused),
         cmocka_unit_test(tracestate_is_valid_checks_length_and_characters),
     };
-    return cmocka_run_group_tests_name("wire/traceparent", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("codec/trace/traceparent", tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ struct chunk {
 };
 
 struct arena_cache {
-    struct chunk *free;
+    struct chunk *free_chunks;
     size_t n_free;
     size_t max;
     bool keep_large; /* keeps large blocks too */
@@ -78,9 +78,9 @@ void arena_cache_free(struct arena_cache *cache) {
     if (!cache) {
         return;
     }
-    while (cache->free) {
-        struct chunk *chunk = cache->free;
-        cache->free = chunk->next;
+    while (cache->free_chunks) {
+        struct chunk *chunk = cache->free_chunks;
+        cache->free_chunks = chunk->next;
         free(chunk);
     }
     while (cache->free_large) {
@@ -95,14 +95,14 @@ void arena_cache_keep_large(struct arena_cache *cache) {
 #ifndef SLUICE_ARENA_EMULATE
     cache->keep_large = true;
 #else
-    (void)cache; /* a block that is used again is larger than what is asked for */
+    (void)cache; /* a reused block would be larger than requested */
 #endif
 }
 
 static struct chunk *chunk_new(struct arena_cache *cache) {
-    if (cache && cache->free) {
-        struct chunk *chunk = cache->free;
-        cache->free = chunk->next;
+    if (cache && cache->free_chunks) {
+        struct chunk *chunk = cache->free_chunks;
+        cache->free_chunks = chunk->next;
         cache->n_free--;
         return chunk;
     }
@@ -111,8 +111,8 @@ static struct chunk *chunk_new(struct arena_cache *cache) {
 
 static void chunk_free(struct arena_cache *cache, struct chunk *chunk) {
     if (cache && cache->n_free < cache->max) {
-        chunk->next = cache->free;
-        cache->free = chunk;
+        chunk->next = cache->free_chunks;
+        cache->free_chunks = chunk;
         cache->n_free++;
     } else {
         free(chunk);

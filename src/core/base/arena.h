@@ -19,6 +19,7 @@ struct arena;
 /* A small cache of standard chunks for the arenas of one thread, so that a request costs no malloc.
  * It is bounded. Functions that take a cache accept NULL. */
 struct arena_cache;
+/* Returns: NULL when out of memory. Owns: the caller, until arena_cache_free. */
 struct arena_cache *arena_cache_new(size_t max_chunks);
 void arena_cache_free(struct arena_cache *cache);
 /* The cache keeps large blocks too, all of them until it is freed: requests of the same sizes one
@@ -36,6 +37,7 @@ void arena_free(struct arena *arena);
 /* `n_bytes` aligned to max_align_t (16), uninitialised; a size of 0 gives a valid pointer. Returns:
  * NULL past the limit or when out of memory. */
 void *arena_alloc(struct arena *arena, size_t n_bytes) __attribute__((malloc, alloc_size(2)));
+/* The same for another alignment, a power of two. */
 void *arena_alloc_aligned(struct arena *arena, size_t n_bytes, size_t alignment);
 /* n x size, zeroed, overflow checked. */
 void *arena_calloc(struct arena *arena, size_t n, size_t size);

@@ -243,5 +243,5 @@ int main(void) {
         cmocka_unit_test(arena_new_and_free_update_gauge),
         cmocka_unit_test(arena_dup_and_printf_copy_text),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/arena", tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@ struct buf {
 
 /* Starts empty with a capacity of `n_bytes` (0: allocates nothing). */
 void buf_init(struct buf *buf, struct arena *arena, size_t n_bytes);
+/* The slow path of buf_reserve. */
 char *buf_reserve_more(struct buf *buf, size_t n_bytes);
 /* Reserves `n_bytes` for the caller to write to; buf_advance with at most as many must follow.
  * Returns: the address of the first; NULL when out of memory (and `failed` is set). */
@@ -29,6 +30,7 @@ static inline char *buf_reserve(struct buf *buf, size_t n_bytes) {
 static inline void buf_advance(struct buf *buf, size_t n_bytes) {
     buf->len += n_bytes;
 }
+/* Append bytes, or numbers in decimal. */
 void buf_add(struct buf *buf, const void *data, size_t n_bytes);
 void buf_add_str(struct buf *buf, struct str text);
 void buf_add_char(struct buf *buf, char c);

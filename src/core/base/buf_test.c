@@ -146,5 +146,5 @@ int main(void) {
         cmocka_unit_test(buf_growth_near_limit_takes_exact_size),
         cmocka_unit_test(buf_add_json_string_escapes),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/buf", tests, NULL, NULL);
 }

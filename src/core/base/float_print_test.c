@@ -137,5 +137,5 @@ int main(void) {
         cmocka_unit_test(float_print_sampled_values_are_shortest_roundtrip),
         cmocka_unit_test(float_print_values_near_powers_are_shortest_roundtrip),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/float_print", tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "core/base/str.h"
 
+/* Thread: any. */
 uint64_t hash_text(struct str text, uint64_t seed);
 
 enum { HASH_KEY_BYTES = 192 };

@@ -38,5 +38,5 @@ int main(void) {
         cmocka_unit_test(hex_value_of_every_character),
         cmocka_unit_test(hex_decode_lower_decodes_or_rejects),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/hex", tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@ struct json_writer {
 /* Writes the comma before an element of an array, or before a value that the caller appends to the
  * buffer itself. */
 void json_write_separator(struct json_writer *json);
+/* Writes a member's name; its value follows. */
 void json_write_key(struct json_writer *json, const char *name);
 /* '{' or '[' at the start of the text, of a member and of an element; '}' or ']'. */
 void json_write_open(struct json_writer *json, char bracket);

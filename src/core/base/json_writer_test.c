@@ -80,5 +80,5 @@ int main(void) {
         cmocka_unit_test(json_writer_nested_arrays_and_objects),
         cmocka_unit_test(json_writer_non_finite_is_zero),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/json_writer", tests, NULL, NULL);
 }

@@ -48,5 +48,5 @@ int main(void) {
         cmocka_unit_test(keyed_hash_differs_by_key_and_text),
         cmocka_unit_test(keyed_hash_long_text_every_byte_counts),
     };
-    return cmocka_run_group_tests_name("base/keyed_hash", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/keyed_hash", tests, NULL, NULL);
 }

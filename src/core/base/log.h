@@ -23,6 +23,7 @@ bool log_enabled(enum log_level level);
 void log_level_set(enum log_level level, bool on);
 /* Turns LOG_DEBUG off (0) or on. */
 void log_verbose_set(uint32_t verbose);
+/* Returns: the value last set by log_verbose_set. */
 uint32_t log_verbose(void);
 
 /* One named value of a line. Text is escaped for the log's format. */
@@ -51,6 +52,7 @@ void log_write(enum log_level level, const char *event, const struct log_field *
     log_write(                                                                                     \
         (level), (event), (const struct log_field[]){__VA_ARGS__},                                 \
         (unsigned)(sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field)))
+/* A line without fields. */
 void log_message(enum log_level level, const char *event);
 
 #endif

@@ -279,5 +279,5 @@ int main(void) {
         cmocka_unit_test(log_many_fields_stop_at_line_limit),
         cmocka_unit_test(log_concurrent_writers_keep_lines_whole),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/log", tests, NULL, NULL);
 }

@@ -281,5 +281,5 @@ int main(void) {
         cmocka_unit_test(num_parse_go_duration_sums_units),
         cmocka_unit_test(num_print_round_trips),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/num", tests, NULL, NULL);
 }

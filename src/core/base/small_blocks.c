@@ -37,7 +37,7 @@ void small_blocks_fini(struct small_blocks *blocks) {
             free(block);
         }
     }
-    blocks->n_bytes = 0;
+    blocks->cached_bytes = 0;
 }
 
 void *small_blocks_malloc(struct small_blocks *blocks, size_t n_bytes) {
@@ -45,7 +45,7 @@ void *small_blocks_malloc(struct small_blocks *blocks, size_t n_bytes) {
     if (size < SMALL_BLOCKS_SIZES && blocks->free_lists[size]) {
         struct small_block *block = blocks->free_lists[size];
         blocks->free_lists[size] = *next_of(block);
-        blocks->n_bytes -= block->capacity;
+        blocks->cached_bytes -= block->capacity;
         return block + 1;
     }
     bool small = size < SMALL_BLOCKS_SIZES;
@@ -65,13 +65,13 @@ void small_blocks_free(struct small_blocks *blocks, void *ptr) {
     }
     struct small_block *block = block_of(ptr);
     if (!CACHE_BLOCKS || block->size >= SMALL_BLOCKS_SIZES ||
-        blocks->n_bytes + block->capacity > blocks->max_cached_bytes) {
+        blocks->cached_bytes + block->capacity > blocks->max_cached_bytes) {
         free(block);
         return;
     }
     *next_of(block) = blocks->free_lists[block->size];
     blocks->free_lists[block->size] = block;
-    blocks->n_bytes += block->capacity;
+    blocks->cached_bytes += block->capacity;
 }
 
 void *small_blocks_calloc(struct small_blocks *blocks, size_t n, size_t size) {

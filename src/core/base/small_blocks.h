@@ -16,10 +16,10 @@ enum { SMALL_BLOCKS_STEP = 32, SMALL_BLOCKS_SIZES = 16 };
 
 struct small_block;
 
-/* Zeroed but for `most_bytes`, the limit of the cache, it is empty. */
+/* Zeroed but for `max_cached_bytes`, the limit of the cache, it is empty. */
 struct small_blocks {
     size_t max_cached_bytes;
-    size_t n_bytes; /* cached now */
+    size_t cached_bytes;
     struct small_block *free_lists[SMALL_BLOCKS_SIZES];
 };
 

@@ -35,7 +35,7 @@ static void small_blocks_are_aligned_and_disjoint(void **state) {
         }
     }
     small_blocks_fini(&blocks);
-    assert_int_equal(blocks.n_bytes, 0);
+    assert_int_equal(blocks.cached_bytes, 0);
 }
 
 static void small_blocks_calloc_zeroes_reused_block(void **state) {
@@ -88,15 +88,15 @@ static void small_blocks_free_caches_up_to_limit(void **state) {
     }
     for (size_t i = 0; i < 5; i++) {
         small_blocks_free(&blocks, taken[i]);
-        assert_int_equal(blocks.n_bytes, (i < 3 ? i + 1 : 3) * SMALL_BLOCKS_STEP);
+        assert_int_equal(blocks.cached_bytes, (i < 3 ? i + 1 : 3) * SMALL_BLOCKS_STEP);
     }
     assert_ptr_equal(small_blocks_malloc(&blocks, 1), taken[2]); /* the last that was freed */
-    assert_int_equal(blocks.n_bytes, 2 * SMALL_BLOCKS_STEP);
+    assert_int_equal(blocks.cached_bytes, 2 * SMALL_BLOCKS_STEP);
     small_blocks_free(&blocks, taken[2]);
     void *large = small_blocks_malloc(&blocks, LARGEST + 1);
     assert_non_null(large);
     small_blocks_free(&blocks, large);
-    assert_int_equal(blocks.n_bytes, 3 * SMALL_BLOCKS_STEP);
+    assert_int_equal(blocks.cached_bytes, 3 * SMALL_BLOCKS_STEP);
     small_blocks_fini(&blocks);
 }
 #endif
@@ -110,5 +110,5 @@ int main(void) {
         cmocka_unit_test(small_blocks_free_caches_up_to_limit),
 #endif
     };
-    return cmocka_run_group_tests_name("base/small_blocks", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/small_blocks", tests, NULL, NULL);
 }

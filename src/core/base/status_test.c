@@ -139,5 +139,5 @@ int main(void) {
         cmocka_unit_test(error_set_null_returns_status),
         cmocka_unit_test(error_no_memory_names_the_purpose),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/status", tests, NULL, NULL);
 }

@@ -92,5 +92,5 @@ int main(void) {
         cmocka_unit_test(str_cut_splits_at_separator),
         cmocka_unit_test(str_dup_terminates_copy),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/str", tests, NULL, NULL);
 }

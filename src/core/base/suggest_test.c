@@ -71,5 +71,5 @@ int main(void) {
         cmocka_unit_test(suggest_distance_counts_edits),
         cmocka_unit_test(suggest_consider_finds_similar_name),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/suggest", tests, NULL, NULL);
 }

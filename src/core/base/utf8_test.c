@@ -137,5 +137,5 @@ int main(void) {
         cmocka_unit_test(utf8_is_ascii_finds_any_high_byte),
         cmocka_unit_test(utf8_empty_text_is_valid),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/utf8", tests, NULL, NULL);
 }

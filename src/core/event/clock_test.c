@@ -34,9 +34,20 @@ static void clock_freeze_affects_calling_thread_only(void **state) {
     assert_true(clock_now_ns() >= elsewhere_ns);
 }
 
+static void clock_set_fake_ns_overrides_time(void **state) {
+    (void)state;
+    clock_set_fake_ns(42);
+    assert_int_equal(clock_now_ns(), 42);
+    clock_set_fake_ns(0);
+    uint64_t first = clock_now_ns();
+    assert_true(first > 42);
+    assert_true(clock_now_ns() >= first);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clock_freeze_affects_calling_thread_only),
+        cmocka_unit_test(clock_set_fake_ns_overrides_time),
     };
-    return cmocka_run_group_tests_name("loop/clock", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/event/clock", tests, NULL, NULL);
 }

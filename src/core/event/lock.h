@@ -54,6 +54,7 @@ void lock_cond_wait(struct lock *lock, struct lock_cond *cond);
 /* The same, until the time `until_ns` of clock_now_ns at the latest. Returns: false when it timed
  * out. */
 bool lock_cond_wait_until_ns(struct lock *lock, struct lock_cond *cond, uint64_t until_ns);
+/* Wake one waiter, or all of them. */
 void lock_cond_signal(struct lock_cond *cond);
 void lock_cond_broadcast(struct lock_cond *cond);
 

@@ -69,21 +69,10 @@ static void lock_cond_wait_until_times_out(void **state) {
     lock_fini(&lock);
 }
 
-static void clock_set_fake_ns_overrides_time(void **state) {
-    (void)state;
-    clock_set_fake_ns(42);
-    assert_int_equal(clock_now_ns(), 42);
-    clock_set_fake_ns(0);
-    uint64_t first = clock_now_ns();
-    assert_true(first > 42);
-    assert_true(clock_now_ns() >= first);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lock_cond_signal_alternates_threads),
         cmocka_unit_test(lock_cond_wait_until_times_out),
-        cmocka_unit_test(clock_set_fake_ns_overrides_time),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/event/lock", tests, NULL, NULL);
 }

@@ -231,5 +231,5 @@ int main(void) {
         cmocka_unit_test(loop_iteration_stop_runs_pending_tasks),
         cmocka_unit_test(loop_iteration_full_runs_tasks_early),
     };
-    return cmocka_run_group_tests_name("loop/turn", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/event/loop_iteration", tests, NULL, NULL);
 }

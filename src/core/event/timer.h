@@ -29,6 +29,7 @@ struct timer_heap {
     size_t n, cap;
 };
 
+/* Frees the heap's array; timers in it are not touched. */
 void timer_heap_fini(struct timer_heap *heap);
 /* Adds the timer, or moves it to another due time. Returns: false when out of memory; it is in no
  * heap then. */

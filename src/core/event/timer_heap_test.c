@@ -46,5 +46,5 @@ static void timer_heap_random_operations_match_search(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(timer_heap_random_operations_match_search)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/event/timer_heap", tests, NULL, NULL);
 }

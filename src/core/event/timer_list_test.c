@@ -67,5 +67,5 @@ int main(void) {
         cmocka_unit_test(timer_list_restart_moves_timer),
         cmocka_unit_test(timer_list_overflowing_due_time_never_expires),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/event/timer_list", tests, NULL, NULL);
 }

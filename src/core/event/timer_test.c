@@ -62,7 +62,7 @@ static void run(struct fixture *fixture, void (*step)(struct fixture *fixture), 
             (struct timer_entry){.timer.on_expire = on_expire, .fixture = fixture};
     }
     clock_set_fake_ns(BEGIN_NS);
-    assert_int_equal(worker_new("bells", &fixture->worker, &err), ST_OK);
+    assert_int_equal(worker_new("timers", &fixture->worker, &err), ST_OK);
     worker_post(fixture->worker, &fixture->msg);
     worker_run(fixture->worker);
     worker_free(fixture->worker);
@@ -149,5 +149,5 @@ int main(void) {
         cmocka_unit_test(timer_never_expires_before_clock),
         cmocka_unit_test(timer_restarted_in_callback_expires_again),
     };
-    return cmocka_run_group_tests_name("loop/alarm", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/event/timer", tests, NULL, NULL);
 }

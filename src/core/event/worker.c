@@ -65,7 +65,7 @@ enum status worker_new(const char *name, struct worker **out, struct error *err)
     struct worker *worker = calloc(1, sizeof(*worker));
     struct arena_cache *arenas = arena_cache_new(WORKER_ARENA_CHUNKS);
     if (!worker || !arenas) {
-        st = error_set(err, ST_NO_MEMORY, "no memory for the worker %s", name);
+        st = error_set(err, ST_NO_MEMORY, "out of memory for worker %s", name);
         goto out;
     }
     snprintf(worker->name, sizeof(worker->name), "%s", name);
@@ -79,7 +79,8 @@ enum status worker_new(const char *name, struct worker **out, struct error *err)
         rc = loop_timers_init(&worker->timers, &worker->loop);
     }
     if (rc != 0) {
-        st = error_set(err, ST_IO, "no event loop for the worker %s: %s", name, uv_strerror(rc));
+        st = error_set(err, ST_IO, "cannot create the event loop of worker %s: %s", name,
+                       uv_strerror(rc));
         goto out;
     }
     loop_iteration_init(&worker->iteration, &worker->loop);
@@ -106,7 +107,7 @@ static void thread_main(void *arg) {
 enum status worker_start(struct worker *worker, struct error *err) {
     int rc = uv_thread_create(&worker->thread, thread_main, worker);
     if (rc != 0) {
-        return error_set(err, ST_IO, "no thread for the worker %s: %s", worker->name,
+        return error_set(err, ST_IO, "cannot start the thread of worker %s: %s", worker->name,
                          uv_strerror(rc));
     }
     worker->started = true;

@@ -22,6 +22,8 @@ struct worker_msg {
     void (*run)(struct worker_msg *msg);
 };
 
+/* Makes a worker that is not started; `name` is its thread's. Returns: ST_IO, ST_NO_MEMORY. Owns:
+ * the caller, until worker_free. */
 enum status worker_new(const char *name, struct worker **out, struct error *err);
 /* Starts the thread. */
 enum status worker_start(struct worker *worker, struct error *err);

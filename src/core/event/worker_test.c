@@ -140,5 +140,5 @@ int main(void) {
         cmocka_unit_test(worker_never_started_is_freed),
         cmocka_unit_test(worker_stopped_before_start_runs_posted_messages),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/event/worker", tests, NULL, NULL);
 }

@@ -61,9 +61,9 @@ static void child_report(struct child *child) {
         .output = str_make(child->output.data, child->output.len),
         .stderr_tail = last_line(str_make(child->stderr_tail.data, child->stderr_tail.len))};
     if (result.error.status == ST_OK && child->signal != 0) {
-        error_set(&result.error, ST_IO, "was ended by signal %d", child->signal);
+        error_set(&result.error, ST_IO, "was killed by signal %d", child->signal);
     } else if (result.error.status == ST_OK && child->code != 0) {
-        error_set(&result.error, ST_IO, "ended with code %d", (int)child->code);
+        error_set(&result.error, ST_IO, "exited with code %d", (int)child->code);
     }
     child->done(child->user, &result);
 }
@@ -126,9 +126,9 @@ static void stream_append(struct child_stream *stream, const char *data, size_t 
         stream_drop_oldest(stream, n);
     }
     if (n > stream->max_bytes - stream->len) {
-        child_kill(child, ST_BODY_TOO_LARGE, "printed more than is read");
+        child_kill(child, ST_BODY_TOO_LARGE, "printed more output than the limit");
     } else if (stream->cap - stream->len < n && !stream_grow(stream, n)) {
-        child_kill(child, ST_NO_MEMORY, "printed what there is no memory for");
+        child_kill(child, ST_NO_MEMORY, "could not run on: out of memory for its output");
     } else if (n > 0) {
         memcpy(stream->data + stream->len, data, n);
         stream->len += n;
@@ -190,11 +190,11 @@ static void on_process_exit(uv_process_t *process, int64_t code, int signal) {
 
 static void on_timeout(struct timer *timer) {
     struct child *child = (struct child *)(void *)((char *)timer - offsetof(struct child, timer));
-    child_kill(child, ST_DEADLINE_EXCEEDED, "took too long");
+    child_kill(child, ST_DEADLINE_EXCEEDED, "timed out");
 }
 
 void child_cancel(struct child *child) {
-    child_kill(child, ST_CANCELLED, "was given up");
+    child_kill(child, ST_CANCELLED, "was cancelled");
 }
 
 static bool is_replaced(const char *variable, const char *const *env) {
@@ -273,7 +273,7 @@ enum status child_start(struct worker *worker, const struct child_spec *spec, st
     if (!child || !env) {
         free(child);
         free(env);
-        return error_set(err, ST_NO_MEMORY, "no memory for running %s", spec->argv[0]);
+        return error_set(err, ST_NO_MEMORY, "out of memory for running %s", spec->argv[0]);
     }
     *child = (struct child){.worker = worker,
                             .timer.on_expire = on_timeout,
@@ -292,7 +292,7 @@ enum status child_start(struct worker *worker, const struct child_spec *spec, st
     uv_read_start((uv_stream_t *)&child->output.pipe, on_alloc, on_read);
     uv_read_start((uv_stream_t *)&child->stderr_tail.pipe, on_alloc, on_read);
     if (!timer_start(worker_timers(worker), &child->timer, clock_now_ns() + spec->timeout_ns)) {
-        child_kill(child, ST_NO_MEMORY, "there is no memory for its time");
+        child_kill(child, ST_NO_MEMORY, "could not run on: out of memory for its timer");
     }
     *out = child;
     return ST_OK;

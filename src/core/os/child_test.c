@@ -92,12 +92,12 @@ static void child_output_and_environment_are_passed(void **state) {
 static void child_exit_code_and_signal_are_reported(void **state) {
     (void)state;
     assert_int_equal(run_shell("echo out; echo why >&2; exit 3"), ST_IO);
-    assert_string_equal(run.error.text, "ended with code 3");
+    assert_string_equal(run.error.text, "exited with code 3");
     assert_string_equal(run.output, "out\n");
     assert_string_equal(run.stderr_tail, "why");
     clear(NULL);
     assert_int_equal(run_shell("kill -9 $$"), ST_IO);
-    assert_string_equal(run.error.text, "was ended by signal 9");
+    assert_string_equal(run.error.text, "was killed by signal 9");
 }
 
 static void child_start_missing_program_fails(void **state) {
@@ -131,7 +131,7 @@ static void child_timeout_or_cancel_kills_group(void **state) {
     (void)state;
     run.spec.timeout_ns = SECOND / 10;
     assert_int_equal(run_shell("sleep 1000 & sleep 1000"), ST_DEADLINE_EXCEEDED);
-    assert_string_equal(run.error.text, "took too long");
+    assert_string_equal(run.error.text, "timed out");
     clear(NULL);
     run.cancels = true;
     assert_int_equal(run_shell("sleep 1000"), ST_CANCELLED);
@@ -154,5 +154,5 @@ int main(void) {
         cmocka_unit_test_setup(child_timeout_or_cancel_kills_group, clear),
         cmocka_unit_test_setup(child_exit_with_pipe_held_open_completes, clear),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/os/child", tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@ struct cpus {
     bool quota_below_affinity; /* spinning threads would use up the quota */
 };
 
+/* Fills `out` for this process. Thread: any. */
 void cpus_read(struct cpus *out);
 
 /* The quota alone, in CPUs (0: none), of a process whose /proc/self/cgroup is `proc_cgroup`, with

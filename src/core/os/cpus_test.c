@@ -125,5 +125,5 @@ int main(void) {
         cmocka_unit_test(cpus_quota_read_takes_smallest_limit),
         cmocka_unit_test(cpus_read_of_this_machine_is_consistent),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/os/cpus", tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ static void credential_clear_text(struct credential *credential) {
 enum status credential_set(struct credential *credential, struct str text, struct error *err) {
     char *copy = str_dup(text);
     if (!copy) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a token, or a certificate");
+        return error_no_memory(err, "a token or certificate");
     }
     credential_clear_text(credential);
     credential->text = copy;
@@ -49,7 +49,7 @@ static enum status credential_read_file(struct credential *credential, bool trim
     struct str text = watched_file_text(&credential->file);
     text = trim ? trim_spaces(text) : text;
     if (text.len == 0) {
-        return error_set(err, ST_IO, "there is nothing in it");
+        return error_set(err, ST_IO, "the file is empty");
     }
     return credential_set(credential, text, err);
 }
@@ -70,8 +70,8 @@ enum status credential_refresh(struct credential *credential, bool trim, struct 
     }
     if (changed) {
         log_event(LOG_WARNING,
-                  credential->text ? "the file of a credential can't be read: what it held is used"
-                                   : "the file of a credential can't be read",
+                  credential->text ? "reading a credential file failed: its last content is used"
+                                   : "reading a credential file failed",
                   LOG_CSTR("file", credential->path), LOG_CSTR("reason", err->text));
     }
     error_prefix(err, "%s", credential->path);

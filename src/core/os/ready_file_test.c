@@ -84,5 +84,5 @@ int main(void) {
         cmocka_unit_test(ready_file_keeps_non_regular_file),
         cmocka_unit_test(ready_file_write_error_is_returned),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/os/ready_file", tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@ struct secret_digest {
     unsigned char bytes[32];
 };
 
+/* Returns: the digest of `text`. */
 struct secret_digest secret_digest_of(struct str text);
 /* Takes the same time wherever they differ. */
 bool secret_digest_equal(const struct secret_digest *a, const struct secret_digest *b);

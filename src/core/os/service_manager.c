@@ -93,7 +93,7 @@ void service_manager_open_from_env(struct service_manager *self) {
     struct error err;
     if (service_manager_open(self, getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"),
                              getenv("WATCHDOG_PID"), &err) != ST_OK) {
-        log_event(LOG_WARNING, "the service manager can't be told anything",
+        log_event(LOG_WARNING, "service manager notifications disabled",
                   LOG_CSTR("reason", err.text));
     }
     unsetenv("NOTIFY_SOCKET");
@@ -120,7 +120,7 @@ bool service_manager_notify(struct service_manager *self, const char *text) {
                       (const struct sockaddr *)&self->address, self->len);
     } while (sent < 0 && errno == EINTR);
     if (sent < 0 && !self->send_failed) {
-        log_event(LOG_WARNING, "the service manager does not take messages",
+        log_event(LOG_WARNING, "notifying the service manager failed",
                   LOG_CSTR("reason", strerror(errno)));
     }
     self->send_failed = sent < 0;

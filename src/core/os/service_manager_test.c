@@ -181,5 +181,5 @@ int main(void) {
         cmocka_unit_test(service_manager_unsets_environment),
         cmocka_unit_test(service_manager_lost_socket_recovers),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/os/service_manager", tests, NULL, NULL);
 }

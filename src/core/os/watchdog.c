@@ -25,7 +25,7 @@ static void send_keep_alive(struct watchdog *self) {
     service_manager_notify(self->manager, "WATCHDOG=1");
     if (self->warned) {
         self->warned = false;
-        log_message(LOG_INFO, "all event loops answer again");
+        log_message(LOG_INFO, "all event loops respond again");
     }
 }
 
@@ -50,7 +50,7 @@ static void log_hang(struct watchdog *self) {
     for (size_t i = 0; i < self->n_loops; i++) {
         struct watchdog_loop *loop = &self->loops[i];
         if (atomic_load_explicit(&loop->pending, memory_order_relaxed)) {
-            log_event(LOG_WARNING, "an event loop does not answer: no sign for the watchdog",
+            log_event(LOG_WARNING, "event loop does not respond: no watchdog keep-alive sent",
                       LOG_CSTR("thread", worker_name(loop->worker)), LOG_U64("number", i));
         }
     }
@@ -71,7 +71,8 @@ enum status watchdog_open(struct watchdog *self, struct service_manager *manager
                           struct worker *main, size_t most_loops, struct error *err) {
     self->loops = calloc(most_loops, sizeof(*self->loops));
     if (!self->loops) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a watchdog of %zu loops", most_loops);
+        return error_set(err, ST_NO_MEMORY, "out of memory for a watchdog of %zu loops",
+                         most_loops);
     }
     self->manager = manager;
     self->main = main;

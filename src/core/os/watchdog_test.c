@@ -198,5 +198,5 @@ int main(void) {
         cmocka_unit_test(watchdog_without_manager_does_nothing),
         cmocka_unit_test(watchdog_stop_during_check_is_clean),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/os/watchdog", tests, NULL, NULL);
 }

@@ -76,7 +76,7 @@ static enum status read_error(const struct watched_file *file, struct error *err
     case EISDIR:
         return error_set(err, ST_IO, "expected a file, this is a directory");
     case ENXIO:
-        return error_set(err, ST_IO, "expected a file that can be read again, this is none");
+        return error_set(err, ST_IO, "expected a regular file");
     case EFBIG:
         return error_set(err, ST_IO, "expected a file of at most %d bytes", WATCHED_FILE_MAX_BYTES);
     default:

@@ -51,8 +51,8 @@ enum status bytes_check(struct str data, uint64_t expected, struct str tensor, s
                              name, n, at, rest.len);
         }
         return error_set(err, ST_BAD_DATA,
-                         "tensor %s: element %" PRIu64 " at byte %zu says it is %" PRIu32
-                         " bytes long, %zu are left",
+                         "tensor %s: element %" PRIu64 " at byte %zu has a length of %" PRIu32
+                         " bytes, %zu are left",
                          name, n, at, read_length(rest.ptr), rest.len - BYTES_LENGTH_BYTES);
     }
     if (n != expected) {

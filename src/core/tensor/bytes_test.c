@@ -58,13 +58,13 @@ static void bytes_check_error_names_element(void **state) {
         {{three, 12},
          3,
          "tensor \"t\": element 2 at byte 10: its length takes 4 bytes, 2 are left"},
-        {{three, 16}, 3, "tensor \"t\": element 2 at byte 10 says it is 3 bytes long, 2 are left"},
+        {{three, 16}, 3, "tensor \"t\": element 2 at byte 10 has a length of 3 bytes, 2 are left"},
         {{"\xff\xff\xff\xff", 4},
          1,
-         "tensor \"t\": element 0 at byte 0 says it is 4294967295 bytes long, 0 are left"},
+         "tensor \"t\": element 0 at byte 0 has a length of 4294967295 bytes, 0 are left"},
         {{"\0\0\0\0\xff\xff\xff\x7fxyz", 11},
          2,
-         "tensor \"t\": element 1 at byte 4 says it is 2147483647 bytes long, 3 are left"},
+         "tensor \"t\": element 1 at byte 4 has a length of 2147483647 bytes, 3 are left"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -91,5 +91,5 @@ int main(void) {
         cmocka_unit_test(bytes_check_error_names_element),
         cmocka_unit_test(bytes_encode_length_is_little_endian),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/tensor/bytes", tests, NULL, NULL);
 }

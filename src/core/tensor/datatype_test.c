@@ -58,5 +58,5 @@ int main(void) {
         cmocka_unit_test(datatype_names_round_trip),
         cmocka_unit_test(datatype_parse_unknown_is_invalid),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/tensor/datatype", tests, NULL, NULL);
 }

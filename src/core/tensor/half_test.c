@@ -174,5 +174,5 @@ int main(void) {
         cmocka_unit_test(half_from_double_known_values),
         cmocka_unit_test(half_from_double_nan_stays_nan),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/tensor/half", tests, NULL, NULL);
 }

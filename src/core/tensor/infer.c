@@ -102,7 +102,7 @@ static enum status check_input_names(struct infer_request *request, const struct
     struct index_set seen;
     size_t required = 0;
     if (!index_set_init(&seen, request->arena, model->n_inputs)) {
-        return error_set(err, ST_NO_MEMORY, "out of memory while checking the request");
+        return error_no_memory(err, "checking the request");
     }
     for (size_t i = 0; i < request->n_inputs; i++) {
         struct infer_input *input = &request->inputs[i];
@@ -127,7 +127,7 @@ static enum status check_output_names(struct infer_request *request, const struc
                                       struct error *err) {
     struct index_set seen;
     if (!index_set_init(&seen, request->arena, model->n_outputs)) {
-        return error_set(err, ST_NO_MEMORY, "out of memory while checking the request");
+        return error_no_memory(err, "checking the request");
     }
     for (size_t i = 0; i < request->n_wanted; i++) {
         struct infer_requested_output *wanted = &request->wanted[i];
@@ -269,7 +269,7 @@ static enum status gather_copy(struct infer_request *request, struct tensor *ten
     char *data = arena_alloc(request->arena, tensor->n_bytes);
     struct piece *piece = arena_alloc(request->arena, sizeof(*piece));
     if (!data || !piece) {
-        return error_set(err, ST_NO_MEMORY, "out of memory while gathering a BYTES input");
+        return error_no_memory(err, "a BYTES input");
     }
     size_t n_bytes = pieces_copy(tensor->pieces, tensor->n_pieces, data, tensor->n_bytes);
     assert(n_bytes == tensor->n_bytes);
@@ -421,8 +421,7 @@ enum status infer_align_copy(struct infer_request *request, struct error *err) {
         }
         if (!tensor_align_copy(request->arena, tensor, element)) {
             char name[TENSOR_NAME_TEXT_BYTES];
-            return error_set(err, ST_NO_MEMORY,
-                             "out of memory while aligning input %s of %zu bytes",
+            return error_set(err, ST_NO_MEMORY, "out of memory for aligning input %s of %zu bytes",
                              tensor_name_print(tensor->name, name), tensor->n_bytes);
         }
     }
@@ -432,9 +431,9 @@ enum status infer_align_copy(struct infer_request *request, struct error *err) {
 /* ---- response -------------------------------------------------------------------------------- */
 
 void infer_response_release(struct infer_response *response) {
-    void (*release)(void *cookie) = response->release;
+    void (*release)(void *user) = response->release;
     response->release = NULL;
     if (release) {
-        release(response->cookie);
+        release(response->user);
     }
 }

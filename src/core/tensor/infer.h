@@ -69,8 +69,8 @@ struct infer_response {
     struct tensor *outputs;
     size_t n_outputs;
     /* Returns the outputs' bytes to the backend. Called on any thread. May be NULL. */
-    void (*release)(void *cookie);
-    void *cookie;
+    void (*release)(void *user);
+    void *user;
 };
 
 /* Calls `release` once. Idempotent. */

@@ -149,7 +149,7 @@ static void infer_align_out_of_memory_is_reported(void **state) {
     struct error err;
     (void)state;
     assert_int_equal(infer_align_copy(&request, &err), ST_NO_MEMORY);
-    assert_string_equal(err.text, "out of memory while aligning input \"x\" of 100000 bytes");
+    assert_string_equal(err.text, "out of memory for aligning input \"x\" of 100000 bytes");
     arena_free(arena);
 }
 
@@ -161,5 +161,5 @@ int main(void) {
         cmocka_unit_test(infer_align_empty_tensor_is_unchanged),
         cmocka_unit_test(infer_align_out_of_memory_is_reported),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/tensor/infer_align", tests, NULL, NULL);
 }

@@ -572,5 +572,5 @@ int main(void) {
         cmocka_unit_test(infer_check_hostile_name_is_cut_in_error),
         cmocka_unit_test(infer_check_model_without_tensors),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/tensor/infer_check", tests, NULL, NULL);
 }

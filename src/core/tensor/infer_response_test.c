@@ -8,13 +8,13 @@
 
 #include "core/tensor/infer.h"
 
-static void count(void *cookie) {
-    ++*(int *)cookie;
+static void count(void *user) {
+    ++*(int *)user;
 }
 
 static void infer_response_release_is_idempotent(void **state) {
     int n = 0;
-    struct infer_response response = {.release = count, .cookie = &n}, none = {.cookie = &n};
+    struct infer_response response = {.release = count, .user = &n}, none = {.user = &n};
     (void)state;
     infer_response_release(&response);
     infer_response_release(&response);
@@ -25,5 +25,5 @@ static void infer_response_release_is_idempotent(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(infer_response_release_is_idempotent)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/tensor/infer_response", tests, NULL, NULL);
 }

@@ -57,5 +57,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(param_is_reserved_knows_names),
                                        cmocka_unit_test(params_find_returns_first),
                                        cmocka_unit_test(params_dedup_keeps_first_or_last)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/tensor/param", tests, NULL, NULL);
 }

@@ -134,5 +134,5 @@ int main(void) {
         cmocka_unit_test(shape_matches_compares_with_wildcards),
         cmocka_unit_test(shape_print_long_shape_is_cut),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/tensor/shape", tests, NULL, NULL);
 }

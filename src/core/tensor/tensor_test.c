@@ -76,5 +76,5 @@ int main(void) {
         cmocka_unit_test(tensor_name_print_long_name_is_cut_at_character),
         cmocka_unit_test(pieces_copy_concatenates),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/tensor/tensor", tests, NULL, NULL);
 }

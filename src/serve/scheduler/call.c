@@ -99,7 +99,7 @@ void call_init(struct call *call, struct model_version *version) {
     call->response.outputs = NULL;
     call->response.n_outputs = 0;
     call->response.release = NULL;
-    call->response.cookie = NULL;
+    call->response.user = NULL;
     call->queued_ns = call->started_ns = call->finished_ns = 0;
     call->compute_start_ns = call->compute_end_ns = 0;
     call->cached = CALL_NOT_CACHED;

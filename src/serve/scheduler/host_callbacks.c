@@ -42,7 +42,7 @@ void call_hold_outputs(struct call *call, void (*release)(void *cookie), void *c
     }
     if (release || call->extra_arena) {
         call->response.release = release_response;
-        call->response.cookie = call;
+        call->response.user = call;
     }
 }
 

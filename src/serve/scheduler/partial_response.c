@@ -169,7 +169,7 @@ static struct partial_response *partial_response_new(struct call *call, size_t n
         return NULL;
     }
     partial->response.release = partial_response_release;
-    partial->response.cookie = partial;
+    partial->response.user = partial;
     partial->msg.run = on_partial_message;
     partial->arena = arena;
     partial->call = call;

@@ -188,7 +188,7 @@ metrics: {{preset: vllm, interval: 50ms, token_file: {tmp_path / "all"}, token_f
         (tmp_path / "missing").write_text("found")
         picker.wait_until(lambda _: (shown(one), shown(three)) == (["another"], ["found"]), "the new tokens")
         text = picker.log_text()
-        assert text.count("can't be read") == 1 and "s3cret" not in text
+        assert text.count("reading a credential file failed") == 1 and "s3cret" not in text
 
 
 def test_scrape_counters_become_rates(start):

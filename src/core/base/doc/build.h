@@ -62,9 +62,10 @@ struct doc_source {
 struct doc_value *doc_value_new(struct arena *arena, enum doc_kind kind, unsigned line);
 void doc_value_append(struct doc_value *parent, struct doc_value *child);
 
-/* Fills source->err with "NAME:LINE: sentence". Returns: ST_BAD_CONFIG. */
+/* Fills source->err with "NAME:LINE: text". Returns: ST_BAD_CONFIG. */
 enum status doc_parse_error(const struct doc_source *source, unsigned line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Fills source->err. Returns: ST_NO_MEMORY. */
 enum status doc_no_memory(const struct doc_source *source);
 
 /* The parsers: *root is the document's value. */

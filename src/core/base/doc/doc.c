@@ -212,7 +212,7 @@ enum status doc_from_tree(const char *name, yyjson_doc *tree, struct doc **out, 
         free(copy);
         free(doc);
         yyjson_doc_free(tree);
-        return error_set(err, ST_NO_MEMORY, "%s: no memory for it", name);
+        return error_set(err, ST_NO_MEMORY, "%s: out of memory", name);
     }
     *doc = (struct doc){.format = DOC_JSON, .tree = tree, .name = copy};
     *out = doc;

@@ -39,8 +39,8 @@ enum status doc_from_tree(const char *name, yyjson_doc *tree, struct doc **out, 
     __attribute__((warn_unused_result));
 void doc_free(struct doc *doc);
 
-/* A place in the tree: a value, and how to name it in a message ("input[1].dims"). A node lives as
- * long as the doc and the parent node it was taken from (nodes link to their parents). */
+/* A value in the tree, with its path for messages ("input[1].dims"). A node is valid as long as the
+ * doc and its parent node, to which it links. */
 struct doc_node {
     const struct doc *doc;
     yyjson_val *val;               /* NULL: absent */
@@ -49,15 +49,17 @@ struct doc_node {
     size_t index;                  /* element of an array when key is NULL */
 };
 
+/* The root of the tree. */
 struct doc_node doc_root(const struct doc *doc);
 /* The member `key`; absent (val NULL) when there is none or `node` is absent. */
 struct doc_node doc_get(const struct doc_node *node, const char *key);
-bool doc_is_present(const struct doc_node *node); /* there and not null */
+bool doc_is_present(const struct doc_node *node); /* present and not null */
 /* Number of elements: an array's, 1 for any other value, 0 when absent. */
 size_t doc_count(const struct doc_node *node);
+/* The element at `index`, below doc_count. */
 struct doc_node doc_at(const struct doc_node *node, size_t index);
-/* Goes through the elements of a list (any other value is a list of one), each in one step: `*item`
- * is zeroed at first. Returns: false behind the last; `*item` is then zeroed again. */
+/* Iterates over the elements of a list (any other value is a list of one), in linear time: `*item`
+ * is zeroed at first. Returns: false after the last; `*item` is then zeroed again. */
 bool doc_next(const struct doc_node *list, struct doc_node *item);
 /* The same for the members of an object, whose names are in item->key (a name with a NUL in it ends
  * there); anything else has none. */
@@ -65,22 +67,21 @@ bool doc_next_member(const struct doc_node *object, struct doc_node *item);
 /* The line in the file, from 1; 0 where there are no lines. */
 unsigned doc_line(const struct doc_node *node);
 
-/* The typed readers: each leaves *out alone when the node is absent, and otherwise demands its
- * type.
- * Returns: ST_BAD_CONFIG with file, line, path, what was expected and what is there. */
+/* The typed readers: each leaves *out alone when the node is absent, and otherwise requires its
+ * type. Returns: ST_BAD_CONFIG with file, line, path, the expected type and the value. */
 enum status doc_read_bool(const struct doc_node *node, bool *out, struct error *err);
 enum status doc_read_i64(const struct doc_node *node, int64_t min, int64_t max, int64_t *out,
                          struct error *err);
 enum status doc_read_f64(const struct doc_node *node, double *out, struct error *err);
-/* Borrows from the doc. */
+/* The text is borrowed from the doc. */
 enum status doc_read_str(const struct doc_node *node, struct str *out, struct error *err);
 enum status doc_expect_object(const struct doc_node *node, struct error *err);
 
-/* Refuses members of `node` that are not among `names` (ending with NULL): "NAME:LINE: unknown
+/* Reports a member of `node` that is not among `names` (ending with NULL): "NAME:LINE: unknown
  * field \"input[0].dim\"; did you mean \"dims\"?". */
 enum status doc_reject_unknown(const struct doc_node *node, const char *const *names,
                                struct error *err);
-/* Fills `err` with file, line, path and the formatted sentence. Returns: ST_BAD_CONFIG. */
+/* Fills `err` with file, line, path and the formatted text. Returns: ST_BAD_CONFIG. */
 enum status doc_error(const struct doc_node *node, struct error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -166,5 +166,5 @@ int main(void) {
         cmocka_unit_test(doc_parse_null_error_is_accepted),
         cmocka_unit_test(doc_load_reads_file_or_reports_io_error),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/doc/doc", tests, NULL, NULL);
 }

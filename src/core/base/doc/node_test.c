@@ -339,5 +339,5 @@ int main(void) {
         cmocka_unit_test(doc_reject_unknown_long_name_is_truncated),
         cmocka_unit_test(doc_from_tree_reports_no_lines),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/doc/node", tests, NULL, NULL);
 }

@@ -117,7 +117,7 @@ static enum status read_code_point(struct pbtxt_reader *reader, char letter, str
     unsigned n = letter == 'u' ? 4 : 8;
     if (take_digits(reader, 16, n, &code) != n) {
         return doc_parse_error(reader->source, reader->line,
-                               "expected %u hexadecimal digits behind \"\\%c\"", n, letter);
+                               "expected %u hexadecimal digits after \"\\%c\"", n, letter);
     }
     if (letter == 'u' && code >= 0xd800 && code < 0xdc00 && reader->end - reader->at >= 6 &&
         reader->at[0] == '\\' && reader->at[1] == 'u') {
@@ -158,7 +158,7 @@ static enum status read_escape(struct pbtxt_reader *reader, struct buf *out) {
     if (c == 'x' || c == 'X') {
         reader->at++;
         if (take_digits(reader, 16, 2, &byte) == 0) {
-            return syntax_error(reader, "hexadecimal digits behind \"\\x\"");
+            return syntax_error(reader, "hexadecimal digits after \"\\x\"");
         }
         buf_add_char(out, (char)byte);
         return ST_OK;
@@ -167,7 +167,7 @@ static enum status read_escape(struct pbtxt_reader *reader, struct buf *out) {
         reader->at++;
         return read_code_point(reader, c, out);
     }
-    return syntax_error(reader, "an escape (one of abfnrtv?\\'\", octal digits, x, u or U) behind "
+    return syntax_error(reader, "an escape (one of abfnrtv?\\'\", octal digits, x, u or U) after "
                                 "\"\\\"");
 }
 
@@ -318,7 +318,7 @@ static enum status read_word(struct pbtxt_reader *reader, bool negative, struct 
         value->real = negative ? -real : real;
     } else if (negative) {
         reader->at = start;
-        return syntax_error(reader, "a number behind \"-\"");
+        return syntax_error(reader, "a number after \"-\"");
     } else if (yes || no) {
         value->kind = DOC_BOOL;
         value->boolean = yes;
@@ -541,7 +541,7 @@ static enum status read_value(struct pbtxt_reader *reader, struct str name,
     if (!colon) {
         char what[120];
         int cut = name.len > 60 ? 60 : (int)name.len;
-        snprintf(what, sizeof(what), "\":\" or \"{\" behind \"%.*s\"", cut, name.ptr);
+        snprintf(what, sizeof(what), "\":\" or \"{\" after \"%.*s\"", cut, name.ptr);
         return syntax_error(reader, what);
     }
     return read_scalar(reader, out);

@@ -96,8 +96,8 @@ static const struct {
     const char *text;
     const char *message;
 } refused[] = {
-    {"a", "f:1: expected \":\" or \"{\" behind \"a\", got the end of the file"},
-    {"a 1", "f:1: expected \":\" or \"{\" behind \"a\", got \"1\""},
+    {"a", "f:1: expected \":\" or \"{\" after \"a\", got the end of the file"},
+    {"a 1", "f:1: expected \":\" or \"{\" after \"a\", got \"1\""},
     {"a:", "f:1: expected a value, got the end of the file"},
     {"\n\na: }", "f:3: expected a value, got \"}\""},
     {"a: 1 : 2", "f:1: expected a field's name, got \":\""},
@@ -106,7 +106,7 @@ static const struct {
     {"a:1;;", "f:1: expected a field's name, got \";\""},
     {"a:1 }", "f:1: expected a field's name, got \"}\""},
     {"é: 1", "f:1: expected a field's name, got \"é\""},
-    {"a: -\"x\"", "f:1: expected a number behind \"-\", got \"\"\""},
+    {"a: -\"x\"", "f:1: expected a number after \"-\", got \"\"\""},
     {"[a.b]: 1", "f:1: extensions and Any (\"[name]\") are not supported"},
     {"m {\n [type.googleapis.com/x] { } }",
      "f:2: extensions and Any (\"[name]\") are not supported"},
@@ -122,13 +122,13 @@ static const struct {
     {"a [1]", "f:1: expected \"{\" or \"<\" (a list of anything else needs a colon), got \"1\""},
     {"s: \"abc\nd\"", "f:1: expected \" to end the string before the end of the line"},
     {"s: 'abc", "f:1: expected ' to end the string before the end of the line"},
-    {"s: \"\\", "f:1: expected an escape (one of abfnrtv?\\'\", octal digits, x, u or U) behind "
+    {"s: \"\\", "f:1: expected an escape (one of abfnrtv?\\'\", octal digits, x, u or U) after "
                 "\"\\\", got the end of the file"},
-    {"s: '\\q'", "f:1: expected an escape (one of abfnrtv?\\'\", octal digits, x, u or U) behind "
+    {"s: '\\q'", "f:1: expected an escape (one of abfnrtv?\\'\", octal digits, x, u or U) after "
                  "\"\\\", got \"q\""},
-    {"s: '\\xg'", "f:1: expected hexadecimal digits behind \"\\x\", got \"g\""},
-    {"s: '\\u12'", "f:1: expected 4 hexadecimal digits behind \"\\u\""},
-    {"s: '\\U0001F60'", "f:1: expected 8 hexadecimal digits behind \"\\U\""},
+    {"s: '\\xg'", "f:1: expected hexadecimal digits after \"\\x\", got \"g\""},
+    {"s: '\\u12'", "f:1: expected 4 hexadecimal digits after \"\\u\""},
+    {"s: '\\U0001F60'", "f:1: expected 8 hexadecimal digits after \"\\U\""},
     {"s: '\\ud83d'", "f:1: U+D83D is no character"},
     {"s: '\\ud83d\\u0041'", "f:1: U+D83D is no character"},
     {"s: '\\ude00'", "f:1: U+DE00 is no character"},
@@ -146,8 +146,8 @@ static const struct {
     {"n: 1e", "f:1: expected a number, got \"1e\""},
     {"n: 1e999", "f:1: expected a number, got \"1e999\""},
     {"n: +1", "f:1: expected a value, got \"+\""},
-    {"n: -abc", "f:1: expected a number behind \"-\", got \"abc\""},
-    {"n: --1", "f:1: expected a number behind \"-\", got \"-\""},
+    {"n: -abc", "f:1: expected a number after \"-\", got \"abc\""},
+    {"n: --1", "f:1: expected a number after \"-\", got \"-\""},
 };
 
 static char *as_json(const struct doc *doc) {
@@ -296,5 +296,5 @@ int main(void) {
         cmocka_unit_test(doc_pbtxt_many_fields_are_merged),
         cmocka_unit_test(doc_pbtxt_values_have_lines),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/doc/pbtxt", tests, NULL, NULL);
 }

@@ -205,5 +205,5 @@ int main(void) {
         cmocka_unit_test(doc_yaml_values_have_lines),
         cmocka_unit_test(doc_yaml_multi_document_becomes_list),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/doc/yaml", tests, NULL, NULL);
 }

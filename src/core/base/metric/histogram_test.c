@@ -112,5 +112,5 @@ int main(void) {
         cmocka_unit_test(metric_quantile_interpolates_within_bucket),
         cmocka_unit_test(metric_histogram_concurrent_read_never_decreases),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/metric/histogram", tests, NULL, NULL);
 }

@@ -183,12 +183,12 @@ static struct str labels_of(const struct metric_row *row) {
     return begin ? str_make(begin + 1, strlen(begin) - 2) : STR("");
 }
 
-static void begin(struct metric_text *text, const struct metric_row *row) {
+static void begin_family(struct metric_text *text, const struct metric_row *row) {
     metric_text_begin(text, name_of(row), row->kind, str_of(row->help));
 }
 
 void metric_family_begin(struct metric_text *text, enum metric_family family) {
-    begin(text, &family_rows[family]);
+    begin_family(text, &family_rows[family]);
 }
 
 static void visit_cells(const int64_t *values,
@@ -233,7 +233,7 @@ void metric_print(struct metric_text *text, const char *excluded_prefix) {
             continue;
         }
         if (i == 0 || !str_eq(name_of(row), name_of(row - 1))) {
-            begin(text, row);
+            begin_family(text, row);
         }
         metric_text_i64(text, labels_of(row), values[i]);
     }

@@ -33,6 +33,7 @@ enum metric_family {
 /* The protocol of a response with an error. */
 enum metric_protocol { METRIC_HTTP, METRIC_GRPC, METRIC_MIP, METRIC_PICK, METRIC_PROTOCOLS };
 
+/* Adds `delta` to a metric; counters only take positive ones. */
 void metric_add(enum metric metric, int64_t delta);
 /* Counts an error response to a peer, by its status, whatever code the protocol has for it. */
 void metric_add_error(enum metric_protocol protocol, enum status status);

@@ -136,5 +136,5 @@ int main(void) {
         cmocka_unit_test(metric_add_error_counts_by_protocol_and_reason),
         cmocka_unit_test(metric_rows_need_no_escaping),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/metric/metric", tests, NULL, NULL);
 }

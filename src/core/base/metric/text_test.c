@@ -165,5 +165,5 @@ int main(void) {
         cmocka_unit_test(metric_text_distribution_writes_buckets),
         cmocka_unit_test(metric_text_time_bounds_are_exact),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("core/base/metric/text", tests, NULL, NULL);
 }

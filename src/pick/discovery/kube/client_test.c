@@ -77,7 +77,7 @@ static void client_response_maps_to_status_and_object(void **state) {
     static const char *const wanted[] = {
         "200 a;",
         "201 nothing;",
-        "200 BAD_ANSWER the API server: answered with JSON that is no object;",
+        "200 BAD_ANSWER the API server: sent JSON that is no object;",
         NULL,
         "403 REFUSED the API server says 403: you may not;",
         "502 REFUSED the API server says 502: <html>;after 7;",
@@ -345,7 +345,7 @@ static void client_failing_exec_program_fails_call(void **state) {
         const char *rest, *wanted;
     } rows[] = {
         {"echo 's3cret'; echo 'log in first' >&2; exit 4",
-         "0 IO the program %s/./program ended with code 4: log in first;"},
+         "0 IO the program %s/./program exited with code 4: log in first;"},
         {"echo s3cret",
          "0 BAD_ANSWER the program %s/./program: printed something that is no JSON object;"},
         {"echo '{\"kind\": \"s3cret\"}'",

@@ -229,7 +229,7 @@ static void config_of_pod_reads_service_account(void **state) {
     setenv("KUBERNETES_SERVICE_PORT", "443", 1);
     refuse(&ask, ST_IO, "/token: ");
     put("token", "\n");
-    refuse(&ask, ST_IO, "there is nothing in it");
+    refuse(&ask, ST_IO, "the file is empty");
     put("token", "s3cret\n");
     refuse(&ask, ST_IO, "/ca.crt: ");
     put("ca.crt", "pem");
