@@ -60,7 +60,7 @@ bool dns_name_is_valid(struct str name) {
 struct name {
     char text[DNS_NAME_BYTES];
     size_t len;
-    bool odd; /* it contains a byte that host names cannot have; `text` is not valid then */
+    bool invalid; /* it contains a byte that host names cannot have; `text` is not valid then */
 };
 
 /* Returns: false when the name is too long. */
@@ -69,7 +69,7 @@ static bool add_label(struct name *name, struct str label) {
         return false;
     }
     for (size_t i = 0; i < label.len; i++) {
-        name->odd = name->odd || !is_name_byte(label.ptr[i]);
+        name->invalid = name->invalid || !is_name_byte(label.ptr[i]);
     }
     memcpy(name->text + name->len, label.ptr, label.len);
     name->len += label.len;
@@ -80,34 +80,33 @@ static bool add_label(struct name *name, struct str label) {
 /* Reads the name at `*at` and advances `*at` past it. A pointer must lead to before the labels that
  * it ends. Returns: false when it is malformed. */
 static bool read_name(struct str message, size_t *at, struct name *out) {
-    size_t begin = *at, here = begin;
+    size_t begin = *at, pos = begin;
     bool jumped = false;
     out->len = 0;
-    out->odd = false;
-    while (here < message.len) {
-        uint32_t n = get_u8(message, here);
+    out->invalid = false;
+    while (pos < message.len) {
+        uint32_t n = get_u8(message, pos);
         if (n == 0) {
-            *at = jumped ? *at : here + 1;
+            *at = jumped ? *at : pos + 1;
             out->len -= out->len > 0;
             out->text[out->len] = '\0';
             return true;
         }
         if (n > MAX_LABEL_BYTES) {
-            if (n < 0xc0 || message.len - here < 2) {
+            if (n < 0xc0 || message.len - pos < 2) {
                 return false;
             }
-            *at = jumped ? *at : here + 2;
+            *at = jumped ? *at : pos + 2;
             jumped = true;
-            here = get_u16(message, here) & 0x3fffu;
-            if (here >= begin) {
+            pos = get_u16(message, pos) & 0x3fffu;
+            if (pos >= begin) {
                 return false;
             }
-            begin = here;
-        } else if (n >= message.len - here ||
-                   !add_label(out, str_make(message.ptr + here + 1, n))) {
+            begin = pos;
+        } else if (n >= message.len - pos || !add_label(out, str_make(message.ptr + pos + 1, n))) {
             return false;
         } else {
-            here += 1 + n;
+            pos += 1 + n;
         }
     }
     return false;
@@ -153,7 +152,7 @@ static enum status add_srv(struct arena *arena, struct str message, const struct
     if (target.len == 0) {
         return ST_OK;
     }
-    if (target.odd || srv->port == 0 || !dns_name_is_valid(str_make(target.text, target.len))) {
+    if (target.invalid || srv->port == 0 || !dns_name_is_valid(str_make(target.text, target.len))) {
         list->n_invalid++;
         return ST_OK;
     }

@@ -170,17 +170,17 @@ bool deflate_step(struct deflate *codec, struct str *in, bool last, void *out, s
     do {
         uInt n_in = in->len < UINT_MAX ? (uInt)in->len : UINT_MAX;
         size_t left = capacity - *n_out;
-        uInt n_room = left < UINT_MAX ? (uInt)left : UINT_MAX;
+        uInt n_capacity = left < UINT_MAX ? (uInt)left : UINT_MAX;
         bool finish = last && n_in == in->len;
         stream->next_in = (z_const Bytef *)in->ptr;
         stream->avail_in = n_in;
         stream->next_out = (Bytef *)out + *n_out;
-        stream->avail_out = n_room;
+        stream->avail_out = n_capacity;
         rc = deflate(stream, finish ? Z_FINISH : Z_NO_FLUSH);
         assert(rc == Z_OK || rc == Z_BUF_ERROR || rc == Z_STREAM_END);
         size_t used = n_in - stream->avail_in;
         *in = str_make(in->ptr + used, in->len - used);
-        *n_out += n_room - stream->avail_out;
+        *n_out += n_capacity - stream->avail_out;
     } while (*n_out < capacity && (in->len > 0 || (last && rc != Z_STREAM_END)));
     return in->len == 0 && (!last || rc == Z_STREAM_END);
 }

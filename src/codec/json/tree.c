@@ -484,16 +484,16 @@ static enum status parse_text(struct json_tree *tree, struct str text,
     return parse_large(tree, text, limits, err);
 }
 
-enum status json_tree_parse(struct json_tree *tree, const char *what, struct arena *arena,
+enum status json_tree_parse(struct json_tree *tree, const char *root_name, struct arena *arena,
                             struct str text, const struct json_limits *limits, struct error *err) {
-    *tree = (struct json_tree){.root_name = what, .arena = arena};
+    *tree = (struct json_tree){.root_name = root_name, .arena = arena};
     return parse_text(tree, text, limits, err);
 }
 
-enum status json_tree_parse_body(struct json_tree *tree, const char *what, struct arena *arena,
+enum status json_tree_parse_body(struct json_tree *tree, const char *root_name, struct arena *arena,
                                  struct str text, const struct json_limits *limits,
                                  struct error *err) {
-    *tree = (struct json_tree){.root_name = what, .arena = arena, .is_body = true};
+    *tree = (struct json_tree){.root_name = root_name, .arena = arena, .is_body = true};
     return parse_text(tree, text, limits, err);
 }
 

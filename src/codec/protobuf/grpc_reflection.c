@@ -31,8 +31,8 @@ enum {
     MESSAGE_NESTED = 3,
     MESSAGE_ENUM = 4,
     SERVICE_METHOD = 2,
-    MOST_FILES = 64, /* files of one response */
-    MOST_DEPTH = 8,  /* nesting of messages in our own descriptors */
+    MAX_FILES = 64, /* files of one response */
+    MAX_DEPTH = 8,  /* nesting of messages in our own descriptors */
 };
 
 /* Returns: the value of the first such field, a string or a message. */
@@ -76,7 +76,7 @@ static bool strip_name_prefix(struct str *symbol, struct str name) {
 /* Is the symbol (or the rest of it) this element, or in it? Elements are services, messages and
  * enums; their members are in fields 2 (methods), 3 and 4 (messages, enums), 2 (fields). */
 static bool element_contains_symbol(struct str element, uint32_t kind, struct str symbol) {
-    struct str path[MOST_DEPTH];
+    struct str path[MAX_DEPTH];
     size_t depth = 0;
     path[depth++] = element;
     while (depth > 0) {
@@ -145,7 +145,7 @@ static void add_error(struct buf *out, enum status st, struct str what) {
 
 /* Adds the file and its dependencies, each once. */
 static void add_file(struct buf *out, struct str descriptors, struct str file, struct str what) {
-    struct str files[MOST_FILES];
+    struct str files[MAX_FILES];
     size_t n = 0;
     if (!file.ptr) {
         add_error(out, ST_NOT_FOUND, what);
@@ -161,7 +161,7 @@ static void add_file(struct buf *out, struct str descriptors, struct str file, s
             struct str needed = field.number == FILE_DEPENDENCY
                                     ? find_file_by_name(descriptors, field.bytes)
                                     : str_make(NULL, 0);
-            bool known = !needed.ptr || n == MOST_FILES;
+            bool known = !needed.ptr || n == MAX_FILES;
             for (size_t j = 0; !known && j < n; j++) {
                 known = files[j].ptr == needed.ptr;
             }
@@ -195,8 +195,9 @@ static void add_services(struct buf *out, struct str descriptors) {
     pb_end(out, answer);
 }
 
-static void answer(struct buf *out, struct str descriptors, uint32_t question, struct str what) {
-    switch (question) {
+static void encode_response(struct buf *out, struct str descriptors, uint32_t kind,
+                            struct str what) {
+    switch (kind) {
     case FILE_BY_FILENAME:
         add_file(out, descriptors, find_file_by_name(descriptors, what), what);
         break;
@@ -222,7 +223,7 @@ enum status grpc_reflection_respond(struct str descriptors, struct str request, 
                                     struct error *err) {
     struct pb_reader reader = pb_read(request);
     struct pb_field field;
-    uint32_t question = 0;
+    uint32_t kind = 0;
     struct str host = STR(""), what = STR("");
     enum status st = ST_OK;
     while (st == ST_OK && pb_next(&reader, &field)) {
@@ -232,10 +233,10 @@ enum status grpc_reflection_respond(struct str descriptors, struct str request, 
         if (field.number == HOST) {
             st = pb_get_string(&field, "host", &host, err);
         } else if (field.number >= FILE_BY_FILENAME && field.number <= LIST_SERVICES) {
-            question = field.number;
-            st = question == FILE_CONTAINING_EXTENSION /* a message; its content does not matter */
+            kind = field.number;
+            st = kind == FILE_CONTAINING_EXTENSION /* a message; its content does not matter */
                      ? ST_OK
-                     : pb_get_string(&field, "the question", &what, err);
+                     : pb_get_string(&field, "the request", &what, err);
         }
     }
     if (st != ST_OK) {
@@ -246,6 +247,6 @@ enum status grpc_reflection_respond(struct str descriptors, struct str request, 
     }
     pb_add_string(out, VALID_HOST, host);
     pb_add_bytes(out, ORIGINAL_REQUEST, request);
-    answer(out, descriptors, question, what);
+    encode_response(out, descriptors, kind, what);
     return out->failed ? error_no_memory(err, "the response") : ST_OK;
 }

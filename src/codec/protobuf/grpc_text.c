@@ -21,11 +21,11 @@ static const struct unit {
     {'H', UINT64_C(3600000000000)},
 };
 
-enum { N_UNITS = sizeof UNITS / sizeof UNITS[0], MOST_DIGITS = 8, MOST_VALUE = 99999999 };
+enum { N_UNITS = sizeof UNITS / sizeof UNITS[0], MAX_DIGITS = 8, MAX_VALUE = 99999999 };
 
 bool grpc_timeout_parse(struct str text, uint64_t *ns) {
     uint64_t value;
-    if (text.len < 2 || text.len > MOST_DIGITS + 1 ||
+    if (text.len < 2 || text.len > MAX_DIGITS + 1 ||
         !num_parse_u64(str_make(text.ptr, text.len - 1), &value)) {
         return false;
     }
@@ -42,7 +42,7 @@ bool grpc_timeout_parse(struct str text, uint64_t *ns) {
 
 size_t grpc_timeout_print(uint64_t ns, char out[GRPC_TIMEOUT_BYTES]) {
     size_t i = 0;
-    while (i + 1 < N_UNITS && (ns - 1) / UNITS[i].ns + 1 > MOST_VALUE) {
+    while (i + 1 < N_UNITS && (ns - 1) / UNITS[i].ns + 1 > MAX_VALUE) {
         i++;
     }
     uint64_t value = ns == 0 ? 0 : (ns - 1) / UNITS[i].ns + 1;

@@ -187,7 +187,7 @@ enum status pb_get_string(const struct pb_field *field, const char *path, struct
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-enum { MOST_HEAD_BYTES = 2 * PB_MAX_VARINT_BYTES }; /* a tag, and a number or a length */
+enum { MAX_HEAD_BYTES = 2 * PB_MAX_VARINT_BYTES }; /* a tag, and a number or a length */
 
 static size_t put_varint(char *out, uint64_t value) {
     size_t n = 0;
@@ -223,7 +223,7 @@ static void add_tag(struct buf *out, uint32_t number, enum pb_type type) {
 }
 
 static void add_head(struct buf *out, uint32_t number, enum pb_type type, uint64_t value) {
-    char *to = buf_reserve(out, MOST_HEAD_BYTES);
+    char *to = buf_reserve(out, MAX_HEAD_BYTES);
     if (to) {
         buf_advance(out, put_head(to, number, type, value));
     }
@@ -262,7 +262,7 @@ void pb_add_head(struct buf *out, uint32_t number, uint64_t n_bytes) {
 }
 
 size_t pb_head_bytes(uint32_t number, uint64_t n_bytes) {
-    char head[MOST_HEAD_BYTES];
+    char head[MAX_HEAD_BYTES];
     return put_head(head, number, PB_BYTES, n_bytes);
 }
 
@@ -284,36 +284,36 @@ size_t pb_begin(struct buf *out, uint32_t number) {
     return out->len;
 }
 
-void pb_end_scattered(struct buf *out, size_t begun, size_t *cut, uint64_t n_elsewhere) {
+void pb_end_scattered(struct buf *out, size_t start, size_t *cut, uint64_t n_elsewhere) {
     if (out->failed) {
         return;
     }
-    size_t n_bytes = out->len - begun;
+    size_t n_bytes = out->len - start;
     char length[PB_MAX_VARINT_BYTES];
     size_t more = put_varint(length, n_bytes + n_elsewhere) - 1;
     if (more > 0) {
         if (!buf_reserve(out, more)) {
             return;
         }
-        memmove(out->data + begun + more, out->data + begun, n_bytes);
+        memmove(out->data + start + more, out->data + start, n_bytes);
         buf_advance(out, more);
         *cut += more;
     }
-    memcpy(out->data + begun - 1, length, more + 1);
+    memcpy(out->data + start - 1, length, more + 1);
 }
 
-void pb_end(struct buf *out, size_t begun) {
+void pb_end(struct buf *out, size_t start) {
     size_t cut = 0;
-    pb_end_scattered(out, begun, &cut, 0);
+    pb_end_scattered(out, start, &cut, 0);
 }
 
 void pb_add_packed_i64(struct buf *out, uint32_t number, const int64_t *values, size_t n) {
     if (n == 0) {
         return;
     }
-    size_t begun = pb_begin(out, number);
+    size_t start = pb_begin(out, number);
     for (size_t i = 0; i < n; i++) {
         add_varint(out, (uint64_t)values[i]);
     }
-    pb_end(out, begun);
+    pb_end(out, start);
 }

@@ -93,10 +93,10 @@ size_t pb_head_bytes(uint32_t number, uint64_t n_bytes);
  * pb_end. */
 size_t pb_begin(struct buf *out, uint32_t number);
 /* Ends it: inserts its length. */
-void pb_end(struct buf *out, size_t begun);
+void pb_end(struct buf *out, size_t start);
 /* As pb_end, where another `n_elsewhere` bytes of the content are not in `out` but are sent from
- * other memory, at the offset *cut of `out`, after `begun`; *cut moves with the content. */
-void pb_end_scattered(struct buf *out, size_t begun, size_t *cut, uint64_t n_elsewhere);
+ * other memory, at the offset *cut of `out`, after `start`; *cut moves with the content. */
+void pb_end_scattered(struct buf *out, size_t start, size_t *cut, uint64_t n_elsewhere);
 /* A packed list of int64 (no field when it is empty). */
 void pb_add_packed_i64(struct buf *out, uint32_t number, const int64_t *values, size_t n);
 

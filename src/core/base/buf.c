@@ -82,9 +82,9 @@ void buf_printf(struct buf *buf, const char *format, ...) {
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
-    size_t room = buf->failed ? 0 : buf->cap - buf->len;
-    int n = vsnprintf(room > 0 ? buf->data + buf->len : NULL, room, format, args);
-    if (n >= 0 && (size_t)n >= room) { /* one more for the NUL that vsnprintf writes */
+    size_t space = buf->failed ? 0 : buf->cap - buf->len;
+    int n = vsnprintf(space > 0 ? buf->data + buf->len : NULL, space, format, args);
+    if (n >= 0 && (size_t)n >= space) { /* one more for the NUL that vsnprintf writes */
         char *to = buf_reserve(buf, (size_t)n + 1);
         if (to) {
             vsnprintf(to, (size_t)n + 1, format, again);

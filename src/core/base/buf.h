@@ -24,8 +24,8 @@ char *buf_reserve_more(struct buf *buf, size_t n_bytes);
 /* Reserves `n_bytes` for the caller to write to; buf_advance with at most as many must follow.
  * Returns: the address of the first; NULL when out of memory (and `failed` is set). */
 static inline char *buf_reserve(struct buf *buf, size_t n_bytes) {
-    bool has_room = buf->data && !buf->failed && n_bytes <= buf->cap - buf->len;
-    return has_room ? buf->data + buf->len : buf_reserve_more(buf, n_bytes);
+    bool fits = buf->data && !buf->failed && n_bytes <= buf->cap - buf->len;
+    return fits ? buf->data + buf->len : buf_reserve_more(buf, n_bytes);
 }
 static inline void buf_advance(struct buf *buf, size_t n_bytes) {
     buf->len += n_bytes;

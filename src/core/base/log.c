@@ -61,14 +61,14 @@ uint32_t log_verbose(void) {
     return atomic_load_explicit(&config.verbose, memory_order_relaxed);
 }
 
-static size_t line_room(const struct line *line) {
+static size_t line_space(const struct line *line) {
     size_t end = LINE_BYTES - LINE_TAIL_BYTES;
     return line->full || line->len > end ? 0 : end - line->len;
 }
 
 /* Adds all of `text`, or nothing when it does not fit. */
 static bool line_add(struct line *line, const char *text, size_t n_bytes) {
-    if (n_bytes > line_room(line)) {
+    if (n_bytes > line_space(line)) {
         line->full = true;
         return false;
     }
@@ -187,7 +187,7 @@ static void line_add_value(struct line *line, const struct log_field *field) {
     switch (field->kind) {
     case LOG_FIELD_STR:
         if (config.format == LOG_TEXT && is_plain(field->str) &&
-            field->str.len <= line_room(line)) {
+            field->str.len <= line_space(line)) {
             line_add(line, field->str.ptr, field->str.len);
         } else {
             line_add_string(line, field->str);
@@ -208,7 +208,7 @@ static void line_add_value(struct line *line, const struct log_field *field) {
 static void line_add_field(struct line *line, const struct log_field *field) {
     size_t name_bytes = strlen(field->name);
     /* Left out unless the name and a short value fit: half a field would break the JSON. */
-    if (name_bytes + 64 > line_room(line)) {
+    if (name_bytes + 64 > line_space(line)) {
         line->full = true;
         return;
     }
@@ -225,13 +225,13 @@ static void line_add_field(struct line *line, const struct log_field *field) {
 }
 
 /* "2026-11-21T10:00:00.123Z" */
-static size_t time_print(char *out, size_t room) {
+static size_t time_print(char *out, size_t capacity) {
     struct timespec now;
     struct tm parts;
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &parts);
-    size_t n = strftime(out, room, "%Y-%m-%dT%H:%M:%S", &parts);
-    return n + (size_t)snprintf(out + n, room - n, ".%03dZ", (int)(now.tv_nsec / 1000000));
+    size_t n = strftime(out, capacity, "%Y-%m-%dT%H:%M:%S", &parts);
+    return n + (size_t)snprintf(out + n, capacity - n, ".%03dZ", (int)(now.tv_nsec / 1000000));
 }
 
 static void line_begin(struct line *line, enum log_level level, const char *event) {

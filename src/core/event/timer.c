@@ -97,10 +97,10 @@ void timer_list_stop(struct timer_list *timers, struct list_timer *timer) {
     }
     struct list_timer **before =
         timer->prev ? &timer->prev->next : &timers->first[timer->timer_class];
-    struct list_timer **behind =
+    struct list_timer **after =
         timer->next ? &timer->next->prev : &timers->last[timer->timer_class];
     *before = timer->next;
-    *behind = timer->prev;
+    *after = timer->prev;
     timer->armed = false;
 }
 

@@ -15,7 +15,7 @@
 
 enum { NS_PER_US = 1000, TEXT_BYTES = 256 };
 /* Shutdown takes longer than the drain: threads are joined, models are unloaded. */
-static const uint64_t END_US = 10000000;
+static const uint64_t SHUTDOWN_US = 10000000;
 
 /* ---- the environment ------------------------------------------------------------------------- */
 
@@ -140,9 +140,9 @@ void service_manager_reloading(struct service_manager *self) {
     service_manager_notify(self, text);
 }
 
-void service_manager_stopping(struct service_manager *self, uint64_t most_ns) {
+void service_manager_stopping(struct service_manager *self, uint64_t max_ns) {
     char text[TEXT_BYTES];
     snprintf(text, sizeof(text), "STOPPING=1\nEXTEND_TIMEOUT_USEC=%llu\nSTATUS=ending",
-             (unsigned long long)(most_ns / NS_PER_US + END_US));
+             (unsigned long long)(max_ns / NS_PER_US + SHUTDOWN_US));
     service_manager_notify(self, text);
 }

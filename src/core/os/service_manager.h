@@ -42,7 +42,7 @@ bool service_manager_notify(struct service_manager *self, const char *text);
 void service_manager_ready(struct service_manager *self, const char *status);
 /* RELOADING=1; service_manager_ready follows. */
 void service_manager_reloading(struct service_manager *self);
-/* STOPPING=1; the shutdown takes at most `most_ns`. */
-void service_manager_stopping(struct service_manager *self, uint64_t most_ns);
+/* STOPPING=1; the shutdown takes at most `max_ns`. */
+void service_manager_stopping(struct service_manager *self, uint64_t max_ns);
 
 #endif

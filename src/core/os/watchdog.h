@@ -42,9 +42,9 @@ struct watchdog {
 /* Into zeroed memory; opens the timer, which watchdog_close closes. Returns: ST_NO_MEMORY, without
  * a timer. Owns: until watchdog_free. */
 enum status watchdog_open(struct watchdog *self, struct service_manager *manager,
-                          struct worker *main, size_t most_loops, struct error *err)
+                          struct worker *main, size_t max_loops, struct error *err)
     __attribute__((warn_unused_result));
-/* Adds a loop to be pinged; `most_loops` at most, before watchdog_start. Its worker runs until
+/* Adds a loop to be pinged; `max_loops` at most, before watchdog_start. Its worker runs until
  * watchdog_stop, and is freed after watchdog_free, or once it has run all posted messages. */
 void watchdog_add(struct watchdog *self, struct worker *worker);
 /* Sends the first round of pings, then three rounds in each interval of the manager's. Does nothing

@@ -15,10 +15,11 @@ size_t tensor_spec_find(const struct tensor_spec *specs, size_t n, struct str na
 
 const char *tensor_name_print(struct str name, char out[TENSOR_NAME_TEXT_BYTES]) {
     static const char cut[] = "…\"";
-    size_t room = TENSOR_NAME_TEXT_BYTES - 1 - sizeof(cut);
+    size_t capacity = TENSOR_NAME_TEXT_BYTES - 1 - sizeof(cut);
     size_t len = name.len;
-    if (len > room) { /* cut between characters, if it is text */
-        for (len = room; len > room - 3 && ((unsigned char)name.ptr[len] & 0xc0) == 0x80; len--) {
+    if (len > capacity) { /* cut between characters, if it is text */
+        for (len = capacity; len > capacity - 3 && ((unsigned char)name.ptr[len] & 0xc0) == 0x80;
+             len--) {
         }
     }
     out[0] = '"';
