@@ -7,13 +7,15 @@
 #include "pick/ext_proc/service.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "core/os/log_limit.h"
-#include "pick/session/pick_log.h"
+#include "net/server/grpc/reflect.h"
+#include "pick/ext_proc/descriptors.h"
 
 /* Answers that the proxy has not taken, before the next of its messages is looked at. */
 enum { MAX_QUEUED_BYTES = 1 << 20 };
@@ -74,6 +76,92 @@ static void on_finish(void *user, const struct error *err) {
     grpc_finish(stream->call, err);
 }
 
+/* ---- the log --------------------------------------------------------------------------------- */
+
+enum { MOST_FIELDS = 12, OTHERS_BYTES = POOL_MAX_TRACED * (ENDPOINT_TEXT_BYTES + 24) };
+enum { MOST_ID_BYTES = 128 };
+
+struct log_line {
+    struct log_field fields[MOST_FIELDS];
+    unsigned n;
+};
+
+static void add_log_text(struct log_line *line, const char *name, struct str text) {
+    if (text.len > 0) {
+        line->fields[line->n++] = LOG_STR(name, text);
+    }
+}
+
+static void add_log_request(struct log_line *line, const struct pick_outcome *outcome) {
+    struct str id = outcome->id;
+    id.len = id.len < MOST_ID_BYTES ? id.len : MOST_ID_BYTES;
+    add_log_text(line, "request_id", id);
+    line->fields[line->n++] = LOG_STR("request", outcome->request_line);
+    add_log_text(line, "pool", outcome->pool);
+    add_log_text(line, "model", outcome->model);
+}
+
+/* To four places: a sum of floats has no more to say. */
+static double round_score(float score) {
+    return round((double)score * 1e4) / 1e4;
+}
+
+/* "10.0.0.2:8000=4.5 10.0.0.3:8000=2" */
+static void print_others(const struct pool_trace *trace, struct buf *out) {
+    for (size_t i = 1; i < trace->n; i++) {
+        buf_printf(out, "%s%s=%.4g", i > 1 ? " " : "", trace->first[i].endpoint->text,
+                   (double)trace->first[i].score);
+    }
+}
+
+static struct str picked_by_text(const struct pool_pick *pick) {
+    switch (pick->picked_by) {
+    case POOL_BY_LEAST_REQUESTS:
+        return STR("fewest in flight");
+    case POOL_BY_PROFILE:
+        return STR("profile");
+    case POOL_BY_LAST_RESORT:
+        break;
+    }
+    return STR("nothing better was left");
+}
+
+static void log_pick(const struct pick_outcome *outcome) {
+    struct log_line line = {.n = 0};
+    char others[OTHERS_BYTES];
+    struct buf text = {.data = others, .cap = sizeof(others)};
+    add_log_request(&line, outcome);
+    add_log_text(&line, "as", outcome->target);
+    line.fields[line.n++] = LOG_STR("endpoint", endpoint_text(outcome->endpoint));
+    line.fields[line.n++] = LOG_U64("in_flight", endpoint_in_flight(outcome->endpoint));
+    line.fields[line.n++] = LOG_STR("by", picked_by_text(outcome->pick));
+    if (outcome->trace && outcome->trace->n > 0) {
+        add_log_text(&line, "profile", outcome->trace->profile);
+        line.fields[line.n++] = LOG_U64("candidates", outcome->trace->n_candidates);
+        line.fields[line.n++] = LOG_F64("score", round_score(outcome->trace->first[0].score));
+        print_others(outcome->trace, &text);
+        add_log_text(&line, "others", buf_str(&text));
+    }
+    log_write(LOG_DEBUG, "picked", line.fields, line.n);
+}
+
+/* A proxy whose clients ask for nothing else does not fill the log. */
+static void log_refusal(const struct pick_outcome *outcome, struct log_limit *limit) {
+    struct log_line line = {.n = 0};
+    if (!log_enabled(LOG_DEBUG) && !log_limit_allow(limit)) {
+        return;
+    }
+    add_log_request(&line, outcome);
+    line.fields[line.n++] = LOG_U64("status", (uint64_t)status_http(outcome->why->status));
+    line.fields[line.n++] = LOG_CSTR("code", status_name(outcome->why->status));
+    line.fields[line.n++] = LOG_CSTR("reason", outcome->why->text);
+    if (limit->n_suppressed > 0) {
+        line.fields[line.n++] = LOG_U64("left_out", limit->n_suppressed);
+        limit->n_suppressed = 0;
+    }
+    log_write(LOG_INFO, "refused", line.fields, line.n);
+}
+
 /* ---- what became of it ----------------------------------------------------------------------- */
 
 /* Names that clients make up are one. Without a name from the configuration it is sent on as what
@@ -102,9 +190,9 @@ static void on_outcome(void *user, const struct pick_outcome *outcome) {
     struct stream *stream = user;
     count_outcome(stream, outcome);
     if (outcome->why && log_enabled(LOG_INFO)) {
-        pick_log_refusal(outcome, &stream->worker_state->log);
+        log_refusal(outcome, &stream->worker_state->log);
     } else if (!outcome->why && log_enabled(LOG_DEBUG)) {
-        pick_log(outcome);
+        log_pick(outcome);
     }
 }
 
@@ -475,4 +563,17 @@ void pick_service_refresh(struct pick_service *service) {
     for (size_t i = 0; i < service->n_worker_states; i++) {
         post_wakeup(&service->worker_states[i]);
     }
+}
+
+/* ---- reflection ------------------------------------------------------------------------------ */
+
+static void reflect(struct grpc_call *call, enum grpc_event event) {
+    grpc_reflect(pick_descriptors(), call, event);
+}
+
+void pick_reflection_methods(struct grpc_method methods[PICK_REFLECTION_METHODS]) {
+    methods[0] =
+        (struct grpc_method){.path = GRPC_REFLECT_V1, .on_event = reflect, .streams = true};
+    methods[1] =
+        (struct grpc_method){.path = GRPC_REFLECT_V1ALPHA, .on_event = reflect, .streams = true};
 }

@@ -36,4 +36,8 @@ size_t pick_service_stats(const struct pick_service *service,
  * Thread: any. */
 void pick_service_refresh(struct pick_service *service);
 
+/* Server reflection (grpcurl and the like): the rows for grpc_server_new. */
+enum { PICK_REFLECTION_METHODS = 2 };
+void pick_reflection_methods(struct grpc_method methods[PICK_REFLECTION_METHODS]);
+
 #endif

@@ -197,5 +197,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pool_concurrent_updates_keep_picks_valid),
     };
-    return cmocka_run_group_tests_name("pool/pool_churn", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/pool/churn", tests, NULL, NULL);
 }

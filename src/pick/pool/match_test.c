@@ -391,5 +391,5 @@ int main(void) {
         cmocka_unit_test(pool_match_too_many_names_are_rejected),
         cmocka_unit_test(pool_match_index_agrees_with_linear_search),
     };
-    return cmocka_run_group_tests_name("pool/pool_match", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/pool/match", tests, NULL, NULL);
 }

@@ -2,11 +2,394 @@
  * pool's lock, the best is taken and its count raised. Should the pool have become another in
  * between, all of it is done again: a pick is always of the pool as it is at that moment. */
 #include <assert.h>
+#include <stdlib.h>
 
 #include "core/event/clock.h"
 #include "pick/pool/state.h"
 
-/* ---- the endpoint ---------------------------------------------------------------------------- */
+enum { POOL_MAX_PICKED = 1 + PROTOCOL_MAX_FALLBACKS };
+
+/* The best `most` of what has been seen, best first. */
+struct pool_shortlist {
+    uint64_t keys[POOL_MAX_PICKED]; /* the rank and, behind it, a number of the dice */
+    struct endpoint *endpoints[POOL_MAX_PICKED];
+    size_t n, most;
+    uint32_t n_filtered;           /* whom a profile's filters have taken away, where that is all */
+    bool check_full;               /* it makes a difference whether endpoints are full */
+    bool full;                     /* with that: all that there were are */
+    bool by_profile;               /* a profile has judged */
+    bool avoided;                  /* the first is one that is picked only where no other is left */
+    const struct profile *profile; /* that chose; NULL: none did */
+    struct candidate_set *candidates; /* not NULL: who is seen becomes a candidate of it
+                                                 instead */
+};
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+/* Returns: ptr NULL when there is no target with a weight. */
+static struct str pick_weighted_target(struct prng *prng, struct pool_targets targets) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < targets.n; i++) {
+        total += targets.items[i].weight;
+    }
+    uint64_t rolled = total > 0 ? prng_next(prng) % total : 0;
+    for (size_t i = 0; i < targets.n; i++) {
+        if (rolled < targets.items[i].weight) {
+            return targets.items[i].model;
+        }
+        rolled -= targets.items[i].weight;
+    }
+    return str_make(NULL, 0);
+}
+
+/* A model's own targets, unless there is a rewrite for its name. */
+static struct pool_targets targets_of(const struct pool_snapshot *snapshot,
+                                      const struct pool_model_entry *name) {
+    const struct pool_rewrite *rewrite = name ? name->rewrite : snapshot->default_rewrite;
+    if (rewrite) {
+        return rewrite->targets;
+    }
+    return name && name->model ? name->model->targets : (struct pool_targets){NULL, 0};
+}
+
+/* "Matching An InferenceModel". */
+static enum status resolve_model(struct pool_reader *reader, struct str model,
+                                 struct pool_pick *out, struct error *err) {
+    const struct pool_snapshot *snapshot = reader->snapshot;
+    const struct pool_model_entry *name = pool_snapshot_find_name(snapshot, model);
+    if (!name && !snapshot->default_rewrite && snapshot->spec->strict_models) {
+        return error_set(err, ST_UNKNOWN_MODEL,
+                         "no model is called \"%.*s\" (models: in the picker's configuration "
+                         "lists those that are)",
+                         STR_ARG(model));
+    }
+    out->known_model = name != NULL;
+    out->criticality = name && name->model ? name->model->criticality : POOL_STANDARD;
+    struct pool_targets targets = targets_of(snapshot, name);
+    out->target = pick_weighted_target(&reader->prng, targets);
+    if (targets.n > 0 && !out->target.ptr) {
+        return error_set(err, ST_UNKNOWN_MODEL,
+                         "the model \"%.*s\" has no target with a weight above 0", STR_ARG(model));
+    }
+    return ST_OK;
+}
+
+static int64_t priority_of(enum pool_criticality criticality) {
+    static const int64_t priorities[] = {[POOL_STANDARD] = POOL_PRIORITY_STANDARD,
+                                         [POOL_CRITICAL] = POOL_PRIORITY_CRITICAL,
+                                         [POOL_SHEDDABLE] = POOL_PRIORITY_SHEDDABLE};
+    return priorities[criticality];
+}
+
+static enum status resolve_request(struct pool_reader *reader, const struct pool_request *request,
+                                   struct pool_pick *out, struct error *err) {
+    *out = (struct pool_pick){.generation = reader->snapshot->generation};
+    enum status st = request->model.ptr ? resolve_model(reader, request->model, out, err) : ST_OK;
+    const struct pool_objective *objective =
+        request->objective.ptr ? pool_snapshot_find_objective(reader->snapshot, request->objective)
+                               : NULL;
+    out->priority = objective ? objective->priority : priority_of(out->criticality);
+    out->sheddable = objective ? objective->priority < 0 : out->criticality == POOL_SHEDDABLE;
+    return st;
+}
+
+/* ---- the shortlist --------------------------------------------------------------------------- */
+
+static void add_candidate(const struct pool_view *view, struct candidate_set *candidates,
+                          uint32_t member) {
+    uint32_t pos = view->index_of[member];
+    if (pos < view->n_eligible) {
+        candidate_columns_copy(candidates->columns, candidates->n++, &view->columns, pos);
+    }
+}
+
+static void shortlist_add(struct pool_shortlist *best, struct prng *prng,
+                          struct endpoint *endpoint) {
+    uint32_t rank = endpoint_rank(endpoint);
+    if (rank == ENDPOINT_OUT) {
+        return;
+    }
+    uint64_t key = (uint64_t)rank << 32 | prng_next(prng) >> 32;
+    if (best->n == best->most && key >= best->keys[best->n - 1]) {
+        return;
+    }
+    size_t at = best->n < best->most ? best->n++ : best->n - 1;
+    for (; at > 0 && best->keys[at - 1] > key; at--) {
+        best->keys[at] = best->keys[at - 1];
+        best->endpoints[at] = best->endpoints[at - 1];
+    }
+    best->keys[at] = key;
+    best->endpoints[at] = endpoint;
+}
+
+/* ---- subsets --------------------------------------------------------------------------------- */
+
+/* Two lists have numbers that no member has been seen with: reader->list, and the one before. */
+static enum status begin_subset_marks(struct pool_reader *reader, struct error *err) {
+    uint32_t n = reader->snapshot->n_members;
+    if (reader->n_subset_marks < n || reader->subset_mark > UINT32_MAX - 2) {
+        uint32_t *member_mark = calloc((size_t)n + 1, sizeof(*member_mark));
+        if (!member_mark) {
+            return error_set(err, ST_NO_MEMORY, "no memory for a subset of %u endpoints", n);
+        }
+        free(reader->subset_marks);
+        reader->subset_marks = member_mark;
+        reader->n_subset_marks = n;
+        reader->subset_mark = 0;
+    }
+    reader->subset_mark += 2;
+    return ST_OK;
+}
+
+/* Marks the members of the first of two lists. */
+static void mark_subset_members(struct pool_reader *reader, const struct subset *subset) {
+    const struct pool_snapshot *snapshot = reader->snapshot;
+    for (size_t i = 0; i < subset->n; i++) {
+        size_t n;
+        const struct pool_member *member =
+            pool_snapshot_find_listed(snapshot, &subset->items[i], &n);
+        for (; n > 0; n--, member++) {
+            reader->subset_marks[member - snapshot->members] = reader->subset_mark - 1;
+        }
+    }
+}
+
+static void shortlist_add_member(struct pool_reader *reader, const struct pool_member *member,
+                                 struct pool_shortlist *best) {
+    if (best->candidates) {
+        add_candidate(&reader->view, best->candidates,
+                      (uint32_t)(member - reader->snapshot->members));
+    } else {
+        shortlist_add(best, &reader->prng, member->endpoint);
+    }
+}
+
+/* Considers the members of `subset`, each once, if it is `marked` or need not be. */
+static void shortlist_add_subset(struct pool_reader *reader, const struct subset *subset,
+                                 bool marked, struct pool_shortlist *best) {
+    const struct pool_snapshot *snapshot = reader->snapshot;
+    for (size_t i = 0; i < subset->n; i++) {
+        size_t n;
+        const struct pool_member *member =
+            pool_snapshot_find_listed(snapshot, &subset->items[i], &n);
+        for (; n > 0; n--, member++) {
+            uint32_t *member_mark = &reader->subset_marks[member - snapshot->members];
+            if (marked ? *member_mark == reader->subset_mark - 1
+                       : *member_mark != reader->subset_mark) {
+                *member_mark = reader->subset_mark;
+                shortlist_add_member(reader, member, best);
+            }
+        }
+    }
+}
+
+static enum status choose_from_subsets(struct pool_reader *reader, const struct subset *one,
+                                       const struct subset *other, struct pool_shortlist *best,
+                                       struct error *err) {
+    enum status st = begin_subset_marks(reader, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    const struct subset *last = other ? other : one;
+    assert(last);
+    if (one && other) {
+        mark_subset_members(reader, one);
+    }
+    shortlist_add_subset(reader, last, one && other, best);
+    return ST_OK;
+}
+
+/* ---- the profile ----------------------------------------------------------------------------- */
+
+static bool knows_loads(const struct pool_reader *reader) {
+    uint64_t loads_valid_until_ns =
+        atomic_load_explicit(&reader->pool->loads_valid_until_ns, memory_order_relaxed);
+    return loads_valid_until_ns > 0 && loads_valid_until_ns > clock_now_ns();
+}
+
+/* While nobody has said anything of late the default has nothing to go by but our own counts. */
+const struct profile *pool_active_profile(const struct pool_reader *reader) {
+    const struct profile *profile = reader->snapshot->spec->profile;
+    if (profile) {
+        bool looks = pool_limits_loads(reader->snapshot->spec) && knows_loads(reader);
+        return profile_is_least_requests(profile) && !looks ? NULL : profile;
+    }
+    return knows_loads(reader) ? &PROFILE_DEFAULT : NULL;
+}
+
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+static bool is_ready(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
+    const struct pool_view *view = parameters;
+    return view->index_of[candidates->columns->member[i]] < view->n_ready;
+}
+
+/* One that just refused a connection, or was not checked yet, is a candidate only where no other
+ * is. */
+static void remove_avoided_candidates(const struct pool_view *view,
+                                      struct candidate_set *candidates) {
+    for (uint32_t i = 0; i < candidates->n && view->n_ready < view->n_eligible; i++) {
+        if (is_ready(view, candidates, i)) {
+            candidate_set_filter(candidates, view, is_ready);
+            return;
+        }
+    }
+}
+
+static enum status collect_subset_candidates(struct pool_reader *reader,
+                                             const struct pool_request *request,
+                                             struct candidate_set *candidates, struct error *err) {
+    struct pool_shortlist none = {.candidates = candidates};
+    candidates->columns = candidates->filtered_columns;
+    candidates->index_of = NULL;
+    enum status st = choose_from_subsets(reader, request->subset, request->selection, &none, err);
+    remove_avoided_candidates(&reader->view, candidates);
+    return st;
+}
+
+enum status pool_collect_candidates(struct pool_reader *reader, const struct pool_request *request,
+                                    struct str model, struct candidate_set *out,
+                                    struct error *err) {
+    const struct pool_view *view = &reader->view;
+    uint64_t now_ns = clock_now_ns();
+    enum status st = pool_view_update(&reader->view, reader->snapshot, now_ns, err);
+    *out = (struct candidate_set){.snapshot = reader->snapshot,
+                                  .model = model,
+                                  .session = request->session,
+                                  .prefix = &reader->prefix,
+                                  .headers = request->headers,
+                                  .prng = &reader->prng,
+                                  .now_ns = now_ns,
+                                  .adapters = view->adapters,
+                                  .columns = &view->columns,
+                                  .index_of = view->index_of,
+                                  .score = view->score,
+                                  .scratch = view->scratch,
+                                  .filtered_columns = &view->filtered_columns,
+                                  .score_cache = &reader->view.score_cache};
+    if (st == ST_OK && (request->subset || request->selection)) {
+        return collect_subset_candidates(reader, request, out, err);
+    }
+    if (st == ST_OK) {
+        out->n = view->n_ready > 0 ? view->n_ready : view->n_eligible;
+    }
+    return st;
+}
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+/* Behind the one that was chosen, the best of the others: two looks at all of them, for a log that
+ * somebody reads. */
+static void trace(const struct profile *profile, const struct candidate_set *candidates,
+                  uint32_t chosen, struct pool_trace *out) {
+    uint32_t taken[POOL_MAX_TRACED] = {chosen, chosen, chosen};
+    out->profile = profile->name;
+    out->n_candidates = candidates->n;
+    for (out->n = 0; out->n < POOL_MAX_TRACED && out->n < candidates->n; out->n++) {
+        uint32_t best = chosen;
+        for (uint32_t i = 0; out->n > 0 && i < candidates->n; i++) {
+            bool again = i == taken[0] || i == taken[1];
+            bool better = best == chosen || candidates->score[i] > candidates->score[best];
+            best = better && !again ? i : best;
+        }
+        taken[out->n] = best;
+        out->first[out->n].endpoint = candidate_set_member(candidates, best)->endpoint;
+        out->first[out->n].score = candidates->score[best];
+    }
+}
+
+/* The picker's choices, the first one first. */
+static void pick_candidates(const struct profile *profile, const struct pool_request *request,
+                            struct candidate_set *candidates, struct pool_shortlist *best) {
+    best->by_profile = true;
+    while (candidates->n > 0) {
+        uint32_t pos = profile_run_picker(profile, candidates, (uint32_t)best->n);
+        if (request->trace && best->n == 0) {
+            trace(profile, candidates, pos, request->trace);
+        }
+        best->endpoints[best->n++] = candidate_set_member(candidates, pos)->endpoint;
+        if (best->n == best->most) {
+            return;
+        }
+        candidate_set_remove(candidates, pos);
+    }
+}
+
+/* ---- who is full ----------------------------------------------------------------------------- */
+
+/* May any of them be? Vector loops, where the exact look is a walk over endpoints. */
+static bool may_be_full(const struct candidate_set *candidates) {
+    const struct pool_spec *spec = candidates->snapshot->spec;
+    const struct candidate_columns *columns = candidates->columns;
+    return (spec->max_in_flight > 0 && (double)candidate_set_max(candidates, columns->in_flight) >=
+                                           (double)spec->max_in_flight) ||
+           (spec->queue_depth > 0 && (double)candidate_set_max(candidates, columns->n_waiting) >=
+                                         (double)spec->queue_depth) ||
+           (spec->kv_cache > 0 &&
+            (double)candidate_set_max(candidates, columns->kv_cache_used) >= spec->kv_cache);
+}
+
+static bool is_not_full(const void *parameters, const struct candidate_set *candidates,
+                        uint32_t i) {
+    return !pool_is_member_full(candidates->snapshot, candidates->columns->member[i], parameters,
+                                candidates->now_ns);
+}
+
+static uint32_t count_full_candidates(const struct candidate_set *candidates,
+                                      const struct pool_waiter *waiter) {
+    uint32_t n = 0;
+    if (candidates->n > 0 && may_be_full(candidates)) {
+        for (uint32_t i = 0; i < candidates->n; i++) {
+            n += !is_not_full(waiter, candidates, i);
+        }
+    }
+    return n;
+}
+
+static void remove_full_candidates(struct candidate_set *candidates,
+                                   const struct pool_waiter *waiter) {
+    candidate_set_filter(candidates, waiter, is_not_full);
+}
+
+static void run_profile(const struct profile *profile, const struct pool_request *request,
+                        struct candidate_set *candidates, struct pool_shortlist *best) {
+    uint32_t n = candidates->n;
+    profile_run(profile, candidates);
+    pick_candidates(profile, request, candidates, best);
+    best->n_filtered = best->n == 0 ? n : 0;
+}
+
+/* Those that are full are left out where there are others and requests can wait; should the filters
+ * then leave none, they are looked at again: it may be one of them that is waited for. */
+static enum status choose_by_profile(struct pool_reader *reader, const struct profile *profile,
+                                     const struct pool_request *request, struct str model,
+                                     struct pool_shortlist *best, struct error *err) {
+    bool leave_out = reader->snapshot->spec->flow_control.on;
+    struct candidate_set candidates;
+    enum status st = pool_collect_candidates(reader, request, model, &candidates, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    pool_prompt_match(reader, profile, request, model);
+    uint32_t n = candidates.n,
+             n_full = best->check_full ? count_full_candidates(&candidates, request->waiter) : 0;
+    best->full = n > 0 && n_full == n;
+    if (leave_out && n_full > 0 && !best->full) {
+        remove_full_candidates(&candidates, request->waiter);
+        run_profile(profile, request, &candidates, best);
+        if (best->n > 0) {
+            return ST_OK;
+        }
+        best->full = true;
+        st = pool_collect_candidates(reader, request, model, &candidates, err);
+    }
+    if (st == ST_OK) {
+        run_profile(profile, request, &candidates, best);
+    }
+    return st;
+}
+
+/* ---- one attempt ---------------------------------------------------------------------------- */
 
 /* Those whose time of being avoided is over count again. Without any, this is a load. */
 static void expire_refusals(struct pool *pool) {
@@ -73,10 +456,9 @@ static enum status choose_endpoints(struct trial *trial, struct str model, struc
         return ST_OK;
     }
     if (profile) {
-        return pool_choose_by_profile(reader, profile, request, model, best, err);
+        return choose_by_profile(reader, profile, request, model, best, err);
     }
-    enum status st =
-        pool_choose_from_subsets(reader, request->subset, request->selection, best, err);
+    enum status st = choose_from_subsets(reader, request->subset, request->selection, best, err);
     if (st == ST_OK && best->check_full && best->n > 0) { /* the first has the fewest */
         best->full = is_first_full(trial, request->waiter);
     }
@@ -259,7 +641,7 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
     while (st == ST_OK && result == ATTEMPT_AGAIN) {
         pool_reader_refresh(reader);
         expire_refusals(reader->pool);
-        st = pool_resolve(reader, request, out, err);
+        st = resolve_request(reader, request, out, err);
         if (st == ST_OK) {
             st = choose_endpoints(&trial, out->target.ptr ? out->target : request->model, err);
         }
@@ -282,8 +664,135 @@ enum status pool_check_picked(struct pool_reader *reader, const struct pool_requ
                               const struct pool_ticket *ticket, struct pool_pick *out,
                               struct error *err) {
     const struct pool_spec *spec = pool_reader_refresh(reader)->spec;
-    enum status st = pool_resolve(reader, request, out, err);
+    enum status st = resolve_request(reader, request, out, err);
     uint64_t n = ticket->endpoint ? endpoint_in_flight(ticket->endpoint) : 0;
     bool saturated = spec->max_in_flight > 0 && n > spec->max_in_flight; /* n: this one, too */
     return st == ST_OK && out->sheddable && saturated ? saturated_error(spec, err) : st;
+}
+
+/* ---- explaining ------------------------------------------------------------------------------ */
+
+static enum status explain_no_memory_error(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for the explanation");
+}
+
+static int compare_members(const void *a, const void *b) {
+    uint32_t left = ((const struct pool_endpoint_explanation *)a)->member;
+    uint32_t right = ((const struct pool_endpoint_explanation *)b)->member;
+    return left < right ? -1 : left > right;
+}
+
+static struct pool_endpoint_explanation *find_explanation(const struct pool_explanation *self,
+                                                          uint32_t member) {
+    struct pool_endpoint_explanation key = {.member = member};
+    return bsearch(&key, self->items, self->n, sizeof(key), compare_members);
+}
+
+static void fill_explanation(const struct candidate_set *candidates, uint32_t i,
+                             struct pool_endpoint_explanation *out) {
+    const struct candidate_columns *columns = candidates->columns;
+    *out = (struct pool_endpoint_explanation){.member = columns->member[i],
+                                              .known = columns->known[i],
+                                              .in_flight = columns->in_flight[i],
+                                              .n_waiting = columns->n_waiting[i],
+                                              .n_running = columns->n_running[i],
+                                              .kv_cache_used = columns->kv_cache_used[i]};
+}
+
+static enum status list_candidates(struct pool_explanation *self,
+                                   const struct candidate_set *candidates, struct arena *arena,
+                                   struct error *err) {
+    self->items = arena_calloc(arena, candidates->n, sizeof(*self->items));
+    if (!self->items) {
+        return explain_no_memory_error(err);
+    }
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        struct pool_endpoint_explanation *item = &self->items[self->n++];
+        fill_explanation(candidates, i, item);
+        item->scores = arena_calloc(arena, self->profile->n_scorers, sizeof(*item->scores));
+        if (!item->scores) {
+            return explain_no_memory_error(err);
+        }
+    }
+    qsort(self->items, self->n, sizeof(*self->items), compare_members);
+    return ST_OK;
+}
+
+/* Whom the filter has taken away: those that nobody had, and that are no candidates now. */
+static void run_filter(struct pool_explanation *self, const struct profile_step *step,
+                       struct candidate_set *candidates) {
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        find_explanation(self, candidates->columns->member[i])->removed_by = step;
+    }
+    profile_run_filter(step, candidates);
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        find_explanation(self, candidates->columns->member[i])->removed_by = NULL;
+    }
+}
+
+/* By itself, without its weight. */
+static void run_scorer(struct pool_explanation *self, size_t scorer,
+                       struct candidate_set *candidates) {
+    struct profile_step step = self->profile->scorers[scorer];
+    step.weight = 1;
+    profile_reset_scores(candidates);
+    profile_run_scorer(&step, candidates);
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        find_explanation(self, candidates->columns->member[i])->scores[scorer] =
+            candidates->score[i];
+    }
+}
+
+static void explain_profile(struct pool_explanation *self, struct candidate_set *candidates) {
+    const struct profile *profile = self->profile;
+    for (size_t i = 0; i < profile->n_filters; i++) {
+        run_filter(self, &profile->filters[i], candidates);
+    }
+    for (size_t i = 0; i < profile->n_scorers; i++) {
+        run_scorer(self, i, candidates);
+    }
+    profile_reset_scores(candidates);
+    for (size_t i = 0; i < profile->n_scorers; i++) {
+        profile_run_scorer(&profile->scorers[i], candidates);
+    }
+    for (uint32_t i = 0; i < candidates->n; i++) {
+        find_explanation(self, candidates->columns->member[i])->score = candidates->score[i];
+    }
+}
+
+/* Of `choice`, which is left without those that the filters take away. */
+static enum status explain_candidates(struct pool_reader *reader,
+                                      const struct pool_request *request,
+                                      struct candidate_set *candidates, struct arena *arena,
+                                      struct pool_explanation *out, struct error *err) {
+    pool_prompt_match(reader, out->profile, request, request->model);
+    out->n = 0;
+    enum status st = list_candidates(out, candidates, arena, err);
+    if (st == ST_OK) {
+        explain_profile(out, candidates);
+    }
+    return st;
+}
+
+/* As choose_by_profile. */
+enum status pool_explain(struct pool_reader *reader, const struct pool_request *request,
+                         struct arena *arena, struct pool_explanation *out, struct error *err) {
+    struct candidate_set candidates;
+    *out = (struct pool_explanation){.profile = pool_active_profile(reader)};
+    if (!out->profile) {
+        return ST_OK;
+    }
+    enum status st = pool_collect_candidates(reader, request, request->model, &candidates, err);
+    uint32_t n_full = st == ST_OK ? count_full_candidates(&candidates, NULL) : 0;
+    out->full = n_full > 0 && n_full == candidates.n;
+    if (n_full > 0 && !out->full && reader->snapshot->spec->flow_control.on) {
+        remove_full_candidates(&candidates, NULL);
+        st = explain_candidates(reader, request, &candidates, arena, out, err);
+        if (st != ST_OK || candidates.n > 0) {
+            return st;
+        }
+        out->full = true;
+        st = pool_collect_candidates(reader, request, request->model, &candidates, err);
+    }
+    return st == ST_OK ? explain_candidates(reader, request, &candidates, arena, out, err) : st;
 }

@@ -499,5 +499,5 @@ int main(void) {
         cmocka_unit_test(pool_snapshot_models_matter_follows_configuration),
         cmocka_unit_test(pool_check_picked_resolves_model_without_second_pick),
     };
-    return cmocka_run_group_tests_name("pool/pool_pick", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/pool/pick", tests, NULL, NULL);
 }

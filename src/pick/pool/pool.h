@@ -29,6 +29,8 @@
 
 struct pool;
 struct pool_waiter;
+struct profile;
+struct profile_step;
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
@@ -174,6 +176,34 @@ void pool_ticket_response_ended(const struct pool_ticket *ticket);
  * not in the pool changes nothing. Returns: it was another. Thread: the reader's. */
 bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
                       const struct endpoint_address *served);
+
+/* ---- explaining a pick ----------------------------------------------------------------------- */
+
+/* Of an endpoint that is ready and named by the request. */
+struct pool_endpoint_explanation {
+    uint32_t member;
+    uint32_t known; /* and so on: as in candidate_columns, as all plugins saw it */
+    float in_flight, n_waiting, n_running, kv_cache_used;
+    float score;                           /* the sum of all */
+    const struct profile_step *removed_by; /* the filter that took it away, or NULL */
+    float *scores;                         /* of each scorer, from 0 to 1, without weights */
+};
+
+struct pool_explanation {
+    const struct profile *profile;           /* NULL: the fewest requests in flight is picked */
+    struct pool_endpoint_explanation *items; /* in the order of their members; all in the arena.
+                                                Where requests
+                                      can wait, without those that are full, if others are left */
+    size_t n;
+    bool full; /* all that may take the request are */
+};
+
+/* As pool_pick would do it with the pool that the reader has looked at last: members are those of
+ * that snapshot, which the caller has in its hand. Returns: ST_NO_MEMORY.
+ * Thread: the reader's; the result is good until it looks or picks again. */
+enum status pool_explain(struct pool_reader *reader, const struct pool_request *request,
+                         struct arena *arena, struct pool_explanation *out, struct error *err)
+    __attribute__((warn_unused_result));
 
 /* ---- what becomes known of endpoints --------------------------------------------------------- */
 

@@ -346,5 +346,5 @@ int main(void) {
         cmocka_unit_test(pool_endpoint_not_ready_is_not_marked_refused),
         cmocka_unit_test(pool_ticket_move_counts_at_serving_endpoint),
     };
-    return cmocka_run_group_tests_name("pool/pool", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/pool/pool", tests, NULL, NULL);
 }

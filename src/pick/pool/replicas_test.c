@@ -180,5 +180,5 @@ int main(void) {
         cmocka_unit_test(replicas_balanced_load_spreads_evenly),
         cmocka_unit_test(replicas_bursts_do_not_hit_one_server),
     };
-    return cmocka_run_group_tests_name("pool/replicas", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/pool/replicas", tests, NULL, NULL);
 }

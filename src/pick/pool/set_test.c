@@ -316,5 +316,5 @@ int main(void) {
         cmocka_unit_test(pool_set_update_with_conflict_changes_nothing),
         cmocka_unit_test(pool_set_concurrent_updates_keep_tickets_valid),
     };
-    return cmocka_run_group_tests_name("pool/pool_set", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/pool/set", tests, NULL, NULL);
 }

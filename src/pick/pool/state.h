@@ -59,84 +59,27 @@ struct pool_reader {
     struct pool_view view;
 };
 
-/* ---- pick/pool/endpoint/state.c: all under pool->lock ---------------------------------------- */
+/* ---- pool.c: all under pool->lock ------------------------------------------------------------ */
 
-/* Something of it has changed: for those who keep a copy. */
+/* Publishes to the readers' views that the endpoint's load, requests or rank changed. */
 void endpoint_record_change(struct pool *pool, const struct endpoint *endpoint);
-/* Its rank is computed anew, and it is put into the ranking, moved, or taken out. */
-void endpoint_update_rank(struct pool *pool, struct endpoint *endpoint);
-/* Into the table of prompts, or out of it, and freed. Without the lock. */
-struct endpoint *endpoint_new(const struct pool *pool, const struct endpoint_address *address);
-void endpoint_free(const struct pool *pool, struct endpoint *endpoint);
-/* What it was sent and how fast it was counts no more: it may be a new process. */
-void endpoint_reset_history(struct pool *pool, struct endpoint *endpoint);
-/* So many tokens more of the requests in flight, or less. */
+/* Adds to the tokens in flight; `n` may be negative. */
 void endpoint_add_tokens(struct pool *pool, struct endpoint *endpoint, int64_t n);
-/* One request more, or one less. */
 void endpoint_add_request(struct pool *pool, struct endpoint *endpoint);
 void endpoint_remove_request(struct pool *pool, struct endpoint *endpoint);
-/* Into the list of those that refused, at its end, or out of it; the rank follows. */
-void endpoint_set_refused(struct pool *pool, struct endpoint *endpoint, uint64_t until_ns);
-void endpoint_clear_refused(struct pool *pool, struct endpoint *endpoint);
-/* All whose time is over. */
+/* Clears the refusals whose time has passed. */
 void endpoint_clear_expired_refusals(struct pool *pool, uint64_t now_ns);
 
-/* ---- pool_subset.c --------------------------------------------------------------------------- */
+/* ---- pick.c ---------------------------------------------------------------------------------- */
 
-enum { POOL_MAX_PICKED = 1 + PROTOCOL_MAX_FALLBACKS };
-
-/* The best `most` of what has been seen, best first. */
-struct pool_shortlist {
-    uint64_t keys[POOL_MAX_PICKED]; /* the rank and, behind it, a number of the dice */
-    struct endpoint *endpoints[POOL_MAX_PICKED];
-    size_t n, most;
-    uint32_t n_filtered;           /* whom a profile's filters have taken away, where that is all */
-    bool check_full;               /* it makes a difference whether endpoints are full */
-    bool full;                     /* with that: all that there were are */
-    bool by_profile;               /* a profile has judged */
-    bool avoided;                  /* the first is one that is picked only where no other is left */
-    const struct profile *profile; /* that chose; NULL: none did */
-    struct candidate_set *candidates; /* not NULL: who is seen becomes a candidate of it
-                                                 instead */
-};
-
-/* The best of the reader's snapshot that are ready and in each of the lists that there are (one at
- * least). Returns: ST_NO_MEMORY. Without the lock. */
-enum status pool_choose_from_subsets(struct pool_reader *reader, const struct subset *one,
-                                     const struct subset *other, struct pool_shortlist *best,
-                                     struct error *err) __attribute__((warn_unused_result));
-
-/* ---- resolve.c -------------------------------------------------------------------------- */
-
-/* All of `*out` but the endpoints and the ticket. Returns: ST_UNKNOWN_MODEL. */
-enum status pool_resolve(struct pool_reader *reader, const struct pool_request *request,
-                         struct pool_pick *out, struct error *err)
-    __attribute__((warn_unused_result));
-
-/* ---- choose.c --------------------------------------------------------------------------- */
-
-/* The profile that every endpoint is to be looked at for; NULL: the one with the fewest requests in
- * flight is it. */
+/* The profile that the pick runs over all candidates; NULL: the endpoint with the fewest requests
+ * in flight is picked. */
 const struct profile *pool_active_profile(const struct pool_reader *reader);
-/* All that the request may be sent to. `model`: as endpoints will see it. Returns: ST_NO_MEMORY. */
+/* The endpoints that the request may be sent to. `model`: as the endpoint will see it. Returns:
+ * ST_NO_MEMORY. */
 enum status pool_collect_candidates(struct pool_reader *reader, const struct pool_request *request,
                                     struct str model, struct candidate_set *out, struct error *err)
     __attribute__((warn_unused_result));
-/* The best of the reader's snapshot by a profile; with flow control, of those that are not full.
- * Returns: ST_NO_MEMORY. Without the lock. */
-enum status pool_choose_by_profile(struct pool_reader *reader, const struct profile *profile,
-                                   const struct pool_request *request, struct str model,
-                                   struct pool_shortlist *best, struct error *err)
-    __attribute__((warn_unused_result));
-/* How many of the candidates are full, but for the place that is kept for `waiter` (may be
- * NULL). */
-uint32_t pool_count_full_candidates(const struct candidate_set *candidates,
-                                    const struct pool_waiter *waiter);
-void pool_remove_full_candidates(struct candidate_set *candidates,
-                                 const struct pool_waiter *waiter);
-/* A member that may be picked becomes a candidate. */
-void pool_add_candidate(const struct pool_view *view, struct candidate_set *candidates,
-                        uint32_t member);
 
 /* ---- pick/pool/flow/wait.c: all but pool_send_notifications under pool->lock ----------------- */
 

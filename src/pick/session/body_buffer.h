@@ -3,8 +3,19 @@
 #ifndef SLUICE_PICK_SESSION_BODY_BUFFER_H
 #define SLUICE_PICK_SESSION_BODY_BUFFER_H
 
-#include "pick/session/scan.h"
 #include "pick/session/send_queue.h"
+
+/* `n_bytes` of the body from offset `at` are replaced by `with`. */
+struct pick_edit {
+    uint64_t at, n_bytes;
+    struct str with;
+};
+/* Sorted by offset. */
+struct pick_edits {
+    struct pick_edit items[2];
+    size_t n;
+    int64_t growth; /* change of the body's length, in bytes */
+};
 
 /* One message's part of it. */
 struct pick_body_chunk {

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "pick/session/state.h"
+
 static const char body[] = "0123456789abcdefghij";
 
 static const struct pick_edits none = {.n = 0};
@@ -79,5 +81,5 @@ int main(void) {
         cmocka_unit_test(body_chunk_edits_hold_at_every_split),
         cmocka_unit_test(pick_scan_edit_replaces_model),
     };
-    return cmocka_run_group_tests_name("held", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/session/body_buffer", tests, NULL, NULL);
 }

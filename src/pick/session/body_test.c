@@ -429,5 +429,5 @@ int main(void) {
         cmocka_unit_test(message_rejected_answers_client_or_ends_stream),
         cmocka_unit_test(body_of_endless_small_parts_is_413),
     };
-    return cmocka_run_group_tests_name("session_body", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/session/body", tests, NULL, NULL);
 }

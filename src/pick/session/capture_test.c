@@ -161,5 +161,5 @@ int main(void) {
         cmocka_unit_test(capture_streams_give_same_result_in_each_mode),
         cmocka_unit_test(capture_large_buffered_body_is_picked),
     };
-    return cmocka_run_group_tests_name("session_capture", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/session/capture", tests, NULL, NULL);
 }

@@ -264,5 +264,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(session_concurrent_streams_survive_pool_updates),
     };
-    return cmocka_run_group_tests_name("session_churn", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/session/churn", tests, NULL, NULL);
 }

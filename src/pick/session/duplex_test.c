@@ -338,5 +338,5 @@ int main(void) {
         cmocka_unit_test(duplex_grpc_length_prefix_follows_renamed_model),
         cmocka_unit_test(duplex_body_timeout_is_408),
     };
-    return cmocka_run_group_tests_name("session_duplex", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/session/duplex", tests, NULL, NULL);
 }

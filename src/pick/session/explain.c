@@ -3,14 +3,15 @@
 #include "pick/session/explain.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "codec/prompt/model_location.h"
 #include "core/event/clock.h"
 #include "pick/pool/flow/wait.h"
-#include "pick/session/explain_profile.h"
+#include "pick/pool/profile/profile.h"
 
-enum { LABEL_COLUMNS = 12, ENDPOINT_COLUMNS = 28 };
+enum { LABEL_COLUMNS = 12, ENDPOINT_COLUMNS = 28, HEAD_BYTES = 96, MOST_NAMED = 20 };
 
 /* What is known of one endpoint of the pool. */
 struct verdict {
@@ -300,6 +301,66 @@ static enum status evaluate_endpoints(struct explanation *self, struct error *er
     return ST_OK;
 }
 
+/* ---- the profile's table --------------------------------------------------------------------- */
+
+/* "queue-scorer x 2"; a long name is cut. */
+static int scorer_title(const struct profile_step *step, char head[HEAD_BYTES]) {
+    int n = snprintf(head, HEAD_BYTES, "%.64s x %g", step->name.ptr, (double)step->weight);
+    return n < HEAD_BYTES ? n : HEAD_BYTES - 1;
+}
+
+static void print_profile_header(const struct profile *profile, struct buf *out) {
+    buf_printf(out, "  %-*s  waiting  running  KV cache", ENDPOINT_COLUMNS, "profile");
+    for (size_t i = 0; i < profile->n_scorers; i++) {
+        char head[HEAD_BYTES];
+        scorer_title(&profile->scorers[i], head);
+        buf_printf(out, "  %s", head);
+    }
+    buf_printf(out, "  %7s\n", "sum");
+}
+
+/* What it has not said itself is in brackets: our own count. */
+static void print_count(bool known, float n, struct buf *out) {
+    buf_printf(out, known ? "  %7.0f" : "  (%5.0f)", (double)n);
+}
+
+static void print_load(const struct pool_endpoint_explanation *seen, struct buf *out) {
+    print_count(seen->known & LOAD_WAITING, seen->n_waiting, out);
+    print_count(seen->known & LOAD_RUNNING, seen->n_running, out);
+    if (seen->known & LOAD_KV_CACHE) {
+        buf_printf(out, "  %6.1f %%", (double)seen->kv_cache_used * 100);
+    } else {
+        buf_printf(out, "  %8s", "?");
+    }
+}
+
+static void print_profile_row(const struct pool_snapshot *snapshot, const struct profile *profile,
+                              const struct pool_endpoint_explanation *item, struct buf *out) {
+    buf_printf(out, "  %-*s", ENDPOINT_COLUMNS, snapshot->members[item->member].endpoint->text);
+    print_load(item, out);
+    if (item->removed_by) {
+        buf_printf(out, "  taken away by %.*s\n", STR_ARG(item->removed_by->name));
+        return;
+    }
+    for (size_t i = 0; i < profile->n_scorers; i++) {
+        char head[HEAD_BYTES];
+        buf_printf(out, "  %*.3f", scorer_title(&profile->scorers[i], head),
+                   (double)item->scores[i]);
+    }
+    buf_printf(out, "  %7.3f\n", (double)item->score);
+}
+
+static void print_profile(const struct pool_snapshot *snapshot,
+                          const struct pool_explanation *explanation, struct buf *out) {
+    print_profile_header(explanation->profile, out);
+    for (size_t i = 0; i < explanation->n; i++) {
+        print_profile_row(snapshot, explanation->profile, &explanation->items[i], out);
+    }
+    buf_printf(out, "  picker: %.*s\n\n", STR_ARG(explanation->profile->picker.name));
+}
+
+/* ---- the table of endpoints ------------------------------------------------------------------ */
+
 static const char *yes_no(bool yes) {
     return yes ? "yes" : "no";
 }
@@ -355,7 +416,7 @@ static void print_verdicts(const struct explanation *self) {
     print_unselected(self);
     buf_add_char(self->out, '\n');
     if (self->profile.profile) {
-        pick_explain_profile(self->snapshot, &self->profile, self->out);
+        print_profile(self->snapshot, &self->profile, self->out);
     }
 }
 
@@ -444,4 +505,111 @@ enum status pick_explain(struct pool_reader *reader, const struct pick_described
         print_refusal(&self, err);
     }
     return out->failed ? no_memory(err) : st;
+}
+
+static void print_pool_label(struct buf *out) {
+    buf_printf(out, "%-*s", LABEL_COLUMNS, "pool");
+}
+
+/* ---- the pool, by its name ------------------------------------------------------------------- */
+
+static enum status print_unknown_pool(const struct pool_list *list, struct str name,
+                                      struct buf *out, struct error *err) {
+    print_pool_label(out);
+    if (!list->is_list) {
+        buf_printf(out, "there is one, which has no name\n");
+        return error_set(err, ST_NO_POOL, "there is one pool, which has no name");
+    }
+    buf_printf(out, "there is none called \"%.*s\"", STR_ARG(name));
+    for (size_t i = 0; i < list->n && i < MOST_NAMED; i++) {
+        buf_printf(out, "%s%.*s", i > 0 ? ", " : "; there are ", STR_ARG(list->entries[i].name));
+    }
+    buf_printf(out, "%s\n", list->n > MOST_NAMED ? " and others" : "");
+    return error_set(err, ST_NO_POOL, "there is no pool called \"%.*s\"", STR_ARG(name));
+}
+
+/* ---- the pool, by what it matches ------------------------------------------------------------ */
+
+/* "name: value" */
+static void read_header(const struct pool_index *index, struct str text,
+                        struct pool_match_input *out) {
+    struct str value = text, name = str_trim(str_cut(&value, ':'));
+    for (size_t i = 0; i < index->headers.n; i++) {
+        if (value.ptr && str_eq_nocase(index->headers.items[i].name, name)) {
+            out->headers[i] = str_trim(value);
+        }
+    }
+}
+
+/* "namespace/key=value" */
+static void read_metadata(const struct pool_index *index, struct str text,
+                          struct pool_match_input *out) {
+    struct str value = text, key = str_cut(&value, '='), space = str_cut(&key, '/');
+    for (size_t i = 0; i < index->metadata.n; i++) {
+        const struct pool_match_name *wanted = &index->metadata.items[i];
+        if (value.ptr && str_eq(wanted->space, space) && str_eq(wanted->name, key)) {
+            out->metadata[i] = value;
+        }
+    }
+}
+
+static size_t find_pool(const struct pool_index *index,
+                        const struct pick_described_request *described) {
+    struct pool_match_input input = {.authority = described->authority, .path = described->path};
+    read_header(index, described->header, &input);
+    read_metadata(index, described->metadata, &input);
+    return index->is_single_catch_all ? index->catch_all : pool_index_find(index, &input);
+}
+
+static enum status print_no_pool(const struct pool_list *list, struct buf *out, struct error *err) {
+    print_pool_label(out);
+    buf_printf(out, "none of the %zu takes this request\n", list->n);
+    error_set(err, ST_NO_POOL, "none of the %zu pools takes this request (`match`)", list->n);
+    buf_printf(out, "%-*srefused with %d (gRPC: %d) %s: %s\n", LABEL_COLUMNS, "outcome",
+               status_http(err->status), status_grpc(err->status), status_name(err->status),
+               err->text);
+    return err->status;
+}
+
+static void print_match(const struct pool_entry *entry, bool by_name, struct buf *out) {
+    print_pool_label(out);
+    buf_printf(out, "%.*s, %s", STR_ARG(entry->name), by_name ? "as asked for; it takes " : "for ");
+    pool_match_print(&entry->match, out);
+    buf_add_char(out, '\n');
+}
+
+/* Returns: NULL: `*st` says why. */
+static const struct pool_entry *choose_pool(const struct pool_list *list,
+                                            const struct pick_described_request *described,
+                                            struct buf *out, enum status *st, struct error *err) {
+    bool by_name = described->pool.len > 0;
+    const struct pool_entry *entry = by_name ? pool_list_find(list, described->pool) : NULL;
+    if (by_name && !entry) {
+        *st = print_unknown_pool(list, described->pool, out, err);
+        return NULL;
+    }
+    size_t found = by_name ? 0 : find_pool(&list->index, described);
+    if (found == SIZE_MAX) {
+        *st = print_no_pool(list, out, err);
+        return NULL;
+    }
+    entry = by_name ? entry : &list->entries[found];
+    if (list->is_list) {
+        print_match(entry, by_name, out);
+    }
+    return entry;
+}
+
+enum status pick_explain_pools(struct pool_set_reader *pools,
+                               const struct pick_described_request *described, struct buf *out,
+                               struct error *err) {
+    enum status st = ST_OK;
+    const struct pool_list *list = pool_set_reader_refresh(pools);
+    const struct pool_entry *entry = choose_pool(list, described, out, &st, err);
+    if (!entry) {
+        return out->failed ? error_set(err, ST_NO_MEMORY, "no memory for the explanation") : st;
+    }
+    struct pool_reader *reader = pool_set_reader_get(pools, entry);
+    return reader ? pick_explain(reader, described, out, err)
+                  : error_set(err, ST_NO_MEMORY, "no memory for the explanation");
 }

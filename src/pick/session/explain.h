@@ -6,7 +6,7 @@
 #define SLUICE_PICK_SESSION_EXPLAIN_H
 
 #include "core/base/buf.h"
-#include "pick/pool/pool.h"
+#include "pick/pool/set.h"
 
 /* A request as a person describes it; ptr NULL: not given. */
 struct pick_described_request {
@@ -28,5 +28,10 @@ struct pick_described_request {
  * too). */
 enum status pick_explain(struct pool_reader *reader, const struct pick_described_request *described,
                          struct buf *out, struct error *err) __attribute__((warn_unused_result));
+
+/* The same, and first which pool the request would be for and why. */
+enum status pick_explain_pools(struct pool_set_reader *pools,
+                               const struct pick_described_request *described, struct buf *out,
+                               struct error *err) __attribute__((warn_unused_result));
 
 #endif

@@ -494,5 +494,5 @@ int main(void) {
         cmocka_unit_test(session_describe_names_the_phase),
         cmocka_unit_test(message_order_every_order_is_handled),
     };
-    return cmocka_run_group_tests_name("session_orders", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/session/message_order", tests, NULL, NULL);
 }

@@ -1,8 +1,10 @@
 /* The pick of a session: the pool is asked, and what a new name of the model changes is worked out.
  * Nobody looks at the pool between the two, so that names of its configuration stay. */
+#include "pick/session/state.h"
+
+#include "codec/protobuf/pb.h"
 #include "core/base/log.h"
 #include "core/base/num.h"
-#include "pick/session/state.h"
 
 static struct str find_header(const void *of, struct str name) {
     const struct pick_request *request = of;
@@ -24,7 +26,66 @@ static struct pool_request make_pool_request(struct pick_session *session, struc
                                  .fairness_id = request->fairness_id};
 }
 
-/* ---- another name ---------------------------------------------------------------------------- */
+/* ---- the model's new name -------------------------------------------------------------------- */
+
+enum { F_MODEL_NAME = 1, LENGTH_BYTES = 4 };
+
+static void add_edit(struct pick_edits *edits, uint64_t at, uint64_t n_bytes, struct str with) {
+    edits->items[edits->n++] = (struct pick_edit){at, n_bytes, with};
+    edits->growth += (int64_t)with.len - (int64_t)n_bytes;
+}
+
+/* gRPC, "Length-Prefixed-Message": four bytes of length, the first the highest. */
+static enum status edit_length(const struct model_scan_grpc *scan, struct buf *length,
+                               size_t n_field, struct pick_edits *out, struct error *err) {
+    uint64_t n_bytes = scan->message_bytes - scan->field_bytes + n_field;
+    if (n_bytes > UINT32_MAX) {
+        return error_set(err, ST_BODY_TOO_LARGE,
+                         "with its new model's name the message is over 2^32 - 1 bytes");
+    }
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        buf_add_char(length, (char)(unsigned char)(n_bytes >> shift));
+    }
+    if (!length->failed) {
+        add_edit(out, scan->message_at - LENGTH_BYTES, LENGTH_BYTES, buf_str(length));
+    }
+    return ST_OK;
+}
+
+static enum status edit_grpc(const struct model_scan_grpc *scan, struct arena *arena,
+                             struct str model, struct pick_edits *out, struct error *err) {
+    struct buf field, length;
+    enum status st = ST_OK;
+    buf_init(&field, arena, 0);
+    buf_init(&length, arena, 0);
+    pb_add_bytes(&field, F_MODEL_NAME, model);
+    if (!field.failed && scan->message_bytes != UINT64_MAX) {
+        st = edit_length(scan, &length, field.len, out, err);
+    }
+    if (st == ST_OK && (field.failed || length.failed)) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the model's name");
+    }
+    if (st == ST_OK) {
+        add_edit(out, scan->field_at, scan->field_bytes, buf_str(&field));
+    }
+    return st;
+}
+
+enum status pick_scan_edit(const struct pick_scan *scan, struct arena *arena, struct str model,
+                           struct pick_edits *out, struct error *err) {
+    struct buf value;
+    *out = (struct pick_edits){.n = 0};
+    if (scan->is_grpc) {
+        return edit_grpc(&scan->of.grpc, arena, model, out, err);
+    }
+    buf_init(&value, arena, model.len + 2);
+    buf_add_json_string(&value, model);
+    if (value.failed) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the model's name");
+    }
+    add_edit(out, scan->of.json.value_at, scan->of.json.value_bytes, buf_str(&value));
+    return ST_OK;
+}
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for the model's new name");
@@ -92,6 +153,80 @@ static struct str target_model(const struct pick_session *session, const struct 
     return pick->target.ptr ? pick->target : pick_session_request(session)->rewrite;
 }
 
+/* ---- the response with the pick -------------------------------------------------------------- */
+
+/* "A:1,B:2" */
+static struct str join_endpoints(struct arena *arena, const struct pool_pick *pick) {
+    struct buf out;
+    buf_init(&out, arena, pick->n_endpoints * ENDPOINT_TEXT_BYTES);
+    for (size_t i = 0; i < pick->n_endpoints; i++) {
+        if (i > 0) {
+            buf_add_char(&out, ',');
+        }
+        buf_add_str(&out, endpoint_text(pick->endpoints[i]));
+    }
+    return out.failed ? str_make(NULL, 0) : buf_str(&out);
+}
+
+static enum status print_destination(struct arena *arena, const struct pool_pick *pick,
+                                     enum protocol_fallback fallback, struct pick_destination *out,
+                                     struct error *err) {
+    *out = (struct pick_destination){.endpoint = endpoint_text(pick->ticket.endpoint)};
+    if (pick->n_endpoints < 2 || fallback == FALLBACK_NONE) {
+        return ST_OK;
+    }
+    struct str *slot = fallback == FALLBACK_LIST ? &out->endpoint : &out->fallback;
+    *slot = fallback == FALLBACK_LIST ? join_endpoints(arena, pick)
+                                      : arena_dup(arena, endpoint_text(pick->endpoints[1]));
+    return slot->ptr ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for the fallback endpoint");
+}
+
+/* Clause: "Destination Endpoint", 2, and "Destination endpoint fallback". Returns: how many. */
+static size_t metadata_entries(const struct protocol *protocol,
+                               const struct pick_destination *destination,
+                               struct ext_proc_entry out[2]) {
+    size_t n = 0;
+    out[n++] =
+        (struct ext_proc_entry){.key = protocol->destination_key, .text = destination->endpoint};
+    if (destination->fallback.ptr) {
+        out[n++] =
+            (struct ext_proc_entry){.key = protocol->fallback_key, .text = destination->fallback};
+    }
+    return n;
+}
+
+static enum status send_mutation(struct pick_send_queue *send_queue,
+                                 const struct protocol *protocol,
+                                 const struct pick_mutation *mutation, struct error *err) {
+    struct ext_proc_header set[3];
+    struct ext_proc_entry entries[2];
+    struct ext_proc_namespace space = {.name = protocol->destination_namespace, .entries = entries};
+    struct ext_proc_response answer = {.kind = mutation->kind,
+                                       .headers = {.set = set},
+                                       .clear_route_cache =
+                                           mutation->destination || mutation->path.ptr,
+                                       .body = mutation->body,
+                                       .n_body = mutation->n_body,
+                                       .mode_override = mutation->modes};
+    size_t n = 0;
+    if (mutation->destination) { /* Clause: "Destination Endpoint", 1 */
+        set[n++] =
+            (struct ext_proc_header){protocol->destination_header, mutation->destination->endpoint};
+        space.n_entries = metadata_entries(protocol, mutation->destination, entries);
+        answer.metadata = &space;
+        answer.n_metadata = 1;
+    }
+    if (mutation->path.ptr) {
+        set[n++] = (struct ext_proc_header){STR(":path"), mutation->path};
+    }
+    if (mutation->content_length.ptr) {
+        set[n++] = (struct ext_proc_header){STR("content-length"), mutation->content_length};
+    }
+    answer.headers.n_set = n;
+    answer.body_mutation = mutation->body ? EXT_PROC_BODY_REPLACED : EXT_PROC_BODY_UNCHANGED;
+    return pick_send_queue_push(send_queue, &answer, mutation->ref, err);
+}
+
 /* ---- picks ----------------------------------------------------------------------------------- */
 
 static bool is_headers_held(const struct pick_session *session) {
@@ -127,7 +262,7 @@ bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
     }
     if (st == ST_OK) {
         session->ticket = pick.ticket;
-        st = pick_destination_print(session->arena, &pick, fallback, &pending->destination, &err);
+        st = print_destination(session->arena, &pick, fallback, &pending->destination, &err);
     }
     if (st == ST_OK) {
         st = rename_model(session, target_model(session, &pick), pending, &err);
@@ -173,10 +308,108 @@ bool pick_session_check_model(struct pick_session *session, struct pick_pending_
 bool pick_session_send_response(struct pick_session *session,
                                 const struct pick_pending_response *pending) {
     struct error err;
-    enum status st = pick_send_mutation(&session->send_queue, &pick_session_spec(session)->protocol,
-                                        &pending->mutation, &err);
+    enum status st = send_mutation(&session->send_queue, &pick_session_spec(session)->protocol,
+                                   &pending->mutation, &err);
     if (st != ST_OK) {
         pick_session_abort(session, &err);
     }
     return st == ST_OK;
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+/* A refusal is read by three sorts of clients: those of OpenAI's and Anthropic's interfaces, whose
+ * libraries look for an object "error"; those of KServe's, who have a string there; and gRPC's, who
+ * get the sentence as grpc-message. */
+/* Clause: the header by which the model servers' neighbours tell why a request was dropped. */
+static struct str drop_reason(enum status status) {
+    switch ((int)status) {
+    case ST_NO_POOL:
+        return STR("rejected-no-pool");
+    case ST_NO_ENDPOINT:
+        return STR("rejected-no-endpoints");
+    case ST_SATURATED:
+        return STR("rejected-saturated");
+    case ST_WAIT_EXPIRED:
+        return STR("rejected-ttl-expired");
+    case ST_UNKNOWN_MODEL:
+        return STR("rejected-unknown-model");
+    case ST_REQUEST_TIMEOUT:
+        return STR("rejected-timed-out");
+    default:
+        return status_http(status) < 500 ? STR("rejected-bad-request") : STR("rejected-failed");
+    }
+}
+
+/* What both interfaces call it. */
+static const char *error_type(enum status status) {
+    int http = status_http(status);
+    if (http >= 500) {
+        return "api_error";
+    }
+    return http == 404   ? "not_found_error"
+           : http == 413 ? "request_too_large"
+           : http == 429 ? "rate_limit_error"
+                         : "invalid_request_error";
+}
+
+/* Has the request a path of OpenAI's or Anthropic's interface? */
+static bool is_openai_path(struct arena *arena, const struct pick_request *request) {
+    struct model_location where;
+    enum status st = model_location_parse(arena, request->method, request->path, &where, NULL);
+    return st == ST_OK && where.kind == MODEL_LOCATION_JSON_BODY;
+}
+
+static struct str print_error_body(struct arena *arena, const struct pick_request *request,
+                                   const struct error *why) {
+    struct buf out;
+    if (pick_request_is_grpc(request)) {
+        return str_of(why->text);
+    }
+    buf_init(&out, arena, 0);
+    if (is_openai_path(arena, request)) {
+        buf_add_str(&out, STR("{\"type\":\"error\",\"error\":{\"message\":"));
+        buf_add_json_string(&out, str_of(why->text));
+        buf_printf(&out, ",\"type\":\"%s\",\"code\":\"%s\"}}", error_type(why->status),
+                   status_name(why->status));
+    } else {
+        buf_add_str(&out, STR("{\"error\":"));
+        buf_add_json_string(&out, str_of(why->text));
+        buf_add_char(&out, '}');
+    }
+    return buf_str(&out);
+}
+
+static size_t list_headers(struct arena *arena, const struct pool_spec *spec, bool is_grpc,
+                           enum status status, struct ext_proc_header out[4]) {
+    size_t n = 0;
+    if (!is_grpc) {
+        out[n++] = (struct ext_proc_header){STR("content-type"), STR("application/json")};
+    }
+    out[n++] = (struct ext_proc_header){spec->protocol.reason_header, drop_reason(status)};
+    if (status == ST_SATURATED || status == ST_WAIT_EXPIRED) {
+        struct str seconds = arena_printf(arena, "%llu", (unsigned long long)spec->retry_after_s);
+        out[n++] = (struct ext_proc_header){STR("retry-after"), seconds};
+    }
+    if (status == ST_UNKNOWN_ENCODING && !is_grpc) {
+        out[n++] = (struct ext_proc_header){STR("accept-encoding"), STR("identity")};
+    }
+    return n;
+}
+
+enum status pick_send_refusal(struct pick_send_queue *send_queue, struct arena *arena,
+                              const struct pool_spec *spec, const struct pick_request *request,
+                              const struct error *why, struct error *err) {
+    bool is_grpc = pick_request_is_grpc(request);
+    struct ext_proc_header headers[4];
+    size_t n = list_headers(arena, spec, is_grpc, why->status, headers);
+    struct ext_proc_immediate answer = {
+        .http_status = (uint32_t)status_http(why->status),
+        .grpc_status = is_grpc ? (uint32_t)status_grpc(why->status) : 0,
+        .headers = {.set = headers, .n_set = n},
+        .body = print_error_body(arena, request, why),
+        .details = arena_printf(arena, "sluice{%s}", status_name(why->status)),
+    };
+    pick_count_refusal(why->status);
+    return pick_send_queue_push_immediate(send_queue, &answer, err);
 }

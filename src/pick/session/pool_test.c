@@ -143,5 +143,5 @@ int main(void) {
         cmocka_unit_test(session_outlives_removed_pool),
         cmocka_unit_test(session_without_request_ends_cleanly),
     };
-    return cmocka_run_group_tests_name("pick/session_pool", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/session/pool", tests, NULL, NULL);
 }

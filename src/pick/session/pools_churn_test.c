@@ -387,5 +387,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(session_waiting_streams_survive_pool_set_updates),
     };
-    return cmocka_run_group_tests_name("session_pools_churn", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/session/pools_churn", tests, NULL, NULL);
 }

@@ -285,5 +285,5 @@ int main(void) {
         cmocka_unit_test(queue_body_over_limit_stops_reading),
         cmocka_unit_test(queue_tiny_messages_count_their_overhead),
     };
-    return cmocka_run_group_tests_name("pick/session_wait", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/session/queue", tests, NULL, NULL);
 }

@@ -352,5 +352,5 @@ int main(void) {
         cmocka_unit_test(response_local_reply_before_pick_ends_request),
         cmocka_unit_test(response_before_request_end_is_accepted),
     };
-    return cmocka_run_group_tests_name("session_response", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/session/response", tests, NULL, NULL);
 }

@@ -161,5 +161,5 @@ int main(void) {
         cmocka_unit_test(send_queue_pending_messages_outlive_session),
         cmocka_unit_test(send_queue_finish_twice_ends_stream_once),
     };
-    return cmocka_run_group_tests_name("outbox", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/session/send_queue", tests, NULL, NULL);
 }

@@ -3,6 +3,10 @@
 
 #include <assert.h>
 
+static const struct str ATTRIBUTES = {"envoy.filters.http.ext_proc", 27};
+static const struct str DETAILS = {"response.code_details", 21};
+static const struct str UPSTREAM = {"upstream.address", 16};
+
 /* ---- phases ---------------------------------------------------------------------------------- */
 
 void pick_session_set_phase(struct pick_session *session, enum pick_phase phase) {
@@ -24,7 +28,7 @@ const struct pool_spec *pick_session_spec(struct pick_session *session) {
     return pool_reader_refresh(session->context.reader)->spec;
 }
 
-void pick_session_release_ticket(struct pick_session *session) {
+static void release_ticket(struct pick_session *session) {
     pool_release_ticket(session->context.pool, &session->ticket);
 }
 
@@ -70,7 +74,7 @@ static void end_session(struct pick_session *session, const struct error *why) {
     pick_session_set_phase(session, PICK_ENDED);
     pick_body_buffer_clear(&session->body_buffer);
     pick_session_release_headers(session);
-    pick_session_release_ticket(session);
+    release_ticket(session);
     pick_send_queue_finish(&session->send_queue, why);
 }
 
@@ -101,10 +105,289 @@ void pick_session_refuse(struct pick_session *session, const struct error *why) 
     end_session(session, st == ST_OK ? NULL : &err);
 }
 
+static enum status send_continue(struct pick_send_queue *send_queue, enum ext_proc_kind kind,
+                                 struct error *err) {
+    struct ext_proc_response answer = {.kind = kind};
+    return pick_send_queue_push(send_queue, &answer, NULL, err);
+}
+
 void pick_session_send_continue(struct pick_session *session, enum ext_proc_kind kind) {
     struct error err;
-    if (pick_send_continue(&session->send_queue, kind, &err) != ST_OK) {
+    if (send_continue(&session->send_queue, kind, &err) != ST_OK) {
         pick_session_abort(session, &err);
+    }
+}
+
+/* ---- the pool -------------------------------------------------------------------------------- */
+
+/* The names that pools ask for are few; the first header of a name counts. */
+static void read_match_headers(const struct pool_index *index,
+                               const struct ext_proc_headers *fields,
+                               struct pool_match_input *out) {
+    struct ext_proc_header_iter walk = ext_proc_header_iter(fields);
+    struct ext_proc_header header;
+    while (ext_proc_header_next(&walk, &header)) {
+        struct str value = header.value.ptr ? header.value : STR("");
+        if (!out->authority.ptr && str_is(header.key, ":authority")) {
+            out->authority = value;
+        } else if (!out->path.ptr && str_is(header.key, ":path")) {
+            out->path = value;
+        }
+        for (size_t i = 0; i < index->headers.n; i++) {
+            if (!out->headers[i].ptr && str_eq(index->headers.items[i].name, header.key)) {
+                out->headers[i] = value;
+            }
+        }
+    }
+}
+
+static void read_match_metadata(const struct pool_index *index,
+                                const struct ext_proc_request *message,
+                                struct pool_match_input *out) {
+    for (size_t i = 0; i < index->metadata.n; i++) {
+        const struct pool_match_name *wanted = &index->metadata.items[i];
+        struct ext_proc_value value = ext_proc_metadata_find(message, wanted->space, wanted->name);
+        if (value.kind == EXT_PROC_STRING) {
+            out->metadata[i] = value.text.ptr ? value.text : STR("");
+        }
+    }
+}
+
+/* `*authority` is what the request says, for people. */
+static size_t find_pool(const struct pool_index *index, const struct ext_proc_request *message,
+                        struct str *authority) {
+    struct pool_match_input input = {.authority = {NULL, 0}};
+    read_match_headers(index, &message->fields, &input);
+    read_match_metadata(index, message, &input);
+    *authority = input.authority;
+    return pool_index_find(index, &input);
+}
+
+static enum status no_pool_error(const struct pool_list *list, struct str authority,
+                                 struct error *err) {
+    enum { MOST_BYTES = 200 };
+    size_t n = authority.len < MOST_BYTES ? authority.len : MOST_BYTES;
+    if (list->n == 0) {
+        return error_set(err, ST_NO_POOL, "there is no pool yet");
+    }
+    return error_set(err, ST_NO_POOL,
+                     "none of the %zu pools takes this request to \"%.*s\" (`match` in the "
+                     "picker's configuration)",
+                     list->n, STR_ARG(str_make(authority.ptr, n)));
+}
+
+static void use_reader(struct pick_session *session, struct pool_reader *reader) {
+    struct pool_reader *old = session->context.reader;
+    if (reader == old) {
+        return;
+    }
+    session->context.reader = pool_reader_ref(reader);
+    session->context.pool = pool_reader_pool(reader);
+    pool_reader_unref(old);
+}
+
+static void init_pool(struct pick_session *session) {
+    struct pool_set_reader *pools = session->context.pools;
+    if (!pools) {
+        pool_reader_ref(session->context.reader);
+        return;
+    }
+    const struct pool_list *list = pool_set_reader_refresh(pools);
+    struct pool_reader *reader =
+        list->index.is_single_catch_all
+            ? pool_set_reader_get(pools, &list->entries[list->index.catch_all])
+            : NULL;
+    session->context.reader = NULL;
+    use_reader(session, reader ? reader : pool_set_reader_get_empty(pools));
+}
+
+enum status pick_session_select_pool(struct pick_session *session,
+                                     const struct ext_proc_request *message, struct error *err) {
+    struct pool_set_reader *pools = session->context.pools;
+    struct str authority = {NULL, 0};
+    if (!pools) {
+        return ST_OK;
+    }
+    const struct pool_list *list = pool_set_reader_refresh(pools);
+    size_t found = list->index.is_single_catch_all ? list->index.catch_all
+                                                   : find_pool(&list->index, message, &authority);
+    if (found == SIZE_MAX) {
+        use_reader(session, pool_set_reader_get_empty(pools));
+        return no_pool_error(list, authority, err);
+    }
+    struct pool_reader *reader = pool_set_reader_get(pools, &list->entries[found]);
+    if (!reader) {
+        return error_set(err, ST_NO_MEMORY, "no memory for reading a pool");
+    }
+    use_reader(session, reader);
+    return ST_OK;
+}
+
+/* ---- who served ------------------------------------------------------------------------------ */
+
+/* Clause: "x-gateway-destination-endpoint-served", of the protocol's later versions: a text, or the
+ * first of a list. */
+static struct str find_served(const struct protocol *protocol,
+                              const struct ext_proc_request *message) {
+    struct ext_proc_value item,
+        value =
+            ext_proc_metadata_find(message, protocol->destination_namespace, protocol->served_key);
+    if (value.kind == EXT_PROC_LIST) {
+        struct pb_reader list = pb_read(value.list);
+        if (ext_proc_list_next(&list, &item)) {
+            value = item;
+        }
+    }
+    return value.kind == EXT_PROC_STRING ? value.text : str_make(NULL, 0);
+}
+
+static struct str find_attribute(const struct ext_proc_request *message, struct str key) {
+    struct ext_proc_value value = ext_proc_attribute_find(message, ATTRIBUTES, key);
+    return value.kind == EXT_PROC_STRING ? value.text : str_make(NULL, 0);
+}
+
+/* From now on the request counts for whom the proxy sent it to, if it says so. */
+static void move_ticket_to_served(struct pick_session *session, struct str served) {
+    struct endpoint_address address;
+    if (session->ticket.endpoint && endpoint_address_parse(str_trim(served), &address) &&
+        pool_ticket_move(session->context.reader, &session->ticket, &address)) {
+        metric_add(METRIC_PICK_MOVED_TOTAL, 1);
+        pick_session_record_moved_prompt(session);
+    }
+}
+
+/* ---- what became of the connection ----------------------------------------------------------- */
+
+static bool contains(struct str text, struct str part) {
+    for (size_t at = 0; at + part.len <= text.len; at++) {
+        if (memcmp(text.ptr + at, part.ptr, part.len) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Observed: of an upstream that can't be connected to, Envoy's details are
+ * "upstream_reset_before_response_started{remote_connection_failure|…}". */
+static bool was_refused(struct str details) {
+    return str_starts_with(details, STR("upstream_reset_before_response_started{")) &&
+           contains(details, STR("connection_failure"));
+}
+
+/* The router's own header is there where an upstream has answered, and not in local replies. */
+static bool was_answered(struct str details, const struct ext_proc_request *message) {
+    return details.ptr
+               ? str_is(details, "via_upstream")
+               : ext_proc_header_find(&message->fields, STR("x-envoy-upstream-service-time")).ptr !=
+                     NULL;
+}
+
+/* The status is 200 to 299. One that fails fast is not fast. */
+static bool is_success(const struct ext_proc_request *message) {
+    struct str status = ext_proc_header_find(&message->fields, STR(":status"));
+    return status.len == 3 && status.ptr[0] == '2';
+}
+
+/* What the first message of the answer says of the endpoint. */
+static void record_endpoint_result(struct pick_session *session,
+                                   const struct ext_proc_request *message) {
+    const struct protocol *protocol = &pick_session_spec(session)->protocol;
+    struct str served = find_served(protocol, message);
+    struct str details = find_attribute(message, DETAILS);
+    move_ticket_to_served(session, served.ptr ? served : find_attribute(message, UPSTREAM));
+    struct endpoint *endpoint = session->ticket.endpoint;
+    pool_ticket_response_started(session->context.pool, &session->ticket, is_success(message));
+    if (endpoint && was_refused(details)) {
+        pool_report_refused(session->context.pool, endpoint);
+        metric_add(METRIC_PICK_REFUSED_TOTAL, 1);
+    } else if (endpoint && endpoint_is_refused(endpoint) && was_answered(details, message)) {
+        pool_report_answered(session->context.pool, endpoint);
+    }
+}
+
+/* ---- response messages ----------------------------------------------------------------------- */
+
+/* Returns: false where it can't come now. An answer to a request that has none yet is the proxy's
+ * own: then nobody waits for a pick any more. */
+static bool begin_response_message(struct pick_session *session,
+                                   const struct ext_proc_request *message, bool again) {
+    if (session->response_ended || again) {
+        pick_session_protocol_error(session,
+                                    again ? "the answer's headers came twice, or behind its body"
+                                          : "a part of the answer came behind its end");
+        return false;
+    }
+    if (!session->response_started) {
+        session->response_started = true;
+        record_endpoint_result(session, message);
+    }
+    if (session->phase == PICK_HEADERS_HELD || session->phase == PICK_BODY_PENDING ||
+        session->phase == PICK_QUEUED) {
+        pick_queue_stop_wait(session, FLOW_ABORTED);
+        pick_body_buffer_clear(&session->body_buffer);
+        pick_session_release_headers(session);
+        pick_session_set_phase(session, PICK_LOCAL_REPLY);
+    }
+    return true;
+}
+
+static void end_response_message(struct pick_session *session, bool ended) {
+    if (ended) {
+        session->response_ended = true;
+        pool_ticket_response_ended(&session->ticket);
+        release_ticket(session);
+    }
+}
+
+/* Clause: the response header of the gateways' conformance suite. */
+static void send_served_header(struct pick_session *session, const struct protocol *protocol,
+                               const struct ext_proc_request *message) {
+    struct ext_proc_header header = {protocol->served_header, find_served(protocol, message)};
+    struct ext_proc_response answer = {.kind = EXT_PROC_RESPONSE_HEADERS,
+                                       .headers = {.set = &header, .n_set = 1}};
+    struct error err;
+    if (!header.value.ptr) {
+        header.value = ext_proc_metadata_has(message, protocol->destination_namespace)
+                           ? STR("fail: missing destination endpoint served metadata")
+                           : STR("fail: missing envoy lb metadata");
+    }
+    if (pick_send_queue_push(&session->send_queue, &answer, NULL, &err) != ST_OK) {
+        pick_session_abort(session, &err);
+    }
+}
+
+static void on_response_headers(struct pick_session *session,
+                                const struct ext_proc_request *message) {
+    if (!begin_response_message(session, message, session->response_started)) {
+        return;
+    }
+    const struct protocol *protocol = &pick_session_spec(session)->protocol;
+    if (protocol->conformance || protocol->send_served_header) {
+        send_served_header(session, protocol, message);
+    } else {
+        pick_session_send_continue(session, EXT_PROC_RESPONSE_HEADERS);
+    }
+    end_response_message(session, message->end_of_stream);
+}
+
+static void on_response_body(struct pick_session *session, const struct ext_proc_request *message) {
+    if (!begin_response_message(session, message, false)) {
+        return;
+    }
+    enum ext_proc_body_mode mode = session->config.response_body;
+    if (pick_session_needs_echo(session, mode, message)) {
+        pick_session_echo_body(session, message, mode, NULL);
+    } else {
+        pick_session_send_continue(session, EXT_PROC_RESPONSE_BODY);
+    }
+    end_response_message(session, message->end_of_stream || message->end_without_message);
+}
+
+static void on_response_trailers(struct pick_session *session,
+                                 const struct ext_proc_request *message) {
+    if (begin_response_message(session, message, false)) {
+        pick_session_send_continue(session, EXT_PROC_RESPONSE_TRAILERS);
+        end_response_message(session, true);
     }
 }
 
@@ -137,13 +420,13 @@ static void dispatch_message(struct pick_session *session, const struct ext_proc
         pick_session_on_trailers(session);
         break;
     case EXT_PROC_RESPONSE_HEADERS:
-        pick_session_on_response_headers(session, message);
+        on_response_headers(session, message);
         break;
     case EXT_PROC_RESPONSE_BODY:
-        pick_session_on_response_body(session, message);
+        on_response_body(session, message);
         break;
     case EXT_PROC_RESPONSE_TRAILERS:
-        pick_session_on_response_trailers(session, message);
+        on_response_trailers(session, message);
         break;
     }
 }
@@ -261,7 +544,7 @@ struct pick_session *pick_session_new(struct arena *arena, const struct pick_con
         session->config.request_body = session->config.response_body = EXT_PROC_BODY_STREAMED;
         pick_send_queue_init(&session->send_queue, arena, out);
         pick_body_buffer_init(&session->body_buffer, context->limits.max_body_size);
-        pick_session_init_pool(session);
+        init_pool(session);
         pick_count_stream_start();
     }
     return session;
@@ -275,7 +558,7 @@ void pick_session_free(struct pick_session *session) {
         if (session->headers) {
             pick_session_release_headers(session);
         }
-        pick_session_release_ticket(session);
+        release_ticket(session);
         pick_send_queue_fini(&session->send_queue);
         pool_reader_unref(session->context.reader);
     }

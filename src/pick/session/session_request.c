@@ -1,9 +1,166 @@
 /* The request's headers: what is known of its model there, and whether the body has to be looked
  * into at all. */
-#include "core/base/num.h"
 #include "pick/session/state.h"
 
+#include <inttypes.h>
+
+#include "codec/prompt/prompt_scan.h"
+#include "core/base/num.h"
+
 enum { MAX_LINE_PART_BYTES = 160 }; /* of a method and of a path, for people */
+
+enum { PREFIX_BYTES = 5 };
+
+struct pick_prompt {
+    struct prompt_scan scan;
+    struct pool_prompt of_pool;
+    bool waits;      /* the pick does, for it */
+    uint64_t n_seen; /* bytes of the body */
+};
+
+enum {
+    BYTES_PER_TOKEN = 4,
+    MAX_TOKENS = 1 << 30,
+    MAX_BYTES_HELD_FOR_PROMPT = 1 << 20, /* of a body that is held for its prompt's sake alone */
+};
+
+/* ---- the model in the body ------------------------------------------------------------------- */
+
+void pick_scan_init(struct pick_scan *scan, struct arena *arena, bool is_grpc, bool prefixed) {
+    scan->is_grpc = is_grpc;
+    if (is_grpc) {
+        model_scan_grpc_init(&scan->of.grpc, arena, prefixed);
+    } else {
+        model_scan_init(&scan->of.json, arena);
+    }
+}
+
+bool pick_scan_feed(struct pick_scan *scan, struct str bytes, bool is_compressed) {
+    if (!scan->is_grpc) {
+        return model_scan_feed(&scan->of.json, bytes) != MODEL_SCAN_MORE;
+    }
+    if (is_compressed && scan->of.grpc.result == MODEL_SCAN_MORE) {
+        scan->of.grpc.result = MODEL_SCAN_COMPRESSED;
+    }
+    return model_scan_grpc_feed(&scan->of.grpc, bytes) != MODEL_SCAN_MORE;
+}
+
+static void pick_scan_end(struct pick_scan *scan) {
+    if (scan->is_grpc) {
+        model_scan_grpc_finish(&scan->of.grpc);
+    } else {
+        model_scan_finish(&scan->of.json);
+    }
+}
+
+static enum status pick_scan_check(const struct pick_scan *scan, struct error *err) {
+    return scan->is_grpc ? model_scan_grpc_check(&scan->of.grpc, err)
+                         : model_scan_check(&scan->of.json, err);
+}
+
+struct str pick_scan_name(const struct pick_scan *scan) {
+    struct str name = buf_str(scan->is_grpc ? &scan->of.grpc.name : &scan->of.json.name);
+    return name.ptr ? name : STR("");
+}
+
+/* ---- the prompt ------------------------------------------------------------------------------ */
+
+/* One that is looked into for the prompt alone is not looked into past the limit. */
+static bool is_within_body_limit(const struct pick_session *session) {
+    uint64_t length;
+    return !num_parse_u64(pick_session_request(session)->content_length, &length) ||
+           length <= session->context.limits.max_body_size;
+}
+
+/* Nobody else may have looked at the path. What is wrong with it is for its server to say. */
+static bool has_prompt_path(const struct pick_session *session) {
+    const struct pick_request *request = pick_session_request(session);
+    struct model_location where;
+    struct error err;
+    return session->model_path.kind == MODEL_LOCATION_JSON_BODY ||
+           (session->model_path.kind == MODEL_LOCATION_NONE &&
+            model_location_parse(session->arena, request->method, request->path, &where, &err) ==
+                ST_OK &&
+            where.kind == MODEL_LOCATION_JSON_BODY);
+}
+
+static bool start_prompt_scan(struct pick_session *session) {
+    const struct pool_request_needs *needs = pool_request_needs(session->context.reader);
+    enum ext_proc_body_mode mode = session->config.request_body;
+    bool is_shown = pick_mode_is_duplex(mode) || pick_mode_is_buffered(mode);
+    bool waits = needs->body && (mode != EXT_PROC_BODY_BUFFERED || is_within_body_limit(session));
+    if (!needs->prompt || !is_shown || session->request_ended ||
+        pick_session_request(session)->encoding.ptr || !(waits || session->needs_model) ||
+        !has_prompt_path(session)) {
+        return false;
+    }
+    session->prompt = arena_calloc(session->arena, 1, sizeof(*session->prompt));
+    if (session->prompt) {
+        session->prompt->waits = waits;
+        session->prompt->of_pool.arena = session->arena;
+        prompt_scan_init(&session->prompt->scan, session->arena,
+                         (size_t)needs->blocks.block_bytes * needs->blocks.most);
+    }
+    return session->prompt && waits;
+}
+
+/* ---- the body -------------------------------------------------------------------------------- */
+
+static bool scan_prompt(struct pick_session *session, struct str bytes) {
+    struct pick_prompt *prompt = session->prompt;
+    if (!prompt) {
+        return true;
+    }
+    bool more = prompt_scan_feed(&prompt->scan, bytes) == PROMPT_SCAN_MORE;
+    prompt->n_seen += bytes.len;
+    return !prompt->waits || !more || prompt_scan_is_full(&prompt->scan);
+}
+
+static bool is_prompt_limit_reached(const struct pick_session *session) {
+    const struct pick_prompt *prompt = session->prompt;
+    return prompt && !session->needs_model && prompt->n_seen >= MAX_BYTES_HELD_FOR_PROMPT;
+}
+
+/* ---- the pick -------------------------------------------------------------------------------- */
+
+struct pool_prompt *pick_session_get_prompt(struct pick_session *session) {
+    struct pick_prompt *prompt = session->prompt;
+    if (!prompt || prompt->scan.result == PROMPT_SCAN_NONE) {
+        return NULL;
+    }
+    prompt->of_pool.system = buf_str(&prompt->scan.system);
+    prompt->of_pool.text = buf_str(&prompt->scan.text);
+    return &prompt->of_pool;
+}
+
+uint64_t pick_session_prompt_bytes(const struct pick_session *session) {
+    const struct pick_prompt *prompt = session->prompt;
+    return prompt ? prompt->scan.system.cap + prompt->scan.text.cap +
+                        prompt->of_pool.cap * sizeof(*prompt->of_pool.hashes)
+                  : 0;
+}
+
+void pick_session_record_moved_prompt(struct pick_session *session) {
+    if (session->prompt) {
+        pool_prompt_record_moved(session->context.reader, &session->prompt->of_pool,
+                                 session->ticket.endpoint);
+    }
+}
+
+/* Of a prompt that was not seen to its end the body's length says more. Tokens of lists have some
+ * four digits as well. */
+uint32_t pick_session_estimate_tokens(const struct pick_session *session) {
+    const struct prompt_scan *scan = session->prompt ? &session->prompt->scan : NULL;
+    bool is_all = scan && scan->result == PROMPT_SCAN_END;
+    uint64_t length, n = scan ? scan->n_bytes / BYTES_PER_TOKEN + scan->n_tokens : 0;
+    if (!is_all && num_parse_u64(pick_session_request(session)->content_length, &length)) {
+        n = length / BYTES_PER_TOKEN > n ? length / BYTES_PER_TOKEN : n;
+    }
+    n += scan ? scan->max_tokens : 0;
+    return (uint32_t)(n < MAX_TOKENS ? n : MAX_TOKENS);
+}
+
+/* ---- request line ---------------------------------------------------------------------------- */
 
 /* "POST /v2/models/digits/infer"; what does not fit is cut. For each request: no printf. */
 static struct str print_request_line(struct arena *arena, const struct pick_request *request) {
@@ -62,6 +219,13 @@ static bool needs_body(const struct pick_session *session, const struct pool_sna
                      pool_snapshot_renames_model(snapshot, session->requested));
 }
 
+static enum status body_too_large_error(uint64_t n_bytes, uint64_t max_bytes, struct error *err) {
+    return error_set(err, ST_BODY_TOO_LARGE,
+                     "the body has %" PRIu64
+                     " bytes, and one that names the model may have %" PRIu64 " (--max-body-size)",
+                     n_bytes, max_bytes);
+}
+
 /* A body that is to come whole and is too large is refused before it comes: the proxy need not
  * gather it, and its message might be larger than any that we take. */
 static enum status check_length(const struct pick_session *session, struct error *err) {
@@ -74,7 +238,7 @@ static enum status check_length(const struct pick_session *session, struct error
         length <= max_bytes) {
         return ST_OK;
     }
-    return pick_body_too_large(length, max_bytes, err);
+    return body_too_large_error(length, max_bytes, err);
 }
 
 /* Returns: ST_UNKNOWN_ENCODING, ST_BODY_TOO_LARGE. */
@@ -192,7 +356,7 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
         pick_session_refuse(session, &err);
     } else {
         session->needs_model = needs_body(session, snapshot);
-        if (pick_session_start_prompt_scan(session) || session->needs_model) {
+        if (start_prompt_scan(session) || session->needs_model) {
             wait_for_body(session);
         } else {
             pick_session_pick_at_headers(session);
@@ -200,5 +364,382 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
     }
     if (!session->headers) { /* they are not kept: they end with this message */
         pick_session_release_headers(session);
+    }
+}
+
+/* ---- body modes ------------------------------------------------------------------------------ */
+
+/* How a part of a body is answered in the mode that it comes in. Only mode GRPC needs a look at it:
+ *
+ * Clause: ext-proc, mode GRPC. A proxy that has the mode takes gRPC apart: each of its messages is
+ * one of gRPC, without a prefix, and is to be sent back. Observed: Envoy 1.40 takes the setting,
+ * and then waits and shows a body as in BUFFERED, prefixes and all, whatever its sort. */
+/* gRPC, "Length-Prefixed-Message": 0 or 1, and four bytes of length, the first the highest. No
+ * protobuf message begins so: its first byte is a field's number. */
+static bool is_prefixed(struct str body) {
+    const unsigned char *bytes = (const unsigned char *)body.ptr;
+    size_t at = 0;
+    while (body.len - at >= PREFIX_BYTES && bytes[at] <= 1) {
+        uint64_t n = (uint64_t)bytes[at + 1] << 24 | (uint64_t)bytes[at + 2] << 16 |
+                     (uint64_t)bytes[at + 3] << 8 | bytes[at + 4];
+        at += PREFIX_BYTES;
+        if (n > body.len - at) {
+            return false;
+        }
+        at += (size_t)n;
+    }
+    return at > 0 && at == body.len;
+}
+
+bool pick_session_needs_echo(const struct pick_session *session, enum ext_proc_body_mode mode,
+                             const struct ext_proc_request *message) {
+    if (mode != EXT_PROC_BODY_GRPC) {
+        return pick_mode_is_duplex(mode);
+    }
+    return !session->is_not_grpc && !is_prefixed(message->body);
+}
+
+bool pick_session_echo_body(struct pick_session *session, const struct ext_proc_request *message,
+                            enum ext_proc_body_mode mode, const struct pick_edits *edits) {
+    struct pick_message_ref *message_ref =
+        message->body.len > 0 ? pick_session_ref_message(session) : NULL;
+    struct pick_body_chunk chunk = pick_body_chunk_of(message, message_ref);
+    struct error err;
+    if (session->phase == PICK_ENDED) {
+        return false;
+    }
+    if (pick_body_chunk_send(&session->send_queue, message->kind, &chunk, 0, edits,
+                             mode == EXT_PROC_BODY_GRPC, &err) != ST_OK) {
+        pick_session_abort(session, &err);
+        return false;
+    }
+    return true;
+}
+
+/* ---- what the scan says ---------------------------------------------------------------------- */
+
+static bool scan_model_name(struct pick_session *session, const struct ext_proc_request *message,
+                            bool is_all) {
+    bool known =
+        !session->scan || (!message->end_without_message &&
+                           pick_scan_feed(session->scan, message->body, message->is_compressed));
+    if (!known && is_all) {
+        pick_scan_end(session->scan);
+    }
+    return known || is_all;
+}
+
+/* Looks at what came. `is_all`: nothing of the body comes behind it. Returns: it is known now what
+ * the body names, if anything, and what is wanted of its prompt. */
+static bool scan_body(struct pick_session *session, const struct ext_proc_request *message,
+                      bool is_all) {
+    bool is_named = scan_model_name(session, message, is_all);
+    bool is_seen = scan_prompt(session, message->body) || is_all;
+    return (is_seen && is_named) || is_prompt_limit_reached(session);
+}
+
+/* Returns: false where the body names no model but has to, and the client was told. */
+static bool check_model_name(struct pick_session *session) {
+    struct error err;
+    if (session->needs_model && pick_scan_check(session->scan, &err) != ST_OK) {
+        pick_session_refuse(session, &err);
+        return false;
+    }
+    return true;
+}
+
+bool pick_session_can_pick(const struct pick_session *session) {
+    struct error err;
+    return !session->needs_model || pick_scan_check(session->scan, &err) == ST_OK;
+}
+
+/* The model to match, as far as the body is known. */
+static struct str known_model_of(struct pick_session *session) {
+    struct error err;
+    if (session->requested.ptr || !session->scan || pick_scan_check(session->scan, &err) != ST_OK) {
+        return session->requested;
+    }
+    session->model_source = PICK_MODEL_FROM_BODY;
+    return pick_scan_name(session->scan);
+}
+
+/* A whole body may not be larger than one that is held. Returns: as check_name. */
+static bool check_size(struct pick_session *session, const struct ext_proc_request *message) {
+    struct error err;
+    uint64_t max_bytes = session->context.limits.max_body_size;
+    if (message->body.len <= max_bytes) {
+        return true;
+    }
+    (void)body_too_large_error(message->body.len, max_bytes, &err);
+    pick_session_refuse(session, &err);
+    return false;
+}
+
+/* ---- FULL_DUPLEX ----------------------------------------------------------------------------- */
+
+/* The answer to the headers leaves, and behind it what was held. */
+void pick_session_pick_and_flush(struct pick_session *session) {
+    struct pick_pending_response pending = {.mutation = {.kind = EXT_PROC_REQUEST_HEADERS}};
+    struct error err;
+    if (!check_model_name(session) ||
+        !pick_session_pick_endpoint(session, known_model_of(session), &pending) ||
+        !pick_session_send_response(session, &pending)) {
+        return;
+    }
+    pick_session_set_phase(session, PICK_PICKED);
+    pick_session_release_headers(session);
+    if (pick_body_buffer_flush(&session->body_buffer, &session->send_queue, EXT_PROC_REQUEST_BODY,
+                               &pending.edits, &err) != ST_OK) {
+        pick_session_abort(session, &err);
+    }
+}
+
+static void buffer_body(struct pick_session *session, const struct ext_proc_request *message) {
+    bool known = scan_body(session, message, session->request_ended);
+    bool is_nothing = message->body.len == 0 && !session->request_ended;
+    bool copied = pick_body_buffer_would_copy(&session->body_buffer, message->body.len);
+    struct pick_message_ref *message_ref =
+        is_nothing || copied ? NULL : pick_session_ref_message(session);
+    struct error err;
+    enum status st = ST_OK;
+    if (message_ref || (copied && !is_nothing)) {
+        struct pick_body_chunk chunk = pick_body_chunk_of(message, message_ref);
+        st = pick_body_buffer_append(&session->body_buffer, &session->send_queue, &chunk, &err);
+    }
+    if (session->phase != PICK_HEADERS_HELD) {
+        return; /* no memory to keep it */
+    }
+    if (st == ST_OK && !known) {
+        st = pick_body_buffer_check_limit(&session->body_buffer, &err);
+        known = st != ST_OK && pick_session_can_pick(session);
+        st = known ? ST_OK : st;
+    }
+    if (st != ST_OK) {
+        pick_session_refuse(session, &err);
+    } else if (known) {
+        pick_session_pick_and_flush(session);
+    }
+}
+
+/* ---- BUFFERED, BUFFERED_PARTIAL -------------------------------------------------------------- */
+
+/* Says the draft in answer to this message, with what its body becomes. */
+static bool send_with_body(struct pick_session *session, const struct ext_proc_request *message,
+                           struct pick_pending_response *pending) {
+    struct piece pieces[PICK_MAX_PIECES];
+    if (pending->edits.n > 0) {
+        struct pick_body_chunk chunk =
+            pick_body_chunk_of(message, pick_session_ref_message(session));
+        if (!chunk.ref) {
+            return false;
+        }
+        pending->mutation.body = pieces;
+        pending->mutation.n_body = pick_body_chunk_pieces(&chunk, 0, &pending->edits, pieces);
+        pending->mutation.ref = chunk.ref;
+    }
+    bool told = pick_session_send_response(session, pending);
+    pending->mutation.body = NULL; /* the array ends here */
+    return told;
+}
+
+/* A proxy that cuts bodies off where its buffer ends does not say so, but says that more comes. */
+static void refuse_partial(struct pick_session *session, const struct ext_proc_request *message) {
+    struct error err;
+    error_set(&err, ST_BODY_TOO_LARGE,
+              "the model must be named within what the proxy's buffer takes of the body: in its "
+              "first %zu bytes it is not (per_connection_buffer_limit_bytes)",
+              message->body.len);
+    pick_session_refuse(session, &err);
+}
+
+void pick_session_pick_at_body(struct pick_session *session,
+                               const struct ext_proc_request *message) {
+    struct pick_pending_response pending = {.mutation = {.kind = EXT_PROC_REQUEST_BODY}};
+    if (check_model_name(session) &&
+        pick_session_pick_endpoint(session, known_model_of(session), &pending) &&
+        send_with_body(session, message, &pending)) {
+        pick_session_set_phase(session, PICK_PICKED);
+        pick_session_release_headers(session);
+    }
+}
+
+static void pick_at_buffered_body(struct pick_session *session,
+                                  const struct ext_proc_request *message) {
+    bool partial =
+        session->config.request_body == EXT_PROC_BODY_BUFFERED_PARTIAL && !session->request_ended;
+    if (session->needs_model && !check_size(session, message)) {
+        return;
+    }
+    if (message->body.len <= session->context.limits.max_body_size &&
+        !scan_body(session, message, !partial) && !pick_session_can_pick(session)) {
+        refuse_partial(session, message);
+        return;
+    }
+    pick_session_pick_at_body(session, message);
+}
+
+/* ---- raised from NONE, STREAMED or GRPC ------------------------------------------------------ */
+
+/* Of a message of gRPC there is only one before its model is known, and that is whole. */
+static bool is_body_whole(const struct pick_session *session) {
+    enum ext_proc_body_mode mode = session->config.request_body;
+    bool at_once =
+        mode == EXT_PROC_BODY_GRPC || (mode == EXT_PROC_BODY_NONE && session->configured);
+    return !session->is_body_split && (session->request_ended || at_once);
+}
+
+/* The name can't be changed in a body that is on its way already. */
+static bool check_can_rename(struct pick_session *session,
+                             const struct pick_pending_response *pending, bool whole) {
+    struct error err;
+    if (pending->edits.n == 0 || whole) {
+        return true;
+    }
+    error_set(&err, ST_INTERNAL,
+              "the model is to be sent on under another name, but the proxy sends the body in "
+              "pieces: it must allow mode_override (allow_mode_override: true)");
+    pick_session_refuse(session, &err);
+    return false;
+}
+
+/* Clause: ext-proc, mode_override: a proxy that does not allow it goes on as configured. With NONE
+ * that is without the body; with STREAMED its pieces come, each of which is answered; with GRPC its
+ * messages. */
+static void inspect_overridden_body(struct pick_session *session,
+                                    const struct ext_proc_request *message) {
+    enum ext_proc_body_mode mode = session->config.request_body;
+    bool back = pick_session_needs_echo(session, mode, message), whole = is_body_whole(session);
+    struct pick_pending_response pending = {.mutation = {.kind = EXT_PROC_REQUEST_BODY}};
+    session->is_body_split = !whole;
+    if (whole && !check_size(session, message)) {
+        return;
+    }
+    if (back) { /* without a prefix */
+        pick_scan_init(session->scan, session->arena,
+                       session->model_path.kind == MODEL_LOCATION_GRPC_BODY, false);
+    }
+    if (!scan_body(session, message, whole || session->request_ended)) {
+        pick_session_send_continue(session, EXT_PROC_REQUEST_BODY);
+        return;
+    }
+    if (check_model_name(session) && pick_session_check_model(session, &pending) &&
+        check_can_rename(session, &pending, whole) &&
+        (back ? pick_session_echo_body(session, message, mode, &pending.edits)
+              : send_with_body(session, message, &pending))) {
+        pick_session_release_headers(session);
+    }
+}
+
+static void on_body_after_pick(struct pick_session *session,
+                               const struct ext_proc_request *message) {
+    enum ext_proc_body_mode mode = session->config.request_body;
+    if (session->mode_overridden) {
+        inspect_overridden_body(session, message);
+    } else if (pick_session_needs_echo(session, mode, message)) {
+        pick_session_echo_body(session, message, mode, NULL);
+    } else {
+        pick_session_send_continue(session, EXT_PROC_REQUEST_BODY);
+    }
+}
+
+/* ---- body and trailers ----------------------------------------------------------------------- */
+
+/* Returns: false where it can't come now. */
+static bool check_order(struct pick_session *session, const char *ended) {
+    if (session->phase == PICK_HEADERS_EXPECTED) {
+        pick_session_protocol_error(session,
+                                    "the request's headers must come first: the picker needs "
+                                    "them (request_header_mode: SEND)");
+    } else if (session->request_ended) {
+        pick_session_protocol_error(session, ended);
+    }
+    return session->phase != PICK_ENDED;
+}
+
+/* Clause: "Endpoint Subset". What the first message said holds for the stream, whether or not later
+ * ones repeat it; where it said nothing, a later one counts as long as nothing is picked. Returns:
+ * false when out of memory. */
+static bool read_late_subset(struct pick_session *session, const struct ext_proc_request *message) {
+    bool late = session->phase == PICK_HEADERS_HELD || session->phase == PICK_BODY_PENDING;
+    struct error err;
+    if (!late || session->request->has_hint || message->metadata.len == 0) {
+        return true;
+    }
+    if (pick_request_read_subset(session->arena, &pick_session_spec(session)->protocol, message,
+                                 session->request, &err) != ST_OK) {
+        pick_session_abort(session, &err);
+        return false;
+    }
+    return true;
+}
+
+void pick_session_on_body(struct pick_session *session, const struct ext_proc_request *message) {
+    if (session->phase == PICK_QUEUED) {
+        pick_queue_push_message(session);
+        return;
+    }
+    if (!check_order(session, "a part of the request's body came behind its end")) {
+        return;
+    }
+    session->request_ended = message->end_of_stream || message->end_without_message;
+    if (!read_late_subset(session, message)) {
+        return;
+    }
+    switch (session->phase) {
+    case PICK_HEADERS_HELD:
+        buffer_body(session, message);
+        break;
+    case PICK_BODY_PENDING:
+        pick_at_buffered_body(session, message);
+        break;
+    case PICK_PICKED:
+        on_body_after_pick(session, message);
+        break;
+    case PICK_HEADERS_EXPECTED:
+    case PICK_QUEUED:
+    case PICK_LOCAL_REPLY: /* nobody waits for it */
+    case PICK_ENDED:
+        break;
+    }
+}
+
+/* A body that was to come whole did not come: the answer to trailers can't say where to send it. */
+static void refuse_missing_body(struct pick_session *session) {
+    struct error err;
+    enum status st = session->scan ? pick_scan_check(session->scan, &err) : ST_OK;
+    if (st == ST_OK) {
+        error_set(&err, ST_BAD_REQUEST, "the proxy sent a request's trailers and not its body");
+    }
+    pick_session_refuse(session, &err);
+}
+
+/* Trailers end a body that has no other end. Without a body there may have been none; of one in
+ * mode NONE nothing is known. */
+void pick_session_on_trailers(struct pick_session *session) {
+    if (session->phase == PICK_QUEUED) {
+        pick_queue_push_message(session);
+        return;
+    }
+    if (!check_order(session, "the request's trailers came behind its end")) {
+        return;
+    }
+    session->request_ended = true;
+    bool is_body_split = session->mode_overridden && session->is_body_split;
+    if (session->scan && (session->phase == PICK_HEADERS_HELD ||
+                          session->phase == PICK_BODY_PENDING || is_body_split)) {
+        pick_scan_end(session->scan);
+    }
+    if (session->phase == PICK_HEADERS_HELD) {
+        pick_session_pick_and_flush(session);
+    } else if (is_body_split) {
+        check_model_name(session);
+    } else if (session->phase == PICK_BODY_PENDING) {
+        refuse_missing_body(session);
+    }
+    if (session->phase == PICK_PICKED) {
+        pick_session_send_continue(session, EXT_PROC_REQUEST_TRAILERS);
+    } else if (session->phase == PICK_QUEUED) { /* they are answered behind the headers */
+        session->request_ended = false;
+        pick_queue_push_message(session);
     }
 }

@@ -492,5 +492,5 @@ int main(void) {
         cmocka_unit_test(session_sheddable_model_in_body_is_429),
         cmocka_unit_test(session_grpc_refusal_uses_grpc_status),
     };
-    return cmocka_run_group_tests_name("session", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/session/session", tests, NULL, NULL);
 }

@@ -1,32 +1,33 @@
-/* What the files of a session share. For session*.c only; everybody else uses session.h. */
+/* Internal to pick/session: struct pick_session and the functions that session.c,
+ * session_request.c, pick.c and queue.c share. Other modules use session.h. */
 #ifndef SLUICE_PICK_SESSION_STATE_H
 #define SLUICE_PICK_SESSION_STATE_H
 
+#include "codec/prompt/model_scan_grpc.h"
 #include "pick/session/body_buffer.h"
 #include "pick/session/metrics.h"
-#include "pick/session/processing_response.h"
-#include "pick/session/scan.h"
+#include "pick/session/request.h"
 #include "pick/session/session.h"
 
-/* How far the request is. */
+/* How far the request has been processed. */
 enum pick_phase {
-    PICK_HEADERS_EXPECTED, /* its headers have not come */
-    PICK_HEADERS_HELD,     /* the answer to its headers is held until the body names the model */
-    PICK_BODY_PENDING,     /* its headers are answered, without a pick: the body's answer will have
-                          it */
-    PICK_QUEUED,           /* it is known what is asked for, and no endpoint has room */
-    PICK_PICKED,           /* an endpoint was told */
-    PICK_LOCAL_REPLY,      /* the proxy answered by itself before there was one */
-    PICK_ENDED,            /* it was refused, or the stream has ended: nothing more is said */
+    PICK_HEADERS_EXPECTED, /* no request headers received */
+    PICK_HEADERS_HELD,     /* the headers are not answered until the body names the model */
+    PICK_BODY_PENDING,     /* headers answered without a pick; the pick is in the response to the
+                              body */
+    PICK_QUEUED,           /* the model is known, and no endpoint has capacity */
+    PICK_PICKED,           /* the pick was sent */
+    PICK_LOCAL_REPLY,      /* the proxy replied to the client itself before the pick */
+    PICK_ENDED,            /* refused, or the stream has ended: nothing more is sent */
 };
 
-/* What came while a request waited, in its order. */
+/* A message received while the request is queued; a list in the order of arrival. */
 struct pick_buffered_message {
     struct pick_buffered_message *next;
     struct pick_message_ref *message_ref;
 };
 
-/* With which message the pick leaves that a request waits for. */
+/* Which response carries the pick of a queued request. */
 enum pick_point { PICK_AT_HEADERS, PICK_AT_HEADERS_HELD, PICK_AT_BODY };
 
 struct pick_queue_entry {
@@ -34,91 +35,64 @@ struct pick_queue_entry {
     struct pick_session *session;
     enum pick_point reply_point;
     struct pick_buffered_message *first, **end;
-    uint64_t n_bytes; /* of memory that these cost */
+    uint64_t n_bytes; /* memory of the buffered messages, overhead included */
 };
 
-/* What each message and the end look at stands in front: streams are many, and by the time of the
- * next one's turn this has left the nearer caches. */
+/* The search for the model in a body of JSON or of gRPC. */
+struct pick_scan {
+    bool is_grpc;
+    union {
+        struct model_scan json;
+        struct model_scan_grpc grpc;
+    } of;
+};
+
+/* The fields that each message and the end of the stream read come first: with many streams, the
+ * rest of the struct is in no near cache by the next event. */
 struct pick_session {
     enum pick_phase phase;
-    bool is_not_grpc;      /* as the request's headers say; they may not be shown */
-    bool request_ended;    /* no more of the request's body comes */
-    bool response_started; /* something of the answer came */
+    bool is_not_grpc;      /* by the request's headers; false where no headers were received */
+    bool request_ended;    /* the request's body has ended */
+    bool response_started; /* a part of the response was received */
     bool response_ended;
-    bool observed; /* observability_mode: nothing is said at all */
+    bool observed; /* observability_mode: nothing is sent */
     bool configured;
-    bool needs_model;     /* the body has to name it, or to name another */
-    bool mode_overridden; /* picked at the headers, the body is looked at if it comes */
-    bool is_body_split;   /* with `raised`: it came, but not as a whole */
+    bool needs_model;     /* the body must name the model, or the name in it must be replaced */
+    bool mode_overridden; /* picked at the headers; a body that is received is inspected */
+    bool is_body_split;   /* with mode_overridden: the body arrives in pieces */
     enum pick_model_source model_source;
     struct ext_proc_config config; /* how bodies are sent; without protocol_config STREAMED */
     struct pool_ticket ticket;
-    struct pick_context context; /* `pool` and `reader` are the request's, with a reference */
+    struct pick_context context; /* `pool` and `reader` are the request's; holds a reference */
     struct pick_body_buffer body_buffer;
     struct pick_send_queue send_queue;
 
-    /* The request's headers, as long as a pick or a refusal may need them. */
+    /* The request's headers, until the pick or the refusal was sent. */
     struct pick_message_ref *headers;
-    struct pick_request *request; /* NULL: nothing is known of it, or no longer */
+    struct pick_request *request; /* NULL: not read yet, or released */
 
-    /* The message at hand, and who keeps it. */
+    /* The message being processed, and its reference, if one was taken. */
     const struct pick_message *message;
     struct pick_message_ref *message_ref;
 
     struct arena *arena;
     struct model_location model_path;
-    struct str requested;       /* the model to match, where it is known already; ptr NULL: it
-                                   isn't */
-    struct str body_model;      /* the model as the body named it; ptr NULL: it has not */
-    struct pick_scan *scan;     /* of the body; NULL: it isn't looked into for its model */
-    struct pick_prompt *prompt; /* NULL: nobody wants to know it, or it isn't shown */
-    struct str target; /* with `raised`: the name chosen at the headers; ptr NULL: none was */
-    struct pick_queue_entry *queue_entry; /* NULL: it has not been asked to */
+    struct str requested;       /* the model to match; ptr NULL: not known */
+    struct str body_model;      /* the model named by the body; ptr NULL: not known */
+    struct pick_scan *scan;     /* NULL: the body is not searched for the model */
+    struct pick_prompt *prompt; /* NULL: no plugin needs the prompt, or the proxy sends no body */
+    struct str target; /* with mode_overridden: the name chosen at the headers; ptr NULL: none */
+    struct pick_queue_entry *queue_entry; /* NULL: the request was never prepared to wait */
     struct str request_line;              /* for pick_session_describe */
 };
 
-/* What is known of the request; of one without headers, or whose headers are wanted no more,
- * nothing. */
+/* The request's headers; empty before they are received and after they are released. */
 static inline const struct pick_request *pick_session_request(const struct pick_session *session) {
     static const struct pick_request nothing = {.has_hint = false};
     return session->request ? session->request : &nothing;
 }
 
-/* The only function that changes the phase. */
-void pick_session_set_phase(struct pick_session *session, enum pick_phase phase);
-
-/* The message at hand is kept until its users have let go of it. Returns: NULL when out of memory,
- * and the stream has ended. */
-struct pick_message_ref *pick_session_ref_message(struct pick_session *session);
-/* The names of the protocol, and all else of the configuration as it is now. */
-const struct pool_spec *pick_session_spec(struct pick_session *session);
-
-/* ---- pool.c -------------------------------------------------------------------------- */
-
-/* Until the headers have come: the pool for all, or one without endpoints. */
-void pick_session_init_pool(struct pick_session *session);
-/* From now on the pool is the one that the headers say. Returns: ST_NO_POOL, where it is one
- * without endpoints; ST_NO_MEMORY. */
-enum status pick_session_select_pool(struct pick_session *session,
-                                     const struct ext_proc_request *message, struct error *err)
-    __attribute__((warn_unused_result));
-
-/* ---- session.c ------------------------------------------------------------------------------- */
-
-/* Each ends the request: with an answer to the client, or with the stream. */
-void pick_session_refuse(struct pick_session *session, const struct error *why);
-void pick_session_abort(struct pick_session *session, const struct error *why);
-void pick_session_protocol_error(struct pick_session *session, const char *what);
-/* The request is on its way or over: nothing of its headers is wanted any more, and what points
- * into them is forgotten. */
-void pick_session_release_headers(struct pick_session *session);
-void pick_session_release_ticket(struct pick_session *session);
-/* For the log; what the session knows of the request and its endpoint is filled in. */
-void pick_session_report(struct pick_session *session, struct pick_outcome *outcome);
-/* "Nothing is changed", in answer to `kind`. */
-void pick_session_send_continue(struct pick_session *session, enum ext_proc_kind kind);
-
-/* The proxy sends what it shows without waiting, and takes only what is sent back. */
+/* The proxy sends body pieces without waiting, and forwards only what is sent back. */
 static inline bool pick_mode_is_duplex(enum ext_proc_body_mode mode) {
     return mode == EXT_PROC_BODY_FULL_DUPLEX;
 }
@@ -126,87 +100,136 @@ static inline bool pick_mode_is_buffered(enum ext_proc_body_mode mode) {
     return mode == EXT_PROC_BODY_BUFFERED || mode == EXT_PROC_BODY_BUFFERED_PARTIAL;
 }
 
-/* ---- body_mode.c -------------------------------------------------------------------------- */
+/* ---- session.c ------------------------------------------------------------------------------- */
 
-/* Does the proxy want this part of a body, request's or answer's, sent back to it? Else it wants to
- * be told whether it is changed. */
+/* The only function that changes the phase. */
+void pick_session_set_phase(struct pick_session *session, enum pick_phase phase);
+/* Processes one message of the proxy. */
+void pick_session_step(struct pick_session *session, struct str data);
+/* The configuration of the request's pool, as of the newest snapshot. */
+const struct pool_spec *pick_session_spec(struct pick_session *session);
+/* Takes a reference to the message being processed. Returns: NULL when out of memory; the stream
+ * has then ended. */
+struct pick_message_ref *pick_session_ref_message(struct pick_session *session);
+/* Switches to the pool that the headers match. Returns: ST_NO_POOL (the session then has a pool
+ * without endpoints); ST_NO_MEMORY. */
+enum status pick_session_select_pool(struct pick_session *session,
+                                     const struct ext_proc_request *message, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* Each ends the request: refuse with a response to the client, the others with the stream. */
+void pick_session_refuse(struct pick_session *session, const struct error *why);
+void pick_session_abort(struct pick_session *session, const struct error *why);
+void pick_session_protocol_error(struct pick_session *session, const char *what);
+/* Drops the reference to the headers and all views of them. */
+void pick_session_release_headers(struct pick_session *session);
+/* Passes the outcome to the `outcome` callback, with the request and its endpoint filled in. */
+void pick_session_report(struct pick_session *session, struct pick_outcome *outcome);
+/* Sends the response "nothing changed" to a message of `kind`. */
+void pick_session_send_continue(struct pick_session *session, enum ext_proc_kind kind);
+
+/* ---- session_request.c ----------------------------------------------------------------------- */
+
+/* Whether the proxy expects this piece of a body, of the request or the response, to be sent back;
+ * otherwise it expects to be told whether the piece changed. */
 bool pick_session_needs_echo(const struct pick_session *session, enum ext_proc_body_mode mode,
                              const struct ext_proc_request *message);
-/* Sends it back; `edits` may be NULL. Returns: false where the stream has ended instead. */
+/* Sends the piece back; `edits` may be NULL. Returns: false when the stream has ended instead. */
 bool pick_session_echo_body(struct pick_session *session, const struct ext_proc_request *message,
                             enum ext_proc_body_mode mode, const struct pick_edits *edits);
 
-/* ---- pick.c -------------------------------------------------------------------------- */
-
-/* An answer that has the pick, and what it is made of. */
-struct pick_pending_response {
-    struct pick_destination destination;
-    struct pick_edits edits; /* of the body, where its model was found */
-    struct pick_mutation mutation;
-};
-
-/* Picks for `model` (ptr NULL: it names none); the draft's news then have the choice and what
- * belongs to a new name. Returns: false where the request has ended instead, or waits. */
-bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
-                                struct pick_pending_response *pending);
-/* The body names the model of a request that was picked for without knowing it. Returns: as
- * above. */
-bool pick_session_check_model(struct pick_session *session, struct pick_pending_response *pending);
-/* Says it. Returns: as above. */
-bool pick_session_send_response(struct pick_session *session,
-                                const struct pick_pending_response *pending);
-
-/* ---- prompt.c ------------------------------------------------------------------------ */
-
-/* At the request's headers, with `needs_model` as it is: the body will be looked into for its
- * prompt if the profile wants it and the body comes. Returns: the pick is to wait for it. */
-bool pick_session_start_prompt_scan(struct pick_session *session);
-/* The next bytes of the body. Returns: no more of them are waited for. */
-bool pick_session_scan_prompt(struct pick_session *session, struct str bytes);
-/* So much of the body has come that nothing more is held for its prompt's sake. */
-bool pick_session_is_prompt_limit_reached(const struct pick_session *session);
-/* As much of it as is known. Returns: NULL where there is none. */
-struct pool_prompt *pick_session_get_prompt(struct pick_session *session);
-/* What is kept of it. */
-uint64_t pick_session_prompt_bytes(const struct pick_session *session);
-/* Another endpoint than the picked one, the ticket's, took the request. */
-void pick_session_record_moved_prompt(struct pick_session *session);
-/* How much work the request is, about: tokens to read and to make; 0 where nothing is known. */
-uint32_t pick_session_estimate_tokens(const struct pick_session *session);
-
-/* ---- queue.c -------------------------------------------------------------------------- */
-
-/* Has what a pick of it needs where it may have to wait. Returns: ST_NO_MEMORY. */
-enum status pick_queue_prepare(struct pick_session *session, struct pool_request *requested,
-                               struct error *err) __attribute__((warn_unused_result));
-/* The pool has it wait: so does the session, wherever it is. */
-void pick_queue_start_wait(struct pick_session *session);
-/* The message at hand is for later. */
-void pick_queue_push_message(struct pick_session *session);
-/* It waits no more, if it did, and what was put off is forgotten. */
-void pick_queue_stop_wait(struct pick_session *session, enum flow_outcome outcome);
-
-/* ---- session.c, session_request.c, body.c, response.c ------------------------ */
-
-void pick_session_step(struct pick_session *session, struct str data);
-/* Each picks, for a request that has all for it, and says so. */
+/* Each picks for a request of which everything needed is known, and sends the response. */
 void pick_session_pick_at_headers(struct pick_session *session);
 void pick_session_pick_at_body(struct pick_session *session,
                                const struct ext_proc_request *message);
-/* Returns: ST_BODY_TOO_LARGE. */
-enum status pick_body_too_large(uint64_t n_bytes, uint64_t max_bytes, struct error *err);
-/* Is all known that a pick can't do without? */
-bool pick_session_can_pick(const struct pick_session *session);
-/* Picks, in phase PICK_HEADERS_HELD, with what is known, and sends on what was held. */
+/* Phase PICK_HEADERS_HELD: picks, answers the headers and sends the buffered body. */
 void pick_session_pick_and_flush(struct pick_session *session);
+/* Whether the model is known or not needed. */
+bool pick_session_can_pick(const struct pick_session *session);
+
 void pick_session_on_headers(struct pick_session *session, const struct ext_proc_request *message);
 void pick_session_on_body(struct pick_session *session, const struct ext_proc_request *message);
 void pick_session_on_trailers(struct pick_session *session);
-void pick_session_on_response_headers(struct pick_session *session,
-                                      const struct ext_proc_request *message);
-void pick_session_on_response_body(struct pick_session *session,
-                                   const struct ext_proc_request *message);
-void pick_session_on_response_trailers(struct pick_session *session,
-                                       const struct ext_proc_request *message);
+
+/* `prefixed`: as model_scan_grpc_init. */
+void pick_scan_init(struct pick_scan *scan, struct arena *arena, bool is_grpc, bool prefixed);
+/* The next bytes of the body. `is_compressed`: the flag of ext-proc for a gRPC message. Returns:
+ * whether the search is over: the model was found, or the body names none. */
+bool pick_scan_feed(struct pick_scan *scan, struct str bytes, bool is_compressed);
+/* The model that the scan found. */
+struct str pick_scan_name(const struct pick_scan *scan);
+
+/* The prompt as far as it was read. Returns: NULL when there is none. */
+struct pool_prompt *pick_session_get_prompt(struct pick_session *session);
+/* Memory that the prompt occupies. */
+uint64_t pick_session_prompt_bytes(const struct pick_session *session);
+/* Records that another endpoint than the picked one, the ticket's, received the request. */
+void pick_session_record_moved_prompt(struct pick_session *session);
+/* An estimate of the request's tokens, prompt and output; 0: unknown. */
+uint32_t pick_session_estimate_tokens(const struct pick_session *session);
+
+/* ---- pick.c ---------------------------------------------------------------------------------- */
+
+/* The picked endpoints as the response names them, in the stream's arena: the views of struct
+ * pool_pick are valid only until the reader is refreshed. */
+struct pick_destination {
+    struct str endpoint; /* for header and metadata; with FALLBACK_LIST all, separated by commas */
+    struct str fallback; /* FALLBACK_KEY; ptr NULL: none */
+};
+
+/* What the response to the request's headers or body changes. */
+struct pick_mutation {
+    enum ext_proc_kind kind;
+    const struct pick_destination *destination;   /* NULL: sent before */
+    struct str path;                              /* the new ":path"; ptr NULL: unchanged */
+    struct str content_length;                    /* the new one; ptr NULL: unchanged */
+    const struct ext_proc_processing_mode *modes; /* NULL: as configured */
+    const struct piece *body;                     /* replaces the body; NULL: unchanged */
+    size_t n_body;
+    struct pick_message_ref *ref; /* the message that `body` points into */
+};
+
+/* A response that carries the pick. */
+struct pick_pending_response {
+    struct pick_destination destination;
+    struct pick_edits edits; /* of the body in which the model was found */
+    struct pick_mutation mutation;
+};
+
+/* Picks for `model` (ptr NULL: none is named) and fills in the mutation: the destination, and a new
+ * name of the model. Returns: false when the request was refused or is queued. */
+bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
+                                struct pick_pending_response *pending);
+/* The body names the model of a request that was picked for without it: checks the model and fills
+ * in a new name. Returns: false when the request was refused. */
+bool pick_session_check_model(struct pick_session *session, struct pick_pending_response *pending);
+/* Sends it. Returns: false when the stream has ended instead. */
+bool pick_session_send_response(struct pick_session *session,
+                                const struct pick_pending_response *pending);
+/* The edits that replace the model found in the body by `model`. Returns: ST_NO_MEMORY;
+ * ST_BODY_TOO_LARGE when a gRPC message would exceed 2^32 - 1 bytes. Owns: in `arena`. */
+enum status pick_scan_edit(const struct pick_scan *scan, struct arena *arena, struct str model,
+                           struct pick_edits *out, struct error *err)
+    __attribute__((warn_unused_result));
+/* Sends the client an immediate response with the error, as JSON or as grpc-message, by the kind of
+ * request. Returns: as pick_send_queue_push. */
+enum status pick_send_refusal(struct pick_send_queue *send_queue, struct arena *arena,
+                              const struct pool_spec *spec, const struct pick_request *request,
+                              const struct error *why, struct error *err)
+    __attribute__((warn_unused_result));
+
+/* ---- queue.c --------------------------------------------------------------------------------- */
+
+/* Allocates the queue entry, where the request may be queued, and sets it in `requested`. Returns:
+ * ST_NO_MEMORY. */
+enum status pick_queue_prepare(struct pick_session *session, struct pool_request *requested,
+                               struct error *err) __attribute__((warn_unused_result));
+/* The pool has queued the request: enters phase PICK_QUEUED. */
+void pick_queue_start_wait(struct pick_session *session);
+/* Buffers the message being processed. The request is refused where the queue's byte limit
+ * (flow_control.max_bytes) is exceeded. */
+void pick_queue_push_message(struct pick_session *session);
+/* Removes the request from the queue, if it is queued, and drops the buffered messages. */
+void pick_queue_stop_wait(struct pick_session *session, enum flow_outcome outcome);
 
 #endif

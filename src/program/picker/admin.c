@@ -5,7 +5,7 @@
 
 #include "codec/kserve/path.h"
 #include "core/tensor/tensor.h"
-#include "pick/session/explain_pool.h"
+#include "pick/session/explain.h"
 #include "program/picker/pick_page.h"
 #include "telemetry/admin/http_text.h"
 #include "telemetry/admin/status_common.h"

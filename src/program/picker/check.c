@@ -7,7 +7,7 @@
 
 #include "pick/config/dns_plan.h"
 #include "pick/config/spec_print.h"
-#include "pick/session/explain_pool.h"
+#include "pick/session/explain.h"
 #include "program/options/commands.h"
 #include "program/picker/cluster.h"
 #include "program/picker/tls.h"

@@ -6,7 +6,6 @@
 #include <stdatomic.h>
 
 #include "net/server/grpc/health.h"
-#include "pick/ext_proc/reflection.h"
 #include "pick/ext_proc/service.h"
 #include "program/picker/settings.h"
 #include "program/process/process.h"

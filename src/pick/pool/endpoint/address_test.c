@@ -150,5 +150,5 @@ int main(void) {
         cmocka_unit_test(endpoint_address_compare_orders_by_ip_and_port),
         cmocka_unit_test(endpoint_address_hash_of_neighbours_spreads),
     };
-    return cmocka_run_group_tests_name("pool/endpoint_address", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/pool/endpoint/address", tests, NULL, NULL);
 }

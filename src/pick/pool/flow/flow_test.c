@@ -412,5 +412,5 @@ int main(void) {
         cmocka_unit_test(flow_100000_long_ids_use_bounded_memory),
         cmocka_unit_test(flow_random_operations_keep_counts_consistent),
     };
-    return cmocka_run_group_tests_name("pool/flow", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/pool/flow/flow", tests, NULL, NULL);
 }

@@ -255,5 +255,5 @@ int main(void) {
         cmocka_unit_test(pool_wait_random_operations_keep_counts_consistent),
         cmocka_unit_test(pool_wait_concurrent_workers_notify_all_waiters),
     };
-    return cmocka_run_group_tests_name("pool/pool_wait_churn", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/pool/flow/wait_churn", tests, NULL, NULL);
 }

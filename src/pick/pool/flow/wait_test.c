@@ -565,5 +565,5 @@ int main(void) {
         cmocka_unit_test(pool_wait_ready_endpoint_notifies_waiters),
         cmocka_unit_test(filters),
     };
-    return cmocka_run_group_tests_name("pool/pool_wait", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/pool/flow/wait", tests, NULL, NULL);
 }

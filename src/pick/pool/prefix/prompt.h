@@ -10,7 +10,6 @@
 
 #include "core/base/arena.h"
 #include "core/base/str.h"
-#include "pick/pool/prefix/chain.h"
 #include "pick/pool/prefix/table.h"
 
 #define PREFIX_BLOCKS_DEFAULT                                                                      \

@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include "core/base/random.h"
-#include "pick/pool/prefix/chain.h"
 
 enum { N = 16, MANY = 1 << 30 };
 

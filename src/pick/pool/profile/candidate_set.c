@@ -1,7 +1,6 @@
 /* Loops over the columns of a choice. Those that make one number of a column (a sum, the greatest)
  * may do so in any order: the pragmas say it, since a compiler must not assume it of floats. */
 #include "pick/pool/profile/candidate_set.h"
-#include "pick/pool/profile/simd_targets.h"
 
 #include <math.h>
 #include <string.h>

@@ -16,8 +16,8 @@
  *     0 for others
  *
  * One that does writes plain loops over plain arrays, without calls and branches, under "#pragma
- * omp simd", in functions that are VECTORS (simd_targets.h): a tenth of what others cost, and each
- * pick goes through a thousand endpoints.
+ * omp simd", in functions marked SIMD_TARGETS (candidate_set.h): a tenth of what others cost, and
+ * each pick goes through a thousand endpoints.
  *
  * Thread: one `struct candidate_set` is of one thread; the same plugin, with the same parameters,
  * runs on many at the same time. */
@@ -99,6 +99,28 @@ void plugin_score_cacheable(const struct plugin_cacheable *cacheable, const void
 void range_stats_merge(struct range_stats *stats, const struct range_stats *others);
 /* What there is before the first range. */
 static const struct range_stats RANGE_STATS_EMPTY = {.min = INFINITY, .max = -INFINITY};
+
+/* ---- endpoint roles -------------------------------------------------------------------------- */
+
+/* What an endpoint does where several share a request: to take in pictures and sounds, to read the
+ * prompt, to make tokens. It says so by its label "llm-d.ai/role", whose values are the upstream
+ * project's. */
+enum role { ROLE_ENCODE = 1, ROLE_PREFILL = 2, ROLE_DECODE = 4 };
+
+/* Does the endpoint have it? One without the label only decodes. */
+bool labels_have_role(struct pool_labels labels, enum role role);
+
+/* ---- session affinity ------------------------------------------------------------------------ */
+
+/* Which endpoint a session belongs to, without anything being kept of it: a session's value and an
+ * endpoint's address are hashed together, and the highest hash wins (Thaler and Ravishankar 1998).
+ * All pickers agree on it, and when an endpoint goes only its own sessions move. */
+/* The place of its candidate; there is one at least, and choice->session is not empty. */
+uint32_t session_affinity_index(const struct candidate_set *candidates);
+
+static inline bool session_affinity_applies(const struct candidate_set *candidates) {
+    return candidates->session.len > 0 && candidates->n > 0;
+}
 
 #define PLUGIN(name) extern const struct plugin plugin_##name;
 #include "pick/pool/plugins.def"

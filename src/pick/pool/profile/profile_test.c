@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "core/event/clock.h"
-#include "pick/pool/explain.h"
+#include "pick/pool/pool.h"
 #include "pick/pool/pool_fixture.h"
 
 enum { MOST = 100 };

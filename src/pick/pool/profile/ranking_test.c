@@ -162,5 +162,5 @@ int main(void) {
         cmocka_unit_test(ranking_ties_are_uniform),
         cmocka_unit_test(prng_below_is_uniform),
     };
-    return cmocka_run_group_tests_name("pool/ranking", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/pool/profile/ranking", tests, NULL, NULL);
 }

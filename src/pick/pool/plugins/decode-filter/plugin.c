@@ -1,5 +1,5 @@
 /* Endpoints that decode: those of that role, of one that has it in it, and of none. */
-#include "pick/pool/profile/role.h"
+#include "pick/pool/profile/plugin.h"
 
 static bool has_role(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
     (void)parameters;

@@ -1,6 +1,5 @@
 /* The share of the KV cache that is free. */
 #include "pick/pool/profile/plugin.h"
-#include "pick/pool/profile/simd_targets.h"
 
 /* What is used, of how many that have said it; `least` is 0 where somebody has not. */
 SIMD_TARGETS static void collect_stats(const void *parameters,

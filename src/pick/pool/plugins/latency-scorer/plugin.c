@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "pick/pool/profile/plugin.h"
-#include "pick/pool/profile/simd_targets.h"
 
 static const float NEVER_S = 1e30f;
 

@@ -1,6 +1,5 @@
 /* Fewer requests waiting are better, and as many as the threshold are worth nothing. */
 #include "pick/pool/profile/plugin.h"
-#include "pick/pool/profile/simd_targets.h"
 
 struct limit {
     float n_waiting;

@@ -1,6 +1,5 @@
 /* An endpoint that has the model's LoRA adapter need not load it. */
 #include "pick/pool/profile/plugin.h"
-#include "pick/pool/profile/simd_targets.h"
 
 enum { ADAPTER_BLOCK = 32 }; /* candidates that are looked at together */
 

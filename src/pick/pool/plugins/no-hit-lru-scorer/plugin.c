@@ -1,7 +1,6 @@
 /* A request of which nobody was sent the beginning goes where none such went for the longest
  * time. */
 #include "pick/pool/profile/plugin.h"
-#include "pick/pool/profile/simd_targets.h"
 
 static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
                              struct error *err) {

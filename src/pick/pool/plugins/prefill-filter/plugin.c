@@ -1,5 +1,5 @@
 /* Endpoints that prefill: those of that role, or of one that has it in it. */
-#include "pick/pool/profile/role.h"
+#include "pick/pool/profile/plugin.h"
 
 static bool has_role(const void *parameters, const struct candidate_set *candidates, uint32_t i) {
     (void)parameters;

@@ -1,5 +1,5 @@
 /* Only the endpoint that the request's session belongs to. */
-#include "pick/pool/profile/session_affinity.h"
+#include "pick/pool/profile/plugin.h"
 
 static void filter(const void *parameters, struct candidate_set *candidates) {
     (void)parameters;

@@ -1,5 +1,5 @@
 /* The endpoint that the request's session belongs to is better than the others. */
-#include "pick/pool/profile/session_affinity.h"
+#include "pick/pool/profile/plugin.h"
 
 static void score(const void *parameters, struct candidate_set *candidates, float weight) {
     (void)parameters;

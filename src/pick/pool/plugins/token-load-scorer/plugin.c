@@ -1,6 +1,5 @@
 /* Fewer tokens in flight are better: a long prompt is more work than a short one. */
 #include "pick/pool/profile/plugin.h"
-#include "pick/pool/profile/simd_targets.h"
 
 struct limit {
     float n_tokens; /* with as many it is worth nothing */

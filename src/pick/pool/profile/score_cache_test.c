@@ -218,5 +218,5 @@ int main(void) {
         cmocka_unit_test(score_cache_many_candidates_match_uncached_scores),
         cmocka_unit_test(score_cache_few_candidates_match_uncached_scores),
     };
-    return cmocka_run_group_tests_name("pool/pool_choose", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/pool/profile/score_cache", tests, NULL, NULL);
 }
