@@ -1,5 +1,5 @@
-/* The descriptors of the endpoint picker's services, built into the program from proto/: a
- * FileDescriptorSet (cmake/proto.cmake). */
+/* The FileDescriptorSet of the endpoint picker's services, compiled in from proto/
+ * (cmake/proto.cmake). */
 #ifndef SLUICE_PICK_EXT_PROC_DESCRIPTORS_H
 #define SLUICE_PICK_EXT_PROC_DESCRIPTORS_H
 

@@ -1,9 +1,9 @@
-/* From calls to sessions. A call's messages go into its session one by one; the next is asked for
- * while its answers are taken, so that neither side can make the other hold more than a few of
- * them. When the proxy may be waiting a clock runs, since a proxy in full-duplex mode has none.
+/* Runs a pick session for each ext-proc call. Back pressure: the next message is read only while
+ * the session's buffer has capacity and fewer than MAX_QUEUED_BYTES of its responses are unsent.
+ * While the proxy may wait for a response a timer runs: a proxy in full-duplex mode has none.
  *
- * A call ends with the proxy's reset as a matter of course: that is no error and no abuse
- * (net/transport/h2_rate_limit.h). */
+ * Proxies regularly reset calls when the request ends; net/transport/h2_rate_limit.h does not count
+ * these as abuse. */
 #include "pick/ext_proc/service.h"
 
 #include <assert.h>
@@ -17,25 +17,25 @@
 #include "net/server/grpc/reflect.h"
 #include "pick/ext_proc/descriptors.h"
 
-/* Answers that the proxy has not taken, before the next of its messages is looked at. */
+/* Unsent bytes of responses at which reading stops. */
 enum { MAX_QUEUED_BYTES = 1 << 20 };
 
-/* How often a pool that requests wait for is looked at, when nothing else happens. */
+/* The interval of pool_tick for pools that requests wait for. */
 static const uint64_t TICK_NS = 100000000;
 
-/* What a worker has of the service. */
+/* Per worker. */
 struct worker_state {
     struct worker *worker;
     struct pick_context context;
     struct pick_stats stats;
     struct log_limit log;
-    uint64_t now_ns;       /* when the clock was last looked at for a pick */
-    struct worker_msg msg; /* look at the pools, and who was called */
-    atomic_bool posted;    /* msg is on its way */
+    uint64_t now_ns;       /* the last time that the clock was read for a pick */
+    struct worker_msg msg; /* refreshes the readers and resumes notified waiters */
+    atomic_bool posted;    /* msg is posted and has not run */
     struct pool_wakeup wakeup;
     struct model_location_cache last_path;
-    struct stream *waiting; /* those that wait for room, in any order */
-    struct timer tick;      /* set while there are any */
+    struct stream *waiting; /* queued requests, in any order */
+    struct timer tick;      /* set while `waiting` is not empty */
 };
 
 struct pick_service {
@@ -43,24 +43,25 @@ struct pick_service {
     size_t n_worker_states;
 };
 
-/* A call's own. What its end looks at stands in front. */
+/* Per call. The fields that the end of a call reads come first. */
 struct stream {
     struct grpc_call *call;
     struct pick_session *session;
     struct worker_state *worker_state;
-    struct pick_stats_row *row; /* where it is counted; NULL: it has no endpoint yet */
-    uint64_t headers_ns;        /* its headers came */
-    uint64_t message_ns;        /* what is being taken came */
-    enum pick_phase_time phase; /* with `row`: of its pick */
-    bool read_pending;          /* for a message that has not come yet */
-    bool finished;              /* the session has ended the call */
-    bool timer_set;             /* the alarm is set */
-    bool waiting;               /* for room: in the desk's list, and the alarm is its wait's */
+    struct pick_stats_row *row; /* the request's statistics row; NULL: not picked yet */
+    uint64_t headers_ns;        /* when the request's headers were received */
+    uint64_t message_ns;        /* when the message being processed was received */
+    enum pick_phase_time phase; /* with `row`: of the pick */
+    bool read_pending;          /* grpc_read was called, and no message has arrived */
+    bool finished;              /* the call was finished */
+    bool timer_set;
+    bool waiting; /* queued: in worker_state->waiting, and the timer is the queue
+                                   deadline */
     struct timer timer;
     struct stream *prev, *next;
 };
 
-/* ---- what a session says --------------------------------------------------------------------- */
+/* ---- callbacks of the session ---------------------------------------------------------------- */
 
 static void on_send(void *user, const struct piece *pieces, size_t n_pieces,
                     void (*release)(void *cookie), void *cookie) {
@@ -101,7 +102,7 @@ static void add_log_request(struct log_line *line, const struct pick_outcome *ou
     add_log_text(line, "model", outcome->model);
 }
 
-/* To four places: a sum of floats has no more to say. */
+/* Four decimals: float sums are no more precise. */
 static double round_score(float score) {
     return round((double)score * 1e4) / 1e4;
 }
@@ -145,7 +146,7 @@ static void log_pick(const struct pick_outcome *outcome) {
     log_write(LOG_DEBUG, "picked", line.fields, line.n);
 }
 
-/* A proxy whose clients ask for nothing else does not fill the log. */
+/* Rate-limited, so that clients whose requests are all refused do not fill the log. */
 static void log_refusal(const struct pick_outcome *outcome, struct log_limit *limit) {
     struct log_line line = {.n = 0};
     if (!log_enabled(LOG_DEBUG) && !log_limit_allow(limit)) {
@@ -162,10 +163,10 @@ static void log_refusal(const struct pick_outcome *outcome, struct log_limit *li
     log_write(LOG_INFO, "refused", line.fields, line.n);
 }
 
-/* ---- what became of it ----------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
-/* Names that clients make up are one. Without a name from the configuration it is sent on as what
- * it was. */
+/* All model names unknown to the configuration share a row. Without a target the model is its
+ * own. */
 static struct pick_stats_row *stats_row_of(struct worker_state *worker_state,
                                            const struct pick_outcome *outcome) {
     struct str model = !outcome->model.ptr ? PICK_MODEL_NONE
@@ -196,8 +197,8 @@ static void on_outcome(void *user, const struct pick_outcome *outcome) {
     }
 }
 
-/* When what is being looked at came, or when the one before it had been dealt with: the time from
- * there to a pick's end, which is when the clock is looked at, is what the pick took. */
+/* The start of processing: when the message was received or the previous one was finished,
+ * whichever is later. The time from then to the clock reading after the pick is the pick's time. */
 static uint64_t processing_start_ns(const struct stream *stream) {
     uint64_t came_ns = grpc_now_ns(stream->call), before_ns = stream->worker_state->now_ns;
     return came_ns > before_ns ? came_ns : before_ns;
@@ -234,7 +235,7 @@ static void count_end(struct stream *stream) {
     }
 }
 
-/* ---- going on -------------------------------------------------------------------------------- */
+/* ---- continuing ------------------------------------------------------------------------------ */
 
 static void stop_timer(struct stream *stream) {
     if (stream->timer_set) {
@@ -253,9 +254,9 @@ static void on_timer(struct timer *timer) {
     continue_stream(stream);
 }
 
-/* ---- waiting for room ------------------------------------------------------------------------ */
+/* ---- queued requests ------------------------------------------------------------------------- */
 
-/* Without memory for it they wait until something happens. */
+/* When out of memory the waiters depend on wakeups alone. */
 static void start_tick_timer(struct worker_state *worker_state) {
     if (!timer_start(worker_timers(worker_state->worker), &worker_state->tick,
                      clock_now_ns() + TICK_NS)) {
@@ -306,8 +307,8 @@ static void remove_waiting(struct stream *stream) {
     }
 }
 
-/* The time that is left counts from when the proxy began to wait; that of a wait for room is its
- * own. */
+/* The response timer starts when the proxy begins to wait; a queued request has its queue deadline
+ * instead. */
 static void update_timer(struct stream *stream) {
     bool is_pending = !stream->finished && pick_session_is_response_pending(stream->session);
     uint64_t until_ns = stream->finished ? 0 : pick_session_queue_deadline_ns(stream->session);
@@ -328,7 +329,7 @@ static void update_timer(struct stream *stream) {
     }
 }
 
-/* After each event that was not the last one. */
+/* After each event except the last. */
 static void continue_stream(struct stream *stream) {
     update_timer(stream);
     if (!stream->finished && !stream->read_pending && !stream->call->is_cancelled &&
@@ -339,14 +340,14 @@ static void continue_stream(struct stream *stream) {
     }
 }
 
-/* How long it waited is counted with the queue, and is no time of the pick. */
+/* The time in the queue has a metric of its own and does not count as the pick's. */
 static void on_resumed(void *user) {
     struct stream *stream = user;
     stream->message_ns = 0;
     continue_stream(stream);
 }
 
-/* ---- a call ---------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static struct worker_state *find_worker_state(const struct grpc_call *call) {
     struct pick_service *service = call->method->context;
@@ -388,7 +389,7 @@ static void free_message(void *cookie) {
 static void take_message(struct stream *stream) {
     struct grpc_message *message = stream->call->message;
     stream->read_pending = false;
-    if (stream->finished) { /* since it was asked for */
+    if (stream->finished) { /* since the message was requested */
         grpc_message_free(message);
         return;
     }
@@ -399,8 +400,8 @@ static void take_message(struct stream *stream) {
     continue_stream(stream);
 }
 
-/* Nobody waits any more. What the session has sent may still be on its way into the socket, so it
- * lives until the call's end. */
+/* The call was cancelled. The session may still be sending, so it is freed at the end of the
+ * call. */
 static void cancelled(struct stream *stream) {
     remove_waiting(stream);
     stop_timer(stream);
@@ -425,7 +426,7 @@ static void step(struct grpc_call *call, enum grpc_event event) {
         open_stream(call);
         return;
     }
-    if (!stream) { /* there was no memory for it */
+    if (!stream) { /* out of memory at the start */
         return;
     }
     switch (event) {
@@ -452,8 +453,8 @@ static void step(struct grpc_call *call, enum grpc_event event) {
     }
 }
 
-/* Clause: "Constraints": the client is told by the proxy, which would otherwise take the end of the
- * stream for a failure of ours, and may let the request pass. */
+/* Clause: "Constraints": the proxy must be given a response for the client. A stream that just
+ * ended would look like a failure of the picker, and the proxy might let the request pass. */
 static bool on_message_rejected(struct grpc_call *call, const struct error *why) {
     struct stream *stream = call->user;
     if (!stream || stream->finished) {
@@ -467,7 +468,7 @@ static bool on_message_rejected(struct grpc_call *call, const struct error *why)
 
 static void describe(const struct grpc_call *call, struct buf *out) {
     const struct stream *stream = call->user;
-    if (stream) { /* else there was no memory for it */
+    if (stream) { /* else out of memory at the start */
         pick_session_describe(stream->session, out);
     }
 }

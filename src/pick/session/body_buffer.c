@@ -1,5 +1,5 @@
-/* Parts stay as they came: what leaves is cut along their borders, so that a gRPC message stays
- * one. */
+/* A body buffer keeps messages apart and cuts the output at their borders, so that a gRPC message
+ * stays one message. */
 #include "pick/session/body_buffer.h"
 
 #include <inttypes.h>
@@ -13,10 +13,11 @@ struct pick_body_buffer_entry {
 };
 
 enum {
-    /* What a part costs us whatever its length: empty ones may not be sent for ever. */
+    /* Memory per chunk whatever its length: limits the number of empty chunks. */
     CHUNK_OVERHEAD_BYTES = 512,
     FREE_CHUNKS = 1024,
-    /* A message is of some KiB, whatever is in it. */
+    /* A message occupies some KiB whatever its size; chunks up to this size are copied out of
+     * it. */
     SMALL_BYTES = 4096,
     UNCOPIED_CHUNKS = 8,
 };
@@ -52,7 +53,7 @@ size_t pick_body_chunk_pieces(const struct pick_body_chunk *chunk, uint64_t at,
         uint64_t from = clamp(edit->at, done, end);
         uint64_t to = clamp(edit->at + edit->n_bytes, done, end);
         n = add_piece(out, n, str_make(chunk->bytes.ptr + (done - at), (size_t)(from - done)));
-        if (edit->at >= at && edit->at < end) { /* it begins here */
+        if (edit->at >= at && edit->at < end) { /* it starts in this chunk */
             n = add_piece(out, n, edit->with);
         }
         done = to;
@@ -60,9 +61,9 @@ size_t pick_body_chunk_pieces(const struct pick_body_chunk *chunk, uint64_t at,
     return add_piece(out, n, str_make(chunk->bytes.ptr + (done - at), (size_t)(end - done)));
 }
 
-/* ---- chunks ---------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
-/* Takes at most `most` bytes off the front of `from`. Returns: how many pieces they are. */
+/* Takes up to `most` bytes from the front of `from`. Returns: the number of pieces. */
 static size_t cut_chunk(struct piece **from, size_t *n_from, size_t most,
                         struct piece out[PICK_MAX_PIECES]) {
     size_t n = 0;
@@ -88,7 +89,7 @@ enum status pick_body_chunk_send(struct pick_send_queue *send_queue, enum ext_pr
     size_t n_left = pick_body_chunk_pieces(chunk, at, edits, pieces);
     enum status st = ST_OK;
     if (n_left == 0 && !chunk->end && !whole) {
-        return ST_OK; /* nothing is left of it */
+        return ST_OK; /* the edits removed all of it */
     }
     do {
         size_t n =
@@ -105,7 +106,7 @@ enum status pick_body_chunk_send(struct pick_send_queue *send_queue, enum ext_pr
     return st;
 }
 
-/* ---- what is held ---------------------------------------------------------------------------- */
+/* ---- buffering ------------------------------------------------------------------------------- */
 
 void pick_body_buffer_init(struct pick_body_buffer *body_buffer, uint64_t max_bytes) {
     *body_buffer = (struct pick_body_buffer){.max_bytes = max_bytes};
@@ -151,7 +152,7 @@ enum status pick_body_buffer_append(struct pick_body_buffer *body_buffer,
     }
     *added = (struct pick_body_buffer_entry){.chunk = *chunk, .slab = slab};
     added->chunk.ref = ref;
-    if (copied) { /* its first user is the part */
+    if (copied) { /* the chunk has the copy's first reference */
         added->chunk.bytes = ref->message.data;
     } else {
         ref->n_refs++;

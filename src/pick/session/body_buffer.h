@@ -1,5 +1,5 @@
-/* A body that comes in messages and leaves in messages, without being copied: first held, until
- * its model is known, then sent on, with the model's value replaced where it has to be. */
+/* A body buffer: chunks of a request's body that are held, without copying large ones, until the
+ * model is known, and then sent on with the model's name replaced where needed. */
 #ifndef SLUICE_PICK_SESSION_BODY_BUFFER_H
 #define SLUICE_PICK_SESSION_BODY_BUFFER_H
 
@@ -17,25 +17,25 @@ struct pick_edits {
     int64_t growth; /* change of the body's length, in bytes */
 };
 
-/* One message's part of it. */
+/* The part of a body in one message. */
 struct pick_body_chunk {
     struct str bytes;
     bool end, end_without_message, is_compressed;
-    struct pick_message_ref *ref; /* whose bytes they are */
+    struct pick_message_ref *ref; /* the message that has the bytes */
 };
 
 struct pick_body_chunk pick_body_chunk_of(const struct ext_proc_request *message,
                                           struct pick_message_ref *ref);
 
-/* The pieces of a part that begins at `at` of its body, with the edits that are in it; ones that
- * reach over several parts, too. Returns: how many. */
+/* The pieces of a chunk at offset `at` of its body, with the edits that overlap it applied; an edit
+ * may span several chunks. Returns: the number of pieces. */
 enum { PICK_MAX_PIECES = 5 };
 size_t pick_body_chunk_pieces(const struct pick_body_chunk *chunk, uint64_t at,
                               const struct pick_edits *edits, struct piece out[PICK_MAX_PIECES]);
 
-/* Sends a part on, in a duplex mode: in chunks of at most EXT_PROC_MAX_CHUNK_BYTES, of which the
- * last has the end; with `whole` (mode GRPC, where it is a message) in one. `edits` may be NULL.
- * Returns: as pick_send_queue_push. */
+/* Sends a chunk in a duplex mode, as messages of at most EXT_PROC_MAX_CHUNK_BYTES; the last one has
+ * the chunk's end_of_stream. `whole`: as one message (mode GRPC, where a chunk is a gRPC message).
+ * `edits` may be NULL. Returns: as pick_send_queue_push. */
 enum status pick_body_chunk_send(struct pick_send_queue *send_queue, enum ext_proc_kind kind,
                                  const struct pick_body_chunk *chunk, uint64_t at,
                                  const struct pick_edits *edits, bool whole, struct error *err)
@@ -51,19 +51,19 @@ struct pick_body_buffer {
 };
 
 void pick_body_buffer_init(struct pick_body_buffer *body_buffer, uint64_t max_bytes);
-/* Is it too much to go on holding it? Returns: ST_BODY_TOO_LARGE. */
+/* Whether the buffer is over its limit. Returns: ST_BODY_TOO_LARGE. */
 enum status pick_body_buffer_check_limit(const struct pick_body_buffer *body_buffer,
                                          struct error *err) __attribute__((warn_unused_result));
-/* Will a part of so many bytes be copied? Small ones are, behind the first few: what a message
- * costs besides its bytes is more. */
+/* Whether pick_body_buffer_append will copy a chunk of this size: small ones are copied, except for
+ * the first few, because a message occupies more memory than its bytes. */
 bool pick_body_buffer_would_copy(const struct pick_body_buffer *body_buffer, size_t n_bytes);
-/* Adds a part, whose message it uses from now on, unless it copies it: then `of` may be NULL.
- * Returns: ST_NO_MEMORY. */
+/* Adds a chunk and takes a reference to its message, or copies its bytes: then chunk->ref may be
+ * NULL. Returns: ST_NO_MEMORY. */
 enum status pick_body_buffer_append(struct pick_body_buffer *body_buffer,
                                     struct pick_send_queue *send_queue,
                                     const struct pick_body_chunk *chunk, struct error *err)
     __attribute__((warn_unused_result));
-/* Sends all of it on and lets go of it. Returns: as pick_send_queue_push. */
+/* Sends all chunks and empties the buffer. Returns: as pick_send_queue_push. */
 enum status pick_body_buffer_flush(struct pick_body_buffer *body_buffer,
                                    struct pick_send_queue *send_queue, enum ext_proc_kind kind,
                                    const struct pick_edits *edits, struct error *err)

@@ -1,5 +1,6 @@
-/* The rules of a pick (pick/pool/pick.c), one by one and in words. What is said of endpoints is
- * read without the pool's lock: between two of them the world goes on. */
+/* The rules of a pick (pick/pool/pick.c) and of matching pools (pick/pool/match.h), evaluated one
+ * by one and printed. Endpoints are read without the pool's lock, so values of two endpoints may be
+ * of different moments. */
 #include "pick/session/explain.h"
 
 #include <math.h>
@@ -13,14 +14,13 @@
 
 enum { LABEL_COLUMNS = 12, ENDPOINT_COLUMNS = 28, HEAD_BYTES = 96, MOST_NAMED = 20 };
 
-/* What is known of one endpoint of the pool. */
+/* The state of one endpoint of the pool. */
 struct verdict {
     const struct endpoint *endpoint;
     bool in_subset, in_selection, eligible;
-    uint32_t rank, in_flight; /* as they were once */
-    const char *full;         /* a limit that it has reached; NULL: it has room */
-    const struct pool_endpoint_explanation *explained; /* by the profile; NULL: it was no candidate
-                                                          of it */
+    uint32_t rank, in_flight; /* each read once */
+    const char *full;         /* the limit that it has reached; NULL: it has capacity */
+    const struct pool_endpoint_explanation *explained; /* by the profile; NULL: not a candidate */
 };
 
 struct explanation {
@@ -29,12 +29,13 @@ struct explanation {
     const struct pool_snapshot *snapshot;
     struct arena *arena;
     struct buf *out;
-    struct str model; /* that the request names; ptr NULL: none */
+    struct str model; /* named by the request; ptr NULL: none */
     struct subset subset, selection;
     bool sheddable;
-    const char *full; /* every endpoint that the request may go to has reached it; NULL: not all */
+    const char *full; /* the limit that every endpoint for the request has reached; NULL: some have
+                         capacity */
     struct pool_explanation profile;
-    struct verdict *verdicts; /* the best first, those that can't be picked last */
+    struct verdict *verdicts; /* best first; those that cannot be picked last */
     size_t n_verdicts, n_eligible;
 };
 
@@ -168,14 +169,14 @@ static bool is_eligible(const struct explanation *self, const struct verdict *ve
                : verdict->in_subset && verdict->in_selection && verdict->rank != ENDPOINT_OUT;
 }
 
-/* The lower the better: by the profile's sums, or else by rank. */
+/* Lower is better: by the profile's scores, or else by rank. */
 static double order_of(const struct verdict *verdict) {
     return !verdict->eligible   ? INFINITY
            : verdict->explained ? -(double)verdict->explained->score
                                 : (double)verdict->rank;
 }
 
-/* What can be picked first; then by address, which is the order they came in. */
+/* Eligible ones first; equal ones by address, the order of the members. */
 static int compare_verdicts(const void *a, const void *b) {
     const struct verdict *left = a, *right = b;
     double l = order_of(left), r = order_of(right);
@@ -184,7 +185,7 @@ static int compare_verdicts(const void *a, const void *b) {
                    : endpoint_address_compare(&left->endpoint->address, &right->endpoint->address);
 }
 
-/* There is one: "name: value". */
+/* The one header of a described request: "name: value". */
 static struct str find_header(const void *of, struct str name) {
     struct str value = *(const struct str *)of, own = str_cut(&value, ':');
     return str_eq_nocase(str_trim(own), name) && value.ptr ? str_trim(value) : str_make(NULL, 0);
@@ -204,7 +205,7 @@ static enum status run_profile(struct explanation *self, struct error *err) {
     return pool_explain(self->reader, &request, self->arena, &self->profile, err);
 }
 
-/* What the profile says of the member; it has those of the pool in their order. */
+/* The profile's result for a member; both are in the order of members. */
 static const struct pool_endpoint_explanation *find_explanation(const struct explanation *self,
                                                                 uint32_t member, size_t *next) {
     while (*next < self->profile.n && self->profile.items[*next].member < member) {
@@ -218,7 +219,7 @@ static bool is_named(const struct verdict *verdict) {
     return verdict->in_subset && verdict->in_selection && verdict->rank != ENDPOINT_OUT;
 }
 
-/* An endpoint that is avoided counts where there is no other. */
+/* Avoided endpoints count only where there is no other. */
 static bool has_better(const struct explanation *self) {
     for (size_t i = 0; i < self->n_verdicts; i++) {
         if (is_named(&self->verdicts[i]) && self->verdicts[i].rank < ENDPOINT_REFUSED) {
@@ -228,7 +229,7 @@ static bool has_better(const struct explanation *self) {
     return false;
 }
 
-/* Where requests can wait those that are full are not picked while there are others. */
+/* With flow control full endpoints are not picked while others have capacity. */
 static void exclude_full(struct explanation *self) {
     for (size_t i = 0; i < self->n_verdicts; i++) {
         struct verdict *verdict = &self->verdicts[i];
@@ -239,7 +240,7 @@ static void exclude_full(struct explanation *self) {
     }
 }
 
-/* Of those that the profile leaves one is waited for. */
+/* With flow control the request waits for one of those that the profile's filters kept. */
 static void check_capacity_of_profile(struct explanation *self) {
     uint64_t now_ns = clock_now_ns();
     for (size_t i = 0; i < self->n_verdicts && self->profile.full; i++) {
@@ -303,7 +304,7 @@ static enum status evaluate_endpoints(struct explanation *self, struct error *er
 
 /* ---- the profile's table --------------------------------------------------------------------- */
 
-/* "queue-scorer x 2"; a long name is cut. */
+/* "queue-scorer x 2"; long names are cut. */
 static int scorer_title(const struct profile_step *step, char head[HEAD_BYTES]) {
     int n = snprintf(head, HEAD_BYTES, "%.64s x %g", step->name.ptr, (double)step->weight);
     return n < HEAD_BYTES ? n : HEAD_BYTES - 1;
@@ -319,7 +320,7 @@ static void print_profile_header(const struct profile *profile, struct buf *out)
     buf_printf(out, "  %7s\n", "sum");
 }
 
-/* What it has not said itself is in brackets: our own count. */
+/* In brackets where the endpoint does not report it: our own count. */
 static void print_count(bool known, float n, struct buf *out) {
     buf_printf(out, known ? "  %7.0f" : "  (%5.0f)", (double)n);
 }
@@ -386,7 +387,7 @@ static void print_verdict(const struct explanation *self, const struct verdict *
     }
 }
 
-/* Those that the selector leaves out. */
+/* Endpoints that the selector leaves out. */
 static void print_unselected(const struct explanation *self) {
     const struct pool_spec *spec = self->snapshot->spec;
     for (size_t i = 0; i < spec->n_endpoints; i++) {
@@ -465,7 +466,7 @@ static enum status print_outcome(struct explanation *self, struct error *err) {
     return ST_OK;
 }
 
-/* All but the outcome. */
+/* Everything except the outcome. */
 static enum status explain_request(struct explanation *self, struct error *err) {
     const struct pick_described_request *described = self->described;
     print_label(self, "request");
@@ -578,7 +579,7 @@ static void print_match(const struct pool_entry *entry, bool by_name, struct buf
     buf_add_char(out, '\n');
 }
 
-/* Returns: NULL: `*st` says why. */
+/* Returns: NULL: see `*st`. */
 static const struct pool_entry *choose_pool(const struct pool_list *list,
                                             const struct pick_described_request *described,
                                             struct buf *out, enum status *st, struct error *err) {

@@ -1,5 +1,5 @@
-/* What sessions count, in the process's registry (core/base/metric/metric.def): one function for
- * each thing that can happen. */
+/* The metrics of sessions, in the process's registry (core/base/metric/metric.def): one function
+ * for each event. */
 #ifndef SLUICE_PICK_SESSION_METRICS_H
 #define SLUICE_PICK_SESSION_METRICS_H
 

@@ -1,5 +1,6 @@
-/* The pick of a session: the pool is asked, and what a new name of the model changes is worked out.
- * Nobody looks at the pool between the two, so that names of its configuration stay. */
+/* The pick of a session and the responses that carry it: the endpoint in header and metadata, the
+ * new name of the model, or the refusal. The reader is not refreshed between the pick and the
+ * response, so views of the pool's configuration stay valid. */
 #include "pick/session/state.h"
 
 #include "codec/protobuf/pb.h"
@@ -35,7 +36,7 @@ static void add_edit(struct pick_edits *edits, uint64_t at, uint64_t n_bytes, st
     edits->growth += (int64_t)with.len - (int64_t)n_bytes;
 }
 
-/* gRPC, "Length-Prefixed-Message": four bytes of length, the first the highest. */
+/* gRPC, "Length-Prefixed-Message": a big-endian length of four bytes. */
 static enum status edit_length(const struct model_scan_grpc *scan, struct buf *length,
                                size_t n_field, struct pick_edits *out, struct error *err) {
     uint64_t n_bytes = scan->message_bytes - scan->field_bytes + n_field;
@@ -105,7 +106,7 @@ static enum status rename_path(struct pick_session *session, struct str name,
     return path.failed ? no_memory(err) : ST_OK;
 }
 
-/* The client's Content-Length stays right; where it sent none, none is made. */
+/* Corrects the client's content-length; none is added where the client sent none. */
 static enum status update_content_length(struct pick_session *session,
                                          struct pick_pending_response *pending, struct error *err) {
     struct str sent = pick_session_request(session)->content_length;
@@ -129,7 +130,7 @@ static enum status rename_body(struct pick_session *session, struct str name,
     return st == ST_OK ? update_content_length(session, pending, err) : st;
 }
 
-/* `name`: ptr NULL: the one that the request has. */
+/* `name`: ptr NULL: unchanged. */
 static enum status rename_model(struct pick_session *session, struct str name,
                                 struct pick_pending_response *pending, struct error *err) {
     if (!name.ptr) {
@@ -141,14 +142,15 @@ static enum status rename_model(struct pick_session *session, struct str name,
     if (session->scan && !session->mode_overridden) {
         return rename_body(session, name, pending, err);
     }
-    if (session->scan) { /* the body is still to come */
+    if (session->scan) { /* the body has not been received yet */
         session->target = arena_dup(session->arena, name);
         return session->target.ptr ? ST_OK : no_memory(err);
     }
     return ST_OK;
 }
 
-/* What the request is sent on as: the configuration's name, else that of the header. */
+/* The model that the endpoint is asked for: the configuration's target, or else the rewrite
+ * header. */
 static struct str target_model(const struct pick_session *session, const struct pool_pick *pick) {
     return pick->target.ptr ? pick->target : pick_session_request(session)->rewrite;
 }
@@ -181,7 +183,8 @@ static enum status print_destination(struct arena *arena, const struct pool_pick
     return slot->ptr ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for the fallback endpoint");
 }
 
-/* Clause: "Destination Endpoint", 2, and "Destination endpoint fallback". Returns: how many. */
+/* Clause: "Destination Endpoint", 2, and "Destination endpoint fallback". Returns: the number of
+ * entries. */
 static size_t metadata_entries(const struct protocol *protocol,
                                const struct pick_destination *destination,
                                struct ext_proc_entry out[2]) {
@@ -227,7 +230,7 @@ static enum status send_mutation(struct pick_send_queue *send_queue,
     return pick_send_queue_push(send_queue, &answer, mutation->ref, err);
 }
 
-/* ---- picks ----------------------------------------------------------------------------------- */
+/* ---- picking --------------------------------------------------------------------------------- */
 
 static bool is_headers_held(const struct pick_session *session) {
     return session->phase == PICK_HEADERS_HELD ||
@@ -249,7 +252,7 @@ bool pick_session_pick_endpoint(struct pick_session *session, struct str model,
     session->body_model = model;
     requested.trace = log_enabled(LOG_DEBUG) ? &trace : NULL;
     enum status st = ST_OK;
-    /* Should waiting be switched on in this moment, this one does not wait. */
+    /* If flow control is enabled between this test and the pick, this request does not wait. */
     if (session->queue_entry || (session->context.wakeup && spec->flow_control.on)) {
         st = pick_queue_prepare(session, &requested, &err);
     }
@@ -318,10 +321,9 @@ bool pick_session_send_response(struct pick_session *session,
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-/* A refusal is read by three sorts of clients: those of OpenAI's and Anthropic's interfaces, whose
- * libraries look for an object "error"; those of KServe's, who have a string there; and gRPC's, who
- * get the sentence as grpc-message. */
-/* Clause: the header by which the model servers' neighbours tell why a request was dropped. */
+/* Three kinds of clients read a refusal. The libraries for OpenAI's and Anthropic's APIs expect an
+ * object "error", KServe's a string; gRPC clients get the text as grpc-message. */
+/* Clause: the header in which neighbouring gateways give the reason for a dropped request. */
 static struct str drop_reason(enum status status) {
     switch ((int)status) {
     case ST_NO_POOL:
@@ -341,7 +343,7 @@ static struct str drop_reason(enum status status) {
     }
 }
 
-/* What both interfaces call it. */
+/* The type in both APIs. */
 static const char *error_type(enum status status) {
     int http = status_http(status);
     if (http >= 500) {
@@ -353,7 +355,7 @@ static const char *error_type(enum status status) {
                          : "invalid_request_error";
 }
 
-/* Has the request a path of OpenAI's or Anthropic's interface? */
+/* Whether the path belongs to OpenAI's or Anthropic's API. */
 static bool is_openai_path(struct arena *arena, const struct pick_request *request) {
     struct model_location where;
     enum status st = model_location_parse(arena, request->method, request->path, &where, NULL);

@@ -1,14 +1,14 @@
-/* A request that waits for room. What it would have said is said when it is called; what comes of
- * it until then is put off, whole messages as they are, and taken behind that. */
+/* Queueing: a request for which no endpoint has capacity waits here until the pool admits it.
+ * Messages that the proxy sends meanwhile are buffered and processed in order after admission. */
 #include <inttypes.h>
 
 #include "pick/session/state.h"
 
-/* What a stream costs besides its bytes, and what a message does: each has memory of its own, some
- * KiB, whatever is in it. */
+/* Charged against flow_control.max_bytes besides the payload: the memory of a stream and of a
+ * message, whatever their size. */
 enum { STREAM_OVERHEAD_BYTES = 4096, MESSAGE_OVERHEAD_BYTES = 4096 + 256 };
 
-/* What the request holds, as the queue counts it. */
+/* The memory of the request, as flow control counts it. */
 static uint64_t request_bytes(const struct pick_session *session) {
     uint64_t n_message = session->message ? session->message->data.len : 0;
     uint64_t n_headers = session->headers ? session->headers->message.data.len : 0;
@@ -20,9 +20,9 @@ static uint64_t message_bytes(const struct pick_message_ref *message_ref) {
     return MESSAGE_OVERHEAD_BYTES + message_ref->message.data.len;
 }
 
-/* ---- what comes meanwhile -------------------------------------------------------------------- */
+/* ---- buffered messages ----------------------------------------------------------------------- */
 
-/* Returns: false when out of memory, and the stream has ended. */
+/* Returns: false when out of memory; the stream has ended. */
 static bool buffer_message(struct pick_session *session) {
     struct pick_queue_entry *entry = session->queue_entry;
     struct pick_buffered_message *buffered = arena_alloc(session->arena, sizeof(*buffered));
@@ -59,7 +59,8 @@ void pick_queue_push_message(struct pick_session *session) {
     pick_session_refuse(session, &err);
 }
 
-/* The next of what was put off, which is the caller's now. Returns: NULL when there is none. */
+/* Removes the first buffered message; its reference passes to the caller. Returns: NULL when there
+ * is none. */
 static struct pick_message_ref *pop_buffered(struct pick_queue_entry *entry) {
     struct pick_buffered_message *buffered = entry->first;
     if (!buffered) {
@@ -92,7 +93,7 @@ enum status pick_queue_prepare(struct pick_session *session, struct pool_request
     return ST_OK;
 }
 
-/* The headers are needed for another pick; of a buffered body, too, the message at hand. */
+/* The next pick needs the headers, and for a buffered body the body message too. */
 void pick_queue_start_wait(struct pick_session *session) {
     struct pick_queue_entry *entry = session->queue_entry;
     if (session->phase == PICK_QUEUED) {
@@ -143,9 +144,9 @@ void pick_session_tick(const struct pick_session *session, uint64_t gap_ns) {
     pool_tick(session->context.pool, gap_ns);
 }
 
-/* ---- going on -------------------------------------------------------------------------------- */
+/* ---- admission ------------------------------------------------------------------------------- */
 
-/* What was put off is the message at hand now. */
+/* A buffered message becomes the message being processed. */
 static void set_current_message(struct pick_session *session,
                                 struct pick_message_ref *message_ref) {
     session->message = &message_ref->message;
@@ -159,14 +160,15 @@ static void clear_current_message(struct pick_session *session,
     pick_message_unref(message_ref);
 }
 
-/* The body's message is the first of what was put off, and stays there should it wait on. */
+/* The body message is the first buffered one, and stays buffered if the request waits on. */
 static void pick_at_queued_body(struct pick_session *session) {
     struct pick_message_ref *message_ref = session->queue_entry->first->message_ref;
     struct ext_proc_request message;
     struct error err;
     message_ref->n_refs++;
     set_current_message(session, message_ref);
-    if (ext_proc_request_decode(message_ref->message.data, &message, &err) == ST_OK) { /* as
+    if (ext_proc_request_decode(message_ref->message.data, &message, &err) == ST_OK) { /* it was
+                                                                                          decoded
                                                                                           before */
         pick_session_pick_at_body(session, &message);
     }

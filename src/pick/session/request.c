@@ -1,10 +1,10 @@
-/* Headers are looked at by their lengths first: most of them have one that none has which is asked
- * for. */
+/* Header names are compared by their lengths first: most headers have a length that no wanted name
+ * has. */
 #include "pick/session/request.h"
 
 #include "codec/http1/cookie.h"
 
-/* Of several names the one that comes first in the configuration counts, wherever it stands. */
+/* Of several names the first one in the configuration counts, whatever the order in the request. */
 struct ranked_value {
     struct str value;
     size_t rank;
@@ -39,7 +39,7 @@ static bool match_ranked_header(const struct protocol_headers *names,
     return false;
 }
 
-/* The names that HTTP has. Returns: it was one. */
+/* Standard HTTP headers. Returns: whether it is one. */
 static bool match_http_header(struct pick_request *request, const struct ext_proc_header *header) {
     struct str key = header->key;
     if (key.len == 5 && str_is(key, ":path")) {
@@ -60,14 +60,14 @@ static bool match_http_header(struct pick_request *request, const struct ext_pro
     return true;
 }
 
-/* HTTP/2 may have each of them in a header of its own. */
+/* In HTTP/2 each cookie may have a header of its own. */
 static void match_session_cookie(struct header_scan *scan, struct str value) {
     if (scan->protocol->session_cookie.len > 0 && !scan->cookie.ptr) {
         scan->cookie = cookie_find(value, scan->protocol->session_cookie);
     }
 }
 
-/* The names of the configuration: lists of them. Returns: it was in one. */
+/* The configuration's lists of names. Returns: whether a list contains it. */
 static bool match_listed_header(struct header_scan *scan, const struct ext_proc_header *header) {
     const struct protocol *protocol = scan->protocol;
     return match_ranked_header(&protocol->objective_headers, header, &scan->objective) ||
@@ -107,8 +107,8 @@ static void read_headers(struct header_scan *scan, const struct ext_proc_headers
     scan->request->session = scan->session.value.ptr ? scan->session.value : scan->cookie;
 }
 
-/* Clause: "Endpoint Subset". A key with a value that is neither a list nor a text is there all the
- * same, and nothing can be picked from it; so is an item that is no text. */
+/* Clause: "Endpoint Subset". A value that is neither a list nor a string, and an item that is not a
+ * string, counts as a subset that matches no endpoint. */
 enum status pick_request_read_subset(struct arena *arena, const struct protocol *protocol,
                                      const struct ext_proc_request *message,
                                      struct pick_request *out, struct error *err) {

@@ -1,6 +1,5 @@
-/* What a proxy says of a request at its headers, as far as it matters for the pick: one walk over
- * the headers, and the subset from the metadata. All of it are views of that message and of the
- * names in the pool's configuration, but the subsets, which are in the stream's arena. */
+/* The part of a request's headers and metadata that matters for the pick. All texts are views of
+ * the message and of the pool's configuration; the subsets are in the stream's arena. */
 #ifndef SLUICE_PICK_SESSION_REQUEST_H
 #define SLUICE_PICK_SESSION_REQUEST_H
 
@@ -9,35 +8,35 @@
 #include "pick/pool/snapshot.h"
 #include "pick/pool/subset.h"
 
-/* ptr NULL: the request has no such header. Of one that repeats the first counts. */
+/* ptr NULL: the request has no such header. Of repeated headers the first counts. */
 struct pick_request {
-    struct ext_proc_headers fields; /* all of them */
+    struct ext_proc_headers fields; /* all headers */
     struct str method, path;
     struct str content_type, content_length;
     struct str encoding;    /* content-encoding, unless it is identity */
-    struct str model;       /* as a header names it, instead of path or body */
-    struct str rewrite;     /* the model to ask for instead */
-    struct str objective;   /* by name */
-    struct str fairness_id; /* whose turn it is with others, where it has to wait */
-    struct str session;     /* a value that requests of one session share */
-    struct str id;          /* the proxy's number for it, which its own log has */
-    struct subset hint;     /* of the proxy: Clause "Endpoint Subset" */
+    struct str model;       /* from the model header */
+    struct str rewrite;     /* the model to ask the endpoint for instead */
+    struct str objective;   /* name of the objective */
+    struct str fairness_id; /* for round robin among fairness ids in the queue */
+    struct str session;     /* the session that the request belongs to, from a header or a cookie */
+    struct str id;          /* the request id, as in the proxy's log */
+    struct subset hint;     /* of the proxy; Clause "Endpoint Subset" */
     struct subset selection;
     bool has_hint, has_selection;
 };
 
-/* Reads what the names in `protocol` say. Returns: ST_NO_MEMORY. */
+/* Reads the headers named in `protocol`, and the subset. Returns: ST_NO_MEMORY. */
 enum status pick_request_read(struct arena *arena, const struct protocol *protocol,
                               const struct ext_proc_request *message, struct pick_request *out,
                               struct error *err) __attribute__((warn_unused_result));
 
-/* The subset alone, of a message that says one. Returns: ST_NO_MEMORY. */
+/* Reads the subset only; none in the metadata leaves `out` unchanged. Returns: ST_NO_MEMORY. */
 enum status pick_request_read_subset(struct arena *arena, const struct protocol *protocol,
                                      const struct ext_proc_request *message,
                                      struct pick_request *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* A gRPC client asks: it is told of errors by grpc-status. */
+/* Whether the client speaks gRPC: it gets errors as grpc-status. */
 bool pick_request_is_grpc(const struct pick_request *request);
 
 #endif

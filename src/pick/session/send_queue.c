@@ -1,14 +1,14 @@
-/* A slab's count of what is in use decides when it is freed; its count of what was ever taken, when
- * it is closed and another one begins. */
+/* A slab is freed when all its allocations are released, and takes no more after MAX_ALLOCATED. */
 #include "pick/session/send_queue.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* What a slab is good for: with a body's chunks, a second block of the arena or none. */
+/* Allocations per slab. With a body's chunks they fit into the arena's first block and at most one
+ * more. */
 enum { MAX_ALLOCATED = 24 };
 
-/* A message on its way, and what it holds. */
+/* A message that was passed to `send`, and the reference that it holds. */
 struct queued_message {
     struct pick_slab *slab;
     struct pick_message_ref *ref; /* or NULL */
@@ -53,7 +53,7 @@ static struct pick_slab *slab_new(void) {
     return slab;
 }
 
-/* The slab for the next thing, in which it counts already. Returns: NULL when out of memory. */
+/* Counts an allocation in the current slab, or in a new one. Returns: NULL when out of memory. */
 static struct pick_slab *slab_use(struct pick_send_queue *send_queue) {
     if (send_queue->slab->n_allocated >= MAX_ALLOCATED) {
         struct pick_slab *next = slab_new();
@@ -78,7 +78,7 @@ void *pick_send_queue_alloc(struct pick_send_queue *send_queue, size_t n_bytes,
     return allocated;
 }
 
-/* ---- messages that came ---------------------------------------------------------------------- */
+/* ---- received messages ----------------------------------------------------------------------- */
 
 struct pick_message_ref *pick_message_ref_new(struct pick_send_queue *send_queue,
                                               const struct pick_message *message) {
@@ -118,7 +118,7 @@ void pick_message_unref(struct pick_message_ref *message_ref) {
     }
 }
 
-/* ---- messages that leave --------------------------------------------------------------------- */
+/* ---- sent messages --------------------------------------------------------------------------- */
 
 static void on_message_sent(void *cookie) {
     struct queued_message *queued = cookie;
@@ -128,7 +128,7 @@ static void on_message_sent(void *cookie) {
     pick_slab_unref(queued->slab);
 }
 
-/* What lies in the session's arena and borrows nothing needs no word when it has left. */
+/* A message in the session's arena that borrows no bytes needs no release callback. */
 static void send_message(struct pick_send_queue *send_queue, const struct ext_proc_message *bytes,
                          struct queued_message *queued) {
     assert(!send_queue->finished);

@@ -1,4 +1,5 @@
-/* A session's life: which message goes where, how it ends. */
+/* The session: messages are dispatched by kind, the pool is selected, the response is observed, and
+ * the stream ends here. */
 #include "pick/session/state.h"
 
 #include <assert.h>
@@ -47,7 +48,7 @@ void pick_session_report(struct pick_session *session, struct pick_outcome *outc
         outcome->request_line = session->request_line;
         outcome->id = pick_session_request(session)->id;
         outcome->pool = pool_name(session->context.pool);
-        if (outcome->pick) { /* which may not be looked past */
+        if (outcome->pick) { /* refreshing the reader would invalidate the pick */
             outcome->known = outcome->pick->known_model;
             outcome->pool = outcome->pool.len > 0 ? outcome->pool : outcome->pick->pool;
         } else {
@@ -61,14 +62,14 @@ void pick_session_report(struct pick_session *session, struct pick_outcome *outc
     }
 }
 
-/* For the note of a request that gets no endpoint. */
+/* For the outcome of a request that gets no endpoint. */
 static struct str last_known_model(const struct pick_session *session) {
     return session->body_model.ptr ? session->body_model : session->requested;
 }
 
-/* ---- ends ------------------------------------------------------------------------------------ */
+/* ---- ending the stream ----------------------------------------------------------------------- */
 
-/* Nothing more is said. */
+/* Nothing is sent after this. */
 static void end_session(struct pick_session *session, const struct error *why) {
     pick_queue_stop_wait(session, FLOW_REFUSED);
     pick_session_set_phase(session, PICK_ENDED);
@@ -120,7 +121,7 @@ void pick_session_send_continue(struct pick_session *session, enum ext_proc_kind
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
-/* The names that pools ask for are few; the first header of a name counts. */
+/* Pools match few header names; the first header of a name counts. */
 static void read_match_headers(const struct pool_index *index,
                                const struct ext_proc_headers *fields,
                                struct pool_match_input *out) {
@@ -153,7 +154,7 @@ static void read_match_metadata(const struct pool_index *index,
     }
 }
 
-/* `*authority` is what the request says, for people. */
+/* `*authority`: for the error text. */
 static size_t find_pool(const struct pool_index *index, const struct ext_proc_request *message,
                         struct str *authority) {
     struct pool_match_input input = {.authority = {NULL, 0}};
@@ -223,7 +224,7 @@ enum status pick_session_select_pool(struct pick_session *session,
     return ST_OK;
 }
 
-/* ---- who served ------------------------------------------------------------------------------ */
+/* ---- response: the endpoint that served ------------------------------------------------------ */
 
 /* Clause: "x-gateway-destination-endpoint-served", of the protocol's later versions: a text, or the
  * first of a list. */
@@ -246,7 +247,7 @@ static struct str find_attribute(const struct ext_proc_request *message, struct 
     return value.kind == EXT_PROC_STRING ? value.text : str_make(NULL, 0);
 }
 
-/* From now on the request counts for whom the proxy sent it to, if it says so. */
+/* Counts the request at the endpoint that the proxy sent it to, if the proxy reports one. */
 static void move_ticket_to_served(struct pick_session *session, struct str served) {
     struct endpoint_address address;
     if (session->ticket.endpoint && endpoint_address_parse(str_trim(served), &address) &&
@@ -256,7 +257,7 @@ static void move_ticket_to_served(struct pick_session *session, struct str serve
     }
 }
 
-/* ---- what became of the connection ----------------------------------------------------------- */
+/* ---- response: the endpoint's state ---------------------------------------------------------- */
 
 static bool contains(struct str text, struct str part) {
     for (size_t at = 0; at + part.len <= text.len; at++) {
@@ -267,14 +268,14 @@ static bool contains(struct str text, struct str part) {
     return false;
 }
 
-/* Observed: of an upstream that can't be connected to, Envoy's details are
+/* Observed: when the connection to an upstream fails, Envoy's details are
  * "upstream_reset_before_response_started{remote_connection_failure|…}". */
 static bool was_refused(struct str details) {
     return str_starts_with(details, STR("upstream_reset_before_response_started{")) &&
            contains(details, STR("connection_failure"));
 }
 
-/* The router's own header is there where an upstream has answered, and not in local replies. */
+/* The router adds this header to responses of an upstream, and not to local replies. */
 static bool was_answered(struct str details, const struct ext_proc_request *message) {
     return details.ptr
                ? str_is(details, "via_upstream")
@@ -282,13 +283,13 @@ static bool was_answered(struct str details, const struct ext_proc_request *mess
                      NULL;
 }
 
-/* The status is 200 to 299. One that fails fast is not fast. */
+/* The status is 200 to 299. Errors are left out of the response times: they are often fast. */
 static bool is_success(const struct ext_proc_request *message) {
     struct str status = ext_proc_header_find(&message->fields, STR(":status"));
     return status.len == 3 && status.ptr[0] == '2';
 }
 
-/* What the first message of the answer says of the endpoint. */
+/* What the first message of the response shows about the endpoint. */
 static void record_endpoint_result(struct pick_session *session,
                                    const struct ext_proc_request *message) {
     const struct protocol *protocol = &pick_session_spec(session)->protocol;
@@ -307,8 +308,8 @@ static void record_endpoint_result(struct pick_session *session,
 
 /* ---- response messages ----------------------------------------------------------------------- */
 
-/* Returns: false where it can't come now. An answer to a request that has none yet is the proxy's
- * own: then nobody waits for a pick any more. */
+/* A response before the pick is a local reply of the proxy: the request needs no endpoint any more.
+ * Returns: false when the message is out of order. */
 static bool begin_response_message(struct pick_session *session,
                                    const struct ext_proc_request *message, bool again) {
     if (session->response_ended || again) {
@@ -405,7 +406,7 @@ struct pick_message_ref *pick_session_ref_message(struct pick_session *session) 
     return session->message_ref;
 }
 
-/* Clause: ext-proc, ProcessingRequest: messages of a proxy newer than this list are left alone. */
+/* Clause: ext-proc, ProcessingRequest: messages of unknown kinds are ignored. */
 static void dispatch_message(struct pick_session *session, const struct ext_proc_request *message) {
     switch (message->kind) {
     case EXT_PROC_NONE:
@@ -431,7 +432,7 @@ static void dispatch_message(struct pick_session *session, const struct ext_proc
     }
 }
 
-/* protocol_config comes with the first message, whatever it is. */
+/* protocol_config is in the first message, of whatever kind. */
 static void set_config(struct pick_session *session, const struct ext_proc_request *message) {
     if (message->has_config && !session->configured) {
         session->config = message->config;
@@ -475,7 +476,8 @@ void pick_session_half_close(struct pick_session *session) {
     pick_session_abort(session, NULL);
 }
 
-/* Until the request's body has ended its messages are parts of that, or large answers would be. */
+/* Before the request's body has ended a rejected message is a piece of it; later it could be one of
+ * the response, which the client is already receiving. */
 void pick_session_on_message_rejected(struct pick_session *session, const struct error *why) {
     bool awaited = session->phase == PICK_HEADERS_HELD || session->phase == PICK_BODY_PENDING ||
                    session->phase == PICK_QUEUED ||
@@ -493,7 +495,7 @@ bool pick_session_is_response_pending(const struct pick_session *session) {
     return session->phase == PICK_HEADERS_HELD;
 }
 
-/* Returns: ST_WAIT_EXPIRED; ST_NO_ENDPOINT where it is not for their load that nobody takes it. */
+/* Returns: ST_WAIT_EXPIRED; ST_NO_ENDPOINT when no endpoint is ready any more. */
 static enum status queue_timeout_error(struct pick_session *session, struct error *err) {
     const struct pool_flow_control *flow = &pick_session_spec(session)->flow_control;
     unsigned long long ms = flow->max_wait_ns / 1000000;
@@ -534,7 +536,7 @@ void pick_session_on_timeout(struct pick_session *session) {
     }
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- new, free ------------------------------------------------------------------------------- */
 
 struct pick_session *pick_session_new(struct arena *arena, const struct pick_context *context,
                                       const struct pick_callbacks *out) {
@@ -564,7 +566,7 @@ void pick_session_free(struct pick_session *session) {
     }
 }
 
-/* ---- for people ------------------------------------------------------------------------------ */
+/* ---- describe -------------------------------------------------------------------------------- */
 
 static const char *phase_text(const struct pick_session *session) {
     switch (session->phase) {

@@ -1,5 +1,5 @@
-/* The request's headers: what is known of its model there, and whether the body has to be looked
- * into at all. */
+/* The request side of a session: its headers, body and trailers, in each mode that proxies send
+ * bodies in; the model and the prompt in the body. */
 #include "pick/session/state.h"
 
 #include <inttypes.h>
@@ -7,21 +7,21 @@
 #include "codec/prompt/prompt_scan.h"
 #include "core/base/num.h"
 
-enum { MAX_LINE_PART_BYTES = 160 }; /* of a method and of a path, for people */
+enum { MAX_LINE_PART_BYTES = 160 }; /* of the method and of the path in a request line */
 
 enum { PREFIX_BYTES = 5 };
 
 struct pick_prompt {
     struct prompt_scan scan;
     struct pool_prompt of_pool;
-    bool waits;      /* the pick does, for it */
-    uint64_t n_seen; /* bytes of the body */
+    bool waits;      /* the pick waits for the prompt */
+    uint64_t n_seen; /* bytes of the body scanned */
 };
 
 enum {
     BYTES_PER_TOKEN = 4,
     MAX_TOKENS = 1 << 30,
-    MAX_BYTES_HELD_FOR_PROMPT = 1 << 20, /* of a body that is held for its prompt's sake alone */
+    MAX_BYTES_HELD_FOR_PROMPT = 1 << 20, /* of a body that is buffered for its prompt only */
 };
 
 /* ---- the model in the body ------------------------------------------------------------------- */
@@ -65,14 +65,15 @@ struct str pick_scan_name(const struct pick_scan *scan) {
 
 /* ---- the prompt ------------------------------------------------------------------------------ */
 
-/* One that is looked into for the prompt alone is not looked into past the limit. */
+/* A body that is buffered for its prompt only must be within the limit; larger ones are not waited
+ * for. */
 static bool is_within_body_limit(const struct pick_session *session) {
     uint64_t length;
     return !num_parse_u64(pick_session_request(session)->content_length, &length) ||
            length <= session->context.limits.max_body_size;
 }
 
-/* Nobody else may have looked at the path. What is wrong with it is for its server to say. */
+/* The path may not have been parsed yet. A path that cannot be parsed is left to the server. */
 static bool has_prompt_path(const struct pick_session *session) {
     const struct pick_request *request = pick_session_request(session);
     struct model_location where;
@@ -104,7 +105,7 @@ static bool start_prompt_scan(struct pick_session *session) {
     return session->prompt && waits;
 }
 
-/* ---- the body -------------------------------------------------------------------------------- */
+/* ---- the prompt: scanning the body ----------------------------------------------------------- */
 
 static bool scan_prompt(struct pick_session *session, struct str bytes) {
     struct pick_prompt *prompt = session->prompt;
@@ -121,7 +122,7 @@ static bool is_prompt_limit_reached(const struct pick_session *session) {
     return prompt && !session->needs_model && prompt->n_seen >= MAX_BYTES_HELD_FOR_PROMPT;
 }
 
-/* ---- the pick -------------------------------------------------------------------------------- */
+/* ---- the prompt: for the pick ---------------------------------------------------------------- */
 
 struct pool_prompt *pick_session_get_prompt(struct pick_session *session) {
     struct pick_prompt *prompt = session->prompt;
@@ -147,8 +148,8 @@ void pick_session_record_moved_prompt(struct pick_session *session) {
     }
 }
 
-/* Of a prompt that was not seen to its end the body's length says more. Tokens of lists have some
- * four digits as well. */
+/* For a prompt that was cut off, content-length is the better estimate. Token ids in lists have
+ * about four digits too. */
 uint32_t pick_session_estimate_tokens(const struct pick_session *session) {
     const struct prompt_scan *scan = session->prompt ? &session->prompt->scan : NULL;
     bool is_all = scan && scan->result == PROMPT_SCAN_END;
@@ -162,7 +163,8 @@ uint32_t pick_session_estimate_tokens(const struct pick_session *session) {
 
 /* ---- request line ---------------------------------------------------------------------------- */
 
-/* "POST /v2/models/digits/infer"; what does not fit is cut. For each request: no printf. */
+/* "POST /v2/models/digits/infer"; longer parts are cut. Runs for each request, so without
+ * printf. */
 static struct str print_request_line(struct arena *arena, const struct pick_request *request) {
     struct str method = request->method, path = request->path;
     size_t n_method = method.len < MAX_LINE_PART_BYTES ? method.len : MAX_LINE_PART_BYTES;
@@ -178,11 +180,11 @@ static struct str print_request_line(struct arena *arena, const struct pick_requ
     return str_make(line, n);
 }
 
-/* ---- what has to be known -------------------------------------------------------------------- */
+/* ---- headers: the model ---------------------------------------------------------------------- */
 
-/* Finds out where the model is, if it makes a difference. A header that names it counts only where
- * the path does not; a header that names another one to ask for counts where there is one to be
- * replaced. Returns: as model_location_parse. */
+/* Finds where the model is named, if models make a difference. A model header counts only where the
+ * path names no model; a rewrite header counts only where there is a name to replace. Returns: as
+ * model_location_parse. */
 static enum status find_model(struct pick_session *session, const struct pool_snapshot *snapshot,
                               struct error *err) {
     struct pick_request *request = session->request;
@@ -211,7 +213,7 @@ static enum status find_model(struct pick_session *session, const struct pool_sn
     return st;
 }
 
-/* The body is needed where only it names the model, or where it has to name another. */
+/* The body is needed where only the body names the model, or where the name in it is replaced. */
 static bool needs_body(const struct pick_session *session, const struct pool_snapshot *snapshot) {
     enum model_location_kind kind = session->model_path.kind;
     bool names = kind == MODEL_LOCATION_JSON_BODY || kind == MODEL_LOCATION_GRPC_BODY;
@@ -226,8 +228,8 @@ static enum status body_too_large_error(uint64_t n_bytes, uint64_t max_bytes, st
                      n_bytes, max_bytes);
 }
 
-/* A body that is to come whole and is too large is refused before it comes: the proxy need not
- * gather it, and its message might be larger than any that we take. */
+/* A buffered body that is too large is refused at the headers: the proxy need not buffer it, and
+ * its message could exceed the message size limit. */
 static enum status check_length(const struct pick_session *session, struct error *err) {
     uint64_t length, max_bytes = session->context.limits.max_body_size;
     enum ext_proc_body_mode mode = session->config.request_body;
@@ -252,8 +254,8 @@ static enum status check_body(const struct pick_session *session, struct error *
     return check_length(session, err);
 }
 
-/* Where nobody needs the model it is looked for all the same, for who likes to know it. Returns: as
- * check_body; ST_NO_MEMORY; and why an empty body names nothing. */
+/* A model that is not needed is searched for as well, for the log and statistics. Returns: as
+ * check_body; ST_NO_MEMORY; the scan's error where the request has no body. */
 static enum status start_model_scan(struct pick_session *session, struct error *err) {
     enum status st = session->needs_model ? check_body(session, err) : ST_OK;
     if (st != ST_OK || (!session->needs_model && session->requested.ptr)) {
@@ -272,10 +274,10 @@ static enum status start_model_scan(struct pick_session *session, struct error *
     return ST_OK;
 }
 
-/* ---- what is said ---------------------------------------------------------------------------- */
+/* ---- headers: the response ------------------------------------------------------------------- */
 
-/* Clause: ext-proc, mode_override. Observed: modes of headers and trailers that are not said stay
- * as they are configured, those of bodies do not. */
+/* Clause: ext-proc, mode_override. Observed: modes of headers and trailers that are not set stay as
+ * configured, those of bodies do not. */
 static struct ext_proc_processing_mode overridden_modes(const struct pick_session *session) {
     enum ext_proc_body_mode response = session->config.response_body;
     return (struct ext_proc_processing_mode){
@@ -296,7 +298,7 @@ void pick_session_pick_at_headers(struct pick_session *session) {
     }
 }
 
-/* The body is to be looked into. */
+/* The pick may need the body: searches it. */
 static void wait_for_body(struct pick_session *session) {
     struct error err;
     if (start_model_scan(session, &err) != ST_OK) {
@@ -362,20 +364,20 @@ void pick_session_on_headers(struct pick_session *session, const struct ext_proc
             pick_session_pick_at_headers(session);
         }
     }
-    if (!session->headers) { /* they are not kept: they end with this message */
+    if (!session->headers) { /* no reference was taken: the bytes end with this message */
         pick_session_release_headers(session);
     }
 }
 
 /* ---- body modes ------------------------------------------------------------------------------ */
 
-/* How a part of a body is answered in the mode that it comes in. Only mode GRPC needs a look at it:
+/* How a piece of a body is answered depends on its mode, and with mode GRPC on its bytes.
  *
- * Clause: ext-proc, mode GRPC. A proxy that has the mode takes gRPC apart: each of its messages is
- * one of gRPC, without a prefix, and is to be sent back. Observed: Envoy 1.40 takes the setting,
- * and then waits and shows a body as in BUFFERED, prefixes and all, whatever its sort. */
-/* gRPC, "Length-Prefixed-Message": 0 or 1, and four bytes of length, the first the highest. No
- * protobuf message begins so: its first byte is a field's number. */
+ * Clause: ext-proc, mode GRPC. A proxy that implements the mode sends each gRPC message without its
+ * prefix and expects it back. Observed: Envoy 1.40 accepts the setting, and then behaves as with
+ * BUFFERED: it waits, and sends any body, prefixes included. */
+/* gRPC, "Length-Prefixed-Message": 0 or 1, and a big-endian length of four bytes. No protobuf
+ * message starts with either: its first byte is a field tag. */
 static bool is_prefixed(struct str body) {
     const unsigned char *bytes = (const unsigned char *)body.ptr;
     size_t at = 0;
@@ -416,7 +418,7 @@ bool pick_session_echo_body(struct pick_session *session, const struct ext_proc_
     return true;
 }
 
-/* ---- what the scan says ---------------------------------------------------------------------- */
+/* ---- body: scanning -------------------------------------------------------------------------- */
 
 static bool scan_model_name(struct pick_session *session, const struct ext_proc_request *message,
                             bool is_all) {
@@ -429,8 +431,8 @@ static bool scan_model_name(struct pick_session *session, const struct ext_proc_
     return known || is_all;
 }
 
-/* Looks at what came. `is_all`: nothing of the body comes behind it. Returns: it is known now what
- * the body names, if anything, and what is wanted of its prompt. */
+/* `is_all`: this is the end of the body. Returns: whether the search is over for both model and
+ * prompt. */
 static bool scan_body(struct pick_session *session, const struct ext_proc_request *message,
                       bool is_all) {
     bool is_named = scan_model_name(session, message, is_all);
@@ -438,7 +440,7 @@ static bool scan_body(struct pick_session *session, const struct ext_proc_reques
     return (is_seen && is_named) || is_prompt_limit_reached(session);
 }
 
-/* Returns: false where the body names no model but has to, and the client was told. */
+/* Returns: false when the body has to name a model and does not; the request was refused. */
 static bool check_model_name(struct pick_session *session) {
     struct error err;
     if (session->needs_model && pick_scan_check(session->scan, &err) != ST_OK) {
@@ -453,7 +455,7 @@ bool pick_session_can_pick(const struct pick_session *session) {
     return !session->needs_model || pick_scan_check(session->scan, &err) == ST_OK;
 }
 
-/* The model to match, as far as the body is known. */
+/* The model to match, as far as the body was scanned. */
 static struct str known_model_of(struct pick_session *session) {
     struct error err;
     if (session->requested.ptr || !session->scan || pick_scan_check(session->scan, &err) != ST_OK) {
@@ -463,7 +465,7 @@ static struct str known_model_of(struct pick_session *session) {
     return pick_scan_name(session->scan);
 }
 
-/* A whole body may not be larger than one that is held. Returns: as check_name. */
+/* A whole body is limited as a buffered one. Returns: as check_model_name. */
 static bool check_size(struct pick_session *session, const struct ext_proc_request *message) {
     struct error err;
     uint64_t max_bytes = session->context.limits.max_body_size;
@@ -475,9 +477,9 @@ static bool check_size(struct pick_session *session, const struct ext_proc_reque
     return false;
 }
 
-/* ---- FULL_DUPLEX ----------------------------------------------------------------------------- */
+/* ---- body: FULL_DUPLEX ----------------------------------------------------------------------- */
 
-/* The answer to the headers leaves, and behind it what was held. */
+/* The response to the headers is sent before the buffered body. */
 void pick_session_pick_and_flush(struct pick_session *session) {
     struct pick_pending_response pending = {.mutation = {.kind = EXT_PROC_REQUEST_HEADERS}};
     struct error err;
@@ -507,7 +509,7 @@ static void buffer_body(struct pick_session *session, const struct ext_proc_requ
         st = pick_body_buffer_append(&session->body_buffer, &session->send_queue, &chunk, &err);
     }
     if (session->phase != PICK_HEADERS_HELD) {
-        return; /* no memory to keep it */
+        return; /* the stream has ended: out of memory */
     }
     if (st == ST_OK && !known) {
         st = pick_body_buffer_check_limit(&session->body_buffer, &err);
@@ -521,9 +523,9 @@ static void buffer_body(struct pick_session *session, const struct ext_proc_requ
     }
 }
 
-/* ---- BUFFERED, BUFFERED_PARTIAL -------------------------------------------------------------- */
+/* ---- body: BUFFERED, BUFFERED_PARTIAL -------------------------------------------------------- */
 
-/* Says the draft in answer to this message, with what its body becomes. */
+/* Sends the pending response for this body message, with the edited body. */
 static bool send_with_body(struct pick_session *session, const struct ext_proc_request *message,
                            struct pick_pending_response *pending) {
     struct piece pieces[PICK_MAX_PIECES];
@@ -538,11 +540,11 @@ static bool send_with_body(struct pick_session *session, const struct ext_proc_r
         pending->mutation.ref = chunk.ref;
     }
     bool told = pick_session_send_response(session, pending);
-    pending->mutation.body = NULL; /* the array ends here */
+    pending->mutation.body = NULL; /* `pieces` is on this stack */
     return told;
 }
 
-/* A proxy that cuts bodies off where its buffer ends does not say so, but says that more comes. */
+/* BUFFERED_PARTIAL: a proxy whose buffer is full sends the body so far, without end_of_stream. */
 static void refuse_partial(struct pick_session *session, const struct ext_proc_request *message) {
     struct error err;
     error_set(&err, ST_BODY_TOO_LARGE,
@@ -578,9 +580,9 @@ static void pick_at_buffered_body(struct pick_session *session,
     pick_session_pick_at_body(session, message);
 }
 
-/* ---- raised from NONE, STREAMED or GRPC ------------------------------------------------------ */
+/* ---- body: mode overridden from NONE, STREAMED or GRPC --------------------------------------- */
 
-/* Of a message of gRPC there is only one before its model is known, and that is whole. */
+/* In mode GRPC the first message is a whole message, and names the model. */
 static bool is_body_whole(const struct pick_session *session) {
     enum ext_proc_body_mode mode = session->config.request_body;
     bool at_once =
@@ -588,7 +590,7 @@ static bool is_body_whole(const struct pick_session *session) {
     return !session->is_body_split && (session->request_ended || at_once);
 }
 
-/* The name can't be changed in a body that is on its way already. */
+/* The model cannot be replaced in a body of which earlier pieces were already sent. */
 static bool check_can_rename(struct pick_session *session,
                              const struct pick_pending_response *pending, bool whole) {
     struct error err;
@@ -602,9 +604,9 @@ static bool check_can_rename(struct pick_session *session,
     return false;
 }
 
-/* Clause: ext-proc, mode_override: a proxy that does not allow it goes on as configured. With NONE
- * that is without the body; with STREAMED its pieces come, each of which is answered; with GRPC its
- * messages. */
+/* Clause: ext-proc, mode_override: a proxy that does not allow it continues as configured: with
+ * NONE without the body; with STREAMED pieces arrive, each of which is answered; with GRPC messages
+ * arrive. */
 static void inspect_overridden_body(struct pick_session *session,
                                     const struct ext_proc_request *message) {
     enum ext_proc_body_mode mode = session->config.request_body;
@@ -614,7 +616,7 @@ static void inspect_overridden_body(struct pick_session *session,
     if (whole && !check_size(session, message)) {
         return;
     }
-    if (back) { /* without a prefix */
+    if (back) { /* mode GRPC as specified: messages have no prefix */
         pick_scan_init(session->scan, session->arena,
                        session->model_path.kind == MODEL_LOCATION_GRPC_BODY, false);
     }
@@ -644,7 +646,7 @@ static void on_body_after_pick(struct pick_session *session,
 
 /* ---- body and trailers ----------------------------------------------------------------------- */
 
-/* Returns: false where it can't come now. */
+/* Returns: false when the message is out of order; the stream has ended. */
 static bool check_order(struct pick_session *session, const char *ended) {
     if (session->phase == PICK_HEADERS_EXPECTED) {
         pick_session_protocol_error(session,
@@ -656,9 +658,8 @@ static bool check_order(struct pick_session *session, const char *ended) {
     return session->phase != PICK_ENDED;
 }
 
-/* Clause: "Endpoint Subset". What the first message said holds for the stream, whether or not later
- * ones repeat it; where it said nothing, a later one counts as long as nothing is picked. Returns:
- * false when out of memory. */
+/* Clause: "Endpoint Subset". The subset of the first message holds for the stream. Where the first
+ * message has none, a later one counts until the pick. Returns: false when out of memory. */
 static bool read_late_subset(struct pick_session *session, const struct ext_proc_request *message) {
     bool late = session->phase == PICK_HEADERS_HELD || session->phase == PICK_BODY_PENDING;
     struct error err;
@@ -697,13 +698,13 @@ void pick_session_on_body(struct pick_session *session, const struct ext_proc_re
         break;
     case PICK_HEADERS_EXPECTED:
     case PICK_QUEUED:
-    case PICK_LOCAL_REPLY: /* nobody waits for it */
+    case PICK_LOCAL_REPLY: /* the proxy's own reply is on its way */
     case PICK_ENDED:
         break;
     }
 }
 
-/* A body that was to come whole did not come: the answer to trailers can't say where to send it. */
+/* Trailers without the buffered body: a response to trailers cannot carry the pick. */
 static void refuse_missing_body(struct pick_session *session) {
     struct error err;
     enum status st = session->scan ? pick_scan_check(session->scan, &err) : ST_OK;
@@ -713,8 +714,8 @@ static void refuse_missing_body(struct pick_session *session) {
     pick_session_refuse(session, &err);
 }
 
-/* Trailers end a body that has no other end. Without a body there may have been none; of one in
- * mode NONE nothing is known. */
+/* Trailers also end a body that has no end_of_stream. Without a body message there may have been no
+ * body; in mode NONE that is unknown. */
 void pick_session_on_trailers(struct pick_session *session) {
     if (session->phase == PICK_QUEUED) {
         pick_queue_push_message(session);
@@ -738,7 +739,7 @@ void pick_session_on_trailers(struct pick_session *session) {
     }
     if (session->phase == PICK_PICKED) {
         pick_session_send_continue(session, EXT_PROC_REQUEST_TRAILERS);
-    } else if (session->phase == PICK_QUEUED) { /* they are answered behind the headers */
+    } else if (session->phase == PICK_QUEUED) { /* they are answered after the headers */
         session->request_ended = false;
         pick_queue_push_message(session);
     }

@@ -1,5 +1,5 @@
-/* A table with open addressing that only grows: a row is published by one store, behind all that is
- * in it. */
+/* A hash table with open addressing that only grows: a row is published by one store, after its
+ * content. */
 #include "pick/session/stats.h"
 
 #include <stdlib.h>
@@ -78,7 +78,8 @@ static const struct pick_stats_row *row_at(const struct pick_stats *stats, size_
     return atomic_load_explicit(&stats->slots[at], memory_order_acquire);
 }
 
-/* Ended ones are read first: a request that goes on meanwhile is not counted below 0. */
+/* n_ended is read first: a request that is picked for meanwhile cannot make the difference
+ * negative. */
 static void read_row(const struct pick_stats_row *row, struct pick_stats_sum *out) {
     uint64_t n_ended = metric_cell_read(&row->n_ended);
     out->pool = row->pool;
@@ -114,7 +115,7 @@ static int compare_rows(const void *a, const void *b) {
     return order != 0 ? order : compare_texts(one->target, other->target);
 }
 
-/* Those that are equal, one behind the other, become one. */
+/* Combines adjacent equal rows. */
 static size_t merge_equal_rows(struct pick_stats_sum *sums, size_t n) {
     size_t n_left = 0;
     for (size_t i = 0; i < n; i++) {
@@ -146,7 +147,7 @@ enum status pick_stats_sum_all(const struct pick_stats *const *all_stats, size_t
     if (!sums) {
         return error_set(err, ST_NO_MEMORY, "no memory for the numbers of %zu models", cap);
     }
-    /* Rows that came since they were counted are on the next page. */
+    /* Rows added since they were counted are left for the next call. */
     for (size_t i = 0; i < n_stats; i++) {
         for (size_t at = 0; at < PICK_ROW_SLOTS && n_read < cap; at++) {
             const struct pick_stats_row *row = row_at(all_stats[i], at);
