@@ -1,8 +1,9 @@
-/* One sorted list of rules, a rule for each authority of each pool, and the ranges of it: those of
- * an authority, in these those of a path, in these those that look at the same header and metadata.
+/* The index is one sorted list of rules, one for each authority of each pool, and nested ranges of
+ * it: the rules of an authority, within them those of a path, within them those that read the same
+ * header and metadata.
  *
- * A path's longest prefix: the last prefix that does not stand behind the path in their order, or
- * one that is a prefix of that, and so on (match_node.parent). */
+ * The longest prefix of a path is found by binary search: it is the last prefix that does not sort
+ * after the path, or one of its ancestors (match_node.parent). */
 #include "pick/pool/match.h"
 
 #include <assert.h>
@@ -13,15 +14,15 @@
 
 enum { NO_CONDITION = POOL_MATCH_MAX_NAMES };
 
-/* What a pool asks for, for one of its authorities. */
+/* The conditions of a pool, for one of its authorities. */
 struct match_rule {
     struct str authority, path;
-    unsigned header, metadata; /* their numbers among the names; or NO_CONDITION */
+    unsigned header, metadata; /* indices into the names of pool_index; or NO_CONDITION */
     struct str header_value, metadata_value;
     size_t pool;
 };
 
-/* Ranges, each of it up to the beginning of the next one's. */
+/* Each range ends where the next one begins. */
 struct match_authority {
     struct str text;
     size_t node;
@@ -33,7 +34,7 @@ struct match_node {
     size_t shape;
 };
 
-/* Rules that look at the same things. */
+/* Rules that read the same header and metadata. */
 struct match_shape {
     unsigned header, metadata;
     size_t rule;
@@ -67,7 +68,7 @@ bool pool_match_dup(const struct pool_match *match, struct arena *arena, struct 
            dup_text(arena, &out->key) && dup_text(arena, &out->metadata_value);
 }
 
-/* ---- for people ------------------------------------------------------------------------------ */
+/* ---- print ----------------------------------------------------------------------------------- */
 
 void pool_match_print(const struct pool_match *match, struct buf *out) {
     const char *between = "";
@@ -100,7 +101,7 @@ static int compare_numbers(size_t a, size_t b) {
     return a < b ? -1 : a > b;
 }
 
-/* What asks for more comes first. */
+/* More conditions come first. */
 static unsigned rank_of(unsigned header, unsigned metadata) {
     return (header == NO_CONDITION ? 2U : 0U) + (metadata == NO_CONDITION ? 1U : 0U);
 }
@@ -125,9 +126,9 @@ static int compare_rules(const void *a, const void *b) {
     return order ? order : compare_numbers(left->pool, right->pool);
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- building the index ---------------------------------------------------------------------- */
 
-/* Returns: its number; NO_CONDITION: there is no room. */
+/* Returns: the name's index; NO_CONDITION: the array is full. */
 static unsigned note_name(struct pool_match_names *names, struct str space, struct str name) {
     unsigned i = 0;
     while (i < names->n &&
@@ -147,7 +148,7 @@ static enum status too_many_names(const char *what, size_t pool,
                      POOL_MATCH_MAX_NAMES, what);
 }
 
-/* The rules of one pool, appended. */
+/* Appends the rules of one pool. */
 static enum status add_rules(struct pool_index *index, const struct pool_match *match, size_t pool,
                              struct pool_match_conflict *conflict, struct error *err) {
     struct match_rule rule = {.path = match->path,
@@ -225,7 +226,7 @@ static bool starts_with(struct str text, struct str prefix) {
            (prefix.len == 0 || memcmp(text.ptr, prefix.ptr, prefix.len) == 0);
 }
 
-/* Of the nodes from `first` up to, and not with, this one, which stand in their order. */
+/* `nodes` from `first` up to this one, excluded, are sorted. */
 static size_t parent_of(const struct match_node *nodes, size_t first, size_t node) {
     size_t parent = node > first ? node - 1 : SIZE_MAX;
     while (parent != SIZE_MAX && !starts_with(nodes[node].path, nodes[parent].path)) {
@@ -234,7 +235,7 @@ static size_t parent_of(const struct match_node *nodes, size_t first, size_t nod
     return parent;
 }
 
-/* The ranges; behind the last of each kind is one that only ends it. */
+/* Builds the ranges, with a final one of each kind that marks the end. */
 static void index_rules(struct pool_index *index) {
     size_t n_nodes = 0, n_shapes = 0;
     for (size_t i = 0; i < index->n_rules; i++) {
@@ -286,14 +287,14 @@ enum status pool_index_build(const struct pool_match *const *matches, size_t n, 
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* A request, and its path without the query. */
+/* The input, with its path without the query. */
 struct search {
     const struct pool_index *index;
     const struct pool_match_input *input;
     struct str path;
 };
 
-/* Does one of this shape take the request? Returns: its pool; SIZE_MAX: none. */
+/* Returns: the pool of a rule of this shape that matches; SIZE_MAX: none. */
 static size_t find_in_shape(const struct search *search, const struct match_shape *shape) {
     const struct pool_match_input *input = search->input;
     struct match_rule wanted = {.header = shape->header, .metadata = shape->metadata};
@@ -320,7 +321,7 @@ static size_t find_in_shape(const struct search *search, const struct match_shap
     return low < shape[1].rule && compare_values(rule, &wanted) == 0 ? rule->pool : SIZE_MAX;
 }
 
-/* Shapes stand in the order of their ranks; of one rank the first pool counts. */
+/* Shapes are sorted by rank; among equal ranks the first pool counts. */
 static size_t find_in_node(const struct search *search, const struct match_node *node) {
     size_t found = SIZE_MAX;
     unsigned rank = 0;
@@ -348,7 +349,7 @@ static size_t find_in_authority(const struct search *search,
                                 const struct match_authority *authority) {
     const struct match_node *nodes = search->index->nodes;
     size_t low = authority[0].node, high = authority[1].node;
-    while (low < high) { /* the first that stands behind the path */
+    while (low < high) { /* the first that sorts after the path */
         size_t middle = low + (high - low) / 2;
         if (str_compare(nodes[middle].path, search->path) <= 0) {
             low = middle + 1;
@@ -381,22 +382,22 @@ static size_t find_text(const struct search *search, struct str text) {
     return found ? find_in_authority(search, &index->authorities[low]) : SIZE_MAX;
 }
 
-/* Without a port, and without the dot of the root. */
+/* Without the port and without the trailing dot. */
 static struct str host_of(struct str authority) {
     const char *colon = memrchr(authority.ptr, ':', authority.len);
     size_t n = colon ? (size_t)(colon - authority.ptr) : authority.len;
     if (colon && memchr(colon, ']', authority.len - n)) {
-        n = authority.len; /* it is within an IPv6 address */
+        n = authority.len; /* the colon is within an IPv6 address */
     }
     return str_make(authority.ptr, n > 0 && authority.ptr[n - 1] == '.' ? n - 1 : n);
 }
 
-/* The same authority with its port, without it, then the suffixes, the longest first. */
+/* The authority with its port, then without it, then the suffixes, the longest first. */
 static size_t find_by_authority(const struct search *search) {
     char text[POOL_MATCH_MAX_AUTHORITY_BYTES];
     struct str authority = search->input->authority;
     if (authority.len == 0 || authority.len > sizeof(text) || authority.ptr[0] == '.') {
-        return SIZE_MAX; /* it is no name */
+        return SIZE_MAX; /* empty, or too long for a DNS name */
     }
     for (size_t i = 0; i < authority.len; i++) {
         char c = authority.ptr[i];

@@ -1,16 +1,15 @@
-/* Which of several pools a request is for, by what its headers and the proxy's metadata say. Of all
- * pools that match the most specific takes it, as a gateway's routes do, so that the order of a
- * file does not matter:
+/* Matching: which of several pools a request is for, by its headers and the proxy's metadata. As
+ * with a gateway's routes the most specific match counts, so the order in the file does not matter:
  *
- *     1. by authority: the same one, else the longest `*.suffix`, else a pool for every authority
- *     2. of these by path: the longest prefix, whole segments of it
- *     3. of these one that asks for a header and for metadata, then one for a header, then one for
- *        metadata, then one for neither; of the last equal ones the first in the file
+ *     1. by authority: an equal one, else the longest `*.suffix`, else a pool for every authority
+ *     2. then by path: the longest prefix of whole segments
+ *     3. then a pool with conditions on a header and metadata, then on a header, then on metadata,
+ *        then on neither; of equal ones the first in the file
  *
- * A pool that asks for nothing takes the rest. What is found takes some binary searches and no
- * memory, however many pools there are. It knows no pool and no message: texts in, a number out.
+ * A pool without conditions takes all other requests. Matching takes a few binary searches and no
+ * memory, however many pools there are.
  *
- * Thread: an index does not change; any number of them read it. */
+ * Thread: an index is immutable; any number of threads read it. */
 #ifndef SLUICE_PICK_POOL_MATCH_H
 #define SLUICE_PICK_POOL_MATCH_H
 
@@ -24,23 +23,24 @@
 #include "core/base/str.h"
 
 enum {
-    POOL_MATCH_MAX_NAMES = 16,            /* of headers in all pools, and of metadata */
-    POOL_MATCH_MAX_AUTHORITY_BYTES = 262, /* a name of DNS, and ":65535" */
+    POOL_MATCH_MAX_NAMES = 16,            /* limit on the names of headers in all pools, and on
+                                             those of metadata */
+    POOL_MATCH_MAX_AUTHORITY_BYTES = 262, /* a DNS name, and ":65535" */
 };
 
-/* What a pool asks for. Zeroed: nothing. All that is there must hold. */
+/* The conditions of a pool; all of them must hold. Zeroed: none. */
 struct pool_match {
     const struct str
-        *authorities; /* one of them, in lower case: "a.b", "a.b:80" or ".b" for "*.b" */
+        *authorities; /* one of these; in lower case: "a.b", "a.b:80" or ".b" for "*.b" */
     size_t n_authorities;
     struct str path;                       /* a prefix, without a / at its end; len 0: every path */
-    struct str header, header_value;       /* header: ptr NULL: none; in lower case */
-    struct str space, key, metadata_value; /* of metadata; key: ptr NULL: none */
+    struct str header, header_value;       /* header ptr NULL: none; in lower case */
+    struct str space, key, metadata_value; /* key ptr NULL: none */
 };
 
-/* The name of something in a request: of a header, or of metadata. */
+/* The name of a header or of a metadata entry. */
 struct pool_match_name {
-    struct str space; /* of metadata */
+    struct str space; /* metadata namespace */
     struct str name;
 };
 
@@ -49,19 +49,18 @@ struct pool_match_names {
     size_t n;
 };
 
-/* What a request says; views. ptr NULL: nothing. */
+/* The values of a request; views. ptr NULL: absent. */
 struct pool_match_input {
     struct str authority, path;
-    struct str headers[POOL_MATCH_MAX_NAMES];  /* of the index's names, in their order */
+    struct str headers[POOL_MATCH_MAX_NAMES];  /* by the order of the index's names */
     struct str metadata[POOL_MATCH_MAX_NAMES]; /* the same */
 };
 
 struct pool_index {
-    struct pool_match_names headers, metadata; /* that some pool asks for */
-    bool is_single_catch_all;                  /* there is one pool, and it asks for
-                                                             nothing */
-    bool has_catch_all;                        /* some pool asks for nothing */
-    size_t catch_all;                          /* which */
+    struct pool_match_names headers, metadata; /* that pools have conditions on */
+    bool is_single_catch_all;                  /* there is one pool, and it has no conditions */
+    bool has_catch_all;                        /* some pool has no conditions */
+    size_t catch_all;                          /* its index */
     bool has_suffixes;
     struct match_rule *rules; /* sorted */
     size_t n_rules;
@@ -75,24 +74,24 @@ struct pool_index {
 bool pool_match_dup(const struct pool_match *match, struct arena *arena, struct pool_match *out)
     __attribute__((warn_unused_result));
 
-/* "authority a.b or *.c, path /v1, header x = 1"; "the rest" where it asks for nothing. */
+/* "authority a.b or *.c, path /v1, header x = 1"; "all other requests" without conditions. */
 void pool_match_print(const struct pool_match *match, struct buf *out);
 
-/* Two pools that would take the same requests. */
+/* Two pools with the same conditions. */
 struct pool_match_conflict {
     size_t first, second;
-    struct str authority; /* on which they meet; len 0: every one */
+    struct str authority; /* that both have; len 0: every authority */
 };
 
-/* An index over `matches`, one for each pool, whose texts it borrows. All of it is in `arena`.
- * Returns: ST_BAD_CONFIG with `*clash` where two of them ask for the same, ST_NO_MEMORY, and
- * ST_BAD_CONFIG with n_names over the limit, where clash->first and clash->again are the same
- * pool. */
+/* An index over `matches`, one for each pool, whose texts it borrows; the index is in `arena`.
+ * Returns: ST_NO_MEMORY; ST_BAD_CONFIG with `*conflict` when two pools have the same conditions,
+ * or, with first == second, when the pools have more than POOL_MATCH_MAX_NAMES names. */
 enum status pool_index_build(const struct pool_match *const *matches, size_t n, struct arena *arena,
                              struct pool_index *out, struct pool_match_conflict *conflict,
                              struct error *err) __attribute__((warn_unused_result));
 
-/* Returns: which pool; SIZE_MAX: none. Of a plain index it is `rest`, whatever the facts are. */
+/* Returns: the index of the pool; SIZE_MAX: none. With is_single_catch_all it is catch_all,
+ * whatever the input is. */
 size_t pool_index_find(const struct pool_index *index, const struct pool_match_input *input);
 
 #endif

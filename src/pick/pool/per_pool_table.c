@@ -1,4 +1,4 @@
-/* Items of pools, moved from one array to the next. */
+/* Items are moved from the array of the old list to that of the new one. */
 #include "pick/pool/per_pool_table.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ void per_pool_table_fini(struct per_pool_table *table) {
     table->generation = 0;
 }
 
-/* The item that there is for the pool, taken out, or a new one. */
+/* Takes the pool's item out of the old array, or allocates one. */
 static struct per_pool *take_item(struct per_pool_table *table, const struct pool_entry *entry) {
     struct per_pool **old =
         table->items && entry->slot < table->n_slots ? &table->items[entry->slot] : NULL;

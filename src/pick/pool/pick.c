@@ -1,6 +1,7 @@
-/* The choice. What the request means is read from the snapshot without a lock; then, under the
- * pool's lock, the best is taken and its count raised. Should the pool have become another in
- * between, all of it is done again: a pick is always of the pool as it is at that moment. */
+/* One pick, and its explanation. The request is resolved from the snapshot without a lock, and for
+ * a profile or a subset the endpoints are chosen without it; then, under the pool's lock, the
+ * choice is checked, or made from the ranking, and the endpoint's in-flight count raised. If the
+ * pool was updated in between the pick starts again: it is always of the newest snapshot. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -9,24 +10,25 @@
 
 enum { POOL_MAX_PICKED = 1 + PROTOCOL_MAX_FALLBACKS };
 
-/* The best `most` of what has been seen, best first. */
+/* The best `most` endpoints so far, best first. */
 struct pool_shortlist {
-    uint64_t keys[POOL_MAX_PICKED]; /* the rank and, behind it, a number of the dice */
+    uint64_t keys[POOL_MAX_PICKED]; /* the rank and, in the lower half, a random number */
     struct endpoint *endpoints[POOL_MAX_PICKED];
     size_t n, most;
-    uint32_t n_filtered;           /* whom a profile's filters have taken away, where that is all */
-    bool check_full;               /* it makes a difference whether endpoints are full */
-    bool full;                     /* with that: all that there were are */
-    bool by_profile;               /* a profile has judged */
-    bool avoided;                  /* the first is one that is picked only where no other is left */
+    uint32_t n_filtered;           /* candidates before the filters, where the filters removed
+                                      all */
+    bool check_full;               /* whether an endpoint is full makes a difference */
+    bool full;                     /* with check_full: all candidates are */
+    bool by_profile;               /* chosen by a profile */
+    bool avoided;                  /* the first one is unchecked or refused a connection: there was
+                                      no other */
     const struct profile *profile; /* that chose; NULL: none did */
-    struct candidate_set *candidates; /* not NULL: who is seen becomes a candidate of it
-                                                 instead */
+    struct candidate_set *candidates; /* not NULL: members are added to it instead */
 };
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* Returns: ptr NULL when there is no target with a weight. */
+/* Returns: ptr NULL when no target has a weight. */
 static struct str pick_weighted_target(struct prng *prng, struct pool_targets targets) {
     uint64_t total = 0;
     for (size_t i = 0; i < targets.n; i++) {
@@ -42,7 +44,7 @@ static struct str pick_weighted_target(struct prng *prng, struct pool_targets ta
     return str_make(NULL, 0);
 }
 
-/* A model's own targets, unless there is a rewrite for its name. */
+/* A rewrite takes precedence over the model's own targets. */
 static struct pool_targets targets_of(const struct pool_snapshot *snapshot,
                                       const struct pool_model_entry *name) {
     const struct pool_rewrite *rewrite = name ? name->rewrite : snapshot->default_rewrite;
@@ -52,7 +54,7 @@ static struct pool_targets targets_of(const struct pool_snapshot *snapshot,
     return name && name->model ? name->model->targets : (struct pool_targets){NULL, 0};
 }
 
-/* "Matching An InferenceModel". */
+/* Clause: "Matching An InferenceModel". */
 static enum status resolve_model(struct pool_reader *reader, struct str model,
                                  struct pool_pick *out, struct error *err) {
     const struct pool_snapshot *snapshot = reader->snapshot;
@@ -122,9 +124,9 @@ static void shortlist_add(struct pool_shortlist *best, struct prng *prng,
     best->endpoints[at] = endpoint;
 }
 
-/* ---- subsets --------------------------------------------------------------------------------- */
+/* ---- choosing from subsets ------------------------------------------------------------------- */
 
-/* Two lists have numbers that no member has been seen with: reader->list, and the one before. */
+/* Reserves two marks that no member has yet: reader->subset_mark, and the one before. */
 static enum status begin_subset_marks(struct pool_reader *reader, struct error *err) {
     uint32_t n = reader->snapshot->n_members;
     if (reader->n_subset_marks < n || reader->subset_mark > UINT32_MAX - 2) {
@@ -141,7 +143,7 @@ static enum status begin_subset_marks(struct pool_reader *reader, struct error *
     return ST_OK;
 }
 
-/* Marks the members of the first of two lists. */
+/* Marks the members of the first of two subsets. */
 static void mark_subset_members(struct pool_reader *reader, const struct subset *subset) {
     const struct pool_snapshot *snapshot = reader->snapshot;
     for (size_t i = 0; i < subset->n; i++) {
@@ -164,7 +166,8 @@ static void shortlist_add_member(struct pool_reader *reader, const struct pool_m
     }
 }
 
-/* Considers the members of `subset`, each once, if it is `marked` or need not be. */
+/* Adds the members of `subset`, each once; with `marked` only those that are in the other
+ * subset. */
 static void shortlist_add_subset(struct pool_reader *reader, const struct subset *subset,
                                  bool marked, struct pool_shortlist *best) {
     const struct pool_snapshot *snapshot = reader->snapshot;
@@ -199,7 +202,7 @@ static enum status choose_from_subsets(struct pool_reader *reader, const struct 
     return ST_OK;
 }
 
-/* ---- the profile ----------------------------------------------------------------------------- */
+/* ---- choosing by profile --------------------------------------------------------------------- */
 
 static bool knows_loads(const struct pool_reader *reader) {
     uint64_t loads_valid_until_ns =
@@ -207,7 +210,7 @@ static bool knows_loads(const struct pool_reader *reader) {
     return loads_valid_until_ns > 0 && loads_valid_until_ns > clock_now_ns();
 }
 
-/* While nobody has said anything of late the default has nothing to go by but our own counts. */
+/* Without recent load reports the default profile can only compare in-flight counts. */
 const struct profile *pool_active_profile(const struct pool_reader *reader) {
     const struct profile *profile = reader->snapshot->spec->profile;
     if (profile) {
@@ -224,8 +227,8 @@ static bool is_ready(const void *parameters, const struct candidate_set *candida
     return view->index_of[candidates->columns->member[i]] < view->n_ready;
 }
 
-/* One that just refused a connection, or was not checked yet, is a candidate only where no other
- * is. */
+/* Endpoints that refused a connection or were not checked yet are candidates only where there are
+ * no others. */
 static void remove_avoided_candidates(const struct pool_view *view,
                                       struct candidate_set *candidates) {
     for (uint32_t i = 0; i < candidates->n && view->n_ready < view->n_eligible; i++) {
@@ -276,10 +279,9 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
     return st;
 }
 
-/* ---- the choice ------------------------------------------------------------------------------ */
+/* ---- choosing by profile: running it --------------------------------------------------------- */
 
-/* Behind the one that was chosen, the best of the others: two looks at all of them, for a log that
- * somebody reads. */
+/* The picked candidate, then the best of the others, found in two passes: only for debug logs. */
 static void trace(const struct profile *profile, const struct candidate_set *candidates,
                   uint32_t chosen, struct pool_trace *out) {
     uint32_t taken[POOL_MAX_TRACED] = {chosen, chosen, chosen};
@@ -298,7 +300,7 @@ static void trace(const struct profile *profile, const struct candidate_set *can
     }
 }
 
-/* The picker's choices, the first one first. */
+/* The picker's choices, in order. */
 static void pick_candidates(const struct profile *profile, const struct pool_request *request,
                             struct candidate_set *candidates, struct pool_shortlist *best) {
     best->by_profile = true;
@@ -315,9 +317,9 @@ static void pick_candidates(const struct profile *profile, const struct pool_req
     }
 }
 
-/* ---- who is full ----------------------------------------------------------------------------- */
+/* ---- choosing by profile: full endpoints ----------------------------------------------------- */
 
-/* May any of them be? Vector loops, where the exact look is a walk over endpoints. */
+/* Whether any candidate may be full. Vector loops: the exact test reads each endpoint. */
 static bool may_be_full(const struct candidate_set *candidates) {
     const struct pool_spec *spec = candidates->snapshot->spec;
     const struct candidate_columns *columns = candidates->columns;
@@ -359,8 +361,8 @@ static void run_profile(const struct profile *profile, const struct pool_request
     best->n_filtered = best->n == 0 ? n : 0;
 }
 
-/* Those that are full are left out where there are others and requests can wait; should the filters
- * then leave none, they are looked at again: it may be one of them that is waited for. */
+/* With flow control, full endpoints are left out while others have capacity. If the filters then
+ * leave none, all candidates are filtered again: the request may wait for a full one. */
 static enum status choose_by_profile(struct pool_reader *reader, const struct profile *profile,
                                      const struct pool_request *request, struct str model,
                                      struct pool_shortlist *best, struct error *err) {
@@ -391,7 +393,7 @@ static enum status choose_by_profile(struct pool_reader *reader, const struct pr
 
 /* ---- one attempt ---------------------------------------------------------------------------- */
 
-/* Those whose time of being avoided is over count again. Without any, this is a load. */
+/* Expires refusals that are due; without any, one load. */
 static void expire_refusals(struct pool *pool) {
     uint64_t due_ns = atomic_load_explicit(&pool->next_refusal_expiry_ns, memory_order_relaxed);
     if (due_ns < UINT64_MAX && due_ns <= clock_now_ns()) {
@@ -399,14 +401,14 @@ static void expire_refusals(struct pool *pool) {
     }
 }
 
-/* A pick, as far as it is. */
+/* The state of a pick. */
 struct trial {
     struct pool_reader *reader;
     const struct pool_request *request;
     struct pool_pick *out;
     struct pool_shortlist best;
-    bool chosen;             /* without the lock, which could be done */
-    uint64_t capacity_epoch; /* before that */
+    bool chosen;             /* the endpoints were chosen without the lock */
+    uint64_t capacity_epoch; /* before choosing */
 };
 
 static bool can_wait(const struct trial *trial) {
@@ -414,7 +416,7 @@ static bool can_wait(const struct trial *trial) {
            trial->reader->snapshot->spec->flow_control.on;
 }
 
-/* Of the whole pool. */
+/* From the whole pool, under the lock. */
 static void choose_from_ranking(struct pool_reader *reader, struct pool_shortlist *best) {
     struct ranked *ranked[POOL_MAX_PICKED];
     best->n = ranking_find_lowest(&reader->pool->ranking, &reader->prng, best->most, ranked);
@@ -435,7 +437,7 @@ static bool is_first_full(const struct trial *trial, const struct pool_waiter *w
                                          clock_now_ns());
 }
 
-/* Without the lock, where that can be done. */
+/* Chooses without the lock where there is a profile or a subset. */
 static enum status choose_endpoints(struct trial *trial, struct str model, struct error *err) {
     struct pool_reader *reader = trial->reader;
     const struct pool_request *request = trial->request;
@@ -459,16 +461,17 @@ static enum status choose_endpoints(struct trial *trial, struct str model, struc
         return choose_by_profile(reader, profile, request, model, best, err);
     }
     enum status st = choose_from_subsets(reader, request->subset, request->selection, best, err);
-    if (st == ST_OK && best->check_full && best->n > 0) { /* the first has the fewest */
+    if (st == ST_OK && best->check_full && best->n > 0) { /* the first one has the fewest
+                                                             requests */
         best->full = is_first_full(trial, request->waiter);
     }
     return st;
 }
 
-/* What a try came to. */
+/* The result of an attempt. */
 enum attempt { ATTEMPT_AGAIN, ATTEMPT_PICKED, ATTEMPT_NONE, ATTEMPT_SATURATED };
 
-/* Under the lock. Was what was chosen chosen of what there is now? */
+/* Under the lock. Whether the choice still holds after changes by other threads. */
 static bool is_choice_current(const struct trial *trial) {
     const struct pool_shortlist *best = &trial->best;
     uint64_t capacity_epoch =
@@ -482,14 +485,14 @@ static bool is_choice_current(const struct trial *trial) {
     return best->full ? capacity_epoch == trial->capacity_epoch : !is_first_full(trial, NULL);
 }
 
-/* Others wait already that may go wherever this one may. */
+/* Whether unrestricted requests are queued before this one. */
 static bool has_waiters_ahead(const struct trial *trial) {
     const struct pool_waiter *waiter = trial->request->waiter;
     return trial->reader->snapshot->spec->flow_control.on && !(waiter && waiter->notified) &&
            atomic_load_explicit(&trial->reader->pool->n_unrestricted, memory_order_relaxed) > 0;
 }
 
-/* Under the lock. What is not chosen yet is of the whole pool. */
+/* Under the lock. Chooses from the ranking where nothing was chosen before. */
 static enum attempt take_endpoint(struct trial *trial) {
     struct pool *pool = trial->reader->pool;
     struct pool_shortlist *best = &trial->best;
@@ -514,7 +517,7 @@ static enum attempt take_endpoint(struct trial *trial) {
     return ATTEMPT_PICKED;
 }
 
-/* The place that was kept for a request which was called is given up in the moment of its pick. */
+/* Releases the slot that was reserved for a notified waiter, in the same step as its pick. */
 static enum attempt take_for_notified(struct trial *trial, struct pool_waiter *waiter,
                                       struct pool_notifications *notifications) {
     struct pool *pool = trial->reader->pool;
@@ -545,7 +548,7 @@ static enum attempt take_for_notified(struct trial *trial, struct pool_waiter *w
     return attempt;
 }
 
-/* `*st`: of a request that could wait, whether it does. */
+/* Sets `*st` to the result of pool_enqueue, for a request that has to wait. */
 static enum attempt attempt(struct trial *trial, enum status *st, struct error *err) {
     struct pool *pool = trial->reader->pool;
     struct pool_waiter *waiter = trial->request->waiter;
@@ -658,7 +661,7 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
     return st == ST_OK ? finish_pick(&trial, result, err) : st;
 }
 
-/* ---- a look without a pick ------------------------------------------------------------------- */
+/* ---- checking a model after the pick --------------------------------------------------------- */
 
 enum status pool_check_picked(struct pool_reader *reader, const struct pool_request *request,
                               const struct pool_ticket *ticket, struct pool_pick *out,
@@ -666,7 +669,8 @@ enum status pool_check_picked(struct pool_reader *reader, const struct pool_requ
     const struct pool_spec *spec = pool_reader_refresh(reader)->spec;
     enum status st = resolve_request(reader, request, out, err);
     uint64_t n = ticket->endpoint ? endpoint_in_flight(ticket->endpoint) : 0;
-    bool saturated = spec->max_in_flight > 0 && n > spec->max_in_flight; /* n: this one, too */
+    bool saturated = spec->max_in_flight > 0 && n > spec->max_in_flight; /* n includes this
+                                                                            request */
     return st == ST_OK && out->sheddable && saturated ? saturated_error(spec, err) : st;
 }
 
@@ -718,7 +722,7 @@ static enum status list_candidates(struct pool_explanation *self,
     return ST_OK;
 }
 
-/* Whom the filter has taken away: those that nobody had, and that are no candidates now. */
+/* Sets removed_by of the candidates that the filter removes. */
 static void run_filter(struct pool_explanation *self, const struct profile_step *step,
                        struct candidate_set *candidates) {
     for (uint32_t i = 0; i < candidates->n; i++) {
@@ -730,7 +734,7 @@ static void run_filter(struct pool_explanation *self, const struct profile_step 
     }
 }
 
-/* By itself, without its weight. */
+/* Records the scorer's scores without its weight. */
 static void run_scorer(struct pool_explanation *self, size_t scorer,
                        struct candidate_set *candidates) {
     struct profile_step step = self->profile->scorers[scorer];
@@ -760,7 +764,8 @@ static void explain_profile(struct pool_explanation *self, struct candidate_set 
     }
 }
 
-/* Of `choice`, which is left without those that the filters take away. */
+/* Runs the profile's filters and scorers on `candidates`, of which the filters' survivors
+ * remain. */
 static enum status explain_candidates(struct pool_reader *reader,
                                       const struct pool_request *request,
                                       struct candidate_set *candidates, struct arena *arena,
@@ -774,7 +779,7 @@ static enum status explain_candidates(struct pool_reader *reader,
     return st;
 }
 
-/* As choose_by_profile. */
+/* Leaves out full endpoints as choose_by_profile does. */
 enum status pool_explain(struct pool_reader *reader, const struct pool_request *request,
                          struct arena *arena, struct pool_explanation *out, struct error *err) {
     struct candidate_set candidates;

@@ -1,5 +1,5 @@
-/* The life of a pool and its readers, and what becomes known of its endpoints. How a pool changes
- * is in this file, too, how one is chosen in pick.c. */
+/* A pool: its endpoints' ranks, its readers, its updates, its tickets, and what is reported about
+ * its endpoints. */
 #include "pick/pool/pool.h"
 
 #include <assert.h>
@@ -10,10 +10,10 @@
 #include "core/event/clock.h"
 #include "pick/pool/state.h"
 
-/* ---- the rank of an endpoint ----------------------------------------------------------------- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
-/* An endpoint's state and its place in the ranking, which change together. Everything here is
- * called with the pool's lock held. */
+/* An endpoint's state and its position in the ranking change together. The functions up to "the
+ * pool" run under the pool's lock. */
 static void store_u32(_Atomic uint32_t *cell, uint32_t value) {
     atomic_store_explicit(cell, value, memory_order_relaxed);
 }
@@ -156,8 +156,8 @@ static void endpoint_set_refused(struct pool *pool, struct endpoint *endpoint, u
     endpoint_update_rank(pool, endpoint);
 }
 
-/* The list is in the order of the times, but where the setting was lowered in between: then one
- * waits for the one in front of it. */
+/* The list is sorted by time unless the setting was lowered: then a refusal may expire later than
+ * due, after the one before it. */
 void endpoint_clear_expired_refusals(struct pool *pool, uint64_t now_ns) {
     lock_assert_held(&pool->lock);
     while (pool->refused_first && pool->refused_first->refused_until_ns <= now_ns) {
@@ -347,17 +347,17 @@ struct pool_snapshot *pool_reader_refresh(struct pool_reader *reader) {
     return reader->snapshot;
 }
 
-/* A pool becomes another. All that can fail, and all that takes long, is done before the lock is
- * taken: under it only those endpoints are touched that come or go, and the snapshot is swapped.
+/* Updates. All that can fail or take long is done before the lock is taken; under it only the
+ * endpoints that are added or removed are changed, and the snapshot is replaced.
  *
- * An endpoint is freed here and nowhere else: when no snapshot has it (so no reader can reach it,
- * and none will, since a snapshot is made only of what is wanted now) and no request is in flight
- * to it (so no ticket has it). One that went and comes back before that is the same endpoint. */
+ * An endpoint is freed only here: when no snapshot contains it (so no reader can reach it, and no
+ * later snapshot will contain it) and no request is in flight to it (so no ticket refers to it). An
+ * endpoint that is removed and added again before that is the same one. */
 struct pool_change {
     struct pool_snapshot *old, *fresh;
-    struct endpoint **known; /* all there are, with the new ones; sorted */
+    struct endpoint **known; /* all endpoints, with the new ones; sorted */
     size_t n_known;
-    struct endpoint **moves; /* first those that go, then those that come */
+    struct endpoint **moves; /* first those removed, then those added */
     size_t n_removed, n_moves;
 };
 
@@ -366,9 +366,9 @@ static enum status update_no_memory_error(const struct pool_change *change, stru
     return ST_NO_MEMORY;
 }
 
-/* ---- an update: preparing it ----------------------------------------------------------------- */
+/* ---- updates: preparation -------------------------------------------------------------------- */
 
-/* Finds or makes the endpoint of each new member. */
+/* Finds or allocates the endpoint of each new member. */
 static enum status find_or_add_endpoints(const struct pool *pool, struct pool_change *change,
                                          struct error *err) {
     struct pool_member *members = change->fresh->members;
@@ -395,12 +395,12 @@ static enum status find_or_add_endpoints(const struct pool *pool, struct pool_ch
     return ST_OK;
 }
 
-/* Members by their endpoints' numbers in the table of prompts. */
+/* Indexes members by their endpoints' host numbers in the prefix table. */
 static enum status index_hosts(struct pool_change *change, struct error *err) {
     struct pool_snapshot *fresh = change->fresh;
     uint32_t first = UINT32_MAX, behind = 0;
     for (uint32_t i = 0; i < fresh->n_members; i++) {
-        uint32_t host = fresh->members[i].endpoint->host; /* 0: it has none */
+        uint32_t host = fresh->members[i].endpoint->host; /* 0: none */
         first = host > 0 && host < first ? host : first;
         behind = host < behind ? behind : host + 1;
     }
@@ -435,8 +435,8 @@ static void list_moves(struct pool_change *change, const struct pool_snapshot *o
     }
 }
 
-/* What those that stay have said of their load. An answer that comes in meanwhile is lost: the next
- * one is not far. */
+/* Copies the load reports of members that stay. A report that arrives meanwhile is lost; the next
+ * one follows soon. */
 static void copy_loads(const struct pool_change *change) {
     const struct pool_snapshot *old = change->old;
     struct endpoint_load load;
@@ -471,9 +471,9 @@ static enum status prepare_change(const struct pool *pool, struct pool_change *c
     return ST_OK;
 }
 
-/* ---- an update: publishing it ---------------------------------------------------------------- */
+/* ---- updates: publication -------------------------------------------------------------------- */
 
-/* Nobody is checked any more: all are ready. */
+/* Health checks were switched off. */
 static void mark_all_ready(struct pool *pool, const struct pool_snapshot *snapshot) {
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         snapshot->members[i].endpoint->known = snapshot->members[i].endpoint->ready = true;
@@ -503,7 +503,7 @@ static void publish_snapshot(struct pool *pool, struct pool_change *change) {
     atomic_store_explicit(&pool->generation, change->fresh->generation, memory_order_release);
 }
 
-/* From here on the new snapshot's endpoints are held by it. */
+/* Counts the new snapshot's references to its endpoints. */
 static void ref_endpoints(const struct pool_snapshot *snapshot) {
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
         atomic_fetch_add_explicit(&snapshot->members[i].endpoint->n_snapshots, 1,
@@ -525,7 +525,7 @@ static enum status apply_change(struct pool *pool, struct pool_change *change, s
     return room ? ST_OK : update_no_memory_error(change, err);
 }
 
-/* ---- an update: freeing what is unused ------------------------------------------------------- */
+/* ---- updates: freeing endpoints -------------------------------------------------------------- */
 
 static bool is_idle(struct pool *pool, const struct endpoint *endpoint) {
     if (atomic_load_explicit(&endpoint->n_snapshots, memory_order_acquire) > 0) {
@@ -551,7 +551,7 @@ static void free_idle_endpoints(struct pool *pool, struct pool_change *change) {
     pool->n_known = n;
 }
 
-/* Those that are new have been seen by nobody. */
+/* Frees the new endpoints, which were never published. */
 static void undo_change(const struct pool *pool, struct pool_change *change) {
     size_t k = 0;
     for (size_t i = 0; change->known && i < change->n_known; i++) {
@@ -596,7 +596,7 @@ void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket) {
         lock_acquire(&pool->lock);
         endpoint_add_tokens(pool, endpoint, -(int64_t)ticket->n_tokens);
         pool_release_capacity(pool, endpoint, &notifications);
-        lock_release(&pool->lock); /* the pool may free it from here on */
+        lock_release(&pool->lock); /* the pool may free the endpoint from here on */
         pool_send_notifications(&notifications);
     }
 }
@@ -620,7 +620,7 @@ bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
     return true;
 }
 
-/* ---- what becomes known ---------------------------------------------------------------------- */
+/* ---- reports about endpoints ----------------------------------------------------------------- */
 
 void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
     struct pool_notifications notifications = {NULL};
@@ -630,8 +630,8 @@ void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready) {
         endpoint->ready = ready;
         if (!ready) {
             endpoint_reset_history(pool, endpoint);
-            endpoint_clear_refused(pool, endpoint); /* once it is ready again it was just seen to
-                                                       be */
+            endpoint_clear_refused(pool, endpoint); /* a readiness check that succeeds later clears
+                                                       it too */
         }
         endpoint_update_rank(pool, endpoint);
         pool_notify_waiters(pool, endpoint, &notifications);
@@ -651,7 +651,7 @@ void pool_report_refused(struct pool *pool, struct endpoint *endpoint) {
 
 void pool_report_answered(struct pool *pool, struct endpoint *endpoint) {
     if (atomic_load_explicit(&pool->next_refusal_expiry_ns, memory_order_relaxed) == UINT64_MAX) {
-        return; /* nobody is avoided: the usual case costs no lock */
+        return; /* no endpoint is avoided: the usual case takes no lock */
     }
     struct pool_notifications notifications = {NULL};
     lock_acquire(&pool->lock);
@@ -682,7 +682,7 @@ void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
     pool_send_notifications(&notifications);
 }
 
-/* Every endpoint is the pool's, whoever looks at it only. */
+/* The endpoint is the pool's own; the caller has a read-only view of it. */
 void pool_count_scrape_failure(const struct endpoint *endpoint) {
     struct endpoint *own = (struct endpoint *)(uintptr_t)endpoint;
     atomic_fetch_add_explicit(&own->n_scrape_failures, 1, memory_order_relaxed);

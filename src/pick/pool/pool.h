@@ -1,19 +1,17 @@
-/* A pool of model servers: what is known of them, and which of them takes a request.
+/* A pool of model servers, and the pick of an endpoint for a request.
  *
  * The rule: of the endpoints that are in the pool, ready, and in the request's subset, the one that
- * the pool's profile says (pick/pool/profile/profile.h). While nothing is known of loads the
- * default profile says the one with the fewest requests in flight of ours; ties at random. Its
- * count is raised before the answer is returned, so that picks at the same time see each other, and
- * lowered when the ticket is given back. An endpoint that just refused a connection is picked only
- * when no other is left.
+ * the pool's profile chooses (pick/pool/profile/profile.h). While no loads are known the default
+ * profile chooses the endpoint with the fewest of our requests in flight; ties at random. Its
+ * in-flight count is raised before pool_pick returns, so that concurrent picks see each other, and
+ * lowered when the ticket is released. An endpoint that recently refused a connection is picked
+ * only when there is no other.
  *
- * What the pool is made of is an immutable snapshot (snapshot.h) that is swapped whole. Each
- * worker has a reader, which holds the snapshot that it looked at last: looking again costs a load
- * while nothing has changed, and an old snapshot is freed when the last reader has looked away. The
- * counts are common to all workers; changing them takes a lock for some dozen instructions, however
- * many endpoints there are (pick/pool/profile/ranking.h).
- *
- * It knows no socket: who serves the requests says what came of them. */
+ * Members and configuration are an immutable snapshot (snapshot.h), replaced as a whole. Each
+ * worker has a reader, which holds the snapshot that it last loaded: refreshing costs a load while
+ * nothing has changed, and an old snapshot is freed when the last reader has refreshed. In-flight
+ * counts are shared by all workers; changing them takes a lock for some dozen instructions, however
+ * many endpoints there are (pick/pool/profile/ranking.h). */
 #ifndef SLUICE_PICK_POOL_POOL_H
 #define SLUICE_PICK_POOL_POOL_H
 
@@ -34,64 +32,65 @@ struct profile_step;
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
-/* An empty pool, of generation 0. Owns: *out until pool_free. */
+/* Creates an empty pool, of generation 0. Owns: *out until pool_free. */
 enum status pool_new(struct pool **out, struct error *err) __attribute__((warn_unused_result));
 /* The same with a name (copied), which never changes. */
 enum status pool_new_named(struct str name, struct pool **out, struct error *err)
     __attribute__((warn_unused_result));
-/* len 0: it has none. Lives as long as the pool. */
+/* len 0: no name. Valid as long as the pool. */
 struct str pool_name(const struct pool *pool);
-/* Every reader is gone and every ticket given back. NULL is allowed. */
+/* After every reader was freed and every ticket released. NULL is allowed. */
 void pool_free(struct pool *pool);
-/* One more who wants it to stay, and can reach it already; each reader is one. The last one frees
- * it, when every ticket has been given back. Thread: any. */
+/* Takes a reference; each reader has one. The last pool_unref frees the pool; every ticket must
+ * have been released. Thread: any. */
 void pool_ref(struct pool *pool);
 void pool_unref(struct pool *pool);
 
-/* From now on the pool is what `spec` says. An endpoint that stays, by its address, keeps its
- * requests in flight and its state; a new one is ready unless health is checked (spec->health), and
- * then once pool_set_ready says so. One that goes is picked no more; its requests go on.
- * Returns: ST_NO_MEMORY; the pool is as before, and the spec still the caller's.
+/* Replaces members and configuration by those of `spec`. An endpoint that stays, by its address,
+ * keeps its requests in flight and its state; a new one is ready at once, or with health checks
+ * (spec->health) when pool_set_ready reports it. A removed one is not picked any more; its requests
+ * continue.
+ * Returns: ST_NO_MEMORY; the pool is unchanged, and the spec still the caller's.
  * Owns: takes `*spec`, which becomes NULL.
- * Thread: any; one update waits for the other. Let the readers look (pool_reader_refresh) soon
+ * Thread: any; updates run one after the other. Refresh the readers (pool_reader_refresh) soon
  * after. */
 enum status pool_update(struct pool *pool, struct pool_spec **spec, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Of the newest snapshot; 0: nothing has been loaded yet. Thread: any. */
+/* Of the newest snapshot; 0: nothing was loaded yet. Thread: any. */
 uint64_t pool_generation(const struct pool *pool);
 
-/* Where it is remembered who was sent which prompts, unless it has that already; before the first
- * update. Without one, NULL, nothing is known of that. Owns: a reference. */
+/* Attaches the table of prompt prefixes, unless there is one; before the first update. NULL: the
+ * pool has no table, and prefix scores are 0. Owns: takes a reference. */
 void pool_attach_prefix_table(struct pool *pool, struct prefix_table *table);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
 struct pool_reader;
 
-/* `seed` of its dice; 0: one from the system. Owns: *out until pool_reader_unref.
+/* `seed`: of its random numbers; 0: a random one. Owns: *out until pool_reader_unref.
  * Thread: any; then one at a time. */
 enum status pool_reader_new(struct pool *pool, uint64_t seed, struct pool_reader **out,
                             struct error *err) __attribute__((warn_unused_result));
 /* NULL is allowed. */
 void pool_reader_unref(struct pool_reader *reader);
-/* One more who uses it, on its thread: it lives until as many have freed it. */
+/* Takes a reference. Thread: the reader's. */
 struct pool_reader *pool_reader_ref(struct pool_reader *reader);
-/* Whose it is. */
 struct pool *pool_reader_pool(const struct pool_reader *reader);
 
-/* The newest snapshot, and with it all that it says: valid until this reader looks or picks again.
- * Who needs it longer takes a reference. Never fails. Thread: the reader's. */
+/* Loads the newest snapshot. The snapshot and all views of it are valid until this reader is
+ * refreshed or picks again; take a reference to keep it longer. Never fails. Thread: the
+ * reader's. */
 struct pool_snapshot *pool_reader_refresh(struct pool_reader *reader);
 
 /* ---- picking --------------------------------------------------------------------------------- */
 
-/* Why an endpoint was picked, for people. `first` is the one picked, behind it the best of the
- * others that the filters have left. */
+/* For the log: why an endpoint was picked. `first` has the picked one, then the best of the other
+ * candidates. */
 enum { POOL_MAX_TRACED = 3 };
 struct pool_trace {
-    struct str profile;    /* that judged; ptr NULL: the requests in flight decided alone */
-    uint32_t n_candidates; /* that it judged */
+    struct str profile;    /* ptr NULL: by in-flight counts alone */
+    uint32_t n_candidates; /* after the filters */
     struct {
         const struct endpoint *endpoint; /* valid as those of the pick */
         float score;
@@ -99,139 +98,141 @@ struct pool_trace {
     size_t n;
 };
 
-/* What a request says that matters for the choice. */
+/* What the pick needs of a request. */
 struct pool_request {
-    struct str model;               /* ptr NULL: it names none, and is never refused for that */
-    struct str objective;           /* ptr NULL: it names none */
-    struct str session;             /* whose requests belong together; ptr NULL: it names none */
-    struct pool_prompt *prompt;     /* NULL: it isn't known, or there is none */
-    struct pool_headers headers;    /* find NULL: they aren't known */
-    uint32_t n_tokens;              /* to read and to make, as far as it can be said */
-    const struct subset *subset;    /* the proxy's hint; NULL: absent, all of the pool */
-    const struct subset *selection; /* a second such list (conformance tests); both must hold */
-    size_t n_fallbacks;             /* wanted besides the first, at most PROTOCOL_MAX_FALLBACKS */
-    struct pool_trace *trace;       /* to be filled in; NULL: nobody wants to know */
-    struct str fairness_id;         /* whose turn it is with others; ptr NULL: nobody's */
-    uint64_t n_bytes;               /* that it holds while it waits */
-    struct pool_waiter *waiter;     /* NULL: it never waits (pick/pool/flow/wait.h) */
+    struct str model;               /* ptr NULL: none; such a request is never refused for its
+                                       model */
+    struct str objective;           /* its name; ptr NULL: none */
+    struct str session;             /* of session affinity; ptr NULL: none */
+    struct pool_prompt *prompt;     /* NULL: unknown or none */
+    struct pool_headers headers;    /* find NULL: unknown */
+    uint32_t n_tokens;              /* estimate of prompt and output; 0: unknown */
+    const struct subset *subset;    /* the proxy's hint; NULL: absent, the whole pool */
+    const struct subset *selection; /* a second list (conformance tests); an endpoint must be in
+                                       both */
+    size_t n_fallbacks;             /* number of further endpoints wanted, at most
+                                       PROTOCOL_MAX_FALLBACKS */
+    struct pool_trace *trace;       /* filled in; NULL: not needed */
+    struct str fairness_id;         /* for round robin in the queue; ptr NULL: none */
+    uint64_t n_bytes;               /* memory of the request while it waits */
+    struct pool_waiter *waiter;     /* NULL: the request never waits (pick/pool/flow/wait.h) */
 };
 
-/* A request in flight to an endpoint. Zeroed memory is none. */
+/* One request in flight to an endpoint. Zeroed memory is no ticket. */
 struct pool_ticket {
-    struct endpoint *endpoint; /* lives until the ticket is given back */
+    struct endpoint *endpoint; /* valid until the ticket is released */
     uint32_t n_tokens;
-    uint64_t picked_ns;    /* 0: nobody wants to know how long it takes */
-    bool response_started; /* its answer has, and it is a good one */
+    uint64_t picked_ns;    /* 0: response times are not measured */
+    bool response_started; /* with a successful status */
 };
 
-/* What decided. */
+/* Which rule chose. */
 enum pool_picked_by {
-    POOL_BY_LEAST_REQUESTS, /* the requests in flight: nothing is known of loads, or the
-                                    profile says
-                            so */
-    POOL_BY_PROFILE,        /* the sums of a profile */
-    POOL_BY_LAST_RESORT,    /* nothing better was left: it just refused a connection, or is
-                            unchecked */
+    POOL_BY_LEAST_REQUESTS, /* in-flight counts: no loads are known, or the profile is that */
+    POOL_BY_PROFILE,        /* the scores of the profile */
+    POOL_BY_LAST_RESORT,    /* only avoided endpoints were left: refused a connection, or not
+                               checked yet */
 };
 
 struct pool_pick {
     struct pool_ticket ticket;
-    /* The one picked and, behind it, the next best, none twice. Valid until this reader looks or
+    /* The picked endpoint, then the next best, each once. Valid until this reader is refreshed or
      * picks again (the first as long as the ticket). */
     const struct endpoint *endpoints[1 + PROTOCOL_MAX_FALLBACKS];
     size_t n_endpoints;
     enum pool_picked_by picked_by;
-    struct str pool;   /* its name; empty: it has none. Valid as the endpoints are */
+    struct str pool;   /* its name; empty: none. Valid as the endpoints are */
     bool known_model;  /* the configuration has the model's name, or a rewrite for it */
-    struct str target; /* the model's name from here on; ptr NULL: as the request has it */
+    struct str target; /* the model's name for the endpoint; ptr NULL: unchanged */
     enum pool_criticality criticality;
-    int64_t priority;    /* the objective's; without one, the criticality's */
-    bool sheddable;      /* the objective's priority is below 0; without one: Sheddable */
-    uint64_t generation; /* of the snapshot that all this is of */
+    int64_t priority;    /* of the objective; without one, of the criticality */
+    bool sheddable;      /* the objective's priority is below 0; without an objective: Sheddable */
+    uint64_t generation; /* of the snapshot that was used */
 };
 
-/* Picks. On failure the fields about the model are still filled in, as far as they are known. Where
- * the request waits instead (pick/pool/flow/wait.h) the ticket is none. Whatever else comes of it,
- * it does not wait any more.
+/* Picks an endpoint. On failure the fields about the model are filled in as far as they are known.
+ * If the request is queued (pick/pool/flow/wait.h) the status is ST_OK and the ticket empty; any
+ * other result removes it from the queue.
  * Returns: ST_UNKNOWN_MODEL (404), ST_NO_ENDPOINT (503), ST_SATURATED (429), ST_NO_MEMORY.
  * Owns: out->ticket until pool_release_ticket.
- * Thread: the reader's. ("Destination Endpoint", "Matching An InferenceModel") */
+ * Thread: the reader's. Clauses: "Destination Endpoint", "Matching An InferenceModel". */
 enum status pool_pick(struct pool_reader *reader, const struct pool_request *request,
                       struct pool_pick *out, struct error *err) __attribute__((warn_unused_result));
 
-/* What pool_pick would say of a request that has its endpoint already, now that its model is known:
- * all of `*out` but the endpoints and the ticket. Returns: ST_UNKNOWN_MODEL, ST_SATURATED, where
- * the others at that endpoint are too many. Thread: the reader's. */
+/* Checks a request that has an endpoint already, when its model becomes known: fills in all of
+ * `*out` except endpoints and ticket. Returns: ST_UNKNOWN_MODEL; ST_SATURATED, when a sheddable
+ * request's endpoint has too many others. Thread: the reader's. */
 enum status pool_check_picked(struct pool_reader *reader, const struct pool_request *request,
                               const struct pool_ticket *ticket, struct pool_pick *out,
                               struct error *err) __attribute__((warn_unused_result));
-/* The request has ended, however it did: at every end, once. The ticket becomes none; none is left
- * alone. Thread: any. */
+/* Lowers the in-flight count: once at the end of each request, however it ended. The ticket becomes
+ * empty; an empty one is ignored. Thread: any. */
 void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket);
-/* Its answer begins, `good` as its status says, and has ended as it should: how long that took is
- * remembered, where a profile wants it. Thread: any. */
+/* The response has started, `good` by its status, and has ended: records the times where the
+ * profile needs them. Thread: any. */
 void pool_ticket_response_started(struct pool *pool, struct pool_ticket *ticket, bool good);
 void pool_ticket_response_ended(const struct pool_ticket *ticket);
-/* Another endpoint than the picked one took the request: from now on it counts there. One that is
- * not in the pool changes nothing. Returns: it was another. Thread: the reader's. */
+/* The request was sent to another endpoint than the picked one: the ticket and the counts move
+ * there. An endpoint outside the pool is ignored. Returns: whether the ticket moved. Thread: the
+ * reader's. */
 bool pool_ticket_move(struct pool_reader *reader, struct pool_ticket *ticket,
                       const struct endpoint_address *served);
 
 /* ---- explaining a pick ----------------------------------------------------------------------- */
 
-/* Of an endpoint that is ready and named by the request. */
+/* For an endpoint that is ready and in the request's subset. */
 struct pool_endpoint_explanation {
     uint32_t member;
-    uint32_t known; /* and so on: as in candidate_columns, as all plugins saw it */
+    uint32_t known; /* this and the following as in candidate_columns, as all plugins read them */
     float in_flight, n_waiting, n_running, kv_cache_used;
-    float score;                           /* the sum of all */
-    const struct profile_step *removed_by; /* the filter that took it away, or NULL */
+    float score;                           /* the sum of all scorers */
+    const struct profile_step *removed_by; /* the filter that removed it, or NULL */
     float *scores;                         /* of each scorer, from 0 to 1, without weights */
 };
 
 struct pool_explanation {
     const struct profile *profile;           /* NULL: the fewest requests in flight is picked */
-    struct pool_endpoint_explanation *items; /* in the order of their members; all in the arena.
-                                                Where requests
-                                      can wait, without those that are full, if others are left */
+    struct pool_endpoint_explanation *items; /* in the order of members; in the arena. With flow
+                                                control without full ones, while others have
+                                                capacity */
     size_t n;
-    bool full; /* all that may take the request are */
+    bool full; /* all candidates are */
 };
 
-/* As pool_pick would do it with the pool that the reader has looked at last: members are those of
- * that snapshot, which the caller has in its hand. Returns: ST_NO_MEMORY.
- * Thread: the reader's; the result is good until it looks or picks again. */
+/* Runs the profile as pool_pick would, on the snapshot that the reader last loaded: `member` is an
+ * index into it. Returns: ST_NO_MEMORY.
+ * Thread: the reader's; the result is valid until the reader is refreshed or picks again. */
 enum status pool_explain(struct pool_reader *reader, const struct pool_request *request,
                          struct arena *arena, struct pool_explanation *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* ---- what becomes known of endpoints --------------------------------------------------------- */
+/* ---- reports about endpoints ----------------------------------------------------------------- */
 
-/* The caller holds a snapshot with it, or a ticket for it. Thread: any. */
+/* The caller holds a snapshot that has the endpoint, or a ticket for it. Thread: any. */
 
-/* Checks found it ready, or not; before the first time nothing is known of it. One that is not in
- * the pool any more, or that nobody is to check, is left alone. */
+/* A health check's result; before the first one the readiness is unknown. Ignored for an endpoint
+ * outside the pool and for a pool without health checks. */
 void pool_set_ready(struct pool *pool, struct endpoint *endpoint, bool ready);
-/* It refused a connection: avoided for spec->refused_ns from now (clock_now_ns). One that is
- * known not to be ready is left alone. */
+/* It refused a connection: avoided for spec->refused_ns from now (clock_now_ns). Ignored for an
+ * endpoint that is not ready. */
 void pool_report_refused(struct pool *pool, struct endpoint *endpoint);
-/* It answered: avoided no more. */
+/* It responded: no longer avoided. */
 void pool_report_answered(struct pool *pool, struct endpoint *endpoint);
-/* It said what its load is. One that is not in the pool any more is left alone. */
+/* Its metrics were scraped. Ignored for an endpoint outside the pool. */
 void pool_set_load(struct pool *pool, const struct endpoint *endpoint,
                    const struct endpoint_load *load);
-/* It was asked and did not. Thread: one at a time. */
+/* Its metrics could not be scraped. Thread: one at a time. */
 void pool_count_scrape_failure(const struct endpoint *endpoint);
 
-/* ---- a look from outside --------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 struct pool_stats {
     uint64_t generation;
     uint32_t n_endpoints;
-    uint32_t n_ready;     /* those that refused among them */
-    uint32_t n_unchecked; /* neither known to be ready nor not */
+    uint32_t n_ready;     /* avoided ones included */
+    uint32_t n_unchecked; /* not checked yet */
     uint32_t n_refused;
-    uint64_t n_in_flight; /* of endpoints that have left the pool, too */
+    uint64_t n_in_flight; /* also at endpoints that were removed */
 };
 
 /* Thread: any. */

@@ -1,5 +1,4 @@
-/* What the tests of a pool share: pools made in a line or two. For files that include cmocka.h
- * before. */
+/* Pools for tests, made in a line or two. Include cmocka.h before. */
 #ifndef SLUICE_PICK_POOL_POOL_FIXTURE_H
 #define SLUICE_PICK_POOL_POOL_FIXTURE_H
 
@@ -24,7 +23,7 @@ static inline void fixture_add(struct pool_spec *spec, const char *text) {
     assert_int_equal(pool_spec_add_endpoint(spec, &wanted, &err), ST_OK);
 }
 
-/* 10.x.y.z:8000, the number of which is `i`. */
+/* 10.x.y.z:8000, numbered by `i`. */
 static inline struct endpoint_address fixture_numbered(uint32_t i) {
     return (struct endpoint_address){.family = 4, .port = 8000, .low = (10u << 24) + i};
 }
@@ -66,7 +65,7 @@ static inline void fixture_close(struct fixture *fixture) {
     pool_free(fixture->pool);
 }
 
-/* A set of one pool without endpoints, which goes on to be updated by itself. Owns:
+/* A set of one pool without endpoints; the tests update the pool themselves. Owns:
  * pool_set_free. */
 static inline struct pool_set *fixture_set(struct pool **pool) {
     struct pool_set *set;
@@ -88,7 +87,7 @@ static inline struct endpoint *fixture_endpoint(struct fixture *fixture, const c
     return member ? member->endpoint : NULL;
 }
 
-/* A pick of the whole pool that succeeds. */
+/* A pick from the whole pool that succeeds. */
 static inline struct pool_pick fixture_pick(struct fixture *fixture) {
     struct pool_request request = {.model = {NULL, 0}};
     struct pool_pick pick;

@@ -1,5 +1,5 @@
-/* A list of pools becomes another: pools of the same name go on, by their address in memory, so
- * that whoever follows the list (readers, those who ask endpoints) sees which ones are the same. */
+/* The set of pools. In an update pools of the same name keep their address in memory, so that
+ * readers, probes and scrapes recognize them. */
 #include "pick/pool/set.h"
 
 #include <assert.h>
@@ -9,9 +9,9 @@
 
 struct pool_set {
     struct lock updating; /* one update at a time */
-    struct lock lock;     /* of the pointer */
+    struct lock lock;     /* of `list` */
     struct pool_list *list;
-    _Atomic uint64_t generation; /* of the list; readers compare it with their own */
+    _Atomic uint64_t generation; /* readers compare it with their own */
     struct pool *empty_pool;
     struct prefix_table *prefix_table; /* of all pools; NULL: none */
 };
@@ -20,7 +20,7 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for the list of pools");
 }
 
-/* ---- what they should be --------------------------------------------------------------------- */
+/* ---- specs ----------------------------------------------------------------------------------- */
 
 void pool_specs_free(struct pool_specs *specs) {
     for (size_t i = 0; i < specs->n; i++) {
@@ -31,7 +31,8 @@ void pool_specs_free(struct pool_specs *specs) {
 }
 
 enum status pool_specs_add(struct pool_specs *specs, struct pool_spec *spec, struct error *err) {
-    bool full = (specs->n & (specs->n - 1)) == 0; /* at 0 and at each power of two */
+    bool full = (specs->n & (specs->n - 1)) == 0; /* the array is full at 0 and at each power of
+                                                     two */
     struct pool_spec **items = specs->items;
     if (full) {
         items = reallocarray(items, specs->n > 0 ? 2 * specs->n : 1, sizeof(struct pool_spec *));
@@ -116,9 +117,9 @@ static struct pool_list *list_new(size_t n, bool is_list, uint64_t generation) {
     return list;
 }
 
-/* ---- another list ---------------------------------------------------------------------------- */
+/* ---- a new list ------------------------------------------------------------------------------ */
 
-/* The pool of this name that there is, or a new one without a slot. */
+/* Adds the existing pool of this name, or a new one without a slot. */
 static enum status add_entry(struct pool_list *list, const struct pool_list *old,
                              const struct pool_spec *spec, struct error *err) {
     struct str name = list->is_list ? spec->name : STR("");
@@ -143,7 +144,7 @@ static enum status add_entry(struct pool_list *list, const struct pool_list *old
     return ST_OK;
 }
 
-/* New pools get the slots that are free, the lowest first. */
+/* New pools get the lowest free slots. */
 static enum status assign_slots(struct pool_list *list, const struct pool_list *old,
                                 struct error *err) {
     size_t most = old->n_slots + list->n, next = 0;
@@ -313,7 +314,7 @@ void pool_set_get_stats(struct pool_set *set, struct pool_stats *out) {
 struct pool_set_reader {
     struct pool_set *set;
     struct pool_list *list;
-    struct pool_reader **readers; /* by slot; NULL: not needed yet */
+    struct pool_reader **readers; /* by slot; NULL: not created yet */
     size_t n_slots;
     struct pool_reader *empty_pool;
 };
@@ -353,7 +354,7 @@ void pool_set_reader_free(struct pool_set_reader *reader) {
     }
 }
 
-/* Those of pools that are there still keep their places. */
+/* Readers of pools that stay keep their slots. */
 static bool update_readers(struct pool_set_reader *reader, const struct pool_list *list) {
     struct pool_reader **readers = calloc(list->n_slots + 1, sizeof(struct pool_reader *));
     if (!readers) {

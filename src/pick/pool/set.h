@@ -1,10 +1,10 @@
-/* All pools of a process, by name, and which of them takes a request (match.h). Pools come and
- * go with the configuration: one that stays, by its name, keeps all that is known of its endpoints;
- * one that has gone is given no new requests, and lives until those that it has have ended.
+/* All pools of the process by name, and their index by match (match.h). Pools are added and removed
+ * with the configuration: one that stays, by its name, keeps the state of its endpoints; a removed
+ * one gets no new requests, and is freed after its last request has ended.
  *
- * The list of pools is immutable and swapped whole. Each worker has a reader of the set, which
- * makes its reader of a pool (pool.h) when the first request for that one comes: a pool that a
- * worker never serves costs it a pointer.
+ * The list of pools is immutable and replaced as a whole. Each worker has a reader of the set,
+ * which creates its reader of a pool (pool.h) at the first request for that pool: until then a pool
+ * costs a worker one pointer.
  *
  * A configuration without a list of pools is one pool without a name, which takes all requests. */
 #ifndef SLUICE_PICK_POOL_SET_H
@@ -13,40 +13,40 @@
 #include "pick/pool/match.h"
 #include "pick/pool/pool.h"
 
-/* What all the pools should be. */
+/* The configuration of all pools. */
 struct pool_specs {
-    struct pool_spec **items; /* from malloc; in the file's order */
+    struct pool_spec **items; /* from malloc; in the order of the file */
     size_t n;
-    bool is_list; /* each has a name and is told apart by it; otherwise it is one */
+    bool is_list; /* the pools have names; otherwise there is one, without */
 };
 
-/* NULL items are allowed; zeroed afterwards. */
+/* NULL items are allowed; zeroes `specs`. */
 void pool_specs_free(struct pool_specs *specs);
 /* Takes the spec, also on failure. Returns: ST_NO_MEMORY. */
 enum status pool_specs_add(struct pool_specs *specs, struct pool_spec *spec, struct error *err)
     __attribute__((warn_unused_result));
-/* Can requests be told to belong to one of them? Returns: as pool_index_build. */
+/* Checks that no two pools match the same requests. Returns: as pool_index_build. */
 enum status pool_specs_check(const struct pool_specs *specs, struct pool_match_conflict *conflict,
                              struct error *err) __attribute__((warn_unused_result));
 
 struct pool_entry {
     struct pool *pool;
-    struct str name;         /* len 0 without a list */
-    struct pool_match match; /* which requests it is for */
-    size_t slot; /* a small number that is no other pool's as long as this one is there */
+    struct str name;         /* len 0: the only pool */
+    struct pool_match match; /* conditions on its requests */
+    size_t slot;             /* a small number, unique among the pools while this one exists */
 };
 
-/* The pools as they were at one time. Immutable and counted; it holds its pools. Thread: any. */
+/* The pools at one time. Immutable and reference-counted; it holds its pools. Thread: any. */
 struct pool_list {
     _Atomic uint32_t n_refs;
-    uint64_t generation; /* from 1; 0: nothing was ever loaded */
+    uint64_t generation; /* from 1; 0: nothing was loaded yet */
     struct arena *arena;
-    struct pool_entry *entries;        /* in the file's order */
+    struct pool_entry *entries;        /* in the order of the file */
     const struct pool_entry **by_name; /* sorted */
     size_t n;
-    size_t n_slots; /* above each slot */
+    size_t n_slots; /* above every slot */
     bool is_list;
-    struct pool_index index; /* its numbers are those of entries */
+    struct pool_index index; /* of indices into entries */
 };
 
 void pool_list_ref(struct pool_list *list);
@@ -58,50 +58,48 @@ const struct pool_entry *pool_list_find(const struct pool_list *list, struct str
 
 struct pool_set;
 
-/* Without pools, of generation 0. Owns: *out until pool_set_free. */
+/* Creates a set without pools, of generation 0. Owns: *out until pool_set_free. */
 enum status pool_set_new(struct pool_set **out, struct error *err)
     __attribute__((warn_unused_result));
-/* Every reader of it is gone. NULL is allowed. */
+/* After every reader was freed. NULL is allowed. */
 void pool_set_free(struct pool_set *set);
 
-/* Where it is remembered, of all its pools, who was sent which prompts; before the first update.
- * Owns: a reference. */
+/* Attaches the prefix table of all pools; before the first update. Owns: takes a reference. */
 void pool_set_attach_prefix_table(struct pool_set *set, struct prefix_table *table);
 
-/* From now on the pools are these. Returns: ST_NO_MEMORY, and as pool_index_build; the list is as
- * before (out of memory some of its pools may be what is new already). Owns: takes the items,
- * whatever comes of it. Thread: any; one update waits for the other. Let the readers look soon. */
+/* Replaces the pools by these. Returns: ST_NO_MEMORY, and as pool_index_build; the list is
+ * unchanged (when out of memory some of its pools may be updated already). Owns: takes the items in
+ * any case. Thread: any; updates run one after the other. Refresh the readers soon after. */
 enum status pool_set_update(struct pool_set *set, struct pool_specs *specs, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Of the newest list; 0: nothing has been loaded yet. Thread: any. */
+/* Of the newest list; 0: nothing was loaded yet. Thread: any. */
 uint64_t pool_set_generation(const struct pool_set *set);
 /* The newest list, with a reference for the caller. Thread: any. */
 struct pool_list *pool_set_acquire_list(struct pool_set *set);
-/* The numbers of all pools, added up; the generation is the set's. Thread: any. */
+/* The sums over all pools; the generation is the set's. Thread: any. */
 void pool_set_get_stats(struct pool_set *set, struct pool_stats *out);
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- readers --------------------------------------------------------------------------------- */
 
 struct pool_set_reader;
 
 /* Owns: *out until pool_set_reader_free. Thread: any; then one at a time. */
 enum status pool_set_reader_new(struct pool_set *set, struct pool_set_reader **out,
                                 struct error *err) __attribute__((warn_unused_result));
-/* NULL is allowed. Its readers of pools live as long as somebody has a reference to them. */
+/* NULL is allowed. Its readers of pools live until their last reference is dropped. */
 void pool_set_reader_free(struct pool_set_reader *reader);
 
-/* The newest list: valid until this reader looks again. Never fails: without memory it is the one
- * before. */
+/* Loads the newest list, valid until the next refresh. Never fails: when out of memory it is the
+ * previous one. */
 const struct pool_list *pool_set_reader_refresh(struct pool_set_reader *reader);
-/* The same, and each of its readers of pools looks: what is old can be freed. */
+/* The same, and refreshes its readers of pools, so that old snapshots can be freed. */
 void pool_set_reader_refresh_all(struct pool_set_reader *reader);
-/* This thread's reader of a pool of the list that was looked at last. Returns: NULL when out of
- * memory. Owns: the set's reader; valid until that looks again, unless the caller takes a
- * reference. */
+/* This thread's reader of a pool in the list last loaded. Returns: NULL when out of memory. Owns:
+ * the set's reader; valid until the next refresh, unless the caller takes a reference. */
 struct pool_reader *pool_set_reader_get(struct pool_set_reader *reader,
                                         const struct pool_entry *entry);
-/* The reader of an empty pool with the defaults: for requests that no pool takes. */
+/* The reader of an empty pool with default settings, for requests that no pool matches. */
 struct pool_reader *pool_set_reader_get_empty(struct pool_set_reader *reader);
 
 #endif

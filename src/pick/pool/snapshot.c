@@ -1,5 +1,5 @@
-/* The indices over a pool's configuration: members by address, models and objectives by name. All
- * of it is in the spec's arena, so that a snapshot is freed in one go. */
+/* Builds the indices of a snapshot: members by address, models and objectives by name. All memory
+ * is in the spec's arena, which is freed as a whole. */
 #include "pick/pool/snapshot.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ static enum status no_memory(const struct pool_spec *spec, struct error *err) {
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* By address; of equal ones the one that was wanted first. */
+/* By address; equal ones in the order of the spec. */
 static int compare_wanted(const void *a, const void *b) {
     const struct pool_spec_endpoint *left = *(const struct pool_spec_endpoint *const *)a;
     const struct pool_spec_endpoint *right = *(const struct pool_spec_endpoint *const *)b;
@@ -22,7 +22,7 @@ static int compare_wanted(const void *a, const void *b) {
     return order ? order : left < right ? -1 : left > right;
 }
 
-/* Returns: how many the selector takes, sorted at `out`. */
+/* Returns: the number of endpoints that the selector matches, sorted at `out`. */
 static size_t select_wanted(const struct pool_spec *spec, const struct pool_spec_endpoint **out) {
     size_t n = 0;
     for (size_t i = 0; i < spec->n_endpoints; i++) {
@@ -34,7 +34,7 @@ static size_t select_wanted(const struct pool_spec *spec, const struct pool_spec
     return n;
 }
 
-/* Nothing is known of any. */
+/* No loads are known at first. */
 static enum status make_loads(struct pool_snapshot *snapshot, const struct pool_spec *spec,
                               struct error *err) {
     size_t n = (size_t)snapshot->n_members + 1, n_bytes = n * sizeof(*snapshot->loads);
@@ -47,8 +47,8 @@ static enum status make_loads(struct pool_snapshot *snapshot, const struct pool_
     return ST_OK;
 }
 
-/* About as many entries as there are members: to look at all is no more work than to go through a
- * longer list would be. */
+/* As many entries as there are members, about: past that, reading all members is no more work than
+ * following the list. */
 static enum status make_changes(struct pool_snapshot *snapshot, const struct pool_spec *spec,
                                 struct error *err) {
     uint32_t n = 64;
@@ -83,7 +83,7 @@ static enum status index_members(struct pool_snapshot *snapshot, const struct po
     return make_loads(snapshot, spec, err);
 }
 
-/* Where the search for an address begins: each slot that follows is looked at until one is free. */
+/* Linear probing starts at this slot. */
 static uint32_t first_slot(const struct pool_snapshot *snapshot,
                            const struct endpoint_address *address) {
     return (uint32_t)endpoint_address_hash(address) & snapshot->slots_mask;
@@ -167,7 +167,7 @@ static int compare_names(const void *a, const void *b) {
                        ((const struct pool_model_entry *)b)->name);
 }
 
-/* Every name of a model and every one that a rewrite is for. Returns: how many. */
+/* All names of models and of rewrites. Returns: their number. */
 static size_t list_names(const struct pool_spec *spec, struct pool_model_entry *out) {
     size_t n = 0;
     for (size_t i = 0; i < spec->n_models; i++) {
@@ -183,7 +183,7 @@ static size_t list_names(const struct pool_spec *spec, struct pool_model_entry *
     return n;
 }
 
-/* Two of one name become one: of models, and of rewrites, the first in the spec's order. */
+/* Combines two entries of one name: of models and of rewrites the first in the spec counts. */
 static void merge_name(struct pool_model_entry *into, const struct pool_model_entry *from) {
     if (from->model && (!into->model || from->model < into->model)) {
         into->model = from->model;
@@ -236,7 +236,7 @@ bool pool_snapshot_renames_model(const struct pool_snapshot *snapshot, struct st
     return known ? known->rewrite || has_targets(known->model) : snapshot->default_rewrite != NULL;
 }
 
-/* Without any of these every name, and none, is treated alike. */
+/* Without these settings all models are treated alike. */
 static bool models_matter(const struct pool_spec *spec) {
     bool matter = spec->strict_models || spec->n_rewrites > 0;
     for (size_t i = 0; i < spec->n_models && !matter; i++) {
@@ -247,7 +247,7 @@ static bool models_matter(const struct pool_spec *spec) {
 
 /* ---- objectives ------------------------------------------------------------------------------ */
 
-/* By name; of equal ones the first in the spec's order. */
+/* By name; equal ones in the order of the spec. */
 static int compare_objectives(const void *a, const void *b) {
     const struct pool_objective *left = *(const struct pool_objective *const *)a;
     const struct pool_objective *right = *(const struct pool_objective *const *)b;
@@ -285,7 +285,7 @@ const struct pool_objective *pool_snapshot_find_objective(const struct pool_snap
     return found ? snapshot->objectives[low] : NULL;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- new, ref, unref ------------------------------------------------------------------------- */
 
 enum status pool_snapshot_new(struct pool_spec *spec, uint64_t generation,
                               struct pool_snapshot **out, struct error *err) {

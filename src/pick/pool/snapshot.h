@@ -1,9 +1,8 @@
-/* A pool as it was at one time: which endpoints are in it, and what its configuration says.
- * Immutable, so any number of threads read it without locks; what changes of an endpoint (its
- * requests in flight, its readiness) is in struct endpoint.
+/* A pool snapshot: the members of a pool and its configuration at one time. Immutable, so that any
+ * number of threads read it without locks; an endpoint's changing state (in-flight count,
+ * readiness) is in struct endpoint.
  *
- * A snapshot is counted: the pool holds the newest, each reader the one it looked at last, and who
- * needs one for longer takes a reference of its own.
+ * Snapshots are reference-counted: the pool holds the newest, each reader the one it last loaded.
  *
  * Thread: any. */
 #ifndef SLUICE_PICK_POOL_SNAPSHOT_H
@@ -17,19 +16,19 @@
 #include "pick/pool/endpoint/load.h"
 #include "pick/pool/spec.h"
 
-/* The list of the members of a snapshot of which something changed, the newest of them: who keeps a
- * copy of what is known of all members reads again only those. An old entry is overwritten by a new
- * one; whoever comes too late for an entry sees it, and reads all.
+/* The most recent changes of members, in a ring: a view (view.h) follows it and reads only the
+ * changed members again. A view that is so late that entries were overwritten detects it and reads
+ * all members.
  *
- * Thread: one at a time writes, under the pool's lock; anyone reads. */
+ * Thread: writing under the pool's lock; reading any. */
 struct pool_changes {
-    _Atomic uint64_t n; /* since the snapshot was made */
-    uint32_t mask;      /* of the entries: a power of two less 1 */
-    /* In the upper half the lower half of its number, counted from 1; in the lower the member. */
+    _Atomic uint64_t n; /* changes since the snapshot was made */
+    uint32_t mask;      /* number of entries, a power of two, less 1 */
+    /* Upper half: the lower half of the change's number, counted from 1; lower half: the member. */
     _Atomic uint64_t *entries;
 };
 
-/* After the change itself. */
+/* Call after the change itself. */
 static inline void pool_changes_add(struct pool_changes *changes, uint32_t member) {
     uint64_t n = atomic_load_explicit(&changes->n, memory_order_relaxed);
     atomic_store_explicit(&changes->entries[n & changes->mask], (n + 1) << 32 | member,
@@ -37,12 +36,12 @@ static inline void pool_changes_add(struct pool_changes *changes, uint32_t membe
     atomic_store_explicit(&changes->n, n + 1, memory_order_release);
 }
 
-/* Whoever reads a member afterwards sees all changes up to this one. */
+/* A member read afterwards has all changes up to this number. */
 static inline uint64_t pool_changes_count(const struct pool_changes *changes) {
     return atomic_load_explicit(&changes->n, memory_order_acquire);
 }
 
-/* The member of change `i`, counted from 0. Returns: false when it was overwritten. */
+/* The member of change `i`, counted from 0. Returns: false when the entry was overwritten. */
 static inline bool pool_changes_get(const struct pool_changes *changes, uint64_t i,
                                     uint32_t *member) {
     uint64_t entry =
@@ -51,75 +50,75 @@ static inline bool pool_changes_get(const struct pool_changes *changes, uint64_t
     return entry >> 32 == (uint32_t)(i + 1);
 }
 
-/* An endpoint, and what this snapshot says of it. */
+/* An endpoint in this snapshot. */
 struct pool_member {
     struct endpoint_address address;
     struct endpoint *endpoint;
     struct pool_labels labels;
-    uint32_t hash; /* of its address */
+    uint32_t hash; /* of the address */
 };
 
-/* What a name of a model means. */
+/* The entry of a model name. */
 struct pool_model_entry {
     struct str name;
-    const struct pool_model *model;     /* NULL: there is only a rewrite for it */
-    const struct pool_rewrite *rewrite; /* NULL: there is none for it */
+    const struct pool_model *model;     /* NULL: only a rewrite has the name */
+    const struct pool_rewrite *rewrite; /* NULL: no rewrite has the name */
 };
 
 struct pool_snapshot {
     _Atomic uint32_t n_refs;
-    uint64_t generation; /* from 1, one more at each update; 0: nothing was ever loaded */
+    uint64_t generation; /* from 1, one more at each update; 0: nothing was loaded yet */
     const struct pool_spec *spec;
-    struct pool_member *members; /* in the order of their addresses, each address once */
+    struct pool_member *members; /* sorted by address, each address once */
     uint32_t n_members;
-    struct load_cell *loads; /* of each member; not immutable (pick/pool/endpoint/load.h) */
+    struct load_cell *loads; /* of each member; changes (pick/pool/endpoint/load.h) */
     struct load_adapters *adapters;
-    struct pool_changes changes; /* of members' loads, requests and readiness; not immutable */
-    uint32_t slots_mask;         /* a power of two less 1 */
-    uint32_t *slots;             /* by the address's hash: member + 1; 0: free */
-    /* By an endpoint's number in the table of prompts, from the lowest that a member has: member +
-     * 1; 0: none. All pools share the table, so that the numbers of one are near each other. */
+    struct pool_changes changes; /* of members' loads, requests and readiness; changes */
+    uint32_t slots_mask;         /* number of slots, a power of two, less 1 */
+    uint32_t *slots;             /* hash table by address: member + 1; 0: free */
+    /* By an endpoint's host number in the prefix table, less the lowest one of the members: member
+     * + 1; 0: none. All pools share the prefix table, which gives a pool's endpoints adjacent
+     * numbers. */
     uint32_t first_host, n_hosts;
     uint32_t *hosts;
     const struct pool_model_entry *names; /* sorted */
     size_t n_names;
-    const struct pool_rewrite *default_rewrite; /* the rewrite for names that nothing knows, or
-                                                   NULL */
-    bool models_matter; /* which model a request names can make a difference */
-    const struct pool_objective **objectives; /* sorted by name */
+    const struct pool_rewrite *default_rewrite; /* for names without an entry, or NULL */
+    bool models_matter;                         /* the configuration treats models differently */
+    const struct pool_objective **objectives;   /* sorted by name */
     size_t n_objectives;
 };
 
-/* One more for somebody who can reach it already. */
+/* For a caller that holds a reference already. */
 void pool_snapshot_ref(struct pool_snapshot *snapshot);
-/* The last one frees it; its endpoints may still be the pool's. */
+/* The last reference frees the snapshot; its endpoints stay the pool's. */
 void pool_snapshot_unref(struct pool_snapshot *snapshot);
 
-/* Returns: NULL when it is not in the pool. */
+/* Returns: NULL when no member has the address. */
 const struct pool_member *pool_snapshot_find(const struct pool_snapshot *snapshot,
                                              const struct endpoint_address *address);
-/* The members with this IP and any port: `*n` of them, one after the other. */
+/* The members with this IP and any port: `*n` of them, adjacent. */
 const struct pool_member *pool_snapshot_find_ip(const struct pool_snapshot *snapshot,
                                                 const struct endpoint_address *ip, size_t *n);
-/* The members that an item of a subset means, whose port may be 0: `*n` of them, one after the
- * other. */
+/* The members that an item of a subset matches, whose port may be 0 (any): `*n` of them,
+ * adjacent. */
 const struct pool_member *pool_snapshot_find_listed(const struct pool_snapshot *snapshot,
                                                     const struct endpoint_address *item, size_t *n);
-/* What the member has said of its load, if that counts still. */
+/* The member's load report; empty where none is valid at `now_ns`. */
 void pool_snapshot_get_load(const struct pool_snapshot *snapshot, const struct pool_member *member,
                             uint64_t now_ns, struct endpoint_load *out);
-/* Returns: NULL when there is neither a model nor a rewrite of this name. */
+/* Returns: NULL when no model and no rewrite has this name. */
 const struct pool_model_entry *pool_snapshot_find_name(const struct pool_snapshot *snapshot,
                                                        struct str name);
-/* May a request for this model be sent on under another name? */
+/* Whether a request for this model may be sent on under another name. */
 bool pool_snapshot_renames_model(const struct pool_snapshot *snapshot, struct str name);
 /* Returns: NULL when there is no such objective. */
 const struct pool_objective *pool_snapshot_find_objective(const struct pool_snapshot *snapshot,
                                                           struct str name);
 
-/* For update.c. Makes a snapshot of the spec's endpoints that its selector takes, sorted, each
- * address once (the first in the spec's order), without their struct endpoint. From then
- * on the spec is the snapshot's. Its count is 1. On failure the spec stays the caller's. */
+/* Internal to pool.c. Makes a snapshot of the spec's endpoints that its selector matches, sorted,
+ * each address once (the first in the spec), without their struct endpoint. The spec then belongs
+ * to the snapshot, which has one reference. On failure the spec stays the caller's. */
 enum status pool_snapshot_new(struct pool_spec *spec, uint64_t generation,
                               struct pool_snapshot **out, struct error *err)
     __attribute__((warn_unused_result));

@@ -1,4 +1,4 @@
-/* Lists that grow in one arena. */
+/* The lists of a spec, which grow in its arena. */
 #include "pick/pool/spec.h"
 
 #include "core/base/checked.h"
@@ -49,8 +49,8 @@ struct str pool_spec_dup_text(struct pool_spec *spec, struct str text) {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* Room for one more of `size` bytes behind the `n` there are. Returns: the list; NULL when out of
- * memory, and the list is as it was. */
+/* Returns: the list with capacity for one more item of `size` bytes; NULL when out of memory, and
+ * the list is unchanged. */
 static void *grow_list(struct arena *arena, void *items, size_t n, size_t *cap, size_t size) {
     if (n < *cap) {
         return items;
@@ -128,7 +128,7 @@ enum status pool_spec_add_note(struct pool_spec *spec, struct str setting, const
     return ST_OK;
 }
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 const struct pool_label *pool_labels_find(struct pool_labels labels, struct str key) {
     for (size_t i = 0; i < labels.n; i++) {

@@ -1,7 +1,9 @@
-/* What the files of a pool share. For pool*.c only; everybody else uses pool.h.
+/* Internal to pick/pool: struct pool, struct pool_reader and the functions that its files share.
+ * Other modules use pool.h.
  *
- * Two locks: `updating` lets one update run at a time; `lock` guards what picks change, is held for
- * some dozen instructions, and is taken within `updating`, never the other way round. */
+ * Two locks: `updating` serializes updates; `lock` guards the state that picks change and is held
+ * for some dozen instructions. `lock` is taken while holding `updating`, never the other way
+ * round. */
 #ifndef SLUICE_PICK_POOL_STATE_H
 #define SLUICE_PICK_POOL_STATE_H
 
@@ -14,47 +16,45 @@
 struct pool {
     _Atomic uint32_t n_refs;
     struct str name;
-    char *name_bytes; /* NULL: it has none */
+    char *name_bytes; /* NULL: no name */
     struct lock updating;
-    /* Every endpoint there is, sorted by address: wanted ones, those that a reader's snapshot still
-     * has, and those with requests in flight. */
+    /* All endpoints, sorted by address: those wanted, those in a reader's older snapshot, and those
+     * with requests in flight. */
     struct endpoint **known;
     size_t n_known;
 
     struct lock lock;
     struct pool_snapshot *snapshot;
-    _Atomic uint64_t generation; /* of the snapshot; a reader compares it with its own */
-    struct ranking ranking;      /* of the endpoints that are wanted and ready, by their rank */
+    _Atomic uint64_t generation; /* of the snapshot; readers compare it with their own */
+    struct ranking ranking;      /* of the members that can be picked, by rank */
     uint64_t n_in_flight;
-    /* Those that refused a connection, the first one first, and until when it counts: what a pick
-     * looks at before it takes the lock. UINT64_MAX: there is none. */
+    /* A list of the endpoints that refused a connection, oldest first, and when the first one
+     * expires (UINT64_MAX: none), which picks read before they take the lock. */
     struct endpoint *refused_first, *refused_last;
     uint32_t n_refused;
-    _Atomic uint32_t n_unchecked; /* of the snapshot's; see endpoint->unchecked */
+    _Atomic uint32_t n_unchecked; /* members not checked yet (endpoint->unchecked) */
     _Atomic uint64_t next_refusal_expiry_ns;
     struct prefix_table *prefix_table;     /* NULL: none */
-    _Atomic uint32_t last_cold_request;    /* of the newest request of which nobody had the
-                                              beginning */
-    _Atomic uint64_t loads_valid_until_ns; /* until when something is known of some endpoint's
-                                                  load */
+    _Atomic uint32_t last_cold_request;    /* the newest request of which no endpoint had the
+                                              prefix */
+    _Atomic uint64_t loads_valid_until_ns; /* until when some endpoint's load report is valid */
 
     struct flow flow;
-    _Atomic uint64_t n_unrestricted; /* that are queued and may go anywhere */
-    _Atomic uint64_t ticked_ns;      /* the last pool_tick */
-    _Atomic uint64_t capacity_epoch; /* how often there may have been room that was not there
-                                          before */
+    _Atomic uint64_t n_unrestricted; /* queued requests without a subset */
+    _Atomic uint64_t ticked_ns;      /* of the last pool_tick */
+    _Atomic uint64_t capacity_epoch; /* counts the events that may have added capacity */
 };
 
 struct pool_reader {
-    struct prefix_matches prefix; /* of the request that is picked for */
+    struct prefix_matches prefix; /* of the request being picked for */
     struct pool *pool;
-    uint32_t n_refs; /* its thread's */
+    uint32_t n_refs; /* of its thread */
     struct pool_snapshot *snapshot;
     struct prng prng;
-    /* For subsets: the number of the list that a member was last seen in. */
+    /* By member, for subsets: the mark of the subset that it was last seen in. */
     uint32_t *subset_marks;
     uint32_t n_subset_marks;
-    uint32_t subset_mark; /* the newest number */
+    uint32_t subset_mark; /* the newest mark */
     /* For profiles. */
     struct pool_view view;
 };
@@ -83,37 +83,37 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
 
 /* ---- pick/pool/flow/wait.c: all but pool_send_notifications under pool->lock ----------------- */
 
-/* Bells that are to be rung once the lock is dropped. */
+/* Workers to wake after the lock is released. */
 struct pool_notifications {
     struct pool_wakeup *first;
 };
 
-/* There may be room at one, or anywhere: as many as there is room for are called. */
+/* An endpoint, or any, may have capacity: notifies as many waiters as the capacity allows. */
 void pool_notify_waiters(struct pool *pool, struct endpoint *endpoint,
                          struct pool_notifications *notifications);
 void pool_notify_all_waiters(struct pool *pool, struct pool_notifications *notifications);
-/* Something waits, and there is no room at this one: some would be news. Where there was room
- * before nobody has waited for it, and the queues needn't be searched. */
+/* Whether waiters exist and this endpoint is full: then new capacity must be announced. Where it
+ * had capacity before, no waiter waits for it, and the queues need not be searched. */
 bool pool_is_capacity_awaited(struct pool *pool, const struct endpoint *endpoint);
-/* There may be room now; `awaited`: as it was before. */
+/* The endpoint may have capacity now; `awaited`: pool_is_capacity_awaited before the change. */
 void pool_notify_if_awaited(struct pool *pool, struct endpoint *endpoint, bool awaited,
                             struct pool_notifications *notifications);
-/* One that was called for the endpoint was picked for; or, `barren`, it waits on. */
+/* The waiter notified for the endpoint was picked for it (false), or waits on (true). */
 void pool_set_stalled(struct pool *pool, struct endpoint *endpoint, bool stalled);
-/* One request less at an endpoint, and what comes of that. */
+/* A request at the endpoint ended: lowers the count and notifies. */
 void pool_release_capacity(struct pool *pool, struct endpoint *endpoint,
                            struct pool_notifications *notifications);
-/* The pool's configuration is another one. */
+/* The pool was updated. */
 void pool_notify_after_update(struct pool *pool, struct pool_notifications *notifications);
 void pool_send_notifications(struct pool_notifications *notifications);
 
-/* The request begins to wait, or has its place again. Returns: ST_NO_MEMORY, ST_SATURATED. */
+/* Adds the request to the queue, or keeps its place. Returns: ST_NO_MEMORY, ST_SATURATED. */
 enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *request,
                          int64_t priority, struct error *err) __attribute__((warn_unused_result));
 /* As pool_dequeue. */
 void pool_dequeue_locked(struct pool *pool, struct pool_waiter *waiter, enum flow_outcome outcome,
                          struct pool_notifications *notifications);
-/* Full, but for the place that is kept there for `waiter` (may be NULL). */
+/* Whether the member is full, not counting a slot that is reserved for `waiter` (may be NULL). */
 bool pool_is_member_full(const struct pool_snapshot *snapshot, uint32_t member,
                          const struct pool_waiter *waiter, uint64_t now_ns);
 

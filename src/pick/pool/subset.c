@@ -1,4 +1,4 @@
-/* Texts to addresses. */
+/* Parses subsets. */
 #include "pick/pool/subset.h"
 
 #include "core/base/checked.h"

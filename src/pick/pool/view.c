@@ -1,4 +1,4 @@
-/* Keeping a view up to date. */
+/* Updates a view from the snapshot's list of changes. */
 #include "pick/pool/view.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static enum status grow_columns(struct pool_view *view, uint32_t n, struct error
     if (n <= view->cap) {
         return ST_OK;
     }
-    size_t cap = ((size_t)n + 15) & ~(size_t)15; /* so that each array is aligned */
+    size_t cap = ((size_t)n + 15) & ~(size_t)15; /* aligns each array */
     uint32_t *memory = aligned_alloc(ALIGNMENT, N_ARRAYS * cap * sizeof(*memory));
     if (!memory) {
         return error_set(err, ST_NO_MEMORY, "no memory to choose from %u endpoints", n);
@@ -33,7 +33,8 @@ static enum status grow_columns(struct pool_view *view, uint32_t n, struct error
     view->index_of = next;
     view->score = (float *)next + cap;
     view->scratch = (float *)next + 2 * cap;
-    memset(memory, 0, N_ARRAYS * cap * sizeof(*memory)); /* what was there is looked at */
+    memset(memory, 0, N_ARRAYS * cap * sizeof(*memory)); /* unused entries are read by vector
+                                                            loops */
     free(view->memory);
     view->memory = memory;
     view->cap = (uint32_t)cap;
@@ -46,10 +47,10 @@ void pool_view_fini(struct pool_view *view) {
     *view = (struct pool_view){0};
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- positions ------------------------------------------------------------------------------- */
 
-/* The one who is there goes where `member` was. What is known of `member` does not come along: it
- * is looked at next. */
+/* Exchanges `member` with the one at position `to`. The columns of `member` are not copied: they
+ * are read again next. */
 static void swap_members(struct pool_view *view, uint32_t member, uint32_t to) {
     const struct candidate_columns *columns = &view->columns;
     uint32_t from = view->index_of[member];
@@ -60,7 +61,7 @@ static void swap_members(struct pool_view *view, uint32_t member, uint32_t to) {
     view->index_of[member] = to;
 }
 
-/* In the order of their places. */
+/* In the order of positions. */
 enum rank_tier { TIER_READY, TIER_AVOIDED, TIER_OUT };
 
 static void move_to_tier(struct pool_view *view, uint32_t member, enum rank_tier wanted) {
@@ -82,9 +83,9 @@ static enum rank_tier rank_tier_of(uint32_t rank) {
     return rank == ENDPOINT_OUT ? TIER_OUT : rank >= ENDPOINT_REFUSED ? TIER_AVOIDED : TIER_READY;
 }
 
-/* ---- what is known --------------------------------------------------------------------------- */
+/* ---- reading members ------------------------------------------------------------------------- */
 
-/* Each returns whether it was the same before. */
+/* Each returns whether the value is unchanged. */
 
 static bool store_u32(uint32_t *slot, uint32_t value) {
     bool same = *slot == value;
@@ -98,7 +99,6 @@ static bool store_float(float *slot, float value) {
     return same;
 }
 
-/* How long answers take. */
 static bool read_response_times(const struct candidate_columns *columns, uint32_t at,
                                 const struct endpoint *endpoint) {
     uint64_t ns = endpoint_answered_ns(endpoint);
@@ -107,7 +107,7 @@ static bool read_response_times(const struct candidate_columns *columns, uint32_
     return store_u32(&columns->answered[at], ns != 0 ? candidate_clock_ticks(ns) : 0) && same;
 }
 
-/* What the endpoint has said that is no count of requests. */
+/* The load report, except its request counts. */
 static bool read_load(const struct candidate_columns *columns, uint32_t at,
                       const struct load_estimate *load) {
     float used = load->known & LOAD_KV_CACHE ? load->kv_cache_used : 0;
@@ -151,7 +151,7 @@ static void read_all_members(struct pool_view *view, const struct pool_snapshot 
     }
 }
 
-/* A view of another snapshot: nobody may be picked so far. */
+/* Resets the view for another snapshot; no member is eligible at first. */
 static enum status reset_view(struct pool_view *view, const struct pool_snapshot *snapshot,
                               struct error *err) {
     enum status st = grow_columns(view, snapshot->n_members, err);
@@ -166,7 +166,7 @@ static enum status reset_view(struct pool_view *view, const struct pool_snapshot
     return ST_OK;
 }
 
-/* Returns: false when the list does not have all of them any more. */
+/* Returns: false when changes were overwritten in the list. */
 static bool apply_changes(struct pool_view *view, const struct pool_snapshot *snapshot,
                           uint64_t n_changes, uint64_t now_ns) {
     for (uint64_t i = view->n_changes; i < n_changes; i++) {
