@@ -33,8 +33,7 @@ static enum status grow_columns(struct pool_view *view, uint32_t n, struct error
     view->index_of = next;
     view->score = (float *)next + cap;
     view->scratch = (float *)next + 2 * cap;
-    memset(memory, 0, N_ARRAYS * cap * sizeof(*memory)); /* unused entries are read by vector
-                                                            loops */
+    memset(memory, 0, N_ARRAYS * cap * sizeof(*memory)); /* store_u32 compares with it */
     free(view->memory);
     view->memory = memory;
     view->cap = (uint32_t)cap;

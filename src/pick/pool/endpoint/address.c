@@ -1,4 +1,4 @@
-/* Addresses as the protocol writes them. */
+/* Parses and prints addresses in the protocol's forms. */
 #include "pick/pool/endpoint/address.h"
 
 #include <arpa/inet.h>
@@ -9,8 +9,8 @@
 
 enum { MOST_DIGITS = 5 };
 
-/* A number at the front of what is from `at` to `end`, without leading zeros. Returns: behind it;
- * NULL when there is none. Read by hand because a subset hint may list a thousand addresses. */
+/* Reads a number without leading zeros at `at`. Returns: the position after it; NULL when there is
+ * none. Written by hand because a subset hint may list a thousand addresses. */
 static const char *read_number(const char *at, const char *end, uint32_t most, uint32_t *out) {
     const char *begin = at;
     uint32_t value = 0, digit;
@@ -26,7 +26,7 @@ static const char *read_number(const char *at, const char *end, uint32_t most, u
     return good ? at : NULL;
 }
 
-/* Four numbers with points between them. Returns: behind them; NULL when it is something else. */
+/* Reads an IPv4 address. Returns: the position after it; NULL when there is none. */
 static const char *read_ip4(const char *at, const char *end, struct endpoint_address *out) {
     uint64_t ip = 0;
     for (int i = 0; i < 4; i++) {
@@ -60,7 +60,7 @@ static bool parse_ip6(struct str text, struct endpoint_address *out) {
     return true;
 }
 
-/* "[IPV6]". Returns: behind it; NULL when it is something else. */
+/* Reads "[IPV6]". Returns: the position after it; NULL when there is none. */
 static const char *read_ip6(const char *at, const char *end, struct endpoint_address *out) {
     const char *bracket = memchr(at, ']', (size_t)(end - at));
     bool good = bracket && parse_ip6(str_make(at + 1, (size_t)(bracket - at) - 1), out);

@@ -1,6 +1,6 @@
-/* Where a model server is: a numeric address and a port, in one of the two forms that the endpoint
- * picker protocol has: "10.0.0.1:8000" and "[::1]:8000". Read strictly, compared by value, printed
- * in one way. It refuses names: those are resolved before they come here. */
+/* The address of a model server: IP and port, in the two forms of the endpoint picker protocol,
+ * "10.0.0.1:8000" and "[::1]:8000". Parsed strictly, compared by value, printed in one form. DNS
+ * names are resolved before. */
 #ifndef SLUICE_PICK_POOL_ENDPOINT_ADDRESS_H
 #define SLUICE_PICK_POOL_ENDPOINT_ADDRESS_H
 
@@ -9,23 +9,23 @@
 
 #include "core/base/str.h"
 
-/* Its order is that of the fields: all of IPv4 first, by number, then by port. */
+/* Sorted by the fields: IPv4 first, by number, then by port. */
 struct endpoint_address {
     uint16_t family; /* 4 or 6 */
-    uint16_t port;   /* 1 to 65535; 0: any, where a function says that this is meant */
+    uint16_t port;   /* 1 to 65535; 0: any port, where a function allows it */
     uint64_t high;   /* of the IPv6 address; 0 for IPv4 */
     uint64_t low;
 };
 
-/* "[ffff:…:255.255.255.255]:65535" and the NUL. */
+/* "[ffff:…:255.255.255.255]:65535" and a NUL. */
 enum { ENDPOINT_TEXT_BYTES = 56 };
 
-/* "IP:PORT", whole text or nothing: no names, no leading zeros, no zone, a port of 1 to 65535.
+/* Parses "IP:PORT", the whole text: no names, no leading zeros, no zone, a port of 1 to 65535.
  * Returns: false otherwise. */
 bool endpoint_address_parse(struct str text, struct endpoint_address *out);
-/* "IP" alone, IPv6 with or without brackets; the port becomes 0. */
+/* Parses "IP" alone, IPv6 with or without brackets; the port becomes 0. */
 bool endpoint_address_parse_ip(struct str text, struct endpoint_address *out);
-/* IPv6 as RFC 5952 wants it. NUL-terminated. Returns: the text at `out`. */
+/* IPv6 as RFC 5952 specifies. NUL-terminated. Returns: the text at `out`. */
 struct str endpoint_address_print(const struct endpoint_address *address,
                                   char out[ENDPOINT_TEXT_BYTES]);
 
@@ -37,9 +37,9 @@ static inline bool endpoint_address_equal(const struct endpoint_address *a,
                                           const struct endpoint_address *b) {
     return endpoint_address_same_ip(a, b) && a->port == b->port;
 }
-/* Below, at or above 0, as `a` is to `b`. */
+/* Returns: below 0, 0 or above 0, as strcmp. */
 int endpoint_address_compare(const struct endpoint_address *a, const struct endpoint_address *b);
-/* The same for equal ones; all bits of it are mixed. */
+/* A 64-bit hash of which all bits are mixed. */
 uint64_t endpoint_address_hash(const struct endpoint_address *address);
 
 #endif

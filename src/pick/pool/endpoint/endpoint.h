@@ -1,8 +1,8 @@
-/* A model server that requests may be sent to, as long as a pool or a request knows it. It is one
- * object for as long as its address is wanted: when the pool's configuration changes it stays, with
- * its count of requests and its state.
+/* An endpoint: a model server that requests can be sent to. It is one object while its address is
+ * in the pool or a request is in flight to it; it keeps its in-flight count and state across
+ * updates of the pool.
  *
- * Thread: the atomics are written under the pool's lock and may be read by any thread that holds a
+ * Thread: the atomics are written under the pool's lock and read by any thread that holds a
  * snapshot with the endpoint, or a ticket for it; the fields below them are the pool's. */
 #ifndef SLUICE_PICK_POOL_ENDPOINT_ENDPOINT_H
 #define SLUICE_PICK_POOL_ENDPOINT_ENDPOINT_H
@@ -14,49 +14,44 @@
 #include "pick/pool/endpoint/address.h"
 #include "pick/pool/profile/ranking.h"
 
-/* What a choice looks at, in one number: the lower the better.
+/* The rank that picks compare; lower is better:
  *     requests in flight                     ready
- *     requests in flight + ENDPOINT_REFUSED  ready, but it just refused a connection; or not
- *                                            checked yet, so that nothing is known of it
+ *     requests in flight + ENDPOINT_REFUSED  refused a connection recently, or not checked yet
  *     ENDPOINT_OUT                           not ready, or no longer in the pool */
 #define ENDPOINT_REFUSED UINT32_C(0x80000000)
 #define ENDPOINT_OUT UINT32_MAX
 
 struct endpoint {
-    alignas(64) struct ranked ranked; /* first: a ranked is cast to its endpoint */
+    alignas(64) struct ranked ranked; /* first: a struct ranked is cast to its endpoint */
     _Atomic uint32_t rank;
-    _Atomic bool unchecked;     /* in the pool, not checked yet, and it has not refused either */
-    _Atomic uint32_t in_flight; /* requests that were sent there and have not ended */
-    _Atomic uint64_t n_picked;  /* in all */
-    _Atomic uint64_t n_tokens;  /* of the requests in flight, as far as that is known */
-    _Atomic uint32_t last_cold_request; /* of the requests of which nobody had the beginning: the
-                                           last that
-                                   was sent there; 0: none was */
-    /* How long its answers took of late, in seconds, and when the last of them was seen; 0: none
-       was. */
+    _Atomic bool unchecked;     /* in the pool, not checked yet, and no connection was refused */
+    _Atomic uint32_t in_flight; /* requests sent there that have not ended */
+    _Atomic uint64_t n_picked;  /* total */
+    _Atomic uint64_t n_tokens;  /* estimated tokens of the requests in flight */
+    _Atomic uint32_t last_cold_request; /* of the requests whose prefix no endpoint had: the last
+                                           one sent there; 0: none */
+    /* Recent response times in seconds, and when the last one was measured; 0: none was. */
     _Atomic float first_byte_s, answer_s;
     _Atomic uint64_t answered_ns;
-    uint32_t host; /* its number in the pool's table of prompts; 0: none */
+    uint32_t host; /* its host number in the pool's prefix table; 0: none */
 
     bool in_pool;              /* in the pool's newest snapshot */
-    uint32_t member;           /* of that snapshot, if it is */
-    bool known;                /* a check has ended, or there are none */
-    bool ready;                /* with `known`: as checks say; true without checks */
-    bool refused;              /* in the pool's list of those that refused a connection */
-    uint64_t refused_until_ns; /* until when that counts */
+    uint32_t member;           /* its index in that snapshot */
+    bool known;                /* readiness was checked, or is not checked in this pool */
+    bool ready;                /* with `known`: the check's result; true without checks */
+    bool refused;              /* in the pool's list of endpoints that refused a connection */
+    uint64_t refused_until_ns; /* until when it is avoided */
     struct endpoint *refused_prev, *refused_next;
     uint64_t
-        stalled_until_ns; /* nobody that waits is called for it until then: the last one that was
-                             could
-                           not go there, though it had room; 0: it isn't known to be so */
-    _Atomic uint32_t n_snapshots; /* that it is in; without any it is only reached by tickets */
+        stalled_until_ns; /* no waiter is notified for it until then: the last one could not use it
+                             although it had capacity; 0: not stalled */
+    _Atomic uint32_t n_snapshots; /* snapshots that contain it; without any, only tickets refer to
+                                     it */
 
     struct endpoint_address address;
     uint32_t text_len;
     char text[ENDPOINT_TEXT_BYTES];     /* "10.0.0.1:8000", NUL-terminated */
-    _Atomic uint64_t n_scrape_failures; /* times that it did not say its load; who asks it
-                                                writes
-                                       this */
+    _Atomic uint64_t n_scrape_failures; /* failed scrapes; written by the scraper */
 };
 
 static inline struct str endpoint_text(const struct endpoint *endpoint) {
@@ -89,11 +84,11 @@ static inline float endpoint_answer_s(const struct endpoint *endpoint) {
 static inline uint64_t endpoint_answered_ns(const struct endpoint *endpoint) {
     return atomic_load_explicit(&endpoint->answered_ns, memory_order_relaxed);
 }
-/* In the pool, and not known to be not ready: it may be picked. */
+/* In the pool and not known to be unready: it may be picked. */
 static inline bool endpoint_is_eligible(const struct endpoint *endpoint) {
     return endpoint_rank(endpoint) != ENDPOINT_OUT;
 }
-/* It may be picked, but only where none is left that is known to be better. */
+/* It may be picked only where no better endpoint is left. */
 static inline bool endpoint_is_avoided(const struct endpoint *endpoint) {
     uint32_t rank = endpoint_rank(endpoint);
     return rank != ENDPOINT_OUT && rank >= ENDPOINT_REFUSED;

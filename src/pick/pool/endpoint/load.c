@@ -1,4 +1,4 @@
-/* Loads in and out of their cells. */
+/* Stores load reports in cells and reads them. */
 #include "pick/pool/endpoint/load.h"
 
 static const uint32_t FNV_BASIS = 2166136261, FNV_PRIME = 16777619;
@@ -37,7 +37,7 @@ static uint32_t at_most(uint32_t value, uint32_t most) {
     return value < most ? value : most;
 }
 
-/* Returns: them in one number. */
+/* Returns: their summary in one number. */
 static uint32_t store_adapters(const struct endpoint_load *load, struct load_adapters *adapters) {
     uint32_t n_running = at_most(load->n_running_adapters, LOAD_MAX_ADAPTERS);
     uint32_t n_waiting = at_most(load->n_waiting_adapters, LOAD_MAX_ADAPTERS - n_running);
@@ -55,7 +55,7 @@ static uint32_t store_adapters(const struct endpoint_load *load, struct load_ada
 void load_cell_set(const struct endpoint_load *load, struct load_cell *cell,
                    struct load_adapters *adapters) {
     float used = load->kv_cache_used;
-    bool is_share = used >= 0; /* NaN is not */
+    bool is_share = used >= 0; /* false for NaN */
     store_u32(&cell->known, is_share ? load->known : load->known & ~(unsigned)LOAD_KV_CACHE);
     store_u32(&cell->in_flight, load->in_flight);
     store_u32(&cell->n_waiting, load->n_waiting);

@@ -1,14 +1,11 @@
-/* What is known of an endpoint's load: what it said of itself when it was asked last, until when
- * that counts, and what is made of it now. What it said is corrected by what this picker has sent
- * there since and has seen end since, so that the picks between two answers see each other. What is
- * too old counts no more: then an endpoint is judged by our own requests in flight, like one that
- * never said anything.
+/* An endpoint's load: its last report (scraped metrics), until when the report is valid, and an
+ * estimate for now. The estimate corrects the report by the requests that this picker has sent
+ * there, and has seen end there, since: picks between two reports see each other. After the report
+ * has expired the endpoint is judged by our requests in flight, as one that never reported.
  *
- * A snapshot has one cell for each of its members, side by side, so that going through a thousand
- * is going through an array. A cell is written under the pool's lock (pool_set_load) and read by
- * anyone without it, value by value: two of one endpoint may be of answers in a row.
- *
- * It refuses to know where the values come from. */
+ * A snapshot has one cell per member in an array, so that a pick over a thousand endpoints reads
+ * memory in order. A cell is written under the pool's lock (pool_set_load) and read without it,
+ * value by value: two values may be of successive reports. */
 #ifndef SLUICE_PICK_POOL_ENDPOINT_LOAD_H
 #define SLUICE_PICK_POOL_ENDPOINT_LOAD_H
 
@@ -22,7 +19,7 @@
 
 enum { LOAD_MAX_ADAPTERS = 28 };
 
-/* What an endpoint said something of. */
+/* What a report contains. */
 enum load_known {
     LOAD_WAITING = 1,
     LOAD_RUNNING = 2,
@@ -31,41 +28,39 @@ enum load_known {
     LOAD_ADAPTERS = 16,
 };
 
-/* An answer of an endpoint. Zeroed memory says nothing; what is filled in has its bit in
- * `known`. */
+/* A load report. Zeroed memory is an empty one; each value that is set has its bit in `known`. */
 struct endpoint_load {
-    uint64_t asked_ns;  /* clock_now_ns when it was asked */
-    uint64_t until_ns;  /* from then on it is too old */
-    uint32_t in_flight; /* endpoint_in_flight when it was asked */
-    unsigned known;     /* LOAD_…, together */
+    uint64_t asked_ns;  /* clock_now_ns of the scrape */
+    uint64_t until_ns;  /* valid until then */
+    uint32_t in_flight; /* endpoint_in_flight at the scrape */
+    unsigned known;     /* bits of LOAD_… */
     uint32_t n_waiting; /* requests */
     uint32_t n_running;
     float kv_cache_used;      /* from 0 to 1 */
-    uint32_t kv_block_tokens; /* of a block */
+    uint32_t kv_block_tokens; /* tokens per KV cache block */
     uint32_t n_kv_blocks;
-    uint32_t max_adapters; /* LoRA: that it can have loaded at once */
+    uint32_t max_adapters; /* LoRA: adapters that can be loaded at the same time */
     uint32_t n_running_adapters, n_waiting_adapters;
-    uint32_t adapters[LOAD_MAX_ADAPTERS]; /* hashes of names, the running ones first */
+    uint32_t adapters[LOAD_MAX_ADAPTERS]; /* hashes of names, running ones first */
 };
 
-/* Adds the name of a LoRA adapter: all running ones before the waiting ones. Past
- * LOAD_MAX_ADAPTERS it is left out. Returns: false when it is left out. */
+/* Adds the name of a LoRA adapter; all running ones before the waiting ones. Returns: false when
+ * there are LOAD_MAX_ADAPTERS already; the adapter is left out. */
 bool load_add_adapter(struct endpoint_load *load, struct str name, bool waiting);
 /* Never 0. */
 uint32_t load_adapter_hash(struct str name);
 
-/* What an endpoint said of adapters in one number, so that most endpoints need no closer look: is
- * there room for another, and a bit for each that it has, which others may have, too. 0: it said
- * nothing. */
+/* The adapters in one number, so that most endpoints need no closer look: whether another one can
+ * be loaded, and one bit for each adapter, which several adapters may share. 0: not reported. */
 static const uint32_t LOAD_ADAPTER_FREE_SLOT = UINT32_C(1) << 31;
 static inline uint32_t load_adapter_bit(uint32_t hash) {
     return UINT32_C(1) << hash % 31;
 }
 
-/* ---- in a snapshot --------------------------------------------------------------------------- */
+/* ---- cells of a snapshot --------------------------------------------------------------------- */
 
 struct load_cell {
-    alignas(64) _Atomic uint64_t until_ns; /* 0: nothing is known */
+    alignas(64) _Atomic uint64_t until_ns; /* 0: no report */
     _Atomic uint64_t asked_ns;
     _Atomic uint32_t known;
     _Atomic uint32_t in_flight;
@@ -74,7 +69,7 @@ struct load_cell {
     _Atomic float kv_cache_used;
     _Atomic uint32_t kv_block_tokens;
     _Atomic uint32_t n_kv_blocks;
-    _Atomic uint32_t adapters; /* in one number */
+    _Atomic uint32_t adapters; /* summary in one number */
 };
 
 struct load_adapters {
@@ -83,26 +78,26 @@ struct load_adapters {
     _Atomic uint32_t hashes[LOAD_MAX_ADAPTERS];
 };
 
-/* Writes both, with impossible values (NaN, a cache that is used by more than 1) made harmless.
- * Thread: one at a time. */
+/* Writes both. Impossible values (NaN, a KV cache share above 1) are corrected. Thread: one at a
+ * time. */
 void load_cell_set(const struct endpoint_load *load, struct load_cell *cell,
                    struct load_adapters *adapters);
-/* What was stored; `known` is 0 when it is too old at `now_ns`, or nothing ever was. */
+/* The stored report; `known` is 0 when it has expired at `now_ns`, or there was none. */
 void load_cell_get(const struct load_cell *cell, const struct load_adapters *adapters,
                    uint64_t now_ns, struct endpoint_load *out);
 
-/* ---- now ------------------------------------------------------------------------------------- */
+/* ---- estimates ------------------------------------------------------------------------------- */
 
-/* The estimate for this moment. */
+/* An estimate for now. */
 struct load_estimate {
-    unsigned known; /* what of the following counts */
+    unsigned known; /* which of the following are valid */
     uint32_t n_waiting, n_running;
     float kv_cache_used;
     uint32_t adapters;
 };
 
-/* Those sent since it was asked wait there, as far as we know, and run if nothing waited. Of those
- * that ended each made room for one that waited. Never below 0. */
+/* Requests sent since the report are assumed to wait there, or to run if none waited; each one that
+ * ended let a waiting one run. Never below 0. */
 static inline void load_estimate_adjust(struct load_estimate *now, int64_t n_sent) {
     int64_t waiting = (int64_t)now->n_waiting + n_sent, running = now->n_running;
     if (n_sent < 0 ? waiting < 0 : now->n_waiting == 0) {
@@ -112,7 +107,7 @@ static inline void load_estimate_adjust(struct load_estimate *now, int64_t n_sen
     now->n_running = running > 0 ? (uint32_t)running : 0;
 }
 
-/* `in_flight`: of ours, now. */
+/* `in_flight`: our requests there now. */
 static inline struct load_estimate load_estimate_get(const struct load_cell *cell, uint64_t now_ns,
                                                      uint32_t in_flight) {
     struct load_estimate now = {0};

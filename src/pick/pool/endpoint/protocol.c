@@ -1,4 +1,4 @@
-/* The defaults of the protocol's names, and what is found out of names once. */
+/* The default names of the protocol, and the sets of their lengths. */
 #include "pick/pool/endpoint/protocol.h"
 
 #include <assert.h>

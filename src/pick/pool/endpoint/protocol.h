@@ -1,5 +1,5 @@
-/* How the picker speaks: names of headers and metadata, and in which form endpoints leave. Part of
- * a pool's configuration; endpoint-picker.txt is the document. */
+/* The settings of the endpoint picker protocol: names of headers and metadata, and how fallback
+ * endpoints are sent. Part of a pool's configuration; the document is endpoint-picker.txt. */
 #ifndef SLUICE_PICK_POOL_ENDPOINT_PROTOCOL_H
 #define SLUICE_PICK_POOL_ENDPOINT_PROTOCOL_H
 
@@ -11,17 +11,17 @@
 
 enum { PROTOCOL_MAX_HEADERS = 4, PROTOCOL_MAX_FALLBACKS = 7 };
 
-/* Names of headers, of which the first that a request has counts. */
+/* Header names; the first one that a request has counts. */
 struct protocol_headers {
     struct str names[PROTOCOL_MAX_HEADERS];
     size_t n;
 };
 
-/* How endpoints to try after the first leave, if at all. */
+/* How fallback endpoints are sent, if at all. */
 enum protocol_fallback {
     FALLBACK_NONE,
-    FALLBACK_KEY,  /* one, in a key of its own ("Destination endpoint fallback") */
-    FALLBACK_LIST, /* several, behind the first in its own key and header, with commas */
+    FALLBACK_KEY,  /* one, in a metadata key of its own ("Destination endpoint fallback") */
+    FALLBACK_LIST, /* several, after the picked one in its key and header, separated by commas */
 };
 
 #define PROTOCOL_TYPE_HEADER struct str
@@ -33,20 +33,20 @@ struct protocol {
 #include "pick/pool/endpoint/protocol.def"
     enum protocol_fallback fallback;
     size_t n_fallbacks;      /* at most; 1 with FALLBACK_KEY */
-    bool conformance;        /* selection_header and served_header work */
-    bool send_served_header; /* served_header works at least */
-    /* A bit for each length (protocol_length_bit) of a name that a request's headers may have: of
-     * the lists, and of the others. By protocol_update_lengths. */
+    bool conformance;        /* enables selection_header and served_header */
+    bool send_served_header; /* enables served_header alone */
+    /* A bit for each length (protocol_length_bit) of a header name that requests are searched for:
+     * names in lists, and single ones. Set by protocol_update_lengths. */
     uint64_t listed_lengths, single_lengths;
 };
 #undef NAME
 
-/* The defaults, settled; the names are literals. */
+/* Sets the defaults; the names are literals. */
 void protocol_init(struct protocol *protocol);
-/* For who has changed names. */
+/* Call after changing names. */
 void protocol_update_lengths(struct protocol *protocol);
 
-/* The bit of a length; one of 63 bytes and more has the last. */
+/* The bit of a length; lengths from 63 on share the last one. */
 static inline uint64_t protocol_length_bit(size_t n) {
     return UINT64_C(1) << (n < 63 ? n : 63);
 }

@@ -1,24 +1,25 @@
-/* Bands are a list, ids of a band a ring, items of an id a line; ids are found in a table. */
+/* Bands are a list sorted by priority; the fairness ids of a band with queued items are a ring, the
+ * items of an id a list; ids are found in a hash table. */
 #include "pick/pool/flow/flow.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* Of one band. Those for which something is queued stand in its ring, the one whose turn it is
- * first. */
+/* A fairness id of one band. Ids with queued items are in the band's ring, whose first is the next
+ * one. */
 struct flow_id {
     struct keyed_hash hash;
     struct flow_band *band;
     struct flow_id *next_in_bucket;
-    struct flow_id *prev, *next;    /* in the ring; NULL: not in it */
-    struct flow_item *first, *last; /* the line */
-    size_t n_items;                 /* queued or called; without any it goes */
+    struct flow_id *prev, *next;    /* in the ring; NULL: no queued items */
+    struct flow_item *first, *last; /* queued items in the order of arrival */
+    size_t n_items;                 /* queued or notified; without any the id is freed */
 };
 
 struct flow_band {
-    struct flow_band *next; /* with a lower priority */
+    struct flow_band *next; /* of the next lower priority */
     int64_t priority;
-    struct flow_id *next_id; /* the first of the ring; NULL: nothing is queued */
+    struct flow_id *next_id; /* first of the ring; NULL: nothing is queued */
     uint64_t n_waiting, n_bytes;
     size_t n_ids;
     uint64_t n_full;
@@ -118,14 +119,14 @@ enum flow_full flow_check_limits(const struct flow *flow, const struct flow_limi
     return (band ? band->n_waiting : 0) >= most ? FLOW_FULL_BAND : FLOW_FITS;
 }
 
-/* ---- ids ------------------------------------------------------------------------------------- */
+/* ---- fairness ids ---------------------------------------------------------------------------- */
 
 static struct flow_id **slot_of(const struct flow *flow, struct keyed_hash hash) {
     return &flow->slots[hash.low & flow->slots_mask];
 }
 
-/* Returns: false when there is no table, and no memory for one; one that can't grow goes on as it
- * is. */
+/* Returns: false when there is no table and no memory for one. A table that cannot grow is used
+ * on. */
 static bool grow_slots(struct flow *flow) {
     size_t n_old = flow->slots ? flow->slots_mask + 1 : 0;
     if (flow->n_ids < n_old) {
@@ -186,9 +187,9 @@ static void free_id(struct flow *flow, struct flow_id *id) {
     free(id);
 }
 
-/* ---- the ring -------------------------------------------------------------------------------- */
+/* ---- the ring of a band ---------------------------------------------------------------------- */
 
-/* At its end. */
+/* Appends the id. */
 static void ring_push(struct flow_id *id) {
     struct flow_band *band = id->band;
     if (!band->next_id) {
@@ -212,10 +213,9 @@ static void ring_remove(struct flow_id *id) {
     id->prev = id->next = NULL;
 }
 
-/* ---- the line -------------------------------------------------------------------------------- */
+/* ---- the items of an id ---------------------------------------------------------------------- */
 
-/* Among those of its id, by the order of arrival; from the front, where one that is put back
- * belongs. */
+/* Inserts by order of arrival, searching from the front, where a requeued item belongs. */
 static void insert_item(struct flow *flow, struct flow_item *item) {
     struct flow_id *id = item->id;
     struct flow_item *next = id->first;
@@ -247,7 +247,7 @@ static void unlink_item(struct flow *flow, struct flow_item *item) {
     flow->n_queued--;
 }
 
-/* ---- waiting --------------------------------------------------------------------------------- */
+/* ---- queueing -------------------------------------------------------------------------------- */
 
 bool flow_add(struct flow *flow, struct flow_item *item, int64_t priority, struct str fairness_id,
               uint64_t now_ns) {

@@ -1,6 +1,6 @@
-/* Who is called when there is room, and how callers and called meet: a called item stands in its
- * bell's list until it is taken out; it may leave the list, and the queue, at any time before. The
- * bell's lock is taken within the pool's. */
+/* Notifies waiters when an endpoint has capacity. A notified waiter is in its wakeup's list until
+ * pool_wakeup_pop; it may leave list and queue at any time before. A wakeup's lock is taken within
+ * the pool's. */
 #include "pick/pool/flow/wait.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 #include "core/event/clock.h"
 #include "pick/pool/state.h"
 
-/* How long an endpoint with room is not tried again to which filters let nobody. */
+/* For how long an endpoint with capacity that a waiter could not use is not offered again. */
 static const uint64_t STALLED_NS = 1000000000;
 
 static struct pool_waiter *waiter_of(struct flow_item *item) {
@@ -22,7 +22,7 @@ static void count_unrestricted(struct pool *pool, const struct pool_waiter *wait
     }
 }
 
-/* ---- room ------------------------------------------------------------------------------------ */
+/* ---- capacity -------------------------------------------------------------------------------- */
 
 const char *pool_reached_limit(const struct pool_snapshot *snapshot, uint32_t member,
                                uint32_t in_flight, uint64_t now_ns) {
@@ -60,9 +60,9 @@ static bool has_capacity(struct pool *pool, const struct endpoint *endpoint) {
                                           clock_now_ns());
 }
 
-/* ---- who may go where ------------------------------------------------------------------------ */
+/* ---- which waiter may use which endpoint ----------------------------------------------------- */
 
-/* Of the pool's newest snapshot: one that the waiter may go to, and that is `wanted`. */
+/* Whether the newest snapshot has a member that is in the waiter's subset, and `wanted`. */
 static bool has_allowed_member(const struct pool *pool, const struct pool_waiter *waiter,
                                bool (*wanted)(const struct endpoint *endpoint)) {
     const struct subset *one = waiter->subset ? waiter->subset : waiter->selection;
@@ -84,7 +84,7 @@ static bool is_preferred(const struct endpoint *endpoint) {
     return endpoint_is_eligible(endpoint) && !endpoint_is_avoided(endpoint);
 }
 
-/* An endpoint that is avoided is for requests that may go to no other. */
+/* An avoided endpoint is only for requests that have no other. */
 static bool has_preferred_member(const struct pool *pool, const struct pool_waiter *waiter) {
     const struct ranking *ranking = &pool->ranking;
     if (!waiter->subset && !waiter->selection) {
@@ -97,7 +97,7 @@ static bool is_in_pool(const struct endpoint *endpoint) {
     return endpoint->in_pool;
 }
 
-/* None of the endpoints that it may go to is in the pool any more. */
+/* None of the endpoints in its subset is in the pool any more. */
 static bool is_orphaned(const struct pool *pool, const struct pool_waiter *waiter) {
     return waiter->subset || waiter->selection ? !has_allowed_member(pool, waiter, is_in_pool)
                                                : pool->snapshot->n_members == 0;
@@ -118,7 +118,7 @@ static bool can_use_target(void *user, const struct flow_item *item) {
            !(endpoint_is_avoided(target->endpoint) && has_preferred_member(target->pool, waiter));
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
+/* ---- notifying ------------------------------------------------------------------------------- */
 
 static void wakeup_append(struct pool_waiter *waiter, struct pool_notifications *notifications) {
     struct pool_wakeup *wakeup = waiter->wakeup;
@@ -136,7 +136,7 @@ static void wakeup_append(struct pool_waiter *waiter, struct pool_notifications 
     lock_release(&wakeup->lock);
 }
 
-/* Under the bell's lock. */
+/* Under the wakeup's lock. */
 static void wakeup_remove(struct pool_waiter *waiter) {
     struct pool_wakeup *wakeup = waiter->wakeup;
     struct flow_item *prev = waiter->item.prev, *next = waiter->item.next;
@@ -163,8 +163,9 @@ static void advance_capacity_epoch(struct pool *pool) {
     atomic_store_explicit(&pool->capacity_epoch, capacity_epoch + 1, memory_order_relaxed);
 }
 
-/* Filters are mostly of the endpoint's labels: what is true of one that waits is so of the next,
- * and one is enough to find out whether it still is. Returns: how many are called at most. */
+/* A stalled endpoint is offered to one waiter per STALLED_NS: profile filters mostly depend on the
+ * endpoint's labels, so what one waiter could not use the next cannot either. Returns: the number
+ * of waiters to notify at most. */
 static uint64_t max_notifications(const struct pool *pool, struct endpoint *endpoint) {
     uint64_t now_ns =
         endpoint->stalled_until_ns > 0 && pool->flow.n_queued > 0 ? clock_now_ns() : 0;
@@ -216,7 +217,7 @@ void pool_release_capacity(struct pool *pool, struct endpoint *endpoint,
     pool_notify_if_awaited(pool, endpoint, awaited, notifications);
 }
 
-/* Of what waits for a few endpoints only: one of these that has room. */
+/* Finds an endpoint with capacity in a waiter's subset. */
 static bool find_target_with_capacity(void *user, const struct flow_item *item) {
     struct wait_target *target = user;
     const struct pool_waiter *waiter = (const struct pool_waiter *)(const void *)item;
@@ -236,8 +237,8 @@ static bool find_target_with_capacity(void *user, const struct flow_item *item) 
     return false;
 }
 
-/* Where all that waits may go to a few endpoints only, it is cheaper to look at those than at what
- * waits for each endpoint there is. */
+/* Where all waiters have subsets, looking up these endpoints is cheaper than searching the queue
+ * for each endpoint of the pool. */
 static void notify_restricted_waiters(struct pool *pool, struct pool_notifications *notifications) {
     struct wait_target target = {.pool = pool, .now_ns = clock_now_ns()};
     advance_capacity_epoch(pool);
@@ -277,7 +278,7 @@ struct orphaned_list {
     struct pool_waiter *first, **end;
 };
 
-/* Each is looked at once. */
+/* Each waiter is visited once. */
 static bool collect_orphaned(void *user, const struct flow_item *item) {
     struct orphaned_list *orphaned = user;
     struct pool_waiter *waiter = (struct pool_waiter *)(void *)(uintptr_t)item;
@@ -289,7 +290,7 @@ static bool collect_orphaned(void *user, const struct flow_item *item) {
     return false;
 }
 
-/* Nobody waits for what is not there. */
+/* Notifies waiters whose endpoints have all left the pool, so that they are refused. */
 static void notify_orphaned(struct pool *pool, struct pool_notifications *notifications) {
     struct orphaned_list orphaned = {.pool = pool};
     orphaned.end = &orphaned.first;
@@ -299,7 +300,7 @@ static void notify_orphaned(struct pool *pool, struct pool_notifications *notifi
     }
 }
 
-/* Without flow control nobody waits. */
+/* When flow control was switched off every waiter is notified. */
 void pool_notify_after_update(struct pool *pool, struct pool_notifications *notifications) {
     const struct pool_spec *spec = pool->snapshot->spec;
     while (!spec->flow_control.on && pool->flow.n_queued > 0) {
@@ -325,7 +326,7 @@ void pool_send_notifications(struct pool_notifications *notifications) {
     }
 }
 
-/* ---- waiting --------------------------------------------------------------------------------- */
+/* ---- queueing -------------------------------------------------------------------------------- */
 
 static enum status queue_full_error(const struct pool_spec *spec, enum flow_full full,
                                     int64_t priority, struct error *err) {
@@ -435,7 +436,7 @@ void pool_tick(struct pool *pool, uint64_t gap_ns) {
     pool_send_notifications(&notifications);
 }
 
-/* ---- the called ------------------------------------------------------------------------------ */
+/* ---- wakeups --------------------------------------------------------------------------------- */
 
 void pool_wakeup_init(struct pool_wakeup *wakeup, void (*notify)(void *user), void *user) {
     *wakeup = (struct pool_wakeup){.notify = notify, .user = user};
@@ -458,7 +459,7 @@ struct pool_waiter *pool_wakeup_pop(struct pool_wakeup *wakeup) {
     return waiter;
 }
 
-/* ---- a look from outside --------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 void pool_get_flow_stats(struct pool *pool, struct flow_band_stats *bands, size_t most,
                          struct pool_flow_stats *out) {

@@ -1,5 +1,5 @@
-/* What the tests of waiting share: a pool with a limit, and requests that may wait for it. For
- * files that include cmocka.h before. */
+/* For tests of queueing: a pool with a limit, and requests that may wait for it. Include cmocka.h
+ * before. */
 #ifndef SLUICE_PICK_POOL_FLOW_WAIT_FIXTURE_H
 #define SLUICE_PICK_POOL_FLOW_WAIT_FIXTURE_H
 
@@ -11,7 +11,7 @@ struct waiting_request {
     struct pool_waiter waiter; /* first: a waiter is cast to it */
     struct pool_request request;
     struct pool_pick pick;
-    bool waits; /* as its thread knows it */
+    bool waits; /* the test's own record */
     struct error err;
 };
 
@@ -33,7 +33,7 @@ static inline struct subset wait_fixture_subset(struct endpoint_address *address
     return (struct subset){.items = address, .n = 1};
 }
 
-/* How many wait. */
+/* The number of waiting requests. */
 static inline uint64_t wait_fixture_n(struct pool *pool) {
     struct pool_flow_stats stats;
     pool_get_flow_stats(pool, NULL, 0, &stats);

@@ -1,4 +1,5 @@
-/* Between a pool and the table of prompts; and what is remembered of a request besides. */
+/* A pool's use of the prefix table, and what else is recorded of requests: tokens in flight, cold
+ * requests, response times. */
 #include "pick/pool/prefix/prompt.h"
 
 #include "core/event/clock.h"
@@ -6,7 +7,7 @@
 
 enum { BYTES_PER_TOKEN = 4 };
 
-/* A new answer counts a tenth, those before the rest. */
+/* The weight of a new response time in the mean. */
 static const float NEW_SHARE = 0.1f;
 
 const struct pool_request_needs *pool_request_needs(const struct pool_reader *reader) {
@@ -15,9 +16,9 @@ const struct pool_request_needs *pool_request_needs(const struct pool_reader *re
     return profile ? &profile->needs : &nothing;
 }
 
-/* ---- prompts --------------------------------------------------------------------------------- */
+/* ---- prefixes -------------------------------------------------------------------------------- */
 
-/* Without memory nothing is known of it. */
+/* When out of memory the prompt counts as unknown. */
 static bool reserve_hashes(struct pool_prompt *prompt, uint32_t n) {
     if (prompt->cap < n) {
         prompt->hashes = arena_calloc(prompt->arena, n, sizeof(*prompt->hashes));
@@ -26,9 +27,9 @@ static bool reserve_hashes(struct pool_prompt *prompt, uint32_t n) {
     return prompt->cap >= n;
 }
 
-/* Returns: member + 1; 0: the endpoint with this number is none of the snapshot's. */
+/* Returns: member + 1; 0: no member of the snapshot has this host number. */
 static uint32_t member_of(const struct pool_snapshot *snapshot, uint32_t host) {
-    uint32_t i = host - snapshot->first_host; /* below the first: a large number */
+    uint32_t i = host - snapshot->first_host; /* below first_host it wraps to a large number */
     return i < snapshot->n_hosts ? snapshot->hosts[i] : 0;
 }
 
@@ -60,7 +61,7 @@ void pool_prompt_match(struct pool_reader *reader, const struct profile *profile
     out->n_blocks = prompt->n_hashes;
 }
 
-/* In blocks: as many as fit into the cache that it has, where it says so. */
+/* The number of blocks that fit into the endpoint's KV cache, where it is reported. */
 static uint32_t capacity_of(const struct pool_reader *reader,
                             const struct pool_request_needs *needs,
                             const struct endpoint *endpoint) {
@@ -77,7 +78,7 @@ static uint32_t capacity_of(const struct pool_reader *reader,
     return !is_set || n == 0 ? needs->capacity : n < INT32_MAX ? (uint32_t)n : INT32_MAX;
 }
 
-/* It is sent what was cut for the pick. */
+/* Records the hashes that were computed for the pick. */
 static void record_prompt(struct pool_reader *reader, const struct pool_request_needs *needs,
                           const struct pool_prompt *prompt, const struct endpoint *endpoint) {
     if (prompt && prompt->n_hashes > 0 && reader->pool->prefix_table) {
@@ -94,7 +95,7 @@ void pool_prompt_record_moved(struct pool_reader *reader, const struct pool_prom
     }
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- a pick ---------------------------------------------------------------------------------- */
 
 void pool_prompt_add_in_flight(struct pool_reader *reader, const struct pool_request *request,
                                const struct profile *profile, struct endpoint *endpoint) {
@@ -121,7 +122,7 @@ void pool_prompt_record(struct pool_reader *reader, const struct pool_request *r
     }
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- response times -------------------------------------------------------------------------- */
 
 static void update_mean(_Atomic float *cell, bool is_first, float seconds) {
     float old = atomic_load_explicit(cell, memory_order_relaxed);
@@ -132,7 +133,7 @@ static void update_mean(_Atomic float *cell, bool is_first, float seconds) {
 static void record_first_byte(struct endpoint *endpoint, float seconds, uint64_t now_ns) {
     bool is_first = endpoint_answered_ns(endpoint) == 0;
     update_mean(&endpoint->first_byte_s, is_first, seconds);
-    if (is_first) { /* the least that it will be */
+    if (is_first) { /* a lower bound */
         update_mean(&endpoint->answer_s, true, seconds);
     }
     atomic_store_explicit(&endpoint->answered_ns, now_ns, memory_order_relaxed);

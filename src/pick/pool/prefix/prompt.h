@@ -1,5 +1,5 @@
-/* What a request says, as far as it matters for who takes it, and what comes of that: how its
- * prompt begins and who was sent such prompts, how much work it is, how long its answer takes.
+/* What a profile needs of requests beyond their headers: the prompt's beginning, for the prefix
+ * table; the estimated tokens; the response times.
  *
  * Thread: the reader's. */
 #ifndef SLUICE_PICK_POOL_PREFIX_PROMPT_H
@@ -16,53 +16,56 @@
     { .block_bytes = 64, .most = 256 }
 enum { PREFIX_CAPACITY_DEFAULT = 31250, PREFIX_MAX_TEXT_BYTES = 4 << 20 };
 
-/* What a profile wants to know of requests. */
+/* What a profile's plugins need of requests. */
 struct pool_request_needs {
-    bool prompt;        /* how a prompt begins, where the body is seen */
-    bool body;          /* and the body is to be waited for, where the proxy shows it */
-    bool cold_requests; /* who was sent one of which nobody had the beginning */
-    bool latency;       /* how long answers take */
-    bool is_set;        /* a plugin has said the following */
+    bool prompt;        /* the prompt's beginning, where the body is available anyway */
+    bool body;          /* and the pick waits for the body, where the proxy sends it */
+    bool cold_requests; /* which endpoints were sent requests whose prefix no endpoint had */
+    bool latency;       /* response times */
+    bool is_set;        /* a plugin has set the following */
     struct prefix_blocks blocks;
-    uint32_t capacity;  /* blocks that an endpoint keeps, as far as it does not say it itself */
-    bool auto_capacity; /* what it says of its cache counts */
+    uint32_t capacity;  /* blocks that an endpoint caches, where it does not report its cache
+                           size */
+    bool auto_capacity; /* use the reported cache size */
 };
 
-/* Of the profile that a pick would have now, of what the reader looked at last. */
+/* The needs of the profile that a pick would use now, by the reader's snapshot. */
 struct pool_reader;
 const struct pool_request_needs *pool_request_needs(const struct pool_reader *reader);
 
 /* A request's headers. */
 struct pool_headers {
-    struct str (*find)(const void *of, struct str name); /* in lower case; ptr NULL: it has none */
+    struct str (*find)(const void *of, struct str name); /* `name` in lower case. Returns: ptr NULL:
+                                                            absent */
     const void *of;
 };
 
-/* Each is how a text begins: as much as was seen of it, or as is wanted (wants->blocks). */
+/* The beginnings of a request's texts, as far as they were received or are needed
+ * (needs->blocks). */
 struct pool_prompt {
     struct str system, text;
-    struct arena *arena; /* for what follows, which is the pool's, of the last pick */
+    struct arena *arena; /* for the following, which the last pick computed */
     uint64_t *hashes;
     uint32_t n_hashes, cap;
 };
 
-/* Cuts the prompt of a request that is to be picked for, and looks who was sent its beginning.
- * For pool*.c. */
+/* Computes the hashes of the request's prompt, and finds which endpoints were sent its beginning.
+ * Internal to pick/pool. */
 struct profile;
 struct pool_request;
 void pool_prompt_match(struct pool_reader *reader, const struct profile *profile,
                        const struct pool_request *request, struct str model);
-/* The request will be sent to the endpoint: what others see of that at once. Under the lock, before
- * its count is raised. For pool*.c. */
+/* The endpoint was picked: counts its tokens and cold requests, visible to other picks at once.
+ * Under the lock, before its in-flight count is raised. Internal to pick/pool. */
 struct endpoint;
 void pool_prompt_add_in_flight(struct pool_reader *reader, const struct pool_request *request,
                                const struct profile *profile, struct endpoint *endpoint);
-/* The request is sent to the ticket's endpoint: all that is remembered of that. For pool*.c. */
+/* Records the prompt and the time of the pick for the ticket's endpoint. Internal to pick/pool. */
 struct pool_ticket;
 void pool_prompt_record(struct pool_reader *reader, const struct pool_request *request,
                         const struct profile *profile, struct pool_ticket *ticket);
 
-/* Another endpoint than the picked one took the request. */
+/* The request was sent to another endpoint than the picked one. */
 void pool_prompt_record_moved(struct pool_reader *reader, const struct pool_prompt *prompt,
                               const struct endpoint *endpoint);
 

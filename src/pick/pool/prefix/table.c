@@ -1,12 +1,11 @@
-/* Buckets of four entries, each of which is a line of the processor's cache: the tag and the
- * owners.
+/* A hash table of buckets with four entries; an entry is one cache line: its tag and its owners.
  *
- * A tag is the upper part of a hash and, in its lowest byte, the age: a count that goes up by one
- * while a 64th of the table is written. While somebody makes an entry another one's its tag is
- * BUSY; a reader looks at the tag again behind the owners.
+ * A tag is the upper part of a hash and, in the lowest byte, an age: a counter that increases while
+ * a 64th of the table is written. While an entry is replaced its tag is BUSY; a reader checks the
+ * tag again after reading the owners.
  *
- * An owner is a host's number, its generation, and how many blocks it had been sent then. A host
- * that is forgotten has another generation from then on, so that nothing has to be searched for. */
+ * An owner is a host number, the host's generation, and the number of blocks that the host had been
+ * sent then. Invalidating a host increases its generation, so that its owners need not be found. */
 #include "pick/pool/prefix/table.h"
 
 #include <assert.h>
@@ -30,10 +29,10 @@ struct entry {
 };
 
 struct host {
-    _Atomic uint32_t generation; /* 16 bits of it count */
-    _Atomic uint32_t n_sent;     /* blocks */
+    _Atomic uint32_t generation; /* 16 bits are used */
+    _Atomic uint32_t n_sent;     /* blocks sent so far */
     _Atomic uint32_t capacity;
-    uint32_t next; /* of the numbers that are free; under the lock */
+    uint32_t next; /* list of free host numbers; under the lock */
 };
 
 struct prefix_table {
@@ -44,13 +43,13 @@ struct prefix_table {
     uint64_t seed;
     void *memory; /* of the entries */
     struct host *hosts;
-    struct lock lock; /* of the numbers */
+    struct lock lock; /* of the host numbers */
     uint32_t free_host, n_hosts;
 };
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- new, ref, unref ------------------------------------------------------------------------- */
 
-/* By calloc, which gives memory of this size as the system does: untouched. */
+/* calloc returns fresh pages of the system, which take no memory until they are written. */
 static bool make_entries(struct prefix_table *table, size_t n_bytes) {
     table->n_buckets = n_bytes / (WAYS * sizeof(struct entry));
     table->hosts = calloc(MAX_HOSTS, sizeof(*table->hosts));
@@ -104,7 +103,7 @@ size_t prefix_table_capacity(const struct prefix_table *table) {
     return (size_t)table->n_buckets * WAYS;
 }
 
-/* ---- endpoints ------------------------------------------------------------------------------- */
+/* ---- hosts ----------------------------------------------------------------------------------- */
 
 uint32_t prefix_table_add_host(struct prefix_table *table) {
     lock_acquire(&table->lock);
@@ -140,7 +139,7 @@ static uint32_t load_u32(const _Atomic uint32_t *cell) {
     return atomic_load_explicit(cell, memory_order_relaxed);
 }
 
-/* The number, the generation: what an owner is told by. */
+/* Host number and generation, which identify an owner. */
 static uint32_t name_of(const struct prefix_table *table, uint32_t host) {
     return host << 16 | (load_u32(&table->hosts[host].generation) & 0xffff);
 }
@@ -152,7 +151,7 @@ static uint32_t owner_name(uint64_t owner) {
     return (uint32_t)(owner >> 32);
 }
 
-/* Has it, as far as we know, still what it was sent then? */
+/* Whether the host's cache still holds the block, by its capacity. */
 static bool is_owner_valid(const struct prefix_table *table, uint64_t owner) {
     uint32_t name = owner_name(owner);
     const struct host *host = &table->hosts[name >> 16];
@@ -166,12 +165,12 @@ static struct entry *bucket_of(const struct prefix_table *table, uint64_t hash) 
     return &table->entries[((hash & UINT32_MAX) * table->n_buckets >> 32) * WAYS];
 }
 
-/* Never 0, and never that of BUSY. */
+/* Never 0 and never BUSY. */
 static uint64_t tag_of(uint64_t hash) {
     return (hash | UINT64_C(1) << 63) & ~AGE;
 }
 
-/* Returns: NULL where there is none; else *seen is its tag. */
+/* Returns: NULL when there is none; else *seen is its tag. */
 static struct entry *find_entry(const struct prefix_table *table, uint64_t hash, uint64_t *seen) {
     struct entry *bucket = bucket_of(table, hash);
     for (int i = 0; i < WAYS; i++) {
@@ -183,7 +182,7 @@ static struct entry *find_entry(const struct prefix_table *table, uint64_t hash,
     return NULL;
 }
 
-/* The one that is free, or was not written for the longest time. */
+/* A free entry, or the one not written for the longest time. */
 static struct entry *find_oldest_entry(const struct prefix_table *table, uint64_t hash,
                                        uint64_t now, uint64_t *seen) {
     struct entry *bucket = bucket_of(table, hash), *oldest = NULL;
@@ -200,7 +199,7 @@ static struct entry *find_oldest_entry(const struct prefix_table *table, uint64_
     return oldest;
 }
 
-/* Makes it the hash's, with one owner; unless somebody else is at it. */
+/* Makes the entry the hash's, with one owner, unless another thread is replacing it. */
 static void replace_entry(struct entry *entry, uint64_t seen, uint64_t tag, uint64_t owner) {
     if (!atomic_compare_exchange_strong_explicit(&entry->tag, &seen, BUSY, memory_order_acq_rel,
                                                  memory_order_relaxed)) {
@@ -212,12 +211,13 @@ static void replace_entry(struct entry *entry, uint64_t seen, uint64_t tag, uint
     atomic_store_explicit(&entry->tag, tag, memory_order_release);
 }
 
-/* The place of a host's owner in an entry, looked for at `place` first; PREFIX_MAX_HOSTS: none.
- * *seen is the owner. */
+/* The position of a host's owner in an entry, trying `place` first; PREFIX_MAX_HOSTS: none. *seen
+ * is the owner. */
 static inline uint32_t owner_index(const struct entry *entry, uint32_t name, uint32_t pos,
                                    uint64_t *seen) {
     *seen = atomic_load_explicit(&entry->owners[pos], memory_order_acquire);
-    if (owner_name(*seen) == name) { /* as a rule: neighbours in a chain are written together */
+    if (owner_name(*seen) == name) { /* the usual case: adjacent blocks of a prompt are written
+                                        together */
         return pos;
     }
     for (pos = 0; pos < PREFIX_MAX_HOSTS; pos++) {
@@ -229,14 +229,14 @@ static inline uint32_t owner_index(const struct entry *entry, uint32_t name, uin
     return pos;
 }
 
-/* A host that writes, block by block. */
+/* A host that is being added, block by block. */
 struct writer {
-    uint32_t pos; /* of the last block's owner */
-    bool crowded; /* all owners of the last block that was looked at counted */
+    uint32_t pos; /* of the owner in the last block */
+    bool crowded; /* all owners of the last block were valid */
 };
 
-/* Where the owner goes: its own place, else one that is free or counts no more, else where that of
- * the block before went: so one host loses the chain, and not each of them a link. */
+/* The position for the owner: its own, else a free or invalid one, else that of the block before:
+ * so one host loses its whole chain, and not several hosts a block each. */
 static uint32_t choose_owner_index(const struct prefix_table *table, const struct entry *entry,
                                    uint64_t owner, struct writer *writer, uint64_t *seen) {
     uint32_t own = owner_index(entry, owner_name(owner), writer->pos, seen);
@@ -258,7 +258,7 @@ static void add_owner(const struct prefix_table *table, struct entry *entry, uin
                       uint64_t tag, uint64_t owner, struct writer *writer) {
     uint64_t other;
     writer->pos = choose_owner_index(table, entry, owner, writer, &other);
-    if (seen != tag) { /* as young as that */
+    if (seen != tag) { /* the entry is not from the current period */
         atomic_compare_exchange_strong_explicit(&entry->tag, &seen, tag, memory_order_relaxed,
                                                 memory_order_relaxed);
     }
@@ -301,18 +301,18 @@ void prefix_table_add(struct prefix_table *table, uint32_t host, uint32_t capaci
 
 /* ---- matches --------------------------------------------------------------------------------- */
 
-/* One who has all blocks so far. */
+/* A host that has all blocks so far. */
 struct match {
-    uint32_t name, pos; /* of the owner, in the entry of the last block */
+    uint32_t name, pos; /* of the owner in the last block's entry */
     uint32_t n_sent, capacity;
-    uint32_t n_blocks; /* of one who has not all */
+    uint32_t n_blocks; /* of a host that does not have all */
 };
 
 static bool is_tag_unchanged(const struct entry *entry, uint64_t tag) {
     return ((atomic_load_explicit(&entry->tag, memory_order_relaxed) ^ tag) & ~AGE) == 0;
 }
 
-/* Those of the hash's owners that count. Returns: how many. */
+/* The valid owners of the hash. Returns: their number. */
 static uint32_t read_owners(const struct prefix_table *table, uint64_t hash,
                             struct match out[PREFIX_MAX_HOSTS]) {
     uint64_t tag;
@@ -328,7 +328,8 @@ static uint32_t read_owners(const struct prefix_table *table, uint64_t hash,
                                       .capacity = load_u32(&host->capacity)};
         }
     }
-    return entry && is_tag_unchanged(entry, tag) ? n : 0; /* it may just have become another's */
+    return entry && is_tag_unchanged(entry, tag) ? n : 0; /* the entry may have been replaced
+                                                             meanwhile */
 }
 
 static bool has_block(const struct entry *entry, struct match *match) {
@@ -341,8 +342,8 @@ static bool has_block(const struct entry *entry, struct match *match) {
     return true;
 }
 
-/* Those of the first `n`, who have all blocks before this one, that have it, too, come to be in
- * front. Returns: how many. */
+/* Moves those of the first `n` hosts, which have all blocks before this one, that have this one too
+ * to the front. Returns: their number. */
 static uint32_t retain_matches(const struct prefix_table *table, uint64_t hash,
                                struct match *matches, uint32_t n) {
     uint64_t tag;
@@ -378,8 +379,8 @@ uint32_t prefix_table_find(const struct prefix_table *table, const uint64_t *has
 
 /* ---- hashes of a prompt ---------------------------------------------------------------------- */
 
-/* Each block is hashed with the hash before it as the seed. */
-/* The block that begins in `head` and ends in `text`. */
+/* Each block's hash is seeded with the hash before it. */
+/* The hash of the block that starts in `head` and ends in `text`. */
 static uint64_t hash_both(struct str head, struct str text, uint64_t seed) {
     char block[PREFIX_MAX_BLOCK_BYTES];
     memcpy(block, head.ptr, head.len);

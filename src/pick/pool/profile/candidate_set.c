@@ -1,5 +1,5 @@
-/* Loops over the columns of a choice. Those that make one number of a column (a sum, the greatest)
- * may do so in any order: the pragmas say it, since a compiler must not assume it of floats. */
+/* Loops over the columns of candidates. Reductions (sum, maximum) may be reordered: the pragmas
+ * allow it, which a compiler must not assume for floats. */
 #include "pick/pool/profile/candidate_set.h"
 
 #include <math.h>
@@ -7,11 +7,8 @@
 
 /* ---- loops ----------------------------------------------------------------------------------- */
 
-/* Of two a loop takes the one behind where one is NaN. */
-
-/* Floats that aren't below 0 are in the order of their bits as whole numbers, and of these gcc
- * finds the least and the greatest in half the time, most of which is in what follows the last
- * vector. */
+/* Floats that are not negative sort as their bits do as integers. On integers gcc finds minimum and
+ * maximum in half the time, mostly saved after the last whole vector. */
 SIMD_TARGETS static void find_min_max(const float *values, uint32_t n, float *out_least,
                                       float *out_greatest) {
     int32_t least = INT32_MAX, greatest = INT32_MIN;
@@ -42,7 +39,7 @@ static void update_column_max(struct column_max *best, float greatest, uint32_t 
     best->range.to = greatest >= best->value ? to : best->range.to;
 }
 
-/* The greatest, and a range that begins and ends with blocks that have it. */
+/* The maximum, and a range of blocks that contains all positions of it. */
 SIMD_TARGETS static struct column_max find_column_max(const float *values, uint32_t n) {
     struct column_max best = {.value = -INFINITY};
     uint32_t n_whole = n - n % CANDIDATE_BLOCK;
@@ -79,7 +76,7 @@ SIMD_TARGETS static void add_constant(float *score, uint32_t n, float weight) {
     }
 }
 
-/* Less is better, and `worst` is worth nothing. */
+/* Lower is better; `worst` scores 0. */
 SIMD_TARGETS static void add_lower_is_better(float *score, const float *values, uint32_t n,
                                              float worst, float factor) {
 #pragma omp simd
@@ -88,7 +85,7 @@ SIMD_TARGETS static void add_lower_is_better(float *score, const float *values, 
     }
 }
 
-/* ---- who is a candidate ---------------------------------------------------------------------- */
+/* ---- removing candidates --------------------------------------------------------------------- */
 
 uint32_t candidate_set_index_of(const struct candidate_set *candidates, uint32_t member) {
     const uint32_t *members = candidates->columns->member;
@@ -110,7 +107,7 @@ void candidate_columns_copy(const struct candidate_columns *out, uint32_t to,
 #undef COLUMN
 }
 
-/* The columns of the first `n` are in the room. */
+/* Copies the columns of the first `n` into filtered_columns. */
 static void copy_first_columns(const struct candidate_set *candidates, uint32_t n) {
     const struct candidate_columns *filtered_columns = candidates->filtered_columns,
                                    *columns = candidates->columns;
@@ -123,7 +120,7 @@ static void copy_first_columns(const struct candidate_set *candidates, uint32_t 
 #undef COLUMN
 }
 
-/* The candidates are now the first `n` of the room. */
+/* The candidates are now the first `n` of filtered_columns. */
 static void use_filtered_columns(struct candidate_set *candidates, uint32_t n) {
     candidates->columns = candidates->filtered_columns;
     candidates->index_of = NULL;
@@ -163,7 +160,7 @@ void candidate_set_remove(struct candidate_set *candidates, uint32_t i) {
     use_filtered_columns(candidates, last);
 }
 
-/* ---- for scorers ----------------------------------------------------------------------------- */
+/* ---- scoring --------------------------------------------------------------------------------- */
 
 void candidate_set_mark_modified_blocks(struct candidate_set *candidates) {
     uint32_t n_blocks = (candidates->n + CANDIDATE_BLOCK - 1) / CANDIDATE_BLOCK;
@@ -217,7 +214,7 @@ void candidate_set_score_matching(
     }
 }
 
-/* ---- numbers about a column ------------------------------------------------------------------ */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 float candidate_set_max(const struct candidate_set *candidates, const float *values) {
     return find_max(values, candidates->n);
@@ -229,8 +226,7 @@ struct column_max column_max_find(const struct candidate_set *candidates, const 
     return best;
 }
 
-/* Passes over whole blocks while the one that is looked for is behind them. Returns: where it has
- * to be looked for. */
+/* Skips whole blocks before the `nth` maximum. Returns: where to search for it. */
 static uint32_t skip_blocks(const struct column_max *best, const float *values, uint32_t from,
                             uint32_t n_block, uint32_t *nth) {
     while (from + n_block < best->range.to) {

@@ -1,14 +1,13 @@
-/* The candidates of a choice and what is known of each, in columns: what is known of candidate i is
- * at place i of each. A column is an array of numbers, so that going through a thousand endpoints
- * is a loop that the compiler turns into vector instructions.
+/* The candidates of a pick, with what is known of them in parallel columns: candidate i is at index
+ * i of each. A column is an array of numbers, so that a loop over a thousand endpoints compiles to
+ * vector instructions.
  *
- * The columns are not the choice's own until candidates are taken away (they are those of
- * pick/pool/view.h), so whoever takes some away goes through candidate_set_filter or
- * candidate_set_select.
+ * Until candidates are removed the columns are those of the reader's view (pick/pool/view.h) and
+ * must not be changed: remove candidates with candidate_set_filter or candidate_set_select.
  *
- * Counts are floats: whole numbers, exact up to 16 million.
+ * Counts are floats: integers, exact up to 16 million.
  *
- * Thread: one `struct candidate_set` is of one thread. */
+ * Thread: a `struct candidate_set` belongs to one thread. */
 #ifndef SLUICE_PICK_POOL_PROFILE_CANDIDATE_SET_H
 #define SLUICE_PICK_POOL_PROFILE_CANDIDATE_SET_H
 
@@ -16,12 +15,12 @@
 #include "pick/pool/prefix/prompt.h"
 #include "pick/pool/snapshot.h"
 
-/* For functions of loops under "#pragma omp simd": gcc compiles them twice, and on a processor with
- * AVX2 the one with eight numbers at a time runs. It has no fused multiplications and additions in
- * it, so both come to the same.
+/* For functions with loops under "#pragma omp simd": gcc compiles them twice, and processors with
+ * AVX2 run the version with vectors of eight floats. It uses no fused multiply-add, so both give
+ * the same results.
  *
- * Elsewhere there is one of each: clang 14 gives what chooses between two a global name even if the
- * function is static, and sanitizers must not look at what runs before they are there. */
+ * Not with clang 14, which exports the dispatching function even if it is static, nor with
+ * sanitizers, which must not instrument code that runs before they are initialized. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) &&                            \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define SIMD_TARGETS __attribute__((target_clones("avx2", "default")))
@@ -35,30 +34,31 @@ struct candidate_columns {
 #undef COLUMN
 };
 
-/* The low bits of a time in 64ths of a second; never 0. */
+/* Time in 64ths of a second, low bits only; never 0. */
 static inline uint32_t candidate_clock_ticks(uint64_t ns) {
     uint32_t clock = (uint32_t)(ns / (1000000000 / 64));
     return clock != 0 ? clock : 1;
 }
 
-/* Who was lately sent how the request's prompt begins (pick/pool/prefix/table.h). */
+/* The endpoints that were recently sent the beginning of the request's prompt
+ * (pick/pool/prefix/table.h). */
 struct prefix_matches {
-    uint32_t n_blocks; /* that the prompt has; 0: it isn't known, or shorter than a block */
+    uint32_t n_blocks; /* of the prompt; 0: unknown, or shorter than a block */
     uint32_t n;
     struct {
         uint32_t member;
-        uint32_t n_blocks; /* of the first, 1 at least */
+        uint32_t n_blocks; /* of the first blocks, 1 or more */
     } hits[PREFIX_MAX_HOSTS];
 };
 
-/* Candidates that are looked at together: a block is 64 of them, or a few less at the end. */
+/* Candidates are processed in blocks of 64, the last of which may be shorter. */
 enum { CANDIDATE_BLOCK = 64 };
 struct candidate_range {
     uint32_t from, to;
 };
 
-/* What a scorer makes of a range of candidates. Those of two ranges become those of both: the least
- * of the leasts, the greatest of the greatest, and sums. */
+/* Range stats: what a scorer aggregates over a range of candidates. Two ranges are merged by the
+ * minimum of the minima, the maximum of the maxima, and sums. */
 struct range_stats {
     float min, max, sum;
     uint32_t n;
@@ -66,24 +66,24 @@ struct range_stats {
 
 struct candidate_set {
     const struct pool_snapshot *snapshot;
-    struct str model;   /* as the endpoint will see it; ptr NULL: none is named */
-    struct str session; /* whose requests belong together; ptr NULL: none is named */
+    struct str model;   /* as the endpoint will see it; ptr NULL: none */
+    struct str session; /* for session affinity; ptr NULL: none */
     const struct prefix_matches *prefix;
-    struct pool_headers headers; /* find NULL: they aren't known */
-    struct prng *prng;           /* whose numbers decide what is left to chance */
+    struct pool_headers headers; /* find NULL: unknown */
+    struct prng *prng;           /* for random choices */
     uint64_t now_ns;
 
-    uint32_t n;        /* candidates */
-    uint32_t adapters; /* LoRA: what any of them may have, in one number
-                          (pick/pool/endpoint/load.h) */
+    uint32_t n;        /* number of candidates */
+    uint32_t adapters; /* LoRA: union of all endpoints' summaries (pick/pool/endpoint/load.h) */
     const struct candidate_columns *columns;
-    const uint32_t *index_of; /* of each member, as long as none was taken away; then NULL */
-    float *score;   /* of each candidate, the sum so far; counts from the first scorer on */
-    float *scratch; /* of each candidate: a plugin's own while it runs */
-    const struct candidate_columns *filtered_columns; /* for the columns of those that are left */
-    struct score_cache *score_cache; /* sums from before (score_cache.h); NULL: none are kept */
-    uint64_t *modified_blocks; /* a bit for each block: scores in it are this request's own; or
-                                  NULL */
+    const uint32_t *index_of; /* by member: its index; NULL once candidates were removed */
+    float *score;             /* of each candidate; valid from the first scorer on */
+    float *scratch;           /* of each candidate; free for the plugin that runs */
+    const struct candidate_columns *filtered_columns; /* memory for the columns of the remaining
+                                                         candidates */
+    struct score_cache *score_cache; /* cached sums (score_cache.h); NULL: no cache */
+    uint64_t *modified_blocks; /* or NULL; a bit for each block whose scores include this request's
+                                  own */
 };
 
 static inline const struct pool_member *candidate_set_member(const struct candidate_set *candidates,
@@ -91,28 +91,28 @@ static inline const struct pool_member *candidate_set_member(const struct candid
     return &candidates->snapshot->members[candidates->columns->member[i]];
 }
 
-/* Where a member is among the candidates: for a few of them, since all are gone through where some
- * were taken away. Returns: choice->n when it is none. */
+/* The index of a member: a linear search once candidates were removed, so for a few members only.
+ * Returns: candidates->n when it is not a candidate. */
 uint32_t candidate_set_index_of(const struct candidate_set *candidates, uint32_t member);
 
-/* ---- who is a candidate ---------------------------------------------------------------------- */
+/* ---- removing candidates --------------------------------------------------------------------- */
 
-/* What is at place `from` of one is put at place `to` of the other, or of the same. */
+/* Copies row `from` of one set of columns to row `to` of another, or of the same. */
 void candidate_columns_copy(const struct candidate_columns *out, uint32_t to,
                             const struct candidate_columns *columns, uint32_t from);
 
-/* For filters: keeps those of which `keep` is true, in their order. */
+/* For filters: keeps the candidates for which `keep` is true, in their order. */
 void candidate_set_filter(struct candidate_set *candidates, const void *parameters,
                           bool (*keep)(const void *parameters,
                                        const struct candidate_set *candidates, uint32_t i));
 /* For filters: keeps only candidate `i`. */
 void candidate_set_select(struct candidate_set *candidates, uint32_t i);
-/* Takes away candidate `i`, after scores were added; others change their places. */
+/* Removes candidate `i` after scoring; the order of the others changes. */
 void candidate_set_remove(struct candidate_set *candidates, uint32_t i);
 
-/* ---- for scorers ----------------------------------------------------------------------------- */
+/* ---- scoring --------------------------------------------------------------------------------- */
 
-/* For one or a few. */
+/* For one or a few candidates. */
 static inline void candidate_set_add_score(struct candidate_set *candidates, uint32_t i,
                                            float number) {
     candidates->score[i] += number;
@@ -122,54 +122,53 @@ static inline void candidate_set_add_score(struct candidate_set *candidates, uin
     }
 }
 
-/* All scores may become others. */
-void candidate_set_mark_modified_blocks(struct candidate_set *candidates); /* with `touched` */
+/* Any score may have changed. */
+void candidate_set_mark_modified_blocks(struct candidate_set *candidates); /* with
+                                                                              modified_blocks */
 static inline void candidate_set_mark_all_modified(struct candidate_set *candidates) {
     if (candidates->modified_blocks) {
         candidate_set_mark_modified_blocks(candidates);
     }
 }
 
-/* Each adds to each candidate's score what it says, times `weight`. `values` are of the candidates;
- * none is NaN. */
+/* Each adds its result times `weight` to the scores. `values`: one per candidate, no NaN. */
 
-/* Less is better: the least of the values, which aren't below 0, becomes 1, the greatest 0, and
- * those between lie in between. All are 1 where all are the same. */
+/* Lower is better: the minimum of the values, which are not negative, scores 1, the maximum 0,
+ * others linearly between. All score 1 where all are equal. */
 void candidate_set_score_lower_is_better(struct candidate_set *candidates, const float *values,
                                          float weight);
-/* 1 for those of which `matches` is true. */
+/* 1 for candidates for which `matches` is true. */
 void candidate_set_score_matching(
     struct candidate_set *candidates, const void *parameters, float weight,
     bool (*matches)(const void *parameters, const struct candidate_set *candidates, uint32_t i));
 
-/* The same in two steps, of which the second adds to `out`: what is to be known of all of a range,
- * and what that makes of some of them. Only the least and the greatest are looked for. The range is
- * not empty, and its values aren't below 0. */
+/* The same in two steps: range stats of a column, of which only minimum and maximum are set, and
+ * then the scores of a range, added to `out`. The range is not empty, and its values are not
+ * negative. */
 void range_stats_of_column(const float *values, struct candidate_range range,
                            struct range_stats *out);
 void score_range_lower_is_better(const float *values, const struct range_stats *stats, float weight,
                                  struct candidate_range range, float *out);
-/* Adds as much to all of a range. */
+/* Adds `weight` to each of a range. */
 void score_range_constant(float weight, struct candidate_range range, float *out);
-/* 0 becomes 1, the greatest of the values 0. All are 1 where all are 0. */
+/* 0 scores 1, the maximum 0. All score 1 where all are 0. */
 void score_range_below_max(const float *values, const struct range_stats *stats, float weight,
                            struct candidate_range range, float *out);
 
-/* ---- numbers about a column ------------------------------------------------------------------ */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
-/* -INFINITY where there are no candidates. */
+/* -INFINITY without candidates. */
 float candidate_set_max(const struct candidate_set *candidates, const float *values);
 
-/* The greatest of all. */
+/* The maximum of a column. */
 struct column_max {
     float value;
-    uint32_t n;                   /* how many are this one; 0: none is a number */
-    struct candidate_range range; /* all of them are in it */
+    uint32_t n;                   /* number of candidates that have it; 0: all are NaN */
+    struct candidate_range range; /* contains all of them */
 };
 
 struct column_max column_max_find(const struct candidate_set *candidates, const float *values);
-/* The place of one of them, `nth` others of which stand before it; 0 where there are not so
- * many. */
+/* The index of the `nth` candidate that has the maximum; 0 where there are fewer. */
 uint32_t column_max_index(const struct column_max *best, const float *values, uint32_t nth);
 
 #endif

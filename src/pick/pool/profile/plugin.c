@@ -1,4 +1,4 @@
-/* What plugins share, and the list of them. */
+/* The list of plugins and what several plugins share: roles and session affinity. */
 #include "pick/pool/profile/plugin.h"
 
 #define PLUGIN(name) &plugin_##name,
@@ -91,8 +91,8 @@ static uint64_t hash_session(struct str text) {
     return hash;
 }
 
-/* A number from 0 to 2^24 - 1 for each candidate, of which the highest wins. All bits of the one
- * that is mixed change with each bit of the other (Wellons 2018). */
+/* A number from 0 to 2^24 - 1 for each candidate; the highest wins. Each bit of the input changes
+ * all bits of the result (Wellons 2018). */
 SIMD_TARGETS static void hash_candidates(const struct candidate_set *candidates, uint32_t session) {
     const uint32_t *address = candidates->columns->address;
 #pragma omp simd
@@ -104,8 +104,8 @@ SIMD_TARGETS static void hash_candidates(const struct candidate_set *candidates,
     }
 }
 
-/* Between those with the same number, which are always the same ones where the hashes of their
- * addresses are. */
+/* Chooses by a second hash among candidates with the same number: they are always the same ones
+ * where the hashes of their addresses are equal. */
 static uint32_t break_tie(const struct candidate_set *candidates, uint64_t session,
                           const struct column_max *best) {
     uint64_t highest = 0;

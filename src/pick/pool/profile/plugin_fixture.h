@@ -1,5 +1,4 @@
-/* What the tests of plugins share: a choice among endpoints that are described, not there. For
- * files that include cmocka.h before. */
+/* For tests of plugins: candidate sets without a pool. Include cmocka.h before. */
 #ifndef SLUICE_PICK_POOL_PROFILE_PLUGIN_FIXTURE_H
 #define SLUICE_PICK_POOL_PROFILE_PLUGIN_FIXTURE_H
 
@@ -17,15 +16,15 @@ struct plugin_fixture {
 #include "pick/pool/profile/candidate_columns.def"
 #undef COLUMN
     float score[FIXTURE_MAX_CANDIDATES], scratch[FIXTURE_MAX_CANDIDATES];
-    struct candidate_columns columns; /* of the above */
+    struct candidate_columns columns; /* arrays of this struct */
     struct prefix_matches prefix;
     struct candidate_set candidates;
 };
 
-/* `n` candidates of which nothing is known but that nothing is in flight to them. */
+/* `n` candidates without load reports and without requests in flight. */
 static inline void plugin_fixture_open(struct plugin_fixture *fixture, const struct plugin *plugin,
                                        uint32_t n) {
-    /* What cannot be without: of header-label-affinity-scorer. */
+    /* Parameters that header-label-affinity-scorer requires. */
     static const char text[] = "{headerName: x, labelKey: y}";
     struct doc_node none = {0};
     struct doc *doc = NULL;
@@ -71,7 +70,7 @@ static inline void assert_near(float got, float wanted) {
     }
 }
 
-/* Drops the candidate that the picker chooses. Returns: its member. */
+/* Removes the candidate that the picker chooses. Returns: its member. */
 static inline uint32_t plugin_fixture_pick(struct plugin_fixture *fixture,
                                            const struct plugin *picker, uint32_t nth) {
     uint32_t pos = picker->pick(fixture->parameters, &fixture->candidates, nth);
@@ -81,7 +80,8 @@ static inline uint32_t plugin_fixture_pick(struct plugin_fixture *fixture,
     return member;
 }
 
-/* How often, of FIXTURE_PICKS, each of FIXTURE_PICKED_OF with these sums is the first choice. */
+/* How often each of FIXTURE_PICKED_OF candidates with these scores is the first choice, of
+ * FIXTURE_PICKS. */
 static inline void count_picks(const struct plugin *picker, const float *sums, uint32_t *n_first) {
     struct plugin_fixture fixture;
     plugin_fixture_open(&fixture, picker, FIXTURE_PICKED_OF);
@@ -99,7 +99,7 @@ static inline void assert_share(uint32_t n_picks, double wanted) {
     assert_true(n_picks < (wanted + 0.03) * FIXTURE_PICKS);
 }
 
-/* The scores of candidates that differ in one member are those wanted. */
+/* Asserts the scores of candidates that differ in one column. */
 #define ASSERT_SCORES(plugin, member_name, values, wanted)                                         \
     do {                                                                                           \
         struct plugin_fixture fixture;                                                             \
@@ -115,7 +115,7 @@ static inline void assert_share(uint32_t n_picks, double wanted) {
         plugin_fixture_close(&fixture);                                                            \
     } while (0)
 
-/* The least is 1, the most is 0, and so on between, however far; all alike are 1. */
+/* The minimum scores 1, the maximum 0, others linearly between; equal ones score 1. */
 #define ASSERT_LEAST_IS_BEST(plugin, member_name)                                                  \
     do {                                                                                           \
         static const uint32_t some[] = {2, 10, 4, 6}, alike[] = {7, 7, 7},                         \

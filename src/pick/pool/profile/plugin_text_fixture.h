@@ -1,5 +1,5 @@
-/* For tests of plugins that are told something: parameters as the configuration has them, and
- * endpoints with labels. For files that include cmocka.h before. */
+/* For tests of plugins with parameters: parameters as in the configuration, and endpoints with
+ * labels. Include cmocka.h before. */
 #ifndef SLUICE_PICK_POOL_PROFILE_PLUGIN_TEXT_FIXTURE_H
 #define SLUICE_PICK_POOL_PROFILE_PLUGIN_TEXT_FIXTURE_H
 
@@ -7,7 +7,7 @@
 
 #include "pick/pool/profile/plugin_fixture.h"
 
-/* The plugin's parameters are now those of the text. Returns: as plugin_read_parameters. */
+/* Parses the parameters of the plugin. Returns: as plugin_read_parameters. */
 static inline enum status fixture_read(struct plugin_fixture *fixture, const struct plugin *plugin,
                                        const char *text, struct error *err) {
     struct doc *doc;
@@ -15,7 +15,7 @@ static inline enum status fixture_read(struct plugin_fixture *fixture, const str
     struct doc_node node = doc_root(doc);
     enum status st =
         plugin_read_parameters(plugin, &node, fixture->arena, &fixture->parameters, err);
-    doc_free(doc); /* nothing points into it */
+    doc_free(doc); /* the parameters do not point into it */
     return st;
 }
 
@@ -27,7 +27,7 @@ static inline void fixture_tell(struct plugin_fixture *fixture, const struct plu
     }
 }
 
-/* Each text is refused, and the message has the second text in it. */
+/* Each text is refused, with a message that contains the second text. */
 static inline void assert_refused(const struct plugin *plugin, const char *const (*texts)[2],
                                   size_t n) {
     struct plugin_fixture fixture;
@@ -55,7 +55,7 @@ static inline void fixture_label(struct plugin_fixture *fixture, const struct po
     fixture->candidates.snapshot = pool_reader_refresh(fixture->pool.reader);
 }
 
-/* The members that are left: a bit for each. */
+/* The remaining members, one bit each. */
 static inline unsigned fixture_left(const struct plugin_fixture *fixture) {
     unsigned left = 0;
     for (uint32_t i = 0; i < fixture->candidates.n; i++) {
@@ -68,7 +68,7 @@ static inline struct endpoint *fixture_member(const struct plugin_fixture *fixtu
     return fixture->candidates.snapshot->members[i].endpoint;
 }
 
-/* Member `member` was sent the first n_blocks of the prompt, which has `of`. */
+/* Member `member` was sent the first n_blocks of the prompt's `of` blocks. */
 static inline void fixture_hit(struct plugin_fixture *fixture, uint32_t member, uint32_t n_blocks,
                                uint32_t of) {
     struct prefix_matches *prefix = &fixture->prefix;
@@ -77,7 +77,7 @@ static inline void fixture_hit(struct plugin_fixture *fixture, uint32_t member, 
     prefix->hits[prefix->n++].n_blocks = n_blocks;
 }
 
-/* What the scorer gives to each is what is wanted. */
+/* Asserts the scores. */
 static inline void assert_scores(struct plugin_fixture *fixture, const struct plugin *plugin,
                                  const float *wanted) {
     memset(fixture->score, 0, sizeof(fixture->score));

@@ -1,4 +1,4 @@
-/* Running a profile. */
+/* The default profile, and running a profile. */
 #include "pick/pool/profile/profile.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* A sorted array whose elements move by one step at a time. */
+/* A sorted array in which an item moves by one level at a time. */
 #include "pick/pool/profile/ranking.h"
 
 #include <assert.h>
@@ -17,7 +17,7 @@ void ranking_fini(struct ranking *ranking) {
 
 /* ---- levels ---------------------------------------------------------------------------------- */
 
-/* There are as many as items at most, so one is always left. */
+/* There are at most as many levels as items, so a free one is always left. */
 static uint32_t level_new(struct ranking *ranking, uint32_t key, uint32_t begin) {
     uint32_t level = ranking->unused;
     ranking->unused = ranking->levels[level].begin;
@@ -32,7 +32,7 @@ static void level_drop_empty(struct ranking *ranking, uint32_t level) {
     }
 }
 
-/* The level of what stands at `place`, if its key is `key`. */
+/* The level of the item at `place`, if it has this key. */
 static uint32_t level_at(const struct ranking *ranking, uint32_t pos, uint32_t key) {
     uint32_t level = pos < ranking->n ? ranking->order[pos]->level : NO_LEVEL;
     return level != NO_LEVEL && ranking->levels[level].key == key ? level : NO_LEVEL;
@@ -64,7 +64,7 @@ bool ranking_reserve(struct ranking *ranking, size_t n) {
     return true;
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- positions ------------------------------------------------------------------------------- */
 
 static void put_item(struct ranking *ranking, struct ranked *item, uint32_t pos) {
     ranking->order[pos] = item;
@@ -139,13 +139,13 @@ void ranking_decrement(struct ranking *ranking, struct ranked *item) {
     item->level = below != NO_LEVEL ? below : level_new(ranking, key, first);
 }
 
-/* ---- the lowest ------------------------------------------------------------------------------ */
+/* ---- lowest ---------------------------------------------------------------------------------- */
 
 size_t ranking_find_lowest(struct ranking *ranking, struct prng *prng, size_t most,
                            struct ranked **out) {
     uint32_t n = most < ranking->n ? (uint32_t)most : ranking->n;
     for (uint32_t i = 0; i < n; i++) {
-        /* Those from here to the level's end are equal: any of them may stand here. */
+        /* items from here to the end of the level are equal: choose any of them */
         uint32_t end = ranking->levels[ranking->order[i]->level].end;
         swap_items(ranking, i, i + prng_below(prng, end - i));
         out[i] = ranking->order[i];

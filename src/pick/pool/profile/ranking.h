@@ -1,10 +1,10 @@
-/* Things in the order of a small number that goes up and down by one: endpoints by their requests
- * in flight. The lowest, with ties at random, is found at once, and a step up or down takes as long
- * with ten thousand as with three.
+/* A ranking: items sorted by a small key that changes by one: endpoints by their requests in
+ * flight. Finding the lowest, with ties at random, and changing a key take constant time, however
+ * many items there are.
  *
- * All stand in one array, sorted by their keys. Those with the same key are a level: a stretch of
- * the array, within which the order means nothing. One whose key goes up by one changes places with
- * the last of its level and is then the first of the next, or a level of its own.
+ * All items are in one array, sorted by key. A level is the range of items with the same key, in
+ * any order. An item whose key increases is exchanged with the last of its level and becomes the
+ * first of the next, or a level of its own.
  *
  * Thread: one at a time. */
 #ifndef SLUICE_PICK_POOL_PROFILE_RANKING_H
@@ -16,7 +16,7 @@
 
 #include "core/base/random.h"
 
-/* Embedded in what is ranked. */
+/* Embedded in the item. */
 struct ranked {
     uint32_t pos; /* in the array */
     uint32_t level;
@@ -24,7 +24,7 @@ struct ranked {
 
 struct ranking_level {
     uint32_t key;
-    uint32_t begin; /* its stretch; of a level that is not in use, the next such */
+    uint32_t begin; /* its range; of an unused level `begin` is the next unused one */
     uint32_t end;
 };
 
@@ -33,26 +33,27 @@ struct ranking {
     struct ranked **order;
     struct ranking_level *levels;
     uint32_t n, cap;
-    uint32_t unused; /* the first level that is not in use */
+    uint32_t unused; /* the first unused level */
 };
 
 void ranking_fini(struct ranking *ranking);
-/* Makes room for `n` in all. Returns: false when out of memory, and nothing has changed. */
+/* Reserves capacity for `n` items. Returns: false when out of memory; nothing has changed. */
 bool ranking_reserve(struct ranking *ranking, size_t n) __attribute__((warn_unused_result));
 
-/* There is room for it, and it is not in. Takes as many steps as there are levels above `key`. */
+/* There is capacity for it, and it is not in the ranking. Takes time by the number of levels above
+ * `key`. */
 void ranking_insert(struct ranking *ranking, struct ranked *item, uint32_t key);
-/* It is in. Takes as many steps as there are levels above its own. */
+/* It is in the ranking. Takes time by the number of levels above its own. */
 void ranking_remove(struct ranking *ranking, struct ranked *item);
-/* By one; a key of 0 is not lowered, one of UINT32_MAX not raised. */
+/* Changes the key by one; not below 0 or above UINT32_MAX. */
 void ranking_increment(struct ranking *ranking, struct ranked *item);
 void ranking_decrement(struct ranking *ranking, struct ranked *item);
 static inline uint32_t ranking_key(const struct ranking *ranking, const struct ranked *item) {
     return ranking->levels[item->level].key;
 }
 
-/* The `most` lowest, or all there are, lowest first, at `out`; which of equal ones, and in which
- * order, the dice say. Returns: how many. */
+/* The `most` lowest items, or all, lowest first, at `out`; among equal ones at random. Returns:
+ * their number. */
 size_t ranking_find_lowest(struct ranking *ranking, struct prng *prng, size_t most,
                            struct ranked **out);
 

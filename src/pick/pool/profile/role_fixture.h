@@ -1,12 +1,11 @@
-/* An endpoint of each role, for the tests of the filters. For files that include cmocka.h
- * before. */
+/* For tests of the role filters: an endpoint of each role. Include cmocka.h before. */
 #ifndef SLUICE_PICK_POOL_PROFILE_ROLE_FIXTURE_H
 #define SLUICE_PICK_POOL_PROFILE_ROLE_FIXTURE_H
 
 #include "pick/pool/profile/plugin_text_fixture.h"
 
-/* `wanted`: which it keeps, a bit for each: of the names in their order, then of one that no role
- * has, then of no name. */
+/* `wanted`: the endpoints that it keeps, one bit each: the roles in order, then an unknown role,
+ * then no label. */
 static inline void assert_roles(const struct plugin *filter, unsigned wanted) {
     static const char *const names[] = {"encode",
                                         "prefill",

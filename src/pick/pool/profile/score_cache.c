@@ -1,4 +1,4 @@
-/* Keeping sums, block by block. */
+/* Caches sums of scores by block. */
 #include "pick/pool/profile/score_cache.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static struct candidate_range range_of(const struct score_cache *cache, uint32_t
     return (struct candidate_range){from, from + (left < CANDIDATE_BLOCK ? left : CANDIDATE_BLOCK)};
 }
 
-/* The facts of all; behind them are those of each block. */
+/* The stats of all candidates, followed by those of each block. */
 static struct range_stats *stats_of_scorer(const struct score_cache *cache, size_t scorer) {
     return &cache->stats[scorer * (1 + n_blocks(cache))];
 }
@@ -27,7 +27,7 @@ void score_cache_fini(struct score_cache *cache) {
     *cache = (struct score_cache){.profile = NULL};
 }
 
-/* ---- what is kept ---------------------------------------------------------------------------- */
+/* ---- the cache ------------------------------------------------------------------------------- */
 
 static void mark_all_blocks(const struct score_cache *cache, uint64_t *bits) {
     for (uint32_t i = 0; i < n_blocks(cache); i++) {
@@ -39,7 +39,7 @@ static bool is_count_independent(const struct profile_step *step) {
     return step->plugin->cacheable && !step->plugin->cacheable->depends_on_counts;
 }
 
-/* As many words of eight bytes as everything takes: bits, facts, sums. */
+/* Allocates one array of eight-byte words: bits, stats, sums. */
 static bool rebuild_cache(struct score_cache *cache, const struct profile *profile,
                           const struct candidate_set *candidates) {
     score_cache_fini(cache);
@@ -70,7 +70,7 @@ static bool rebuild_cache(struct score_cache *cache, const struct profile *profi
     return true;
 }
 
-/* What does not come from the endpoints. Returns: whether it is another, and matters. */
+/* Inputs that are not from the endpoints. Returns: whether one that matters has changed. */
 static bool update_request_inputs(struct score_cache *cache,
                                   const struct candidate_set *candidates) {
     uint32_t clock_ticks = candidate_clock_ticks(candidates->now_ns);
@@ -82,7 +82,7 @@ static bool update_request_inputs(struct score_cache *cache,
     return other;
 }
 
-/* ---- facts ----------------------------------------------------------------------------------- */
+/* ---- range stats ----------------------------------------------------------------------------- */
 
 static bool are_stats_equal(const struct range_stats *one, const struct range_stats *other) {
     return one->min <= other->min && one->min >= other->min && one->max <= other->max &&
@@ -98,7 +98,7 @@ static struct range_stats merge_stats(const struct range_stats *of_blocks, uint3
     return all;
 }
 
-/* Returns: whether they are others. */
+/* Returns: whether they have changed. */
 static bool collect_block_stats(const struct score_cache *cache,
                                 const struct candidate_set *candidates,
                                 const struct profile_step *step, struct range_stats *stats,
@@ -111,7 +111,7 @@ static bool collect_block_stats(const struct score_cache *cache,
     return !same;
 }
 
-/* Returns: whether the facts about all have changed. */
+/* Returns: whether the stats of all candidates have changed. */
 static bool collect_scorer_stats(const struct score_cache *cache,
                                  const struct candidate_set *candidates, size_t scorer) {
     const struct profile_step *step = &cache->profile->scorers[scorer];
@@ -154,7 +154,7 @@ static void score_block(const struct score_cache *cache, const struct candidate_
     }
 }
 
-/* Makes the sums what they should be, and the scores the sums. */
+/* Recomputes the sums of changed blocks and copies them to the scores. */
 static void update_scores(const struct score_cache *cache, const struct candidate_set *candidates,
                           bool all) {
     for (size_t i = 0; i < cache->profile->n_scorers; i++) {
@@ -177,9 +177,9 @@ static void update_scores(const struct score_cache *cache, const struct candidat
     }
 }
 
-/* ---- of few ---------------------------------------------------------------------------------- */
+/* ---- few candidates -------------------------------------------------------------------------- */
 
-/* What steady scorers say, to which the others add. */
+/* Caches the scorers that do not depend on counts; the others add to them. */
 static void score_few(struct score_cache *cache, struct candidate_set *candidates) {
     const struct profile *profile = cache->profile;
     size_t n_bytes = candidates->n * sizeof(*cache->sums);

@@ -1,4 +1,4 @@
-/* Fewer of this picker's own requests in flight is better: none is 1, the most of all is 0. */
+/* Fewer of this picker's own requests in flight score higher: 0 scores 1, the maximum 0. */
 #include "pick/pool/profile/plugin.h"
 
 static void collect_stats(const void *parameters, const struct candidate_set *candidates,

@@ -1,4 +1,4 @@
-/* Endpoints that decode: those of that role, of one that has it in it, and of none. */
+/* Keeps endpoints that decode: a role that includes it, or no role. */
 #include "pick/pool/profile/plugin.h"
 
 static bool has_role(const void *parameters, const struct candidate_set *candidates, uint32_t i) {

@@ -1,4 +1,4 @@
-/* Endpoints that encode: those of that role, or of one that has it in it. */
+/* Keeps endpoints with a role that includes encoding. */
 #include "pick/pool/profile/plugin.h"
 
 static bool has_role(const void *parameters, const struct candidate_set *candidates, uint32_t i) {

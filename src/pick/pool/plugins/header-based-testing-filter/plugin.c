@@ -1,5 +1,5 @@
-/* The endpoints that the header of the gateways' conformance tests names. Its addresses are read
- * into an array on the stack, as a plugin takes no memory. */
+/* Keeps the endpoints named in the header of the gateways' conformance tests. The addresses are
+ * parsed into an array on the stack, as a plugin allocates no memory. */
 #include "pick/pool/profile/plugin.h"
 
 #include "pick/pool/subset.h"

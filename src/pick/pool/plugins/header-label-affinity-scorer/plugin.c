@@ -1,4 +1,4 @@
-/* Endpoints whose label is what a header of the request says are better. */
+/* Prefers endpoints whose label has the value of a request header. */
 #include "pick/pool/profile/plugin.h"
 
 struct rule {
@@ -23,7 +23,7 @@ static enum status read_text(const struct doc_node *node, const char *name, stru
                                         : st;
 }
 
-/* The header goes only one way. */
+/* Response headers are not changed: only `false` is accepted. */
 static enum status check_stamp_response_header(const struct doc_node *node, struct error *err) {
     struct doc_node item = doc_get(node, "stampResponseHeader");
     bool stamp = false;
@@ -58,7 +58,7 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
                : error_set(err, ST_NO_MEMORY, "no memory for a scorer");
 }
 
-/* Which label, and what it should be. */
+/* The label and its wanted value. */
 struct wanted {
     struct str label, value;
 };

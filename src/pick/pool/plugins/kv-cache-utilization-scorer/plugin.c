@@ -1,7 +1,7 @@
-/* The share of the KV cache that is free. */
+/* Scores the free share of the KV cache. */
 #include "pick/pool/profile/plugin.h"
 
-/* What is used, of how many that have said it; `least` is 0 where somebody has not. */
+/* Sum and number of the reported shares; `min` is 0 where some endpoint reports none. */
 SIMD_TARGETS static void collect_stats(const void *parameters,
                                        const struct candidate_set *candidates,
                                        struct candidate_range range, struct range_stats *out) {
@@ -18,14 +18,16 @@ SIMD_TARGETS static void collect_stats(const void *parameters,
         .sum = sum, .n = (uint32_t)n, .min = (uint32_t)n == range.to - range.from};
 }
 
-/* What others have said matters only for those who have not. */
+/* The mean is only needed for endpoints without a report. */
 static void normalize(struct range_stats *stats) {
     float mean = stats->n > 0 ? stats->sum / (float)stats->n : 0;
     bool matters = stats->min <= 0;
-    *stats = (struct range_stats){.sum = !matters ? 0 : mean < 1 ? mean : 1}; /* sums are rounded */
+    *stats = (struct range_stats){.sum = !matters   ? 0
+                                         : mean < 1 ? mean
+                                                    : 1}; /* rounding may exceed 1 */
 }
 
-/* Whoever has not said it is taken for one like the others. */
+/* An endpoint without a report counts as the mean of the others. */
 SIMD_TARGETS static void score_range(const void *parameters, const struct candidate_set *candidates,
                                      const struct range_stats *stats, float weight,
                                      struct candidate_range range, float *out) {

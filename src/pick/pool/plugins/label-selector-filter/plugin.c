@@ -1,4 +1,4 @@
-/* Endpoints with certain labels, said as Kubernetes says it. */
+/* Keeps endpoints by their labels, with Kubernetes' label selectors. */
 #include "pick/pool/profile/plugin.h"
 
 enum relation { IN, NOT_IN, EXISTS, DOES_NOT_EXIST, N_OPERATORS };
@@ -15,13 +15,13 @@ struct selector {
     size_t n;
 };
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a filter");
 }
 
-/* It must be there. */
+/* A required text. */
 static enum status read_text(const struct doc_node *node, struct arena *arena, struct str *out,
                              struct error *err) {
     struct str text = {NULL, 0};
@@ -152,7 +152,7 @@ static bool is_one_of(struct str value, const struct condition *condition) {
     return false;
 }
 
-/* One without the label is not in any list of values. */
+/* NotIn also matches endpoints without the label. */
 static bool condition_matches(const struct condition *condition, struct pool_labels labels) {
     const struct pool_label *label = pool_labels_find(labels, condition->key);
     switch (condition->relation) {

@@ -1,4 +1,4 @@
-/* Endpoints whose answers came sooner of late are better. */
+/* Prefers endpoints with shorter recent response times. */
 #include <math.h>
 
 #include "pick/pool/profile/plugin.h"
@@ -6,7 +6,7 @@
 static const float NEVER_S = 1e30f;
 
 struct latency_parameters {
-    float first_byte; /* the share of the time to the first byte; the rest is the whole time's */
+    float first_byte; /* weight of the time to the first byte; the rest is that of the whole time */
     float half_life_s;
 };
 
@@ -45,8 +45,7 @@ static enum status add_needs(const void *parameters, struct pool_request_needs *
     return ST_OK;
 }
 
-/* 2 to the power of -x, of an x from 0 to 126, within a ten-thousandth: what exp2f has to say more
- * exactly in a call for each candidate. */
+/* 2 to the power of -x, for x from 0 to 126, within 1e-4: exp2f would be a call per candidate. */
 static inline float power_of_half(float x) {
     int32_t whole = (int32_t)x;
     float rest = x - (float)whole;
@@ -57,7 +56,7 @@ static inline float power_of_half(float x) {
     return power.value * (1 + rest * (-0.69299f + rest * (0.23759f - rest * 0.0446f)));
 }
 
-/* The least and the greatest time that answers take, of those who have given some. */
+/* Minimum and maximum of the weighted response times that were measured. */
 SIMD_TARGETS static void collect_stats(const void *parameters,
                                        const struct candidate_set *candidates,
                                        struct candidate_range range, struct range_stats *out) {
@@ -77,7 +76,7 @@ SIMD_TARGETS static void collect_stats(const void *parameters,
     out->max = greatest;
 }
 
-/* What is not known, or not believed any more, is in the middle: it is tried again. */
+/* The score of an unknown or outdated time, so that the endpoint is tried again. */
 static const float MIDDLE = 0.5f;
 
 SIMD_TARGETS static void score_measured_range(const struct latency_parameters *latency,
@@ -90,11 +89,12 @@ SIMD_TARGETS static void score_measured_range(const struct latency_parameters *l
     float factor = differ ? 1 / (stats->max - stats->min) : 0, all = differ ? 0 : 1;
     float greatest = differ ? stats->max : 0, first = latency->first_byte;
     float halves = 1 / (64 * latency->half_life_s);
-    int32_t oldest = (int32_t)(100 * 64 * latency->half_life_s); /* of which nothing is left */
+    int32_t oldest = (int32_t)(100 * 64 * latency->half_life_s); /* the measurement has decayed
+                                                                    completely */
     uint32_t now = candidate_clock_ticks(candidates->now_ns);
 #pragma omp simd
     for (size_t i = range.from; i < range.to; i++) {
-        int32_t age = (int32_t)(now - answered[i]); /* below 0: seen in between */
+        int32_t age = (int32_t)(now - answered[i]); /* negative: measured after `now` was read */
         float seen = answered[i] != 0 ? 1 : 0;
         float seconds = begun[i] * first + done[i] * (1 - first);
         float own = (greatest - seconds) * factor + all;
@@ -108,7 +108,7 @@ SIMD_TARGETS static void score_measured_range(const struct latency_parameters *l
 static void score_range(const void *parameters, const struct candidate_set *candidates,
                         const struct range_stats *stats, float weight, struct candidate_range range,
                         float *out) {
-    if (stats->max < 0) { /* nobody was seen yet */
+    if (stats->max < 0) { /* nothing was measured yet */
         score_range_constant(MIDDLE * weight, range, out);
     } else {
         score_measured_range(parameters, candidates, stats, weight, range, out);

@@ -1,11 +1,11 @@
-/* Fewer requests waiting are better, and as many as the threshold are worth nothing. */
+/* Fewer waiting requests score higher; `threshold` or more score 0. */
 #include "pick/pool/profile/plugin.h"
 
 struct limit {
     float n_waiting;
 };
 
-/* Of one where nobody waits it isn't known how many more it could take. */
+/* The score without waiting requests: how many more the endpoint could take is unknown. */
 static const float IDLE = 0.5f;
 
 static enum status read_parameters(const struct doc_node *node, struct arena *arena,

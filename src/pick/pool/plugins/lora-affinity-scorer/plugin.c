@@ -1,7 +1,7 @@
-/* An endpoint that has the model's LoRA adapter need not load it. */
+/* Prefers endpoints that have loaded the model's LoRA adapter. */
 #include "pick/pool/profile/plugin.h"
 
-enum { ADAPTER_BLOCK = 32 }; /* candidates that are looked at together */
+enum { ADAPTER_BLOCK = 32 }; /* candidates per bit mask */
 
 static const float SCORE_WAITING = 0.6f, SCORE_FREE_SLOT = 0.8f;
 
@@ -9,7 +9,7 @@ static uint32_t load_u32(const _Atomic uint32_t *cell) {
     return atomic_load_explicit(cell, memory_order_relaxed);
 }
 
-/* Where it is among the first `n`, or `n`. */
+/* The index among the first `n` adapters, or `n`. */
 static uint32_t adapter_index(const struct load_adapters *adapters, uint32_t n, uint32_t hash) {
     for (uint32_t i = 0; i < n; i++) {
         if (load_u32(&adapters->hashes[i]) == hash) {
@@ -19,12 +19,12 @@ static uint32_t adapter_index(const struct load_adapters *adapters, uint32_t n, 
     return n;
 }
 
-/* What it is worth without being looked at closely. */
+/* The score by the summary alone. */
 static float approximate_score(uint32_t adapters) {
     return adapters & LOAD_ADAPTER_FREE_SLOT ? SCORE_FREE_SLOT : 0;
 }
 
-/* What each is worth that has not the adapter. */
+/* The score without the adapter. */
 SIMD_TARGETS static void score_range(const void *parameters, const struct candidate_set *candidates,
                                      const struct range_stats *stats, float weight,
                                      struct candidate_range range, float *out) {
@@ -38,14 +38,16 @@ SIMD_TARGETS static void score_range(const void *parameters, const struct candid
     }
 }
 
-/* Where it has the adapter, and not only another one with the same bit. */
+/* Corrects the score where the endpoint has the adapter itself, and not another one with the same
+ * bit. */
 static void adjust_score(struct candidate_set *candidates, uint32_t i, uint32_t hash,
                          float weight) {
     uint32_t member = candidates->columns->member[i];
     const struct load_adapters *adapters = &candidates->snapshot->adapters[member];
     uint32_t n_running = load_u32(&adapters->n_running),
              n = n_running + load_u32(&adapters->n_waiting);
-    n = n < LOAD_MAX_ADAPTERS ? n : LOAD_MAX_ADAPTERS; /* the two may be of different answers */
+    n = n < LOAD_MAX_ADAPTERS ? n : LOAD_MAX_ADAPTERS; /* n and the hashes may be of different
+                                                          reports */
     uint32_t pos = adapter_index(adapters, n, hash);
     if (pos < n) {
         float number = pos < n_running ? 1 : SCORE_WAITING;
@@ -54,7 +56,7 @@ static void adjust_score(struct candidate_set *candidates, uint32_t i, uint32_t 
     }
 }
 
-/* Of the next 32 candidates: a bit for each that may have it. */
+/* A bit for each of the next 32 candidates that may have the adapter. */
 SIMD_TARGETS static uint32_t find_adapter_bits(const uint32_t *adapters, uint32_t bit) {
     static const uint32_t powers[ADAPTER_BLOCK] = {
 #define FOUR_POWERS(i)                                                                             \
@@ -71,7 +73,7 @@ SIMD_TARGETS static uint32_t find_adapter_bits(const uint32_t *adapters, uint32_
     return found;
 }
 
-/* Most have not, and are passed over by the dozen. */
+/* Most candidates do not have it; they are skipped in groups of 32. */
 static void adjust_scores(const void *parameters, struct candidate_set *candidates, float weight) {
     const uint32_t *adapters = candidates->columns->adapters;
     uint32_t hash = load_adapter_hash(candidates->model), bit = load_adapter_bit(hash);

@@ -1,4 +1,4 @@
-/* The highest sum; of equal ones each is as likely as the others. */
+/* Picks the highest score; equal ones at random. */
 #include "pick/pool/profile/plugin.h"
 
 static uint32_t pick(void *parameters, const struct candidate_set *candidates, uint32_t nth) {

@@ -1,5 +1,5 @@
-/* A request of which nobody was sent the beginning goes where none such went for the longest
- * time. */
+/* Sends cold requests, whose prefix no endpoint was sent, to the endpoint that has had none for the
+ * longest time. */
 #include "pick/pool/profile/plugin.h"
 
 static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
@@ -10,13 +10,13 @@ static enum status add_needs(const void *parameters, struct pool_request_needs *
     return ST_OK;
 }
 
-/* Turns since then, of `most` at most; those that had none are as if they had had theirs before all
- * others. */
+/* The number of cold requests since its last one, at most `most`; an endpoint without one counts as
+ * the oldest. */
 static inline uint32_t age_of(uint32_t last_request, uint32_t newest, uint32_t most) {
     return last_request == 0 || newest - last_request > most ? most : newest - last_request;
 }
 
-/* The longest time is worth 1, the newest turn nothing. */
+/* The oldest scores 1, the newest 0. */
 SIMD_TARGETS static void score(const void *parameters, struct candidate_set *candidates,
                                float weight) {
     const uint32_t *last_requests = candidates->columns->last_cold_request;

@@ -1,5 +1,5 @@
-/* The better of two that chance has chosen. Pickers side by side that see the same sums don't all
- * choose the same endpoint, and yet seldom a bad one (Mitzenmacher 2001). */
+/* Picks the better of two random candidates: several pickers with the same scores spread their
+ * picks, and a bad endpoint is rarely picked (Mitzenmacher 2001). */
 #include "pick/pool/profile/plugin.h"
 
 static uint32_t pick(void *parameters, const struct candidate_set *candidates, uint32_t nth) {

@@ -1,13 +1,14 @@
-/* Only endpoints that were lately sent most of the prompt, unless they have much more to do. */
+/* Keeps only endpoints that were recently sent most of the prompt, unless they have much more
+ * load. */
 #include <math.h>
 
 #include "pick/pool/profile/plugin.h"
 
 struct affinity_parameters {
     float threshold;   /* the share of the prompt that they were sent */
-    double explore;    /* the chance that it stands open */
-    double penalty_ms; /* so much later may an answer begin; 0: as late as it likes */
-    double throughput; /* tokens of prompts that an endpoint reads in a second */
+    double explore;    /* the probability that the filter keeps all */
+    double penalty_ms; /* largest difference in the time to first token; 0: no limit */
+    double throughput; /* prompt tokens that an endpoint processes per second */
 };
 
 static enum status read_number(const struct doc_node *node, const char *name, double most,
@@ -19,7 +20,7 @@ static enum status read_number(const struct doc_node *node, const char *name, do
                : st;
 }
 
-/* Where it comes from that an answer would begin later: we have nobody who foretells it. */
+/* The source of the time to first token: only the estimate from throughput is implemented. */
 static enum status read_source(const struct doc_node *node, struct error *err) {
     struct doc_node item = doc_get(node, "ttftSource");
     struct str text = STR("prefillThroughput");
@@ -77,7 +78,7 @@ static bool has_prefix(const void *parameters, const struct candidate_set *candi
     return false;
 }
 
-/* When an answer would begin at the best of those that are kept, or of the others. */
+/* The shortest estimated time to first token, among the kept endpoints or among the others. */
 static double estimate_ttft_ms(const struct affinity_parameters *affinity,
                                const struct candidate_set *candidates, bool near) {
     double least = INFINITY;

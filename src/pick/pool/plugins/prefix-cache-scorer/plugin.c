@@ -1,4 +1,4 @@
-/* The more of the prompt's beginning an endpoint was sent lately, the better. */
+/* Scores the share of the prompt's beginning that an endpoint was recently sent. */
 #include "pick/pool/profile/plugin.h"
 
 enum { BYTES_PER_TOKEN = 4, MOST_BLOCKS = 65536 };
@@ -60,7 +60,7 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
     return st;
 }
 
-/* Of one request there is one chain of blocks. */
+/* All plugins of a profile share one chain of blocks per request. */
 static enum status add_needs(const void *parameters, struct pool_request_needs *needs,
                              struct error *err) {
     const struct pool_request_needs *own = parameters;

@@ -1,4 +1,4 @@
-/* Fewer requests waiting is better. */
+/* Fewer waiting requests score higher. */
 #include "pick/pool/profile/plugin.h"
 
 static void collect_stats(const void *parameters, const struct candidate_set *candidates,

@@ -1,4 +1,4 @@
-/* Any, whatever its sum. */
+/* Picks at random, whatever the scores. */
 #include "pick/pool/profile/plugin.h"
 
 static uint32_t pick(void *parameters, const struct candidate_set *candidates, uint32_t nth) {

@@ -1,8 +1,8 @@
-/* One after the other, in the order of their addresses, whatever their sums. */
+/* Picks endpoints in the order of their addresses, whatever the scores. */
 #include "pick/pool/profile/plugin.h"
 
 struct round_robin {
-    _Atomic uint32_t next; /* the member that is next, if it is a candidate */
+    _Atomic uint32_t next; /* the next member, if it is a candidate */
 };
 
 static enum status read_parameters(const struct doc_node *node, struct arena *arena,
@@ -16,7 +16,7 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
     return doc_is_present(node) ? doc_reject_unknown(node, none, err) : ST_OK;
 }
 
-/* A member below `next` is far away, as it should be, since its difference is below 0. */
+/* The difference is unsigned, so members below `next` are the farthest. */
 static uint32_t pick(void *parameters, const struct candidate_set *candidates, uint32_t nth) {
     struct round_robin *round_robin = parameters;
     const uint32_t *member = candidates->columns->member;
@@ -26,7 +26,7 @@ static uint32_t pick(void *parameters, const struct candidate_set *candidates, u
             nearest = i;
         }
     }
-    if (nth == 0) { /* it has its turn; who only stands behind it has not */
+    if (nth == 0) { /* fallback endpoints do not advance the position */
         atomic_store_explicit(&round_robin->next, member[nearest] + 1, memory_order_relaxed);
     }
     return nearest;

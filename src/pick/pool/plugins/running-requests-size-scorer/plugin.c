@@ -1,4 +1,4 @@
-/* Fewer requests running is better. */
+/* Fewer running requests score higher. */
 #include "pick/pool/profile/plugin.h"
 
 static void collect_stats(const void *parameters, const struct candidate_set *candidates,

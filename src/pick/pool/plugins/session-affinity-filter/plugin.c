@@ -1,4 +1,4 @@
-/* Only the endpoint that the request's session belongs to. */
+/* Keeps only the endpoint of the request's session. */
 #include "pick/pool/profile/plugin.h"
 
 static void filter(const void *parameters, struct candidate_set *candidates) {

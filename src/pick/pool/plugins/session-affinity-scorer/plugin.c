@@ -1,4 +1,4 @@
-/* The endpoint that the request's session belongs to is better than the others. */
+/* Prefers the endpoint of the request's session. */
 #include "pick/pool/profile/plugin.h"
 
 static void score(const void *parameters, struct candidate_set *candidates, float weight) {

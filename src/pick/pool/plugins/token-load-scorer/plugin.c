@@ -1,8 +1,8 @@
-/* Fewer tokens in flight are better: a long prompt is more work than a short one. */
+/* Fewer tokens in flight score higher: a long prompt is more work than a short one. */
 #include "pick/pool/profile/plugin.h"
 
 struct limit {
-    float n_tokens; /* with as many it is worth nothing */
+    float n_tokens; /* scores 0 */
 };
 
 static enum status read_parameters(const struct doc_node *node, struct arena *arena,

@@ -1,4 +1,4 @@
-/* Busy endpoints are left out, as long as there are others. */
+/* Removes busy endpoints while others are not busy. */
 #include "pick/pool/profile/plugin.h"
 
 struct limits {
@@ -38,7 +38,7 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
     return read_limits(node, limits, err);
 }
 
-/* What it has not said does not count against it. */
+/* A value that is not reported counts as below its limit. */
 static bool is_below_limits(const void *parameters, const struct candidate_set *candidates,
                             uint32_t i) {
     const struct limits *limits = parameters;

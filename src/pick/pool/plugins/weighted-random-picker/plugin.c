@@ -1,4 +1,5 @@
-/* Any, each as likely as its sum says. Where all sums are 0, all are as likely. */
+/* Picks at random, with probabilities proportional to the scores; equal ones where all scores are
+ * 0. */
 #include "pick/pool/profile/plugin.h"
 
 static uint32_t pick(void *parameters, const struct candidate_set *candidates, uint32_t nth) {
@@ -12,7 +13,7 @@ static uint32_t pick(void *parameters, const struct candidate_set *candidates, u
         return prng_below(candidates->prng, candidates->n);
     }
     double left = prng_double(candidates->prng) * total;
-    uint32_t last = 0; /* with a chance: where rounding leaves something over */
+    uint32_t last = 0; /* the last candidate with a score above 0: for what rounding leaves */
     for (uint32_t i = 0; i < candidates->n; i++) {
         double score = (double)candidates->score[i];
         if (score > 0) {
