@@ -68,7 +68,7 @@ static void pool_list_item_equals_file_of_one_pool(void **state) {
         "models      1; a request for another is refused\n  llama",
         "--- pool 2 of 3\ntakes       path /vision, header x-tenant = a b, metadata "
         "my.filter/kind = picture\npool        vision\nendpoints   2\n",
-        "--- pool 3 of 3\ntakes       the rest\npool        others\nendpoints   1\n",
+        "--- pool 3 of 3\ntakes       all other requests\npool        others\nendpoints   1\n",
         "models      0; a request for another is passed on",
     };
     (void)state;

@@ -124,7 +124,7 @@ static struct str picked_by_text(const struct pool_pick *pick) {
     case POOL_BY_LAST_RESORT:
         break;
     }
-    return STR("nothing better was left");
+    return STR("last choice");
 }
 
 static void log_pick(const struct pick_outcome *outcome) {
@@ -260,8 +260,7 @@ static void on_timer(struct timer *timer) {
 static void start_tick_timer(struct worker_state *worker_state) {
     if (!timer_start(worker_timers(worker_state->worker), &worker_state->tick,
                      clock_now_ns() + TICK_NS)) {
-        log_message(LOG_WARNING,
-                    "no memory for a timer: requests that wait are looked at less often");
+        log_message(LOG_WARNING, "no memory for a timer: queued requests are checked less often");
     }
 }
 

@@ -41,7 +41,7 @@ struct match_shape {
 };
 
 static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for finding the pool of a request");
+    return error_set(err, ST_NO_MEMORY, "no memory for the index of pools");
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ void pool_match_print(const struct pool_match *match, struct buf *out) {
                    STR_ARG(match->key), STR_ARG(match->metadata_value));
         between = ", ";
     }
-    buf_printf(out, "%s", between[0] ? "" : "the rest");
+    buf_printf(out, "%s", between[0] ? "" : "all other requests");
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */

@@ -578,35 +578,32 @@ static enum status no_endpoint_error(struct pool_reader *reader, const struct po
     const struct subset *subset = request->subset ? request->subset : request->selection;
     if (subset->n + subset->n_unreadable == 0) {
         return error_set(err, ST_NO_ENDPOINT,
-                         "the list of endpoints that the request may be sent to is empty; the pool "
-                         "has %u, of which %u are ready",
+                         "the request's endpoint subset is empty; the pool has %u endpoints, of "
+                         "which %u are ready",
                          stats.n_endpoints, stats.n_ready);
     }
-    return error_set(err, ST_NO_ENDPOINT,
-                     "of the %zu endpoints that the request may be sent to (%zu of them cannot be "
-                     "read) none is in the pool and ready; the pool has %u, of which %u are ready",
-                     subset->n + subset->n_unreadable, subset->n_unreadable, stats.n_endpoints,
-                     stats.n_ready);
+    return error_set(
+        err, ST_NO_ENDPOINT,
+        "none of the %zu endpoints in the request's subset (%zu of them not an address) is in the "
+        "pool and ready; the pool has %u endpoints, of which %u are ready",
+        subset->n + subset->n_unreadable, subset->n_unreadable, stats.n_endpoints, stats.n_ready);
 }
 
 static enum status saturated_error(const struct pool_spec *spec, struct error *err) {
     if (pool_limits_loads(spec) || spec->flow_control.on) {
         return error_set(err, ST_SATURATED,
-                         "every endpoint is full (saturation in the picker's configuration), and "
-                         "this request is sheddable");
+                         "pool saturated: every endpoint is full (saturation in the picker's "
+                         "configuration), and the request is sheddable");
     }
     return error_set(err, ST_SATURATED,
-                     "every endpoint has %llu requests in flight or more "
-                     "(max_in_flight in the picker's configuration), and this request is "
-                     "sheddable",
+                     "pool saturated: every endpoint has %llu requests in flight or more "
+                     "(max_in_flight in the picker's configuration), and the request is sheddable",
                      (unsigned long long)spec->max_in_flight);
 }
 
 static enum status filtered_error(uint32_t n, struct error *err) {
     return error_set(err, ST_NO_ENDPOINT,
-                     "the filters of the picker's profile leave none of the %u endpoints that are "
-                     "ready and may take the request",
-                     n);
+                     "the filters of the profile removed all %u candidate endpoints", n);
 }
 
 static enum status finish_pick(struct trial *trial, enum attempt attempt, struct error *err) {

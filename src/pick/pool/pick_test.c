@@ -288,10 +288,9 @@ static void pool_pick_without_endpoint_explains_the_reason(void **state) {
     add_text(&subset, arena, "10.0.0.9:8000,x,10.0.0.3:8000", true);
     struct pool_request request = {.subset = &subset};
     assert_int_equal(pool_pick(f.reader, &request, &pick, &err), ST_NO_ENDPOINT);
-    assert_string_equal(err.text,
-                        "of the 3 endpoints that the request may be sent to (1 of them cannot be "
-                        "read) none is in the pool and ready; the pool has 5, of which 4 are "
-                        "ready");
+    assert_string_equal(
+        err.text, "none of the 3 endpoints in the request's subset (1 of them not an address) is "
+                  "in the pool and ready; the pool has 5 endpoints, of which 4 are ready");
     arena_free(arena);
     fixture_close(&f);
 }

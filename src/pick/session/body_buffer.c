@@ -121,11 +121,12 @@ enum status pick_body_buffer_check_limit(const struct pick_body_buffer *body_buf
     if (body_buffer->n_bytes <= body_buffer->max_bytes && cost <= body_buffer->max_bytes) {
         return ST_OK;
     }
-    return error_set(err, ST_BODY_TOO_LARGE,
-                     "the model must be named within the first %" PRIu64
-                     " bytes of the body (--max-body-size), which has %" PRIu64 " in %zu pieces so "
-                     "far",
-                     body_buffer->max_bytes, body_buffer->n_bytes, body_buffer->n_chunks);
+    return error_set(
+        err, ST_BODY_TOO_LARGE,
+        "the first %" PRIu64
+        " bytes of the body do not contain the model's name (--max-body-size); received %" PRIu64
+        " in %zu pieces",
+        body_buffer->max_bytes, body_buffer->n_bytes, body_buffer->n_chunks);
 }
 
 bool pick_body_buffer_would_copy(const struct pick_body_buffer *body_buffer, size_t n_bytes) {
@@ -148,7 +149,7 @@ enum status pick_body_buffer_append(struct pick_body_buffer *body_buffer,
         if (ref && copied) {
             pick_message_unref(ref);
         }
-        return error_set(err, ST_NO_MEMORY, "no memory for another piece of the body");
+        return error_set(err, ST_NO_MEMORY, "no memory for a piece of the body");
     }
     *added = (struct pick_body_buffer_entry){.chunk = *chunk, .slab = slab};
     added->chunk.ref = ref;

@@ -67,7 +67,8 @@ static void body_buffered_partial_without_model_is_413(void **state) {
     stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     stage_body(stage, "{\"prompt\":\"", false);
     const struct ext_proc_client_response *reply = stage_expect_refusal(stage, 413);
-    assert_non_null(strstr(reply->body.ptr, "in its first 11 bytes it is not"));
+    assert_non_null(
+        strstr(reply->body.ptr, "the first 11 bytes of the body do not contain the model's name"));
     stage_close(stage);
 }
 

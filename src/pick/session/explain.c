@@ -64,20 +64,20 @@ static enum status print_model(struct explanation *self, struct error *err) {
         model_location_parse(self->arena, described->method, described->path, &path, err);
     print_label(self, "model");
     if (st != ST_OK) {
-        buf_printf(self->out, "none: the path can't be read\n");
+        buf_printf(self->out, "none: invalid path\n");
         return st;
     }
     if (path.kind == MODEL_LOCATION_PATH) {
         self->model = path.model;
-        buf_printf(self->out, "%.*s, as the path says\n", STR_ARG(path.model));
+        buf_printf(self->out, "%.*s, from the path\n", STR_ARG(path.model));
     } else if (path.kind == MODEL_LOCATION_NONE) {
         buf_printf(self->out, "none: requests with this method and path name no model%s\n",
-                   described->model.ptr ? ", and their body is not looked into" : "");
+                   described->model.ptr ? ", and their body is not read" : "");
     } else if (described->model.ptr) {
         self->model = described->model;
-        buf_printf(self->out, "%.*s, as the body says\n", STR_ARG(self->model));
+        buf_printf(self->out, "%.*s, from the body\n", STR_ARG(self->model));
     } else {
-        buf_printf(self->out, "would be named by the body; here none is\n");
+        buf_printf(self->out, "named by the body; none is given\n");
     }
     return ST_OK;
 }
@@ -85,7 +85,7 @@ static enum status print_model(struct explanation *self, struct error *err) {
 static void print_targets(const struct explanation *self, struct pool_targets targets,
                           uint64_t total) {
     print_label(self, "");
-    buf_printf(self->out, "goes on as ");
+    buf_printf(self->out, "sent on as ");
     for (size_t i = 0; i < targets.n; i++) {
         const struct pool_target *target = &targets.items[i];
         buf_printf(self->out, "%s%.*s", i > 0 ? ", " : "", STR_ARG(target->model));
@@ -114,7 +114,7 @@ static enum status print_matched_model(struct explanation *self, struct error *e
     self->sheddable = criticality == POOL_SHEDDABLE;
     print_label(self, "");
     buf_printf(self->out, "%s%s\n", pool_criticality_name(criticality),
-               name || rewrite ? "" : ", as every model that the configuration doesn't know");
+               name || rewrite ? "" : ", as every model unknown to the configuration");
     uint64_t total = 0;
     for (size_t i = 0; i < targets.n; i++) {
         total += targets.items[i].weight;
@@ -137,7 +137,7 @@ static void print_objective(struct explanation *self) {
         self->sheddable = objective->priority < 0;
         buf_printf(self->out, "%.*s, priority %lld", STR_ARG(name), (long long)objective->priority);
     } else if (name.ptr) {
-        buf_printf(self->out, "%.*s, which the configuration doesn't know", STR_ARG(name));
+        buf_printf(self->out, "%.*s, unknown to the configuration", STR_ARG(name));
     } else {
         buf_printf(self->out, "none");
     }
@@ -155,9 +155,9 @@ static enum status print_subset(struct explanation *self, const char *what, stru
     enum status st = subset_add_list(out, self->arena, text, err);
     print_label(self, what);
     buf_printf(self->out, "%zu address%s%s", out->n, out->n == 1 ? "" : "es",
-               out->n + out->n_unreadable == 0 ? ": it names nothing" : "");
+               out->n + out->n_unreadable == 0 ? ": empty" : "");
     if (out->n_unreadable > 0) {
-        buf_printf(self->out, ", and %zu that can't be read (expected IP:PORT)", out->n_unreadable);
+        buf_printf(self->out, ", and %zu invalid (expected IP:PORT)", out->n_unreadable);
     }
     buf_add_char(self->out, '\n');
     return st;
@@ -340,7 +340,7 @@ static void print_profile_row(const struct pool_snapshot *snapshot, const struct
     buf_printf(out, "  %-*s", ENDPOINT_COLUMNS, snapshot->members[item->member].endpoint->text);
     print_load(item, out);
     if (item->removed_by) {
-        buf_printf(out, "  taken away by %.*s\n", STR_ARG(item->removed_by->name));
+        buf_printf(out, "  removed by %.*s\n", STR_ARG(item->removed_by->name));
         return;
     }
     for (size_t i = 0; i < profile->n_scorers; i++) {
@@ -370,7 +370,7 @@ static void print_verdict(const struct explanation *self, const struct verdict *
                           size_t place) {
     const char *ready = verdict->rank == ENDPOINT_OUT              ? "no"
                         : endpoint_is_unchecked(verdict->endpoint) ? "not checked yet"
-                        : verdict->rank >= ENDPOINT_REFUSED        ? "refused lately"
+                        : verdict->rank >= ENDPOINT_REFUSED        ? "conn refused"
                                                                    : "yes";
     buf_printf(self->out, "  %-*s  yes   ", ENDPOINT_COLUMNS, verdict->endpoint->text);
     if (self->described->subset.ptr) {
@@ -394,7 +394,7 @@ static void print_unselected(const struct explanation *self) {
         const struct endpoint_address *address = &spec->endpoints[i].address;
         char text[ENDPOINT_TEXT_BYTES];
         if (!pool_snapshot_find(self->snapshot, address)) {
-            buf_printf(self->out, "  %-*s  no: its labels are not those of the selector\n",
+            buf_printf(self->out, "  %-*s  no: its labels do not match the selector\n",
                        ENDPOINT_COLUMNS, endpoint_address_print(address, text).ptr);
         }
     }
@@ -403,8 +403,8 @@ static void print_unselected(const struct explanation *self) {
 static void print_verdicts(const struct explanation *self) {
     size_t place = 0;
     print_label(self, "endpoints");
-    buf_printf(self->out, "%zu in the pool, of which %zu can take this request\n\n",
-               self->n_verdicts, self->n_eligible);
+    buf_printf(self->out, "%zu in the pool, of which %zu are eligible\n\n", self->n_verdicts,
+               self->n_eligible);
     buf_printf(self->out, "  %-*s  pool  %s%s%-15s in flight  rank\n", ENDPOINT_COLUMNS, "endpoint",
                self->described->subset.ptr ? "subset  " : "",
                self->described->selection.ptr ? "selection  " : "", "ready");
@@ -433,8 +433,7 @@ static enum status print_outcome(struct explanation *self, struct error *err) {
     size_t n_best = 0;
     if (self->n_eligible == 0) {
         error_set(err, ST_NO_ENDPOINT,
-                  "of the pool's %zu endpoints none is both ready and one that the request may be "
-                  "sent to",
+                  "none of the pool's %zu endpoints is ready and in the request's subset",
                   self->n_verdicts);
         return print_refusal(self, err);
     }
@@ -446,7 +445,7 @@ static enum status print_outcome(struct explanation *self, struct error *err) {
     }
     if (self->full && spec->flow_control.on) {
         print_label(self, "outcome");
-        buf_printf(self->out, "it would wait: every endpoint is full (%s)\n", self->full);
+        buf_printf(self->out, "queued: every endpoint is full (%s)\n", self->full);
         return ST_OK;
     }
     while (n_best < self->n_eligible && order_of(&best[n_best]) == order_of(best)) {
@@ -454,7 +453,7 @@ static enum status print_outcome(struct explanation *self, struct error *err) {
     }
     print_label(self, "outcome");
     if (picks_other_than_the_best(self)) {
-        buf_printf(self->out, "one of the %zu, as the %s chooses\n", self->n_eligible,
+        buf_printf(self->out, "one of the %zu, chosen by %s\n", self->n_eligible,
                    self->profile.profile->picker.plugin->type);
         return ST_OK;
     }
@@ -518,8 +517,8 @@ static enum status print_unknown_pool(const struct pool_list *list, struct str n
                                       struct buf *out, struct error *err) {
     print_pool_label(out);
     if (!list->is_list) {
-        buf_printf(out, "there is one, which has no name\n");
-        return error_set(err, ST_NO_POOL, "there is one pool, which has no name");
+        buf_printf(out, "there is one, without a name\n");
+        return error_set(err, ST_NO_POOL, "there is one pool, without a name");
     }
     buf_printf(out, "there is none called \"%.*s\"", STR_ARG(name));
     for (size_t i = 0; i < list->n && i < MOST_NAMED; i++) {
@@ -564,8 +563,8 @@ static size_t find_pool(const struct pool_index *index,
 
 static enum status print_no_pool(const struct pool_list *list, struct buf *out, struct error *err) {
     print_pool_label(out);
-    buf_printf(out, "none of the %zu takes this request\n", list->n);
-    error_set(err, ST_NO_POOL, "none of the %zu pools takes this request (`match`)", list->n);
+    buf_printf(out, "none of the %zu matches this request\n", list->n);
+    error_set(err, ST_NO_POOL, "none of the %zu pools matches this request (`match`)", list->n);
     buf_printf(out, "%-*srefused with %d (gRPC: %d) %s: %s\n", LABEL_COLUMNS, "outcome",
                status_http(err->status), status_grpc(err->status), status_name(err->status),
                err->text);
@@ -574,7 +573,7 @@ static enum status print_no_pool(const struct pool_list *list, struct buf *out, 
 
 static void print_match(const struct pool_entry *entry, bool by_name, struct buf *out) {
     print_pool_label(out);
-    buf_printf(out, "%.*s, %s", STR_ARG(entry->name), by_name ? "as asked for; it takes " : "for ");
+    buf_printf(out, "%.*s, %s", STR_ARG(entry->name), by_name ? "by name; it takes " : "for ");
     pool_match_print(&entry->match, out);
     buf_add_char(out, '\n');
 }

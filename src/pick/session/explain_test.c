@@ -67,14 +67,14 @@ static void explain_model_source_is_printed(void **state) {
     struct fixture fixture;
     fixture_open(&fixture, three());
     expect(&fixture, (struct pick_described_request){.path = STR("/v2/models/a%20b/infer")}, ST_OK,
-           "model       a b, as the path says\n");
+           "model       a b, from the path\n");
     expect(&fixture,
            (struct pick_described_request){.path = STR("/v1/completions"), .model = STR("m")},
-           ST_OK, "model       m, as the body says\n");
+           ST_OK, "model       m, from the body\n");
     expect(&fixture, (struct pick_described_request){.path = STR("/v1/completions")}, ST_OK,
-           "would be named by the body; here none is");
+           "named by the body; none is given");
     expect(&fixture, (struct pick_described_request){.path = STR("/other"), .model = STR("m")},
-           ST_OK, "and their body is not looked into");
+           ST_OK, "and their body is not read");
     expect(&fixture, (struct pick_described_request){.path = STR("/v2/models/%zz/infer")},
            ST_BAD_REQUEST, "refused with 400");
     fixture_close(&fixture);
@@ -92,7 +92,7 @@ static void explain_model_targets_are_printed(void **state) {
     fixture_open(&fixture, spec);
     struct pick_described_request described = {.path = STR("/v2/models/m/infer")};
     expect(&fixture, described, ST_OK, "Critical\n");
-    expect(&fixture, described, ST_OK, "goes on as x (9 of 10), y (1 of 10)\n");
+    expect(&fixture, described, ST_OK, "sent on as x (9 of 10), y (1 of 10)\n");
     described.path = STR("/v2/models/n/infer");
     expect(&fixture, described, ST_UNKNOWN_MODEL,
            "refused with 404 (gRPC: 5) UNKNOWN_MODEL: no model is called \"n\"");
@@ -116,24 +116,24 @@ static void explain_endpoints_are_ranked(void **state) {
     fixture_add(spec, B);
     fixture_open(&fixture, spec);
     struct pick_described_request described = {.method = STR("GET")};
-    expect(&fixture, described, ST_OK, "2 in the pool, of which 2 can take this request");
+    expect(&fixture, described, ST_OK, "2 in the pool, of which 2 are eligible");
     expect(&fixture, described, ST_OK,
-           "  10.0.0.2:8000                 no: its labels are not those of the selector\n");
+           "  10.0.0.2:8000                 no: its labels do not match the selector\n");
     expect(&fixture, described, ST_OK,
            "outcome     10.0.0.1:8000, or another of the 2 with rank 1, at random\n");
     pool_report_refused(fixture.pool, fixture_endpoint(&fixture, A));
     expect(&fixture, described, ST_OK,
-           "  10.0.0.1:8000                 yes   refused lately          0     2\n");
+           "  10.0.0.1:8000                 yes   conn refused            0     2\n");
     expect(&fixture, described, ST_OK, "outcome     [::1]:8000\n");
     described.subset = STR("10.0.0.1:8000,10.0.0.2:8000,x");
-    expect(&fixture, described, ST_OK, "2 addresses, and 1 that can't be read");
+    expect(&fixture, described, ST_OK, "2 addresses, and 1 invalid");
     expect(&fixture, described, ST_OK,
            "  [::1]:8000                    yes   no      yes                     0     -\n");
     expect(&fixture, described, ST_OK, "outcome     10.0.0.1:8000\n");
     described.selection = STR("[::1]");
     expect(&fixture, described, ST_NO_ENDPOINT, "refused with 503 (gRPC: 14) NO_ENDPOINT");
     described.subset = STR("");
-    expect(&fixture, described, ST_NO_ENDPOINT, "it names nothing");
+    expect(&fixture, described, ST_NO_ENDPOINT, "0 addresses: empty");
     fixture_close(&fixture);
 }
 
@@ -194,7 +194,7 @@ static void explain_full_endpoints_are_excluded_before_filters(void **state) {
             assert_int_equal(pool_pick(fixture.reader, &request, &picks[i], &err), ST_OK);
         }
         expect(&fixture, described, ST_OK,
-               by_label ? "outcome     it would wait: every endpoint is full (max_in_flight)\n"
+               by_label ? "outcome     queued: every endpoint is full (max_in_flight)\n"
                         : "outcome     10.0.0.");
         pool_release_ticket(fixture.pool, &picks[0].ticket);
         expect(&fixture, described, ST_OK, "outcome     10.0.0.");
@@ -220,13 +220,13 @@ static void explain_saturation_is_printed(void **state) {
     }
     expect(&fixture, described, ST_SATURATED, "refused with 429 (gRPC: 8) SATURATED");
     described.objective = STR("other");
-    expect(&fixture, described, ST_OK, "other, which the configuration doesn't know\n");
+    expect(&fixture, described, ST_OK, "other, unknown to the configuration\n");
     spec = three();
     spec->max_in_flight = 1;
     spec->flow_control.on = true;
     fixture_update(fixture.pool, spec);
     expect(&fixture, described, ST_OK,
-           "outcome     it would wait: every endpoint is full (max_in_flight)\n");
+           "outcome     queued: every endpoint is full (max_in_flight)\n");
     char text[ENDPOINT_TEXT_BYTES + 16];
     snprintf(text, sizeof(text), "outcome     %s\n", picks[1].ticket.endpoint->text);
     pool_release_ticket(fixture.pool, &picks[1].ticket);
@@ -285,7 +285,7 @@ static void explain_other_picker_is_named(void **state) {
     struct pool_spec *spec = three();
     spec->profile = &any;
     fixture_open(&fixture, spec);
-    expect(&fixture, described, ST_OK, "outcome     one of the 2, as the random-picker chooses\n");
+    expect(&fixture, described, ST_OK, "outcome     one of the 2, chosen by random-picker\n");
     fixture_close(&fixture);
 }
 

@@ -73,21 +73,21 @@ static void message_order_illegal_ends_stream(void **state) {
         enum act acts[4];
         const char *why;
     } cases[] = {
-        {{BODY}, "headers must come first"},
-        {{TRAILERS}, "headers must come first"},
-        {{HEAD, HEAD}, "came twice"},
-        {{HEAD_END, BODY}, "behind its end"},
-        {{HEAD, BODY_END, BODY}, "behind its end"},
-        {{HEAD, BODY_END, TRAILERS}, "behind its end"},
-        {{HEAD, TRAILERS, BODY}, "behind its end"},
-        {{HEAD, TRAILERS, TRAILERS}, "behind its end"},
-        {{ANSWER, HEAD}, "behind the answer's"},
-        {{HEAD, ANSWER, ANSWER}, "came twice"},
-        {{HEAD, PART, ANSWER}, "behind its body"},
-        {{HEAD, ANSWER_END, PART}, "behind its end"},
-        {{HEAD, ANSWER, PART_END, PART}, "behind its end"},
-        {{HEAD, ANSWER, PART_END, ATRAILERS}, "behind its end"},
-        {{HEAD, ATRAILERS, ATRAILERS}, "behind its end"},
+        {{BODY}, "headers must be sent first"},
+        {{TRAILERS}, "headers must be sent first"},
+        {{HEAD, HEAD}, "headers twice"},
+        {{HEAD_END, BODY}, "after its end"},
+        {{HEAD, BODY_END, BODY}, "after its end"},
+        {{HEAD, BODY_END, TRAILERS}, "after its end"},
+        {{HEAD, TRAILERS, BODY}, "after its end"},
+        {{HEAD, TRAILERS, TRAILERS}, "after its end"},
+        {{ANSWER, HEAD}, "after the response's"},
+        {{HEAD, ANSWER, ANSWER}, "headers twice"},
+        {{HEAD, PART, ANSWER}, "after its body"},
+        {{HEAD, ANSWER_END, PART}, "after its end"},
+        {{HEAD, ANSWER, PART_END, PART}, "after its end"},
+        {{HEAD, ANSWER, PART_END, ATRAILERS}, "after its end"},
+        {{HEAD, ATRAILERS, ATRAILERS}, "after its end"},
     };
     struct stage *stage = stage_open(one());
     (void)state;
@@ -132,7 +132,7 @@ static void message_order_late_error_is_reported(void **state) {
         stage_pick(stage_next(stage));
         stage_request(stage, cases[i].headers, true, NULL);
         assert_int_equal(stage->why.status, ST_BAD_REQUEST);
-        assert_non_null(strstr(stage->last_outcome, "came twice"));
+        assert_non_null(strstr(stage->last_outcome, "headers twice"));
         assert_memory_equal(stage->last_outcome, cases[i].line, strlen(cases[i].line));
         stage_end(stage);
         stage_stream(stage, &stage_limits);
@@ -197,17 +197,17 @@ static void assert_described(struct stage *stage, const char *expected) {
 static void session_describe_names_the_phase(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
-    assert_described(stage, "before its headers");
+    assert_described(stage, "waiting for the headers");
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
-    assert_described(stage, "POST /v1/completions, until its body names the model");
+    assert_described(stage, "POST /v1/completions, waiting for the model's name in the body");
     stage_body(stage, "{\"model\":\"m\"", false);
     assert_described(stage, "POST /v1/completions → 10.0.0.1:8000, in the request");
     act(stage, ANSWER);
-    assert_described(stage, "POST /v1/completions → 10.0.0.1:8000, in the answer");
+    assert_described(stage, "POST /v1/completions → 10.0.0.1:8000, in the response");
     act(stage, PART_END);
     assert_described(stage, "POST /v1/completions, answered");
     pick_session_half_close(stage->session);
-    assert_described(stage, "POST /v1/completions, over");
+    assert_described(stage, "POST /v1/completions, ended");
     stage_close(stage);
 }
 

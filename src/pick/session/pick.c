@@ -42,7 +42,7 @@ static enum status edit_length(const struct model_scan_grpc *scan, struct buf *l
     uint64_t n_bytes = scan->message_bytes - scan->field_bytes + n_field;
     if (n_bytes > UINT32_MAX) {
         return error_set(err, ST_BODY_TOO_LARGE,
-                         "with its new model's name the message is over 2^32 - 1 bytes");
+                         "the message exceeds 2^32 - 1 bytes with the new model name");
     }
     for (int shift = 24; shift >= 0; shift -= 8) {
         buf_add_char(length, (char)(unsigned char)(n_bytes >> shift));

@@ -91,13 +91,13 @@ static void session_without_matching_pool_is_404(void **state) {
     stage_request(rig.stage, REQUEST "c", false, NULL);
     const struct ext_proc_client_response *reply = stage_expect_refusal(rig.stage, 404);
     stage_assert_text(reply->body,
-                      "{\"error\":\"none of the 2 pools takes this request to \\\"c\\\" "
+                      "{\"error\":\"none of the 2 pools matches this request to \\\"c\\\" "
                       "(`match` in the picker's configuration)\"}");
     set_pools(&rig, false, false);
     begin_stream(&rig);
     stage_request(rig.stage, REQUEST "a", false, NULL);
     reply = stage_expect_refusal(rig.stage, 404);
-    stage_assert_text(reply->body, "{\"error\":\"there is no pool yet\"}");
+    stage_assert_text(reply->body, "{\"error\":\"no pool is configured yet\"}");
     close_rig(&rig);
 }
 

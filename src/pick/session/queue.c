@@ -29,7 +29,7 @@ static bool buffer_message(struct pick_session *session) {
     struct pick_message_ref *message_ref = buffered ? pick_session_ref_message(session) : NULL;
     if (!buffered) {
         struct error err;
-        error_set(&err, ST_NO_MEMORY, "no memory to hold a message of the proxy's");
+        error_set(&err, ST_NO_MEMORY, "no memory for a message of the proxy");
         pick_session_abort(session, &err);
     }
     if (!message_ref) {
@@ -52,9 +52,8 @@ void pick_queue_push_message(struct pick_session *session) {
         return;
     }
     error_set(&err, ST_SATURATED,
-              "every endpoint is full, and what comes of this request while it waits is more than "
-              "the queue may hold, which is %" PRIu64 " bytes (flow_control: max_bytes in the "
-              "picker's configuration)",
+              "request queue full: buffered messages exceed flow_control.max_bytes (%" PRIu64
+              " bytes)",
               pick_session_spec(session)->flow_control.limits.max_bytes);
     pick_session_refuse(session, &err);
 }
@@ -81,7 +80,7 @@ enum status pick_queue_prepare(struct pick_session *session, struct pool_request
     if (!entry) {
         entry = arena_calloc(session->arena, 1, sizeof(*entry));
         if (!entry) {
-            return error_set(err, ST_NO_MEMORY, "no memory for a request that may have to wait");
+            return error_set(err, ST_NO_MEMORY, "no memory for a queue entry");
         }
         entry->waiter.wakeup = session->context.wakeup;
         entry->session = session;

@@ -169,10 +169,10 @@ static enum status no_pool_error(const struct pool_list *list, struct str author
     enum { MOST_BYTES = 200 };
     size_t n = authority.len < MOST_BYTES ? authority.len : MOST_BYTES;
     if (list->n == 0) {
-        return error_set(err, ST_NO_POOL, "there is no pool yet");
+        return error_set(err, ST_NO_POOL, "no pool is configured yet");
     }
     return error_set(err, ST_NO_POOL,
-                     "none of the %zu pools takes this request to \"%.*s\" (`match` in the "
+                     "none of the %zu pools matches this request to \"%.*s\" (`match` in the "
                      "picker's configuration)",
                      list->n, STR_ARG(str_make(authority.ptr, n)));
 }
@@ -313,9 +313,9 @@ static void record_endpoint_result(struct pick_session *session,
 static bool begin_response_message(struct pick_session *session,
                                    const struct ext_proc_request *message, bool again) {
     if (session->response_ended || again) {
-        pick_session_protocol_error(session,
-                                    again ? "the answer's headers came twice, or behind its body"
-                                          : "a part of the answer came behind its end");
+        pick_session_protocol_error(
+            session, again ? "received the response's headers twice, or after its body"
+                           : "received a part of the response after its end");
         return false;
     }
     if (!session->response_started) {
@@ -400,7 +400,7 @@ struct pick_message_ref *pick_session_ref_message(struct pick_session *session) 
     }
     if (!session->message_ref) {
         struct error err;
-        error_set(&err, ST_NO_MEMORY, "no memory to hold a message of the proxy's");
+        error_set(&err, ST_NO_MEMORY, "no memory for a message of the proxy");
         pick_session_abort(session, &err);
     }
     return session->message_ref;
@@ -503,14 +503,14 @@ static enum status queue_timeout_error(struct pick_session *session, struct erro
     pool_get_stats(session->context.pool, &pool_counts);
     if (pool_counts.n_ready + pool_counts.n_unchecked == 0) {
         return error_set(err, ST_NO_ENDPOINT,
-                         "none of the pool's %u endpoints is ready any more, after a wait of %llu "
-                         "ms (flow_control: max_wait in the picker's configuration)",
+                         "none of the pool's %u endpoints is ready after %llu ms in the request "
+                         "queue (flow_control.max_wait)",
                          pool_counts.n_endpoints, ms);
     }
-    return error_set(err, ST_WAIT_EXPIRED,
-                     "every endpoint was full for as long as a request may wait, which is %llu ms "
-                     "(flow_control: max_wait in the picker's configuration)",
-                     ms);
+    return error_set(
+        err, ST_WAIT_EXPIRED,
+        "queue deadline exceeded: no endpoint had capacity for %llu ms (flow_control.max_wait)",
+        ms);
 }
 
 static void expire_wait(struct pick_session *session) {
@@ -528,8 +528,8 @@ void pick_session_on_timeout(struct pick_session *session) {
         pick_session_pick_and_flush(session);
     } else if (pick_session_is_response_pending(session)) {
         error_set(&err, ST_REQUEST_TIMEOUT,
-                  "the model must be named within the first part of the body: after %llu ms and "
-                  "%llu bytes it was not (--answer-timeout)",
+                  "timeout waiting for the model's name: after %llu ms the first %llu bytes of the "
+                  "body do not contain it (--answer-timeout)",
                   (unsigned long long)(session->context.limits.answer_timeout_ns / 1000000),
                   (unsigned long long)session->body_buffer.n_bytes);
         pick_session_refuse(session, &err);
@@ -571,22 +571,22 @@ void pick_session_free(struct pick_session *session) {
 static const char *phase_text(const struct pick_session *session) {
     switch (session->phase) {
     case PICK_HEADERS_EXPECTED:
-        return session->observed ? "observed" : "before its headers";
+        return session->observed ? "observed" : "waiting for the headers";
     case PICK_HEADERS_HELD:
     case PICK_BODY_PENDING:
-        return "until its body names the model";
+        return "waiting for the model's name in the body";
     case PICK_QUEUED:
-        return "until an endpoint has room";
+        return "queued until an endpoint has capacity";
     case PICK_PICKED:
         return session->response_ended     ? "answered"
-               : session->response_started ? "in the answer"
+               : session->response_started ? "in the response"
                                            : "in the request";
     case PICK_LOCAL_REPLY:
-        return "answered by the proxy";
+        return "replied to by the proxy";
     case PICK_ENDED:
         break;
     }
-    return "over";
+    return "ended";
 }
 
 void pick_session_describe(const struct pick_session *session, struct buf *out) {

@@ -129,7 +129,7 @@ void pick_session_on_timeout(struct pick_session *session);
  * applies. */
 bool pick_session_is_response_pending(const struct pick_session *session);
 
-/* For debug pages: "POST /v2/models/digits/infer → 10.0.0.1:8000, in the answer". */
+/* For debug pages: "POST /v2/models/digits/infer → 10.0.0.1:8000, in the response". */
 void pick_session_describe(const struct pick_session *session, struct buf *out);
 
 #endif

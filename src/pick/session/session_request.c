@@ -223,8 +223,8 @@ static bool needs_body(const struct pick_session *session, const struct pool_sna
 
 static enum status body_too_large_error(uint64_t n_bytes, uint64_t max_bytes, struct error *err) {
     return error_set(err, ST_BODY_TOO_LARGE,
-                     "the body has %" PRIu64
-                     " bytes, and one that names the model may have %" PRIu64 " (--max-body-size)",
+                     "request body too large: %" PRIu64 " bytes, at most %" PRIu64
+                     " where the body names the model (--max-body-size)",
                      n_bytes, max_bytes);
 }
 
@@ -263,7 +263,7 @@ static enum status start_model_scan(struct pick_session *session, struct error *
     }
     session->scan = arena_alloc(session->arena, sizeof(*session->scan));
     if (!session->scan) {
-        return error_set(err, ST_NO_MEMORY, "no memory to look for the model");
+        return error_set(err, ST_NO_MEMORY, "no memory for the model scan");
     }
     pick_scan_init(session->scan, session->arena,
                    session->model_path.kind == MODEL_LOCATION_GRPC_BODY, true);
@@ -340,9 +340,10 @@ static enum status read_request(struct pick_session *session, const struct proto
 void pick_session_on_headers(struct pick_session *session, const struct ext_proc_request *message) {
     struct error err, no_pool;
     if (session->phase != PICK_HEADERS_EXPECTED || session->response_started) {
-        pick_session_protocol_error(session, session->response_started
-                                                 ? "the request's headers came behind the answer's"
-                                                 : "the request's headers came twice");
+        pick_session_protocol_error(session,
+                                    session->response_started
+                                        ? "received the request's headers after the response's"
+                                        : "received the request's headers twice");
         return;
     }
     session->request_ended = message->end_of_stream;
@@ -548,8 +549,8 @@ static bool send_with_body(struct pick_session *session, const struct ext_proc_r
 static void refuse_partial(struct pick_session *session, const struct ext_proc_request *message) {
     struct error err;
     error_set(&err, ST_BODY_TOO_LARGE,
-              "the model must be named within what the proxy's buffer takes of the body: in its "
-              "first %zu bytes it is not (per_connection_buffer_limit_bytes)",
+              "the proxy's buffer is too small: the first %zu bytes of the body do not contain the "
+              "model's name (per_connection_buffer_limit_bytes)",
               message->body.len);
     pick_session_refuse(session, &err);
 }
@@ -598,8 +599,8 @@ static bool check_can_rename(struct pick_session *session,
         return true;
     }
     error_set(&err, ST_INTERNAL,
-              "the model is to be sent on under another name, but the proxy sends the body in "
-              "pieces: it must allow mode_override (allow_mode_override: true)");
+              "cannot replace the model's name in a body that the proxy sends in pieces: the proxy "
+              "must allow mode_override (allow_mode_override: true)");
     pick_session_refuse(session, &err);
     return false;
 }
@@ -649,9 +650,8 @@ static void on_body_after_pick(struct pick_session *session,
 /* Returns: false when the message is out of order; the stream has ended. */
 static bool check_order(struct pick_session *session, const char *ended) {
     if (session->phase == PICK_HEADERS_EXPECTED) {
-        pick_session_protocol_error(session,
-                                    "the request's headers must come first: the picker needs "
-                                    "them (request_header_mode: SEND)");
+        pick_session_protocol_error(session, "the request's headers must be sent first: the picker "
+                                             "needs them (request_header_mode: SEND)");
     } else if (session->request_ended) {
         pick_session_protocol_error(session, ended);
     }
@@ -679,7 +679,7 @@ void pick_session_on_body(struct pick_session *session, const struct ext_proc_re
         pick_queue_push_message(session);
         return;
     }
-    if (!check_order(session, "a part of the request's body came behind its end")) {
+    if (!check_order(session, "received a part of the request's body after its end")) {
         return;
     }
     session->request_ended = message->end_of_stream || message->end_without_message;
@@ -709,7 +709,7 @@ static void refuse_missing_body(struct pick_session *session) {
     struct error err;
     enum status st = session->scan ? pick_scan_check(session->scan, &err) : ST_OK;
     if (st == ST_OK) {
-        error_set(&err, ST_BAD_REQUEST, "the proxy sent a request's trailers and not its body");
+        error_set(&err, ST_BAD_REQUEST, "the proxy sent the request's trailers without its body");
     }
     pick_session_refuse(session, &err);
 }
@@ -721,7 +721,7 @@ void pick_session_on_trailers(struct pick_session *session) {
         pick_queue_push_message(session);
         return;
     }
-    if (!check_order(session, "the request's trailers came behind its end")) {
+    if (!check_order(session, "received the request's trailers after its end")) {
         return;
     }
     session->request_ended = true;

@@ -97,7 +97,7 @@ def test_queue_order_by_priority_and_fairness(start):
                        ("/v2/models/urgent/infer", {}), (PATH, {OBJECTIVE: "interactive"}))
         state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
         assert "5 requests wait for room" in state
-        assert state.count("until an endpoint has room") == 5
+        assert state.count("queued until an endpoint has capacity") == 5
         last = busy[0]
         for place in (4, 3, 0, 2, 1):
             finish(last)
@@ -123,10 +123,10 @@ def test_queue_sheddable_and_overflow_are_429(start):
         queued = queue(picker, proxy, *[(PATH, {OBJECTIVE: "interactive"})] * 2, *[(PATH, {})] * 5)
         status, said, text = proxy.refuse(PATH, fields={OBJECTIVE: "interactive"})
         assert status == 429 and said["retry-after"] == "3" and said[REASON] == "rejected-saturated"
-        assert "the queue of priority 20" in text
+        assert "priority 20 has reached its limit" in text
         queued += queue(picker, proxy, (PATH, {}))
         status, said, text = proxy.refuse(PATH)
-        assert status == 429 and "8 requests may wait" in text and said[REASON] == "rejected-saturated"
+        assert status == 429 and "8 requests are waiting" in text and said[REASON] == "rejected-saturated"
         full = 'inference_extension_flow_control_request_queue_duration_seconds_count{priority="%d",outcome="RejectedCapacity"}'
         numbers = picker.numbers()
         assert (numbers[full % 20], numbers[full % 0]) == (1, 1)
@@ -316,7 +316,7 @@ def test_queue_scraped_load_admits(start):
             stream = proxy.stream(headers("/v1/completions"))
             wait_waiting(picker, 1)
             page = http1.request(picker.metrics_address, "GET", "/debug/pick?path=/v1/completions").body.decode()
-            assert "it would wait: every endpoint is full (queue_depth)" in page
+            assert "queued: every endpoint is full (queue_depth)" in page
             server.says("vllm:num_requests_waiting 0\n")
             assert endpoint_of(stream.next()) == server.address
             finish(stream)

@@ -51,7 +51,7 @@ def test_queue_removed_endpoint_refuses_its_subset(start):
         wait_waiting(picker, 2)
         picker.write_pool(f"endpoints: [{B}]\n{FLOW}")
         status, _, text = refusal_of(narrow.next())
-        assert status == 503 and "none is in the pool" in text
+        assert status == 503 and "is in the pool and ready" in text
         wait_waiting(picker, 1)
         finish(busy[B])
         assert endpoint_of(other.next()) == B

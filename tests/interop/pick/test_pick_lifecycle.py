@@ -349,7 +349,7 @@ def test_debug_state_and_metrics(start):
         def look():
             return http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
         # A stream is open a moment before its headers are there.
-        waits = "POST /v1/completions, until its body names the model"
+        waits = "POST /v1/completions, waiting for the model's name in the body"
         picker.wait_for(lambda: waits in look(), "a stream")
         state = look()
         assert f"endpoint {A}: ready, 0 in flight, 0 picks" in state
@@ -368,9 +368,9 @@ def test_explain_equals_debug_page(start):
     """The running picker and the command say the same of a pool at rest."""
     picker = start(f"endpoints: [{A}, {B}]\nmodels: [m]\n")
     for query, flags, says in [
-            ("path=/v2/models/m/infer", ["--path", "/v2/models/m/infer"], "m, as the path says"),
+            ("path=/v2/models/m/infer", ["--path", "/v2/models/m/infer"], "m, from the path"),
             ("path=%2Fv1%2Fcompletions&model=m", ["--path", "/v1/completions", "--model", "m"],
-             "m, as the body says"),
+             "m, from the body"),
             ("path=/v1/completions&model=n", ["--path", "/v1/completions", "--model", "n"],
              "refused with 404 (gRPC: 5) UNKNOWN_MODEL"),
             (f"path=/&subset={B},x", ["--path", "/", "--subset", f"{B},x"], f"outcome     {B}\n"),

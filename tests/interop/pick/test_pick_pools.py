@@ -105,7 +105,7 @@ def pools_with_rest(tmp_path_factory):
 
 def test_pools_no_match_is_404(start):
     picker = start(SEVERAL)
-    text = ("none of the 6 pools takes this request to \"nobody\" (`match` in the picker's "
+    text = ("none of the 6 pools matches this request to \"nobody\" (`match` in the picker's "
             "configuration)")
     with Proxy(picker.grpc_addresses[0]) as proxy:
         for fields, path, config in ((JSON, "/v2/models/m/infer", "NONE NONE"),
@@ -265,8 +265,8 @@ def test_pools_debug_pages(start):
              "pool        both, for path /vision, header x-tenant = a\n"),
             ("filter-metadata=my.filter/kind=picture",
              "pool        filter, for metadata my.filter/kind = picture\n"),
-            ("pool=tenant&path=/", "pool        tenant, as asked for; it takes header x-tenant = a\n"),
-            ("", "pool        rest, for the rest\n"),
+            ("pool=tenant&path=/", "pool        tenant, by name; it takes header x-tenant = a\n"),
+            ("", "pool        rest, for all other requests\n"),
             ("pool=nope", 'pool        there is none called "nope"; there are exact, suffix, ')):
         status, text = debug(picker, f"pick?{query}")
         assert status == 200 and text.startswith(expected), text

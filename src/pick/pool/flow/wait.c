@@ -332,20 +332,19 @@ static enum status queue_full_error(const struct pool_spec *spec, enum flow_full
                                     int64_t priority, struct error *err) {
     const struct flow_limits *limits = &spec->flow_control.limits;
     if (full == FLOW_FULL_BYTES) {
-        return error_set(err, ST_SATURATED,
-                         "every endpoint is full, and so is the queue: it may hold %llu bytes "
-                         "(flow_control: max_bytes in the picker's configuration)",
-                         (unsigned long long)limits->max_bytes);
+        return error_set(
+            err, ST_SATURATED,
+            "request queue full: queued requests exceed flow_control.max_bytes (%llu bytes)",
+            (unsigned long long)limits->max_bytes);
     }
     if (full == FLOW_FULL_BAND) {
-        return error_set(err, ST_SATURATED,
-                         "every endpoint is full, and so is the queue of priority %lld "
-                         "(flow_control: bands in the picker's configuration)",
-                         (long long)priority);
+        return error_set(
+            err, ST_SATURATED,
+            "request queue full: priority %lld has reached its limit (flow_control.bands)",
+            (long long)priority);
     }
     return error_set(err, ST_SATURATED,
-                     "every endpoint is full, and so is the queue: %llu requests may wait "
-                     "(flow_control: max_requests in the picker's configuration)",
+                     "request queue full: %llu requests are waiting (flow_control.max_requests)",
                      (unsigned long long)limits->max_requests);
 }
 
@@ -374,7 +373,7 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
                                    .selection = request->selection,
                                    .until_ns = now_ns + spec->flow_control.max_wait_ns};
     if (!flow_add(&pool->flow, &waiter->item, priority, request->fairness_id, now_ns)) {
-        return error_set(err, ST_NO_MEMORY, "no memory for one more that waits");
+        return error_set(err, ST_NO_MEMORY, "no memory for a queued request");
     }
     count_unrestricted(pool, waiter, true);
     return ST_OK;

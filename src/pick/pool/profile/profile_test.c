@@ -257,8 +257,7 @@ static void profile_filters_leaving_none_explain_the_error(void **state) {
     (void)state;
     open_pool(&fixture, 3, &profile);
     assert_int_equal(pool_pick(fixture.reader, &request, &pick, &err), ST_NO_ENDPOINT);
-    assert_string_equal(err.text, "the filters of the picker's profile leave none of the 3 "
-                                  "endpoints that are ready and may take the request");
+    assert_string_equal(err.text, "the filters of the profile removed all 3 candidate endpoints");
     close_pool(&fixture);
 }
 

@@ -29,7 +29,7 @@ static enum status check_stamp_response_header(const struct doc_node *node, stru
     bool stamp = false;
     enum status st = doc_read_bool(&item, &stamp, err);
     return st == ST_OK && stamp
-               ? doc_error(&item, err, "expected false: the answer's headers are left alone")
+               ? doc_error(&item, err, "expected false: response headers are not changed")
                : st;
 }
 

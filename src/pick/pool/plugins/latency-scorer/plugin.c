@@ -31,7 +31,7 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
         st = doc_read_f64(&half, &half_life_s, err);
     }
     if (st == ST_OK && !(half_life_s > 0 && half_life_s <= 86400)) {
-        st = doc_error(&half, err, "expected a time above 0, of 86400 s at most");
+        st = doc_error(&half, err, "expected a time above 0, at most 86400 s");
     }
     *latency = (struct latency_parameters){(float)first_byte, (float)half_life_s};
     return st;

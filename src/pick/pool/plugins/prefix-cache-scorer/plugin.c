@@ -10,7 +10,7 @@ static enum status read_blocks(const struct doc_node *node, struct pool_request_
     int64_t n_bytes = out->blocks.block_bytes, n_tokens = n_bytes / BYTES_PER_TOKEN;
     int64_t n_blocks = out->blocks.most;
     if (doc_is_present(&bytes) && doc_is_present(&tokens)) {
-        return doc_error(&tokens, err, "expected a blockSize or a blockSizeTokens, not both");
+        return doc_error(&tokens, err, "expected blockSize or blockSizeTokens, not both");
     }
     enum status st = doc_read_i64(&bytes, 1, PREFIX_MAX_BLOCK_BYTES, &n_bytes, err);
     if (st == ST_OK) {
