@@ -1,4 +1,4 @@
-/* A heap. */
+/* The event heap. */
 #include "events.h"
 
 #include <stdio.h>

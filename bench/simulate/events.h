@@ -1,5 +1,4 @@
-/* What will happen, the next first; of those at the same time, in the order in which they were
- * added. */
+/* Future events by time; events of the same time in the order in which they were added. */
 #ifndef SLUICE_BENCH_SIMULATE_EVENTS_H
 #define SLUICE_BENCH_SIMULATE_EVENTS_H
 
@@ -13,21 +12,22 @@ struct sim_event {
     uint64_t at_ns;
     uint64_t order;
     enum sim_event_kind kind;
-    uint32_t index; /* of the request, or, when one is asked for its load, of the server */
+    uint32_t index; /* of the request; of the server for a scrape */
 };
 
-/* There is no memory: says so, and ends the program. */
+/* Out of memory: prints it and ends the program. */
 _Noreturn void sim_no_memory(void);
 
-/* Zeroed memory has none. */
+/* Zeroed memory is empty. */
 struct sim_events {
-    struct sim_event *heap; /* each is before the two at twice its place, and one and two behind */
+    struct sim_event *heap; /* a binary heap, 1-based positions less one: the children of i are 2i +
+                               1 and 2i + 2 */
     size_t n, cap;
     uint64_t n_added;
 };
 
 void sim_events_fini(struct sim_events *events);
-/* Ends the program when there is no memory. */
+/* Ends the program when out of memory. */
 void sim_events_add(struct sim_events *events, uint64_t at_ns, enum sim_event_kind kind,
                     uint32_t index);
 /* Returns: false when there is none. */

@@ -1,9 +1,9 @@
-/* What each profile makes of each scenario: mean and p99 of the waiting time, in simulated time.
+/* Runs each profile on each scenario and prints mean and p99 of the waiting time, in simulated
+ * time.
  *
  *     simulate [--json] [SERVERS [SECONDS [SEED]]]
  *
- * Without a number of servers, 8 and 100. The same numbers give the same table, to the last
- * digit. */
+ * Without SERVERS: 8 and 100. The same arguments print the same table, to the last digit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static void print_table(struct sim_setting setting) {
     printf("\n");
 }
 
-/* A line for each run. */
+/* One line per run. */
 static void print_json(struct sim_setting setting) {
     for (size_t i = 0; i < SIM_N_PROFILES; i++) {
         for (size_t k = 0; k < SIM_N_SCENARIOS; k++) {
@@ -58,8 +58,8 @@ static void print_json(struct sim_setting setting) {
     }
 }
 
-/* The i-th of them, a number from 1. */
-static uint32_t argument(int argc, char **argv, int i, uint64_t most, uint32_t preset) {
+/* The i-th argument, a number from 1. */
+static uint32_t parse_argument(int argc, char **argv, int i, uint64_t most, uint32_t preset) {
     uint64_t value = preset;
     if (i < argc && (!num_parse_u64(str_of(argv[i]), &value) || value < 1 || value > most)) {
         fprintf(stderr,
@@ -77,10 +77,10 @@ int main(int argc, char **argv) {
     static const uint32_t sizes[] = {8, 100};
     size_t n = argc > first ? 1 : sizeof(sizes) / sizeof(*sizes);
     for (size_t i = 0; i < n; i++) {
-        struct sim_setting setting = {.n_servers =
-                                          argument(argc, argv, first, SIM_MOST_SERVERS, sizes[i]),
-                                      .seconds = argument(argc, argv, first + 1, 3600, 120),
-                                      .seed = argument(argc, argv, first + 2, UINT32_MAX, 1)};
+        struct sim_setting setting = {
+            .n_servers = parse_argument(argc, argv, first, SIM_MOST_SERVERS, sizes[i]),
+            .seconds = parse_argument(argc, argv, first + 1, 3600, 120),
+            .seed = parse_argument(argc, argv, first + 2, UINT32_MAX, 1)};
         (json ? print_json : print_table)(setting);
     }
     return 0;

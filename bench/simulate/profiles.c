@@ -1,4 +1,4 @@
-/* Profiles, made of the pool's plugins without parameters. */
+/* The compared profiles, made of the pool's plugins without parameters. */
 #include "profiles.h"
 
 #include <string.h>
@@ -62,8 +62,8 @@ static enum status make_step(const char *type, float weight, const struct doc_no
     return plugin_read_parameters(out->plugin, node, arena, &out->parameters, err);
 }
 
-static enum status make(const struct sim_profile *profile, const struct doc_node *node,
-                        struct arena *arena, struct profile *out, struct error *err) {
+static enum status make_profile(const struct sim_profile *profile, const struct doc_node *node,
+                                struct arena *arena, struct profile *out, struct error *err) {
     struct profile_step *scorers = arena_calloc(arena, SIM_MOST_SCORERS, sizeof(*scorers));
     enum status st = make_step(profile->picker, 0, node, arena, &out->picker, err);
     out->name = str_of(profile->name);
@@ -88,7 +88,7 @@ enum status sim_profile_make(const struct sim_profile *profile, struct arena *ar
         return st;
     }
     struct doc_node node = doc_root(nothing);
-    st = make(profile, &node, arena, made, err);
+    st = make_profile(profile, &node, arena, made, err);
     doc_free(nothing);
     return st;
 }

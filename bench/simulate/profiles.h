@@ -1,4 +1,4 @@
-/* The profiles that are compared: those that a configuration could have. */
+/* The profiles that are compared; each could be a configuration's. */
 #ifndef SLUICE_BENCH_SIMULATE_PROFILES_H
 #define SLUICE_BENCH_SIMULATE_PROFILES_H
 
@@ -8,7 +8,7 @@ enum { SIM_MOST_SCORERS = 4 };
 
 struct sim_profile {
     const char *name, *title;
-    bool is_default; /* the pool's own, which is not configured */
+    bool is_default; /* the pool's own default */
     struct {
         const char *plugin;
         float weight;
@@ -19,10 +19,11 @@ struct sim_profile {
 extern const struct sim_profile SIM_PROFILES[];
 extern const size_t SIM_N_PROFILES;
 
-/* NULL: there is none of this name. */
+/* Returns: NULL when there is none with this name. */
 const struct sim_profile *sim_profile_find(const char *name);
 
-/* As the pool takes it, in `arena`; NULL for its own. Returns: as plugin_read_parameters. */
+/* The profile for a pool's spec, in `arena`; NULL for the default. Returns: as
+ * plugin_read_parameters. */
 enum status sim_profile_make(const struct sim_profile *profile, struct arena *arena,
                              const struct profile **out, struct error *err)
     __attribute__((warn_unused_result));

@@ -1,4 +1,4 @@
-/* The time goes from event to event. */
+/* The simulation: time advances from event to event. */
 #include "run.h"
 
 #include <assert.h>
@@ -11,10 +11,10 @@
 
 static const uint64_t SECOND_NS = 1000000000, MS_NS = 1000000;
 
-/* As the picker asks up to 100 endpoints for their loads, and how long these count. */
+/* The picker's scrape interval for up to 100 endpoints, and how long a report is valid. */
 static const uint64_t SCRAPE_NS = 200000000, COUNTS_NS = 2000000000;
 
-/* A prefix as a text: so many of the picker's blocks of 64 bytes. */
+/* The length of a prefix as text: blocks of 64 bytes of the prefix table. */
 enum { PREFIX_BYTES = 1024, PREFIX_TABLE_BYTES = 16 << 20 };
 
 static const double SLOW_SPEED = 0.25;
@@ -23,7 +23,7 @@ struct run {
     const struct sim_setting *setting;
     struct pool *pool;
     struct pool_reader *reader;
-    struct arena *arena; /* the prompts' */
+    struct arena *arena; /* of the prompts */
     struct pool_prompt prompt;
     char text[PREFIX_BYTES];
     struct prng prng;
@@ -33,32 +33,32 @@ struct run {
     uint32_t n_requests, n_ended;
 };
 
-static void check(enum status st, const struct error *err) {
+static void check_status(enum status st, const struct error *err) {
     if (st != ST_OK) {
         fprintf(stderr, "simulate: %s\n", err->text);
         exit(1);
     }
 }
 
-/* ---- before and after ------------------------------------------------------------------------ */
+/* ---- setup and teardown ---------------------------------------------------------------------- */
 
 static void open_pool(struct run *run) {
     struct pool_spec *spec;
     struct prefix_table *prefixes;
     struct error err;
-    check(pool_new(&run->pool, &err), &err);
-    check(prefix_table_new(PREFIX_TABLE_BYTES, &prefixes, &err), &err);
+    check_status(pool_new(&run->pool, &err), &err);
+    check_status(prefix_table_new(PREFIX_TABLE_BYTES, &prefixes, &err), &err);
     pool_attach_prefix_table(run->pool, prefixes);
     prefix_table_unref(prefixes);
-    check(pool_spec_new(&spec, &err), &err);
+    check_status(pool_spec_new(&spec, &err), &err);
     for (uint32_t i = 0; i < run->setting->n_servers; i++) {
         struct pool_spec_endpoint wanted = {
             .address = {.family = 4, .port = 8000, .low = (10u << 24) + i}};
-        check(pool_spec_add_endpoint(spec, &wanted, &err), &err);
+        check_status(pool_spec_add_endpoint(spec, &wanted, &err), &err);
     }
-    check(sim_profile_make(run->setting->profile, spec->arena, &spec->profile, &err), &err);
-    check(pool_update(run->pool, &spec, &err), &err);
-    check(pool_reader_new(run->pool, run->setting->seed, &run->reader, &err), &err);
+    check_status(sim_profile_make(run->setting->profile, spec->arena, &spec->profile, &err), &err);
+    check_status(pool_update(run->pool, &spec, &err), &err);
+    check_status(pool_reader_new(run->pool, run->setting->seed, &run->reader, &err), &err);
 }
 
 static void open_run(struct run *run) {
@@ -91,7 +91,7 @@ static void close_run(struct run *run) {
     clock_set_fake_ns(0);
 }
 
-/* ---- what happens ---------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static struct str text_of(struct run *run, uint32_t prefix) {
     struct prng prng = {prefix};
@@ -111,7 +111,7 @@ static void begin_all(struct run *run, struct sim_server *server, uint64_t now_n
     }
 }
 
-static void arrive(struct run *run, uint32_t index, uint64_t now_ns) {
+static void on_arrival(struct run *run, uint32_t index, uint64_t now_ns) {
     struct sim_request *request = &run->requests[index];
     struct pool_request asked = {.model = {NULL, 0}};
     struct pool_pick pick;
@@ -120,7 +120,7 @@ static void arrive(struct run *run, uint32_t index, uint64_t now_ns) {
         run->prompt.text = text_of(run, request->prefix);
         asked.prompt = &run->prompt;
     }
-    check(pool_pick(run->reader, &asked, &pick, &err), &err);
+    check_status(pool_pick(run->reader, &asked, &pick, &err), &err);
     const struct pool_snapshot *snapshot = pool_reader_refresh(run->reader);
     const struct pool_member *member = pool_snapshot_find(snapshot, &pick.endpoints[0]->address);
     request->ticket = pick.ticket;
@@ -132,7 +132,7 @@ static void arrive(struct run *run, uint32_t index, uint64_t now_ns) {
     }
 }
 
-static void end(struct run *run, uint32_t index, uint64_t now_ns) {
+static void on_request_end(struct run *run, uint32_t index, uint64_t now_ns) {
     struct sim_request *request = &run->requests[index];
     struct sim_server *server = &run->servers[request->server];
     pool_ticket_response_ended(&request->ticket);
@@ -142,7 +142,7 @@ static void end(struct run *run, uint32_t index, uint64_t now_ns) {
     run->n_ended++;
 }
 
-static void scrape(struct run *run, uint32_t index, uint64_t now_ns) {
+static void on_scrape(struct run *run, uint32_t index, uint64_t now_ns) {
     const struct pool_snapshot *snapshot = pool_reader_refresh(run->reader);
     const struct endpoint *endpoint = snapshot->members[index].endpoint;
     struct endpoint_load load = {.asked_ns = now_ns,
@@ -157,27 +157,27 @@ static void scrape(struct run *run, uint32_t index, uint64_t now_ns) {
     }
 }
 
-static void happen(struct run *run, const struct sim_event *event) {
+static void process_event(struct run *run, const struct sim_event *event) {
     clock_set_fake_ns(event->at_ns);
     switch (event->kind) {
     case SIM_ARRIVAL:
-        arrive(run, event->index, event->at_ns);
+        on_arrival(run, event->index, event->at_ns);
         break;
     case SIM_FIRST_TOKEN:
         pool_ticket_response_started(run->pool, &run->requests[event->index].ticket, true);
         break;
     case SIM_END:
-        end(run, event->index, event->at_ns);
+        on_request_end(run, event->index, event->at_ns);
         break;
     case SIM_SCRAPE:
-        scrape(run, event->index, event->at_ns);
+        on_scrape(run, event->index, event->at_ns);
         break;
     }
 }
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-static int compare(const void *a, const void *b) {
+static int compare_times(const void *a, const void *b) {
     uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
     return left < right ? -1 : left > right;
 }
@@ -201,7 +201,7 @@ static void sum_up(const struct run *run, struct sim_result *out) {
     for (uint32_t i = 0; i < run->setting->n_servers; i++) {
         n_hits += run->servers[i].n_hits;
     }
-    qsort(waits, out->n, sizeof(*waits), compare);
+    qsort(waits, out->n, sizeof(*waits), compare_times);
     out->mean_s = sum / out->n;
     out->p99_s = (double)waits[(uint64_t)out->n * 99 / 100] / 1e9;
     out->hits = (double)n_hits / run->n_requests;
@@ -214,7 +214,7 @@ void sim_run(const struct sim_setting *setting, struct sim_result *out) {
     assert(setting->n_servers > 0 && setting->n_servers <= SIM_MOST_SERVERS);
     open_run(&run);
     while (sim_events_next(&run.events, &event)) {
-        happen(&run, &event);
+        process_event(&run, &event);
     }
     assert(run.n_ended == run.n_requests);
     sum_up(&run, out);

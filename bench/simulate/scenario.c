@@ -1,5 +1,4 @@
-/* Requests, rolled. The rate is three quarters of what the servers' slots would take if all were
- * always busy. */
+/* Random requests. The rate is three quarters of the servers' throughput with all slots busy. */
 #include "scenario.h"
 
 #include <math.h>
@@ -31,19 +30,19 @@ const struct sim_scenario *sim_scenario_find(const char *name) {
     return NULL;
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- random numbers -------------------------------------------------------------------------- */
 
-static uint32_t between(struct prng *prng, uint32_t least, uint32_t most) {
+static uint32_t roll_between(struct prng *prng, uint32_t least, uint32_t most) {
     return least + prng_below(prng, most - least + 1);
 }
 
-static double exponential(struct prng *prng, double mean) {
+static double roll_exponential(struct prng *prng, double mean) {
     return -log(1 - prng_double(prng)) * mean;
 }
 
-/* The n-th is wanted one n-th as often as the first: the sum of the first k of these is about
+/* Zipf: the n-th has 1/n of the first one's probability; the sum of the first k terms is about
  * log(k + 1). */
-static uint32_t popular(struct prng *prng, uint32_t n) {
+static uint32_t roll_popular(struct prng *prng, uint32_t n) {
     double x = exp(prng_double(prng) * log((double)n + 1));
     uint32_t i = (uint32_t)x;
     return i < 1 ? 1 : i > n ? n : i;
@@ -53,21 +52,21 @@ static uint32_t popular(struct prng *prng, uint32_t n) {
 
 static void roll_request(const struct sim_scenario *scenario, uint32_t n_servers, struct prng *prng,
                          struct sim_request *out) {
-    double n_answer = 1 + exponential(prng, 100);
+    double n_answer = 1 + roll_exponential(prng, 100);
     out->n_answer = n_answer < 800 ? (uint32_t)n_answer : 800;
     if (scenario->prefixes_per_server > 0) {
-        out->prefix = popular(prng, scenario->prefixes_per_server * n_servers);
+        out->prefix = roll_popular(prng, scenario->prefixes_per_server * n_servers);
         out->n_prefix = 1000;
-        out->n_prompt = out->n_prefix + between(prng, 100, 300);
+        out->n_prompt = out->n_prefix + roll_between(prng, 100, 300);
     } else if (scenario->long_share > 0) {
         bool is_long = prng_double(prng) < scenario->long_share;
-        out->n_prompt = is_long ? between(prng, 4000, 8000) : between(prng, 100, 500);
+        out->n_prompt = is_long ? roll_between(prng, 4000, 8000) : roll_between(prng, 100, 500);
     } else {
-        out->n_prompt = between(prng, 400, 1200);
+        out->n_prompt = roll_between(prng, 400, 1200);
     }
 }
 
-/* In a burst, or at any time. */
+/* In a burst, or at a random time. */
 static uint64_t roll_arrival(const struct sim_scenario *scenario, uint32_t seconds,
                              struct prng *prng) {
     uint64_t begin_ns = SECOND_NS;
@@ -78,7 +77,7 @@ static uint64_t roll_arrival(const struct sim_scenario *scenario, uint32_t secon
     return begin_ns + prng_next(prng) % (seconds * SECOND_NS);
 }
 
-static int compare(const void *a, const void *b) {
+static int compare_arrivals(const void *a, const void *b) {
     const struct sim_request *left = a, *right = b;
     return left->arrives_ns < right->arrives_ns ? -1 : left->arrives_ns > right->arrives_ns;
 }
@@ -95,7 +94,7 @@ uint32_t sim_scenario_requests(const struct sim_scenario *scenario, uint32_t n_s
     for (uint32_t i = 0; i < n; i++) {
         requests[i].arrives_ns = roll_arrival(scenario, seconds, &prng);
     }
-    qsort(requests, n, sizeof(*requests), compare);
+    qsort(requests, n, sizeof(*requests), compare_arrivals);
     for (uint32_t i = 0; i < n; i++) {
         roll_request(scenario, n_servers, &prng, &requests[i]);
     }

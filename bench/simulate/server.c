@@ -1,4 +1,4 @@
-/* A model server's arithmetic. */
+/* The arithmetic of a model server. */
 #include "server.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@ void sim_server_take(struct sim_server *server, struct sim_request *request) {
     server->n_waiting++;
 }
 
-/* Is it in the cache? It is from now on, in place of the one that was not used for longest. */
+/* Returns: whether the prefix is cached. Caches it in place of the least recently used one. */
 static bool use_prefix(struct sim_server *server, uint32_t prefix, uint64_t now_ns) {
     unsigned at = 0;
     for (unsigned i = 0; i < SERVER_PREFIXES; i++) {
@@ -35,16 +35,16 @@ static bool has_room(const struct sim_server *server, const struct sim_request *
            (server->n_running == 0 || server->n_kv_tokens + n_kv_of(request) <= SERVER_KV_TOKENS);
 }
 
-/* Of so many steps of this length, at this server. */
+/* The time of so many steps of this length on this server. */
 static uint64_t time_of(const struct sim_server *server, uint64_t n, double step_ns) {
     return (uint64_t)((double)n * step_ns / server->speed);
 }
 
-static void run(struct sim_server *server, struct sim_request *request, uint64_t now_ns) {
+static void start_request(struct sim_server *server, struct sim_request *request, uint64_t now_ns) {
     bool hit = request->prefix != 0 && use_prefix(server, request->prefix, now_ns);
     uint32_t n_computed = request->n_prompt - (hit ? request->n_prefix : 0);
     uint64_t begin_ns = server->prompts_until_ns > now_ns ? server->prompts_until_ns : now_ns;
-    double busy = (double)(server->n_running - 1) / SERVER_SLOTS; /* besides itself */
+    double busy = (double)(server->n_running - 1) / SERVER_SLOTS; /* other running requests */
     double token_ns =
         (double)SERVER_TOKEN_NS + busy * (double)(SERVER_TOKEN_BUSY_NS - SERVER_TOKEN_NS);
     request->first_ns = begin_ns + time_of(server, n_computed, 1e9 / SERVER_PROMPT_TOKENS_PER_S);
@@ -62,7 +62,7 @@ struct sim_request *sim_server_begin(struct sim_server *server, uint64_t now_ns)
     server->n_waiting--;
     server->n_running++;
     server->n_kv_tokens += n_kv_of(request);
-    run(server, request, now_ns);
+    start_request(server, request, now_ns);
     return request;
 }
 

@@ -1,5 +1,5 @@
-/* What must hold of profiles, whatever the details: in simulated time, which is exact. And that the
- * model servers do what they say. */
+/* Properties of profiles that must hold, in simulated time, which is exact; and of the simulated
+ * servers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ static struct sim_result run(const char *scenario, const char *profile, uint32_t
 
 /* ---- profiles -------------------------------------------------------------------------------- */
 
-static void the_same_again(void **state) {
+static void simulate_same_seed_repeats_exactly(void **state) {
     (void)state;
     for (size_t i = 0; i < SIM_N_PROFILES; i++) {
         for (size_t k = 0; k < SIM_N_SCENARIOS; k++) {
@@ -44,9 +44,9 @@ static void the_same_again(void **state) {
     assert_true(one.mean_s != other.mean_s);
 }
 
-/* In each scenario less is waited than with chance. Turns are a match only where all servers and
- * all requests are alike. */
-static void the_default_beats_chance_and_turns(void **state) {
+/* In each scenario the waiting time is shorter than with random picks. Round robin is as good only
+ * where all servers and all requests are alike. */
+static void simulate_default_profile_beats_random_and_round_robin(void **state) {
     static const uint32_t sizes[] = {8, 40};
     (void)state;
     for (size_t k = 0; k < SIM_N_SCENARIOS * 2; k++) {
@@ -63,8 +63,8 @@ static void the_default_beats_chance_and_turns(void **state) {
     }
 }
 
-/* It gets what it can do, and turns give it an eighth. */
-static void a_slow_server_gets_less(void **state) {
+/* It gets what it can process; round robin gives it an eighth. */
+static void simulate_slow_server_gets_fewer_requests(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         struct sim_result ours = run("slow", "default", 8, seed);
@@ -81,7 +81,7 @@ static void a_slow_server_gets_less(void **state) {
     }
 }
 
-static void prompts_that_begin_alike_find_their_cache(void **state) {
+static void simulate_shared_prefixes_reach_their_cache(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         struct sim_result ours = run("prefixes", "default", 8, seed);
@@ -92,9 +92,9 @@ static void prompts_that_begin_alike_find_their_cache(void **state) {
     }
 }
 
-/* What servers said last is old when many come at once: who looks only at that sends all of them to
- * one server; own requests in flight don't let that happen. */
-static void bursts_do_not_herd(void **state) {
+/* Reports are old when a burst arrives: a profile that uses reports only sends a burst to one
+ * server; our own in-flight counts prevent that. */
+static void simulate_bursts_do_not_herd(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         struct sim_result ours = run("bursts", "default", 8, seed);
@@ -107,7 +107,7 @@ static void bursts_do_not_herd(void **state) {
 
 static const struct sim_request SHORT = {.n_prompt = 2000, .n_answer = 100};
 
-static void one_prompt_after_the_other(void **state) {
+static void simulate_server_computes_prompts_one_by_one(void **state) {
     struct sim_server server = {.speed = 1};
     struct sim_request requests[2] = {SHORT, SHORT};
     (void)state;
@@ -116,13 +116,13 @@ static void one_prompt_after_the_other(void **state) {
     assert_ptr_equal(sim_server_begin(&server, 1000), &requests[0]);
     assert_ptr_equal(sim_server_begin(&server, 1000), &requests[1]);
     assert_null(sim_server_begin(&server, 1000));
-    assert_int_equal(requests[0].first_ns, 1000 + 100000000); /* 2,000 of 20,000 in a second */
+    assert_int_equal(requests[0].first_ns, 1000 + 100000000); /* 2,000 of 20,000 per second */
     assert_int_equal(requests[0].end_ns - requests[0].first_ns, 100 * SERVER_TOKEN_NS);
     assert_int_equal(requests[1].first_ns, 1000 + 200000000);
     assert_true(requests[1].end_ns - requests[1].first_ns > 100 * SERVER_TOKEN_NS);
 }
 
-static void slots_and_the_cache_are_full_some_time(void **state) {
+static void simulate_server_queues_when_slots_or_cache_are_full(void **state) {
     struct sim_server server = {.speed = 1};
     struct sim_request requests[SERVER_SLOTS + 1], large[3];
     struct endpoint_load load = {0};
@@ -147,18 +147,19 @@ static void slots_and_the_cache_are_full_some_time(void **state) {
     assert_true(load.kv_cache_used == 1);
 }
 
-static void what_is_cached_is_not_computed(void **state) {
+static void simulate_server_skips_cached_prefixes(void **state) {
     struct sim_server server = {.speed = 0.25};
     struct sim_request requests[SERVER_PREFIXES + 2];
     (void)state;
     for (uint32_t i = 0; i < SERVER_PREFIXES + 2; i++) {
-        uint32_t prefix = i < 2 ? 1 : i; /* the first twice, and then so many that it has to go */
+        uint32_t prefix = i < 2 ? 1 : i; /* the first one twice, then so many others that it is
+                                            replaced */
         requests[i] = (struct sim_request){.n_prompt = 1100, .prefix = prefix, .n_prefix = 1000};
         server.prompts_until_ns = 0;
         sim_server_take(&server, &requests[i]);
         assert_ptr_equal(sim_server_begin(&server, 1 + i), &requests[i]);
         uint64_t n_computed = i == 1 ? 100 : 1100;
-        assert_int_equal(requests[i].first_ns - (1 + i), n_computed * 200000); /* a quarter's
+        assert_int_equal(requests[i].first_ns - (1 + i), n_computed * 200000); /* a quarter of the
                                                                                   speed */
     }
     assert_int_equal(server.n_hits, 1);
@@ -167,7 +168,7 @@ static void what_is_cached_is_not_computed(void **state) {
     assert_int_equal(server.n_hits, 1);
 }
 
-static void events_come_in_order(void **state) {
+static void simulate_events_are_in_order(void **state) {
     struct sim_events events = {.n = 0};
     struct sim_event event;
     struct prng prng = {9};
@@ -189,15 +190,15 @@ static void events_come_in_order(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_again),
-        cmocka_unit_test(the_default_beats_chance_and_turns),
-        cmocka_unit_test(a_slow_server_gets_less),
-        cmocka_unit_test(prompts_that_begin_alike_find_their_cache),
-        cmocka_unit_test(bursts_do_not_herd),
-        cmocka_unit_test(one_prompt_after_the_other),
-        cmocka_unit_test(slots_and_the_cache_are_full_some_time),
-        cmocka_unit_test(what_is_cached_is_not_computed),
-        cmocka_unit_test(events_come_in_order),
+        cmocka_unit_test(simulate_same_seed_repeats_exactly),
+        cmocka_unit_test(simulate_default_profile_beats_random_and_round_robin),
+        cmocka_unit_test(simulate_slow_server_gets_fewer_requests),
+        cmocka_unit_test(simulate_shared_prefixes_reach_their_cache),
+        cmocka_unit_test(simulate_bursts_do_not_herd),
+        cmocka_unit_test(simulate_server_computes_prompts_one_by_one),
+        cmocka_unit_test(simulate_server_queues_when_slots_or_cache_are_full),
+        cmocka_unit_test(simulate_server_skips_cached_prefixes),
+        cmocka_unit_test(simulate_events_are_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,10 +64,10 @@ struct stream {
 /* ---- callbacks of the session ---------------------------------------------------------------- */
 
 static void on_send(void *user, const struct piece *pieces, size_t n_pieces,
-                    void (*release)(void *cookie), void *cookie) {
+                    void (*release)(void *release_user), void *release_user) {
     struct stream *stream = user;
     assert(!stream->finished);
-    grpc_send(stream->call, pieces, n_pieces, release, cookie);
+    grpc_send(stream->call, pieces, n_pieces, release, release_user);
 }
 
 static void on_finish(void *user, const struct error *err) {
@@ -366,8 +366,8 @@ static void open_stream(struct grpc_call *call) {
             .call = call, .worker_state = worker_state, .timer = {.on_expire = on_timer}};
         struct pick_callbacks out = {.send = on_send,
                                      .finish = on_finish,
-                                     .resumed = on_resumed,
-                                     .outcome = on_outcome,
+                                     .on_resumed = on_resumed,
+                                     .on_outcome = on_outcome,
                                      .user = stream};
         stream->session = pick_session_new(call->arena, &worker_state->context, &out);
     }
@@ -381,8 +381,8 @@ static void open_stream(struct grpc_call *call) {
     continue_stream(stream);
 }
 
-static void free_message(void *cookie) {
-    grpc_message_free(cookie);
+static void free_message(void *user) {
+    grpc_message_free(user);
 }
 
 static void take_message(struct stream *stream) {
@@ -401,7 +401,7 @@ static void take_message(struct stream *stream) {
 
 /* The call was cancelled. The session may still be sending, so it is freed at the end of the
  * call. */
-static void cancelled(struct stream *stream) {
+static void on_cancelled(struct stream *stream) {
     remove_waiting(stream);
     stop_timer(stream);
     if (!stream->finished) {
@@ -411,7 +411,7 @@ static void cancelled(struct stream *stream) {
     }
 }
 
-static void end(struct stream *stream) {
+static void on_end(struct stream *stream) {
     remove_waiting(stream);
     stop_timer(stream);
     count_end(stream);
@@ -419,7 +419,7 @@ static void end(struct stream *stream) {
     stream->call->user = NULL;
 }
 
-static void step(struct grpc_call *call, enum grpc_event event) {
+static void on_event(struct grpc_call *call, enum grpc_event event) {
     struct stream *stream = call->user;
     if (event == GRPC_BEGIN) {
         open_stream(call);
@@ -444,10 +444,10 @@ static void step(struct grpc_call *call, enum grpc_event event) {
         continue_stream(stream);
         break;
     case GRPC_CANCELLED:
-        cancelled(stream);
+        on_cancelled(stream);
         break;
     case GRPC_END:
-        end(stream);
+        on_end(stream);
         break;
     }
 }
@@ -465,7 +465,7 @@ static bool on_message_rejected(struct grpc_call *call, const struct error *why)
     return true;
 }
 
-static void describe(const struct grpc_call *call, struct buf *out) {
+static void describe_call(const struct grpc_call *call, struct buf *out) {
     const struct stream *stream = call->user;
     if (stream) { /* else out of memory at the start */
         pick_session_describe(stream->session, out);
@@ -542,11 +542,11 @@ void pick_service_free(struct pick_service *service) {
 
 struct grpc_method pick_service_method(struct pick_service *service) {
     return (struct grpc_method){.path = "/" PICK_SERVICE_NAME "/Process",
-                                .on_event = step,
+                                .on_event = on_event,
                                 .streams = true,
                                 .context = service,
                                 .on_message_rejected = on_message_rejected,
-                                .describe = describe};
+                                .describe = describe_call};
 }
 
 size_t pick_service_stats(const struct pick_service *service,
@@ -567,13 +567,13 @@ void pick_service_refresh(struct pick_service *service) {
 
 /* ---- reflection ------------------------------------------------------------------------------ */
 
-static void reflect(struct grpc_call *call, enum grpc_event event) {
+static void on_reflection_event(struct grpc_call *call, enum grpc_event event) {
     grpc_reflect(pick_descriptors(), call, event);
 }
 
 void pick_reflection_methods(struct grpc_method methods[PICK_REFLECTION_METHODS]) {
-    methods[0] =
-        (struct grpc_method){.path = GRPC_REFLECT_V1, .on_event = reflect, .streams = true};
-    methods[1] =
-        (struct grpc_method){.path = GRPC_REFLECT_V1ALPHA, .on_event = reflect, .streams = true};
+    methods[0] = (struct grpc_method){
+        .path = GRPC_REFLECT_V1, .on_event = on_reflection_event, .streams = true};
+    methods[1] = (struct grpc_method){
+        .path = GRPC_REFLECT_V1ALPHA, .on_event = on_reflection_event, .streams = true};
 }

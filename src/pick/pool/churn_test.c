@@ -1,7 +1,7 @@
-/* Picks on several threads while the pool changes under them: endpoints come and go, are ready and
- * are not, refuse and answer, say what their load is, and are chosen by one profile and another.
- * What an endpoint may be picked for follows from the generation that the pick is of, so each pick
- * can be judged afterwards. At the end nothing is in flight. Made for the thread sanitizer. */
+/* Picks on several threads while the pool is updated: endpoints are added and removed, become ready
+ * and unready, refuse connections and respond, report loads, and profiles change. Which endpoints
+ * may be picked follows from the generation of the pick, so each pick is checked afterwards. At the
+ * end nothing is in flight. For the thread sanitizer. */
 #include "pick/pool/pool.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@
 
 enum { N = 64, PICKERS = 4, HELD = 32, UPDATES = 1500 };
 
-/* Is endpoint `i` in the pool in this generation? */
+/* Whether endpoint `i` is in the pool in this generation. */
 static bool is_member(uint64_t generation, uint32_t i) {
     struct prng prng = {generation * N + i};
     return generation > 0 && prng_next(&prng) % 4 > 0;
@@ -54,7 +54,7 @@ struct picker {
     unsigned n_picked, n_none, n_wrong;
 };
 
-/* The endpoint that a request was sent to, or might be, must be in the pool and in the subset. */
+/* The picked endpoint and the fallbacks must be in the pool and in the subset. */
 static bool is_allowed(const struct pool_pick *pick, const struct endpoint *endpoint,
                        const struct subset *subset) {
     uint32_t number = (uint32_t)(endpoint->address.low - (10u << 24));
@@ -133,7 +133,7 @@ static void say_load(struct pool *pool, const struct endpoint *endpoint, struct 
     pool_set_load(pool, endpoint, &load);
 }
 
-/* Flips the readiness of some, as checks would, and says loads. */
+/* Changes the readiness of some endpoints, as checks would, and reports loads. */
 static void flip(struct pool_reader *reader, struct pool *pool, struct prng *prng) {
     const struct pool_snapshot *snapshot = pool_reader_refresh(reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {

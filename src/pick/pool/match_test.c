@@ -1,5 +1,5 @@
-/* Which pool a request is for. A pool is written in a line: authorities with commas, a path's
- * prefix, a header and metadata, each of which may be left out: "a.b,.c /v1 x=1 s/k=2". */
+/* Matching. A pool is written in a line: authorities separated by commas, a path prefix, a header
+ * and metadata, each optional: "a.b,.c /v1 x=1 s/k=2". */
 #include "pick/pool/match.h"
 
 #include <setjmp.h>
@@ -45,7 +45,7 @@ static void read_word(struct fixture *f, struct pool_match *match, struct str wo
     }
 }
 
-/* Texts are borrowed. */
+/* Borrows the texts. */
 static void add(struct fixture *f, const char *text) {
     struct str rest = str_of(text);
     struct pool_match *match = &f->matches[f->n];
@@ -71,7 +71,7 @@ static void end(struct fixture *f) {
     assert_int_equal(metric_read(METRIC_ARENAS), 0);
 }
 
-/* What a request says, in a line: authority, path, then headers and metadata. */
+/* A request in a line: authority, path, then headers and metadata. */
 static size_t find(const struct fixture *f, const char *text) {
     struct pool_match_input facts = {.authority = {NULL, 0}};
     struct str rest = str_of(text);
@@ -104,7 +104,7 @@ static void expect(const struct fixture *f, const char *request, size_t pool) {
 
 static const size_t NONE = SIZE_MAX;
 
-/* ---- one thing at a time --------------------------------------------------------------------- */
+/* ---- single conditions ----------------------------------------------------------------------- */
 
 static void pool_match_without_conditions_takes_all_requests(void **state) {
     static struct fixture f;
@@ -148,10 +148,10 @@ static void pool_match_most_specific_authority_wins(void **state) {
     expect(&f, "a.b.c:8443 /", 3);
     expect(&f, "x.b.c:8443 /", 0);
     expect(&f, "x.y.b.c /", 0);
-    expect(&f, "b.c /", 2); /* "*.b.c" is what is below b.c */
+    expect(&f, "b.c /", 2); /* "*.b.c" matches names below b.c only */
     expect(&f, "xb.c /", 2);
     expect(&f, "c /", 4);
-    expect(&f, ".b.c /", 4); /* no name */
+    expect(&f, ".b.c /", 4); /* not a name */
     expect(&f, "[::1]:80 /", 1);
     expect(&f, "[::1] /", 1);
     expect(&f, "[::1 /", 4);
@@ -198,7 +198,8 @@ static void pool_match_longest_path_prefix_wins(void **state) {
     expect(&f, "x /", NONE);
     expect(&f, "x ", NONE);
     expect(&f, "h /a/b/c", 4);
-    expect(&f, "h /a", 0); /* the authority's pools don't take it: those of all do */
+    expect(&f, "h /a",
+           0); /* the pools of the authority don't match: those without an authority do */
     end(&f);
 }
 
@@ -222,14 +223,14 @@ static void pool_match_header_and_metadata_select_pool(void **state) {
     expect(&f, "x /v1 tenant=a s/k=2", 2);
     expect(&f, "x /v1 tenant=a s/k=1", 3);
     expect(&f, "x /v1 zone=b", 5);
-    expect(&f, "x /v1 zone=b tenant=b", 4); /* alike: the first in the file */
-    expect(&f, "x /v1 s/other=1", 0);       /* the path counts before that */
+    expect(&f, "x /v1 zone=b tenant=b", 4); /* equal: the first in the file */
+    expect(&f, "x /v1 s/other=1", 0);       /* the path counts first */
     expect(&f, "x /v2 s/other=1", 6);
     expect(&f, "x /v2 tenant=a", NONE);
     end(&f);
 }
 
-/* ---- what can't be told apart ---------------------------------------------------------------- */
+/* ---- conflicts ------------------------------------------------------------------------------- */
 
 static void pool_match_equal_conditions_are_a_conflict(void **state) {
     static const char *const pairs[][2] = {
@@ -270,14 +271,14 @@ static void pool_match_too_many_names_are_rejected(void **state) {
     end(&f);
 }
 
-/* ---- as if each pool were looked at ---------------------------------------------------------- */
+/* ---- against a linear search ----------------------------------------------------------------- */
 
 static struct str without_port(struct str authority) {
     struct str rest = authority;
     return str_cut(&rest, ':');
 }
 
-/* How well an authority of a pool fits: 0: not at all. */
+/* How specific the match of an authority is; 0: none. */
 static size_t fit_of_authority(struct str wanted, struct str got) {
     struct str host = without_port(got);
     return str_eq(wanted, got)                                   ? 1000
@@ -286,7 +287,7 @@ static size_t fit_of_authority(struct str wanted, struct str got) {
                                                                  : 0;
 }
 
-/* How well a pool fits: the higher the better; 0: not at all. */
+/* How specific the match of a pool is; 0: none. */
 static size_t fit_of(const struct pool_match *match, const struct pool_match_input *facts,
                      const struct pool_index *index) {
     size_t best = match->n_authorities == 0;

@@ -282,8 +282,8 @@ enum status pool_collect_candidates(struct pool_reader *reader, const struct poo
 /* ---- choosing by profile: running it --------------------------------------------------------- */
 
 /* The picked candidate, then the best of the others, found in two passes: only for debug logs. */
-static void trace(const struct profile *profile, const struct candidate_set *candidates,
-                  uint32_t chosen, struct pool_trace *out) {
+static void fill_trace(const struct profile *profile, const struct candidate_set *candidates,
+                       uint32_t chosen, struct pool_trace *out) {
     uint32_t taken[POOL_MAX_TRACED] = {chosen, chosen, chosen};
     out->profile = profile->name;
     out->n_candidates = candidates->n;
@@ -307,7 +307,7 @@ static void pick_candidates(const struct profile *profile, const struct pool_req
     while (candidates->n > 0) {
         uint32_t pos = profile_run_picker(profile, candidates, (uint32_t)best->n);
         if (request->trace && best->n == 0) {
-            trace(profile, candidates, pos, request->trace);
+            fill_trace(profile, candidates, pos, request->trace);
         }
         best->endpoints[best->n++] = candidate_set_member(candidates, pos)->endpoint;
         if (best->n == best->most) {
@@ -549,7 +549,7 @@ static enum attempt take_for_notified(struct trial *trial, struct pool_waiter *w
 }
 
 /* Sets `*st` to the result of pool_enqueue, for a request that has to wait. */
-static enum attempt attempt(struct trial *trial, enum status *st, struct error *err) {
+static enum attempt run_attempt(struct trial *trial, enum status *st, struct error *err) {
     struct pool *pool = trial->reader->pool;
     struct pool_waiter *waiter = trial->request->waiter;
     struct pool_notifications notifications = {NULL};
@@ -646,7 +646,7 @@ enum status pool_pick(struct pool_reader *reader, const struct pool_request *req
             st = choose_endpoints(&trial, out->target.ptr ? out->target : request->model, err);
         }
         if (st == ST_OK) {
-            result = attempt(&trial, &st, err);
+            result = run_attempt(&trial, &st, err);
         }
     }
     if (result == ATTEMPT_SATURATED && can_wait(&trial)) {

@@ -1,5 +1,4 @@
-/* Which requests are picked for, what their models become, and where they may go: the rules of the
- * endpoint picker protocol, one table for each. */
+/* The rules of a pick: models and their targets, subsets, fallbacks, shedding; one table each. */
 #include "pick/pool/pool.h"
 
 #include <setjmp.h>
@@ -68,8 +67,8 @@ static void pool_pick_model_name_sets_target_and_criticality(void **state) {
         {"llama", true, false, ST_OK, "llama-v2", POOL_CRITICAL},
         {"cheap", true, false, ST_OK, NULL, POOL_SHEDDABLE},
         {"", true, false, ST_OK, NULL, POOL_STANDARD},
-        {"alias", true, false, ST_OK, "other-v9", POOL_STANDARD}, /* the first rule for it */
-        {"both", true, false, ST_OK, "other-v9", POOL_SHEDDABLE}, /* a rewrite wins */
+        {"alias", true, false, ST_OK, "other-v9", POOL_STANDARD}, /* its first rewrite */
+        {"both", true, false, ST_OK, "other-v9", POOL_SHEDDABLE}, /* a rewrite takes precedence */
         {"reserved", true, false, ST_UNKNOWN_MODEL, NULL, POOL_STANDARD},
         {"reserved", false, true, ST_UNKNOWN_MODEL, NULL, POOL_STANDARD},
         {"nobody", true, false, ST_UNKNOWN_MODEL, NULL, POOL_STANDARD},
@@ -78,7 +77,8 @@ static void pool_pick_model_name_sets_target_and_criticality(void **state) {
         {"Plain", true, false, ST_UNKNOWN_MODEL, NULL, POOL_STANDARD},
         {"nobody", false, false, ST_OK, NULL, POOL_STANDARD},
         {"nobody", true, true, ST_OK, "last", POOL_STANDARD},
-        {"plain", true, true, ST_OK, NULL, POOL_STANDARD}, /* the rest is for unknown ones */
+        {"plain", true, true, ST_OK, NULL,
+         POOL_STANDARD}, /* the default rewrite is for unknown ones */
         {"alias", true, true, ST_OK, "other-v9", POOL_STANDARD},
     };
     (void)state;
@@ -104,7 +104,8 @@ static void pool_pick_model_name_sets_target_and_criticality(void **state) {
     }
 }
 
-/* An empty list of models knows none; a request that names none is still picked for. */
+/* With an empty list of models every name is unknown; a request without a model is still picked
+ * for. */
 static void pool_pick_without_model_is_accepted(void **state) {
     (void)state;
     struct fixture f;
@@ -172,7 +173,7 @@ static void open_for_subsets(struct fixture *f) {
     }
 }
 
-/* Picks until no endpoint comes that was not there before, and notes which came. */
+/* Picks until no new endpoint appears, and records the endpoints. */
 static enum status picked_by(struct fixture *f, const struct pool_request *request, char *out,
                              size_t n_bytes, struct error *err) {
     const struct pool_snapshot *snapshot = pool_reader_refresh(f->reader);
@@ -201,7 +202,7 @@ static enum status picked_by(struct fixture *f, const struct pool_request *reque
 
 static void pool_pick_stays_within_subset(void **state) {
     static const struct {
-        const char *hint, *selection; /* NULL: absent; commas are those of a list */
+        const char *hint, *selection; /* NULL: absent; items separated by commas */
         const char *picked;           /* NULL: none */
     } rows[] = {
         {NULL, NULL, "10.0.0.1:8000 10.0.0.1:8001 10.0.0.2:8000 [::1]:8000"},
@@ -225,7 +226,7 @@ static void pool_pick_stays_within_subset(void **state) {
         {NULL, "10.0.0.1,10.0.0.1:8000", "10.0.0.1:8000 10.0.0.1:8001"},
         {NULL, "10.0.0.3", NULL},
         {NULL, "", NULL},
-        /* both hold */
+        /* both must match */
         {"10.0.0.1:8000,10.0.0.2:8000", "10.0.0.1", "10.0.0.1:8000"},
         {"10.0.0.1:8000,10.0.0.1:8000", "10.0.0.1,10.0.0.1,10.0.0.2", "10.0.0.1:8000"},
         {"10.0.0.2:8000", "10.0.0.1", NULL},
@@ -249,7 +250,7 @@ static void pool_pick_stays_within_subset(void **state) {
         enum status st = picked_by(&f, &request, picked, sizeof(picked), &err);
         assert_int_equal(st, rows[i].picked ? ST_OK : ST_NO_ENDPOINT);
         assert_string_equal(picked, rows[i].picked ? rows[i].picked : "");
-        if (st != ST_OK) { /* the hint is what is spoken of, where there is one */
+        if (st != ST_OK) { /* the text is about the hint, where there is one */
             const struct subset *list = rows[i].hint ? &hint : &selection;
             assert_int_equal(strstr(err.text, "is empty") != NULL,
                              list->n + list->n_unreadable == 0);
@@ -295,7 +296,7 @@ static void pool_pick_without_endpoint_explains_the_reason(void **state) {
     fixture_close(&f);
 }
 
-/* One that is named twice is not twice as likely, and the least busy of a subset wins. */
+/* An endpoint named twice is not more likely, and the least busy of a subset is picked. */
 static void pool_pick_within_subset_takes_least_requests(void **state) {
     (void)state;
     enum { PICKS = 20000 };
@@ -337,7 +338,7 @@ static void pool_pick_within_subset_takes_least_requests(void **state) {
 
 /* ---- fallbacks ------------------------------------------------------------------------------- */
 
-/* The order is that of requests in flight, none comes twice, and only the first is raised. */
+/* In order of requests in flight, each once; only the first one's count is raised. */
 static void pool_pick_fallbacks_are_distinct_and_ordered(void **state) {
     (void)state;
     enum { N = 6 };
@@ -406,7 +407,7 @@ static void pool_pick_saturated_pool_sheds_sheddable_requests(void **state) {
         fixture_open(&f, spec);
         struct pool_request request = {.model = str_of(rows[i].model),
                                        .objective = str_of(rows[i].objective)};
-        for (int k = 0; k < 4; k++) { /* until both have two in flight nobody is shed */
+        for (int k = 0; k < 4; k++) { /* nothing is shed until both have two in flight */
             assert_int_equal(pool_pick(f.reader, &request, &held[k], &err), ST_OK);
         }
         enum status st = pool_pick(f.reader, &request, &pick, &err);
@@ -418,7 +419,7 @@ static void pool_pick_saturated_pool_sheds_sheddable_requests(void **state) {
             assert_int_equal(status_http(err.status), 429);
             assert_non_null(strstr(err.text, "2 requests in flight"));
         }
-        pool_release_ticket(f.pool, &held[0].ticket); /* there is room again */
+        pool_release_ticket(f.pool, &held[0].ticket); /* there is capacity again */
         assert_int_equal(pool_pick(f.reader, &request, &held[0], &err), ST_OK);
         for (int k = 0; k < 4; k++) {
             pool_release_ticket(f.pool, &held[k].ticket);
@@ -427,9 +428,9 @@ static void pool_pick_saturated_pool_sheds_sheddable_requests(void **state) {
     }
 }
 
-/* ---- models that are known late ------------------------------------------------------------- */
+/* ---- models that become known after the pick ------------------------------------------------- */
 
-/* Where nothing depends on a model's name nobody has to look for it. */
+/* Where nothing depends on the model's name it is not searched for. */
 static void pool_snapshot_models_matter_follows_configuration(void **state) {
     static const struct str alias[] = {STR("alias")};
     (void)state;
@@ -451,7 +452,7 @@ static void pool_snapshot_models_matter_follows_configuration(void **state) {
     }
 }
 
-/* With an endpoint already: what is said of the model, and no second one is picked. */
+/* With an endpoint picked: resolves the model, and no second endpoint is picked. */
 static void pool_check_picked_resolves_model_without_second_pick(void **state) {
     struct pool_spec *spec = spec_with_models(true, false);
     struct pool_request request = {.model = STR("llama")};
@@ -471,7 +472,7 @@ static void pool_check_picked_resolves_model_without_second_pick(void **state) {
     request.model = STR("stranger");
     assert_int_equal(pool_check_picked(f.reader, &request, &others[0].ticket, &out, &err),
                      ST_UNKNOWN_MODEL);
-    request.model = STR("cheap"); /* itself is not one too many */
+    request.model = STR("cheap"); /* the request itself does not count */
     assert_int_equal(pool_check_picked(f.reader, &request, &others[0].ticket, &out, &err), ST_OK);
     others[2] = fixture_pick(&f);
     assert_int_equal(pool_check_picked(f.reader, &request, &others[2].ticket, &out, &err),

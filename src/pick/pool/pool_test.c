@@ -1,5 +1,5 @@
-/* What a pool is and becomes: endpoints come, go, stay, are ready or not, refuse and are forgiven.
- * Time is driven. */
+/* A pool and its updates: endpoints are added, removed and kept, become ready and unready, refuse
+ * connections and recover. With a fake clock. */
 #include "pick/pool/pool.h"
 
 #include <setjmp.h>
@@ -45,7 +45,7 @@ static void pool_pick_takes_least_requests_in_flight(void **state) {
     struct endpoint *free_again = tickets[4].endpoint;
     pool_release_ticket(f.pool, &tickets[4]);
     assert_null(tickets[4].endpoint);
-    pool_release_ticket(f.pool, &tickets[4]); /* none: nothing */
+    pool_release_ticket(f.pool, &tickets[4]); /* an empty ticket: no effect */
     assert_int_equal(endpoint_in_flight(free_again), 2);
     tickets[4] = fixture_pick(&f).ticket;
     assert_ptr_equal(tickets[4].endpoint, free_again);
@@ -91,12 +91,12 @@ static void pool_update_keeps_state_of_remaining_endpoint(void **state) {
     assert_ptr_equal(fixture_endpoint(&f, "10.0.0.1:8000"), one);
     assert_int_equal(endpoint_in_flight(one), before);
     assert_null(fixture_endpoint(&f, "[::1]:8000"));
-    assert_false(endpoint_is_ready(six)); /* alive for its request, but not picked */
+    assert_false(endpoint_is_ready(six)); /* kept for its request, but not picked */
     assert_string_equal(six->text, "[::1]:8000");
     struct pool_pick d = fixture_pick(&f);
     assert_string_equal(d.ticket.endpoint->text, "10.0.0.2:8000");
 
-    spec = fixture_spec(); /* it comes back, and is the same: its request still runs */
+    spec = fixture_spec(); /* added again, it is the same: its request is still in flight */
     fixture_add(spec, "[::1]:8000");
     fixture_update(f.pool, spec);
     assert_ptr_equal(fixture_endpoint(&f, "[::1]:8000"), six);
@@ -120,7 +120,7 @@ static void pool_update_frees_old_snapshots(void **state) {
         assert_int_equal(pool_reader_refresh(f.reader)->n_members, i);
         assert_int_equal(pool_generation(f.pool), i + 2);
     }
-    assert_int_equal(metric_read(METRIC_ARENAS), arenas + 1); /* what is held, and the newest */
+    assert_int_equal(metric_read(METRIC_ARENAS), arenas + 1); /* the one held, and the newest */
     assert_int_equal(held->n_members, 3);
     assert_string_equal(held->members[2].endpoint->text, "10.0.0.2:8000");
     pool_snapshot_unref(held);
@@ -155,8 +155,7 @@ static void pool_pick_takes_only_ready_endpoints(void **state) {
         assert_ptr_equal(pick.ticket.endpoint, one);
         pool_release_ticket(f.pool, &pick.ticket);
     }
-    fixture_update(f.pool,
-                   checked_spec(3)); /* it keeps its readiness; nothing is known of others */
+    fixture_update(f.pool, checked_spec(3)); /* it keeps its readiness; that of others is unknown */
     pick = fixture_pick(&f);
     assert_ptr_equal(pick.ticket.endpoint, one);
     pool_set_ready(f.pool, one, false); /* with a request in flight */
@@ -165,16 +164,16 @@ static void pool_pick_takes_only_ready_endpoints(void **state) {
     pool_set_ready(f.pool, fixture_endpoint(&f, "10.0.0.2:8000"), false);
     assert_int_equal(pool_pick(f.reader, &request, &pick, &err), ST_NO_ENDPOINT);
     assert_string_equal(err.text, "none of the pool's 3 endpoints is ready");
-    fixture_update(f.pool, fixture_spec_of(3)); /* nobody is checked any more: all are ready */
+    fixture_update(f.pool, fixture_spec_of(3)); /* health checks are switched off: all are ready */
     struct pool_stats stats;
     pool_get_stats(f.pool, &stats);
     assert_int_equal(stats.n_ready, 3);
-    pool_set_ready(f.pool, one, false); /* a check that comes late */
+    pool_set_ready(f.pool, one, false); /* a late check result */
     assert_true(endpoint_is_ready(one));
     fixture_close(&f);
 }
 
-/* Picks and gives back. Returns: the endpoint. */
+/* Picks and releases. Returns: the endpoint. */
 static struct endpoint *picked(struct fixture *f) {
     struct pool_pick pick = fixture_pick(f);
     struct endpoint *endpoint = pick.ticket.endpoint;
@@ -191,8 +190,7 @@ static void assert_numbers(struct fixture *f, uint32_t n_ready, uint32_t n_unche
     assert_int_equal(stats.n_refused, n_refused);
 }
 
-/* Nobody has looked yet: requests are sent all the same, but not where another is known to be
- * ready. */
+/* Unchecked endpoints are picked, but only where none is known to be ready. */
 static void pool_unchecked_endpoint_is_the_last_resort(void **state) {
     (void)state;
     struct fixture f;
@@ -212,18 +210,18 @@ static void pool_unchecked_endpoint_is_the_last_resort(void **state) {
     pool_set_ready(f.pool, one, false);
     assert_numbers(&f, 0, 1, 0);
     assert_ptr_equal(picked(&f), two);
-    pool_report_refused(f.pool, two); /* now something is known, for a while */
+    pool_report_refused(f.pool, two); /* its state is known now, for a while */
     assert_numbers(&f, 1, 0, 1);
     assert_true(endpoint_is_refused(two));
     pool_report_answered(f.pool, two);
     assert_numbers(&f, 0, 1, 0);
     pool_release_ticket(f.pool, &first.ticket);
     pool_release_ticket(f.pool, &second.ticket);
-    fixture_update(f.pool, checked_spec(1)); /* it leaves, unchecked */
+    fixture_update(f.pool, checked_spec(1)); /* it is removed, unchecked */
     assert_numbers(&f, 0, 0, 0);
     fixture_update(f.pool, checked_spec(3));
     assert_numbers(&f, 0, 2, 0);
-    fixture_update(f.pool, fixture_spec_of(3)); /* nobody is checked any more */
+    fixture_update(f.pool, fixture_spec_of(3)); /* health checks are switched off */
     assert_numbers(&f, 3, 0, 0);
     fixture_close(&f);
 }
@@ -243,7 +241,7 @@ static void pool_refused_endpoint_is_the_last_resort(void **state) {
         picks[i] = fixture_pick(&f);
         assert_ptr_equal(picks[i].ticket.endpoint, zero);
     }
-    pool_report_refused(f.pool, zero); /* all have: then one of them */
+    pool_report_refused(f.pool, zero); /* all have refused: one of them is picked */
     picks[3] = fixture_pick(&f);
     assert_ptr_equal(picks[3].ticket.endpoint, one);
     pool_report_answered(f.pool, zero);
@@ -276,14 +274,14 @@ static void pool_refused_endpoint_can_be_removed(void **state) {
     pool_get_stats(f.pool, &stats);
     assert_int_equal(stats.n_refused, 0);
     assert_int_equal(stats.n_in_flight, 1);
-    pool_report_refused(f.pool, pick.ticket.endpoint); /* too late to matter */
+    pool_report_refused(f.pool, pick.ticket.endpoint); /* too late to have an effect */
     pool_get_stats(f.pool, &stats);
     assert_int_equal(stats.n_refused, 0);
     pool_release_ticket(f.pool, &pick.ticket);
     fixture_close(&f);
 }
 
-/* Refused is a state of those that are ready: there are never more of them. */
+/* Only ready endpoints can be refused: n_refused is never above n_ready. */
 static void pool_endpoint_not_ready_is_not_marked_refused(void **state) {
     (void)state;
     struct fixture f;
@@ -305,12 +303,12 @@ static void pool_endpoint_not_ready_is_not_marked_refused(void **state) {
     pool_get_stats(f.pool, &stats);
     assert_int_equal(stats.n_ready, 0);
     assert_int_equal(stats.n_refused, 0);
-    pool_set_ready(f.pool, one, true); /* a check has just seen it */
+    pool_set_ready(f.pool, one, true); /* a check has just succeeded */
     assert_false(endpoint_is_refused(one));
     fixture_close(&f);
 }
 
-/* ---- who served ------------------------------------------------------------------------------ */
+/* ---- the endpoint that served ---------------------------------------------------------------- */
 
 static void pool_ticket_move_counts_at_serving_endpoint(void **state) {
     (void)state;

@@ -1,7 +1,7 @@
-/* Three pickers that don't know each other, over the same eight servers: each asks the servers for
- * their load at times of its own, and corrects what they say by what it has sent since. Time is
- * driven: a server works on one request at a time, the others wait. What is held against an even
- * spread is what all pickers together have sent. */
+/* Three independent pickers over the same eight servers: each scrapes the servers at times of its
+ * own, and corrects the reports by the requests it has sent since. The clock is simulated; a server
+ * processes one request at a time, the others wait. The requests of all pickers together are
+ * compared with an even spread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,8 +24,8 @@ struct request {
 };
 
 struct server {
-    struct request queue[WAITING]; /* the first is being worked on */
-    uint32_t n, n_left;            /* steps until that one has ended */
+    struct request queue[WAITING]; /* the first one is being processed */
+    uint32_t n, n_left;            /* steps until that one ends */
     uint32_t n_taken;
 };
 
@@ -36,8 +36,7 @@ struct world {
     uint32_t service_steps, n_most_waiting;
 };
 
-/* It looks at nothing but what the servers say, so that only the correction can tell it of what was
- * sent since. */
+/* Uses the reports only, so that the correction alone reflects requests sent since. */
 static const struct profile_step QUEUE = {.plugin = &plugin_queue_scorer, .weight = 1};
 static const struct profile BY_QUEUE = {
     .scorers = &QUEUE, .n_scorers = 1, .picker = {.plugin = &plugin_max_score_picker}};
@@ -113,8 +112,8 @@ static void send(struct world *world, uint32_t picker) {
     world->n_most_waiting = server->n > world->n_most_waiting ? server->n : world->n_most_waiting;
 }
 
-/* One step is a millisecond. `n_at_once` requests come to each picker in turn, as often as the
- * servers can work on `share` of what they could. */
+/* One step is a millisecond. `n_at_once` requests arrive at each picker in turn, at `share` of the
+ * servers' throughput. */
 static void run(struct world *world, uint32_t n_at_once, double share) {
     double due = 0;
     uint32_t next = 0;
@@ -148,8 +147,7 @@ static void check_even(const struct world *world) {
     }
 }
 
-/* Between two reports a server could work on 10 requests, and gets some 8 of each three
- * pickers'. */
+/* Between two reports a server could process 10 requests, and gets about 8 from three pickers. */
 static void replicas_balanced_load_spreads_evenly(void **state) {
     static struct world world;
     (void)state;
@@ -161,8 +159,8 @@ static void replicas_balanced_load_spreads_evenly(void **state) {
     }
 }
 
-/* Bursts of one picker, within an interval in which nobody learns of it: no server has more of them
- * than two bursts that were spread evenly, and what had to wait before. */
+/* Bursts at one picker, within a scrape interval: no server has more than two evenly spread bursts,
+ * and what waited before. */
 static void replicas_bursts_do_not_hit_one_server(void **state) {
     static struct world world;
     (void)state;

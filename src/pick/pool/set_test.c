@@ -1,6 +1,6 @@
-/* Pools of one process: by name they stay, come and go, with what is in flight; several threads
- * look meanwhile. A configuration is written in a line: names with the number of endpoints each
- * has, "a3 b1". */
+/* Pools by name: they are kept, added and removed with their requests in flight, while several
+ * threads read. A configuration is written in a line: names with the number of endpoints, "a3
+ * b1". */
 #include "pick/pool/set.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include "core/base/random.h"
 #include "pick/pool/pool_fixture.h"
 
-/* Pool "a" is for the header p=a, and so on; their endpoints are numbered from 0. */
+/* Pool "a" matches the header p=a, and so on; endpoints are numbered from 0. */
 static struct pool_spec *spec_of(const char *name, uint32_t n_endpoints) {
     struct pool_spec *spec = fixture_spec_of(n_endpoints);
     spec->name = pool_spec_dup_text(spec, str_of(name));
@@ -63,7 +63,7 @@ static void end(struct fixture_set *f) {
     assert_int_equal(metric_read(METRIC_ARENAS), 0);
 }
 
-/* Returns: NULL when there is no pool of this name. */
+/* Returns: NULL when there is no pool with this name. */
 static struct pool_reader *reader_of(struct pool_set_reader *reader, const char *name) {
     const struct pool_entry *entry = pool_list_find(pool_set_reader_refresh(reader), str_of(name));
     return entry ? pool_set_reader_get(reader, entry) : NULL;
@@ -83,7 +83,7 @@ static uint64_t in_flight(struct pool_set *set) {
     return stats.n_in_flight;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- updates --------------------------------------------------------------------------------- */
 
 static void pool_set_without_pools_matches_nothing(void **state) {
     (void)state;
@@ -109,7 +109,7 @@ static void pool_set_update_keeps_state_of_remaining_pool(void **state) {
     struct pool_reader *a = reader_of(f.reader, "a");
     struct pool *pool = pool_reader_pool(a);
     struct pool_ticket ticket = pick(a);
-    update(f.set, "c1 b1 a3"); /* another order, another number, another pool */
+    update(f.set, "c1 b1 a3"); /* another order, another number of endpoints, another pool */
     assert_ptr_equal(reader_of(f.reader, "a"), a);
     assert_ptr_equal(pool_reader_pool(a), pool);
     assert_int_equal(pool_reader_refresh(a)->n_members, 3);
@@ -130,9 +130,9 @@ static void pool_set_removed_pool_lives_until_last_request(void **state) {
     struct pool_ticket ticket = pick(a);
     update(f.set, "b1");
     assert_null(reader_of(f.reader, "a"));
-    assert_int_equal(in_flight(f.set), 0); /* of those that are there */
+    assert_int_equal(in_flight(f.set), 0); /* of the pools in the list */
     assert_int_equal(endpoint_in_flight(ticket.endpoint), 1);
-    update(f.set, "b1 a2"); /* of the same name, and another one */
+    update(f.set, "b1 a2"); /* one with the same name, and another one */
     assert_ptr_not_equal(pool_reader_pool(reader_of(f.reader, "a")), pool_reader_pool(a));
     pool_release_ticket(pool_reader_pool(a), &ticket);
     pool_reader_unref(a);
@@ -151,7 +151,7 @@ static void pool_set_free_slots_are_reused(void **state) {
     end(&f);
 }
 
-/* The name of the one pool is its InferencePool's, and may change. */
+/* The name of the only pool is its InferencePool's, and may change. */
 static void pool_set_without_list_is_one_pool(void **state) {
     (void)state;
     struct fixture_set f;
@@ -188,14 +188,14 @@ static void pool_set_update_with_conflict_changes_nothing(void **state) {
     end(&f);
 }
 
-/* ---- while it changes ------------------------------------------------------------------------ */
+/* ---- concurrent updates ---------------------------------------------------------------------- */
 
 enum { THREADS = 4, HELD = 24, UPDATES = 400, PICKS = 500, NAMES = 6 };
 
-/* Is this pool there in this generation, and how many endpoints has it? */
+/* The number of endpoints of this pool in this generation; 0: it is not in the list. */
 static uint32_t size_of(uint64_t generation, uint32_t name) {
     struct prng prng = {generation * NAMES + name};
-    return generation > 0 ? prng_below(&prng, 4) : 0; /* 0: it isn't */
+    return generation > 0 ? prng_below(&prng, 4) : 0;
 }
 
 static struct pool_specs specs_of_generation(uint64_t generation) {
@@ -212,7 +212,7 @@ static struct pool_specs specs_of_generation(uint64_t generation) {
 }
 
 struct held {
-    struct pool_reader *reader; /* a reference */
+    struct pool_reader *reader; /* with a reference */
     struct pool_ticket ticket;
 };
 
@@ -220,12 +220,12 @@ struct worker_of_test {
     struct pool_set_reader *reader;
     struct prng prng;
     _Atomic bool *over;
-    _Atomic unsigned *n_picked, *n_nobody; /* of all */
+    _Atomic unsigned *n_picked, *n_nobody; /* of all threads */
     struct held held[HELD];
     unsigned n_wrong;
 };
 
-/* As a session does it. */
+/* As a session does. */
 static void pick_one(struct worker_of_test *worker, struct held *held) {
     uint32_t which = prng_below(&worker->prng, NAMES);
     const char name[2] = {(char)('a' + which), '\0'};

@@ -1,4 +1,4 @@
-/* A view that has followed every change is the same as one that has just begun. */
+/* A view that has followed every change equals a new one. */
 #include "pick/pool/view.h"
 
 #include <setjmp.h>
@@ -46,7 +46,7 @@ static void say_load(struct world *world) {
     pool_set_load(world->pool.pool, endpoint, &load);
 }
 
-/* A request ends, and another begins if it can. */
+/* A request ends, and another starts if possible. */
 static void move_a_request(struct world *world) {
     struct pool_ticket *ticket = &world->tickets[prng_below(&world->prng, TICKETS)];
     struct pool_request request = {.n_fallbacks = prng_below(&world->prng, 3)};
@@ -110,7 +110,7 @@ static void assert_same(const struct pool_view *one, const struct pool_view *oth
     }
 }
 
-/* Sometimes more changes come than the list has room for. */
+/* Sometimes more changes happen than the list has entries. */
 static void pool_view_updated_equals_new_view(void **state) {
     struct world world = {.prng = {21}, .now_ns = 1000};
     struct pool_view view = {0};

@@ -1,5 +1,4 @@
-/* Bodies in parts, with edits in them: at every cut, the bytes that leave are those of the whole
- * with the edits done. */
+/* Bodies in pieces, with edits: at every split the bytes sent are the edited whole. */
 #include "pick/session/body_buffer.h"
 
 #include <setjmp.h>
@@ -49,7 +48,7 @@ static void body_chunk_edits_hold_at_every_split(void **state) {
     }
 }
 
-/* Found in a scan, the edits are those of its sort of body. */
+/* The edits for a model found in JSON and in gRPC. */
 static void pick_scan_edit_replaces_model(void **state) {
     struct arena *arena = arena_new(NULL, 0);
     struct pick_scan scan;
@@ -68,7 +67,7 @@ static void pick_scan_edit_replaces_model(void **state) {
                                    "a"),
                                false));
     assert_int_equal(pick_scan_edit(&scan, arena, STR("bcd"), &edits, &err), ST_OK);
-    assert_int_equal(edits.n, 1); /* no prefix to change */
+    assert_int_equal(edits.n, 1); /* no length prefix to change */
     assert_int_equal(edits.items[0].at, 0);
     assert_int_equal(edits.items[0].n_bytes, 3);
     assert_true(str_is(edits.items[0].with, "\x0a\x03"

@@ -1,5 +1,5 @@
-/* Requests whose body names the model, in the modes in which the proxy has the body and waits for
- * what is said of it; and what a body must be. */
+/* Requests whose body names the model, in the modes in which the proxy waits for an answer to the
+ * body; and invalid bodies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void body_buffered_renamed_model_replaces_body(void **state) {
     (void)state;
     stage_request(stage, POST "|content-length=52", false, STAGE_CONFIG(BUFFERED_PARTIAL, NONE));
     stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
-    stage_body(stage, OLD, false); /* more of it comes, which is not shown */
+    stage_body(stage, OLD, false); /* a part that is not sent to the picker */
     const struct ext_proc_client_response *reply = stage_next(stage);
     stage_pick(reply);
     assert_int_equal(reply->body_mutation, EXT_PROC_BODY_REPLACED);
@@ -72,7 +72,7 @@ static void body_buffered_partial_without_model_is_413(void **state) {
     stage_close(stage);
 }
 
-/* A body with trailers behind it has no end of its own; without any body it names nothing. */
+/* A body followed by trailers has no end_of_stream; without a body no model is named. */
 static void body_buffered_trailers_end_body(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
@@ -93,7 +93,7 @@ static void body_buffered_trailers_end_body(void **state) {
 
 /* ---- NONE, STREAMED -------------------------------------------------------------------------- */
 
-/* The destination is told at once, and the body asked for. */
+/* The destination is sent at once, and the body requested. */
 static void expect_raised(struct stage *stage) {
     const struct ext_proc_client_response *reply = stage_next(stage);
     assert_int_equal(reply->kind, EXT_PROC_REQUEST_HEADERS);
@@ -141,7 +141,7 @@ static void body_override_requests_buffered_body(void **state) {
     stage_close(stage);
 }
 
-/* A proxy that does not allow the override: with NONE the body never comes. */
+/* A proxy that does not allow the override: with NONE no body arrives. */
 static void body_override_ignored_keeps_pick(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
@@ -154,16 +154,16 @@ static void body_override_ignored_keeps_pick(void **state) {
     stage_close(stage);
 }
 
-/* With STREAMED its pieces come: what can be known by then is. */
+/* With STREAMED pieces arrive: the model is checked as soon as it is known. */
 static void body_override_ignored_in_streamed_mode_checks_pieces(void **state) {
     static const struct {
         const char *parts[3];
-        unsigned status; /* 0: it goes through */
+        unsigned status; /* 0: forwarded */
     } cases[] = {
         {{"{\"mod", "el\":\"m\"", "}"}, 0},     {{"{\"mod", "el\":\"m\"}", ""}, 0},
         {{"{\"model\":\"m\"}", "", ""}, 0},     {{"{\"mod", "el\":\"stranger\"", "}"}, 404},
         {{"{\"mod", "el\":1", "}"}, 400},       {{"{\"prompt\":", "1", "}"}, 400},
-        {{"{\"mod", "el\":\"old\"", "}"}, 500}, /* it can't be sent on as "new" any more */
+        {{"{\"mod", "el\":\"old\"", "}"}, 500}, /* the model can no longer be replaced */
     };
     struct stage *stage = stage_open(stage_models());
     (void)state;
@@ -186,7 +186,7 @@ static void body_override_ignored_in_streamed_mode_checks_pieces(void **state) {
     stage_close(stage);
 }
 
-/* A proxy that sends the body without waiting ignores the override: it is not made. */
+/* A proxy that sends the body without waiting ignores the override: it is not sent. */
 static void body_override_not_sent_to_proxy_that_does_not_wait(void **state) {
     const struct ext_proc_config config = {EXT_PROC_BODY_STREAMED, EXT_PROC_BODY_NONE, true};
     struct stage *stage = stage_open(stage_models());
@@ -200,9 +200,9 @@ static void body_override_not_sent_to_proxy_that_does_not_wait(void **state) {
     stage_close(stage);
 }
 
-/* ---- what a body must be --------------------------------------------------------------------- */
+/* ---- invalid bodies -------------------------------------------------------------------------- */
 
-/* What each body is answered with, in a mode that holds and in one that waits. */
+/* The answer to each body, in a mode that holds it and in one that waits. */
 static void body_without_model_is_refused(void **state) {
     static const struct {
         const char *body;
@@ -236,7 +236,7 @@ static void body_without_model_is_refused(void **state) {
     stage_close(stage);
 }
 
-/* Its headers have the end: there is nothing to wait for. */
+/* The headers have end_of_stream: no body will arrive. */
 static void body_missing_is_400(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
@@ -300,7 +300,7 @@ static void body_over_limit_is_413(void **state) {
     stage_close(stage);
 }
 
-/* What is to come whole is refused before it comes, if its length is known. */
+/* A body that is to be buffered is refused at the headers, if its length is known. */
 static void body_content_length_over_limit_is_413(void **state) {
     const struct {
         struct ext_proc_config config;
@@ -332,16 +332,15 @@ static void body_content_length_over_limit_is_413(void **state) {
         }
     }
     stage_end(stage);
-    stage_stream(stage,
-                 &limits); /* where nobody has to look into it, it may be as large as it is */
+    stage_stream(stage, &limits); /* a body that is not scanned may have any size */
     stage_request(stage, ":method=POST|:path=/v2/models/m/infer|content-length=21", false,
                   STAGE_CONFIG(BUFFERED, NONE));
     stage_pick(stage_next(stage));
     stage_close(stage);
 }
 
-/* A message that was too large for gRPC is answered while the body is awaited, else it is the
- * stream's end. */
+/* A message that exceeds the size limit is refused while the body is awaited; otherwise it ends the
+ * stream. */
 static void message_rejected_answers_client_or_ends_stream(void **state) {
     const struct {
         struct ext_proc_config config;
@@ -381,14 +380,14 @@ static void message_rejected_answers_client_or_ends_stream(void **state) {
     stage_request(stage, POST, false, STAGE_CONFIG(NONE, NONE));
     stage_answer(stage, ":status=200", false);
     stage->n_read = stage->n_sent;
-    pick_session_on_message_rejected(
-        stage->session, &why); /* the answer is under way: nothing can be put before it */
+    pick_session_on_message_rejected(stage->session,
+                                     &why); /* the response has started: no other can be sent */
     stage_expect_no_message(stage);
     assert_int_equal(stage->why.status, ST_BODY_TOO_LARGE);
     stage_close(stage);
 }
 
-/* A body that never ends, of which each part is as good as nothing. */
+/* An endless body of pieces that are nearly empty. */
 static void body_of_endless_small_parts_is_413(void **state) {
     struct pick_limits limits = {.max_body_size = 6400, .answer_timeout_ns = 1000000};
     struct stage *stage = stage_open(stage_models());
@@ -398,12 +397,13 @@ static void body_of_endless_small_parts_is_413(void **state) {
     stage_stream(stage, &limits);
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
     for (; n < 100; n++) {
-        stage_body(stage, "", false); /* these are not even kept */
+        stage_body(stage, "", false); /* empty pieces are not buffered */
     }
     assert_int_equal(stage->n_messages, 1);
     for (n = 0; n < 6400 && !stage->finished; n++) {
         stage_body(stage, " ", false);
-        assert_in_range(stage->n_messages, 0, 16); /* few are held as they came */
+        assert_in_range(stage->n_messages, 0, 16); /* small pieces are copied, except for the first
+                                                      few */
     }
     assert_in_range(n, 1024, 2048);
     stage_expect_refusal(stage, 413);

@@ -1,5 +1,5 @@
-/* What a real Envoy 1.40 was seen to send, stream by stream, with its own bytes
- * (tests/vectors/ext_proc), and what it has to be answered with. */
+/* Messages of a real Envoy 1.40, stream by stream (tests/vectors/ext_proc), and the expected
+ * answers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,14 +14,14 @@
 #define FOLDER "tests/vectors/ext_proc/"
 #define SMALL "{\"model\":\"m\",\"prompt\":\"hi\",\"max_tokens\":8}"
 
-/* A stream: the names of its messages; "part" and "end" are of the answer's body.
- * Answers are written as
+/* A stream: the names of its messages; "part" and "end" are of the response's body. Answers are
+ * written as
  *
- *     H h     headers of the request, of the answer: nothing is changed
+ *     H h     headers of the request, of the response: unchanged
  *     >A      the same with a pick
- *     B5 b5.  so many bytes of a body sent on; with the dot its end is told
+ *     B5 b5.  bytes of a body sent on; the dot is end_of_stream
  *     T t     trailers
- *     !503    the client is told at once */
+ *     !503    immediate response */
 static const struct {
     const char *name, *messages, *answers;
 } streams[] = {
@@ -105,7 +105,7 @@ static struct pool_spec *spec_of_captures(bool models) {
     return spec;
 }
 
-/* Whether the model matters or not, the proxy sees the same in the end; in between it is held. */
+/* Whether the model matters or not, the proxy gets the same in the end; only the order differs. */
 static void capture_streams_give_same_result_in_each_mode(void **state) {
     (void)state;
     for (size_t i = 0; i < 2 * sizeof(streams) / sizeof(streams[0]); i++) {
@@ -137,7 +137,8 @@ static void capture_streams_give_same_result_in_each_mode(void **state) {
     }
 }
 
-/* Capture 43: a large body in one message, in mode BUFFERED, and an answer without its body. */
+/* Capture 43: a large body in one message, in mode BUFFERED, and a response whose body is not
+ * sent. */
 static void capture_large_buffered_body_is_picked(void **state) {
     struct stage *stage = stage_open(spec_of_captures(true));
     char *body = malloc(200000);

@@ -1,7 +1,7 @@
-/* Streams on several threads while the pool changes under them. Which endpoints a pool has follows
- * from its generation, so that each pick can be judged by the generations that were in its time: it
- * is of the pool and of the subset, or the request is refused. Streams break off wherever they are;
- * at the end nothing is in flight. Made for the thread sanitizer. */
+/* Streams on several threads while the pool is updated. The endpoints of a pool follow from its
+ * generation, so each pick is checked against the generations of its time: it is in the pool and in
+ * the subset, or the request is refused. Streams end at any message; at the end nothing is in
+ * flight. For the thread sanitizer. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -21,13 +21,13 @@ enum { N = 48, THREADS = 4, UPDATES = 600, PICKS = 4000, OPEN = 8, MOST_HINT = 8
 
 #define DESTINATION "x-gateway-destination-endpoint"
 
-/* Is endpoint `i` in the pool in this generation? */
+/* Whether endpoint `i` is in the pool in this generation. */
 static bool is_member(uint64_t generation, uint32_t i) {
     struct prng prng = {generation * N + i};
     return generation > 0 && prng_next(&prng) % 4 > 0;
 }
 
-/* Of every second generation models matter, and "m" is one. */
+/* In every second generation models matter, and "m" is one. */
 static struct pool_spec *spec_of(uint64_t generation) {
     struct pool_spec *spec = fixture_spec();
     struct pool_model model = {.name = STR("m")};
@@ -45,7 +45,7 @@ static struct pool_spec *spec_of(uint64_t generation) {
     return spec;
 }
 
-/* ---- a stream -------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 struct worker_of_test;
 
@@ -66,7 +66,7 @@ struct worker_of_test {
     _Atomic bool *over;
     _Atomic uint64_t *picks; /* of all threads */
     struct stream streams[OPEN];
-    uint64_t before; /* the generation when the message at hand was given */
+    uint64_t before; /* the generation before the message was passed */
     unsigned n_picked, n_refused, n_wrong;
 };
 
@@ -140,7 +140,7 @@ static void close_stream(struct stream *stream) {
     stream->session = NULL;
 }
 
-/* ---- its messages ---------------------------------------------------------------------------- */
+/* ---- messages of a stream -------------------------------------------------------------------- */
 
 static void ask(struct stream *stream, const struct ext_proc_client_request *question) {
     struct buf out;
@@ -175,7 +175,7 @@ static void ask_headers(struct stream *stream) {
     ask(stream, &question);
 }
 
-/* The next message; now and then the stream ends instead. */
+/* The next message; sometimes the stream ends instead. */
 static void go_on(struct stream *stream) {
     static const struct ext_proc_header status = {{":status", 7}, {"200", 3}};
     struct ext_proc_client_request question = {.kind = EXT_PROC_REQUEST_BODY};

@@ -1,5 +1,5 @@
-/* Requests whose body names the model, in the modes in which it is sent without waiting: it is
- * held, and sent on by us, however it is cut, under its own name and under another. */
+/* Requests whose body names the model, in the modes in which the body is sent without waiting: it
+ * is held and then sent on, at every split, under its own model name and under another. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,8 @@ static const struct str plain = {PLAIN, sizeof(PLAIN) - 1};
 static const struct str old = {OLD, sizeof(OLD) - 1};
 static const struct str new = {NEW, sizeof(NEW) - 1};
 
-/* A body in parts of `step` bytes; the end comes with the last, or in a message of its own. */
+/* A body in pieces of `step` bytes; end_of_stream is in the last one, or in a message of its
+ * own. */
 static void send_in_steps(struct stage *stage, struct str body, size_t step, bool end_alone) {
     for (size_t at = 0; at < body.len; at += step) {
         size_t n = body.len - at < step ? body.len - at : step;
@@ -37,7 +38,7 @@ static void send_in_steps(struct stage *stage, struct str body, size_t step, boo
 
 /* ---- FULL_DUPLEX ----------------------------------------------------------------------------- */
 
-/* The answer to the headers is held; then it leaves, and the body behind it. */
+/* The answer to the headers is held; it is sent before the body. */
 static void duplex_headers_are_held_until_model_known(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
@@ -50,7 +51,7 @@ static void duplex_headers_are_held_until_model_known(void **state) {
     const struct ext_proc_client_response *reply = stage_next(stage);
     assert_int_equal(reply->kind, EXT_PROC_REQUEST_HEADERS);
     stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
-    assert_int_equal(stage_n_set(reply), 1); /* the length stays */
+    assert_int_equal(stage_n_set(reply), 1); /* the length is unchanged */
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"model\":", false);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "\"m\"", false);
     assert_false(pick_session_is_response_pending(stage->session));
@@ -84,7 +85,7 @@ static void duplex_body_split_anywhere_gives_same_result(void **state) {
     stage_close(stage);
 }
 
-/* Without a difference between models the body is passed on as it comes. */
+/* Where models make no difference the body is sent on at once. */
 static void duplex_without_model_rules_is_not_held(void **state) {
     struct pool_spec *spec = fixture_spec();
     (void)state;
@@ -94,7 +95,7 @@ static void duplex_without_model_rules_is_not_held(void **state) {
     stage_pick(stage_next(stage));
     stage_body(stage, "{\"mod", false);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"mod", false);
-    stage_body(stage, "", false); /* nothing, and not the end of it */
+    stage_body(stage, "", false); /* empty, without end_of_stream */
     stage_expect_no_message(stage);
     stage_body(stage, "el\":1}", true);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "el\":1}", true);
@@ -109,7 +110,7 @@ static void duplex_large_body_is_sent_in_chunks(void **state) {
     (void)state;
     memset(body, 'x', n);
     memcpy(body, "{\"model\":\"m\",\"", 14);
-    limits.max_body_size = 100; /* the model is known before */
+    limits.max_body_size = 100; /* the model is known before the limit is reached */
     stage_end(stage);
     stage_stream(stage, &limits);
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
@@ -120,7 +121,7 @@ static void duplex_large_body_is_sent_in_chunks(void **state) {
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "", true);
     assert_int_equal(stage->n_sent,
                      1 + (n + EXT_PROC_MAX_CHUNK_BYTES - 1) / EXT_PROC_MAX_CHUNK_BYTES + 1);
-    assert_int_equal(stage->n_messages, 1); /* its bytes are on their way */
+    assert_int_equal(stage->n_messages, 1); /* its bytes are not sent yet */
     stage_flush(stage);
     assert_int_equal(stage->n_messages, 0);
     stage_close(stage);
@@ -153,7 +154,7 @@ static void duplex_trailers_end_body(void **state) {
 #define NEW_MESSAGE "\x0a\x03new\x1a\x01x"
 #define BYTES(text) str_make(text, sizeof(text) - 1)
 
-/* The answer to the headers; no message is waited for. */
+/* The answer to the headers has the pick at once. */
 static void expect_pick_at_headers(struct stage *stage) {
     const struct ext_proc_client_response *reply = stage_next(stage);
     assert_int_equal(reply->kind, EXT_PROC_REQUEST_HEADERS);
@@ -164,14 +165,14 @@ static void expect_pick_at_headers(struct stage *stage) {
     stage_expect_no_message(stage);
 }
 
-/* A message is sent on as one, whatever its size, with what was said of it. */
+/* A gRPC message is sent on as one, whatever its size, with its flags. */
 static void duplex_grpc_message_stays_whole(void **state) {
     struct stage *stage = stage_open(stage_models());
     size_t n = 150000;
     char *message = calloc(1, n);
     (void)state;
     memcpy(message, "\x0a\x03old", 5);
-    memcpy(message + 5, "\x3a\xeb\x93\x09", 4); /* raw_input_contents: all the rest */
+    memcpy(message + 5, "\x3a\xeb\x93\x09", 4); /* raw_input_contents: the remaining bytes */
     stage_request(stage, GRPC, false, STAGE_CONFIG(GRPC, NONE));
     expect_pick_at_headers(stage);
     stage_part(stage, EXT_PROC_REQUEST_BODY, str_make(message, n), false);
@@ -231,7 +232,7 @@ static void duplex_compressed_grpc_message_is_415(void **state) {
     stage_close(stage);
 }
 
-/* A proxy that has taken the mode and shows the body as a whole, prefix and all. */
+/* A proxy that accepts the mode and sends the body as a whole, with prefixes. */
 static void duplex_grpc_mode_prefixed_body_is_replaced(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
@@ -251,7 +252,7 @@ static void duplex_grpc_mode_prefixed_body_is_replaced(void **state) {
     stage_close(stage);
 }
 
-/* Nor is JSON a message: it is answered as where it is buffered. */
+/* JSON is not a gRPC message either: it is answered as with BUFFERED. */
 static void duplex_grpc_mode_json_body_is_replaced(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
@@ -273,7 +274,7 @@ static void duplex_grpc_mode_json_body_is_replaced(void **state) {
     stage_close(stage);
 }
 
-/* The length before the message follows its new name. */
+/* The length prefix matches the message with the new model name. */
 static void duplex_grpc_length_prefix_follows_renamed_model(void **state) {
     static const struct pool_target target = {{"a-longer-name", 13}, 1};
     const struct str body = BYTES("\0\0\0\0\x08" OLD_MESSAGE);
@@ -302,7 +303,7 @@ static void duplex_grpc_length_prefix_follows_renamed_model(void **state) {
     stage_close(stage);
 }
 
-/* ---- time ------------------------------------------------------------------------------------ */
+/* ---- timeouts -------------------------------------------------------------------------------- */
 
 static void duplex_body_timeout_is_408(void **state) {
     struct stage *stage = stage_open(stage_models());
@@ -317,7 +318,7 @@ static void duplex_body_timeout_is_408(void **state) {
     stage_body(stage, PLAIN, false);
     stage_pick(stage_next(stage));
     stage_expect_body(stage, EXT_PROC_REQUEST_BODY, plain, false);
-    pick_session_on_timeout(stage->session); /* nothing is owed */
+    pick_session_on_timeout(stage->session); /* no response is pending */
     stage_expect_no_message(stage);
     assert_false(stage->finished);
     stage_close(stage);

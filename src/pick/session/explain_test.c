@@ -1,5 +1,5 @@
-/* What is explained is what would be picked: texts for each rule, and, over many pools and
- * questions, the same outcome as a pick's. */
+/* An explanation equals a pick: texts for each rule, and the same outcome as a pick over random
+ * pools and requests. */
 #include "pick/session/explain.h"
 
 #include <setjmp.h>
@@ -156,8 +156,9 @@ static void explain_unchecked_endpoint_is_marked(void **state) {
     fixture_close(&fixture);
 }
 
-/* Full ones are left out before the filters look, and counted on again where these leave no other:
- * a session's endpoint is one that is not full; one that only a label allows is waited for. */
+/* Full endpoints are left out before the filters run, and included again where the filters leave no
+ * other: a session's endpoint is one that is not full; a request waits for the only one with a
+ * label. */
 static void explain_full_endpoints_are_excluded_before_filters(void **state) {
     static const struct pool_label label = {STR("a"), STR("b")};
     (void)state;
@@ -190,7 +191,7 @@ static void explain_full_endpoints_are_excluded_before_filters(void **state) {
         fixture_open(&fixture, spec);
         struct pool_request request = {.session = STR("s")};
         struct pick_described_request described = {.session = STR("s")};
-        for (int i = 0; i < 2; i++) { /* the third is left, in one of them to nobody */
+        for (int i = 0; i < 2; i++) { /* the third one is removed, in one case for all */
             assert_int_equal(pool_pick(fixture.reader, &request, &picks[i], &err), ST_OK);
         }
         expect(&fixture, described, ST_OK,
@@ -253,7 +254,7 @@ static void explain_profile_scores_are_printed(void **state) {
     fixture_open(&fixture, three());
     say(&fixture, A, 4, 0.25f);
     say(&fixture, B, 0, 0.5f);
-    struct pool_pick body_buffer = fixture_pick(&fixture); /* C, which has said nothing */
+    struct pool_pick body_buffer = fixture_pick(&fixture); /* C, without a report */
     expect(&fixture, described, ST_OK,
            "  profile                       waiting  running  KV cache  queue-scorer x 2"
            "  kv-cache-utilization-scorer x 2  prefix-cache-scorer x 3"
@@ -289,7 +290,7 @@ static void explain_other_picker_is_named(void **state) {
     fixture_close(&fixture);
 }
 
-/* ---- agreement ------------------------------------------------------------------------------- */
+/* ---- agreement with picks -------------------------------------------------------------------- */
 
 enum { N_ROUNDS = 3000, N_ENDPOINTS = 6 };
 
@@ -314,7 +315,7 @@ static struct pool_spec *random_spec(struct prng *prng) {
     return spec;
 }
 
-/* A list of some of the pool's addresses and one that is none of it. */
+/* Some of the pool's addresses and one outside it. */
 static struct str random_list(struct prng *prng, struct arena *arena) {
     struct str list = STR("9.9.9.9:1");
     for (uint32_t i = 0; i < N_ENDPOINTS; i++) {
@@ -344,7 +345,7 @@ static struct pick_described_request random_question(struct prng *prng, struct a
     return described;
 }
 
-/* As a session asks. */
+/* As a session does. */
 static enum status pick(struct fixture *fixture, const struct pick_described_request *described,
                         struct arena *arena, struct pool_pick *out) {
     struct subset subset;
@@ -370,7 +371,7 @@ static void compare_one(struct fixture *fixture, struct prng *prng) {
     if (st != sent.status) {
         fail_msg("picked: %s, explained:\n%s", status_name(st), sent.text.data);
     }
-    if (st == ST_OK) { /* with the rank 1 */
+    if (st == ST_OK) { /* it has rank 1 */
         const char *row = strstr(sent.text.data, picked.endpoints[0]->text);
         const char *end = row ? strchr(row, '\n') : NULL;
         assert_true(end && memcmp(end - 4, "   1", 4) == 0);
@@ -382,7 +383,7 @@ static void compare_one(struct fixture *fixture, struct prng *prng) {
     arena_free(arena);
 }
 
-/* What some endpoints say of their load. */
+/* Load reports of some endpoints. */
 static void say_loads(struct fixture *fixture, struct prng *prng) {
     const struct pool_snapshot *snapshot = pool_reader_refresh(fixture->reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {

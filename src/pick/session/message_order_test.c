@@ -1,6 +1,5 @@
-/* The orders in which messages can come, and those in which they can't: some by hand, then every
- * one that is legal up to a length, in every mode, against a second, slower opinion of what each
- * message is answered with. */
+/* Legal and illegal orders of messages: some by hand, then every legal one up to a length, in every
+ * mode, checked against a second, simpler implementation of the rules. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +66,7 @@ static void act(struct stage *stage, enum act what) {
     }
 }
 
-/* What can't come ends the stream with a status and a sentence, and nothing else. */
+/* An illegal message ends the stream with a status and a text, and nothing else. */
 static void message_order_illegal_ends_stream(void **state) {
     static const struct {
         enum act acts[4];
@@ -99,7 +98,7 @@ static void message_order_illegal_ends_stream(void **state) {
         assert_true(stage->finished);
         assert_int_equal(stage->why.status, ST_BAD_REQUEST);
         assert_non_null(strstr(stage->why.text, cases[i].why));
-        act(stage, BODY); /* what still comes is let go */
+        act(stage, BODY); /* further messages are released */
         pick_session_half_close(stage->session);
         stage_end(stage);
         stage_stream(stage, &stage_limits);
@@ -107,8 +106,7 @@ static void message_order_illegal_ends_stream(void **state) {
     stage_close(stage);
 }
 
-/* The log of a stream that ends wrongly long after its pick: the message that named the model has
- * been released by then. */
+/* A late error is logged after the message that named the model was released. */
 static void message_order_late_error_is_reported(void **state) {
     const struct {
         const char *headers;
@@ -150,7 +148,7 @@ static void message_undecodable_ends_stream(void **state) {
     stage_close(stage);
 }
 
-/* Of a proxy newer than this, or of none: skipped. */
+/* Messages of unknown kinds are ignored. */
 static void message_unknown_is_skipped(void **state) {
     struct stage *stage = stage_open(one());
     (void)state;
@@ -162,7 +160,7 @@ static void message_unknown_is_skipped(void **state) {
     stage_close(stage);
 }
 
-/* observability_mode: the proxy waits for nothing, and may be told nothing. */
+/* observability_mode: the proxy does not wait, and nothing may be sent. */
 static void observability_mode_sends_nothing(void **state) {
     struct stage *stage = stage_open(one());
     struct ext_proc_header header = {STR(":method"), STR("GET")};
@@ -185,7 +183,7 @@ static void observability_mode_sends_nothing(void **state) {
     stage_close(stage);
 }
 
-/* ---- for people ------------------------------------------------------------------------------ */
+/* ---- describe -------------------------------------------------------------------------------- */
 
 static void assert_described(struct stage *stage, const char *expected) {
     struct buf out;
@@ -213,15 +211,16 @@ static void session_describe_names_the_phase(void **state) {
 
 /* ---- every order ----------------------------------------------------------------------------- */
 
-/* What came so far, and what should have been said; it knows the rules, and no code of ours. */
+/* The messages so far and the expected state, by the rules alone. */
 struct opinion {
     enum ext_proc_body_mode request, response;
     bool has_config, matters;
-    bool is_grpc;                             /* as its content-type says */
-    bool head, ended, answer, response_ended; /* what came */
-    bool told;                                /* the pick has left */
-    bool raised, pieces;                      /* with the pick; the body came, in pieces */
-    bool over, passed;                        /* the stream; the request, without a pick */
+    bool is_grpc;                             /* by its content-type */
+    bool head, ended, answer, response_ended; /* received */
+    bool told;                                /* the pick was sent */
+    bool raised, pieces;                      /* mode overridden; the body arrived in pieces */
+    bool over, passed;                        /* the stream ended; the request passed without a
+                                                 pick */
     size_t n_parts;                           /* of the request's body */
     size_t n_bytes;
 };
@@ -229,7 +228,7 @@ struct opinion {
 static const char *const texts[] = {"{\"prompt\":1,\"mod", "el\":\"old", "\",\"n\":", "2}", ""};
 enum { N_TEXTS = 5, KNOWN_AT = 25, MOST_ACTS = 6 };
 
-/* What came of the request's body. */
+/* The request's body so far. */
 static struct str sent_body(size_t n_parts, bool is_new, char out[64]) {
     size_t n = 0;
     for (size_t i = 0; i < n_parts && i < N_TEXTS; i++) {
@@ -242,7 +241,7 @@ static struct str sent_body(size_t n_parts, bool is_new, char out[64]) {
     return str_make(out, n);
 }
 
-/* A message of gRPC, without a prefix: none of the texts here begins with one. */
+/* A gRPC message without a prefix: no text here starts with one. */
 static bool is_message(const struct opinion *o, enum ext_proc_body_mode mode) {
     return mode == EXT_PROC_BODY_GRPC && (!o->head || o->is_grpc);
 }
@@ -313,7 +312,7 @@ static void sent_back(struct stage *stage, enum ext_proc_kind kind, struct str t
     assert_int_equal(reply->end_of_stream, ends);
 }
 
-/* In a duplex mode: what was held leaves as soon as it is known. */
+/* Duplex mode: buffered messages are sent as soon as the model is known. */
 static void of_duplex(struct opinion *o, struct stage *stage, struct str text, bool ends) {
     char bytes[64];
     if (o->told) {
@@ -332,11 +331,11 @@ static void of_raised(struct opinion *o, struct stage *stage, bool ends) {
     bool known = o->n_bytes >= KNOWN_AT;
     bool at_once = o->request == EXT_PROC_BODY_NONE || o->request == EXT_PROC_BODY_GRPC;
     if (o->has_config && at_once && !o->pieces) {
-        refused(o, stage, 400); /* as a whole the first part is cut off */
+        refused(o, stage, 400); /* as a whole the first piece is truncated */
     } else if (!o->pieces && ends) {
         refused(o, stage, 400);
     } else if (known && o->raised) {
-        refused(o, stage, 500); /* it can't be renamed any more */
+        refused(o, stage, 500); /* the model cannot be replaced any more */
     } else if (ends && !known) {
         refused(o, stage, 400);
     } else {
@@ -404,7 +403,7 @@ static bool ends(enum act what) {
     return what == HEAD_END || what == BODY_END || what == ANSWER_END || what == PART_END;
 }
 
-/* One more message, and what it should be answered with. */
+/* One more message, and the expected answer. */
 static void step(struct opinion *o, struct stage *stage, enum act what) {
     const struct ext_proc_config config = {o->request, o->response, false};
     struct str text = str_of(texts[o->n_parts % N_TEXTS]);
@@ -437,7 +436,7 @@ static void step(struct opinion *o, struct stage *stage, enum act what) {
     stage_expect_no_message(stage);
 }
 
-/* Each message that can follow, and each that can't, once. Returns: how many orders there were. */
+/* Each message that can follow, and each that cannot, once. Returns: the number of orders. */
 static size_t every_order(struct stage *stage, const struct opinion *begun, enum act *acts,
                           size_t n) {
     size_t n_orders = 0;
@@ -447,7 +446,7 @@ static size_t every_order(struct stage *stage, const struct opinion *begun, enum
         for (size_t i = 0; i <= n; i++) {
             step(&o, stage, acts[i]);
         }
-        stage_end(stage); /* nothing is left, wherever it breaks off */
+        stage_end(stage); /* nothing is left at any end */
         stage_stream(stage, &stage_limits);
         n_orders++;
         if (!o.over && n + 1 < MOST_ACTS) {

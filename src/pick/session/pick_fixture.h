@@ -1,7 +1,6 @@
-/* What the tests of sessions share: a proxy that asks and keeps what it is told, a pool in a line.
- * Each message lies in memory of exactly its size, which ends when it is released; what is said is
- * read when it is said, and held against it when it leaves. For files that include cmocka.h
- * before. */
+/* For tests of sessions: a simulated proxy that records what is sent, and a pool in a line. Each
+ * message is in memory of exactly its size, which is freed when it is released; each sent message
+ * is decoded when it is sent, and compared again when it is released. Include cmocka.h before. */
 #ifndef SLUICE_PICK_SESSION_PICK_FIXTURE_H
 #define SLUICE_PICK_SESSION_PICK_FIXTURE_H
 
@@ -14,12 +13,12 @@
 enum { STAGE_MAX_SENT = 4096, STAGE_MAX_PIECES = 8 };
 
 struct stage_sent {
-    char *bytes; /* as they were when it was said */
+    char *bytes; /* a copy from when it was sent */
     size_t n_bytes;
     struct piece pieces[STAGE_MAX_PIECES];
     size_t n_pieces;
-    void (*release)(void *cookie);
-    void *cookie;
+    void (*release)(void *user);
+    void *user;
     bool left;
     struct ext_proc_client_response reply;
 };
@@ -31,22 +30,22 @@ struct stage {
     struct arena *arena;
     struct pick_session *session;
     struct stage_sent sent[STAGE_MAX_SENT];
-    size_t n_sent, n_read; /* `n_read`: those that the test has looked at */
+    size_t n_sent, n_read; /* `n_read`: those that the test has read */
     bool finished;
-    struct error why;        /* ST_OK: without an error */
-    int n_messages;          /* of the proxy's that are not released */
-    char last_outcome[1024]; /* the last note: "LINE|MODEL|TARGET|why" */
+    struct error why;        /* ST_OK: no error */
+    int n_messages;          /* of the proxy, not released */
+    char last_outcome[1024]; /* the last outcome: "LINE|MODEL|TARGET|why" */
 };
 
-/* ---- what the session says ------------------------------------------------------------------- */
+/* ---- callbacks of the session ---------------------------------------------------------------- */
 
 static void stage_on_send(void *user, const struct piece *pieces, size_t n_pieces,
-                          void (*release)(void *cookie), void *cookie) {
+                          void (*release)(void *release_user), void *release_user) {
     struct stage *stage = user;
     struct stage_sent *sent = &stage->sent[stage->n_sent++];
     assert_true(stage->n_sent < STAGE_MAX_SENT && n_pieces <= STAGE_MAX_PIECES);
     assert_false(stage->finished);
-    *sent = (struct stage_sent){.n_pieces = n_pieces, .release = release, .cookie = cookie};
+    *sent = (struct stage_sent){.n_pieces = n_pieces, .release = release, .user = release_user};
     for (size_t i = 0; i < n_pieces; i++) {
         sent->pieces[i] = pieces[i];
         sent->n_bytes += pieces[i].n_bytes;
@@ -79,7 +78,7 @@ static inline size_t stage_copy(char *to, size_t n, size_t most, struct str text
     return n;
 }
 
-/* Reads all of it, as a log does: a byte that has been released would be noticed. */
+/* Reads all of it, as a log does: so that the sanitizer finds a released byte. */
 static void stage_on_note(void *user, const struct pick_outcome *outcome) {
     struct stage *stage = user;
     const struct str parts[] = {outcome->request_line,
@@ -95,7 +94,7 @@ static void stage_on_note(void *user, const struct pick_outcome *outcome) {
     }
 }
 
-/* What was said leaves: until now its bytes have stayed as they were. */
+/* Releases what was sent; until now its bytes must be unchanged. */
 static inline void stage_flush(struct stage *stage) {
     for (size_t i = 0; i < stage->n_sent; i++) {
         struct stage_sent *sent = &stage->sent[i];
@@ -105,22 +104,24 @@ static inline void stage_flush(struct stage *stage) {
             at += sent->pieces[k].n_bytes;
         }
         if (!sent->left && sent->release) {
-            sent->release(sent->cookie);
+            sent->release(sent->user);
         }
         sent->left = true;
     }
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- open, close ----------------------------------------------------------------------------- */
 
-/* Another stream of the same pool. */
+/* Another stream in the same pool. */
 static inline void stage_stream(struct stage *stage, const struct pick_limits *limits) {
     struct pick_context context = {.wakeup = &stage->wakeup,
                                    .pool = stage->pool.pool,
                                    .reader = stage->pool.reader,
                                    .limits = *limits};
-    struct pick_callbacks out = {
-        .send = stage_on_send, .finish = stage_on_finish, .outcome = stage_on_note, .user = stage};
+    struct pick_callbacks out = {.send = stage_on_send,
+                                 .finish = stage_on_finish,
+                                 .on_outcome = stage_on_note,
+                                 .user = stage};
     stage->arena = arena_new(NULL, 0);
     stage->session = pick_session_new(stage->arena, &context, &out);
     stage->finished = false;
@@ -136,7 +137,7 @@ static void stage_on_call(void *user) {
     stage->n_notified++;
 }
 
-/* Those that were called pick again. */
+/* Notified waiters pick again. */
 static inline void stage_resume(struct stage *stage) {
     struct pool_waiter *waiter;
     while ((waiter = pool_wakeup_pop(&stage->wakeup))) {
@@ -155,7 +156,7 @@ static inline struct stage *stage_open(struct pool_spec *spec) {
     return stage;
 }
 
-/* The stream ends; nothing of it is left behind. */
+/* Ends the stream; it must leave nothing. */
 static inline void stage_end(struct stage *stage) {
     struct pool_stats pool_counts;
     pick_session_free(stage->session);
@@ -177,15 +178,15 @@ static inline void stage_close(struct stage *stage) {
     free(stage);
 }
 
-/* ---- what the proxy asks --------------------------------------------------------------------- */
+/* ---- messages of the proxy ------------------------------------------------------------------- */
 
 struct stage_message {
     struct stage *stage;
     char bytes[];
 };
 
-static void stage_release(void *cookie) {
-    struct stage_message *message = cookie;
+static void stage_release(void *user) {
+    struct stage_message *message = user;
     message->stage->n_messages--;
     free(message);
 }
@@ -226,7 +227,7 @@ static inline size_t stage_headers(const char *text, struct ext_proc_header *out
 #define STAGE_CONFIG(request, response)                                                            \
     (&(const struct ext_proc_config){EXT_PROC_BODY_##request, EXT_PROC_BODY_##response, false})
 
-/* The first message. `config` may be NULL: an older proxy. */
+/* The first message. `config` NULL: an older proxy. */
 static inline void stage_request(struct stage *stage, const char *headers, bool ends,
                                  const struct ext_proc_config *config) {
     struct ext_proc_header list[32];
@@ -282,7 +283,7 @@ static inline void stage_add_target(struct pool_spec *spec, const char *name,
     assert_int_equal(pool_spec_add_model(spec, &model, &err), ST_OK);
 }
 
-/* One endpoint, 10.0.0.1:8000, and the models m (as it is), old (sent on as new) and cheap
+/* One endpoint, 10.0.0.1:8000, and the models m (unchanged), old (sent on as new) and cheap
  * (sheddable); others are refused. */
 static inline struct pool_spec *stage_models(void) {
     static const struct pool_target target = {{"new", 3}, 1};
@@ -295,9 +296,9 @@ static inline struct pool_spec *stage_models(void) {
     return spec;
 }
 
-/* ---- what the proxy is told ------------------------------------------------------------------ */
+/* ---- answers --------------------------------------------------------------------------------- */
 
-/* The next answer that the test has not looked at. */
+/* The next answer that the test has not read. */
 static inline const struct ext_proc_client_response *stage_next(struct stage *stage) {
     assert_true(stage->n_read < stage->n_sent);
     return &stage->sent[stage->n_read++].reply;
@@ -313,7 +314,7 @@ static inline struct str stage_set(const struct ext_proc_client_response *reply,
     struct str found = {NULL, 0};
     while (ext_proc_set_header_next(&reader, &header)) {
         if (str_is(header.key, key)) {
-            assert_null(found.ptr); /* once */
+            assert_null(found.ptr); /* set once */
             found = header.value.ptr ? header.value : STR("");
         }
     }
@@ -343,7 +344,7 @@ static inline void stage_assert_text(struct str got, const char *expected) {
     }
 }
 
-/* The answer has a pick: header and metadata are the same bytes. Returns: them. */
+/* The answer has a pick, with the same bytes in header and metadata. Returns: these. */
 static inline struct str stage_pick(const struct ext_proc_client_response *reply) {
     struct str header = stage_set(reply, STAGE_DESTINATION);
     struct ext_proc_value value =
@@ -359,7 +360,7 @@ static inline struct str stage_pick(const struct ext_proc_client_response *reply
     return header;
 }
 
-/* "Nothing is changed", in answer to `kind`. */
+/* "Nothing changed", in answer to `kind`. */
 static inline void stage_expect_continue(struct stage *stage, enum ext_proc_kind kind) {
     const struct ext_proc_client_response *reply = stage_next(stage);
     assert_false(reply->is_immediate);
@@ -370,7 +371,7 @@ static inline void stage_expect_continue(struct stage *stage, enum ext_proc_kind
     assert_false(reply->has_mode_override || reply->clear_route_cache);
 }
 
-/* The next of a body in a duplex mode. */
+/* The next piece of a body in a duplex mode. */
 static inline void stage_expect_chunk(struct stage *stage, enum ext_proc_kind kind,
                                       const char *body, bool ends) {
     const struct ext_proc_client_response *reply = stage_next(stage);
@@ -381,8 +382,8 @@ static inline void stage_expect_chunk(struct stage *stage, enum ext_proc_kind ki
     assert_int_equal(reply->end_of_stream, ends);
 }
 
-/* What was sent of a body, up to the next answer of another kind, is `body`; the end of the stream
- * is told once, with the last of it, if it is told. */
+/* The pieces of a body up to the next answer of another kind are `body`; end_of_stream is set on
+ * the last one only, if at all. */
 static inline void stage_expect_body(struct stage *stage, enum ext_proc_kind kind, struct str body,
                                      bool ends) {
     size_t at = 0;
@@ -402,7 +403,7 @@ static inline void stage_expect_body(struct stage *stage, enum ext_proc_kind kin
     assert_int_equal(ended, ends);
 }
 
-/* The client is told at once, and the stream ends well. */
+/* An immediate response, and the stream ends with OK. */
 static inline const struct ext_proc_client_response *stage_expect_refusal(struct stage *stage,
                                                                           unsigned status) {
     const struct ext_proc_client_response *reply = stage_next(stage);

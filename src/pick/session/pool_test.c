@@ -1,5 +1,5 @@
-/* Streams where there are several pools: each request is one pool's from its headers to its end,
- * whatever becomes of the pools meanwhile. */
+/* Streams with several pools: a request stays in its pool from its headers to its end, whatever
+ * happens to the pools meanwhile. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static void add_pool(struct pool_specs *specs, const char *name, const char *end
     assert_int_equal(pool_specs_add(specs, spec, &err), ST_OK);
 }
 
-/* "a" is for the authority a, with 10.0.0.1:80; "b" likewise. Either may be missing. */
+/* "a" matches the authority a, with 10.0.0.1:80; "b" likewise. Either may be missing. */
 static void set_pools(struct rig *rig, bool a, bool b) {
     struct pool_specs specs = {.is_list = true};
     struct error err;
@@ -43,8 +43,10 @@ static void set_pools(struct rig *rig, bool a, bool b) {
 static void begin_stream(struct rig *rig) {
     struct stage *stage = rig->stage;
     struct pick_context context = {.pools = rig->reader, .limits = stage_limits};
-    struct pick_callbacks out = {
-        .send = stage_on_send, .finish = stage_on_finish, .outcome = stage_on_note, .user = stage};
+    struct pick_callbacks out = {.send = stage_on_send,
+                                 .finish = stage_on_finish,
+                                 .on_outcome = stage_on_note,
+                                 .user = stage};
     pick_session_free(stage->session);
     stage->session = pick_session_new(stage->arena, &context, &out);
     stage->finished = false;
@@ -101,7 +103,7 @@ static void session_without_matching_pool_is_404(void **state) {
     close_rig(&rig);
 }
 
-/* The request goes on where it was sent; its count is of a pool that nobody else has. */
+/* The request continues at its endpoint; its count is of a removed pool. */
 static void session_outlives_removed_pool(void **state) {
     (void)state;
     struct rig rig;
@@ -120,7 +122,7 @@ static void session_outlives_removed_pool(void **state) {
     close_rig(&rig);
 }
 
-/* A proxy that shows answers alone; and one whose stream breaks off before it says anything. */
+/* A proxy that sends responses only; and a stream that ends before its first message. */
 static void session_without_request_ends_cleanly(void **state) {
     (void)state;
     struct rig rig;

@@ -1,8 +1,7 @@
-/* Streams of several pools on several threads, which wait where there is no room, while pools and
- * endpoints come and go, loads come and grow old, limits change and waiting is switched off and on.
- * Streams end wherever they are. Each pick is of the stream's own pool; and at the end, when no
- * more is asked, all that still wait get their turn, and nothing is left. Made for the thread
- * sanitizer. */
+/* Streams of several pools on several threads, which wait where there is no capacity, while pools
+ * and endpoints are added and removed, load reports arrive and expire, limits change and flow
+ * control is switched on and off. Streams end at any message. Each pick is from the stream's own
+ * pool; at the end all waiters are admitted, and nothing is left. For the thread sanitizer. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -23,13 +22,13 @@ enum { POOLS = 4, ENDPOINTS = 5, THREADS = 3, OPEN = 12, UPDATES = 300, WAITS = 
 
 #define DESTINATION "x-gateway-destination-endpoint"
 
-static const uint64_t PATIENCE_NS = UINT64_C(60000000000); /* until a wait is one for ever */
+static const uint64_t PATIENCE_NS = UINT64_C(60000000000); /* a longer wait counts as endless */
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
 static const struct str NAMES[POOLS] = {STR("a"), STR("b"), STR("c"), STR("d")};
 
-/* Of pool `i`, with some of its endpoints; one at least. */
+/* Of pool `i`, with some of its endpoints, one at least. */
 static struct pool_spec *spec_of(struct prng *prng, uint32_t i) {
     struct pool_spec *spec = fixture_spec();
     struct pool_model model = {.name = STR("m")};
@@ -61,7 +60,7 @@ static void change(struct pool_set *set, struct prng *prng) {
     assert_int_equal(pool_set_update(set, &specs, &err), ST_OK);
 }
 
-/* Each endpoint says how much waits there, which soon counts no more. */
+/* Each endpoint reports its queue; the reports expire soon. */
 static void say_loads(struct pool_set_reader *pools, struct prng *prng) {
     const struct pool_list *list = pool_set_reader_refresh(pools);
     for (size_t i = 0; i < list->n; i++) {
@@ -171,7 +170,7 @@ static void close_stream(struct stream *stream) {
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* A message of malloc's: one that is read behind its end is seen. */
+/* A message from malloc, so that the sanitizer finds a read past its end. */
 static void ask(struct stream *stream, const struct ext_proc_client_request *question) {
     struct arena *arena = arena_new(NULL, 0);
     struct buf out;
@@ -250,7 +249,7 @@ static void go_on(struct stream *stream) {
     }
 }
 
-/* In one of the ways that a stream can end in while it waits, or anywhere. */
+/* Ends in one of the ways in which a stream can end while it waits, or at any other time. */
 static void end_somehow(struct stream *stream) {
     switch (prng_below(&stream->worker->prng, 4)) {
     case 0:
@@ -260,7 +259,7 @@ static void end_somehow(struct stream *stream) {
         pick_session_on_timeout(stream->session);
         break;
     case 2:
-        if (is_waiting(stream)) { /* the proxy answers by itself */
+        if (is_waiting(stream)) { /* a local reply of the proxy */
             ask_answer(stream);
         }
         break;
@@ -294,7 +293,7 @@ static void step(struct worker_of_test *worker) {
     }
 }
 
-/* Nobody asks any more: each goes on to its end. Returns: streams that are left. */
+/* No new requests: each stream continues to its end. Returns: the number of streams left. */
 static unsigned run_out(struct worker_of_test *worker) {
     unsigned n = 0;
     for (size_t i = 0; i < OPEN; i++) {
@@ -321,7 +320,7 @@ static void *run_worker(void *arg) {
         sched_yield();
     }
     for (size_t i = 0; i < OPEN; i++) {
-        if (worker->streams[i].session) { /* it has waited for ever */
+        if (worker->streams[i].session) { /* it waits endlessly */
             worker->n_wrong++;
             close_stream(&worker->streams[i]);
         }

@@ -1,5 +1,5 @@
-/* Requests whose prompt a profile wants to know: how long the pick waits for it, that it goes where
- * its beginning went before, and that nothing is refused for its sake. */
+/* Requests whose profile needs the prompt: how long the pick waits for it, that it is sent where
+ * its beginning was sent before, and that no request is refused because of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ enum { BLOCK = 16, MOST = 4, N = 8 };
 static const struct profile_step PREFIX = {
     .plugin = &plugin_prefix_cache_scorer, .weight = 1, .name = STR("prefix")};
 
-/* As a profile of a configuration, and as the default, which asks for no body. */
+/* As a configured profile, and as the default, which does not wait for bodies. */
 static const struct profile ASKING = {
     .scorers = &PREFIX,
     .n_scorers = 1,
@@ -58,7 +58,7 @@ static void begin_again(struct stage *stage) {
     stage_stream(stage, &stage_limits);
 }
 
-/* The endpoint that was picked, as a text that stays. */
+/* The picked endpoint, as a text that stays valid. */
 static const char *picked(struct stage *stage) {
     static char text[4][64];
     static int next;
@@ -68,7 +68,7 @@ static const char *picked(struct stage *stage) {
     return out;
 }
 
-/* Where a request with this body goes, which comes whole. */
+/* Where a request with this body, sent as a whole, is sent. */
 static const char *ask(struct stage *stage, const char *headers, const char *body,
                        enum ext_proc_body_mode mode) {
     struct ext_proc_config config = {.request_body = mode};
@@ -82,7 +82,8 @@ static const char *ask(struct stage *stage, const char *headers, const char *bod
     return out;
 }
 
-/* Goes each of many prompts where its beginning went before? By chance an eighth would. */
+/* Whether many prompts are sent where their beginning was sent before; at random an eighth would
+ * be. */
 static void assert_same(struct stage *stage, const char *headers, const char *one,
                         const char *other, enum ext_proc_body_mode mode, bool is_same) {
     int n_same = 0;
@@ -102,7 +103,7 @@ static void assert_same(struct stage *stage, const char *headers, const char *on
 
 #define LONG "%020d%020d%020d%020d%020d" /* of which 64 bytes count */
 
-/* ---- what is the same prompt ----------------------------------------------------------------- */
+/* ---- equal prompts --------------------------------------------------------------------------- */
 
 static void prompt_same_prefix_goes_to_same_endpoint(void **state) {
     static const enum ext_proc_body_mode modes[] = {
@@ -144,7 +145,7 @@ static void prompt_pick_waits_for_first_bytes(void **state) {
     stage_body(stage, "{\"model\":\"m\",\"prompt\":\"x", false);
     stage_expect_no_message(stage);
     assert_true(pick_session_is_response_pending(stage->session));
-    stage_body(stage, text, false); /* more than all blocks; the body goes on */
+    stage_body(stage, text, false); /* more than all blocks; the body continues */
     picked(stage);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"model\":\"m\",\"prompt\":\"x", false);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, text, false);
@@ -153,7 +154,7 @@ static void prompt_pick_waits_for_first_bytes(void **state) {
     stage_close(stage);
 }
 
-/* A proxy that waits for its answer must get one. */
+/* A proxy that waits for an answer gets one. */
 static void prompt_wait_ends_at_timeout(void **state) {
     struct pick_limits limits = stage_limits;
     struct stage *stage = open_stage(fixture_spec(), &ASKING);
@@ -166,7 +167,7 @@ static void prompt_wait_ends_at_timeout(void **state) {
     picked(stage);
     stage_expect_chunk(stage, EXT_PROC_REQUEST_BODY, "{\"prompt\":\"x", false);
     stage_end(stage);
-    /* A body that may not be held any longer. */
+    /* A body that reaches the limit. */
     limits.max_body_size = 100;
     stage_stream(stage, &limits);
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
@@ -177,7 +178,7 @@ static void prompt_wait_ends_at_timeout(void **state) {
     stage_body(stage, text, false);
     picked(stage);
     stage_end(stage);
-    /* One that comes whole, and is too large. */
+    /* One that is sent as a whole, and is too large. */
     stage_stream(stage, &limits);
     stage_request(stage, POST "|content-length=200", false, STAGE_CONFIG(BUFFERED, NONE));
     picked(stage);
@@ -195,7 +196,7 @@ static void prompt_wait_ends_at_timeout(void **state) {
     stage_close(stage);
 }
 
-/* Nobody's memory is filled by prompts that never come. */
+/* The memory for prompts that never end is bounded. */
 static void prompt_wait_ends_after_one_megabyte(void **state) {
     struct stage *stage = open_stage(fixture_spec(), &ASKING);
     static char text[(1 << 19) + 1];
@@ -209,7 +210,7 @@ static void prompt_wait_ends_after_one_megabyte(void **state) {
     stage_close(stage);
 }
 
-/* Modes in which a body isn't shown, or others than of prompts: nothing is asked for. */
+/* Modes in which no body is sent, and other bodies than prompts: no body is requested. */
 static void prompt_not_requested_without_visible_body(void **state) {
     static const char *const headers[] = {
         ":method=GET|:path=/v1/models", ":method=POST|:path=/v1/audio/speech",
@@ -236,7 +237,7 @@ static void prompt_not_requested_without_visible_body(void **state) {
     stage_close(stage);
 }
 
-/* The default asks for no body of its own accord, and uses one that is looked into anyway. */
+/* The default profile requests no body, and uses one that is scanned anyway. */
 static void prompt_default_profile_requests_no_body(void **state) {
     struct stage *stage = open_stage(fixture_spec(), &MODEST);
     (void)state;
@@ -251,14 +252,14 @@ static void prompt_default_profile_requests_no_body(void **state) {
     stage = open_stage(spec, &MODEST);
     assert_same(stage, POST, "{\"model\":\"a\",\"prompt\":\"" LONG "\"}",
                 "{\"model\":\"a\",\"prompt\":\"" LONG "\"}", EXT_PROC_BODY_FULL_DUPLEX, true);
-    /* It does not wait for the prompt behind the model. */
+    /* It does not wait for the prompt after the model. */
     stage_request(stage, POST, false, STAGE_CONFIG(FULL_DUPLEX, NONE));
     stage_body(stage, "{\"model\":\"a\"", false);
     picked(stage);
     stage_close(stage);
 }
 
-/* ---- what is wrong is for the server to say -------------------------------------------------- */
+/* ---- invalid bodies are left to the server --------------------------------------------------- */
 
 static void prompt_unreadable_is_not_refused(void **state) {
     static const char *const bodies[] = {"",
@@ -279,7 +280,7 @@ static void prompt_unreadable_is_not_refused(void **state) {
             ask(stage, POST, bodies[i], modes[k]);
         }
     }
-    /* One whose buffer ends before the prompt does. */
+    /* A proxy whose buffer ends before the prompt does. */
     stage_request(stage, POST, false, STAGE_CONFIG(BUFFERED_PARTIAL, NONE));
     stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     stage_body(stage, "{\"prompt\":\"x", false);
@@ -293,7 +294,7 @@ static void prompt_unreadable_is_not_refused(void **state) {
     stage_close(stage);
 }
 
-/* But a model that has to be named has to be. */
+/* But a model that must be named is still required. */
 static void prompt_scan_keeps_model_required(void **state) {
     struct pool_spec *spec = fixture_spec();
     struct stage *stage;
@@ -313,7 +314,7 @@ static void prompt_scan_keeps_model_required(void **state) {
     stage_close(stage);
 }
 
-/* ---- how much work it is --------------------------------------------------------------------- */
+/* ---- estimated tokens ------------------------------------------------------------------------ */
 
 static void prompt_tokens_are_estimated(void **state) {
     static const struct {
@@ -344,7 +345,7 @@ static void prompt_tokens_are_estimated(void **state) {
     stage_close(stage);
 }
 
-/* Answers are timed from the pick; what fails fast is not fast. */
+/* Response times start at the pick; failed responses do not count. */
 static void session_response_times_start_at_pick(void **state) {
     static const uint64_t second = 1000000000;
     static const struct profile profile = {.picker = {.plugin = &plugin_random_picker},

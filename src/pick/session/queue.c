@@ -212,7 +212,7 @@ void pick_session_resume(struct pool_waiter *waiter) {
         }
         replay_buffered(session);
     }
-    if (out->resumed) {
-        out->resumed(out->user);
+    if (out->on_resumed) {
+        out->on_resumed(out->user);
     }
 }

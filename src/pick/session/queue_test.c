@@ -1,5 +1,5 @@
-/* A session that waits for room: what it says, and when, in each mode; what ends a wait; and that
- * nothing is left of it. */
+/* A session in the queue: its answers and their order in each mode, the ends of a wait, and that
+ * nothing is left. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 #define POST ":method=POST|:path=/v1/completions"
 
-/* One endpoint with room for one, which a request of the test's has. */
+/* One endpoint with capacity for one request, which the test holds. */
 struct busy {
     struct stage *stage;
     struct pool_pick pick;
@@ -43,7 +43,7 @@ static void make_room(struct busy *busy) {
 static void end(struct busy *busy) {
     struct pool_flow_stats pool_counts;
     pool_release_ticket(busy->stage->pool.pool, &busy->pick.ticket);
-    pick_session_free(busy->stage->session); /* and it waits no more */
+    pick_session_free(busy->stage->session); /* and it is no longer queued */
     pool_get_flow_stats(busy->stage->pool.pool, NULL, 0, &pool_counts);
     assert_int_equal(pool_counts.n_waiting + pool_counts.n_bytes, 0);
     assert_int_equal(metric_read(METRIC_PICK_HELD_BYTES), 0);
@@ -83,7 +83,7 @@ static void queue_pick_at_headers_resumes(void **state) {
     end(&busy);
 }
 
-/* Whole bodies: the pick leaves with the answer to the body. */
+/* Whole bodies: the answer to the body carries the pick. */
 static void queue_buffered_body_resumes(void **state) {
     struct busy busy = begin();
     (void)state;
@@ -99,7 +99,7 @@ static void queue_buffered_body_resumes(void **state) {
     end(&busy);
 }
 
-/* Pieces, some of which come while it waits, and trailers. */
+/* Pieces, some of which arrive while it waits, and trailers. */
 static void queue_streamed_pieces_are_replayed(void **state) {
     (void)state;
     for (int at_headers = 0; at_headers < 2; at_headers++) {
@@ -123,7 +123,7 @@ static void queue_streamed_pieces_are_replayed(void **state) {
     }
 }
 
-/* The trailers are what ends the body, and the wait begins with them. */
+/* The trailers end the body, and the wait starts with them. */
 static void queue_wait_at_trailers_resumes(void **state) {
     struct busy busy = begin();
     (void)state;
@@ -137,7 +137,7 @@ static void queue_wait_at_trailers_resumes(void **state) {
     end(&busy);
 }
 
-/* Of those that ask for the body the model is matched when it comes. */
+/* Where the body is requested the model is matched when the body arrives. */
 static void queue_overridden_mode_checks_model_later(void **state) {
     struct busy busy = begin();
     (void)state;
@@ -152,7 +152,7 @@ static void queue_overridden_mode_checks_model_later(void **state) {
     end(&busy);
 }
 
-/* ---- ends ------------------------------------------------------------------------------------ */
+/* ---- ends of a wait -------------------------------------------------------------------------- */
 
 static void queue_wait_ends_on_timeout_cancel_or_local_reply(void **state) {
     (void)state;
@@ -182,7 +182,7 @@ static void queue_wait_ends_on_timeout_cancel_or_local_reply(void **state) {
             stage_request(busy.stage, POST, false, NULL);
             assert_int_equal(busy.stage->why.status, ST_BAD_REQUEST);
             break;
-        default: /* called, and gone before it picks */
+        default: /* notified, and ended before it picks */
             pool_release_ticket(busy.stage->pool.pool, &busy.pick.ticket);
             pick_session_cancel_wait(busy.stage->session);
             break;
@@ -207,7 +207,7 @@ static void queue_model_removed_while_waiting_is_404(void **state) {
     end(&busy);
 }
 
-/* What was full is down by then: that is no saturation. */
+/* The full endpoint is unready by then: that is not saturation. */
 static void queue_timeout_without_ready_endpoint_is_503(void **state) {
     struct pool_spec *spec = spec_of();
     (void)state;
@@ -244,7 +244,7 @@ static void queue_body_over_limit_stops_reading(void **state) {
     end(&busy);
 }
 
-/* However little is in them, messages are memory: a body in tiny pieces is not for free. */
+/* Messages count with their overhead: a body in tiny pieces is not free. */
 static void queue_tiny_messages_count_their_overhead(void **state) {
     (void)state;
     for (int by_stream = 0; by_stream < 2; by_stream++) {
@@ -260,7 +260,8 @@ static void queue_tiny_messages_count_their_overhead(void **state) {
             stage_body(busy.stage, "x", false);
             n++;
         }
-        assert_in_range(n, 1, (by_stream ? 1 << 20 : 256 << 10) / 4096); /* each its own block */
+        assert_in_range(n, 1, (by_stream ? 1 << 20 : 256 << 10) / 4096); /* each a block of its
+                                                                            own */
         if (!by_stream) {
             assert_int_equal(stage_next(busy.stage)->http_status, 429);
         } else {

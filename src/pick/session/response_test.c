@@ -1,4 +1,4 @@
-/* The answer's way through a session: what is learnt of the endpoint, what is said, and when the
+/* Responses in a session: what they show about the endpoint, how they are answered, and when the
  * request has ended. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ static uint64_t n_in_flight(struct stage *stage) {
     return pool_counts.n_in_flight;
 }
 
-/* A stream whose request is picked for. Returns: the endpoint. */
+/* A stream with a pick. Returns: the endpoint. */
 static struct endpoint *begin_request(struct stage *stage, const char *headers,
                                       const struct ext_proc_config *config) {
     char text[ENDPOINT_TEXT_BYTES];
@@ -45,9 +45,9 @@ static struct endpoint *begin(struct stage *stage, const struct ext_proc_config 
     return begin_request(stage, GET, config);
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- end of the response --------------------------------------------------------------------- */
 
-/* With its last message the request counts no more, whatever mode it came in. */
+/* After the last message, of whatever kind, the request is not counted any more. */
 static void response_end_releases_ticket(void **state) {
     struct stage *stage = stage_open(two());
     (void)state;
@@ -73,7 +73,7 @@ static void response_end_releases_ticket(void **state) {
     stage_close(stage);
 }
 
-/* A proxy that shows nothing of the answer ends the stream with the request. */
+/* A proxy that sends nothing of the response ends the stream with the request. */
 static void stream_end_releases_ticket(void **state) {
     struct stage *stage = stage_open(two());
     (void)state;
@@ -82,11 +82,11 @@ static void stream_end_releases_ticket(void **state) {
     assert_true(stage->finished);
     assert_int_equal(stage->why.status, ST_OK);
     assert_int_equal(n_in_flight(stage), 0);
-    begin(stage, STAGE_CONFIG(NONE, NONE)); /* and a reset */
+    begin(stage, STAGE_CONFIG(NONE, NONE)); /* also by a reset */
     stage_close(stage);
 }
 
-/* Its headers may not be shown at all: trailers, or a body, come first. */
+/* The response's headers may not be sent at all: trailers or a body are first. */
 static void response_without_headers_is_accepted(void **state) {
     struct stage *stage = stage_open(two());
     (void)state;
@@ -100,7 +100,7 @@ static void response_without_headers_is_accepted(void **state) {
     stage_close(stage);
 }
 
-/* The request's headers may not be shown either: then nothing is picked, and nothing broken. */
+/* The request's headers may not be sent either: then nothing is picked, without an error. */
 static void response_without_request_is_accepted(void **state) {
     struct stage *stage = stage_open(two());
     (void)state;
@@ -112,7 +112,7 @@ static void response_without_request_is_accepted(void **state) {
     stage_close(stage);
 }
 
-/* ---- the body -------------------------------------------------------------------------------- */
+/* ---- body ------------------------------------------------------------------------------------ */
 
 static void response_duplex_body_is_echoed(void **state) {
     struct stage *stage = stage_open(two());
@@ -129,8 +129,8 @@ static void response_duplex_body_is_echoed(void **state) {
     stage_close(stage);
 }
 
-/* Messages of gRPC go on as they are; one with its prefix is a body like any other, and so is what
- * is no gRPC. */
+/* gRPC messages are sent back; a message with its prefix, and one that is not gRPC, is a body like
+ * any other. */
 static void response_grpc_messages_are_echoed(void **state) {
     struct stage *stage = stage_open(two());
     char *body = malloc(150000);
@@ -140,7 +140,7 @@ static void response_grpc_messages_are_echoed(void **state) {
     stage_answer(stage, OK, false);
     stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
     stage_part(stage, EXT_PROC_RESPONSE_BODY, str_make(body, 150000), false);
-    assert_int_equal(stage_next(stage)->body.len, 150000); /* it stays one */
+    assert_int_equal(stage_next(stage)->body.len, 150000); /* one message */
     stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("\0\0\0\0\1y\1\0\0\0\0"), false);
     stage_expect_continue(stage, EXT_PROC_RESPONSE_BODY);
     stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("\0\0\0\0\2y"), false);
@@ -154,7 +154,7 @@ static void response_grpc_messages_are_echoed(void **state) {
     free(body);
 }
 
-/* A stream that talks for hours: what has left costs nothing any more. */
+/* An endless stream: messages that were sent take no memory. */
 static void response_endless_body_uses_bounded_memory(void **state) {
     struct stage *stage = stage_open(two());
     size_t bytes = 0;
@@ -175,7 +175,7 @@ static void response_endless_body_uses_bounded_memory(void **state) {
     stage_close(stage);
 }
 
-/* ---- who served ------------------------------------------------------------------------------ */
+/* ---- the endpoint that served ---------------------------------------------------------------- */
 
 static void answer_with(struct stage *stage, const char *space, const char *key, const char *value,
                         bool as_attribute) {
@@ -199,7 +199,7 @@ static void answer_with(struct stage *stage, const char *space, const char *key,
 #define SERVED STAGE_DESTINATION "-served"
 #define ATTRIBUTES "envoy.filters.http.ext_proc"
 
-/* From now on the request counts for whom it was sent to. */
+/* The request is counted at the endpoint that it was sent to. */
 static void response_served_endpoint_takes_ticket(void **state) {
     struct stage *stage = stage_open(two());
     (void)state;
@@ -214,7 +214,7 @@ static void response_served_endpoint_takes_ticket(void **state) {
         assert_int_equal(endpoint_in_flight(served), 1);
     }
     struct endpoint *picked = begin(stage, STAGE_CONFIG(NONE, NONE));
-    answer_with(stage, "envoy.lb", SERVED, "10.9.9.9:1", false); /* of no pool of ours */
+    answer_with(stage, "envoy.lb", SERVED, "10.9.9.9:1", false); /* in none of our pools */
     assert_int_equal(endpoint_in_flight(picked), 1);
     stage_close(stage);
 }
@@ -229,11 +229,12 @@ static void response_connection_failure_marks_endpoint_refused(void **state) {
                 true);
     stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
     assert_true(endpoint_is_refused(first));
-    struct endpoint *second = begin(stage, STAGE_CONFIG(NONE, NONE)); /* while another is left */
+    struct endpoint *second = begin(stage, STAGE_CONFIG(NONE, NONE)); /* while there is another
+                                                                         endpoint */
     assert_ptr_not_equal(second, first);
     answer_with(stage, ATTRIBUTES, "response.code_details",
                 "upstream_reset_before_response_started{connection_termination}", true);
-    assert_false(endpoint_is_refused(second)); /* it had answered the connection */
+    assert_false(endpoint_is_refused(second)); /* it had accepted the connection */
     pool_report_refused(stage->pool.pool, second);
     struct endpoint *third = begin(stage, STAGE_CONFIG(NONE, NONE));
     answer_with(stage, ATTRIBUTES, "response.code_details", "via_upstream", true);
@@ -241,7 +242,7 @@ static void response_connection_failure_marks_endpoint_refused(void **state) {
     stage_close(stage);
 }
 
-/* Without attributes the router's own header says that an upstream has answered. */
+/* Without attributes the router's own header shows that an upstream responded. */
 static void response_upstream_answer_clears_refused(void **state) {
     struct pool_spec *spec = fixture_spec();
     (void)state;
@@ -249,7 +250,7 @@ static void response_upstream_answer_clears_refused(void **state) {
     struct stage *stage = stage_open(spec);
     struct endpoint *endpoint = begin(stage, STAGE_CONFIG(NONE, NONE));
     pool_report_refused(stage->pool.pool, endpoint);
-    stage_answer(stage, ":status=503", true); /* of the proxy itself */
+    stage_answer(stage, ":status=503", true); /* a local reply of the proxy */
     assert_true(endpoint_is_refused(endpoint));
     begin(stage, STAGE_CONFIG(NONE, NONE));
     stage_answer(stage, ":status=503|x-envoy-upstream-service-time=1", true);
@@ -259,7 +260,7 @@ static void response_upstream_answer_clears_refused(void **state) {
 
 /* ---- conformance ----------------------------------------------------------------------------- */
 
-/* `tell` switches it on, whatever does that in the configuration. */
+/* `tell` enables it, by one of its settings. */
 static void assert_told(void (*tell)(struct protocol *protocol)) {
     static const struct {
         const char *key, *value, *expected;
@@ -300,9 +301,9 @@ static void response_conformance_header_names_served_endpoint(void **state) {
     assert_told(by_the_verifier);
 }
 
-/* ---- a proxy that answers by itself ---------------------------------------------------------- */
+/* ---- local replies --------------------------------------------------------------------------- */
 
-/* While the request is held a proxy may answer it: with a timeout of its own. */
+/* While the request is held the proxy may reply itself, after a timeout for instance. */
 static void response_local_reply_before_pick_ends_request(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
@@ -311,16 +312,16 @@ static void response_local_reply_before_pick_ends_request(void **state) {
     stage_body(stage, "{\"prompt\":", false);
     stage_answer(stage, ":status=408", false);
     stage_expect_continue(stage, EXT_PROC_RESPONSE_HEADERS);
-    assert_int_equal(stage->n_messages, 0); /* nothing is held any more */
+    assert_int_equal(stage->n_messages, 0); /* nothing is buffered any more */
     assert_false(pick_session_is_response_pending(stage->session));
-    stage_body(stage, "1}", true); /* nobody wants it */
+    stage_body(stage, "1}", true); /* it is ignored */
     stage_expect_no_message(stage);
     stage_part(stage, EXT_PROC_RESPONSE_BODY, STR("late"), true);
     stage_expect_chunk(stage, EXT_PROC_RESPONSE_BODY, "late", true);
     stage_close(stage);
 }
 
-/* An answer may begin before the request has ended. */
+/* A response may start before the request has ended. */
 static void response_before_request_end_is_accepted(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;

@@ -112,7 +112,7 @@ void pick_message_unref(struct pick_message_ref *message_ref) {
     message_ref->n_refs--;
     if (message_ref->n_refs == 0) {
         if (message_ref->message.release) {
-            message_ref->message.release(message_ref->message.cookie);
+            message_ref->message.release(message_ref->message.user);
         }
         pick_slab_unref(message_ref->slab);
     }
@@ -120,8 +120,8 @@ void pick_message_unref(struct pick_message_ref *message_ref) {
 
 /* ---- sent messages --------------------------------------------------------------------------- */
 
-static void on_message_sent(void *cookie) {
-    struct queued_message *queued = cookie;
+static void on_message_sent(void *user) {
+    struct queued_message *queued = user;
     if (queued->ref) {
         pick_message_unref(queued->ref);
     }

@@ -1,4 +1,4 @@
-/* Memory of what is said: who frees what, and when. */
+/* Memory of sent messages: what is freed when. */
 #include "pick/session/send_queue.h"
 
 #include <setjmp.h>
@@ -67,7 +67,7 @@ static void pass(struct wire *wire, struct pick_message_ref *of) {
     assert_int_equal(pick_send_queue_push(&wire->send_queue, &answer, of, &err), ST_OK);
 }
 
-/* The first answers are in the stream's own memory, and nobody is told when they have left. */
+/* The first messages are in the stream's arena, without a release callback. */
 static void send_queue_first_messages_use_stream_arena(void **state) {
     struct wire wire;
     (void)state;
@@ -82,7 +82,7 @@ static void send_queue_first_messages_use_stream_arena(void **state) {
     arena_free(wire.arena);
 }
 
-/* Of any number of answers only those that have not left cost memory, in whatever order they do. */
+/* Only messages that are not released yet take memory, in any order of releases. */
 static void send_queue_later_messages_are_freed_after_send(void **state) {
     (void)state;
     for (int backwards = 0; backwards < 2; backwards++) {
@@ -95,14 +95,14 @@ static void send_queue_later_messages_are_freed_after_send(void **state) {
         for (size_t i = 0; i < MOST; i++) {
             leave(&wire, backwards ? MOST - 1 - i : i);
         }
-        assert_int_equal(metric_read(METRIC_ARENAS), 2); /* the stream's and that of the next */
+        assert_int_equal(metric_read(METRIC_ARENAS), 2); /* the stream's and the current slab's */
         pick_send_queue_fini(&wire.send_queue);
         assert_int_equal(metric_read(METRIC_ARENAS), 1);
         arena_free(wire.arena);
     }
 }
 
-/* A message goes when the last of those who want its bytes lets go of it. */
+/* A message is released with its last reference. */
 static void message_ref_message_is_released_with_last_ref(void **state) {
     struct wire wire;
     (void)state;
@@ -111,7 +111,7 @@ static void message_ref_message_is_released_with_last_ref(void **state) {
     struct pick_message_ref *message_ref = pick_message_ref_new(&wire.send_queue, &message);
     pass(&wire, message_ref);
     pass(&wire, message_ref);
-    pick_message_unref(message_ref); /* whoever kept it */
+    pick_message_unref(message_ref); /* a reference */
     assert_int_equal(wire.n_released, 0);
     leave(&wire, 1);
     assert_int_equal(wire.n_released, 0);
@@ -121,7 +121,7 @@ static void message_ref_message_is_released_with_last_ref(void **state) {
     arena_free(wire.arena);
 }
 
-/* What is on its way outlives the session. */
+/* Sent messages outlive the session. */
 static void send_queue_pending_messages_outlive_session(void **state) {
     struct wire wire;
     (void)state;

@@ -44,7 +44,7 @@ void pick_session_release_headers(struct pick_session *session) {
 
 void pick_session_report(struct pick_session *session, struct pick_outcome *outcome) {
     const struct pick_callbacks *out = &session->send_queue.callbacks;
-    if (out->outcome) {
+    if (out->on_outcome) {
         outcome->request_line = session->request_line;
         outcome->id = pick_session_request(session)->id;
         outcome->pool = pool_name(session->context.pool);
@@ -58,7 +58,7 @@ void pick_session_report(struct pick_session *session, struct pick_outcome *outc
             outcome->pool = outcome->pool.len > 0 ? outcome->pool : snapshot->spec->name;
         }
         outcome->endpoint = session->ticket.endpoint;
-        out->outcome(out->user, outcome);
+        out->on_outcome(out->user, outcome);
     }
 }
 
@@ -259,7 +259,7 @@ static void move_ticket_to_served(struct pick_session *session, struct str serve
 
 /* ---- response: the endpoint's state ---------------------------------------------------------- */
 
-static bool contains(struct str text, struct str part) {
+static bool contains_text(struct str text, struct str part) {
     for (size_t at = 0; at + part.len <= text.len; at++) {
         if (memcmp(text.ptr + at, part.ptr, part.len) == 0) {
             return true;
@@ -272,7 +272,7 @@ static bool contains(struct str text, struct str part) {
  * "upstream_reset_before_response_started{remote_connection_failure|…}". */
 static bool was_refused(struct str details) {
     return str_starts_with(details, STR("upstream_reset_before_response_started{")) &&
-           contains(details, STR("connection_failure"));
+           contains_text(details, STR("connection_failure"));
 }
 
 /* The router adds this header to responses of an upstream, and not to local replies. */
@@ -466,7 +466,7 @@ void pick_session_on_message(struct pick_session *session, const struct pick_mes
     if (session->message_ref) {
         pick_message_unref(session->message_ref);
     } else if (message->release) {
-        message->release(message->cookie);
+        message->release(message->user);
     }
     session->message = NULL;
     session->message_ref = NULL;

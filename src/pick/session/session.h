@@ -57,8 +57,8 @@ struct pick_context {
 /* A received message; its bytes stay valid until `release` is called, which may be NULL. */
 struct pick_message {
     struct str data;
-    void (*release)(void *cookie);
-    void *cookie;
+    void (*release)(void *user);
+    void *user;
 };
 
 /* The outcome of a pick. The texts and `why` are valid during the call only. */
@@ -83,14 +83,14 @@ struct pick_callbacks {
      * the bytes stay valid until `release` is called, exactly once (NULL: until the session is
      * freed). */
     void (*send)(void *user, const struct piece *pieces, size_t n_pieces,
-                 void (*release)(void *cookie), void *cookie);
+                 void (*release)(void *release_user), void *release_user);
     /* Ends the stream with this status; NULL: OK. At most once, and last. */
     void (*finish)(void *user, const struct error *err);
     /* The session continued without a message of the proxy: read interest and the timer may have
      * changed. May be NULL. */
-    void (*resumed)(void *user);
+    void (*on_resumed)(void *user);
     /* For the log and statistics; may be NULL. */
-    void (*outcome)(void *user, const struct pick_outcome *outcome);
+    void (*on_outcome)(void *user, const struct pick_outcome *outcome);
     void *user;
 };
 

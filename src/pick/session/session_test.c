@@ -1,5 +1,5 @@
-/* Sessions at the headers: where a request goes, and how it is told. What bodies change is in
- * body_test.c, the answer's way in response_test.c. */
+/* Sessions at the headers: the pick and its response. Bodies are in body_test.c and duplex_test.c,
+ * responses in response_test.c. */
 #include "pick/session/session.h"
 
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static struct pool_spec *one(void) {
     return spec;
 }
 
-/* ---- a pick ---------------------------------------------------------------------------------- */
+/* ---- picks ----------------------------------------------------------------------------------- */
 
 static void session_get_is_picked_at_headers(void **state) {
     struct stage *stage = stage_open(one());
@@ -33,14 +33,14 @@ static void session_get_is_picked_at_headers(void **state) {
     const struct ext_proc_client_response *reply = stage_next(stage);
     assert_int_equal(reply->kind, EXT_PROC_REQUEST_HEADERS);
     stage_assert_text(stage_pick(reply), "10.0.0.1:8000");
-    assert_int_equal(stage_n_set(reply), 1); /* nothing else of the request is touched */
+    assert_int_equal(stage_n_set(reply), 1); /* nothing else of the request is changed */
     assert_false(reply->has_mode_override);
     stage_expect_no_message(stage);
     assert_false(stage->finished);
     stage_close(stage);
 }
 
-/* protocol_config is there and empty: nobody waits for a body. */
+/* protocol_config is present and empty: no body is expected. */
 static void session_headers_only_config_is_picked_at_headers(void **state) {
     struct stage *stage = stage_open(one());
     (void)state;
@@ -61,18 +61,18 @@ static void session_ipv6_endpoint_has_brackets(void **state) {
     stage_close(stage);
 }
 
-/* Only raw_value is set, and what a client sent there is replaced: nothing is appended. */
+/* Only raw_value is set, and a client's own header is replaced, not appended to. */
 static void session_client_destination_header_is_replaced(void **state) {
     struct stage *stage = stage_open(one());
     (void)state;
     stage_request(stage, GET "|" STAGE_DESTINATION "=10.6.6.6:1", true, STAGE_CONFIG(NONE, NONE));
     const struct ext_proc_client_response *reply = stage_next(stage);
-    stage_assert_text(stage_pick(reply), "10.0.0.1:8000"); /* once: stage_set looks */
+    stage_assert_text(stage_pick(reply), "10.0.0.1:8000"); /* once: stage_set asserts it */
     assert_int_equal(stage_n_set(reply), 1);
     stage_close(stage);
 }
 
-/* Of the same candidates the next best, never the first again; none where there is no other. */
+/* The next best of the same candidates, each once; none where there is no other. */
 static void session_fallback_endpoints_are_sent(void **state) {
     (void)state;
     for (uint32_t n = 1; n <= 3; n++) {
@@ -98,7 +98,7 @@ static void session_fallback_endpoints_are_sent(void **state) {
     }
 }
 
-/* The names are settings. */
+/* Header names are settings. */
 static void session_configured_names_are_used(void **state) {
     struct pool_spec *spec = one();
     (void)state;
@@ -114,7 +114,7 @@ static void session_configured_names_are_used(void **state) {
     stage_close(stage);
 }
 
-/* ---- the subset ------------------------------------------------------------------------------ */
+/* ---- subsets --------------------------------------------------------------------------------- */
 
 #define HINT "x-gateway-destination-endpoint-subset"
 
@@ -150,7 +150,8 @@ static void session_pick_stays_within_subset(void **state) {
         {{STR(HINT), STR("10.0.0.1"), NULL, 0}, NULL},
     };
     (void)state;
-    for (size_t i = 0; i < 20 * sizeof(cases) / sizeof(cases[0]); i++) { /* not by luck */
+    for (size_t i = 0; i < 20 * sizeof(cases) / sizeof(cases[0]); i++) { /* repeated, as picks are
+                                                                            random */
         struct stage *stage = stage_open(fixture_spec_of(3));
         size_t k = i / 20;
         ask_with_hint(stage, EXT_PROC_REQUEST_HEADERS, i % 2 ? GET : POST, STR(""), &cases[k].hint);
@@ -163,8 +164,7 @@ static void session_pick_stays_within_subset(void **state) {
     }
 }
 
-/* What the first message says holds, though later ones come without it; what comes late counts as
- * long as nothing is picked. */
+/* The first message's subset holds when later ones have none; a late one counts until the pick. */
 static void session_first_subset_hint_holds(void **state) {
     static const struct ext_proc_entry hint = {
         {HINT, sizeof(HINT) - 1}, {"10.0.0.1:8000", 13}, NULL, 0};
@@ -193,7 +193,7 @@ static void session_first_subset_hint_holds(void **state) {
     }
 }
 
-/* The header of the gateways' conformance tests, when it is switched on. */
+/* The header of the gateways' conformance tests, when enabled. */
 static void session_selection_header_limits_pick(void **state) {
     static const struct {
         const char *header;
@@ -226,9 +226,9 @@ static void session_selection_header_limits_pick(void **state) {
     }
 }
 
-/* ---- the model at the headers ---------------------------------------------------------------- */
+/* ---- models at the headers ------------------------------------------------------------------- */
 
-/* What is asked, what it is answered with, and the path it goes on with. */
+/* The request, its answer, and the path that is sent on. */
 static void session_model_in_path_is_resolved(void **state) {
     static const struct {
         const char *headers;
@@ -242,16 +242,16 @@ static void session_model_in_path_is_resolved(void **state) {
         {":method=POST|:path=/v2/models/o%6cd/infer", 0, "/v2/models/new/infer"},
         {":method=POST|:path=/v2/models/stranger/infer", 404, NULL},
         {":method=POST|:path=/v2/models/%/infer", 400, NULL},
-        {":method=GET|:path=/v2/models/stranger", 0, NULL}, /* it is not asked to do anything */
-        {":method=GET|:path=/anything", 0, NULL},           /* names none: never a 404 */
+        {":method=GET|:path=/v2/models/stranger", 0, NULL}, /* not an inference */
+        {":method=GET|:path=/anything", 0, NULL},           /* no model is named: never a 404 */
         {":method=POST|:path=/inference.GRPCInferenceService/ModelStreamInfer", 0, NULL},
-        /* a header that names it, where the path does not */
+        /* the model header, where the path names none */
         {":method=POST|:path=/v1/completions|x-gateway-model-name=m", 0, NULL},
         {":method=POST|:path=/v1/completions|x-gateway-model-name=stranger", 404, NULL},
         {":method=POST|:path=/anything|x-gateway-model-name=stranger", 404, NULL},
         {":method=POST|:path=/v2/models/m/infer|x-gateway-model-name=stranger", 0, NULL},
         {":method=POST|:path=/anything|x-gateway-model-name=", 0, NULL},
-        /* a header that names another to ask for, of which the first name counts */
+        /* the rewrite header, of which the first name counts */
         {":method=POST|:path=/v2/models/x/infer|x-gateway-model-name-rewrite=m", 0,
          "/v2/models/m/infer"},
         {":method=POST|:path=/v2/models/x/infer|x-llm-d-model-name-rewrite=stranger|"
@@ -273,7 +273,7 @@ static void session_model_in_path_is_resolved(void **state) {
             if (cases[i].path) {
                 stage_assert_text(stage_set(reply, ":path"), cases[i].path);
             }
-            assert_false(reply->has_mode_override); /* the body never leaves the proxy */
+            assert_false(reply->has_mode_override); /* the body is not sent to the picker */
         }
         stage_end(stage);
         stage_stream(stage, &stage_limits);
@@ -281,7 +281,7 @@ static void session_model_in_path_is_resolved(void **state) {
     stage_close(stage);
 }
 
-/* Named by a header, but to be sent on under another name: the body is needed for that alone. */
+/* Named by a header, but replaced: the body is needed for that alone. */
 static void session_model_header_with_rewrite_needs_body(void **state) {
     struct stage *stage = stage_open(stage_models());
     (void)state;
@@ -363,7 +363,7 @@ static void session_sheddable_on_saturated_pool_is_429(void **state) {
     stage_close(stage);
 }
 
-/* An objective by header goes before the model's criticality. */
+/* The objective header takes precedence over the model's criticality. */
 static void session_objective_overrides_criticality(void **state) {
     static const struct {
         const char *header;
@@ -400,7 +400,7 @@ static void session_objective_overrides_criticality(void **state) {
     stage_close(stage);
 }
 
-/* Each session keeps its endpoint, and different ones have different endpoints. */
+/* Each session keeps its endpoint, and sessions are spread. */
 static void session_affinity_keeps_endpoint(void **state) {
     static const struct profile_step filter = {.plugin = &plugin_session_affinity_filter};
     static const struct profile profile = {
@@ -434,7 +434,7 @@ static void session_affinity_keeps_endpoint(void **state) {
     stage_close(stage);
 }
 
-/* Found in the body, when the endpoint has been told: others at it are counted, this one is not. */
+/* Found in the body after the pick: other requests at the endpoint count, this one does not. */
 static void session_sheddable_model_in_body_is_429(void **state) {
     (void)state;
     for (uint64_t most = 1; most <= 2; most++) {
@@ -455,7 +455,7 @@ static void session_sheddable_model_in_body_is_429(void **state) {
     }
 }
 
-/* A gRPC client gets a status and the sentence. */
+/* A gRPC client gets a status and the text. */
 static void session_grpc_refusal_uses_grpc_status(void **state) {
     struct stage *stage = stage_open(fixture_spec());
     (void)state;

@@ -1,4 +1,4 @@
-/* Rows: their names, their bound, and several ledgers added up. */
+/* Rows: their names, their limit, and sums over workers. */
 #include "pick/session/stats.h"
 
 #include <setjmp.h>

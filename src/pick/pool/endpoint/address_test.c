@@ -1,4 +1,4 @@
-/* Which texts are addresses, how each is written, and that hashes of neighbours lie apart. */
+/* Parsing and printing of addresses, and the spread of their hashes. */
 #include "pick/pool/endpoint/address.h"
 
 #include <setjmp.h>
@@ -125,7 +125,8 @@ static void endpoint_address_compare_orders_by_ip_and_port(void **state) {
     }
 }
 
-/* Addresses come in rows: of hosts, of ports. None of 1024 slots gets much more than its share. */
+/* Addresses are often consecutive, by host or port: none of 1024 slots gets much more than its
+ * share. */
 static void endpoint_address_hash_of_neighbours_spreads(void **state) {
     (void)state;
     for (int kind = 0; kind < 4; kind++) {

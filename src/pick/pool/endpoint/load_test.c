@@ -1,4 +1,4 @@
-/* What is known of loads: kept, corrected, forgotten in time, and carried from pool to pool. */
+/* Load reports: stored, corrected, expired, and kept across updates of the pool. */
 #include "pick/pool/endpoint/load.h"
 
 #include <math.h>
@@ -82,7 +82,7 @@ static void load_cell_with_impossible_counts_stays_in_bounds(void **state) {
     assert_int_equal(out.n_waiting_adapters, 0);
 }
 
-/* ---- of a pool ------------------------------------------------------------------------------- */
+/* ---- in a pool ------------------------------------------------------------------------------- */
 
 static struct endpoint_load known_of(const struct fixture *fixture, uint32_t i) {
     struct endpoint_load load;
@@ -122,10 +122,10 @@ static void load_survives_pool_update(void **state) {
         pool_set_load(fixture.pool, pool_reader_refresh(fixture.reader)->members[i].endpoint,
                       &load);
     }
-    struct pool_pick last = fixture_pick(&fixture); /* keeps its endpoint */
+    struct pool_pick last = fixture_pick(&fixture); /* its ticket keeps the endpoint */
     fixture_update(fixture.pool, fixture_spec_of(2));
     assert_int_equal(known_of(&fixture, 1).n_waiting, 2);
-    fixture_update(fixture.pool, fixture_spec_of(5)); /* those that come back are new */
+    fixture_update(fixture.pool, fixture_spec_of(5)); /* endpoints added again are new */
     assert_int_equal(known_of(&fixture, 0).n_waiting, 1);
     assert_int_equal(known_of(&fixture, 1).n_waiting, 2);
     for (uint32_t i = 2; i < 5; i++) {
@@ -136,7 +136,7 @@ static void load_survives_pool_update(void **state) {
     clock_set_fake_ns(0);
 }
 
-/* An endpoint that a ticket keeps alive, behind the back of the pool that it left. */
+/* An endpoint that only a ticket keeps, after it left the pool. */
 static void load_of_removed_endpoint_is_ignored(void **state) {
     struct fixture fixture;
     struct endpoint_load load = {.asked_ns = 1, .until_ns = UINT64_MAX, .known = LOAD_WAITING};

@@ -1,5 +1,5 @@
-/* The order in which those that wait are called, row by row; limits; and an invariant for each
- * rule, held against any order of events. */
+/* The order in which waiters are notified, row by row; limits; and an invariant per rule, checked
+ * over random events. */
 #include "pick/pool/flow/flow.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 
 #include "core/base/random.h"
 
-/* Something that waits: it may go where `places` has a bit. */
+/* A queued item; bit i of `places`: it fits endpoint i. */
 struct waiting {
     struct flow_item item; /* first: an item is cast to it */
     unsigned places;
@@ -38,7 +38,7 @@ static void add(struct flow *flow, struct waiting *waiting, int64_t priority, co
     assert_true(flow_add(flow, &waiting->item, priority, str_of(id), 0));
 }
 
-/* Calls all that fit, one after the other. Returns: their names, as a text of letters. */
+/* Notifies all items that fit, one by one. Returns: their names, one letter each. */
 static const char *call_all(struct flow *flow, unsigned room) {
     static char names[64];
     size_t n = 0;
@@ -55,7 +55,7 @@ static const char *call_all(struct flow *flow, unsigned room) {
 
 static const struct order_row {
     const char *what;
-    const char *arrivals; /* for each: the priority's digit and the letter of its id */
+    const char *arrivals; /* per item: the digit of its priority and the letter of its id */
     const char *expected; /* a: the first arrival */
 } ORDERS[] = {
     {"nobody", "", ""},
@@ -135,8 +135,8 @@ static void flow_remove_from_middle_keeps_order(void **state) {
     flow_init(&flow);
     parse_arrivals(&flow, items, "0x 0x 0x 0y 0z 0z");
     flow_remove(&flow, &items[1].item, FLOW_ABORTED, 0);
-    flow_remove(&flow, &items[3].item, FLOW_ABORTED, 0); /* with it its id */
-    flow_remove(&flow, &items[3].item, FLOW_ABORTED, 0); /* not twice */
+    flow_remove(&flow, &items[3].item, FLOW_ABORTED, 0); /* and its id */
+    flow_remove(&flow, &items[3].item, FLOW_ABORTED, 0); /* no effect */
     assert_int_equal(flow.n_ids, 2);
     assert_string_equal(call_all(&flow, 1), "aecf");
     assert_int_equal(flow.n_ids, 0);
@@ -144,7 +144,7 @@ static void flow_remove_from_middle_keeps_order(void **state) {
     flow_fini(&flow);
 }
 
-/* ---- limits and numbers ---------------------------------------------------------------------- */
+/* ---- limits and statistics ------------------------------------------------------------------- */
 
 static void flow_check_limits_reports_the_limit_reached(void **state) {
     static const struct flow_band_limits bands[] = {{7, 1}, {-3, 0}};
@@ -161,7 +161,7 @@ static void flow_check_limits_reports_the_limit_reached(void **state) {
     assert_int_equal(flow_check_limits(&flow, &limits, 0, 40), FLOW_FITS);
     assert_int_equal(flow_check_limits(&flow, &limits, 0, 41), FLOW_FULL_BYTES);
     assert_int_equal(flow_check_limits(&flow, &limits, 0, UINT64_MAX), FLOW_FULL_BYTES);
-    flow_add_bytes(&flow, &items[0].item, 50); /* more than there may be */
+    flow_add_bytes(&flow, &items[0].item, 50); /* over the limit */
     assert_int_equal(flow_check_limits(&flow, &limits, 0, 0), FLOW_FULL_BYTES);
     flow_notify(&flow, &items[0].item);
     assert_int_equal(flow_check_limits(&flow, &limits, 7, 0), FLOW_FULL_BYTES);
@@ -176,7 +176,7 @@ static void flow_check_limits_reports_the_limit_reached(void **state) {
     flow_fini(&flow);
 }
 
-/* A limit for those that have none of their own. */
+/* The default limit of bands without one of their own. */
 static void flow_band_without_limit_uses_default_limit(void **state) {
     static const struct flow_band_limits band = {7, 2};
     static const struct flow_limits limits = {9, 100, &band, 1, 1};
@@ -220,8 +220,8 @@ static void flow_stats_count_items_bytes_and_ids(void **state) {
     assert_int_equal(flow_get_stats(&flow, bands, 1), 1);
     flow_remove(&flow, &items[0].item, FLOW_DISPATCHED, 5000);
     flow_remove_idle_bands(&flow, keep_seven, NULL);
-    assert_int_equal(flow_get_stats(&flow, bands, 4), 2);   /* something waits there */
-    flow_remove(&flow, &items[1].item, FLOW_EXPIRED, 1500); /* a clock that went back */
+    assert_int_equal(flow_get_stats(&flow, bands, 4), 2);   /* it has queued items */
+    flow_remove(&flow, &items[1].item, FLOW_EXPIRED, 1500); /* the clock went back */
     assert_int_equal(flow_get_stats(&flow, bands, 4), 2);
     assert_int_equal(bands[1].waited[FLOW_DISPATCHED].count, 1);
     assert_int_equal(bands[1].waited[FLOW_DISPATCHED].sum, 4000);
@@ -232,11 +232,11 @@ static void flow_stats_count_items_bytes_and_ids(void **state) {
     flow_fini(&flow);
 }
 
-/* ---- many ids -------------------------------------------------------------------------------- */
+/* ---- many fairness ids ----------------------------------------------------------------------- */
 
 enum { MANY = 100000, ID_BYTES = 128 };
 
-/* Ids as long as a header may be, which differ in one byte, cost no more than short ones. */
+/* Ids as long as a header may be, which differ in one byte, take no more memory than short ones. */
 static void flow_100000_long_ids_use_bounded_memory(void **state) {
     struct flow flow;
     struct waiting *items = calloc(MANY, sizeof(*items));
@@ -245,7 +245,7 @@ static void flow_100000_long_ids_use_bounded_memory(void **state) {
     assert_non_null(items);
     flow_init(&flow);
     memset(id, 'x', sizeof(id));
-    size_t n_before = mallinfo2().uordblks; /* with a sanitizer's malloc it stays 0 */
+    size_t n_before = mallinfo2().uordblks; /* 0 with a sanitizer's malloc */
     for (unsigned i = 0; i < MANY; i++) {
         snprintf(id + sizeof(id) - 16, 16, "%u", i);
         items[i] = (struct waiting){.name = i, .places = 1};
@@ -254,7 +254,7 @@ static void flow_100000_long_ids_use_bounded_memory(void **state) {
     assert_int_equal(flow.n_ids, MANY);
     assert_in_range(mallinfo2().uordblks - n_before, 0, (size_t)MANY * ID_BYTES);
     assert_in_range(flow.slots_mask, MANY / 2 - 1, 2 * MANY);
-    for (unsigned i = 0; i < MANY; i++) { /* each had its turn once */
+    for (unsigned i = 0; i < MANY; i++) { /* each was notified once */
         struct waiting *next = first(&flow, 1);
         assert_ptr_equal(next, &items[i]);
         flow_notify(&flow, &next->item);
@@ -265,7 +265,7 @@ static void flow_100000_long_ids_use_bounded_memory(void **state) {
     free(items);
 }
 
-/* ---- any order of events --------------------------------------------------------------------- */
+/* ---- random events --------------------------------------------------------------------------- */
 
 enum { ITEMS = 60, IDS = 5, BANDS = 3, STEPS = 200000 };
 
@@ -274,7 +274,8 @@ struct world {
     struct waiting items[ITEMS];
     struct prng prng;
     unsigned room;
-    unsigned passed[BANDS][IDS]; /* turns of others since this id had its own, or did not fit */
+    unsigned passed[BANDS][IDS]; /* notifications of other ids since this one was notified or did
+                                    not fit */
     unsigned n_notified[ITEMS], n_arrived[ITEMS], n_gone[ITEMS];
 };
 
@@ -297,7 +298,7 @@ static void judge_turns(struct world *world, const struct waiting *notified) {
     }
 }
 
-/* Nobody who fits is of a higher priority, or came before it under the same id. */
+/* No item that fits has a higher priority, or arrived earlier under the same id. */
 static void judge(struct world *world, const struct waiting *notified) {
     for (unsigned i = 0; i < ITEMS; i++) {
         const struct waiting *other = &world->items[i];
@@ -321,7 +322,7 @@ static void call_first(struct world *world) {
     }
 }
 
-/* Nothing else is queued under its id. */
+/* No other item of its id is queued. */
 static bool is_new(const struct world *world, const struct waiting *item) {
     for (unsigned i = 0; i < ITEMS; i++) {
         const struct waiting *other = &world->items[i];
@@ -340,7 +341,7 @@ static void arrive(struct world *world, struct waiting *item) {
     item->id = prng_below(&world->prng, IDS);
     item->item.n_bytes = prng_below(&world->prng, 100);
     if (is_new(world, item)) {
-        world->passed[item->priority][item->id] = 0; /* behind all others */
+        world->passed[item->priority][item->id] = 0; /* last of all ids */
     }
     assert_true(flow_add(&world->flow, &item->item, item->priority, str_of(ids[item->id]), 0));
     world->n_arrived[item->name]++;

@@ -1,6 +1,6 @@
-/* Any order of events, with one thread and with several: limits hold at any time, nobody is left
- * for whom there is room, and all that wait get their turn. The latter is made for the thread
- * sanitizer. */
+/* Random events, with one thread and with several: limits hold at all times, no waiter is left
+ * while there is capacity for it, and all waiters are admitted in the end. The threads are for the
+ * thread sanitizer. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@ static void on_call(void *user) {
     (void)user;
 }
 
-/* ---- any order of events --------------------------------------------------------------------- */
+/* ---- random events --------------------------------------------------------------------------- */
 
 enum { ASKERS = 40, READERS = 3, ENDPOINTS = 4, MOST = 2, STEPS = 60000 };
 
@@ -37,7 +37,8 @@ static bool is_out(const struct waiting_request *asker) {
     return asker->waiter.item.state == FLOW_IDLE && !asker->pick.ticket.endpoint;
 }
 
-/* Never over the limit, what is kept included; and nobody waits uncalled for whom there is room. */
+/* Never over the limit, reserved slots included; and there is capacity for no waiter that was not
+ * notified. */
 static void look_around(struct world *world) {
     const struct pool_snapshot *snapshot = pool_reader_refresh(world->fixture.reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
@@ -114,7 +115,7 @@ static void pool_wait_random_operations_keep_counts_consistent(void **state) {
     }
     assert_true(world.n_went > STEPS / 20 && world.n_waited > STEPS / 20 && world.n_left > 0);
     uint64_t n_still = wait_fixture_n(world.fixture.pool);
-    for (unsigned i = 0; i < ASKERS; i++) { /* all that still wait get their turn */
+    for (unsigned i = 0; i < ASKERS; i++) { /* the remaining waiters are admitted */
         pool_release_ticket(world.fixture.pool, &world.askers[i].pick.ticket);
     }
     for (uint64_t went = world.n_went; wait_fixture_n(world.fixture.pool) > 0;) {
@@ -233,7 +234,7 @@ static void pool_wait_concurrent_workers_notify_all_waiters(void **state) {
         assert_int_equal(workers[i].n_wrong, 0);
         assert_true(workers[i].n_rung > 0);
     }
-    for (unsigned i = 0; i < THREADS; i++) { /* a bell rings as long as somebody makes room */
+    for (unsigned i = 0; i < THREADS; i++) { /* wakeups end when no capacity is added any more */
         for (unsigned k = 0; k < HELD; k++) {
             pool_release_ticket(pool, &workers[i].askers[k].pick.ticket);
         }

@@ -1,5 +1,5 @@
-/* Requests that wait for room, seen from outside: who is called when, what a pick says then, and
- * that nothing is ever over its limit. */
+/* Queueing seen from outside: which waiter is notified when, what a pick returns then, and that no
+ * limit is ever exceeded. */
 #include "pick/pool/flow/wait.h"
 
 #include <setjmp.h>
@@ -57,7 +57,7 @@ static void ask_and_go(struct fixture *fixture, struct waiting_request *asker) {
     assert_non_null(asker->pick.ticket.endpoint);
 }
 
-/* Exactly this one is called, and picks. */
+/* Exactly this waiter is notified, and its pick succeeds. */
 static void expect_called(struct fixture *fixture, struct waiting_request *asker) {
     assert_ptr_equal(pool_wakeup_pop(&wakeup), &asker->waiter);
     ask_and_go(fixture, asker);
@@ -71,7 +71,7 @@ static void give_back(struct fixture *fixture, struct waiting_request *asker) {
     pool_release_ticket(fixture->pool, &asker->pick.ticket);
 }
 
-/* ---- calls ----------------------------------------------------------------------------------- */
+/* ---- notifications --------------------------------------------------------------------------- */
 
 static void pool_wait_notifies_as_many_as_capacity_allows(void **state) {
     struct fixture fixture;
@@ -93,11 +93,11 @@ static void pool_wait_notifies_as_many_as_capacity_allows(void **state) {
     expect_called(&fixture, &more[1]);
     expect_nobody();
     give_back(&fixture, &one[1]);
-    give_back(&fixture, &more[1]); /* two at once */
+    give_back(&fixture, &more[1]); /* two at the same time */
     assert_ptr_equal(pool_wakeup_pop(&wakeup), &more[3].waiter);
     assert_ptr_equal(pool_wakeup_pop(&wakeup), &more[0].waiter);
     expect_nobody();
-    ask_and_go(&fixture, &more[0]); /* in whichever order they come to it */
+    ask_and_go(&fixture, &more[0]); /* in any order of their picks */
     ask_and_go(&fixture, &more[3]);
     give_back(&fixture, &more[0]);
     expect_called(&fixture, &more[2]);
@@ -106,7 +106,7 @@ static void pool_wait_notifies_as_many_as_capacity_allows(void **state) {
     close_pool(&fixture);
 }
 
-/* Also where a called one would leave room for a moment. */
+/* Also where a notified waiter would leave capacity for a moment. */
 static void pool_wait_new_request_does_not_overtake_notified(void **state) {
     struct fixture fixture;
     struct waiting_request one = {0}, notified = {0}, late = {0}, cheap = {0};
@@ -116,7 +116,7 @@ static void pool_wait_new_request_does_not_overtake_notified(void **state) {
     ask_and_wait(&fixture, &notified);
     give_back(&fixture, &one);
     late.request.objective = STR("high");
-    ask_and_wait(&fixture, &late); /* before the one that is called has picked */
+    ask_and_wait(&fixture, &late); /* before the notified one has picked */
     cheap.request.objective = STR("low");
     assert_int_equal(ask(&fixture, &cheap), ST_SATURATED);
     expect_called(&fixture, &notified);
@@ -176,7 +176,7 @@ static void pool_wait_criticality_sets_priority(void **state) {
     more[1].request.model = STR("critical");
     more[2].request.model = STR("cheap");
     more[3].request.model = STR("cheap");
-    more[3].request.objective = STR("mid"); /* which counts */
+    more[3].request.objective = STR("mid"); /* it counts */
     ask_and_wait(&fixture, &more[0]);
     ask_and_wait(&fixture, &more[1]);
     assert_int_equal(ask(&fixture, &more[2]), ST_SATURATED);
@@ -191,7 +191,7 @@ static void pool_wait_criticality_sets_priority(void **state) {
     close_pool(&fixture);
 }
 
-/* ---- the end of a wait ----------------------------------------------------------------------- */
+/* ---- end of a wait --------------------------------------------------------------------------- */
 
 static void pool_wait_dequeued_waiter_releases_capacity(void **state) {
     struct fixture fixture;
@@ -205,9 +205,9 @@ static void pool_wait_dequeued_waiter_releases_capacity(void **state) {
     pool_dequeue(fixture.pool, &more[1].waiter, FLOW_EXPIRED); /* queued */
     pool_dequeue(fixture.pool, &more[1].waiter, FLOW_EXPIRED);
     give_back(&fixture, &one);
-    pool_dequeue(fixture.pool, &more[0].waiter, FLOW_ABORTED); /* called, in the list */
+    pool_dequeue(fixture.pool, &more[0].waiter, FLOW_ABORTED); /* notified, in the wakeup's list */
     assert_ptr_equal(pool_wakeup_pop(&wakeup), &more[2].waiter);
-    pool_dequeue(fixture.pool, &more[2].waiter, FLOW_ABORTED); /* called, out of it */
+    pool_dequeue(fixture.pool, &more[2].waiter, FLOW_ABORTED); /* notified, taken from the list */
     expect_called(&fixture, &more[3]);
     give_back(&fixture, &more[3]);
     close_pool(&fixture);
@@ -257,7 +257,7 @@ static void pool_wait_full_subset_does_not_block_others(void **state) {
     ask_and_go(&fixture, &at_zero);
     ask_and_wait(&fixture, &narrow[0]);
     ask_and_wait(&fixture, &narrow[1]);
-    ask_and_go(&fixture, &any[0]); /* the other has room */
+    ask_and_go(&fixture, &any[0]); /* the other endpoint has capacity */
     ask_and_wait(&fixture, &narrow[2]);
     ask_and_wait(&fixture, &any[1]);
     give_back(&fixture, &any[0]);
@@ -314,18 +314,18 @@ static void pool_wait_queue_depth_limits_endpoint(void **state) {
     open_pool(&fixture, spec);
     say(&fixture, 0, LOAD_WAITING, 3, 0);
     say(&fixture, 1, LOAD_WAITING, 2, 0);
-    ask_and_go(&fixture, &askers[0]); /* which is counted there */
+    ask_and_go(&fixture, &askers[0]); /* it counts there */
     assert_int_equal(askers[0].pick.ticket.endpoint->address.low, fixture_numbered(1).low);
     for (int i = 1; i < 5; i++) {
         ask_and_wait(&fixture, &askers[i]);
     }
-    say(&fixture, 1, LOAD_WAITING, 1, 0); /* room for two */
+    say(&fixture, 1, LOAD_WAITING, 1, 0); /* capacity for two */
     assert_ptr_equal(pool_wakeup_pop(&wakeup), &askers[1].waiter);
     assert_ptr_equal(pool_wakeup_pop(&wakeup), &askers[2].waiter);
     expect_nobody();
     ask_and_go(&fixture, &askers[1]);
     ask_and_go(&fixture, &askers[2]);
-    clock_set_fake_ns(clock_now_ns() + 100 * MS); /* too old: nobody is full */
+    clock_set_fake_ns(clock_now_ns() + 100 * MS); /* expired: no endpoint is full */
     expect_nobody();
     pool_tick(fixture.pool, 0);
     expect_called(&fixture, &askers[3]);
@@ -364,7 +364,7 @@ static void pool_wait_kv_cache_limits_endpoint(void **state) {
     }
 }
 
-/* Without flow control only sheddable ones are refused. */
+/* Without flow control only sheddable requests are refused. */
 static void pool_wait_disabled_refuses_only_sheddable(void **state) {
     struct fixture fixture;
     struct pool_spec *spec = wait_fixture_spec(1, 0);
@@ -384,7 +384,7 @@ static void pool_wait_disabled_refuses_only_sheddable(void **state) {
     close_pool(&fixture);
 }
 
-/* ---- what changes meanwhile ------------------------------------------------------------------ */
+/* ---- changes while requests wait ------------------------------------------------------------- */
 
 static void pool_wait_pool_update_notifies_waiters(void **state) {
     struct fixture fixture;
@@ -400,7 +400,7 @@ static void pool_wait_pool_update_notifies_waiters(void **state) {
     assert_ptr_equal(pool_wakeup_pop(&wakeup), &more[1].waiter);
     expect_nobody();
     fixture_update(fixture.pool,
-                   wait_fixture_spec(1, 1)); /* before it has picked: its place is gone */
+                   wait_fixture_spec(1, 1)); /* before it has picked: its endpoint is removed */
     ask_and_wait(&fixture, &more[1]);
     expect_nobody();
     give_back(&fixture, &one);
@@ -421,7 +421,7 @@ static void pool_wait_pool_update_notifies_waiters(void **state) {
     close_pool(&fixture);
 }
 
-/* Who waits for endpoints that are there no more is told so at once, as who comes later is. */
+/* Waiters whose endpoints were all removed are refused at once, as new requests are. */
 static void pool_wait_removed_endpoints_refuse_their_waiters(void **state) {
     struct fixture fixture;
     struct endpoint_address addresses[2];
@@ -435,7 +435,7 @@ static void pool_wait_removed_endpoints_refuse_their_waiters(void **state) {
     ask_and_go(&fixture, &busy[0]);
     ask_and_go(&fixture, &busy[1]);
     narrow[0].request.subset = narrow[1].request.selection = narrow[2].request.subset = &zero;
-    narrow[2].request.selection = &first; /* both must hold */
+    narrow[2].request.selection = &first; /* it must be in both */
     ask_and_wait(&fixture, &any);
     ask_and_wait(&fixture, &narrow[0]);
     ask_and_wait(&fixture, &narrow[1]);
@@ -469,7 +469,7 @@ static void pool_wait_ready_endpoint_notifies_waiters(void **state) {
     struct endpoint *endpoints[] = {fixture_endpoint(&fixture, "10.0.0.0:8000"),
                                     fixture_endpoint(&fixture, "10.0.0.1:8000")};
     pool_set_ready(fixture.pool, endpoints[0], true);
-    ask_and_go(&fixture, &askers[0]); /* the other is the last choice, so it does not count */
+    ask_and_go(&fixture, &askers[0]); /* the other one is avoided and does not count */
     ask_and_wait(&fixture, &askers[1]);
     pool_tick(fixture.pool, 0);
     expect_nobody();
@@ -486,7 +486,7 @@ static void pool_wait_ready_endpoint_notifies_waiters(void **state) {
     ask_and_wait(&fixture, &askers[3]);
     give_back(&fixture, &askers[2]);
     expect_nobody();
-    pool_set_ready(fixture.pool, endpoints[0], false); /* now it is all there is */
+    pool_set_ready(fixture.pool, endpoints[0], false); /* now it is the only one */
     pool_tick(fixture.pool, 0);
     expect_called(&fixture, &askers[3]);
     give_back(&fixture, &askers[0]);
@@ -494,8 +494,8 @@ static void pool_wait_ready_endpoint_notifies_waiters(void **state) {
     close_pool(&fixture);
 }
 
-/* A filter may leave only those that are full: then it is one of these that is waited for. */
-static void filters(void **state) {
+/* Where the filters leave only full endpoints the request waits for one of these. */
+static void pool_wait_filters_leaving_full_endpoints_wait(void **state) {
     static const struct pool_label label = {STR("a"), STR("b")};
     struct fixture fixture;
     struct pool_spec *spec = fixture_spec();
@@ -523,10 +523,10 @@ static void filters(void **state) {
     open_pool(&fixture, spec);
     ask_and_go(&fixture, &askers[0]);
     ask_and_wait(&fixture, &askers[1]);
-    pool_tick(fixture.pool, 0); /* the other has room, but not for it */
+    pool_tick(fixture.pool, 0); /* the other endpoint has capacity, but the filters exclude it */
     assert_ptr_equal(pool_wakeup_pop(&wakeup), &askers[1].waiter);
     ask_and_wait(&fixture, &askers[1]);
-    pool_tick(fixture.pool, 0); /* which is known now, and tried again later, with one of them */
+    pool_tick(fixture.pool, 0); /* it is stalled now, and offered to one waiter later */
     expect_nobody();
     ask_and_wait(&fixture, &askers[2]);
     clock_set_fake_ns(clock_now_ns() + 1000 * MS);
@@ -563,7 +563,7 @@ int main(void) {
         cmocka_unit_test(pool_wait_pool_update_notifies_waiters),
         cmocka_unit_test(pool_wait_removed_endpoints_refuse_their_waiters),
         cmocka_unit_test(pool_wait_ready_endpoint_notifies_waiters),
-        cmocka_unit_test(filters),
+        cmocka_unit_test(pool_wait_filters_leaving_full_endpoints_wait),
     };
     return cmocka_run_group_tests_name("pick/pool/flow/wait", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Prompts in a pool: who had the beginning gets the rest, others are spread, and what an endpoint
- * cannot have any more is forgotten. And what else is counted of requests. */
+/* Prompts in a pool: an endpoint that has the beginning gets the prompt, others are spread, and
+ * endpoints that may have lost their cache are invalidated. Also the other records of requests. */
 #include "pick/pool/prefix/prompt.h"
 
 #include <setjmp.h>
@@ -62,7 +62,7 @@ static struct pool_pick pick(struct prompts *self, struct pool_request *request,
     return out;
 }
 
-/* Where a request with this prompt goes; it ends at once. */
+/* Where a request with this prompt is sent; it ends at once. */
 static const struct endpoint *ask(struct prompts *self, const char *model, const char *text) {
     struct pool_request request = {.model = str_of(model)};
     struct pool_prompt prompt;
@@ -80,7 +80,7 @@ static const char *text_of(int i) {
     return text;
 }
 
-/* ---- who gets what --------------------------------------------------------------------------- */
+/* ---- matches --------------------------------------------------------------------------------- */
 
 static void prompt_repeated_prefix_goes_to_same_endpoint(void **state) {
     struct prompts self;
@@ -109,11 +109,12 @@ static void prompt_same_text_of_other_model_is_unrelated(void **state) {
         const struct endpoint *first = ask(&self, "m", text_of(i));
         n_same += ask(&self, "n", text_of(i)) == first;
     }
-    assert_true(n_same < 40); /* by chance 10 */
+    assert_true(n_same < 40); /* 10 at random */
     close_pool(&self);
 }
 
-/* A thousand requests between two answers, no two alike, with the default: within 10 % of even. */
+/* A thousand different prompts between two load reports, with the default profile: within 10 % of
+ * even. */
 static void prompt_burst_of_different_prompts_spreads(void **state) {
     static const uint32_t sizes[] = {2, 3, 8, 10, 50, 100};
     (void)state;
@@ -144,9 +145,9 @@ static void prompt_burst_of_different_prompts_spreads(void **state) {
     }
 }
 
-/* ---- what is forgotten ----------------------------------------------------------------------- */
+/* ---- invalidation ---------------------------------------------------------------------------- */
 
-/* Of `N` prompts that went to one endpoint: how many would go there again? */
+/* How many of `N` prompts that were sent to one endpoint would be sent there again. */
 static int count_again(struct prompts *self, const struct endpoint *endpoint) {
     int n = 0;
     for (int i = 0; i < 20; i++) {
@@ -184,7 +185,7 @@ static void prompt_history_is_lost_when_endpoint_not_ready(void **state) {
         pool_set_ready(self.pool.pool, snapshot->members[i].endpoint, true);
     }
     int n_same = 0;
-    for (int i = 0; i < 200; i++) { /* nobody has them any more: chance decides */
+    for (int i = 0; i < 200; i++) { /* no endpoint has them any more: at random */
         const struct endpoint *first = ask(&self, "m", text_of(i));
         n_same += ask(&self, "m", text_of(i)) == first;
         pool_set_ready(self.pool.pool, (struct endpoint *)(uintptr_t)first, false);
@@ -227,7 +228,7 @@ static void prompt_history_is_lost_when_endpoint_returns(void **state) {
     close_pool(&self);
 }
 
-/* An update that changes nothing of it is no reason to forget. */
+/* An update that does not change the endpoint keeps its prompts. */
 static void prompt_history_survives_unrelated_update(void **state) {
     struct prompts self;
     (void)state;
@@ -242,7 +243,7 @@ static void prompt_history_survives_unrelated_update(void **state) {
     close_pool(&self);
 }
 
-/* Another endpoint than the picked one served it, and has it. */
+/* The endpoint that served, not the picked one, has the prompt. */
 static void prompt_history_moves_to_serving_endpoint(void **state) {
     struct prompts self;
     struct pool_request request = {.model = STR("m")};
@@ -260,11 +261,11 @@ static void prompt_history_moves_to_serving_endpoint(void **state) {
     for (int i = 0; i < 100; i++) {
         n_served += ask(&self, "m", text_of(1)) == served;
     }
-    assert_in_range(n_served, 20, 80); /* it and the one picked at first are alike */
+    assert_in_range(n_served, 20, 80); /* it and the picked one are equal */
     close_pool(&self);
 }
 
-/* ---- without ----------------------------------------------------------------------------------*/
+/* ---- without a prompt or a table ------------------------------------------------------------- */
 
 static void prompt_pick_works_without_table_or_prompt(void **state) {
     struct pool_spec *spec = fixture_spec_of(N);
@@ -284,7 +285,7 @@ static void prompt_pick_works_without_table_or_prompt(void **state) {
     fixture_close(&fixture);
 }
 
-/* ---- what else is counted -------------------------------------------------------------------- */
+/* ---- other records --------------------------------------------------------------------------- */
 
 static void prompt_tokens_in_flight_follow_the_ticket(void **state) {
     static const struct profile profile = {.picker = {.plugin = &plugin_random_picker}};
@@ -317,7 +318,7 @@ static void prompt_response_times_are_averaged(void **state) {
         bool good;
         float first_byte_s, answer_s;
     } rows[] = {{2, 5, false, 0, 0},
-                {2, 5, true, 2, 2.3f}, /* first two, then a tenth of five */
+                {2, 5, true, 2, 2.3f}, /* two first, then a tenth of five */
                 {12, 22, true, 3, 4.27f},
                 {0, 0, false, 3, 4.27f}};
     struct prompts self;
@@ -340,7 +341,7 @@ static void prompt_response_times_are_averaged(void **state) {
     close_pool(&self);
 }
 
-/* Prompts of which nobody has anything take turns. */
+/* Cold requests are spread round robin. */
 static void prompt_cold_requests_rotate_over_endpoints(void **state) {
     static const struct profile_step steps[] = {
         {.plugin = &plugin_no_hit_lru_scorer, .weight = 1},
@@ -363,7 +364,7 @@ static void prompt_cold_requests_rotate_over_endpoints(void **state) {
             order[i] = picked;
         }
         assert_ptr_equal(picked, order[i % N]);
-        assert_ptr_equal(ask(&self, "m", text_of(i)), picked); /* warm: no turn */
+        assert_ptr_equal(ask(&self, "m", text_of(i)), picked); /* warm: does not count */
     }
     close_pool(&self);
 }

@@ -1,5 +1,4 @@
-/* What the table remembers, what it forgets and when, that its memory is bounded, and that many
- * threads at once leave it whole. */
+/* The prefix table: matches, expiry, bounded memory, and consistency with many threads. */
 #include "pick/pool/prefix/table.h"
 
 #include <assert.h>
@@ -22,7 +21,7 @@ static struct prefix_table *open_table(size_t max_bytes) {
     return table;
 }
 
-/* Prompt `i`: no two have a block in common. */
+/* Prompt `i`; no two prompts have a block in common. */
 static void roll(uint64_t i, uint64_t hashes[N]) {
     struct prng prng = {i * 7919 + 1};
     for (int k = 0; k < N; k++) {
@@ -30,7 +29,7 @@ static void roll(uint64_t i, uint64_t hashes[N]) {
     }
 }
 
-/* Of how many first blocks it is known that the host has them. */
+/* The number of first blocks that the host has. */
 static uint32_t match(const struct prefix_table *table, const uint64_t *hashes, uint32_t n,
                       uint32_t host) {
     struct prefix_hit hits[PREFIX_MAX_HOSTS];
@@ -43,7 +42,7 @@ static uint32_t match(const struct prefix_table *table, const uint64_t *hashes, 
     return found;
 }
 
-/* ---- what is remembered ---------------------------------------------------------------------- */
+/* ---- matches --------------------------------------------------------------------------------- */
 
 static void prefix_table_finds_hosts_of_prefix(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
@@ -58,14 +57,14 @@ static void prefix_table_finds_hosts_of_prefix(void **state) {
     assert_int_equal(match(table, one, 3, a), 3);
     assert_int_equal(match(table, one, N, b), 0);
     assert_int_equal(match(table, other, N, a), 0);
-    /* The same beginning, and then another way. */
+    /* The same beginning, then different blocks. */
     other[0] = one[0], other[1] = one[1];
     assert_int_equal(match(table, other, N, a), 2);
     prefix_table_add(table, b, MANY, other, N);
     assert_int_equal(match(table, other, N, b), N);
     assert_int_equal(match(table, one, N, b), 2);
     assert_int_equal(match(table, one, N, a), N);
-    /* What is not sent from its beginning is no beginning. */
+    /* Blocks that were not sent as a beginning do not match as one. */
     assert_int_equal(match(table, one + 1, N - 1, b), 1);
     assert_int_equal(match(table, one + 2, N - 2, b), 0);
     assert_int_equal(prefix_table_find(table, one, 0, NULL), 0);
@@ -83,7 +82,7 @@ static void prefix_table_entry_keeps_latest_hosts(void **state) {
         hosts[i] = prefix_table_add_host(table);
         prefix_table_add(table, hosts[i], MANY, hashes, N);
         assert_int_equal(match(table, hashes, N, hosts[i]), N);
-        /* Who had to go went with the whole chain. */
+        /* A host that was displaced lost its whole chain. */
         uint32_t n = prefix_table_find(table, hashes, N, hits);
         assert_int_equal(n, i < PREFIX_MAX_HOSTS ? i + 1 : PREFIX_MAX_HOSTS);
         for (uint32_t k = 0; k < n; k++) {
@@ -93,7 +92,7 @@ static void prefix_table_entry_keeps_latest_hosts(void **state) {
     prefix_table_unref(table);
 }
 
-/* ---- what is forgotten ----------------------------------------------------------------------- */
+/* ---- expiry ---------------------------------------------------------------------------------- */
 
 static void prefix_table_invalidated_host_is_not_found(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
@@ -108,7 +107,7 @@ static void prefix_table_invalidated_host_is_not_found(void **state) {
     assert_int_equal(match(table, hashes, N, b), N);
     prefix_table_add(table, a, MANY, hashes, 4);
     assert_int_equal(match(table, hashes, N, a), 4);
-    /* Who has its number next knows nothing of it. */
+    /* The next host with this number has none of its blocks. */
     prefix_table_remove_host(table, a);
     assert_int_equal(prefix_table_add_host(table), a);
     assert_int_equal(match(table, hashes, N, a), 0);
@@ -119,8 +118,7 @@ static void prefix_table_invalidated_host_is_not_found(void **state) {
     prefix_table_unref(table);
 }
 
-/* As a cache of 4 prompts would: the one that was sent first goes first, unless it is sent
- * again. */
+/* Like a cache of 4 prompts: the least recently sent one expires first. */
 static void prefix_table_prompts_beyond_capacity_expire(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
     uint64_t hashes[N];
@@ -140,7 +138,7 @@ static void prefix_table_prompts_beyond_capacity_expire(void **state) {
     prefix_table_unref(table);
 }
 
-/* Ten times more than there is room for: what was sent last is there, nearly all of it. */
+/* Ten times the capacity: nearly all of the most recent entries are there. */
 static void prefix_table_full_table_replaces_oldest(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
     uint64_t hashes[N], n = prefix_table_capacity(table) * 10 / N, n_known = 0, n_old = 0;
@@ -164,7 +162,7 @@ static void prefix_table_full_table_replaces_oldest(void **state) {
     prefix_table_unref(table);
 }
 
-/* All hashes of one bucket: the others keep what they have. */
+/* All hashes in one bucket: other buckets are unchanged. */
 static void prefix_table_full_bucket_leaves_others_intact(void **state) {
     struct prefix_table *table = open_table(PREFIX_MIN_BYTES);
     uint64_t hashes[N], flood[1000];
@@ -192,7 +190,7 @@ static void prefix_table_host_numbers_run_out_and_are_reused(void **state) {
     prefix_table_unref(table);
 }
 
-/* ---- chains ---------------------------------------------------------------------------------- */
+/* ---- hashes of a prompt ---------------------------------------------------------------------- */
 
 static uint32_t chain(const char *model, const char *head, const char *text, uint64_t *out) {
     struct prefix_blocks blocks = {.block_bytes = 4, .most = 8};
@@ -205,7 +203,7 @@ static void prefix_chain_equal_prefixes_have_equal_hashes(void **state) {
     assert_int_equal(chain("m", "", "abcdefghij", one), 2);
     assert_int_equal(chain("m", "", "abcdefgxijkl", other), 3);
     assert_true(one[0] == other[0] && one[1] != other[1]);
-    /* Wherever the one text ends and the other begins. */
+    /* At every split into two texts. */
     for (size_t i = 0; i <= 10; i++) {
         static const char text[] = "abcdefghij";
         struct prefix_blocks blocks = {.block_bytes = 4, .most = 8};
@@ -214,7 +212,8 @@ static void prefix_chain_equal_prefixes_have_equal_hashes(void **state) {
                          2);
         assert_memory_equal(one, other, 2 * sizeof(*one));
     }
-    /* A block behind another beginning, of another model, of another table, is another one. */
+    /* The same block after another beginning, of another model, or in another table, has another
+     * hash. */
     assert_int_equal(chain("m", "", "abcxefgh", other), 2);
     assert_true(one[1] != other[1]);
     assert_int_equal(chain("n", "", "abcdefgh", other), 2);
@@ -223,7 +222,7 @@ static void prefix_chain_equal_prefixes_have_equal_hashes(void **state) {
                                        STR("abcdefgh"), other),
                      2);
     assert_true(one[0] != other[0]);
-    /* No more than there is room for, and nothing of what is less than a block. */
+    /* At most blocks.most hashes, and none for less than a block. */
     assert_int_equal(chain("m", "abcdefgh", "abcdefghabcdefghabcdefghabcdefgh", other), 8);
     assert_int_equal(chain("m", "a", "bc", other), 0);
     assert_int_equal(chain("m", "", "", other), 0);
@@ -240,7 +239,7 @@ struct churn {
     uint64_t seed;
 };
 
-/* Hosts come, go and are forgotten while prompts are recorded and looked for. */
+/* Hosts are added, removed and invalidated while prompts are recorded and found. */
 static void *churn(void *arg) {
     const struct churn *self = arg;
     struct prng prng = {self->seed};
@@ -282,7 +281,7 @@ static void prefix_table_concurrent_use_keeps_entries_valid(void **state) {
     for (int i = 0; i < N_THREADS; i++) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     }
-    /* It works as before. */
+    /* It still works. */
     roll(1, hashes);
     prefix_table_add(table, churns[0].hosts[0], MANY, hashes, N);
     assert_int_equal(match(table, hashes, N, churns[0].hosts[0]), N);

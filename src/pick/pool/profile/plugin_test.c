@@ -1,4 +1,4 @@
-/* What holds for every plugin, tried on each that is listed, with candidates of all kinds. */
+/* Properties of every plugin, tested on each in the list with random candidates. */
 #include "pick/pool/profile/plugin.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 
 enum { N_TRIES = 300 };
 
-/* Anything that an endpoint can have said, the impossible included. */
+/* Any possible load report, invalid values included. */
 static void roll_candidate(struct plugin_fixture *fixture, struct prng *prng, uint32_t i) {
     static const float counts[] = {0, 1, 2, 5, 1000, (float)(UINT32_MAX / 2), (float)UINT32_MAX};
     static const float shares[] = {0, 0.25f, 0.999f, 1};
@@ -28,7 +28,7 @@ static void roll_candidate(struct plugin_fixture *fixture, struct prng *prng, ui
     fixture->score[i] = (float)prng_below(prng, 4);
 }
 
-/* And what this picker knows of them. */
+/* And the picker's own records. */
 static void roll_endpoint(struct plugin_fixture *fixture, struct prng *prng, uint32_t i) {
     static const float seconds[] = {0, 0.001f, 1, 1e9f};
     struct endpoint *endpoint = fixture->candidates.snapshot->members[i].endpoint;
@@ -66,7 +66,7 @@ static void roll_choice(struct plugin_fixture *fixture, struct prng *prng) {
     }
 }
 
-/* Each that is there now was there before, and once. */
+/* The remaining candidates are some of those before, each once. */
 static void assert_none_invented(const struct candidate_set *candidates,
                                  const struct plugin_fixture *before) {
     uint32_t there = 0, now = 0;
@@ -82,7 +82,7 @@ static void assert_none_invented(const struct candidate_set *candidates,
     }
 }
 
-/* Returns: the first choice of a picker. */
+/* Returns: the picker's first choice. */
 static uint32_t run(const struct plugin *plugin, struct plugin_fixture *fixture, uint32_t most) {
     struct candidate_set *candidates = &fixture->candidates;
     uint32_t first = 0;
@@ -121,7 +121,7 @@ static void plugin_random_candidates_stay_within_the_set(void **state) {
     for (int i = 0; i < N_TRIES; i++) {
         roll_choice(&fixture, &prng);
         for (uint32_t k = 0; plugin->kind == PLUGIN_SCORER && k < fixture.candidates.n; k++) {
-            fixture.score[k] = 0; /* so that what is added can be told exactly */
+            fixture.score[k] = 0; /* so that the sum is exact */
         }
         before = fixture;
         run(plugin, &fixture, 1 + prng_below(&prng, 8));
@@ -166,7 +166,7 @@ static void plugin_single_candidate_is_kept_or_picked(void **state) {
     plugin_fixture_close(&fixture);
 }
 
-/* A sum that is none must not lead a picker outside, or to forget anybody. */
+/* A score of NaN must not make a picker choose an invalid index or skip candidates. */
 static void plugin_invalid_scores_do_not_break_pickers(void **state) {
     static const float sums[] = {NAN, INFINITY, -INFINITY, -1, 0, 1};
     const struct plugin *plugin = *state;

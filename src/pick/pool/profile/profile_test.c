@@ -1,5 +1,5 @@
-/* Profiles in a pool: what the default does with what is known of loads, and that nothing herds
- * between two answers of the endpoints. */
+/* Profiles in a pool: what the default does with load reports, and that picks between two reports
+ * do not herd. */
 #include "pick/pool/profile/profile.h"
 
 #include <setjmp.h>
@@ -43,7 +43,7 @@ static void close_pool(struct fixture *fixture) {
     clock_set_fake_ns(0);
 }
 
-/* Picks `n_picks` and counts them by endpoint. All end at the end. */
+/* Picks `n_picks` and counts them by endpoint; releases all at the end. */
 static void pick_many(struct fixture *fixture, uint32_t n_picks, uint32_t *n_of) {
     struct pool_ticket tickets[1000];
     assert_true(n_picks <= 1000);
@@ -60,7 +60,7 @@ static void pick_many(struct fixture *fixture, uint32_t n_picks, uint32_t *n_of)
     }
 }
 
-/* A thousand requests between two answers, to endpoints that are alike: within 10 % of even. */
+/* A thousand picks between two reports, of equal endpoints: within 10 % of even. */
 static void profile_burst_of_picks_spreads(void **state) {
     static const uint32_t sizes[] = {2, 3, 8, 10, 50, 100};
     (void)state;
@@ -80,7 +80,7 @@ static void profile_burst_of_picks_spreads(void **state) {
     }
 }
 
-/* The same when there were requests before, half of which have ended since. */
+/* The same with requests in flight before, half of which have ended since. */
 static void profile_burst_spreads_over_existing_load(void **state) {
     struct fixture fixture;
     uint32_t n_of[MOST] = {0};
@@ -106,7 +106,7 @@ static void profile_burst_spreads_over_existing_load(void **state) {
     close_pool(&fixture);
 }
 
-/* Endpoint 1 is the better one, for one reason each. */
+/* Endpoint 1 is the better one, for one reason at a time. */
 static void profile_default_prefers_lower_load(void **state) {
     static const struct {
         uint32_t waiting[2];
@@ -128,7 +128,7 @@ static void profile_default_prefers_lower_load(void **state) {
     }
 }
 
-/* Then our own counts decide, and nobody is full for being silent. */
+/* Then our own counts decide, and an endpoint without a report is not full. */
 static void profile_expired_load_is_ignored(void **state) {
     struct fixture fixture;
     uint32_t n_of[2] = {0};
@@ -157,7 +157,7 @@ static void profile_endpoint_without_load_gets_its_share(void **state) {
     close_pool(&fixture);
 }
 
-/* ---- what a pool promises of every pick holds of a profile's, too ---------------------------- */
+/* ---- rules of every pick hold with a profile too --------------------------------------------- */
 
 static const struct profile RANDOM = {.name = STR("random"),
                                       .picker = {.plugin = &plugin_random_picker}};
@@ -206,7 +206,7 @@ static void profile_refused_endpoint_is_the_last_resort(void **state) {
     close_pool(&fixture);
 }
 
-/* Full is a pool when its emptiest endpoint is, whichever the profile would have picked. */
+/* A pool is saturated when its least loaded endpoint is full, whichever the profile would pick. */
 static void profile_pool_is_saturated_when_all_are_full(void **state) {
     struct fixture fixture;
     struct pool_spec *spec = fixture_spec_of(2);
@@ -220,7 +220,7 @@ static void profile_pool_is_saturated_when_all_are_full(void **state) {
     spec->max_in_flight = 2;
     assert_int_equal(pool_spec_add_objective(spec, &cheap, &err), ST_OK);
     fixture_open(&fixture, spec);
-    /* Both at 2, by moving what chance has put elsewhere. */
+    /* Moves the random picks so that both have 2. */
     for (uint32_t i = 0; i < 4; i++) {
         struct endpoint_address wanted = fixture_numbered(i / 2);
         assert_int_equal(pool_pick(fixture.reader, &request, &pick, &err), ST_OK);
@@ -273,8 +273,8 @@ static void profile_least_requests_is_recognized(void **state) {
     assert_false(profile_is_least_requests(&profile));
 }
 
-/* Members of an explanation are those of the snapshot that the reader holds: whoever explains has
- * that one in hand, also when the pool has become another meanwhile. */
+/* `member` in an explanation is an index into the snapshot that the reader holds, also when the
+ * pool was updated meanwhile. */
 static void profile_explanation_matches_held_snapshot(void **state) {
     struct fixture fixture;
     struct arena *arena = arena_new(NULL, 0);
@@ -290,7 +290,7 @@ static void profile_explanation_matches_held_snapshot(void **state) {
     fixture_update(fixture.pool, spec);
     assert_int_equal(pool_explain(fixture.reader, &request, arena, &explanation, &err), ST_OK);
     assert_non_null(explanation.profile);
-    assert_int_equal(explanation.n, 1); /* the others have left the pool */
+    assert_int_equal(explanation.n, 1); /* the others were removed */
     assert_int_equal(explanation.items[0].member, 2);
     pool_reader_refresh(fixture.reader);
     assert_int_equal(pool_explain(fixture.reader, &request, arena, &explanation, &err), ST_OK);

@@ -1,5 +1,5 @@
-/* The ranking against a plain array: after each of many random steps both say the same, and its
- * levels are what they should be. */
+/* The ranking against a plain array: after each random step both agree, and the levels are
+ * consistent. */
 #include "pick/pool/profile/ranking.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@ enum { MOST = 64, OUT = -1 };
 struct model {
     struct ranking ranking;
     struct ranked items[MOST];
-    int64_t keys[MOST]; /* OUT: not in */
+    int64_t keys[MOST]; /* OUT: not ranked */
     size_t n_in;
     struct prng prng;
 };
@@ -23,7 +23,7 @@ static size_t index_of(const struct model *model, const struct ranked *item) {
     return (size_t)(item - model->items);
 }
 
-/* Sorted, each stretch of equal keys one level, and everyone where it thinks it is. */
+/* Sorted, each range of equal keys one level, and each item at its position. */
 static void check(const struct model *model) {
     const struct ranking *ranking = &model->ranking;
     assert_int_equal(ranking->n, model->n_in);
@@ -42,7 +42,7 @@ static void check(const struct model *model) {
     }
 }
 
-/* The best are as low as any that were left out, in order, and none twice. */
+/* The lowest ones are as low as any other, in order, each once. */
 static void check_best(struct model *model, size_t most) {
     struct ranked *best[MOST];
     bool chosen[MOST] = {false};
@@ -117,7 +117,7 @@ static void ranking_reserve_keeps_items(void **state) {
     ranking_fini(&model.ranking);
 }
 
-/* Each order of equal ones is as likely as the others. */
+/* All orders of equal items have the same probability. */
 static void ranking_ties_are_uniform(void **state) {
     (void)state;
     enum { N = 4, ROLLS = 48000 };

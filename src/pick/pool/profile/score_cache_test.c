@@ -1,5 +1,5 @@
-/* Sums that are kept are those that there would be without: of a pool that changes in all ways
- * between picks, by a profile of every scorer. */
+/* Scores with the cache equal those without, in a pool that changes in every way between picks,
+ * with a profile of all scorers. */
 #include "pick/pool/state.h"
 
 #include <setjmp.h>
@@ -16,7 +16,7 @@ enum { MANY = SCORE_CACHE_MIN_CANDIDATES + CANDIDATE_BLOCK / 2, N_TURNS = 1500, 
 
 struct world {
     struct fixture pool;
-    uint32_t n; /* endpoints */
+    uint32_t n; /* number of endpoints */
     struct prng prng;
     struct arena *arena;
     struct prefix_table *prefix_table;
@@ -27,7 +27,7 @@ struct world {
     char text[256];
 };
 
-/* Each with a weight of its own. */
+/* Each scorer has a weight of its own. */
 static void open_profile(struct world *world) {
     struct error err;
     struct doc *doc;
@@ -73,14 +73,14 @@ static void close_world(struct world *world) {
     clock_set_fake_ns(0);
 }
 
-/* ---- what happens ---------------------------------------------------------------------------- */
+/* ---- random changes -------------------------------------------------------------------------- */
 
 static struct endpoint *any(struct world *world) {
     uint32_t i = prng_below(&world->prng, world->n);
     return pool_reader_refresh(world->pool.reader)->members[i].endpoint;
 }
 
-/* An answer, which may leave things out, and may be old soon. */
+/* A load report, which may be incomplete, and may expire soon. */
 static void say(struct world *world) {
     struct prng *prng = &world->prng;
     struct endpoint *endpoint = any(world);
@@ -99,8 +99,8 @@ static void say(struct world *world) {
     pool_set_load(world->pool.pool, endpoint, &load);
 }
 
-/* Some prompts begin alike, some are there for the first time, some are none; some requests name
- * neither a model nor a session. */
+/* Some prompts share beginnings, some are new, some requests have none; some have no model or
+ * session. */
 static struct pool_request roll_request(struct world *world, struct pool_prompt *prompt) {
     struct prng *prng = &world->prng;
     struct pool_request request = {.n_tokens = prng_below(prng, 5000)};
@@ -150,7 +150,7 @@ static void change(struct world *world) {
     }
 }
 
-/* ---- what is kept ---------------------------------------------------------------------------- */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 static struct candidate_set gather(struct world *world, const struct pool_request *request) {
     struct candidate_set candidates;
@@ -163,7 +163,7 @@ static struct candidate_set gather(struct world *world, const struct pool_reques
     return candidates;
 }
 
-/* Returns: whether sums were kept. */
+/* Returns: whether the cache was used. */
 static bool compare(struct world *world) {
     struct pool_prompt prompt;
     struct pool_request request = roll_request(world, &prompt);
@@ -180,7 +180,7 @@ static bool compare(struct world *world) {
     return kept.score == world->pool.reader->view.score_cache.score;
 }
 
-/* Returns: for how many picks what was kept of few stood. */
+/* Returns: the number of picks that used cached sums of few candidates. */
 static uint64_t they_are_as_without(uint32_t n_endpoints) {
     struct world world;
     uint32_t n_kept = 0;
@@ -192,10 +192,10 @@ static uint64_t they_are_as_without(uint32_t n_endpoints) {
         }
         n_kept += compare(&world);
         uint64_t now = world.pool.reader->view.score_cache.n_reused;
-        n_reused += now > seen ? now - seen : 0; /* it begins again with other candidates */
+        n_reused += now > seen ? now - seen : 0; /* it starts again with other candidates */
         seen = now;
     }
-    assert_in_range(n_kept, N_TURNS / 10, N_TURNS); /* fewer are ready at times */
+    assert_in_range(n_kept, N_TURNS / 10, N_TURNS); /* at times fewer are ready */
     close_world(&world);
     return n_reused;
 }

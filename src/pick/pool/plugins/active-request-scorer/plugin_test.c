@@ -1,4 +1,4 @@
-/* None in flight is 1, the most is 0. */
+/* 0 requests in flight score 1, the maximum 0. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Which of all the roles it keeps. */
+/* The roles that the filter keeps. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>

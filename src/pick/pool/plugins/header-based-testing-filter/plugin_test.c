@@ -1,4 +1,4 @@
-/* Whom the header names; nobody without it. */
+/* Keeps the endpoints named in the header; none without it. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>
@@ -41,7 +41,7 @@ static unsigned left_by(struct pool_headers headers) {
 static void filter_keeps_endpoints_of_header(void **state) {
     static const struct {
         const char *header;
-        unsigned left; /* a bit for each */
+        unsigned left; /* one bit each */
     } rows[] = {
         {"10.0.0.1", 3},
         {"10.0.0.1:3002", 2},
@@ -72,7 +72,7 @@ static void filter_without_header_keeps_none(void **state) {
     assert_int_equal(left_by((struct pool_headers){NULL, NULL}), 0);
 }
 
-/* The end of a list that is too long does not count, and neither does it harm. */
+/* The end of a list that is too long is ignored. */
 static void filter_too_long_list_is_cut(void **state) {
     static char text[32 * 1024];
     size_t n = 0;

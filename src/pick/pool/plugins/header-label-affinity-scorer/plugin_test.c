@@ -1,4 +1,4 @@
-/* The label that the header asks for; nobody where it asks for none. */
+/* Prefers endpoints with the label from the header; none without the header. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>
@@ -20,7 +20,7 @@ static struct str find(const void *of, struct str name) {
 
 static void scorer_label_equal_to_header_scores_one(void **state) {
     static const struct {
-        const char *value; /* NULL: there is no such header */
+        const char *value; /* NULL: no such header */
         float wanted[4];
     } rows[] = {{"b", {0, 1, 0, 1}}, {"a", {1, 0, 0, 0}}, {"A", {0, 0, 0, 0}},
                 {"c", {0, 0, 0, 0}}, {"", {0, 0, 0, 0}},  {NULL, {0, 0, 0, 0}}};

@@ -1,4 +1,4 @@
-/* What is free of the cache; who has not said it is like the others. */
+/* Scores the free share of the cache; endpoints without a report count as the mean. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>

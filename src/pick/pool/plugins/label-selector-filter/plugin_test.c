@@ -1,4 +1,4 @@
-/* Which labels match which selector, and what a selector may be. */
+/* Which labels match which selector, and which selectors are valid. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static void open_pool(struct plugin_fixture *fixture) {
 static void filter_keeps_matching_labels(void **state) {
     static const struct {
         const char *parameters;
-        unsigned kept; /* a bit for each */
+        unsigned kept; /* one bit each */
     } rows[] = {
         {"{}", 7},
         {"{matchLabels: {}}", 7},

@@ -1,4 +1,5 @@
-/* Sooner is better, the unknown is in the middle, and so is, more and more, what is long ago. */
+/* Shorter response times score higher; unknown ones score in the middle, and old ones approach
+ * it. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>
@@ -70,7 +71,7 @@ static void scorer_equal_latency_scores_one(void **state) {
     plugin_fixture_open(&fixture, &plugin_latency_scorer, 2);
     fixture.candidates.now_ns = SECOND;
     say(&fixture, 0, 0, 0, SECOND);
-    say(&fixture, 1, 0, 0, 2 * SECOND); /* seen by another thread in between */
+    say(&fixture, 1, 0, 0, 2 * SECOND); /* measured by another thread meanwhile */
     assert_scores(&fixture, &plugin_latency_scorer, wanted);
     plugin_fixture_close(&fixture);
 }

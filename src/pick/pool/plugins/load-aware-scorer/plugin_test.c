@@ -1,4 +1,4 @@
-/* From nobody waiting to as many as the threshold, and more. */
+/* From no waiting requests to the threshold and above. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Where the adapter runs, waits, would have room, or has none. */
+/* The adapter runs, waits, can be loaded, or none is reported. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>
@@ -39,7 +39,7 @@ static void check(struct str model, const float *wanted) {
 }
 
 static void scorer_loaded_adapter_scores_highest(void **state) {
-    static const float wanted[] = {1, 0.6f, 0.8f, 0, 0}; /* the last says nothing of adapters */
+    static const float wanted[] = {1, 0.6f, 0.8f, 0, 0}; /* the last one reports no adapters */
     (void)state;
     check(STR("sql"), wanted);
 }

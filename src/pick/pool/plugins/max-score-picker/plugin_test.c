@@ -1,4 +1,4 @@
-/* The best is picked; of equal ones each as often; behind it the next best. */
+/* Picks the highest score, equal ones with the same probability, then the next best. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>
@@ -45,7 +45,7 @@ static void picker_repeated_picks_follow_scores(void **state) {
     plugin_fixture_close(&fixture);
 }
 
-/* Behind many others, so that vectors and what is left over behind them are looked at. */
+/* After many others, so that both vectors and the rest of the array are searched. */
 static void picker_highest_score_is_found_at_any_index(void **state) {
     struct plugin_fixture fixture;
     (void)state;

@@ -1,4 +1,4 @@
-/* The one whose turn is longest ago is best; those that had none are better still. */
+/* The oldest cold request scores highest; endpoints without one score higher still. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>

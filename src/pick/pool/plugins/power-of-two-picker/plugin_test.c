@@ -1,4 +1,5 @@
-/* Of four the best is one of two in half of the picks, and the worst is never the better one. */
+/* Of four candidates the best is one of the two in half of the picks, and the worst is never
+ * picked. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>

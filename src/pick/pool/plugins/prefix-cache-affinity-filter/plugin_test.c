@@ -1,4 +1,4 @@
-/* Who has most of the prompt is kept, unless it has too much to do, or chance says otherwise. */
+/* Endpoints with most of the prompt are kept, unless they have too much load, or at random. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>
@@ -31,7 +31,7 @@ static void filter_keeps_endpoints_with_prefix(void **state) {
     plugin_fixture_close(&fixture);
 }
 
-/* 100 tokens a second: 1,000 tokens are 10 s. */
+/* 100 tokens per second: 1,000 tokens take 10 s. */
 static void filter_ttft_penalty_disables_affinity(void **state) {
     static const struct {
         const char *parameters;

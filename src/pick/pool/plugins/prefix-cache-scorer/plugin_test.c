@@ -1,5 +1,4 @@
-/* The share of the prompt is the score; what the parameters say of blocks is what the profile
- * wants. */
+/* The score is the share of the prompt; the parameters about blocks become the profile's needs. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>
@@ -20,7 +19,7 @@ static void scorer_cached_share_is_the_score(void **state) {
     fixture_hit(&fixture, 2, 8, 8);
     fixture_hit(&fixture, 0, 6, 8);
     fixture_hit(&fixture, 3, 1, 8);
-    fixture_hit(&fixture, 9, 8, 8); /* no candidate */
+    fixture_hit(&fixture, 9, 8, 8); /* not a candidate */
     assert_scores(&fixture, &plugin_prefix_cache_scorer, wanted);
     plugin_fixture_close(&fixture);
 }

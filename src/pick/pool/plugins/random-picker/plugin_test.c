@@ -1,4 +1,4 @@
-/* Each as often, whatever the sums. */
+/* All with the same probability, whatever the scores. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>

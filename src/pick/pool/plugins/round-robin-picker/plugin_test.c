@@ -1,4 +1,4 @@
-/* One after the other, with those left out that are no candidates. */
+/* One after the other, without those that are not candidates. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>

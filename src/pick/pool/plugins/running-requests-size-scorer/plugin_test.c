@@ -1,4 +1,4 @@
-/* The fewest running is 1, the most is 0, and so on between. */
+/* The minimum of running requests scores 1, the maximum 0, others linearly between. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>

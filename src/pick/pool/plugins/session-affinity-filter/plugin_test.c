@@ -1,5 +1,4 @@
-/* The endpoint of the session is left, the same that the scorer prefers; without a session all
- * are. */
+/* Keeps the session's endpoint, the same that the scorer prefers; all without a session. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* A session has one endpoint, sessions are spread, and few of them move when an endpoint goes. */
+/* Each session has one endpoint, sessions are spread, and few move when an endpoint is removed. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 enum { N = 8, SESSIONS = 2000 };
 
-/* The member that session `i` prefers of the first `n`. */
+/* The member of the first `n` that session `i` prefers. */
 static uint32_t prefers(struct plugin_fixture *fixture, int i, uint32_t n) {
     char session[32];
     uint32_t n_preferred = 0, member = 0;

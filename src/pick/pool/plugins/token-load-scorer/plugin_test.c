@@ -1,4 +1,4 @@
-/* From nothing in flight to as much as the threshold, and more. */
+/* From no tokens in flight to the threshold and above. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Busy endpoints go, unless all are busy; what is not known makes nobody busy. */
+/* Busy endpoints are removed unless all are busy; without a report an endpoint is not busy. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>
@@ -18,7 +18,7 @@ static const struct {
     {LOAD_WAITING | LOAD_KV_CACHE, 4, 0.79f}, /* free */
     {LOAD_WAITING | LOAD_KV_CACHE, 5, 0.1f},
     {LOAD_WAITING | LOAD_KV_CACHE, 0, 0.8f},
-    {LOAD_RUNNING, 100, 1}, /* has said neither */
+    {LOAD_RUNNING, 100, 1}, /* reports neither value */
     {LOAD_WAITING, 9, 0},
 };
 

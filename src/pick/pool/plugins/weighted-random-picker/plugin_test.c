@@ -1,4 +1,4 @@
-/* As often as the sums say. */
+/* Probabilities are proportional to the scores. */
 #include "pick/pool/profile/plugin.h"
 
 #include <setjmp.h>
