@@ -218,7 +218,7 @@ struct opinion {
     bool is_grpc;                             /* by its content-type */
     bool head, ended, answer, response_ended; /* received */
     bool told;                                /* the pick was sent */
-    bool raised, pieces;                      /* mode overridden; the body arrived in pieces */
+    bool overridden, pieces;                  /* mode overridden; the body arrived in pieces */
     bool over, passed;                        /* the stream ended; the request passed without a
                                                  pick */
     size_t n_parts;                           /* of the request's body */
@@ -299,7 +299,7 @@ static void of_head(struct opinion *o, struct stage *stage, bool ends) {
     } else if (is_buffered(o->request)) {
         stage_expect_continue(stage, EXT_PROC_REQUEST_HEADERS);
     } else if (!is_duplex(o->request)) {
-        o->raised = true;
+        o->overridden = true;
         picked(o, stage, EXT_PROC_REQUEST_HEADERS, true);
     }
 }
@@ -334,7 +334,7 @@ static void of_raised(struct opinion *o, struct stage *stage, bool ends) {
         refused(o, stage, 400); /* as a whole the first piece is truncated */
     } else if (!o->pieces && ends) {
         refused(o, stage, 400);
-    } else if (known && o->raised) {
+    } else if (known && o->overridden) {
         refused(o, stage, 500); /* the model cannot be replaced any more */
     } else if (ends && !known) {
         refused(o, stage, 400);
@@ -355,7 +355,7 @@ static void of_body(struct opinion *o, struct stage *stage, struct str text, boo
     } else if (is_buffered(o->request) && !o->told) {
         bool partial = o->request == EXT_PROC_BODY_BUFFERED_PARTIAL && !ends;
         refused(o, stage, partial ? 413 : 400);
-    } else if (o->raised) {
+    } else if (o->overridden) {
         of_raised(o, stage, ends);
     } else if (is_message(o, o->request)) {
         sent_back(stage, EXT_PROC_REQUEST_BODY, text, ends);
@@ -369,7 +369,7 @@ static void of_trailers(struct opinion *o, struct stage *stage) {
     if (o->passed) {
         return;
     }
-    if (!o->told || (o->raised && o->pieces)) {
+    if (!o->told || (o->overridden && o->pieces)) {
         refused(o, stage, 400);
     } else {
         stage_expect_continue(stage, EXT_PROC_REQUEST_TRAILERS);

@@ -16,7 +16,7 @@ struct wire {
     struct pick_send_queue send_queue;
     struct arena *arena;
     void (*release[MOST])(void *cookie);
-    void *cookies[MOST];
+    void *release_users[MOST];
     size_t n_sent, n_finished, n_released;
 };
 
@@ -25,7 +25,7 @@ static void on_send(void *user, const struct piece *pieces, size_t n_pieces,
     struct wire *wire = user;
     assert_true(n_pieces > 0 && pieces && wire->n_sent < MOST);
     wire->release[wire->n_sent] = release;
-    wire->cookies[wire->n_sent++] = cookie;
+    wire->release_users[wire->n_sent++] = cookie;
 }
 
 static void on_finish(void *user, const struct error *err) {
@@ -45,13 +45,13 @@ static void open_wire(struct wire *wire) {
     pick_send_queue_init(&wire->send_queue, wire->arena, &out);
 }
 
-static void leave(struct wire *wire, size_t i) {
+static void release_sent(struct wire *wire, size_t i) {
     if (wire->release[i]) {
-        wire->release[i](wire->cookies[i]);
+        wire->release[i](wire->release_users[i]);
     }
 }
 
-static void nod(struct wire *wire) {
+static void push_response(struct wire *wire) {
     struct ext_proc_response answer = {.kind = EXT_PROC_RESPONSE_BODY};
     struct error err;
     assert_int_equal(pick_send_queue_push(&wire->send_queue, &answer, NULL, &err), ST_OK);
@@ -74,7 +74,7 @@ static void send_queue_first_messages_use_stream_arena(void **state) {
     open_wire(&wire);
     int64_t n_arenas = metric_read(METRIC_ARENAS);
     for (int i = 0; i < 4; i++) {
-        nod(&wire);
+        push_response(&wire);
         assert_null(wire.release[i]);
     }
     assert_int_equal(metric_read(METRIC_ARENAS), n_arenas);
@@ -89,11 +89,11 @@ static void send_queue_later_messages_are_freed_after_send(void **state) {
         struct wire wire;
         open_wire(&wire);
         for (size_t i = 0; i < MOST; i++) {
-            nod(&wire);
+            push_response(&wire);
         }
         assert_true(metric_read(METRIC_ARENAS) > 5);
         for (size_t i = 0; i < MOST; i++) {
-            leave(&wire, backwards ? MOST - 1 - i : i);
+            release_sent(&wire, backwards ? MOST - 1 - i : i);
         }
         assert_int_equal(metric_read(METRIC_ARENAS), 2); /* the stream's and the current slab's */
         pick_send_queue_fini(&wire.send_queue);
@@ -113,9 +113,9 @@ static void message_ref_message_is_released_with_last_ref(void **state) {
     pass(&wire, message_ref);
     pick_message_unref(message_ref); /* a reference */
     assert_int_equal(wire.n_released, 0);
-    leave(&wire, 1);
+    release_sent(&wire, 1);
     assert_int_equal(wire.n_released, 0);
-    leave(&wire, 0);
+    release_sent(&wire, 0);
     assert_int_equal(wire.n_released, 1);
     pick_send_queue_fini(&wire.send_queue);
     arena_free(wire.arena);
@@ -135,7 +135,7 @@ static void send_queue_pending_messages_outlive_session(void **state) {
     pick_send_queue_fini(&wire.send_queue);
     assert_int_equal(wire.n_released, 0);
     for (size_t i = 0; i < 100; i++) {
-        leave(&wire, i);
+        release_sent(&wire, i);
     }
     assert_int_equal(wire.n_released, 100);
     assert_int_equal(metric_read(METRIC_ARENAS), 1);

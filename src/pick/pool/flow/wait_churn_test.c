@@ -25,7 +25,7 @@ enum { ASKERS = 40, READERS = 3, ENDPOINTS = 4, MOST = 2, STEPS = 60000 };
 struct world {
     struct fixture fixture;
     struct pool_reader *readers[READERS];
-    struct pool_wakeup bells[READERS];
+    struct pool_wakeup wakeups[READERS];
     struct waiting_request askers[ASKERS];
     struct endpoint_address addresses[ENDPOINTS];
     struct subset subsets[ENDPOINTS];
@@ -64,7 +64,7 @@ static void begin(struct world *world, struct waiting_request *asker) {
     asker->request.subset = which < ENDPOINTS ? &world->subsets[which] : NULL;
     asker->request.waiter = &asker->waiter;
     uint32_t reader = prng_below(&world->prng, READERS);
-    asker->waiter.wakeup = &world->bells[reader];
+    asker->waiter.wakeup = &world->wakeups[reader];
     enum status st = pool_pick(world->readers[reader], &asker->request, &asker->pick, &asker->err);
     assert_true(st == ST_OK || st == ST_SATURATED);
     world->n_went += asker->pick.ticket.endpoint != NULL;
@@ -75,7 +75,7 @@ static void take_called(struct world *world) {
     uint32_t i = prng_below(&world->prng, READERS);
     struct pool_reader *reader = world->readers[i];
     struct waiting_request *asker =
-        (struct waiting_request *)(void *)pool_wakeup_pop(&world->bells[i]);
+        (struct waiting_request *)(void *)pool_wakeup_pop(&world->wakeups[i]);
     if (asker) {
         assert_int_equal(pool_pick(reader, &asker->request, &asker->pick, &asker->err), ST_OK);
         world->n_went += asker->pick.ticket.endpoint != NULL;
@@ -107,7 +107,7 @@ static void pool_wait_random_operations_keep_counts_consistent(void **state) {
     for (unsigned i = 0; i < READERS; i++) {
         assert_int_equal(pool_reader_new(world.fixture.pool, i + 1, &world.readers[i], &err),
                          ST_OK);
-        pool_wakeup_init(&world.bells[i], on_call, NULL);
+        pool_wakeup_init(&world.wakeups[i], on_call, NULL);
     }
     for (unsigned i = 0; i < STEPS; i++) {
         step(&world);
@@ -127,7 +127,7 @@ static void pool_wait_random_operations_keep_counts_consistent(void **state) {
     }
     for (unsigned i = 0; i < READERS; i++) {
         pool_reader_unref(world.readers[i]);
-        pool_wakeup_fini(&world.bells[i]);
+        pool_wakeup_fini(&world.wakeups[i]);
     }
     fixture_close(&world.fixture);
 }
