@@ -72,6 +72,14 @@ enum status pool_config_read_duration(const struct doc_node *node, uint64_t min_
     return st;
 }
 
+enum status pool_config_read_unsigned(const struct doc_node *node, int64_t min, int64_t max,
+                                      uint64_t *out, struct error *err) {
+    int64_t value = (int64_t)*out;
+    enum status st = doc_read_i64(node, min, max, &value, err);
+    *out = (uint64_t)value;
+    return st;
+}
+
 static enum status expected_word(const struct doc_node *node, const char *const *words,
                                  struct str got, struct error *err) {
     char list[200];

@@ -133,15 +133,6 @@ enum status pool_config_read_endpoints(struct pool_config_reader *reader,
                                        const struct doc_node *node, struct error *err)
     __attribute__((warn_unused_result));
 
-/* dns.c: an endpoint that is a name ("NAME:PORT", or a name alone), with its own ports, of
- * which there may be none, and the kind of records. Returns: ST_BAD_CONFIG with what an address may
- * look like when `text` is neither. */
-enum status pool_config_read_dns_endpoint(struct pool_config_reader *reader,
-                                          const struct doc_node *node, struct str text,
-                                          struct pool_labels labels,
-                                          const struct pool_config_ports *own,
-                                          const struct doc_node *type, struct error *err)
-    __attribute__((warn_unused_result));
 /* The member `dns` of `node`. */
 enum status pool_config_read_dns(struct pool_config_reader *reader, const struct doc_node *node,
                                  struct error *err) __attribute__((warn_unused_result));
@@ -159,11 +150,6 @@ enum status pool_config_add_objective(struct pool_config_reader *reader,
     __attribute__((warn_unused_result));
 enum status pool_config_read_criticality(const struct doc_node *node, enum pool_criticality *out,
                                          struct error *err) __attribute__((warn_unused_result));
-
-/* flow_control.c: the members `saturation`, `flow_control`. */
-enum status pool_config_read_flow_control(struct pool_config_reader *reader,
-                                          const struct doc_node *node, struct error *err)
-    __attribute__((warn_unused_result));
 
 /* settings.c: these, and the members `health`, `refused_for`, `protocol`. */
 enum status pool_config_read_settings(struct pool_config_reader *reader,

@@ -1,18 +1,14 @@
 /* How endpoints are checked, and the names and forms of the protocol. */
-#include "codec/http1/cookie.h"
 #include "pick/config/reader.h"
+
+#include "codec/http1/cookie.h"
+#include "core/base/num.h"
+#include "pick/config/dns_plan.h"
+#include "pick/config/scrape_rules.h"
 
 static const uint64_t NS_PER_MS = 1000000;
 static const uint64_t NS_PER_S = 1000000000;
 static const uint64_t NS_PER_HOUR = UINT64_C(3600000000000);
-
-enum status pool_config_read_unsigned(const struct doc_node *node, int64_t min, int64_t max,
-                                      uint64_t *out, struct error *err) {
-    int64_t value = (int64_t)*out;
-    enum status st = doc_read_i64(node, min, max, &value, err);
-    *out = (uint64_t)value;
-    return st;
-}
 
 /* A text that may be empty. */
 static enum status read_text(struct pool_config_reader *reader, const struct doc_node *node,
@@ -249,6 +245,157 @@ static enum status read_protocol(struct pool_config_reader *reader, const struct
     return st;
 }
 
+/* ---- saturation ------------------------------------------------------------------------------ */
+
+static enum status read_share(const struct doc_node *node, double *out, struct error *err) {
+    double share = *out;
+    enum status st = doc_read_f64(node, &share, err);
+    if (st == ST_OK && !(share >= 0 && share <= 1)) {
+        return doc_error(node, err, "expected a share from 0 to 1, got %g", share);
+    }
+    *out = share;
+    return st;
+}
+
+static enum status read_saturation(struct pool_spec *spec, const struct doc_node *node,
+                                   struct error *err) {
+    static const char *const names[] = {"max_in_flight", "queue_depth", "kv_cache", "retry_after",
+                                        NULL};
+    struct doc_node most = doc_get(node, "max_in_flight"), after = doc_get(node, "retry_after");
+    struct doc_node depth = doc_get(node, "queue_depth"), used = doc_get(node, "kv_cache");
+    uint64_t retry_ns = spec->retry_after_s * NS_PER_S;
+    enum status st = doc_expect_object(node, err);
+    if (st == ST_OK) {
+        st = doc_reject_unknown(node, names, err);
+    }
+    if (st == ST_OK) {
+        st = pool_config_read_unsigned(&most, 0, INT32_MAX, &spec->max_in_flight, err);
+    }
+    if (st == ST_OK) {
+        st = pool_config_read_unsigned(&depth, 0, INT32_MAX, &spec->queue_depth, err);
+    }
+    if (st == ST_OK) {
+        st = read_share(&used, &spec->kv_cache, err);
+    }
+    if (st == ST_OK) {
+        st = pool_config_read_duration(&after, NS_PER_S, NS_PER_HOUR, &retry_ns, err);
+    }
+    spec->retry_after_s = (retry_ns + NS_PER_S - 1) / NS_PER_S;
+    return st;
+}
+
+/* ---- flow control ---------------------------------------------------------------------------- */
+
+/* "256MiB", or a number of bytes. */
+static enum status read_bytes(const struct doc_node *node, uint64_t *out, struct error *err) {
+    struct str text = {NULL, 0};
+    uint64_t n_bytes;
+    if (!node->val) {
+        return ST_OK;
+    }
+    if (yyjson_is_int(node->val)) {
+        return pool_config_read_unsigned(node, (int64_t)POOL_CONFIG_MIN_BYTES,
+                                         (int64_t)POOL_CONFIG_MAX_BYTES, out, err);
+    }
+    enum status st = doc_read_str(node, &text, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (!num_parse_bytes(text, &n_bytes) || n_bytes < POOL_CONFIG_MIN_BYTES ||
+        n_bytes > POOL_CONFIG_MAX_BYTES) {
+        return doc_error(node, err, "expected a size from 64KiB to 1024GiB, got \"%.*s\"",
+                         STR_ARG(text));
+    }
+    *out = n_bytes;
+    return ST_OK;
+}
+
+static enum status read_band(const struct doc_node *node, struct flow_band_limits *out,
+                             struct error *err) {
+    static const char *const names[] = {"priority", "max_requests", NULL};
+    struct doc_node priority = doc_get(node, "priority"), most = doc_get(node, "max_requests");
+    enum status st = doc_expect_object(node, err);
+    if (st == ST_OK) {
+        st = doc_reject_unknown(node, names, err);
+    }
+    if (st == ST_OK && (!priority.val || !most.val)) {
+        return doc_error(node, err, "expected a priority and its max_requests");
+    }
+    if (st == ST_OK) {
+        st = doc_read_i64(&priority, 0, INT32_MAX, &out->priority, err);
+    }
+    return st == ST_OK ? pool_config_read_unsigned(&most, 0, POOL_CONFIG_MAX_WAITING,
+                                                   &out->max_requests, err)
+                       : st;
+}
+
+static enum status read_bands(struct pool_config_reader *reader, const struct doc_node *list,
+                              struct flow_limits *out, struct error *err) {
+    size_t n = doc_is_present(list) ? doc_count(list) : 0;
+    if (n > POOL_CONFIG_MAX_BANDS) {
+        return doc_error(list, err, "expected at most %d priorities, got %zu",
+                         POOL_CONFIG_MAX_BANDS, n);
+    }
+    struct flow_band_limits *bands = arena_calloc(reader->spec->arena, n, sizeof(*bands));
+    enum status st = ST_OK;
+    if (!bands) {
+        return pool_config_no_memory(reader, err);
+    }
+    for (struct doc_node item = {0}; n > 0 && st == ST_OK && doc_next(list, &item);) {
+        struct flow_band_limits *band = &bands[out->n_bands];
+        st = read_band(&item, band, err);
+        for (size_t i = 0; i < out->n_bands && st == ST_OK; i++) {
+            if (bands[i].priority == band->priority) {
+                st = doc_error(&item, err, "the priority %lld is there twice",
+                               (long long)band->priority);
+            }
+        }
+        out->n_bands++;
+    }
+    out->bands = bands;
+    return st;
+}
+
+static enum status read_flow_control(struct pool_config_reader *reader, const struct doc_node *node,
+                                     struct error *err) {
+    static const char *const names[] = {"max_requests", "max_bytes", "max_wait", "bands", NULL};
+    struct pool_flow_control *flow = &reader->spec->flow_control;
+    struct doc_node most = doc_get(node, "max_requests"), bytes = doc_get(node, "max_bytes");
+    struct doc_node wait = doc_get(node, "max_wait"), bands = doc_get(node, "bands");
+    if (!node->val) {
+        return ST_OK;
+    }
+    flow->on = true;
+    enum status st = doc_expect_object(node, err);
+    if (st == ST_OK) {
+        st = doc_reject_unknown(node, names, err);
+    }
+    if (st == ST_OK) {
+        st = pool_config_read_unsigned(&most, 1, POOL_CONFIG_MAX_WAITING,
+                                       &flow->limits.max_requests, err);
+    }
+    if (st == ST_OK) {
+        st = read_bytes(&bytes, &flow->limits.max_bytes, err);
+    }
+    if (st == ST_OK) {
+        st = pool_config_read_duration(&wait, NS_PER_MS, NS_PER_HOUR, &flow->max_wait_ns, err);
+    }
+    return st == ST_OK ? read_bands(reader, &bands, &flow->limits, err) : st;
+}
+
+static enum status read_load_sections(struct pool_config_reader *reader,
+                                      const struct doc_node *node, struct error *err) {
+    struct doc_node saturation = doc_get(node, "saturation");
+    struct doc_node flow = doc_get(node, "flow_control");
+    struct doc_node most = doc_get(&saturation, "max_in_flight");
+    struct doc_node depth = doc_get(&saturation, "queue_depth");
+    struct doc_node used = doc_get(&saturation, "kv_cache");
+    reader->saturation_limits_given = most.val || depth.val || used.val;
+    reader->flow_control_given = flow.val != NULL;
+    enum status st = read_saturation(reader->spec, &saturation, err);
+    return st == ST_OK ? read_flow_control(reader, &flow, err) : st;
+}
+
 /* ---- the sections ---------------------------------------------------------------------------- */
 
 enum status pool_config_read_settings(struct pool_config_reader *reader,
@@ -257,10 +404,328 @@ enum status pool_config_read_settings(struct pool_config_reader *reader,
     struct doc_node refused = doc_get(node, "refused_for"), protocol = doc_get(node, "protocol");
     enum status st = read_health(reader, &health, err);
     if (st == ST_OK) {
-        st = pool_config_read_flow_control(reader, node, err);
+        st = read_load_sections(reader, node, err);
     }
     if (st == ST_OK) {
         st = pool_config_read_duration(&refused, 0, NS_PER_HOUR, &reader->spec->refused_ns, err);
     }
     return st == ST_OK ? read_protocol(reader, &protocol, err) : st;
+}
+
+enum { LEAST_INTERVAL_MS = 50, MOST_MOST_PER_SECOND = 100000, MOST_PAGE_BYTES = 64 << 20 };
+
+/* ---- a rule ---------------------------------------------------------------------------------- */
+
+/* Prometheus, "Data model": the name of a series, or of a label, which has no colon. */
+static bool is_series_name(struct str name, bool colon) {
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i], folded = (char)(c | 0x20);
+        bool letter = (folded >= 'a' && folded <= 'z') || c == '_' || (colon && c == ':');
+        if (!letter && (i == 0 || c < '0' || c > '9')) {
+            return false;
+        }
+    }
+    return name.len > 0;
+}
+
+static enum status read_series_name(struct pool_config_reader *reader, const struct doc_node *node,
+                                    bool colon, struct str *out, struct error *err) {
+    enum status st = pool_config_read_name(reader, node, out, err);
+    if (st == ST_OK && !is_series_name(*out, colon)) {
+        st = doc_error(node, err, "expected a name of letters, digits and _%s, got \"%.*s\"",
+                       colon ? " and :" : "", STR_ARG(*out));
+    }
+    return st;
+}
+
+static enum status read_value_label(struct pool_config_reader *reader, const struct doc_node *node,
+                                    struct scrape_rule *rule, struct error *err) {
+    return node->val ? read_series_name(reader, node, false, &rule->value_label, err) : ST_OK;
+}
+
+static enum status check_rule(const struct doc_node *node, const struct scrape_rule *rule,
+                              struct error *err) {
+    bool plain = rule->combine == SCRAPE_NEWEST && !rule->rate && rule->value_label.len == 0;
+    if (rule->into == SCRAPE_ADAPTERS && (!plain || rule->factor != 0)) {
+        return doc_error(node, err,
+                         "expected only `series` and `labels`: adapters are the labels of the "
+                         "newest series");
+    }
+    if (rule->rate && rule->combine == SCRAPE_NEWEST) {
+        return doc_error(node, err, "expected `combine: sum` or `max` beside `rate`");
+    }
+    return ST_OK;
+}
+
+static enum status read_rule_members(struct pool_config_reader *reader, const struct doc_node *node,
+                                     struct scrape_rule *rule, struct error *err) {
+    static const char *const names[] = {"series", "labels", "combine", "value_label",
+                                        "rate",   "factor", NULL};
+    struct doc_node series = doc_get(node, "series"), labels = doc_get(node, "labels");
+    struct doc_node combine = doc_get(node, "combine"), label = doc_get(node, "value_label");
+    struct doc_node rate = doc_get(node, "rate"), factor = doc_get(node, "factor");
+    unsigned word = (unsigned)rule->combine; /* in the order of the enum */
+    enum status st = doc_reject_unknown(node, names, err);
+    if (st == ST_OK) {
+        st = read_series_name(reader, &series, true, &rule->series, err);
+    }
+    if (st == ST_OK) {
+        st = pool_config_read_labels(reader, &labels, &rule->labels, err);
+    }
+    if (st == ST_OK) {
+        st = pool_config_read_word(&combine, SCRAPE_COMBINE_NAMES, &word, err);
+    }
+    rule->combine = (enum scrape_combine)word;
+    if (st == ST_OK) {
+        st = read_value_label(reader, &label, rule, err);
+    }
+    if (st == ST_OK) {
+        st = doc_read_bool(&rate, &rule->rate, err);
+    }
+    if (st == ST_OK) {
+        st = doc_read_f64(&factor, &rule->factor, err);
+    }
+    return st == ST_OK ? check_rule(node, rule, err) : st;
+}
+
+/* The name of a series, or an object. */
+static enum status read_rule(struct pool_config_reader *reader, const struct doc_node *node,
+                             struct scrape_rules *rules, enum scrape_metric into,
+                             struct error *err) {
+    static const enum scrape_combine usual[N_SCRAPE_METRICS] = {
+        [SCRAPE_KV_CACHE] = SCRAPE_MAX,
+        [SCRAPE_KV_BLOCK_TOKENS] = SCRAPE_MAX,
+        [SCRAPE_ADAPTERS] = SCRAPE_NEWEST,
+    };
+    struct scrape_rule rule = {.into = into, .combine = usual[into]};
+    struct str text;
+    enum status st = doc_read_str(node, &text, NULL) == ST_OK
+                         ? read_series_name(reader, node, true, &rule.series, err)
+                         : doc_expect_object(node, err);
+    if (st == ST_OK && rule.series.len == 0) {
+        st = read_rule_members(reader, node, &rule, err);
+    }
+    if (st == ST_OK && !scrape_rules_replace(rules, &rule)) {
+        st = doc_error(node, err, "expected at most %d rules", SCRAPE_MAX_RULES);
+    }
+    return st;
+}
+
+static enum status read_rules(struct pool_config_reader *reader, const struct doc_node *node,
+                              struct scrape_rules *rules, struct error *err) {
+    enum status st = ST_OK;
+    if (!doc_is_present(node)) {
+        return ST_OK;
+    }
+    st = doc_expect_object(node, err);
+    if (st == ST_OK) {
+        st = doc_reject_unknown(node, SCRAPE_METRIC_NAMES, err);
+    }
+    for (unsigned i = 0; st == ST_OK && i < N_SCRAPE_METRICS; i++) {
+        struct doc_node rule = doc_get(node, SCRAPE_METRIC_NAMES[i]);
+        if (rule.val) {
+            st = read_rule(reader, &rule, rules, (enum scrape_metric)i, err);
+        }
+    }
+    return st;
+}
+
+/* ---- where, and how often -------------------------------------------------------------------- */
+
+static enum status read_scrape_preset(const struct doc_node *node, struct scrape_plan *plan,
+                                      struct error *err) {
+    unsigned i = 0;
+    enum status st = pool_config_read_word(node, SCRAPE_PRESET_NAMES, &i, err);
+    if (st == ST_OK && node->val) {
+        plan->preset = str_of(SCRAPE_PRESETS[i].name);
+        scrape_source_init(&plan->source, &SCRAPE_PRESETS[i]);
+    }
+    return st;
+}
+
+static enum status read_scrape_tls(struct pool_config_reader *reader, const struct doc_node *node,
+                                   struct scrape_plan *plan, struct error *err) {
+    struct doc_node ca = doc_get(node, "ca_file"), skip = doc_get(node, "insecure_skip_verify");
+    enum status st = doc_read_bool(&skip, &plan->insecure_skip_verify, err);
+    if (st == ST_OK && ca.val) {
+        st = pool_config_read_name(reader, &ca, &plan->ca_file, err);
+    }
+    if (st != ST_OK || plan->https) {
+        return st;
+    }
+    if (ca.val || plan->insecure_skip_verify) {
+        return doc_error(ca.val ? &ca : &skip, err, "expected `scheme: https` with it");
+    }
+    return ST_OK;
+}
+
+static enum status read_scrape_source(struct pool_config_reader *reader,
+                                      const struct doc_node *node, struct scrape_plan *plan,
+                                      struct error *err) {
+    static const char *const schemes[] = {"http", "https", NULL};
+    struct doc_node path = doc_get(node, "path"), port = doc_get(node, "port");
+    struct doc_node scheme = doc_get(node, "scheme"), token = doc_get(node, "token_file");
+    unsigned word = 0;
+    enum status st = pool_config_read_path(reader, &path, &plan->source.path, err);
+    if (st == ST_OK) {
+        st = pool_config_read_port(&port, &plan->source.port, err);
+    }
+    if (st == ST_OK) {
+        st = pool_config_read_word(&scheme, schemes, &word, err);
+    }
+    plan->https = word == 1;
+    if (st == ST_OK && plan->source.path.len > POOL_CONFIG_MAX_PATH) {
+        return doc_error(&path, err, "expected at most %d bytes, got %zu", POOL_CONFIG_MAX_PATH,
+                         plan->source.path.len);
+    }
+    if (st == ST_OK) {
+        st = read_scrape_tls(reader, node, plan, err);
+    }
+    return st == ST_OK && token.val ? pool_config_read_name(reader, &token, &plan->token_file, err)
+                                    : st;
+}
+
+static enum status read_scrape_times(const struct doc_node *node, struct scrape_plan *plan,
+                                     struct error *err) {
+    struct doc_node interval = doc_get(node, "interval"), timeout = doc_get(node, "timeout");
+    struct doc_node age = doc_get(node, "max_age");
+    enum status st = pool_config_read_duration(&interval, LEAST_INTERVAL_MS * NS_PER_MS,
+                                               NS_PER_HOUR, &plan->interval_ns, err);
+    if (st == ST_OK) {
+        st = pool_config_read_duration(&timeout, NS_PER_MS, NS_PER_HOUR, &plan->timeout_ns, err);
+    }
+    return st == ST_OK
+               ? pool_config_read_duration(&age, NS_PER_MS, NS_PER_HOUR, &plan->max_age_ns, err)
+               : st;
+}
+
+static enum status read_scrape_limits(const struct doc_node *node, struct scrape_plan *plan,
+                                      struct error *err) {
+    struct doc_node most = doc_get(node, "most_per_second"), page = doc_get(node, "max_page_bytes");
+    int64_t n = plan->most_per_second, n_bytes = (int64_t)plan->max_page_bytes;
+    enum status st = doc_read_i64(&most, 1, MOST_MOST_PER_SECOND, &n, err);
+    if (st == ST_OK) {
+        st = doc_read_i64(&page, 1, MOST_PAGE_BYTES, &n_bytes, err);
+    }
+    plan->most_per_second = (uint32_t)n;
+    plan->max_page_bytes = (size_t)n_bytes;
+    return st;
+}
+
+/* ---- labels of endpoints --------------------------------------------------------------------- */
+
+static enum status check_endpoint(const struct doc_node *node, const struct scrape_plan *plan,
+                                  const struct pool_spec_endpoint *wanted, const char *text,
+                                  struct error *err) {
+    struct scrape_request place;
+    return scrape_plan_resolve(plan, wanted, &place)
+               ? ST_OK
+               : doc_error(node, err,
+                           "the endpoint %s can't be asked: expected a label with a preset's "
+                           "name (sluice, triton, vllm, sglang, tensorrt-llm, trtllm-serve) or "
+                           "`preset` here, and a port from 1 to 65535",
+                           text);
+}
+
+/* What an endpoint's label says must be possible. */
+static enum status check_endpoints(const struct pool_config_reader *reader,
+                                   const struct doc_node *node, const struct scrape_plan *plan,
+                                   struct error *err) {
+    const struct pool_spec *spec = reader->spec;
+    enum status st = ST_OK;
+    for (size_t i = 0; st == ST_OK && i < spec->n_endpoints; i++) {
+        char text[ENDPOINT_TEXT_BYTES];
+        endpoint_address_print(&spec->endpoints[i].address, text);
+        st = check_endpoint(node, plan, &spec->endpoints[i], text, err);
+    }
+    for (size_t i = 0; spec->dns && st == ST_OK && i < spec->dns->n_names; i++) {
+        const struct dns_plan_name *name = &spec->dns->names[i];
+        struct pool_spec_endpoint wanted = {.labels = name->labels, .address.port = 1};
+        st = check_endpoint(node, plan, &wanted, name->name.ptr, err);
+    }
+    return st;
+}
+
+static enum status read_scrape_labels(struct pool_config_reader *reader,
+                                      const struct doc_node *node, struct scrape_plan *plan,
+                                      struct error *err) {
+    struct doc_node preset = doc_get(node, "preset_label"), port = doc_get(node, "port_label");
+    struct doc_node token = doc_get(node, "token_file_label");
+    enum status st =
+        token.val ? pool_config_read_name(reader, &token, &plan->token_file_label, err) : ST_OK;
+    if (st == ST_OK && preset.val) {
+        st = pool_config_read_name(reader, &preset, &plan->preset_label, err);
+    }
+    if (st == ST_OK && port.val) {
+        st = pool_config_read_name(reader, &port, &plan->port_label, err);
+    }
+    if (st == ST_OK && preset.val && !scrape_plan_make_presets(plan, reader->spec->arena)) {
+        st = pool_config_no_memory(reader, err);
+    }
+    return st == ST_OK ? check_endpoints(reader, node, plan, err) : st;
+}
+
+/* ---- the section ----------------------------------------------------------------------------- */
+
+static enum status read_scrape_plan(struct pool_config_reader *reader, const struct doc_node *node,
+                                    struct scrape_plan *plan, struct error *err) {
+    static const char *const names[] = {"preset",
+                                        "rules",
+                                        "port",
+                                        "path",
+                                        "scheme",
+                                        "interval",
+                                        "timeout",
+                                        "max_age",
+                                        "token_file",
+                                        "preset_label",
+                                        "port_label",
+                                        "most_per_second",
+                                        "max_page_bytes",
+                                        "ca_file",
+                                        "insecure_skip_verify",
+                                        "token_file_label",
+                                        NULL};
+    struct doc_node preset = doc_get(node, "preset"), rules = doc_get(node, "rules");
+    enum status st = doc_expect_object(node, err);
+    if (st == ST_OK) {
+        st = doc_reject_unknown(node, names, err);
+    }
+    if (st == ST_OK) {
+        st = read_scrape_preset(&preset, plan, err);
+    }
+    if (st == ST_OK) {
+        st = read_rules(reader, &rules, &plan->source.rules, err);
+    }
+    if (st == ST_OK) {
+        st = read_scrape_source(reader, node, plan, err);
+    }
+    if (st == ST_OK) {
+        st = read_scrape_times(node, plan, err);
+    }
+    if (st == ST_OK) {
+        st = read_scrape_limits(node, plan, err);
+    }
+    if (st == ST_OK && plan->source.rules.n == 0 && !doc_get(node, "preset_label").val) {
+        st = doc_error(node, err,
+                       "expected `preset` (sluice, triton, vllm, sglang, tensorrt-llm or "
+                       "trtllm-serve) or `rules`");
+    }
+    return st == ST_OK ? read_scrape_labels(reader, node, plan, err) : st;
+}
+
+enum status pool_config_read_metrics(struct pool_config_reader *reader, const struct doc_node *node,
+                                     struct error *err) {
+    struct doc_node section = doc_get(node, "metrics");
+    if (!doc_is_present(&section)) {
+        return ST_OK;
+    }
+    struct scrape_plan *plan = arena_calloc(reader->spec->arena, 1, sizeof(*plan));
+    if (!plan) {
+        return pool_config_no_memory(reader, err);
+    }
+    scrape_plan_init(plan);
+    reader->spec->scrape = plan;
+    reader->metrics_given = true;
+    return read_scrape_plan(reader, &section, plan, err);
 }
