@@ -11,9 +11,10 @@
 #include "net/client/http_fetch.h"
 #include "pick/discovery/kube/credentials/auth.h"
 
+static const uint64_t NS_PER_S = 1000000000;
+
 enum { MOST_KEPT = 8, MOST_BYTES = 64 << 20, SAID_BYTES = 4096, MOST_FIELDS = 64 };
 enum { UNAUTHORIZED = 401, ALIVE_S = 30 };
-static const uint64_t NS_PER_S = 1000000000;
 static const uint64_t TIMEOUT_NS = 30000000000;
 static const uint64_t CONNECT_TIMEOUT_NS = 10000000000;
 
@@ -51,6 +52,48 @@ struct kube_client {
     void (*done)(void *user);
     void *user;
 };
+
+void kube_query_print(struct buf *out, struct str text) {
+    static const char digits[] = "0123456789ABCDEF";
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+        bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                     c == '-' || c == '.' || c == '_' || c == '~';
+        if (plain) {
+            buf_add_char(out, text.ptr[i]);
+        } else {
+            buf_add_char(out, '%');
+            buf_add_char(out, digits[c >> 4]);
+            buf_add_char(out, digits[c & 15]);
+        }
+    }
+}
+
+static void add_segment(struct buf *out, const char *segment) {
+    buf_add_char(out, '/');
+    kube_query_print(out, str_of(segment));
+}
+
+void kube_path_print(struct buf *out, const struct kube_resource *resource, const char *object,
+                     const char *sub) {
+    bool core = resource->group[0] == '\0';
+    add_segment(out, core ? "api" : "apis");
+    if (!core) {
+        add_segment(out, resource->group);
+    }
+    add_segment(out, resource->version);
+    if (resource->name_space) {
+        add_segment(out, "namespaces");
+        add_segment(out, resource->name_space);
+    }
+    add_segment(out, resource->name);
+    if (object) {
+        add_segment(out, object);
+    }
+    if (sub) {
+        add_segment(out, sub);
+    }
+}
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 

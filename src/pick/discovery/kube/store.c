@@ -1,8 +1,236 @@
 /* Sorted lists of objects, kept up to date by events. */
+#include "pick/discovery/kube/store.h"
+
+#include <assert.h>
 #include <stdlib.h>
 
+#include "core/base/json_writer.h"
 #include "core/base/log.h"
-#include "pick/discovery/kube/store_state.h"
+#include "pick/config/reader.h"
+#include "pick/config/scrape_rules.h"
+
+struct kube_object {
+    char *name;
+    struct kube_pod *pod; /* of a pod that makes sense */
+    struct doc *doc;      /* of others: metadata, spec and status */
+    char *why;            /* it makes no sense, and the log has said so; NULL: it does */
+    uint64_t round;       /* of the list that had it last */
+};
+
+/* The objects of a kind, by name. */
+struct kube_objects {
+    struct kube_object *items;
+    size_t n, cap;
+    uint64_t round; /* one more with each list */
+    bool known, served;
+};
+
+struct kube_store {
+    struct kube_store_options options;
+    struct kube_objects kinds[N_KUBE_KINDS];
+    uint64_t version;
+    /* The InferencePool that is used, which has these: its selector and its ports. */
+    struct pool_spec *pool; /* NULL: there is none */
+    enum kube_kind pool_kind;
+    struct pool_config_ports ports;
+};
+
+const struct kube_kind_info KUBE_KINDS[N_KUBE_KINDS] = {
+#define KUBE_KIND(id, group, version, resource, kind)                                              \
+    [KUBE_##id] = {(group), (version), (resource), (kind)},
+#include "pick/discovery/kube/kind.def"
+#undef KUBE_KIND
+};
+
+bool kube_kind_is_pool(enum kube_kind kind) {
+    return kind == KUBE_POOL || kind == KUBE_POOL_ALPHA;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static void copy_member(yyjson_mut_doc *into, yyjson_mut_val *object, yyjson_val *from,
+                        const char *key) {
+    yyjson_val *value = yyjson_obj_get(from, key);
+    if (value) {
+        yyjson_mut_obj_add_val(into, object, key, yyjson_val_mut_copy(into, value));
+    }
+}
+
+/* Returns: NULL when out of memory. */
+static yyjson_doc *copy_reduced(yyjson_val *object) {
+    static const char *const metadata_members[] = {"name",
+                                                   "namespace",
+                                                   "uid",
+                                                   "resourceVersion",
+                                                   "generation",
+                                                   "creationTimestamp",
+                                                   "deletionTimestamp"};
+    yyjson_mut_doc *doc = yyjson_mut_doc_new(NULL);
+    yyjson_mut_val *root = yyjson_mut_obj(doc), *metadata = yyjson_mut_obj(doc);
+    yyjson_doc *tree = NULL;
+    if (doc && root && metadata) {
+        yyjson_mut_doc_set_root(doc, root);
+        yyjson_mut_obj_add_val(doc, root, "metadata", metadata);
+        for (size_t i = 0; i < sizeof metadata_members / sizeof *metadata_members; i++) {
+            copy_member(doc, metadata, yyjson_obj_get(object, "metadata"), metadata_members[i]);
+        }
+        copy_member(doc, root, object, "spec");
+        copy_member(doc, root, object, "status");
+        tree = yyjson_mut_doc_imut_copy(doc, NULL);
+    }
+    yyjson_mut_doc_free(doc);
+    return tree;
+}
+
+/* As a person would name it. */
+static void print_title(enum kube_kind kind, const char *name, char *out, size_t n_bytes) {
+    snprintf(out, n_bytes, "%s %s", KUBE_KINDS[kind].kind, name);
+}
+
+static enum status take_doc(enum kube_kind kind, yyjson_val *object, struct kube_object *out,
+                            struct error *err) {
+    char name[POOL_CONFIG_NAME_BYTES + 64];
+    yyjson_doc *tree = copy_reduced(object);
+    if (!tree) {
+        return error_set(err, ST_NO_MEMORY, "no memory for an object");
+    }
+    print_title(kind, out->name, name, sizeof(name));
+    return doc_from_tree(name, tree, &out->doc, err);
+}
+
+/* Would it do for a pool? */
+static enum status check_object(enum kube_kind kind, const struct kube_object *object,
+                                struct error *err) {
+    struct pool_config_reader reader = {.file = object->name};
+    struct doc_node root = doc_root(object->doc);
+    enum status st = pool_spec_new(&reader.spec, err);
+    if (st == ST_OK) {
+        reader.arena = reader.spec->arena;
+        st = pool_config_read_kube_object_of_kind(&reader, KUBE_KINDS[kind].kind, &root, err);
+        pool_spec_free(reader.spec);
+    }
+    return st;
+}
+
+static enum status kube_object_read(enum kube_kind kind, const struct doc_node *object,
+                                    struct kube_object *out, struct error *err) {
+    yyjson_val *name = yyjson_ptr_get(object->val, "/metadata/name");
+    if (!yyjson_is_str(name) || yyjson_get_len(name) == 0 ||
+        yyjson_get_len(name) > POOL_CONFIG_NAME_BYTES) {
+        return error_set(err, ST_BAD_CONFIG, "metadata.name: expected a name of 1 to %d bytes",
+                         POOL_CONFIG_NAME_BYTES);
+    }
+    out->name = str_dup(str_make(yyjson_get_str(name), yyjson_get_len(name)));
+    if (!out->name) {
+        return error_set(err, ST_NO_MEMORY, "no memory for an object");
+    }
+    if (kind == KUBE_POD) {
+        return kube_pod_read(object->val, &out->pod, err);
+    }
+    enum status st = take_doc(kind, object->val, out, err);
+    return st == ST_OK ? check_object(kind, out, err) : st;
+}
+
+static void kube_object_fini(struct kube_object *object) {
+    free(object->name);
+    free(object->pod);
+    free(object->why);
+    doc_free(object->doc);
+    *object = (struct kube_object){.name = NULL};
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+static yyjson_val *object_member(const struct kube_object *object, const char *pointer) {
+    struct doc_node root = doc_root(object->doc);
+    return yyjson_ptr_get(root.val, pointer);
+}
+
+static bool kube_object_is_deleting(const struct kube_object *object) {
+    return object->doc && object_member(object, "/metadata/deletionTimestamp");
+}
+
+static struct str kube_object_created(const struct kube_object *object) {
+    yyjson_val *created = object_member(object, "/metadata/creationTimestamp");
+    return yyjson_is_str(created) ? str_make(yyjson_get_str(created), yyjson_get_len(created))
+                                  : STR("");
+}
+
+static bool kube_object_equal(const struct kube_object *a, const struct kube_object *b) {
+    if (a->pod && b->pod) {
+        return kube_pod_equal(a->pod, b->pod);
+    }
+    if (!a->doc || !b->doc) {
+        return !a->doc && !b->doc && !a->pod && !b->pod;
+    }
+    return (a->why != NULL) == (b->why != NULL) &&
+           kube_object_is_deleting(a) == kube_object_is_deleting(b) &&
+           str_eq(kube_object_created(a), kube_object_created(b)) &&
+           yyjson_equals(object_member(a, "/spec"), object_member(b, "/spec"));
+}
+
+static bool is_text_or_none(yyjson_val *value, const char *text) {
+    return !value || yyjson_is_null(value) || yyjson_get_len(value) == 0 ||
+           yyjson_equals_str(value, text);
+}
+
+static bool kube_object_refers(const struct kube_object *object, const char *pool,
+                               const char *group) {
+    return yyjson_equals_str(object_member(object, "/spec/poolRef/name"), pool) &&
+           is_text_or_none(object_member(object, "/spec/poolRef/kind"), "InferencePool") &&
+           (!group || is_text_or_none(object_member(object, "/spec/poolRef/group"), group));
+}
+
+/* ---- whose ----------------------------------------------------------------------------------- */
+
+static bool kube_store_owns(const struct kube_store *store, enum kube_kind kind,
+                            const struct kube_object *object) {
+    if (kind == KUBE_POD) {
+        return store->pool && object->pod &&
+               pool_labels_match(object->pod->labels, store->pool->selector);
+    }
+    if (kube_kind_is_pool(kind)) {
+        return strcmp(object->name, store->options.pool) == 0;
+    }
+    return object->doc && !kube_object_is_deleting(object) &&
+           kube_object_refers(object, store->options.pool, kube_store_group(store));
+}
+
+/* ---- the oldest first ------------------------------------------------------------------------ */
+
+static int compare_ages(const void *a, const void *b) {
+    const struct kube_object *left = *(const struct kube_object *const *)a;
+    const struct kube_object *right = *(const struct kube_object *const *)b;
+    int order = str_compare(kube_object_created(left), kube_object_created(right));
+    return order ? order : strcmp(left->name, right->name);
+}
+
+static size_t list_ours(const struct kube_store *store, enum kube_kind kind,
+                        const struct kube_object **out) {
+    const struct kube_objects *objects = &store->kinds[kind];
+    size_t n = 0;
+    for (size_t i = 0; i < objects->n; i++) {
+        if (!objects->items[i].why && kube_store_owns(store, kind, &objects->items[i])) {
+            out[n++] = &objects->items[i];
+        }
+    }
+    return n;
+}
+
+static size_t kube_store_list_by_age(const struct kube_store *store, enum kube_kind first,
+                                     enum kube_kind second, struct arena *arena,
+                                     const struct kube_object ***out) {
+    size_t most = store->kinds[first].n + store->kinds[second].n, n;
+    const struct kube_object **items = arena_calloc(arena, most + 1, sizeof(*items));
+    *out = items;
+    if (!items) {
+        return 0;
+    }
+    n = list_ours(store, first, items);
+    n += second != first ? list_ours(store, second, items + n) : 0;
+    qsort(items, n, sizeof(*items), compare_ages);
+    return n;
+}
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
@@ -285,4 +513,338 @@ void kube_store_free(struct kube_store *store) {
         pool_spec_free(store->pool);
         free(store);
     }
+}
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for what the cluster says of the pool");
+}
+
+/* ---- what refers to the pool ----------------------------------------------------------------- */
+
+/* Each made sense when it came, so that only memory can be missing. */
+static enum status fill_objects(const struct kube_store *store, struct pool_config_reader *reader,
+                                enum kube_kind first, enum kube_kind second, struct error *err) {
+    const struct kube_object **items;
+    size_t n = kube_store_list_by_age(store, first, second, reader->arena, &items);
+    enum status st = items ? ST_OK : no_memory(err);
+    for (size_t i = 0; i < n && st == ST_OK; i++) {
+        struct doc_node root = doc_root(items[i]->doc);
+        st = pool_config_read_kube_object_of_kind(reader, KUBE_KINDS[first].kind, &root, err);
+        assert(st == ST_OK || st == ST_NO_MEMORY);
+    }
+    return st;
+}
+
+/* ---- pods ------------------------------------------------------------------------------------ */
+
+static bool copy_labels(struct pool_spec *spec, struct pool_labels labels,
+                        struct pool_labels *out) {
+    struct pool_label *items = arena_calloc(spec->arena, labels.n, sizeof(*items));
+    bool copied = items != NULL;
+    for (size_t i = 0; i < labels.n && copied; i++) {
+        items[i].key = pool_spec_dup_text(spec, labels.items[i].key);
+        items[i].value = pool_spec_dup_text(spec, labels.items[i].value);
+        copied = items[i].key.ptr && items[i].value.ptr;
+    }
+    *out = (struct pool_labels){items, labels.n};
+    return copied;
+}
+
+/* An endpoint for each of its ports. */
+static enum status fill_pod(const struct kube_store *store, const struct kube_pod *pod,
+                            struct pool_spec *spec, struct error *err) {
+    struct pool_spec_endpoint wanted = {.address = pod->address};
+    enum status st = copy_labels(spec, pod->labels, &wanted.labels) ? ST_OK : no_memory(err);
+    for (size_t i = 0; i < store->ports.n && st == ST_OK; i++) {
+        wanted.address.port = store->ports.items[i];
+        if (kube_pod_has_port(pod, wanted.address.port)) {
+            st = pool_spec_add_endpoint(spec, &wanted, err);
+        }
+    }
+    return st;
+}
+
+static enum status fill_pods(const struct kube_store *store, struct pool_spec *spec,
+                             bool *with_engine, struct error *err) {
+    const struct kube_objects *pods = &store->kinds[KUBE_POD];
+    enum status st = ST_OK;
+    for (size_t i = 0; i < pods->n && st == ST_OK; i++) {
+        const struct kube_object *object = &pods->items[i];
+        if (kube_store_owns(store, KUBE_POD, object) && object->pod->ready) {
+            st = fill_pod(store, object->pod, spec, err);
+            *with_engine = *with_engine || scrape_engine_is_known(object->pod->labels);
+        }
+    }
+    return st;
+}
+
+/* Pods that say which server they run are asked as that one is; the others as the file says, or not
+ * at all. */
+static enum status fill_scrape(struct pool_spec *spec, struct error *err) {
+    struct scrape_plan *plan = arena_calloc(spec->arena, 1, sizeof(*plan));
+    if (!plan) {
+        return no_memory(err);
+    }
+    scrape_plan_init(plan);
+    if (spec->scrape) {
+        *plan = *spec->scrape;
+    }
+    plan->by_engine = true;
+    spec->scrape = plan;
+    return scrape_plan_make_presets(plan, spec->arena) ? ST_OK : no_memory(err);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static enum status read_into_spec(const struct kube_store *store, struct pool_config_reader *reader,
+                                  struct error *err) {
+    struct pool_spec *spec = reader->spec;
+    bool with_engine = false;
+    enum status st = fill_pods(store, spec, &with_engine, err);
+    if (st == ST_OK && with_engine) {
+        st = fill_scrape(spec, err);
+    }
+    if (st == ST_OK) {
+        st = fill_objects(store, reader, KUBE_MODEL, KUBE_MODEL, err);
+    }
+    if (st == ST_OK) {
+        st = fill_objects(store, reader, KUBE_OBJECTIVE, KUBE_OBJECTIVE, err);
+    }
+    if (st == ST_OK) {
+        st = fill_objects(store, reader, KUBE_OBJECTIVE_ALPHA, KUBE_OBJECTIVE_ALPHA, err);
+    }
+    return st == ST_OK ? fill_objects(store, reader, KUBE_REWRITE, KUBE_REWRITE_ALPHA, err) : st;
+}
+
+enum status kube_store_add_to_spec(const struct kube_store *store, struct pool_spec *spec,
+                                   struct error *err) {
+    struct pool_config_reader reader = {.file = "the cluster", .spec = spec};
+    /* Without a pool there are no models of it: 503, as there are no endpoints, and not 404. */
+    if (!spec->strict_models_set && store->pool && kube_store_is_served(store, KUBE_MODEL)) {
+        spec->strict_models = true;
+    }
+    spec->name = pool_spec_dup_text(spec, str_of(store->options.pool));
+    reader.arena = arena_new(NULL, 0);
+    enum status st = reader.arena && spec->name.ptr ? ST_OK : no_memory(err);
+    if (st == ST_OK && store->pool) {
+        st = read_into_spec(store, &reader, err);
+    }
+    arena_free(reader.arena);
+    return st;
+}
+
+/* What is to be said. */
+struct verdict {
+    const char *status, *reason;
+    struct str message;
+};
+
+static yyjson_val *status_member(const struct kube_object *object, const char *pointer) {
+    struct doc_node root = doc_root(object->doc);
+    return yyjson_ptr_get(root.val, pointer);
+}
+
+static struct str text_of(yyjson_val *value) {
+    return yyjson_is_str(value) ? str_make(yyjson_get_str(value), yyjson_get_len(value)) : STR("");
+}
+
+/* ---- what was said --------------------------------------------------------------------------- */
+
+static bool condition_has_type(yyjson_val *condition, const char *type) {
+    return yyjson_equals_str(yyjson_obj_get(condition, "type"), type);
+}
+
+static bool is_placeholder(yyjson_val *condition) {
+    return yyjson_equals_str(yyjson_obj_get(condition, "reason"), "Pending") &&
+           yyjson_equals_str(yyjson_obj_get(condition, "status"), "Unknown");
+}
+
+static yyjson_val *find_accepted(const struct kube_object *object) {
+    yyjson_val *conditions = status_member(object, "/status/conditions"), *condition;
+    size_t i, max;
+    yyjson_arr_foreach(conditions, i, max, condition) {
+        if (condition_has_type(condition, "Accepted")) {
+            return condition;
+        }
+    }
+    return NULL;
+}
+
+/* The message doesn't count: two pickers of different age must not write over each other. */
+static bool is_said(const struct kube_object *object, const struct verdict *verdict) {
+    yyjson_val *condition = find_accepted(object);
+    return yyjson_equals_str(yyjson_obj_get(condition, "status"), verdict->status) &&
+           yyjson_equals_str(yyjson_obj_get(condition, "reason"), verdict->reason) &&
+           yyjson_get_sint(yyjson_obj_get(condition, "observedGeneration")) ==
+               yyjson_get_sint(status_member(object, "/metadata/generation"));
+}
+
+/* ---- what is to be said ---------------------------------------------------------------------- */
+
+/* Who has the names of models: by name, then by age. */
+struct claim {
+    struct str name;
+    size_t age; /* a number: the oldest has 0 */
+    const struct kube_object *object;
+};
+
+struct claims {
+    struct claim *items;
+    size_t n;
+};
+
+static int compare_claims(const void *a, const void *b) {
+    const struct claim *left = a, *right = b;
+    int order = str_compare(left->name, right->name);
+    return order ? order : left->age < right->age ? -1 : left->age > right->age;
+}
+
+/* Out of memory nobody has any. */
+static struct claims claims_of(const struct kube_store *store, struct arena *arena) {
+    const struct kube_object **models;
+    struct claims claims = {
+        .n = kube_store_list_by_age(store, KUBE_MODEL, KUBE_MODEL, arena, &models)};
+    claims.items = arena_calloc(arena, claims.n + 1, sizeof(*claims.items));
+    claims.n = claims.items ? claims.n : 0;
+    for (size_t i = 0; i < claims.n; i++) {
+        claims.items[i] =
+            (struct claim){text_of(status_member(models[i], "/spec/modelName")), i, models[i]};
+    }
+    if (claims.items) {
+        qsort(claims.items, claims.n, sizeof(*claims.items), compare_claims);
+    }
+    return claims;
+}
+
+/* An older InferenceModel of the pool with the same name; NULL: there is none. */
+static const struct kube_object *claimed_by(const struct claims *claims,
+                                            const struct kube_object *object) {
+    struct str name = text_of(status_member(object, "/spec/modelName"));
+    size_t low = 0, high = claims->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (str_compare(claims->items[middle].name, name) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < claims->n && str_eq(claims->items[low].name, name) &&
+                   claims->items[low].object != object
+               ? claims->items[low].object
+               : NULL;
+}
+
+static struct verdict judge_object(const struct kube_object *object,
+                                   const struct kube_object *older, struct arena *arena) {
+    if (object->why) {
+        return (struct verdict){"Unknown", "Pending", str_of(object->why)};
+    }
+    if (older) {
+        struct str text =
+            arena_printf(arena, "%s is older, and has the same modelName", older->name);
+        return (struct verdict){"False", "ModelNameInUse", text.ptr ? text : STR("")};
+    }
+    return (struct verdict){"True", "Accepted", STR("the endpoint picker follows it")};
+}
+
+/* ---- the change ------------------------------------------------------------------------------ */
+
+static void add_others(const struct kube_object *object, struct json_writer *json) {
+    yyjson_val *conditions = status_member(object, "/status/conditions"), *condition;
+    size_t i, max, n;
+    yyjson_arr_foreach(conditions, i, max, condition) {
+        char *text = condition_has_type(condition, "Accepted") || is_placeholder(condition)
+                         ? NULL
+                         : yyjson_val_write(condition, 0, &n);
+        if (text) {
+            json_write_separator(json);
+            buf_add(json->out, text, n);
+            json->has_items = true;
+        }
+        free(text);
+    }
+}
+
+/* The time is that of the last change of `status`. */
+static void add_accepted(const struct kube_object *object, const struct verdict *verdict,
+                         const char *now, struct json_writer *json) {
+    yyjson_val *before = find_accepted(object);
+    bool same = yyjson_equals_str(yyjson_obj_get(before, "status"), verdict->status);
+    struct str since = text_of(yyjson_obj_get(before, "lastTransitionTime"));
+    json_write_separator(json);
+    json_write_open(json, '{');
+    json_write_string(json, "type", STR("Accepted"));
+    json_write_string(json, "status", str_of(verdict->status));
+    json_write_string(json, "reason", str_of(verdict->reason));
+    json_write_string(json, "message", verdict->message);
+    json_write_i64(json, "observedGeneration",
+                   yyjson_get_sint(status_member(object, "/metadata/generation")));
+    json_write_string(json, "lastTransitionTime", same && since.len > 0 ? since : str_of(now));
+    json_write_close(json, '}');
+}
+
+/* A merge patch, which is refused when the object has changed since. */
+static struct str print_patch(const struct kube_object *object, const struct verdict *verdict,
+                              const char *now, struct arena *arena) {
+    struct buf out;
+    struct json_writer json = {.out = &out};
+    buf_init(&out, arena, 512);
+    json_write_open(&json, '{');
+    json_write_key(&json, "metadata");
+    json_write_open(&json, '{');
+    json_write_string(&json, "resourceVersion",
+                      text_of(status_member(object, "/metadata/resourceVersion")));
+    json_write_close(&json, '}');
+    json_write_key(&json, "status");
+    json_write_open(&json, '{');
+    json_write_key(&json, "conditions");
+    json_write_open(&json, '[');
+    add_others(object, &json);
+    add_accepted(object, verdict, now, &json);
+    json_write_close(&json, ']');
+    json_write_close(&json, '}');
+    json_write_close(&json, '}');
+    return out.failed ? str_make(NULL, 0) : buf_str(&out);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static size_t add_kind(const struct kube_store *store, enum kube_kind kind, struct arena *arena,
+                       const char *now, struct kube_patch *out) {
+    const struct kube_objects *objects = &store->kinds[kind];
+    struct claims claims = {.n = 0};
+    size_t n = 0;
+    if (kind == KUBE_MODEL) {
+        claims = claims_of(store, arena);
+    }
+    for (size_t i = 0; i < objects->n; i++) {
+        const struct kube_object *object = &objects->items[i];
+        if (!kube_store_owns(store, kind, object)) {
+            continue;
+        }
+        struct verdict verdict = judge_object(object, claimed_by(&claims, object), arena);
+        struct str body = {NULL, 0};
+        if (!is_said(object, &verdict)) {
+            body = print_patch(object, &verdict, now, arena);
+        }
+        struct str name = arena_printf(arena, "%s", object->name);
+        if (body.ptr && name.ptr) {
+            out[n++] = (struct kube_patch){kind, name, body};
+        }
+    }
+    return n;
+}
+
+size_t kube_store_patches(const struct kube_store *store, struct arena *arena, const char *now,
+                          struct kube_patch **out) {
+    size_t most = 0, n = 0;
+    for (int kind = KUBE_MODEL; kind < N_KUBE_KINDS; kind++) {
+        most += store->kinds[kind].n;
+    }
+    *out = arena_calloc(arena, most + 1, sizeof(**out));
+    for (int kind = KUBE_MODEL; store->pool && *out && kind < N_KUBE_KINDS; kind++) {
+        n += add_kind(store, (enum kube_kind)kind, arena, now, *out + n);
+    }
+    return n;
 }

@@ -12,9 +12,29 @@
 #define SLUICE_PICK_DISCOVERY_KUBE_STORE_H
 
 #include "core/base/doc/doc.h"
-#include "pick/discovery/kube/kind.h"
 #include "pick/discovery/kube/pod.h"
 #include "pick/pool/spec.h"
+
+/* ---- kinds of objects (kind.def) ---- */
+
+enum kube_kind {
+#define KUBE_KIND(id, group, version, resource, kind) KUBE_##id,
+#include "pick/discovery/kube/kind.def"
+#undef KUBE_KIND
+    N_KUBE_KINDS,
+};
+
+struct kube_kind_info {
+    const char *group; /* "": the core's */
+    const char *version;
+    const char *resource; /* as paths have it: "inferencepools" */
+    const char *kind;
+};
+
+extern const struct kube_kind_info KUBE_KINDS[N_KUBE_KINDS];
+
+/* An InferencePool, of one group or the other. */
+bool kube_kind_is_pool(enum kube_kind kind);
 
 struct kube_store;
 

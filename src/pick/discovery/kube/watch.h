@@ -16,6 +16,7 @@
 #define SLUICE_PICK_DISCOVERY_KUBE_WATCH_H
 
 #include "core/base/arena.h"
+#include "core/base/random.h"
 #include "pick/discovery/kube/client.h"
 
 struct kube_watch;
@@ -73,5 +74,9 @@ void kube_watch_stop(struct kube_watch *watch);
 void kube_watch_free(struct kube_watch *watch);
 /* As it is now. Thread: any. */
 void kube_watch_report(struct kube_watch *watch, struct kube_watch_status *out);
+
+/* The wait after `n_failures` failures in a row: about 1 s, 2 s, … 30 s, each varied by a
+ * quarter. */
+uint64_t kube_watch_back_off_ns(struct prng *prng, unsigned n_failures);
 
 #endif

@@ -1,7 +1,6 @@
 /* Lists and watches of a server that answers by a script: what is asked of it, in which order, and
  * what is told of it. */
 #include "pick/discovery/kube/watch.h"
-#include "pick/discovery/kube/watch_state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -206,19 +205,20 @@ static void watch_lost_connection_resumes_at_version(void **state) {
           NULL);
 }
 
-/* Each turn waits longer than the one before, up to half a minute, however long it lasts. */
+/* Each wait is longer than the one before, up to half a minute, however long the failures last. */
 static void watch_back_off_is_bounded(void **state) {
     static const uint64_t most_s[] = {1, 2, 4, 8, 16, 30};
-    static struct kube_watch failing;
+    struct prng prng = {0};
+    unsigned n_failures;
     uint64_t sum_ns = 0, all_ns = 12 * UINT64_C(3600) * 1000000000;
     (void)state;
-    for (failing.n_turn = 1; sum_ns < all_ns; failing.n_turn++) {
-        uint64_t most_ns = most_s[failing.n_turn < 6 ? failing.n_turn - 1 : 5] * 1000000000;
-        uint64_t wait_ns = kube_watch_back_off_ns(&failing);
+    for (n_failures = 1; sum_ns < all_ns; n_failures++) {
+        uint64_t most_ns = most_s[n_failures < 6 ? n_failures - 1 : 5] * 1000000000;
+        uint64_t wait_ns = kube_watch_back_off_ns(&prng, n_failures);
         assert_in_range(wait_ns, most_ns * 3 / 4, most_ns * 5 / 4);
         sum_ns += wait_ns;
     }
-    assert_in_range(failing.n_turn, 1200, 1900);
+    assert_in_range(n_failures, 1200, 1900);
 }
 
 static void watch_bad_server_response_is_retried(void **state) {

@@ -6,7 +6,7 @@
 #define SLUICE_PICK_DISCOVERY_KUBE_CREDENTIALS_AUTH_H
 
 #include "core/os/child.h"
-#include "pick/discovery/kube/credentials/config_state.h"
+#include "pick/discovery/kube/credentials/config.h"
 
 struct kube_auth {
     struct worker *worker;

@@ -12,8 +12,6 @@
 
 #include <cmocka.h>
 
-#include "pick/discovery/kube/credentials/config_state.h"
-
 /* ---- files ----------------------------------------------------------------------------------- */
 
 enum { PATH_BYTES = 128 };

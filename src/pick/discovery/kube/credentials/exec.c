@@ -7,7 +7,7 @@
 
 #include "codec/kube/stream.h"
 #include "codec/protobuf/grpc_text.h"
-#include "pick/discovery/kube/credentials/config_state.h"
+#include "pick/discovery/kube/credentials/config.h"
 #include "pick/discovery/kube/time.h"
 
 static const char *const VERSIONS[] = {"client.authentication.k8s.io/v1",
