@@ -4,11 +4,49 @@
 #include <assert.h>
 
 #include "codec/kserve/path.h"
+#include "core/event/clock.h"
 #include "core/tensor/tensor.h"
 #include "pick/session/explain.h"
 #include "program/picker/pick_page.h"
 #include "telemetry/admin/http_text.h"
 #include "telemetry/admin/status_common.h"
+
+/* ---- what the pages share -------------------------------------------------------------------- */
+
+struct pick_admin_pools pick_admin_pools_load(struct pool_set_reader *pools, struct arena *arena) {
+    const struct pool_list *list = pool_set_reader_refresh(pools);
+    struct pick_admin_pools pools_shown = {.named = list->is_list};
+    pools_shown.items = arena_calloc(arena, list->n + 1, sizeof(*pools_shown.items));
+    for (size_t i = 0; pools_shown.items && i < list->n; i++) {
+        struct pool_reader *reader = pool_set_reader_get(pools, &list->entries[i]);
+        if (reader) {
+            struct pick_admin_pool *pool = &pools_shown.items[pools_shown.n++];
+            pool->entry = &list->entries[i];
+            pool->snapshot = pool_reader_refresh(reader);
+            pool_get_stats(pool->entry->pool, &pool->numbers);
+        }
+    }
+    return pools_shown;
+}
+
+struct str pick_admin_pool_name(const struct pick_admin_pool *pool) {
+    const struct pool_spec *spec = pool->snapshot->spec;
+    return pool->entry->name.len > 0 || !spec ? pool->entry->name : spec->name;
+}
+
+void pick_admin_pool_begin_labels(const struct metric_text *text,
+                                  const struct pick_admin_pools *list,
+                                  const struct pick_admin_pool *pool, struct buf *labels) {
+    buf_init(labels, text->out->arena, ENDPOINT_TEXT_BYTES + 64);
+    if (list->named) {
+        metric_label_add(labels, "pool", pool->entry->name);
+    }
+}
+
+double pick_seconds_since(uint64_t then_ns) {
+    uint64_t now_ns = clock_now_ns();
+    return now_ns > then_ns ? (double)(now_ns - then_ns) / 1e9 : 0;
+}
 
 /* ---- a described request --------------------------------------------------------------------- */
 

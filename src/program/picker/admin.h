@@ -5,6 +5,7 @@
 #ifndef SLUICE_PROGRAM_PICKER_ADMIN_H
 #define SLUICE_PROGRAM_PICKER_ADMIN_H
 
+#include "core/base/metric/text.h"
 #include "pick/ext_proc/service.h"
 #include "pick/pool/set.h"
 #include "program/picker/settings.h"
@@ -14,12 +15,9 @@
 #include "telemetry/admin/state.h"
 
 struct dns_watch;
-struct json_writer;
 struct kube_leader;
 struct kube_source;
-struct pick_admin_pools;
 struct scraper;
-struct pick_admin_pool;
 
 struct pick_admin {
     struct pool_set_reader *pools;
@@ -49,40 +47,47 @@ void pick_admin_log_state(struct pick_admin *self);
 /* After the server, if there is one, has stopped. */
 void pick_admin_free(struct pick_admin *self);
 
-/* ---- pages.c ---------------------------------------------------------------------------- */
+/* ---- what the pages share -------------------------------------------------------------------- */
+
+struct pick_admin_pool {
+    const struct pool_entry *entry;
+    const struct pool_snapshot *snapshot;
+    struct pool_stats numbers;
+};
+
+struct pick_admin_pools {
+    struct pick_admin_pool *items;
+    size_t n;
+    bool named; /* series have a label with the pool's name */
+};
+
+/* Valid until the reader looks again. Out of memory there are none. Owns: the array is of
+ * `arena`. */
+struct pick_admin_pools pick_admin_pools_load(struct pool_set_reader *pools, struct arena *arena);
+/* A pool's own name, or else that of its InferencePool; len 0: it has none. */
+struct str pick_admin_pool_name(const struct pick_admin_pool *pool);
+/* Begins the labels of a series: with the pool, where there is more than one. */
+void pick_admin_pool_begin_labels(const struct metric_text *text,
+                                  const struct pick_admin_pools *list,
+                                  const struct pick_admin_pool *pool, struct buf *labels);
+/* Seconds since a time of clock_now_ns; 0 for a time to come. */
+double pick_seconds_since(uint64_t then_ns);
+
+/* ---- metrics_page.c -------------------------------------------------------------------------- */
 
 /* /metrics; `context` is the struct pick_admin. */
 void pick_metrics_print(void *context, struct metric_text *text);
-/* The pools and their endpoints, for /debug/state; `context` too. */
+/* Sums the pick duration histograms of all workers. */
+void pick_times_read(const struct pick_admin *admin, struct metric_distribution out[N_PICK_TIMES]);
+
+/* ---- state_page.c ---------------------------------------------------------------------------- */
+
+/* /debug/state; `context` is the struct pick_admin. */
 void pick_state_print(void *context, struct buf *out);
 
-/* ---- upstream_metrics.c, status.c ---------------------------------------------------------- */
+/* ---- status_page.c --------------------------------------------------------------------------- */
 
-/* The families that the upstream project's picker has, by its names, and ours of pick times. */
-void pick_upstream_metrics_print(const struct pick_admin *admin,
-                                 const struct pick_admin_pools *list, struct metric_text *text);
-/* flow_control_pages.c: the families of requests that wait for room, and a pool's lines of
- * /debug/state. */
-void pick_flow_control_metrics(const struct pick_admin_pools *list, struct metric_text *text);
-void pick_flow_control_state(const struct pick_admin_pool *pool, struct buf *out);
-/* What workers' ledgers say of the times of picks, added up. */
-void pick_times_read(const struct pick_admin *admin, struct metric_distribution out[N_PICK_TIMES]);
-/* "ready", "refused", "unchecked" or "not_ready" */
-const char *pick_state_name(const struct endpoint *endpoint);
-/* /status.json: the numbers behind the status page. */
+/* /status.json: the numbers of the status page. */
 void pick_status_print(struct pick_admin *admin, struct buf *out);
-
-/* ---- dns_pages.c ---------------------------------------------------------------------------- */
-
-/* Endpoints that are names, on both pages; `dns` may be NULL. */
-void pick_dns_metrics(struct dns_watch *dns, struct metric_text *text);
-void pick_dns_state(struct dns_watch *dns, struct buf *out);
-
-/* ---- kube_pages.c ---------------------------------------------------------------------------- */
-
-/* What is known of a cluster, if there is one, on all three pages. */
-void pick_kube_metrics(const struct pick_admin *admin, struct metric_text *text);
-void pick_kube_state(const struct pick_admin *admin, struct buf *out);
-void pick_kube_status(const struct pick_admin *admin, struct json_writer *json);
 
 #endif

@@ -10,7 +10,7 @@
 #include "pick/session/explain.h"
 #include "program/options/commands.h"
 #include "program/picker/cluster.h"
-#include "program/picker/tls.h"
+#include "program/picker/grpc.h"
 
 /* Returns: `code`, or that it could not be written. */
 static int write_out(const struct buf *out, int code) {

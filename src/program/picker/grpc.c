@@ -113,6 +113,17 @@ static enum status open_health(struct pick_grpc *self, const struct pick_setting
     return st;
 }
 
+enum status pick_tls_open(const struct pick_settings *settings, struct tls_server **out,
+                          struct error *err) {
+    struct tls_server_options options = {
+        .cert = {"--grpc-tls-cert", settings->grpc_tls_cert},
+        .key = {"--grpc-tls-key", settings->grpc_tls_key},
+        .client_ca = {"--grpc-tls-client-ca", settings->grpc_tls_client_ca},
+        .self_signed = settings->grpc_tls_self_signed};
+    *out = NULL;
+    return pick_has_tls(settings) ? tls_server_new(&options, time(NULL), out, err) : ST_OK;
+}
+
 enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *settings,
                            struct pool_set *pools, const struct process_threads *threads,
                            struct net_budget *budget, const struct tls_server *tls,

@@ -6,11 +6,10 @@
 #include <stdatomic.h>
 
 #include "net/server/grpc/health.h"
+#include "net/transport/tls/server.h"
 #include "pick/ext_proc/service.h"
 #include "program/picker/settings.h"
 #include "program/process/process.h"
-
-struct tls_server;
 
 /* Health's, then ext-proc's, then those of reflection. */
 enum { PICK_GRPC_METHODS = GRPC_HEALTH_METHODS + 1 + PICK_REFLECTION_METHODS };
@@ -26,6 +25,10 @@ struct pick_grpc {
     struct grpc_server *health_server; /* NULL: no --health */
 };
 
+/* `*out` is NULL where no TLS is asked for. Returns: why the files can't be used, with their
+ * setting. Owns: *out until tls_server_free. */
+enum status pick_tls_open(const struct pick_settings *settings, struct tls_server **out,
+                          struct error *err) __attribute__((warn_unused_result));
 /* Makes the servers, in memory that is zeroed but for `ready`, and listens on each address of
  * --grpc, over `tls` where TLS is spoken, then of --health; `bound` (one for each, in this order)
  * gets the real ones. Returns: why it can't be, with the setting. Owns: pick_grpc_free, also after

@@ -6,7 +6,6 @@
 #include "program/picker/admin.h"
 #include "program/picker/discovery.h"
 #include "program/picker/grpc.h"
-#include "program/picker/tls.h"
 
 struct pick_process {
     const struct pick_settings *settings;

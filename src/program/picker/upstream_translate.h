@@ -2,7 +2,8 @@
 #ifndef SLUICE_PROGRAM_PICKER_UPSTREAM_TRANSLATE_H
 #define SLUICE_PROGRAM_PICKER_UPSTREAM_TRANSLATE_H
 
-#include "program/picker/upstream_config.h"
+#include "core/base/buf.h"
+#include "core/base/status.h"
 #include "program/picker/upstream_flags.h"
 
 /* The words of upstream_flags.def. */
@@ -39,12 +40,21 @@ struct upstream_row {
     const char *our_name, *why;
 };
 
+/* The members of the sections and of `rules`, each begun by the first of them. */
+struct upstream_config {
+    struct buf metrics, rules, protocol;
+};
+
 struct upstream_translation {
     struct arena *arena;
     struct upstream_flags *out;
     struct upstream_note *notes; /* room for one of each row */
     struct upstream_config config;
 };
+
+void upstream_config_init(struct upstream_config *config, struct arena *arena);
+/* One document of all of it. Its preset is vllm's. Returns: NULL when out of memory. */
+const char *upstream_config_print(const struct upstream_config *config, struct arena *arena);
 
 /* Puts "--flag=value", or "--flag" where `value` is empty, in front of the arguments, where no "--"
  * ends the flags. There must be room. */

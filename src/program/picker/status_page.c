@@ -1,11 +1,14 @@
 /* The numbers behind the picker's status page. Members that an endpoint has not said of late are
  * left out; times of day are nowhere, as browsers have clocks of their own. */
+#include "program/picker/admin.h"
+
+#include "core/base/json_writer.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
+#include "pick/discovery/kube/leader.h"
+#include "pick/discovery/kube/source.h"
 #include "pick/discovery/scrape/scraper.h"
 #include "pick/pool/flow/wait.h"
-#include "program/picker/admin.h"
-#include "program/picker/admin_pools.h"
 #include "telemetry/admin/status_common.h"
 
 enum { MOST_BANDS = 64 };
@@ -83,7 +86,7 @@ static void add_times(struct json_writer *json, const struct pick_admin *admin) 
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
 
-const char *pick_state_name(const struct endpoint *endpoint) {
+static const char *pick_state_name(const struct endpoint *endpoint) {
     return endpoint_is_unchecked(endpoint) ? "unchecked"
            : !endpoint_is_ready(endpoint)  ? "not_ready"
            : endpoint_is_refused(endpoint) ? "refused"
@@ -161,6 +164,67 @@ static void add_pool(struct json_writer *json, const struct pick_admin_pool *poo
     json_write_close(json, '}');
 }
 
+/* ---- the status page ------------------------------------------------------------------------- */
+
+static void add_kube_kind(struct json_writer *json, int kind, const struct kube_source_kind *one) {
+    json_write_separator(json);
+    json_write_open(json, '{');
+    json_write_string(json, "kind", str_of(KUBE_KINDS[kind].kind));
+    json_write_string(json, "group", str_of(KUBE_KINDS[kind].group));
+    json_write_string(json, "phase", str_of(KUBE_PHASE_TEXTS[one->state.phase]));
+    json_write_u64(json, "objects", one->counts.n_objects);
+    json_write_u64(json, "ours", one->counts.n_matching);
+    json_write_u64(json, "usable", one->counts.n_usable);
+    json_write_u64(json, "senseless", one->counts.n_invalid);
+    json_write_u64(json, "events", one->state.n_events);
+    json_write_u64(json, "lists", one->state.n_lists);
+    json_write_u64(json, "failures", one->state.n_failures);
+    if (one->state.heard_ns > 0) {
+        json_write_f64(json, "age_s", pick_seconds_since(one->state.heard_ns));
+    }
+    if (one->state.error.status != ST_OK) {
+        json_write_string(json, "error", str_of(one->state.error.text));
+    }
+    json_write_close(json, '}');
+}
+
+static void add_cluster(const struct pick_admin *admin, struct json_writer *json) {
+    struct kube_source_report report;
+    if (!admin->cluster) {
+        return;
+    }
+    kube_source_report(admin->cluster, &report);
+    json_write_key(json, "cluster");
+    json_write_open(json, '{');
+    json_write_string(json, "server", str_of(report.server));
+    json_write_string(json, "namespace", str_of(report.name_space));
+    json_write_string(json, "pool", str_of(report.pool));
+    if (report.pods) {
+        json_write_string(json, "pods", str_of(report.pods));
+    }
+    json_write_string(json, "group", str_of(report.group ? report.group : ""));
+    json_write_bool(json, "synced", report.synced);
+    json_write_u64(json, "updates", report.n_changes);
+    if (kube_source_fresh_ns(&report) > 0) {
+        json_write_f64(json, "age_s", pick_seconds_since(kube_source_fresh_ns(&report)));
+    }
+    if (admin->leader) {
+        struct kube_leader_state state;
+        kube_leader_report(admin->leader, &state);
+        json_write_bool(json, "leads", state.leads);
+        json_write_string(json, "holder", str_of(state.holder));
+    }
+    json_write_key(json, "kinds");
+    json_write_open(json, '[');
+    for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
+        if (report.kinds[kind].watched) {
+            add_kube_kind(json, kind, &report.kinds[kind]);
+        }
+    }
+    json_write_close(json, ']');
+    json_write_close(json, '}');
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 void pick_status_print(struct pick_admin *admin, struct buf *out) {
@@ -171,7 +235,7 @@ void pick_status_print(struct pick_admin *admin, struct buf *out) {
     status_json_add_process(&json, &admin->process, list.n > 0);
     add_all_counts(&json);
     add_times(&json, admin);
-    pick_kube_status(admin, &json);
+    add_cluster(admin, &json);
     json_write_open_member(&json, "pools", '[');
     for (size_t i = 0; i < list.n; i++) {
         add_pool(&json, &list.items[i], bands);

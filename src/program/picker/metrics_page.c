@@ -1,0 +1,630 @@
+/* /metrics: the families of the pools, of names and of the cluster, and those that the upstream
+ * project's picker has, under its names. */
+#include "program/picker/admin.h"
+
+#include "core/base/json_writer.h"
+#include "core/base/metric/metric.h"
+#include "core/event/clock.h"
+#include "pick/discovery/dns/watch.h"
+#include "pick/discovery/kube/leader.h"
+#include "pick/discovery/kube/source.h"
+#include "pick/discovery/scrape/scraper.h"
+#include "pick/pool/flow/wait.h"
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+static uint64_t generation_of(const struct pool_stats *numbers) {
+    return numbers->generation;
+}
+static uint64_t all_in_flight_of(const struct pool_stats *numbers) {
+    return numbers->n_in_flight;
+}
+
+static void print_pool_u64(struct metric_text *text, const struct pick_admin_pools *list,
+                           enum metric_family family,
+                           uint64_t (*value_of)(const struct pool_stats *numbers)) {
+    metric_family_begin(text, family);
+    for (size_t i = 0; i < list->n; i++) {
+        struct buf labels;
+        pick_admin_pool_begin_labels(text, list, &list->items[i], &labels);
+        metric_text_u64(text, buf_str(&labels), value_of(&list->items[i].numbers));
+    }
+}
+
+static void print_states(struct metric_text *text, const struct pick_admin_pools *list,
+                         const struct pick_admin_pool *pool) {
+    static const char *const names[] = {"ready", "refused", "unchecked", "not_ready"};
+    const struct pool_stats *numbers = &pool->numbers;
+    const uint64_t values[] = {numbers->n_ready - numbers->n_refused, numbers->n_refused,
+                               numbers->n_unchecked,
+                               numbers->n_endpoints - numbers->n_ready - numbers->n_unchecked};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct buf labels;
+        pick_admin_pool_begin_labels(text, list, pool, &labels);
+        metric_label_add(&labels, "state", str_of(names[i]));
+        metric_text_u64(text, buf_str(&labels), values[i]);
+    }
+}
+
+static void print_pools(struct metric_text *text, const struct pick_admin_pools *list) {
+    print_pool_u64(text, list, METRIC_FAMILY_POOL_GENERATION, generation_of);
+    print_pool_u64(text, list, METRIC_FAMILY_POOL_IN_FLIGHT, all_in_flight_of);
+    metric_family_begin(text, METRIC_FAMILY_POOL_ENDPOINTS);
+    for (size_t i = 0; i < list->n; i++) {
+        print_states(text, list, &list->items[i]);
+    }
+}
+
+static uint64_t in_flight_of(const struct endpoint *endpoint) {
+    return endpoint_in_flight(endpoint);
+}
+static uint64_t ready_of(const struct endpoint *endpoint) {
+    return endpoint_is_ready(endpoint);
+}
+static uint64_t refused_of(const struct endpoint *endpoint) {
+    return endpoint_is_refused(endpoint);
+}
+
+/* A number of each endpoint. */
+static const struct endpoint_column {
+    enum metric_family family;
+    uint64_t (*value_of)(const struct endpoint *endpoint);
+} ENDPOINT_COLUMNS[] = {
+    {METRIC_FAMILY_ENDPOINT_IN_FLIGHT, in_flight_of},
+    {METRIC_FAMILY_ENDPOINT_READY, ready_of},
+    {METRIC_FAMILY_ENDPOINT_REFUSED, refused_of},
+    {METRIC_FAMILY_ENDPOINT_PICKS, endpoint_n_picked},
+    {METRIC_FAMILY_ENDPOINT_SCRAPE_FAILURES, endpoint_n_scrape_failures},
+};
+
+static void print_endpoint_column(struct metric_text *text, const struct pick_admin_pools *list,
+                                  const struct endpoint_column *column) {
+    metric_family_begin(text, column->family);
+    for (size_t k = 0; k < list->n; k++) {
+        const struct pool_snapshot *snapshot = list->items[k].snapshot;
+        for (uint32_t i = 0; i < snapshot->n_members; i++) {
+            const struct endpoint *endpoint = snapshot->members[i].endpoint;
+            struct buf labels;
+            pick_admin_pool_begin_labels(text, list, &list->items[k], &labels);
+            metric_label_add(&labels, "endpoint", endpoint_text(endpoint));
+            metric_text_u64(text, buf_str(&labels), column->value_of(endpoint));
+        }
+    }
+}
+
+/* ---- loads ----------------------------------------------------------------------------------- */
+
+static double load_age_of(const struct endpoint_load *load, uint64_t now_ns) {
+    return now_ns > load->asked_ns ? (double)(now_ns - load->asked_ns) / 1e9 : 0;
+}
+static double load_waiting_of(const struct endpoint_load *load, uint64_t now_ns) {
+    (void)now_ns;
+    return load->n_waiting;
+}
+static double load_running_of(const struct endpoint_load *load, uint64_t now_ns) {
+    (void)now_ns;
+    return load->n_running;
+}
+static double load_kv_cache_of(const struct endpoint_load *load, uint64_t now_ns) {
+    (void)now_ns;
+    return (double)load->kv_cache_used;
+}
+
+/* A number that an endpoint column. */
+static const struct load_column {
+    enum metric_family family;
+    unsigned known; /* one of these must be */
+    double (*value_of)(const struct endpoint_load *load, uint64_t now_ns);
+} LOAD_COLUMNS[] = {
+    {METRIC_FAMILY_LOAD_AGE, ~0U, load_age_of},
+    {METRIC_FAMILY_LOAD_WAITING, LOAD_WAITING, load_waiting_of},
+    {METRIC_FAMILY_LOAD_RUNNING, LOAD_RUNNING, load_running_of},
+    {METRIC_FAMILY_LOAD_KV_CACHE, LOAD_KV_CACHE, load_kv_cache_of},
+};
+
+static void print_load_column(struct metric_text *text, const struct pick_admin_pools *list,
+                              const struct pick_admin_pool *pool,
+                              const struct load_column *column) {
+    const struct pool_snapshot *snapshot = pool->snapshot;
+    uint64_t now_ns = clock_now_ns();
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        struct endpoint_load load;
+        struct buf labels;
+        pool_snapshot_get_load(snapshot, &snapshot->members[i], now_ns, &load);
+        if (load.known & column->known) {
+            pick_admin_pool_begin_labels(text, list, pool, &labels);
+            metric_label_add(&labels, "endpoint", endpoint_text(snapshot->members[i].endpoint));
+            metric_text_f64(text, buf_str(&labels), column->value_of(&load, now_ns));
+        }
+    }
+}
+
+static void print_loads(struct metric_text *text, const struct pick_admin_pools *list,
+                        const struct scraper *scraper) {
+    enum { FIRST_TIME = 5, LAST_TIME = 24 }; /* 32 us to 16 s */
+    struct metric_distribution seen = {.count = 0};
+    for (size_t i = 0; i < sizeof LOAD_COLUMNS / sizeof LOAD_COLUMNS[0]; i++) {
+        metric_family_begin(text, LOAD_COLUMNS[i].family);
+        for (size_t k = 0; k < list->n; k++) {
+            print_load_column(text, list, &list->items[k], &LOAD_COLUMNS[i]);
+        }
+    }
+    if (scraper) {
+        metric_histogram_read(scraper_durations(scraper), &seen);
+    }
+    metric_family_begin(text, METRIC_FAMILY_SCRAPE_TIME);
+    metric_text_distribution(text, STR(""), &seen, METRIC_UNIT_SECONDS, FIRST_TIME, LAST_TIME);
+}
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+static double dns_addresses_of(const struct dns_report *name, uint64_t now_ns) {
+    (void)now_ns;
+    return (double)name->n_addresses;
+}
+static double dns_failing_of(const struct dns_report *name, uint64_t now_ns) {
+    (void)now_ns;
+    return name->state == DNS_STATE_FAILING || name->state == DNS_STATE_EMPTY;
+}
+static double dns_age_of(const struct dns_report *name, uint64_t now_ns) {
+    return now_ns > name->answered_ns ? (double)(now_ns - name->answered_ns) / 1e9 : 0;
+}
+
+/* A number of each name. */
+static const struct dns_column {
+    enum metric_family family;
+    bool answered; /* only of those that were */
+    double (*value_of)(const struct dns_report *name, uint64_t now_ns);
+} DNS_COLUMNS[] = {
+    {METRIC_FAMILY_DNS_ADDRESSES, false, dns_addresses_of},
+    {METRIC_FAMILY_DNS_FAILING, false, dns_failing_of},
+    {METRIC_FAMILY_DNS_AGE, true, dns_age_of},
+};
+
+static void print_dns_column(struct metric_text *text, const struct dns_report *names, size_t n,
+                             const struct dns_column *column) {
+    uint64_t now_ns = clock_now_ns();
+    metric_family_begin(text, column->family);
+    for (size_t i = 0; i < n; i++) {
+        struct buf labels;
+        if (!column->answered || names[i].answered_ns > 0) {
+            buf_init(&labels, text->out->arena, DNS_NAME_BYTES + 32);
+            metric_label_add(&labels, "name", names[i].name);
+            metric_label_add(&labels, "records", str_of(DNS_RECORDS_WORDS[names[i].records]));
+            metric_text_f64(text, buf_str(&labels), column->value_of(&names[i], now_ns));
+        }
+    }
+}
+
+static void print_dns_names(struct dns_watch *dns, struct metric_text *text) {
+    struct dns_report *names = NULL;
+    size_t n = dns ? dns_watch_report(dns, text->out->arena, &names) : 0;
+    for (size_t i = 0; i < sizeof DNS_COLUMNS / sizeof DNS_COLUMNS[0]; i++) {
+        print_dns_column(text, names, n, &DNS_COLUMNS[i]);
+    }
+}
+
+/* ---- metrics --------------------------------------------------------------------------------- */
+
+static double kind_age_of(const struct kube_source_kind *kind) {
+    return pick_seconds_since(kind->state.heard_ns);
+}
+static double events_of(const struct kube_source_kind *kind) {
+    return (double)kind->state.n_events;
+}
+static double lists_of(const struct kube_source_kind *kind) {
+    return (double)kind->state.n_lists;
+}
+static double failures_of(const struct kube_source_kind *kind) {
+    return (double)kind->state.n_failures;
+}
+static double objects_of(const struct kube_source_kind *kind) {
+    return (double)kind->counts.n_objects;
+}
+static double invalid_of(const struct kube_source_kind *kind) {
+    return (double)kind->counts.n_invalid;
+}
+
+/* A number of each kind that is watched. */
+static const struct kube_column {
+    enum metric_family family;
+    bool heard; /* only of those that were heard of */
+    double (*value_of)(const struct kube_source_kind *kind);
+} KUBE_COLUMNS[] = {
+    {METRIC_FAMILY_KUBE_AGE, true, kind_age_of},
+    {METRIC_FAMILY_KUBE_EVENTS, false, events_of},
+    {METRIC_FAMILY_KUBE_LISTS, false, lists_of},
+    {METRIC_FAMILY_KUBE_FAILURES, false, failures_of},
+    {METRIC_FAMILY_KUBE_OBJECTS, false, objects_of},
+    {METRIC_FAMILY_KUBE_SENSELESS, false, invalid_of},
+};
+
+static void begin_kube_labels(const struct metric_text *text, int kind, struct buf *labels) {
+    buf_init(labels, text->out->arena, 128);
+    metric_label_add(labels, "kind", str_of(KUBE_KINDS[kind].kind));
+    metric_label_add(labels, "group", str_of(KUBE_KINDS[kind].group));
+}
+
+static void print_kube_column(const struct kube_source_report *report,
+                              const struct kube_column *column, struct metric_text *text) {
+    metric_family_begin(text, column->family);
+    for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
+        const struct kube_source_kind *one = &report->kinds[kind];
+        if (one->watched && (!column->heard || one->state.heard_ns > 0)) {
+            struct buf labels;
+            begin_kube_labels(text, kind, &labels);
+            metric_text_f64(text, buf_str(&labels), column->value_of(one));
+        }
+    }
+}
+
+/* Each phase of each kind: 1 is the one that it is in. */
+static void print_phases(const struct kube_source_report *report, struct metric_text *text) {
+    metric_family_begin(text, METRIC_FAMILY_KUBE_PHASE);
+    for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
+        const struct kube_source_kind *one = &report->kinds[kind];
+        for (int phase = KUBE_LISTING; one->watched && phase <= KUBE_FAILING; phase++) {
+            struct buf labels;
+            begin_kube_labels(text, kind, &labels);
+            metric_label_add(&labels, "phase", str_of(KUBE_PHASE_TEXTS[phase]));
+            metric_text_u64(text, buf_str(&labels), (int)one->state.phase == phase);
+        }
+    }
+}
+
+/* The heads of families are always there, so that a page says which there may be. */
+static void print_kube_u64(struct metric_text *text, enum metric_family family, bool there,
+                           uint64_t value) {
+    metric_family_begin(text, family);
+    if (there) {
+        metric_text_u64(text, STR(""), value);
+    }
+}
+
+static void print_cluster(const struct pick_admin *admin, struct metric_text *text) {
+    struct kube_source_report report = {.synced = false};
+    struct kube_leader_state leader = {.leads = false};
+    bool there = admin->cluster != NULL, may_lead = admin->leader != NULL;
+    if (there) {
+        kube_source_report(admin->cluster, &report);
+    }
+    if (may_lead) {
+        kube_leader_report(admin->leader, &leader);
+    }
+    print_kube_u64(text, METRIC_FAMILY_KUBE_SYNCED, there, report.synced);
+    print_kube_u64(text, METRIC_FAMILY_KUBE_HAS_POOL, there, report.group != NULL);
+    print_kube_u64(text, METRIC_FAMILY_KUBE_UPDATES, there, report.n_changes);
+    print_kube_u64(text, METRIC_FAMILY_KUBE_LEADS, may_lead, leader.leads);
+    print_kube_u64(text, METRIC_FAMILY_KUBE_LEASE_FAILURES, may_lead, leader.n_failures);
+    print_phases(&report, text);
+    for (size_t i = 0; i < sizeof KUBE_COLUMNS / sizeof KUBE_COLUMNS[0]; i++) {
+        print_kube_column(&report, &KUBE_COLUMNS[i], text);
+    }
+}
+
+enum { MOST_BANDS = 64, FIRST_WAIT = 6, LAST_WAIT = METRIC_BOUNDS - 1 }; /* 64 us to 33.6 s */
+
+struct pool_bands {
+    const struct pick_admin_pool *pool;
+    struct flow_band_stats *bands;
+    size_t n;
+};
+
+/* There are few priorities, and many pools may have none. Out of memory there is less. */
+static void read_pool_bands(struct pool_bands *pool, struct flow_band_stats *room,
+                            struct arena *arena) {
+    struct pool_flow_stats numbers;
+    pool_get_flow_stats(pool->pool->entry->pool, room, MOST_BANDS, &numbers);
+    pool->bands = arena_alloc(arena, (numbers.n_bands + 1) * sizeof(*room));
+    if (pool->bands && numbers.n_bands > 0) {
+        memcpy(pool->bands, room, numbers.n_bands * sizeof(*room));
+        pool->n = numbers.n_bands;
+    }
+}
+
+/* Returns: NULL when out of memory. */
+static struct pool_bands *read_all_bands(const struct pick_admin_pools *list, struct arena *arena) {
+    struct pool_bands *all = arena_calloc(arena, list->n + 1, sizeof(*all));
+    struct flow_band_stats *room = arena_alloc(arena, MOST_BANDS * sizeof(*room));
+    for (size_t i = 0; all && room && i < list->n; i++) {
+        all[i].pool = &list->items[i];
+        read_pool_bands(&all[i], room, arena);
+    }
+    return room ? all : NULL;
+}
+
+static struct buf band_labels(const struct metric_text *text, const struct pool_bands *pool,
+                              int64_t priority, const char *outcome) {
+    struct str name = pick_admin_pool_name(pool->pool);
+    struct buf labels;
+    buf_init(&labels, text->out->arena, 96 + name.len);
+    buf_printf(&labels, "priority=\"%lld\"", (long long)priority);
+    if (outcome) {
+        metric_label_add(&labels, "outcome", str_of(outcome));
+    }
+    if (name.len > 0) {
+        metric_label_add(&labels, "inference_pool", name);
+    }
+    return labels;
+}
+
+static uint64_t band_waiting_of(const struct flow_band_stats *band) {
+    return band->n_waiting;
+}
+static uint64_t band_bytes_of(const struct flow_band_stats *band) {
+    return band->n_bytes;
+}
+
+static void print_band_gauge(struct metric_text *text, const struct pool_bands *all, size_t n,
+                             enum metric_family family,
+                             uint64_t (*value_of)(const struct flow_band_stats *band)) {
+    metric_family_begin(text, family);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < all[i].n; k++) {
+            struct buf labels = band_labels(text, &all[i], all[i].bands[k].priority, NULL);
+            metric_text_u64(text, buf_str(&labels), value_of(&all[i].bands[k]));
+        }
+    }
+}
+
+/* Those that the queue was too full for have waited for nothing. */
+static void print_band(struct metric_text *text, const struct pool_bands *pool,
+                       const struct flow_band_stats *band) {
+    static const char *const outcomes[] = {[FLOW_DISPATCHED] = "Dispatched",
+                                           [FLOW_EXPIRED] = "EvictedTTL",
+                                           [FLOW_ABORTED] = "EvictedContextCancelled",
+                                           [FLOW_REFUSED] = "RejectedOther"};
+    struct metric_distribution full = {.buckets = {band->n_full}, .count = band->n_full};
+    struct buf labels = band_labels(text, pool, band->priority, "RejectedCapacity");
+    metric_text_distribution(text, buf_str(&labels), &full, METRIC_UNIT_SECONDS, FIRST_WAIT,
+                             LAST_WAIT);
+    for (size_t i = 0; i < N_FLOW_OUTCOMES; i++) {
+        labels = band_labels(text, pool, band->priority, outcomes[i]);
+        metric_text_distribution(text, buf_str(&labels), &band->waited[i], METRIC_UNIT_SECONDS,
+                                 FIRST_WAIT, LAST_WAIT);
+    }
+}
+
+static void print_flow_control(const struct pick_admin_pools *list, struct metric_text *text) {
+    const struct pool_bands *all = read_all_bands(list, text->out->arena);
+    size_t n = all ? list->n : 0;
+    print_band_gauge(text, all, n, METRIC_FAMILY_UPSTREAM_FLOW_SIZE, band_waiting_of);
+    print_band_gauge(text, all, n, METRIC_FAMILY_UPSTREAM_FLOW_BYTES, band_bytes_of);
+    metric_family_begin(text, METRIC_FAMILY_UPSTREAM_FLOW_TIME);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < all[i].n; k++) {
+            print_band(text, &all[i], &all[i].bands[k]);
+        }
+    }
+}
+
+enum { LAST_PICK_TIME = 17, FIRST_REQUEST_TIME = 9, LAST_REQUEST_TIME = METRIC_BOUNDS - 1 };
+
+static struct buf one_label(const struct metric_text *text, const char *name, struct str value) {
+    struct buf labels;
+    buf_init(&labels, text->out->arena, value.len + 128);
+    metric_label_add(&labels, name, value);
+    return labels;
+}
+
+/* ---- times of picks -------------------------------------------------------------------------- */
+
+void pick_times_read(const struct pick_admin *admin, struct metric_distribution out[N_PICK_TIMES]) {
+    const struct pick_stats *ledgers[PICK_MAX_STATS];
+    size_t n = pick_service_stats(admin->service, ledgers);
+    for (size_t phase = 0; phase < N_PICK_TIMES; phase++) {
+        out[phase] = (struct metric_distribution){.count = 0};
+        for (size_t i = 0; i < n; i++) {
+            metric_histogram_read(&ledgers[i]->times[phase], &out[phase]);
+        }
+    }
+}
+
+static void print_pick_times(const struct pick_admin *admin, struct metric_text *text) {
+    struct metric_distribution times[N_PICK_TIMES];
+    pick_times_read(admin, times);
+    metric_family_begin(text, METRIC_FAMILY_PICK_TIME);
+    for (size_t i = 0; i < N_PICK_TIMES; i++) {
+        struct buf labels = one_label(text, "phase", str_of(PICK_TIME_NAMES[i]));
+        metric_text_distribution(text, buf_str(&labels), &times[i], METRIC_UNIT_SECONDS, 0,
+                                 LAST_REQUEST_TIME);
+    }
+    struct metric_distribution *sum = &times[PICK_TIME_HEADERS];
+    metric_distribution_add(sum, &times[PICK_TIME_BODY]);
+    metric_family_begin(text, METRIC_FAMILY_UPSTREAM_SCHEDULER_TIME);
+    metric_text_distribution(text, STR(""), sum, METRIC_UNIT_SECONDS, 0, LAST_PICK_TIME);
+}
+
+/* ---- pools ----------------------------------------------------------------------------------- */
+
+/* A pool, and what its endpoints say on average. */
+struct summary {
+    struct str labels;
+    uint64_t n_ready;
+    double waiting, used;
+    uint64_t n_waiting, n_used; /* endpoints that have said it of late */
+};
+
+static void add_load(const struct endpoint_load *load, struct summary *out) {
+    if (load->known & LOAD_WAITING) {
+        out->waiting += load->n_waiting;
+        out->n_waiting++;
+    }
+    if (load->known & LOAD_KV_CACHE) {
+        out->used += (double)load->kv_cache_used;
+        out->n_used++;
+    }
+}
+
+static struct summary summarise_pool(const struct metric_text *text,
+                                     const struct pick_admin_pool *pool, uint64_t now_ns) {
+    const struct pool_snapshot *snapshot = pool->snapshot;
+    struct buf labels = one_label(text, "name", pick_admin_pool_name(pool));
+    struct summary summary = {.labels = buf_str(&labels)};
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        struct endpoint_load load;
+        pool_snapshot_get_load(snapshot, &snapshot->members[i], now_ns, &load);
+        summary.n_ready += endpoint_is_ready(snapshot->members[i].endpoint);
+        add_load(&load, &summary);
+    }
+    return summary;
+}
+
+static void print_average(struct metric_text *text, struct str labels, double sum, uint64_t n) {
+    if (n > 0) {
+        metric_text_f64(text, labels, sum / (double)n);
+    }
+}
+
+static void print_queues(const struct pick_admin_pool *pool, struct str pool_label, uint64_t now_ns,
+                         struct metric_text *text) {
+    const struct pool_snapshot *snapshot = pool->snapshot;
+    for (uint32_t i = 0; i < snapshot->n_members; i++) {
+        const struct pool_member *member = &snapshot->members[i];
+        struct endpoint_load load;
+        struct buf labels;
+        pool_snapshot_get_load(snapshot, member, now_ns, &load);
+        if (load.known & LOAD_WAITING) {
+            buf_init(&labels, text->out->arena, pool_label.len + ENDPOINT_TEXT_BYTES + 32);
+            buf_add_str(&labels, pool_label);
+            metric_label_add(&labels, "model_server_pod", endpoint_text(member->endpoint));
+            metric_text_u64(text, buf_str(&labels), load.n_waiting);
+        }
+    }
+}
+
+/* Family by family, as a page must have it. */
+static void print_upstream_pools(const struct pick_admin_pools *list, struct metric_text *text) {
+    uint64_t now_ns = clock_now_ns();
+    struct summary *all = arena_calloc(text->out->arena, list->n + 1, sizeof(*all));
+    if (!all) {
+        text->out->failed = true;
+        return;
+    }
+    metric_family_begin(text, METRIC_FAMILY_UPSTREAM_READY);
+    for (size_t i = 0; i < list->n; i++) {
+        all[i] = summarise_pool(text, &list->items[i], now_ns);
+        metric_text_u64(text, all[i].labels, all[i].n_ready);
+    }
+    metric_family_begin(text, METRIC_FAMILY_UPSTREAM_QUEUE_SIZE);
+    for (size_t i = 0; i < list->n; i++) {
+        print_average(text, all[i].labels, all[i].waiting, all[i].n_waiting);
+    }
+    metric_family_begin(text, METRIC_FAMILY_UPSTREAM_KV_CACHE);
+    for (size_t i = 0; i < list->n; i++) {
+        print_average(text, all[i].labels, all[i].used, all[i].n_used);
+    }
+    metric_family_begin(text, METRIC_FAMILY_UPSTREAM_ENDPOINT_QUEUE_SIZE);
+    for (size_t i = 0; i < list->n; i++) {
+        print_queues(&list->items[i], all[i].labels, now_ns, text);
+    }
+}
+
+/* What is being written, and of which pools. */
+struct upstream_page {
+    struct metric_text *text;
+    const struct pick_admin_pools *list;
+};
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+/* With the pool, where there is more than one. */
+static struct buf begin_row(const struct upstream_page *page, const struct pick_stats_sum *row) {
+    struct buf labels;
+    buf_init(&labels, page->text->out->arena, row->pool.len + row->model.len + 192);
+    if (page->list->named) {
+        metric_label_add(&labels, "pool", row->pool);
+    }
+    metric_label_add(&labels, "model_name", row->model);
+    return labels;
+}
+
+static struct str labels_of_row(const struct upstream_page *page,
+                                const struct pick_stats_sum *row) {
+    struct buf labels = begin_row(page, row);
+    metric_label_add(&labels, "target_model_name", row->target);
+    return buf_str(&labels);
+}
+
+static void print_errors(const struct upstream_page *page, const struct pick_stats_sum *row) {
+    for (size_t status = 0; status < ST_COUNT_; status++) {
+        if (row->n_refused[status] > 0) {
+            struct buf labels = begin_row(page, row);
+            metric_label_add(&labels, "target_model_name", row->target);
+            metric_label_add(&labels, "error_code", str_of(status_name((enum status)status)));
+            metric_text_u64(page->text, buf_str(&labels), row->n_refused[status]);
+        }
+    }
+}
+
+/* Rows are sorted, so those of one model stand together. */
+static void print_running(const struct upstream_page *page, const struct pick_stats_sum *rows,
+                          size_t n) {
+    metric_family_begin(page->text, METRIC_FAMILY_UPSTREAM_RUNNING);
+    for (size_t i = 0, next; i < n; i = next) {
+        uint64_t n_running = 0;
+        for (next = i; next < n && str_eq(rows[next].model, rows[i].model) &&
+                       str_eq(rows[next].pool, rows[i].pool);
+             next++) {
+            n_running += rows[next].n_running;
+        }
+        struct buf labels = begin_row(page, &rows[i]);
+        metric_text_u64(page->text, buf_str(&labels), n_running);
+    }
+}
+
+static void print_models(const struct pick_admin *admin, const struct upstream_page *page) {
+    struct metric_text *text = page->text;
+    const struct pick_stats *ledgers[PICK_MAX_STATS];
+    size_t n = 0, n_ledgers = pick_service_stats(admin->service, ledgers);
+    struct pick_stats_sum *rows = NULL;
+    struct error err;
+    if (pick_stats_sum_all(ledgers, n_ledgers, text->out->arena, &rows, &n, &err) != ST_OK) {
+        text->out->failed = true;
+        return;
+    }
+    metric_family_begin(text, METRIC_FAMILY_UPSTREAM_REQUESTS);
+    for (size_t i = 0; i < n; i++) {
+        metric_text_u64(text, labels_of_row(page, &rows[i]), rows[i].n_picked);
+    }
+    metric_family_begin(text, METRIC_FAMILY_UPSTREAM_ERRORS);
+    for (size_t i = 0; i < n; i++) {
+        print_errors(page, &rows[i]);
+    }
+    print_running(page, rows, n);
+    metric_family_begin(text, METRIC_FAMILY_UPSTREAM_REQUEST_TIME);
+    for (size_t i = 0; i < n; i++) {
+        metric_text_distribution(text, labels_of_row(page, &rows[i]), &rows[i].times,
+                                 METRIC_UNIT_SECONDS, FIRST_REQUEST_TIME, LAST_REQUEST_TIME);
+    }
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static void print_upstream(const struct pick_admin *admin, const struct pick_admin_pools *list,
+                           struct metric_text *text) {
+    struct buf labels = one_label(text, "build_ref", STR("sluice " SLUICE_VERSION));
+    struct upstream_page page = {text, list};
+    print_pick_times(admin, text);
+    metric_family_begin(text, METRIC_FAMILY_UPSTREAM_INFO);
+    metric_text_u64(text, buf_str(&labels), 1);
+    print_upstream_pools(list, text);
+    print_flow_control(list, text);
+    print_models(admin, &page);
+}
+
+void pick_metrics_print(void *context, struct metric_text *text) {
+    struct pick_admin *admin = context;
+    struct pick_admin_pools list = pick_admin_pools_load(admin->pools, text->out->arena);
+    metric_print(text, "sluice_mip_");
+    admin_process_print(&admin->process, text);
+    print_pools(text, &list);
+    for (size_t i = 0; i < sizeof ENDPOINT_COLUMNS / sizeof ENDPOINT_COLUMNS[0]; i++) {
+        print_endpoint_column(text, &list, &ENDPOINT_COLUMNS[i]);
+    }
+    print_loads(text, &list, admin->scraper);
+    print_dns_names(admin->dns, text);
+    print_cluster(admin, text);
+    print_upstream(admin, &list, text);
+    metric_text_end(text);
+}
