@@ -1,4 +1,4 @@
-/* A list of names in a spec's arena. */
+/* The endpoints of a pool that are DNS names, as a list in the spec's arena. */
 #include "pick/config/dns_plan.h"
 
 #include "core/base/num.h"
@@ -75,7 +75,7 @@ struct str dns_name_copy(struct pool_spec *spec, struct str name) {
 
 static void print_name(const struct pool_spec *spec, const struct dns_plan_name *wanted,
                        struct buf *out) {
-    enum { NAME_COLUMNS = 28 }; /* as those of spec_print.c */
+    enum { NAME_COLUMNS = 28 }; /* as in spec_print.c */
     buf_printf(out, "  %-*.*s  %s", NAME_COLUMNS, STR_ARG(wanted->name),
                DNS_RECORDS_TEXTS[wanted->records]);
     for (size_t i = 0; i < wanted->n_ports; i++) {

@@ -1,9 +1,11 @@
-/* Objects of the Gateway API Inference Extension, as they are applied to a cluster: InferencePool
- * (v1, v1alpha2), InferenceModel, InferenceObjective, InferenceModelRewrite, and the file of the
- * upstream project's picker, EndpointPickerConfig. Their `spec` is read
- * strictly; `metadata` but for the name, and `status`, are the cluster's. Without a list of pools
- * there is one pool, and what refers to a pool must refer to it; with one an InferencePool is the
- * pool of its name there, and what refers to a pool is that one's. */
+/* Objects of the Gateway API Inference Extension in a file or from the API server: InferencePool
+ * (v1, v1alpha2), InferenceModel, InferenceObjective, InferenceModelRewrite, and the upstream
+ * picker's EndpointPickerConfig. Unknown members of `spec` are rejected; `metadata` other than the
+ * name, and `status`, are ignored, as the cluster writes them.
+ *
+ * Without a list of pools there is one pool, and objects that refer to a pool must refer to it.
+ * With a list, an InferencePool configures the pool of its name, and other objects the pool that
+ * they refer to. */
 #include "pick/config/reader.h"
 
 #include <assert.h>
@@ -20,16 +22,16 @@ bool pool_config_is_kube_object(const struct doc_node *node) {
     return kind.val != NULL;
 }
 
-/* The name in `metadata`. */
+/* Reads `metadata.name`. */
 static enum status read_name(struct pool_config_reader *reader, const struct doc_node *object,
                              struct str *out, struct error *err) {
     struct doc_node metadata = doc_get(object, "metadata"), name = doc_get(&metadata, "name");
     return pool_config_read_name(reader, &name, out, err);
 }
 
-/* ---- the pool -------------------------------------------------------------------------------- */
+/* ---- InferencePool --------------------------------------------------------------------------- */
 
-/* v1 has {matchLabels: {…}}, v1alpha2 the labels themselves (whose values are texts). */
+/* v1 has {matchLabels: {…}}; v1alpha2 has the labels themselves, whose values are texts. */
 static enum status read_selector(struct pool_config_reader *reader, const struct doc_node *spec,
                                  struct error *err) {
     static const char *const names[] = {"matchLabels", NULL};
@@ -92,7 +94,7 @@ static enum status read_pool(struct pool_config_reader *reader, const struct doc
     return st == ST_OK ? read_ports(reader, spec, err) : st;
 }
 
-/* ---- what refers to it ----------------------------------------------------------------------- */
+/* ---- InferenceModel, InferenceObjective ------------------------------------------------------ */
 
 static enum status check_pool_ref(struct pool_config_reader *reader, const struct doc_node *spec,
                                   struct error *err) {
@@ -139,7 +141,7 @@ static enum status read_objective(struct pool_config_reader *reader, const struc
     return st == ST_OK ? pool_config_add_objective(reader, object, name, &priority, err) : st;
 }
 
-/* ---- rewrites -------------------------------------------------------------------------------- */
+/* ---- InferenceModelRewrite ------------------------------------------------------------------- */
 
 /* {model: {type: Exact, value: NAME}} */
 static enum status read_match(struct pool_config_reader *reader, const struct doc_node *node,
@@ -196,7 +198,7 @@ static enum status read_rewrite(struct pool_config_reader *reader, const struct 
     return st;
 }
 
-/* ---- objects --------------------------------------------------------------------------------- */
+/* ---- which object, of which pool ------------------------------------------------------------- */
 
 static const struct kind {
     const char *name;
@@ -245,7 +247,7 @@ static enum status check_version(const struct doc_node *object, struct error *er
                                    GROUPS[0], GROUPS[1], GROUPS[2], GROUPS[0], STR_ARG(text));
 }
 
-/* Which pool of the list it is, or refers to: NAME at `node`. */
+/* Finds the pool of the list with the name at `node`. */
 static enum status find_pool(const struct pool_config_file *file, const struct doc_node *node,
                              struct pool_config_reader **out, struct error *err) {
     struct str name = {NULL, 0};
@@ -314,8 +316,8 @@ static enum status read_object(struct pool_config_file *file, const struct doc_n
     return st == ST_OK ? kind->read(reader, object, &spec, err) : st;
 }
 
-/* A file that is not applied to a cluster: it has no `spec`. In a list of pools it is for those
- * that have no profile of their own. */
+/* Reads a configuration file that has a `kind` but no `spec`: an EndpointPickerConfig. With a list
+ * of pools it applies to the pools without a profile of their own. */
 static enum status read_picker(struct pool_config_file *file, const struct doc_node *object,
                                struct error *err) {
     static const char *const names[] = {

@@ -1,4 +1,4 @@
-/* What requests may ask for: models, objectives, rewrites. */
+/* What requests may name: models, objectives, rewrites. */
 #include "pick/config/reader.h"
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -116,7 +116,7 @@ static enum status read_rewrite(struct pool_config_reader *reader, const struct 
     return st == ST_OK ? pool_spec_add_rewrite(reader->spec, &rewrite, err) : st;
 }
 
-/* ---- the sections ---------------------------------------------------------------------------- */
+/* ---- all sections ---------------------------------------------------------------------------- */
 
 typedef enum status (*element_reader)(struct pool_config_reader *reader,
                                       const struct doc_node *node, struct error *err);
@@ -141,7 +141,7 @@ enum status pool_config_read_models(struct pool_config_reader *reader, const str
     if (unknown.val) {
         reader->unknown = word == 0 ? POOL_CONFIG_UNKNOWN_REFUSE : POOL_CONFIG_UNKNOWN_PASS;
     }
-    reader->has_models = reader->has_models || models.val; /* an empty list is one */
+    reader->has_models = reader->has_models || models.val; /* an empty list counts, too */
     if (st == ST_OK) {
         st = read_list(reader, &models, read_model, err);
     }

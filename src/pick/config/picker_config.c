@@ -1,5 +1,9 @@
-/* An EndpointPickerConfig but for its plugins and profiles: gates, what others refer to, and the
- * sections that say what we do anyway. */
+/* The upstream picker's configuration, EndpointPickerConfig: plugins and the scheduling profile,
+ * which our own format has too, data sources, saturation detector, flow control and feature gates.
+ *
+ * A setting that means the same here is applied. One that changes nothing gets a note, which
+ * `sluice pick --check` prints. One that a user would rely on and that is not supported is an
+ * error. */
 #include "pick/config/reader.h"
 
 #include "core/base/buf.h"
@@ -13,10 +17,10 @@ static const uint64_t NS_PER_HOUR = UINT64_C(3600000000000);
 struct picker_config_reader {
     struct pool_config_reader *reader;
     const struct doc_node *node; /* the document */
-    bool flow_control;           /* its gate is open */
+    bool flow_control;           /* the gate flowControl is on */
 };
 
-/* A kind of plugin that has no place in a profile: what others of the file refer to. */
+/* Kinds of plugins that can't be in a profile; other members of the document refer to them. */
 enum picker_plugin_kind {
     PICKER_PLUGIN_HANDLER,
     PICKER_PLUGIN_DETECTOR,
@@ -31,13 +35,13 @@ enum picker_plugin_kind {
 struct picker_plugin_type {
     const char *type;
     enum picker_plugin_kind kind;
-    const char *note; /* what is otherwise where it is named; NULL: nothing */
+    const char *note; /* how it differs from upstream; NULL: it does not */
 };
 
-/* An item of the document's `plugins`, where it stands: not to be moved. */
+/* An item of the document's `plugins`. Not to be moved: doc_node points to its parents. */
 struct picker_plugin {
     struct doc_node list, item, parameters;
-    const struct picker_plugin_type *part; /* NULL: it is of another kind */
+    const struct picker_plugin_type *type; /* NULL: unknown, or a plugin of profiles */
 };
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -58,7 +62,7 @@ static enum status picker_config_read_duration(const struct doc_node *node, uint
     return ST_OK;
 }
 
-/* "flowControl.priorityBands[1].maxBytes" */
+/* Prints a path such as "flowControl.priorityBands[1].maxBytes". */
 static void add_path(const struct doc_node *node, struct buf *out) {
     if (!node->parent) {
         return;
@@ -84,7 +88,7 @@ static enum status picker_config_add_note(const struct picker_config_reader *sel
     return pool_spec_add_note(self->reader->spec, buf_str(&path), why, err);
 }
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* ---- references to plugins ------------------------------------------------------------------- */
 
 static const char LOADS[] = "endpoints are asked for their loads as `metrics` says";
 
@@ -106,7 +110,7 @@ static const struct picker_plugin_type *picker_plugin_type_find(struct str type)
     return NULL;
 }
 
-/* A name is the type where there is none. */
+/* A plugin without a name has its type as its name. */
 static bool picker_plugin_find_by_name(const struct picker_config_reader *self, struct str name,
                                        struct picker_plugin *out) {
     out->list = doc_get(self->node, "plugins");
@@ -117,7 +121,7 @@ static bool picker_plugin_find_by_name(const struct picker_config_reader *self, 
         bool read = doc_read_str(&type, &kind, NULL) == ST_OK;
         text = kind;
         if (read && doc_read_str(&own, &text, NULL) == ST_OK && text.ptr && str_eq(text, name)) {
-            out->part = picker_plugin_type_find(kind);
+            out->type = picker_plugin_type_find(kind);
             out->parameters = doc_get(&out->item, "parameters");
             return true;
         }
@@ -125,8 +129,9 @@ static bool picker_plugin_find_by_name(const struct picker_config_reader *self, 
     return false;
 }
 
-/* "a, b, c" */
-static struct str parts_of(const struct picker_config_reader *self, enum picker_plugin_kind kind) {
+/* Returns: the types of this kind, "a, b, c". */
+static struct str types_of_kind(const struct picker_config_reader *self,
+                                enum picker_plugin_kind kind) {
     struct buf names;
     buf_init(&names, self->reader->arena, 0);
     for (size_t i = 0; i < N_PICKER_PLUGIN_TYPES; i++) {
@@ -142,27 +147,27 @@ static enum status picker_plugin_find_by_ref(const struct picker_config_reader *
                                              enum picker_plugin_kind kind,
                                              struct picker_plugin *out, struct error *err) {
     struct str name = {NULL, 0};
-    *out = (struct picker_plugin){.part = NULL};
+    *out = (struct picker_plugin){.type = NULL};
     enum status st = doc_read_str(ref, &name, err);
     if (st != ST_OK) {
         return st;
     }
     if (!picker_plugin_find_by_name(self, name, out)) {
-        out->part = picker_plugin_type_find(name);
+        out->type = picker_plugin_type_find(name);
     }
-    if (!out->part || out->part->kind != kind) {
-        struct str names = parts_of(self, kind);
+    if (!out->type || out->type->kind != kind) {
+        struct str names = types_of_kind(self, kind);
         return doc_error(ref, err, "\"%.*s\" is none of those that there are: %.*s", STR_ARG(name),
                          STR_ARG(names));
     }
-    return out->part->note ? picker_config_add_note(self, ref, out->part->note, err) : ST_OK;
+    return out->type->note ? picker_config_add_note(self, ref, out->type->note, err) : ST_OK;
 }
+
+/* ---- data sources: the plan ------------------------------------------------------------------ */
 
 static const uint64_t MIN_INTERVAL_NS = 50000000;
 static const char DATA_SOURCE[] = "metrics-data-source",
                   METRICS_EXTRACTOR[] = "core-metrics-extractor";
-
-/* ---- the plan -------------------------------------------------------------------------------- */
 
 static void use_preset(struct scrape_plan *plan, const char *name) {
     size_t i = 0;
@@ -173,7 +178,7 @@ static void use_preset(struct scrape_plan *plan, const char *name) {
     scrape_source_init(&plan->source, &SCRAPE_PRESETS[i]);
 }
 
-/* What there is so far, to be changed; as upstream it is vLLM's. */
+/* Returns: a copy of the spec's plan, to be changed; without one, vLLM's preset, as upstream. */
 static struct scrape_plan *copy_plan(struct pool_spec *spec) {
     struct scrape_plan *plan = arena_calloc(spec->arena, 1, sizeof(*plan));
     if (plan && spec->scrape) {
@@ -185,13 +190,13 @@ static struct scrape_plan *copy_plan(struct pool_spec *spec) {
     return plan;
 }
 
-/* ---- which kind ------------------------------------------------------------------------------ */
+/* ---- data sources: which preset -------------------------------------------------------------- */
 
 static enum status read_label(const struct doc_node *node, struct error *err) {
     static const char *const known[] = {"llm-d.ai/engine-type",
                                         "inference.networking.k8s.io/engine-type", NULL};
     unsigned unused;
-    return pool_config_read_word(node, known, &unused, err); /* both count */
+    return pool_config_read_word(node, known, &unused, err); /* upstream accepts both */
 }
 
 static enum status read_extractor(const struct doc_node *node, struct scrape_plan *plan,
@@ -222,7 +227,7 @@ static enum status read_extractor(const struct doc_node *node, struct scrape_pla
     return st;
 }
 
-/* ---- where ----------------------------------------------------------------------------------- */
+/* ---- data sources: port, path, TLS ----------------------------------------------------------- */
 
 static enum status read_interval(const struct doc_node *node, uint64_t *out, struct error *err) {
     enum status st = picker_config_read_duration(node, NS_PER_HOUR, out, err);
@@ -230,7 +235,7 @@ static enum status read_interval(const struct doc_node *node, uint64_t *out, str
                                                  : st;
 }
 
-/* Nobody's certificate is verified, unless it says so. */
+/* As upstream, certificates are not verified unless `insecureSkipVerify: false` is set. */
 static enum status read_source_tls(struct pool_config_reader *reader, const struct doc_node *node,
                                    struct scrape_plan *plan, struct error *err) {
     struct doc_node skip = doc_get(node, "insecureSkipVerify"), ca = doc_get(node, "caCertPath");
@@ -276,7 +281,7 @@ static enum status read_source(struct pool_config_reader *reader, const struct d
     return st == ST_OK ? read_source_tls(reader, node, plan, err) : st;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- data sources: all of them --------------------------------------------------------------- */
 
 static enum status read_data_source(const struct picker_config_reader *self,
                                     const struct doc_node *parameters, bool source,
@@ -319,7 +324,8 @@ static enum status read_data_sources_of_type(const struct picker_config_reader *
     return st;
 }
 
-/* The place is said after the kind, whose usual place it may change. */
+/* Sources are read after extractors: a source may change the path and port of the extractor's
+ * preset. */
 static enum status picker_config_read_data_sources(const struct picker_config_reader *self,
                                                    struct error *err) {
     enum status st = read_data_sources_of_type(self, METRICS_EXTRACTOR, err);
@@ -330,7 +336,7 @@ static const char DEFAULT_DETECTOR[] = "utilization-detector";
 enum { DEFAULT_QUEUE_DEPTH = 5, DEFAULT_MAX_CONCURRENCY = 100 };
 static const double DEFAULT_KV_CACHE = 0.8;
 
-/* ---- thresholds ------------------------------------------------------------------------------ */
+/* ---- saturation detector: thresholds --------------------------------------------------------- */
 
 static enum status read_share(const struct doc_node *node, double *out, struct error *err) {
     enum status st = doc_read_f64(node, out, err);
@@ -351,7 +357,7 @@ static enum status read_headroom(const struct picker_config_reader *self,
                : st;
 }
 
-/* How old a load may be. */
+/* Reads the age after which a load is too old. */
 static enum status read_age(const struct picker_config_reader *self, const struct doc_node *node,
                             struct error *err) {
     struct pool_spec *spec = self->reader->spec;
@@ -373,7 +379,8 @@ static enum status read_age(const struct picker_config_reader *self, const struc
     return ST_OK;
 }
 
-/* They take the place of our own limit, which stays where nobody would be full otherwise. */
+/* The thresholds replace our limit of requests in flight. Without scraped loads they would never be
+ * reached, so the limit stays. */
 static enum status read_utilization(const struct picker_config_reader *self,
                                     const struct doc_node *said, const struct doc_node *node,
                                     struct error *err) {
@@ -425,7 +432,7 @@ static enum status read_concurrency(const struct picker_config_reader *self,
             pool_config_read_unsigned(&most, 1, INT32_MAX, &self->reader->spec->max_in_flight, err);
     }
     if (st == ST_OK) {
-        st = pool_config_read_word(&mode, modes, &word, err); /* what runs is counted by requests */
+        st = pool_config_read_word(&mode, modes, &word, err); /* only requests are counted here */
     }
     if (st == ST_OK) {
         st = pool_config_read_unsigned(&tokens, 1, INT64_MAX, &unused, err);
@@ -433,15 +440,15 @@ static enum status read_concurrency(const struct picker_config_reader *self,
     return st == ST_OK ? read_headroom(self, &headroom, err) : st;
 }
 
-/* ---- which detector -------------------------------------------------------------------------- */
+/* ---- saturation detector: which one ---------------------------------------------------------- */
 
-/* What it is told, and by whom. */
+/* Where the detector is configured. */
 struct detector {
     struct doc_node flow, said, ref;
     struct picker_plugin plugin;
 };
 
-/* That of `flowControl` counts, where there are two. */
+/* `flowControl.saturationDetector` has precedence over `saturationDetector`. */
 static void find_detector(const struct picker_config_reader *self, struct detector *out) {
     out->flow = doc_get(self->node, "flowControl");
     out->said = doc_get(&out->flow, "saturationDetector");
@@ -467,13 +474,13 @@ static enum status read_detector_ref(const struct picker_config_reader *self,
     if (st != ST_OK) {
         return st;
     }
-    return strcmp(detector->plugin.part->type, DEFAULT_DETECTOR) == 0
+    return strcmp(detector->plugin.type->type, DEFAULT_DETECTOR) == 0
                ? read_utilization(self, &detector->ref, &detector->plugin.parameters, err)
                : read_concurrency(self, &detector->plugin.parameters, err);
 }
 
-/* Upstream has one in any case. Here it counts where somebody speaks of it, or lets requests
- * wait. */
+/* Upstream always has a detector. Here it applies if the document mentions one, or has flow control
+ * on. */
 static enum status picker_config_read_saturation_detector(const struct picker_config_reader *self,
                                                           struct error *err) {
     struct detector detector = {.flow = {0}};
@@ -503,9 +510,9 @@ static enum status picker_config_read_saturation_detector(const struct picker_co
 static const uint64_t DEFAULT_TTL_NS = UINT64_C(60000000000);
 enum { DEFAULT_BAND_MAX_REQUESTS = 5000 };
 
-/* ---- values ---------------------------------------------------------------------------------- */
+/* ---- flow control: values -------------------------------------------------------------------- */
 
-/* As Kubernetes writes quantities: "10Gi", "500M", "1k". */
+/* A quantity of Kubernetes: "10Gi", "500M", "1k". */
 static bool parse_quantity(struct str text, uint64_t *out) {
     static const struct {
         const char *unit;
@@ -533,7 +540,7 @@ static bool parse_quantity(struct str text, uint64_t *out) {
     return false;
 }
 
-/* 0, and what is left out, changes nothing. */
+/* A value of 0 or an absent one leaves `*out` unchanged. */
 static enum status read_quantity(const struct doc_node *node, uint64_t least, uint64_t most,
                                  uint64_t *out, struct error *err) {
     struct str text = {NULL, 0};
@@ -555,7 +562,7 @@ static enum status read_quantity(const struct doc_node *node, uint64_t least, ui
     return ST_OK;
 }
 
-/* A wait of 0 is one without an end. */
+/* A TTL of 0 means no limit upstream; here it is one hour. */
 static enum status read_ttl(const struct picker_config_reader *self, const struct doc_node *node,
                             uint64_t *out, struct error *err) {
     uint64_t ns = *out;
@@ -568,7 +575,7 @@ static enum status read_ttl(const struct picker_config_reader *self, const struc
     return st;
 }
 
-/* ---- policies -------------------------------------------------------------------------------- */
+/* ---- flow control: policies ------------------------------------------------------------------ */
 
 static enum status check_policy(const struct picker_config_reader *self, const struct doc_node *ref,
                                 enum picker_plugin_kind kind, struct error *err) {
@@ -594,12 +601,12 @@ static enum status check_usage_limit(const struct picker_config_reader *self,
                : st;
 }
 
-/* ---- bands ----------------------------------------------------------------------------------- */
+/* ---- flow control: bands --------------------------------------------------------------------- */
 
 static const char *const BAND_NAMES[] = {"priority",          "maxBytes",          "maxRequests",
                                          "fairnessPolicyRef", "orderingPolicyRef", NULL};
 
-/* `most`: of its requests. */
+/* `most`: receives the limit of the band's requests. */
 static enum status read_band(const struct picker_config_reader *self, const struct doc_node *node,
                              uint64_t *most, struct error *err) {
     struct doc_node bytes = doc_get(node, "maxBytes"), requests = doc_get(node, "maxRequests");
@@ -626,7 +633,7 @@ static enum status read_band(const struct picker_config_reader *self, const stru
     return st == ST_OK ? check_policy(self, &order, PICKER_PLUGIN_ORDERING, err) : st;
 }
 
-/* One below 0 is refused where others wait: it has no band. */
+/* Requests of a priority below 0 never wait, so such a band is not stored. */
 static enum status add_band(const struct picker_config_reader *self, const struct doc_node *node,
                             struct flow_band_limits *bands, size_t *n, struct error *err) {
     struct flow_band_limits band = {.max_requests = DEFAULT_BAND_MAX_REQUESTS};
@@ -692,7 +699,7 @@ static enum status read_default_bands(const struct picker_config_reader *self,
                : st;
 }
 
-/* ---- the section ----------------------------------------------------------------------------- */
+/* ---- flow control: the section --------------------------------------------------------------- */
 
 static enum status read_flow_limits(const struct picker_config_reader *self,
                                     const struct doc_node *node, struct pool_flow_control *flow,
@@ -714,7 +721,7 @@ static enum status read_flow_limits(const struct picker_config_reader *self,
     return st == ST_OK ? read_bands(self, &bands, &flow->limits, err) : st;
 }
 
-/* What nobody should believe to be there. */
+/* Rejects settings that are not supported and would be relied on. */
 static enum status refuse_setting(const struct doc_node *node, struct error *err) {
     struct doc_node wait = doc_get(node, "noEndpointRequestTTL");
     struct doc_node eviction = doc_get(node, "enableEviction");
@@ -759,7 +766,7 @@ static enum status read_flow_section(const struct picker_config_reader *self,
     return st == ST_OK ? read_flow_limits(self, node, flow, err) : st;
 }
 
-/* More than the detector? */
+/* Returns: the section has members other than the detector. */
 static bool has_flow_limits(const struct doc_node *node) {
     struct doc_node member = {0};
     while (doc_next_member(node, &member)) {
@@ -789,7 +796,7 @@ static enum status picker_config_read_flow_control(const struct picker_config_re
                : st;
 }
 
-/* ---- gates ----------------------------------------------------------------------------------- */
+/* ---- feature gates --------------------------------------------------------------------------- */
 
 static const struct {
     const char *name, *note;
@@ -851,9 +858,9 @@ static enum status read_gates(struct picker_config_reader *self, struct error *e
     return st;
 }
 
-/* ---- where loads come from, and parsers ------------------------------------------------------ */
+/* ---- load sources and parsers ---------------------------------------------------------------- */
 
-/* Lists of references, whose names are looked up. */
+/* Checks that the references in a list can be resolved. */
 static enum status check_refs(const struct picker_config_reader *self, const struct doc_node *list,
                               enum picker_plugin_kind kind, struct error *err) {
     static const char *const names[] = {"pluginRef", "extractors", NULL};
@@ -910,7 +917,7 @@ static enum status read_parsers(const struct picker_config_reader *self, struct 
     return st == ST_OK ? check_refs(self, &list, PICKER_PLUGIN_PARSER, err) : st;
 }
 
-/* What these are told is not what we do. */
+/* Adds a note for the parameters of producers, which are ignored. */
 static enum status note_producers(const struct picker_config_reader *self, struct error *err) {
     struct doc_node list = doc_get(self->node, "plugins");
     enum status st = ST_OK;
@@ -918,15 +925,17 @@ static enum status note_producers(const struct picker_config_reader *self, struc
         struct doc_node type = doc_get(&item, "type"), parameters = doc_get(&item, "parameters");
         struct str text = {NULL, 0};
         st = doc_read_str(&type, &text, err);
-        const struct picker_plugin_type *part = st == ST_OK ? picker_plugin_type_find(text) : NULL;
-        if (part && part->kind == PICKER_PLUGIN_PRODUCER && doc_is_present(&parameters)) {
+        const struct picker_plugin_type *known_type =
+            st == ST_OK ? picker_plugin_type_find(text) : NULL;
+        if (known_type && known_type->kind == PICKER_PLUGIN_PRODUCER &&
+            doc_is_present(&parameters)) {
             st = picker_config_add_note(self, &parameters, "a scorer's own parameters say it", err);
         }
     }
     return st;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the document ---------------------------------------------------------------------------- */
 
 enum status pool_config_read_picker_config(struct pool_config_reader *reader,
                                            const struct doc_node *node, struct error *err) {
@@ -955,28 +964,29 @@ enum status pool_config_read_picker_config(struct pool_config_reader *reader,
 
 enum { MOST_PLUGINS = 64, MOST_WEIGHT = 1000000 };
 
-/* Is there for the gateways' conformance tests: the protocol's `served_header` works. */
+/* For the conformance tests of gateways: enables the protocol's `served_header`. */
 static const char VERIFIER[] = "destination-endpoint-served-verifier";
 
 struct declared {
     struct str name;
-    const struct plugin *plugin;  /* NULL: it has no place in a profile */
-    enum picker_plugin_kind kind; /* then */
+    const struct plugin *plugin;  /* NULL: it can't be in a profile */
+    enum picker_plugin_kind kind; /* if `plugin` is NULL */
     void *parameters;
 };
 
 struct profile_reader {
     struct pool_config_reader *reader;
-    bool upstream; /* an EndpointPickerConfig */
+    bool upstream; /* the document is an EndpointPickerConfig */
     struct declared plugins[MOST_PLUGINS];
     size_t n_plugins;
     struct profile *profile;
     struct profile_step *filters, *scorers;
 };
 
-/* ---- plugins --------------------------------------------------------------------------------- */
+/* ---- plugins of a profile -------------------------------------------------------------------- */
 
-/* What was meant, or else all of the kind that the name's end says. */
+/* Suggests the type that was probably meant, or else lists the types of the kind that the name ends
+ * with. */
 static enum status unknown_type(const struct profile_reader *self, const struct doc_node *node,
                                 struct str type, struct error *err) {
     struct suggestion suggestion = {0};
@@ -1036,13 +1046,14 @@ static enum status read_plugin(struct profile_reader *self, const struct doc_nod
     if (find_declared(self, plugin->name)) {
         return doc_error(node, err, "the plugin \"%.*s\" is there twice", STR_ARG(plugin->name));
     }
-    const struct picker_plugin_type *part = picker_plugin_type_find(text);
+    const struct picker_plugin_type *known_type = picker_plugin_type_find(text);
     plugin->plugin = plugin_find(text);
     reader->spec->protocol.send_served_header |= str_is(text, VERIFIER);
-    if (!plugin->plugin && !(part && (self->upstream || part->kind == PICKER_PLUGIN_HANDLER))) {
+    if (!plugin->plugin &&
+        !(known_type && (self->upstream || known_type->kind == PICKER_PLUGIN_HANDLER))) {
         return unknown_type(self, &type, text, err);
     }
-    plugin->kind = part ? part->kind : PICKER_PLUGIN_HANDLER;
+    plugin->kind = known_type ? known_type->kind : PICKER_PLUGIN_HANDLER;
     self->n_plugins++;
     return plugin->plugin ? plugin_read_parameters(plugin->plugin, &parameters, reader->spec->arena,
                                                    &plugin->parameters, err)
@@ -1064,7 +1075,7 @@ static enum status read_plugins(struct profile_reader *self, const struct doc_no
 
 /* ---- the profile ----------------------------------------------------------------------------- */
 
-/* In the order of the file. */
+/* Steps are in the order of the file. */
 static enum status add_step(struct profile_reader *self, const struct declared *declared,
                             float weight, const struct doc_node *node, struct error *err) {
     struct profile *profile = self->profile;
@@ -1138,7 +1149,7 @@ static enum status read_plugin_ref(struct profile_reader *self, const struct doc
     return st == ST_OK ? add_step(self, declared, weight, node, err) : st;
 }
 
-/* Without a profile all plugins are one. */
+/* Without `schedulingProfiles` all plugins make up the profile. */
 static enum status add_all_plugins(struct profile_reader *self, const struct doc_node *node,
                                    struct error *err) {
     enum status st = ST_OK;

@@ -1,5 +1,6 @@
-/* The list `pools`: which pools there are, and which requests each is for. What else an item has is
- * read as if it were a file of its own. */
+/* Which pools the configuration has: the list `pools` with the requests that each matches, and the
+ * endpoints of a pool, given as addresses or as DNS names. The other members of an item are read as
+ * if it were a file of its own. */
 #include "pick/config/reader.h"
 
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static bool is_host_byte(char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c != '\0' && strchr("-._:[]", c));
 }
 
-/* "a.b", "a.b:80", "[::1]", or "*.b", which becomes ".b". */
+/* "a.b", "a.b:80", "[::1]", or "*.b", which is stored as ".b". */
 static bool is_authority(struct str text) {
     struct str host = text;
     if (str_starts_with(text, STR("*."))) {
@@ -28,7 +29,7 @@ static bool is_authority(struct str text) {
                 host.ptr[host.len - 1] != '.' && host.ptr[host.len - 1] != ':';
     for (size_t i = 0; i < host.len; i++) {
         fits = fits && is_host_byte(host.ptr[i]);
-        fits = fits && !(host.len < text.len && host.ptr[i] == ':'); /* no port behind a suffix */
+        fits = fits && !(host.len < text.len && host.ptr[i] == ':'); /* no port after a suffix */
     }
     return fits;
 }
@@ -90,9 +91,9 @@ static enum status read_authorities(struct pool_config_reader *reader, const str
     return st;
 }
 
-/* ---- the others ------------------------------------------------------------------------------ */
+/* ---- paths, headers, metadata ---------------------------------------------------------------- */
 
-/* Whole segments count, so that a / at the end says nothing. */
+/* Prefixes match whole segments, so that a trailing / has no effect. */
 static enum status read_prefix(struct pool_config_reader *reader, const struct doc_node *node,
                                struct pool_match *match, struct error *err) {
     struct str path = {NULL, 0};
@@ -174,7 +175,7 @@ static enum status read_match(struct pool_config_reader *reader, const struct do
     return st == ST_OK ? read_metadata(reader, &metadata, match, err) : st;
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- pools by name --------------------------------------------------------------------------- */
 
 static int compare_reader_names(const void *a, const void *b) {
     const struct pool_config_reader *left = *(const struct pool_config_reader *const *)a;
@@ -218,7 +219,7 @@ struct pool_config_reader *pool_config_find_pool(const struct pool_config_file *
     return found ? file->by_name[low] : NULL;
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* ---- the list of pools ----------------------------------------------------------------------- */
 
 static enum status begin_pool(struct pool_config_file *file, struct error *err) {
     struct pool_config_reader *reader = &file->items[file->n++];
@@ -300,7 +301,7 @@ enum status pool_config_error_add_pool(const struct pool_config_reader *reader, 
 
 enum { DNS_PORT = 53 };
 
-/* ---- an endpoint ----------------------------------------------------------------------------- */
+/* ---- endpoints that are DNS names ------------------------------------------------------------ */
 
 static enum status not_an_endpoint(const struct doc_node *node, struct str text,
                                    struct error *err) {
@@ -310,7 +311,8 @@ static enum status not_an_endpoint(const struct doc_node *node, struct str text,
                      STR_ARG(text));
 }
 
-/* Into the plan, under a text that may be there once. */
+/* Adds the name to the DNS plan, and a text for each of its ports to the names that must be
+ * unique. */
 static enum status add_dns_name(struct pool_config_reader *reader, const struct doc_node *node,
                                 struct dns_plan_name *wanted, const struct pool_config_ports *ports,
                                 struct error *err) {
@@ -360,7 +362,7 @@ static enum status read_dns_endpoint(struct pool_config_reader *reader, const st
     }
     wanted.records = (enum dns_records)records;
     if (wanted.records == DNS_RECORDS_SRV) {
-        ports.n = 0; /* `ports` of the file are for the others */
+        ports.n = 0; /* `ports` of the file do not apply to SRV records */
         return with_port || own->n > 0
                    ? doc_error(node, err, "expected a name without a port: SRV records have it")
                    : add_dns_name(reader, node, &wanted, &ports, err);
@@ -377,7 +379,7 @@ static enum status read_dns_endpoint(struct pool_config_reader *reader, const st
                                    "InferencePool with targetPorts");
 }
 
-/* ---- how names are resolved ------------------------------------------------------------------ */
+/* ---- the section `dns` ----------------------------------------------------------------------- */
 
 /* "127.0.0.1:5353,[::1]:53" */
 static enum status read_dns_servers(struct pool_config_reader *reader, const struct doc_node *list,
@@ -457,7 +459,7 @@ enum status pool_config_read_dns(struct pool_config_reader *reader, const struct
     return st == ST_OK ? read_dns_times(&section, plan, err) : st;
 }
 
-/* ---- one endpoint ---------------------------------------------------------------------------- */
+/* ---- endpoints ------------------------------------------------------------------------------- */
 
 static enum status add_endpoint(struct pool_config_reader *reader, const struct doc_node *node,
                                 const struct pool_spec_endpoint *wanted, struct error *err) {
@@ -470,7 +472,7 @@ static enum status add_endpoint(struct pool_config_reader *reader, const struct 
     return st == ST_OK ? pool_spec_add_endpoint(reader->spec, wanted, err) : st;
 }
 
-/* An address for each of the ports. */
+/* Adds the address with each of the ports. */
 static enum status add_ports(struct pool_config_reader *reader, const struct doc_node *node,
                              struct pool_spec_endpoint *wanted,
                              const struct pool_config_ports *ports, struct error *err) {
@@ -487,7 +489,7 @@ static enum status add_ports(struct pool_config_reader *reader, const struct doc
     return st;
 }
 
-/* `own`: the endpoint's own ports, of which there may be none. `type`: of a name's records; may be
+/* `own`: the endpoint's own ports; may be empty. `type`: the record type of a DNS name; may be
  * absent. */
 static enum status read_address(struct pool_config_reader *reader, const struct doc_node *node,
                                 struct pool_labels labels, const struct pool_config_ports *own,
@@ -539,7 +541,7 @@ static enum status read_endpoint(struct pool_config_reader *reader, const struct
     return st == ST_OK ? read_address(reader, &address, labels, &own, &type, err) : st;
 }
 
-/* ---- the sections ---------------------------------------------------------------------------- */
+/* ---- the section `endpoints` ----------------------------------------------------------------- */
 
 static enum status read_selector(struct pool_config_reader *reader, const struct doc_node *node,
                                  struct error *err) {

@@ -1,4 +1,4 @@
-/* Values of a pool's configuration, and names that may be there only once. */
+/* Readers of values of a pool's configuration, and lists of names that must be unique. */
 #include "pick/config/reader.h"
 
 #include <stdlib.h>
@@ -107,7 +107,7 @@ enum status pool_config_read_word(const struct doc_node *node, const char *const
     return expected_word(node, words, text, err);
 }
 
-/* It goes into a request as it is. */
+/* It is copied into a request line unchanged. */
 static bool is_path(struct str path) {
     for (size_t i = 0; i < path.len; i++) {
         if (path.ptr[i] <= ' ' || path.ptr[i] > '~') {
@@ -237,7 +237,7 @@ enum status pool_config_read_targets(struct pool_config_reader *reader, const st
     return st;
 }
 
-/* ---- names that are there once --------------------------------------------------------------- */
+/* ---- unique names ---------------------------------------------------------------------------- */
 
 enum status pool_config_add_name(struct pool_config_reader *reader, struct pool_config_names *names,
                                  struct str name, const struct doc_node *node, struct error *err) {

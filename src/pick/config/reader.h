@@ -1,9 +1,9 @@
-/* What the files that read the configuration of pools share: each pool's spec as it grows, and
- * readers of the values that come again and again. For reading*.c and
- * pick/discovery/file/pool_file.c only.
+/* Reading the configuration of pools: each pool's spec while it is filled, readers of common values
+ * and of the sections. For the files of this folder, pick/discovery/file/pool_file.c and the
+ * Kubernetes store.
  *
- * Every reader refuses with the file, the line and the path of the value, what was expected and
- * what is there. Texts are copied into the spec. */
+ * Every reader rejects a wrong value with the file, the line and the path of the value, what was
+ * expected and what the file contains. Texts are copied into the spec. */
 #ifndef SLUICE_PICK_CONFIG_READER_H
 #define SLUICE_PICK_CONFIG_READER_H
 
@@ -19,7 +19,7 @@ enum {
 static const uint64_t POOL_CONFIG_MIN_BYTES = UINT64_C(1) << 16;
 static const uint64_t POOL_CONFIG_MAX_BYTES = UINT64_C(1) << 40;
 
-/* Names that may be there once, and their lines. */
+/* Names that must be unique, with their lines. */
 struct pool_config_name {
     struct str name;
     unsigned line;
@@ -41,85 +41,84 @@ enum pool_config_unknown_models {
     POOL_CONFIG_UNKNOWN_PASS
 };
 
-/* Of one pool. */
+/* One pool. */
 struct pool_config_reader {
     const char *file;
     struct pool_spec *spec;
-    struct arena *arena;                              /* the file's: lives while it is read */
-    struct pool_config_ports ports;                   /* of addresses without one */
-    bool has_models;                                  /* a list of models, even an empty one */
-    bool has_pool;                                    /* an InferencePool */
-    bool has_profile;                                 /* of its own */
-    bool saturation_limits_given, flow_control_given; /* in `saturation`, in `flow_control` */
-    bool metrics_given;                               /* by somebody, not as our usual */
-    unsigned line; /* of its item in the list of pools; 0: there is no list */
+    struct arena *arena;            /* the file's, freed when it has been read */
+    struct pool_config_ports ports; /* for addresses without a port */
+    bool has_models;                /* a list of models is given, even an empty one */
+    bool has_pool;                  /* an InferencePool is given */
+    bool has_profile;               /* a profile of its own is given */
+    bool saturation_limits_given, flow_control_given; /* `saturation`, `flow_control` are given */
+    bool metrics_given; /* by the file or by flags, not only by our defaults */
+    unsigned line;      /* of its item in `pools`; 0: the file has no such list */
     enum pool_config_unknown_models unknown;
-    struct pool_config_names endpoints, models, split, objectives, rewrites; /* split: with
-                                                                                targets */
+    struct pool_config_names endpoints, models, objectives, rewrites;
+    struct pool_config_names split; /* models with targets */
 };
 
-/* Of the whole file: a reading for each pool. */
+/* The whole file: a reader for each pool. */
 struct pool_config_file {
     const char *name;
     struct arena *arena;
-    struct pool_config_reader *items; /* in the file's order; without a list there is one */
+    struct pool_config_reader *items; /* in the file's order; one item if the file has no list */
     size_t n;
-    struct pool_config_reader **by_name; /* sorted; NULL without a list */
-    bool has_sluice_document;            /* a document without `kind` */
+    struct pool_config_reader **by_name; /* sorted by name; NULL without a list */
+    bool has_sluice_document;            /* it has a document without `kind` */
 };
 
 /* ---- values (reader.c) ---------------------------------------------------------------------- */
 
-/* A name: 1 to 256 bytes without control characters. It must be there. */
+/* A name of 1 to 256 bytes without control characters. It is required. */
 enum status pool_config_read_name(struct pool_config_reader *reader, const struct doc_node *node,
                                   struct str *out, struct error *err)
     __attribute__((warn_unused_result));
-/* As num_parse_duration_ns: text with a unit, or a number of seconds. An absent one changes
- * nothing. */
+/* As num_parse_duration_ns: text with a unit, or a number of seconds. An absent value leaves `*out`
+ * unchanged, here and below. */
 enum status pool_config_read_duration(const struct doc_node *node, uint64_t min_ns, uint64_t max_ns,
                                       uint64_t *out, struct error *err)
     __attribute__((warn_unused_result));
-/* A number from `min`, which is not below 0, to `max`. An absent one changes nothing. */
+/* A number from `min`, which is at least 0, to `max`. */
 enum status pool_config_read_unsigned(const struct doc_node *node, int64_t min, int64_t max,
                                       uint64_t *out, struct error *err)
     __attribute__((warn_unused_result));
-/* One of `words` (ending with NULL), as its index. An absent one changes nothing. */
+/* One of `words` (ending with NULL), as its index. */
 enum status pool_config_read_word(const struct doc_node *node, const char *const *words,
                                   unsigned *out, struct error *err)
     __attribute__((warn_unused_result));
-/* A path of visible ASCII that begins with /, as it goes into a request. An absent one changes
- * nothing. */
+/* A path of visible ASCII that begins with /, for use in a request. */
 enum status pool_config_read_path(struct pool_config_reader *reader, const struct doc_node *node,
                                   struct str *out, struct error *err)
     __attribute__((warn_unused_result));
-/* A port from 1 to 65535. An absent one changes nothing. */
+/* A port from 1 to 65535. */
 enum status pool_config_read_port(const struct doc_node *node, uint16_t *out, struct error *err)
     __attribute__((warn_unused_result));
-/* A list of such. An absent one changes nothing. */
+/* A list of ports. */
 enum status pool_config_read_port_list(const struct doc_node *list, struct pool_config_ports *out,
                                        struct error *err) __attribute__((warn_unused_result));
-/* The name of a header, in lower case. An absent one changes nothing. */
+/* The name of a header, in lower case (settings.c). */
 enum status pool_config_read_header(struct pool_config_reader *reader, const struct doc_node *node,
                                     struct str *out, struct error *err)
     __attribute__((warn_unused_result));
-/* An object of texts. An absent one is empty. */
+/* An object of texts. If it is absent, `*out` is empty. */
 enum status pool_config_read_labels(struct pool_config_reader *reader, const struct doc_node *node,
                                     struct pool_labels *out, struct error *err)
     __attribute__((warn_unused_result));
-/* A list of {`key`: NAME, weight: N}: a weight for all of them or for none. */
+/* A list of {`key`: NAME, weight: N}: every target has a weight, or none has. */
 enum status pool_config_read_targets(struct pool_config_reader *reader, const struct doc_node *list,
                                      const char *key, struct pool_targets *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Remembers that `name` stands at `node`. */
+/* Appends `name`, read at `node`, to `names`. */
 enum status pool_config_add_name(struct pool_config_reader *reader, struct pool_config_names *names,
                                  struct str name, const struct doc_node *node, struct error *err)
     __attribute__((warn_unused_result));
-/* Sorts them. Refuses one that is there twice; `what` is "model". */
+/* Sorts the names. Rejects a name that occurs twice; `what` is "model". */
 enum status pool_config_check_unique(const struct pool_config_reader *reader,
                                      struct pool_config_names *names, const char *what,
                                      struct error *err) __attribute__((warn_unused_result));
-/* Refuses a name that is in both, which are sorted. */
+/* Rejects a name that is in both lists, which are sorted. */
 enum status pool_config_check_disjoint(const struct pool_config_reader *reader,
                                        const struct pool_config_names *models,
                                        const struct pool_config_names *rewrites, struct error *err)
@@ -128,19 +127,20 @@ enum status pool_config_no_memory(const struct pool_config_reader *reader, struc
 
 /* ---- sections -------------------------------------------------------------------------------- */
 
-/* endpoints.c: the members `endpoints`, `ports`, `selector` of `node`. */
+/* pools.c: the members `endpoints`, `ports`, `selector` of `node`. */
 enum status pool_config_read_endpoints(struct pool_config_reader *reader,
                                        const struct doc_node *node, struct error *err)
     __attribute__((warn_unused_result));
 
-/* The member `dns` of `node`. */
+/* pools.c: the member `dns` of `node`. */
 enum status pool_config_read_dns(struct pool_config_reader *reader, const struct doc_node *node,
                                  struct error *err) __attribute__((warn_unused_result));
 
 /* models.c: the members `models`, `unknown_models`, `objectives`, `rewrites`. */
 enum status pool_config_read_models(struct pool_config_reader *reader, const struct doc_node *node,
                                     struct error *err) __attribute__((warn_unused_result));
-/* One of each; what is noted, and refused when it comes twice, is what requests name. */
+/* Add one of each kind. A name that requests use is recorded, so that pool_config_check_unique
+ * finds a second one. */
 enum status pool_config_add_model(struct pool_config_reader *reader, const struct doc_node *node,
                                   const struct pool_model *model, struct error *err)
     __attribute__((warn_unused_result));
@@ -151,12 +151,12 @@ enum status pool_config_add_objective(struct pool_config_reader *reader,
 enum status pool_config_read_criticality(const struct doc_node *node, enum pool_criticality *out,
                                          struct error *err) __attribute__((warn_unused_result));
 
-/* settings.c: these, and the members `health`, `refused_for`, `protocol`. */
+/* settings.c: the members `health`, `saturation`, `flow_control`, `refused_for`, `protocol`. */
 enum status pool_config_read_settings(struct pool_config_reader *reader,
                                       const struct doc_node *node, struct error *err)
     __attribute__((warn_unused_result));
 
-/* profile.c: the members `plugins` and `schedulingProfiles` of `node`. */
+/* picker_config.c: the members `plugins` and `schedulingProfiles` of `node`. */
 enum status pool_config_read_profile(struct pool_config_reader *reader, const struct doc_node *node,
                                      struct error *err) __attribute__((warn_unused_result));
 
@@ -165,34 +165,34 @@ enum status pool_config_read_picker_config(struct pool_config_reader *reader,
                                            const struct doc_node *node, struct error *err)
     __attribute__((warn_unused_result));
 
-/* metrics.c: the member `metrics`, behind the endpoints. */
+/* settings.c: the member `metrics`. The endpoints must have been read: their labels are checked. */
 enum status pool_config_read_metrics(struct pool_config_reader *reader, const struct doc_node *node,
                                      struct error *err) __attribute__((warn_unused_result));
 
-/* pools.c: makes a reading for each item of `pools` of `node`, with its name and match; for
- * an absent one there is one reading, of a pool for all. Texts are of their specs. */
+/* pools.c: makes a reader for each item of `pools` of `node`, with its name and match; if `pools`
+ * is absent, one reader of a pool for all requests. Texts are copied into the specs. */
 enum status pool_config_read_pools(struct pool_config_file *file, const struct doc_node *node,
                                    struct error *err) __attribute__((warn_unused_result));
-/* Returns: NULL when there is no pool of this name in the list. */
+/* Returns: NULL if the list has no pool of this name. */
 struct pool_config_reader *pool_config_find_pool(const struct pool_config_file *file,
                                                  struct str name);
-/* Refuses two that take the same requests. */
+/* Rejects two pools that match the same requests. */
 enum status pool_config_check_pools(const struct pool_config_file *file,
                                     const struct pool_specs *specs, struct error *err)
     __attribute__((warn_unused_result));
-/* Puts the pool's name behind the sentence, where there is a list. Returns: err->status. */
+/* Appends the pool's name to the error text if the file has a list. Returns: err->status. */
 enum status pool_config_error_add_pool(const struct pool_config_reader *reader, struct error *err);
 
-/* kube_objects.c: objects of the API. */
-/* Is it one, by its `kind`? */
+/* kube_objects.c: objects of the Kubernetes API. */
+/* Does the document have a `kind`? */
 bool pool_config_is_kube_object(const struct doc_node *node);
-/* Reads an InferencePool (`pools`) or all others, for the pool that it is or that it refers to;
- * what it is not to read it leaves alone. */
+/* Reads the document if it is an InferencePool (`pools` true), or if it is any other object
+ * (`pools` false), into the pool that it is or that it refers to. Other documents are skipped. */
 enum status pool_config_read_kube_object(struct pool_config_file *file, const struct doc_node *node,
                                          bool pools, struct error *err)
     __attribute__((warn_unused_result));
-/* Reads one of this kind ("InferenceModel") that is known to be for this pool. What a rewrite that
- * is refused has added already stays. */
+/* Reads an object of this kind ("InferenceModel") that is known to belong to this pool. When a
+ * rewrite is rejected, what it has added already stays. */
 enum status pool_config_read_kube_object_of_kind(struct pool_config_reader *reader,
                                                  const char *kind, const struct doc_node *object,
                                                  struct error *err)

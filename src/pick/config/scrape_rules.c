@@ -1,5 +1,6 @@
-/* The presets, and lists of rules. Several series of one gauge are usual (a model each, an engine
- * each): requests are summed, and of caches the fullest counts. */
+/* The presets of scraping rules, and lists of rules. A page may have several series of one gauge,
+ * one for each model or engine: numbers of requests are summed, of caches the fullest one is
+ * used. */
 #include "pick/config/scrape_rules.h"
 
 #include <inttypes.h>
@@ -23,7 +24,7 @@ static const struct scrape_rule SLUICE[] = {
     {.into = SCRAPE_RUNNING, .series = NAMED("sluice_running_requests")},
 };
 
-/* What runs is not told: nv_inference_exec_count only ever rises. */
+/* No rule for running requests: nv_inference_exec_count is a counter. */
 static const struct scrape_rule TRITON[] = {
     {.into = SCRAPE_WAITING, .series = NAMED("nv_inference_pending_request_count")},
 };
@@ -167,7 +168,7 @@ bool scrape_plan_make_presets(struct scrape_plan *plan, struct arena *arena) {
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
 
-/* Returns: ptr NULL when the endpoint has no such label, or none is asked for. */
+/* Returns: ptr NULL if the endpoint has no such label, or the plan names none. */
 static struct str label_of(const struct pool_spec_endpoint *endpoint, struct str key) {
     for (size_t i = 0; key.len > 0 && i < endpoint->labels.n; i++) {
         if (str_eq(endpoint->labels.items[i].key, key)) {
@@ -177,7 +178,7 @@ static struct str label_of(const struct pool_spec_endpoint *endpoint, struct str
     return str_make(NULL, 0);
 }
 
-/* Returns: N_SCRAPE_PRESETS when there is none of this name. */
+/* Returns: N_SCRAPE_PRESETS if there is no preset of this name. */
 static size_t preset_number(struct str name) {
     size_t i = 0;
     while (i < N_SCRAPE_PRESETS && !str_is(name, SCRAPE_PRESETS[i].name)) {
@@ -186,8 +187,8 @@ static size_t preset_number(struct str name) {
     return i;
 }
 
-/* The number of the preset that a label of upstream's says; N_SCRAPE_PRESETS: there is none that we
- * know. */
+/* Returns: the index of the preset that upstream's engine label names; N_SCRAPE_PRESETS if there is
+ * none that we know. */
 static size_t engine_of(struct pool_labels labels) {
     static const char *const keys[] = {"llm-d.ai/engine-type",
                                        "inference.networking.k8s.io/engine-type"};
@@ -201,7 +202,7 @@ bool scrape_engine_is_known(struct pool_labels labels) {
     return engine_of(labels) < N_SCRAPE_PRESETS;
 }
 
-/* Returns: NULL when its label names no preset. */
+/* Returns: NULL if the endpoint's label names no preset. */
 static const struct scrape_source *source_of(const struct scrape_plan *plan,
                                              const struct pool_spec_endpoint *endpoint) {
     struct str preset = label_of(endpoint, plan->preset_label);

@@ -1,9 +1,8 @@
-/* What is read of a model server's metrics: which series, with which labels, what is made of
- * several of them, and what of an endpoint's load that is. Presets for the servers that people run,
- * and rules of one's own on top of one, or alone.
+/* How a model server's metrics page becomes an endpoint's load: which series with which labels are
+ * read, how several of them are combined, and into which member of the load. There are presets for
+ * common model servers; rules replace those of a preset, or are given without one.
  *
- * A plan is part of a pool's spec: it is read with the file and never changes. It refuses to know
- * how a page is fetched.
+ * A plan is part of a pool's spec and does not change once it is read.
  *
  * Thread: any. */
 #ifndef SLUICE_PICK_CONFIG_SCRAPE_RULES_H
@@ -17,22 +16,22 @@
 #include "core/base/str.h"
 #include "pick/pool/spec.h"
 
-/* Where a value goes (pick/pool/endpoint/load.h). */
+/* The member of a load that a value is stored in (pick/pool/endpoint/load.h). */
 enum scrape_metric {
     SCRAPE_WAITING,
     SCRAPE_RUNNING,
     SCRAPE_KV_CACHE,
     SCRAPE_KV_BLOCK_TOKENS,
     SCRAPE_KV_BLOCKS,
-    SCRAPE_ADAPTERS, /* by its labels: max_lora, running_lora_adapters, waiting_lora_adapters */
+    SCRAPE_ADAPTERS, /* from labels: max_lora, running_lora_adapters, waiting_lora_adapters */
     N_SCRAPE_METRICS,
 };
 
-/* What several series of one rule come to. */
+/* How several series of one rule are combined. */
 enum scrape_combine {
     SCRAPE_SUM,
     SCRAPE_MAX,
-    SCRAPE_NEWEST, /* by their timestamps; of adapters by their values. The later of equal ones */
+    SCRAPE_NEWEST, /* greatest timestamp; of adapters, greatest value; then the last */
 };
 
 struct scrape_rule {
@@ -40,18 +39,18 @@ struct scrape_rule {
     enum scrape_combine combine;
     struct str series;
     struct pool_labels labels; /* only series that have all of these */
-    struct str value_label;    /* the value stands in this label; empty: it is the sample's */
-    bool rate;                 /* a counter: by how much it grows in a second */
-    double factor;             /* the value is multiplied by this; 0: it is not */
+    struct str value_label;    /* the label whose value is read; empty: the sample's value */
+    bool rate;                 /* the series is a counter; the value is its increase per second */
+    double factor;             /* the value is multiplied by it; 0: it is not */
 };
 
 enum { SCRAPE_MAX_RULES = 16 };
 
-/* Of several rules into one place the first counts that the page has a series for. */
+/* Of several rules for one metric the first whose series is on the page is used. */
 struct scrape_rules {
     struct scrape_rule items[SCRAPE_MAX_RULES];
     size_t n;
-    struct str series[SCRAPE_MAX_RULES]; /* the names, each once */
+    struct str series[SCRAPE_MAX_RULES]; /* all names, without duplicates */
     size_t n_series;
 };
 
@@ -65,12 +64,12 @@ struct scrape_preset {
 
 enum { N_SCRAPE_PRESETS = 6 };
 extern const struct scrape_preset SCRAPE_PRESETS[N_SCRAPE_PRESETS];
-/* The names of presets and of places, ending with NULL. */
+/* The names of presets and of metrics, ending with NULL. */
 extern const char *const SCRAPE_PRESET_NAMES[N_SCRAPE_PRESETS + 1];
 extern const char *const SCRAPE_METRIC_NAMES[N_SCRAPE_METRICS + 1];
 extern const char *const SCRAPE_COMBINE_NAMES[];
 
-/* Rules, and where they are asked for. */
+/* Rules, and the path and port of the page. */
 struct scrape_source {
     struct scrape_rules rules;
     struct str path;
@@ -78,47 +77,45 @@ struct scrape_source {
 };
 
 struct scrape_plan {
-    struct str preset;           /* its name; empty: none */
-    struct scrape_source source; /* of endpoints without the label below */
-    struct str preset_label;     /* an endpoint's label that names its preset; empty: none does */
-    bool by_engine; /* else its labels of upstream's pickers do: "llm-d.ai/engine-type" */
-    struct scrape_source *presets; /* of all presets; NULL without either */
-    struct str token_file_label;   /* an endpoint's label with its token's file; empty: none has */
-    struct str port_label;         /* an endpoint's label with its port; empty: none has */
+    struct str preset;             /* its name; empty: none */
+    struct scrape_source source;   /* for endpoints without `preset_label` */
+    struct str preset_label;       /* the endpoint label that names the preset; empty: none */
+    bool by_engine;                /* of others, upstream's label "llm-d.ai/engine-type" names it */
+    struct scrape_source *presets; /* one for each preset; NULL if no label names presets */
+    struct str token_file_label;   /* the endpoint label that names its token file; empty: none */
+    struct str port_label;         /* the endpoint label that has the port; empty: none */
     bool https;
-    struct str ca_file;        /* with https: whom to trust, NUL-terminated; empty: whom the system
-                            does */
+    struct str ca_file;        /* with https, NUL-terminated; empty: the system's */
     bool insecure_skip_verify; /* with https: certificates are not verified */
     uint64_t interval_ns, timeout_ns;
-    uint64_t max_age_ns; /* at least; longer where endpoints are asked less often */
+    uint64_t max_age_ns; /* at least; longer when endpoints are scraped less often */
     uint32_t most_per_second;
     size_t max_page_bytes;
     struct str token_file; /* NUL-terminated; empty: none */
 };
 
-/* What a plan is before its section is read: no rules. */
+/* Sets the defaults that apply before the section is read; there are no rules. */
 void scrape_plan_init(struct scrape_plan *plan);
-/* Rules, path and port of a preset. */
+/* Copies rules, path and port of a preset. */
 void scrape_source_init(struct scrape_source *source, const struct scrape_preset *preset);
-/* Makes plan->presets, if there are none. Returns: false when out of memory. */
+/* Makes plan->presets unless it exists. Returns: false when out of memory. */
 bool scrape_plan_make_presets(struct scrape_plan *plan, struct arena *arena);
-/* Does a label of upstream's say what it is? */
+/* Does upstream's engine label name a preset? */
 bool scrape_engine_is_known(struct pool_labels labels);
-/* Takes the rules away that go where this one goes, and adds it. Returns: false when there are too
- * many. */
+/* Adds a rule in place of all rules for the same metric. Returns: false if there are too many. */
 bool scrape_rules_replace(struct scrape_rules *rules, const struct scrape_rule *rule);
 
-/* What is asked of an endpoint with these labels. */
+/* How an endpoint with certain labels is scraped. */
 struct scrape_request {
     const struct scrape_source *source;
     uint16_t port;
-    struct str token_file; /* its own; empty: the plan's */
+    struct str token_file; /* the endpoint's own; empty: the plan's */
 };
-/* Returns: false when a label says something that can't be: no preset, no port. */
+/* Returns: false if a label is invalid: it names no preset, or no port. */
 bool scrape_plan_resolve(const struct scrape_plan *plan, const struct pool_spec_endpoint *endpoint,
                          struct scrape_request *out);
 
-/* What `sluice pick --check` says of it. NULL: that nothing is asked for. */
+/* Prints the plan for `sluice pick --check`. `plan` NULL: loads are not scraped. */
 void scrape_plan_print(const struct scrape_plan *plan, struct buf *out);
 
 #endif

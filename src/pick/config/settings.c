@@ -1,4 +1,6 @@
-/* How endpoints are checked, and the names and forms of the protocol. */
+/* The sections of one pool that are settings: readiness checks (`health`), names of the protocol
+ * with the proxy (`protocol`), limits (`saturation`, `flow_control`) and how loads are scraped
+ * (`metrics`). */
 #include "pick/config/reader.h"
 
 #include "codec/http1/cookie.h"
@@ -10,7 +12,7 @@ static const uint64_t NS_PER_MS = 1000000;
 static const uint64_t NS_PER_S = 1000000000;
 static const uint64_t NS_PER_HOUR = UINT64_C(3600000000000);
 
-/* A text that may be empty. */
+/* A text, which may be empty. */
 static enum status read_text(struct pool_config_reader *reader, const struct doc_node *node,
                              struct str *out, struct error *err) {
     struct str text = {NULL, 0};
@@ -27,7 +29,7 @@ static enum status read_text(struct pool_config_reader *reader, const struct doc
 
 /* ---- health ---------------------------------------------------------------------------------- */
 
-/* Exactly one of the three ways to check. */
+/* Reads exactly one of `http`, `grpc` and `tcp`. */
 static enum status read_kind(struct pool_config_reader *reader, const struct doc_node *node,
                              struct pool_health *out, struct error *err) {
     struct doc_node http = doc_get(node, "http"), grpc = doc_get(node, "grpc");
@@ -98,9 +100,9 @@ static enum status read_health(struct pool_config_reader *reader, const struct d
     return st;
 }
 
-/* ---- the protocol ---------------------------------------------------------------------------- */
+/* ---- protocol -------------------------------------------------------------------------------- */
 
-/* RFC 9110, 5.6.2, in lower case. */
+/* RFC 9110, 5.6.2: a token, in lower case. */
 static bool is_header(struct str name) {
     for (size_t i = 0; i < name.len; i++) {
         char c = name.ptr[i];
@@ -171,7 +173,7 @@ static const struct {
 #undef NAME
 };
 
-/* `out`: as its kind has it. */
+/* `out` has the type that belongs to the kind. */
 static enum status read_name_of(struct pool_config_reader *reader, enum name_kind kind,
                                 const struct doc_node *node, void *out, struct error *err) {
     switch (kind) {
@@ -396,7 +398,7 @@ static enum status read_load_sections(struct pool_config_reader *reader,
     return st == ST_OK ? read_flow_control(reader, &flow, err) : st;
 }
 
-/* ---- the sections ---------------------------------------------------------------------------- */
+/* ---- all of these ---------------------------------------------------------------------------- */
 
 enum status pool_config_read_settings(struct pool_config_reader *reader,
                                       const struct doc_node *node, struct error *err) {
@@ -414,9 +416,9 @@ enum status pool_config_read_settings(struct pool_config_reader *reader,
 
 enum { LEAST_INTERVAL_MS = 50, MOST_MOST_PER_SECOND = 100000, MOST_PAGE_BYTES = 64 << 20 };
 
-/* ---- a rule ---------------------------------------------------------------------------------- */
+/* ---- metrics: rules -------------------------------------------------------------------------- */
 
-/* Prometheus, "Data model": the name of a series, or of a label, which has no colon. */
+/* Prometheus, "Data model": the name of a series may contain a colon, that of a label may not. */
 static bool is_series_name(struct str name, bool colon) {
     for (size_t i = 0; i < name.len; i++) {
         char c = name.ptr[i], folded = (char)(c | 0x20);
@@ -488,7 +490,7 @@ static enum status read_rule_members(struct pool_config_reader *reader, const st
     return st == ST_OK ? check_rule(node, rule, err) : st;
 }
 
-/* The name of a series, or an object. */
+/* A rule is the name of a series, or an object. */
 static enum status read_rule(struct pool_config_reader *reader, const struct doc_node *node,
                              struct scrape_rules *rules, enum scrape_metric into,
                              struct error *err) {
@@ -530,7 +532,7 @@ static enum status read_rules(struct pool_config_reader *reader, const struct do
     return st;
 }
 
-/* ---- where, and how often -------------------------------------------------------------------- */
+/* ---- metrics: source and limits -------------------------------------------------------------- */
 
 static enum status read_scrape_preset(const struct doc_node *node, struct scrape_plan *plan,
                                       struct error *err) {
@@ -612,7 +614,7 @@ static enum status read_scrape_limits(const struct doc_node *node, struct scrape
     return st;
 }
 
-/* ---- labels of endpoints --------------------------------------------------------------------- */
+/* ---- metrics: labels of endpoints ------------------------------------------------------------ */
 
 static enum status check_endpoint(const struct doc_node *node, const struct scrape_plan *plan,
                                   const struct pool_spec_endpoint *wanted, const char *text,
@@ -627,7 +629,7 @@ static enum status check_endpoint(const struct doc_node *node, const struct scra
                            text);
 }
 
-/* What an endpoint's label says must be possible. */
+/* Rejects labels of endpoints that name no preset or no port. */
 static enum status check_endpoints(const struct pool_config_reader *reader,
                                    const struct doc_node *node, const struct scrape_plan *plan,
                                    struct error *err) {
@@ -665,7 +667,7 @@ static enum status read_scrape_labels(struct pool_config_reader *reader,
     return st == ST_OK ? check_endpoints(reader, node, plan, err) : st;
 }
 
-/* ---- the section ----------------------------------------------------------------------------- */
+/* ---- metrics: the section -------------------------------------------------------------------- */
 
 static enum status read_scrape_plan(struct pool_config_reader *reader, const struct doc_node *node,
                                     struct scrape_plan *plan, struct error *err) {

@@ -1,4 +1,4 @@
-/* A pool's configuration as text: a label, then what it is; lists are indented below. */
+/* Prints a pool's configuration: each setting as a label and a value, lists indented below. */
 #include "pick/config/spec_print.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include "pick/config/scrape_rules.h"
 #include "pick/pool/profile/profile.h"
 
-/* "  label      " and the names of lists, whose columns are these. */
+/* The widths of labels and of names in lists. */
 enum { LABEL_COLUMNS = 12, NAME_COLUMNS = 28 };
 
 static void print_label(struct buf *out, const char *text) {
@@ -18,7 +18,7 @@ static void print_item(struct buf *out, struct str name) {
     buf_printf(out, "  %-*.*s  ", NAME_COLUMNS, STR_ARG(name));
 }
 
-/* The columns of what stands alone are not filled up. */
+/* Removes the padding at the end of a line. */
 static void end_line(struct buf *out) {
     while (out->len > 0 && out->data[out->len - 1] == ' ') {
         out->len--;

@@ -1,5 +1,5 @@
-/* What the pools' configuration came to, as a block of text that a person reads: `sluice pick
- * --check`. Every setting is there, those that were left to their defaults too. */
+/* The effective configuration of pools as text, for `sluice pick --check`: every setting, including
+ * the defaults. */
 #ifndef SLUICE_PICK_CONFIG_SPEC_PRINT_H
 #define SLUICE_PICK_CONFIG_SPEC_PRINT_H
 
@@ -7,7 +7,7 @@
 #include "pick/pool/set.h"
 
 void pool_spec_print(const struct pool_spec *spec, struct buf *out);
-/* All of them, with what each takes where there is a list. */
+/* Prints all pools, each with the requests that it matches if there is a list. */
 void pool_specs_print(const struct pool_specs *specs, struct buf *out);
 
 #endif
