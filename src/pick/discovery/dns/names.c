@@ -1,4 +1,4 @@
-/* A heap of times, and the last answer of each name. */
+/* The names of all pools, the heap of their next queries, and the last answer of each. */
 #include "pick/discovery/dns/names.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const uint64_t NS_PER_S = 1000000000;
-/* However long answers may count, a server that is back is noticed within this. */
+/* Upper limit of the wait after failures, so that a recovered server is noticed in time. */
 static const uint64_t LONGEST_WAIT_NS = UINT64_C(30000000000);
 enum { JITTER_SHARE = 4, MOST_DOUBLINGS = 16 };
 
@@ -15,7 +15,7 @@ static void name_free(struct dns_name *name) {
     free(name);
 }
 
-/* Out of the list. While it is asked it stays. */
+/* Removes the name from the heap. While its query runs the name is kept. */
 static void remove_name(struct dns_names *names, struct dns_name *name) {
     timer_heap_remove(&names->waiting, &name->due);
     names->n_unresolved -= name->state == DNS_STATE_UNRESOLVED;
@@ -40,9 +40,9 @@ void dns_names_fini(struct dns_names *names) {
     timer_heap_fini(&names->waiting);
 }
 
-/* ---- which ----------------------------------------------------------------------------------- */
+/* ---- the set of names ------------------------------------------------------------------------ */
 
-/* A name of a plan. */
+/* A name of a plan, with the plan. */
 struct wanted_name {
     const struct dns_plan_name *wanted;
     const struct dns_plan *plan;
@@ -55,7 +55,7 @@ static int compare_name(const char *name, enum dns_records records, const char *
     return order ? order : strcmp(servers, other->servers);
 }
 
-/* Returns: where it is, or would be. */
+/* Returns: the index of the name, or where it would be inserted. */
 static size_t place_of(const struct dns_names *names, const char *name, enum dns_records records,
                        const char *servers, bool *found) {
     size_t low = 0, high = names->n;
@@ -78,7 +78,7 @@ const struct dns_name *dns_names_find(const struct dns_names *names, const char 
     return found ? names->items[place] : NULL;
 }
 
-/* By name; of equal ones the one that was wanted first. */
+/* By name; of equal ones the first in the plans. */
 static int compare_wanted_names(const void *a, const void *b) {
     const struct wanted_name *left = a, *right = b;
     int order = strcmp(left->wanted->name.ptr, right->wanted->name.ptr);
@@ -87,7 +87,7 @@ static int compare_wanted_names(const void *a, const void *b) {
     return order ? order : left->wanted < right->wanted ? -1 : left->wanted > right->wanted;
 }
 
-/* All names of all plans, sorted. Returns: NULL when out of memory. */
+/* Lists the names of all plans, sorted. Returns: NULL when out of memory. */
 static struct wanted_name *list_wanted_names(const struct pool_specs *specs, size_t *n) {
     size_t most = 0;
     *n = 0;
@@ -107,7 +107,7 @@ static struct wanted_name *list_wanted_names(const struct pool_specs *specs, siz
     return wanted_names;
 }
 
-/* Due at once. Returns: NULL when out of memory. */
+/* The new name is due at once. Returns: NULL when out of memory. */
 static struct dns_name *name_new(struct dns_names *names, const struct wanted_name *wanted_name,
                                  uint64_t now_ns) {
     struct str text = wanted_name->wanted->name, servers = wanted_name->plan->servers;
@@ -126,7 +126,7 @@ static struct dns_name *name_new(struct dns_names *names, const struct wanted_na
     return name;
 }
 
-/* What waits longer than it may now waits anew. */
+/* Applies the plan's times. A name whose next query is later than max_ttl_ns allows is moved. */
 static void set_times(struct dns_names *names, struct dns_name *name, const struct dns_plan *plan,
                       uint64_t now_ns) {
     name->timeout_ns = plan->timeout_ns;
@@ -134,12 +134,12 @@ static void set_times(struct dns_names *names, struct dns_name *name, const stru
     name->max_ttl_ns = plan->max_ttl_ns;
     name->keep_ns = plan->keep_ns;
     if (!name->query_running && name->due.due_ns > now_ns + plan->max_ttl_ns) {
-        /* It is in the heap already: no memory is needed. */
+        /* It is in the heap already, so this allocates no memory. */
         (void)!timer_heap_set(&names->waiting, &name->due, now_ns + plan->max_ttl_ns);
     }
 }
 
-/* The name of each wish goes from the old list to `items`, or is made. Returns: false when out of
+/* Moves each wanted name from the old list to `items`, or creates it. Returns: false when out of
  * memory. */
 static bool merge_names(struct dns_names *names, const struct wanted_name *wanted_names,
                         size_t n_wanted_names, struct dns_name **items, size_t *n,
@@ -163,7 +163,7 @@ static bool merge_names(struct dns_names *names, const struct wanted_name *wante
         if (!name) {
             return false;
         }
-        name->removed = false; /* the others are, as it was until here */
+        name->removed = false; /* others keep the mark and are removed */
         set_times(names, name, wanted_names[i].plan, now_ns);
         items[(*n)++] = name;
         last = name;
@@ -196,7 +196,7 @@ bool dns_names_set_pools(struct dns_names *names, const struct pool_specs *specs
     return good;
 }
 
-/* ---- when ------------------------------------------------------------------------------------ */
+/* ---- time of the next query ------------------------------------------------------------------ */
 
 struct dns_name *dns_names_pop_due(struct dns_names *names, uint64_t now_ns) {
     if (names->n_queries == DNS_MAX_CONCURRENT_QUERIES) {
@@ -220,7 +220,7 @@ static uint64_t clamp_ttl_ns(const struct dns_name *name, uint64_t ns) {
     return ns < name->max_ttl_ns ? ns : name->max_ttl_ns;
 }
 
-/* Twice as long for each failure but the first, and something at random. */
+/* The wait doubles with each failure after the first; a random share is added. */
 static uint64_t back_off(struct dns_names *names, const struct dns_name *name) {
     unsigned n = name->n_failures < MOST_DOUBLINGS ? name->n_failures : MOST_DOUBLINGS;
     uint64_t max_ttl_ns = name->max_ttl_ns < LONGEST_WAIT_NS ? name->max_ttl_ns : LONGEST_WAIT_NS;
@@ -241,14 +241,14 @@ static uint64_t wait_of(struct dns_names *names, struct dns_name *name,
         uint64_t ttl_ns = clamp_ttl_ns(name, result->ttl_s * NS_PER_S);
         wait_ns = ttl_ns < wait_ns ? ttl_ns : wait_ns;
     }
-    if (result->outcome == DNS_EMPTY && name->n_found > 0) { /* when what it keeps is over */
+    if (result->outcome == DNS_EMPTY && name->n_found > 0) { /* until the kept addresses expire */
         uint64_t left_ns = name->keep_ns - (now_ns - name->none_ns);
         wait_ns = left_ns < wait_ns ? left_ns : wait_ns;
     }
     return wait_ns;
 }
 
-/* It is asked no more for now. Returns: false: it was gone, and is freed. */
+/* Returns: false if the name was removed meanwhile, and is freed. */
 static bool end_query(struct dns_names *names, struct dns_name *name) {
     name->query_running = false;
     names->n_queries--;
@@ -259,7 +259,7 @@ static bool end_query(struct dns_names *names, struct dns_name *name) {
     return true;
 }
 
-/* Out of memory it is asked no more until the plan is another. */
+/* Out of memory the name is not queried until the plans change. */
 static void wait_until(struct dns_names *names, struct dns_name *name, uint64_t due_ns) {
     (void)!timer_heap_set(&names->waiting, &name->due, due_ns);
 }
@@ -282,7 +282,7 @@ static bool same_addresses(const struct dns_name *name, const struct dns_query_a
     return same;
 }
 
-/* Returns: the addresses are others now. Out of memory they stay. */
+/* Returns: the addresses have changed. Out of memory the old ones stay. */
 static bool take_found(struct dns_name *name, const struct dns_query_address *found, size_t n) {
     struct dns_query_address *copy = calloc(n + 1, sizeof(*copy));
     bool changed = !same_addresses(name, found, n);

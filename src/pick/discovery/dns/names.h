@@ -1,14 +1,13 @@
-/* What is known of the names of all pools, and when each is asked for again. Sans I/O: who has a
- * clock and a resolver (watch.h) takes a name that is due, asks, and says what came of it.
+/* The DNS names of all pools, their addresses, and when each is queried again. Without I/O: the
+ * caller (watch.h) takes a due name, runs its query and reports the result.
  *
- * A name is asked for once, however many pools want it, unless they ask other servers for it; times
- * are those of the first of its plans.
+ * A name is queried once even if several pools have it, unless their servers differ; times are
+ * those of the first plan that has it.
  *
- * It is asked for again when its answer's time to live is over, which counts as one between the
- * plan's shortest and longest. While it fails it keeps what is known, however long that takes, and
- * is asked for less and less often, with up to a quarter of the time added at random. One that
- * answers that there is nothing (any more) keeps its addresses for the plan's keep_ns, and then has
- * none.
+ * The next query is due when the answer's TTL is over, within the plan's min_ttl_ns and max_ttl_ns.
+ * While queries fail the addresses stay, and the wait doubles, with up to a quarter added at
+ * random. When a server answers that there are no addresses, the last ones are kept for the plan's
+ * keep_ns.
  *
  * Thread: one at a time. */
 #ifndef SLUICE_PICK_DISCOVERY_DNS_NAMES_H
@@ -19,7 +18,7 @@
 #include "pick/discovery/dns/query.h"
 #include "pick/pool/set.h"
 
-/* How its last answer was. */
+/* The state after the last answer. */
 enum dns_state {
     DNS_STATE_UNRESOLVED,
     DNS_STATE_RESOLVED,
@@ -29,62 +28,61 @@ enum dns_state {
 };
 
 struct dns_name {
-    struct timer_node due; /* first: a deadline is cast to its name */
+    struct timer_node due; /* first: a heap node is cast to its name */
     char name[DNS_NAME_BYTES];
     enum dns_records records;
-    char servers[DNS_SERVERS_BYTES]; /* as in its plan, and so are these: */
+    char servers[DNS_SERVERS_BYTES]; /* from here on as in its plan */
     uint64_t timeout_ns, min_ttl_ns, max_ttl_ns, keep_ns;
     enum dns_state state;
-    struct error error;              /* but for DNS_STATE_UNRESOLVED and DNS_STATE_RESOLVED: why */
-    struct dns_query_address *found; /* sorted by address; the name's own */
+    struct error error;              /* the reason, unless the state is UNRESOLVED or RESOLVED */
+    struct dns_query_address *found; /* sorted by address; owned */
     size_t n_found;
-    uint64_t answered_ns; /* when something was known last; 0: never */
-    uint64_t none_ns;     /* since when it answers that there is nothing; 0: it does not */
+    uint64_t answered_ns; /* clock_now_ns of the last answer with a result; 0: none */
+    uint64_t none_ns;     /* since when answers have no addresses; 0: they have */
     unsigned n_failures;  /* in a row */
     bool query_running;
-    bool removed;            /* nobody wants it any more; it is freed when its query has ended */
-    struct dns_query *query; /* for who asks */
-    void *user;              /* the same */
+    bool removed;            /* in no plan any more; freed when its query has ended */
+    struct dns_query *query; /* the caller's */
+    void *user;              /* the caller's */
 };
 
-/* Zeroed, with a seed in the dice, it is empty. */
+/* Empty if zeroed, with a seed in `prng`. */
 struct dns_names {
-    struct dns_name **items; /* sorted, each once */
+    struct dns_name **items; /* sorted, without duplicates */
     size_t n;
     struct timer_heap waiting;
     struct prng prng;
     size_t n_queries;
-    size_t n_unresolved; /* whose first answer has not come, those that are asked included */
+    size_t n_unresolved; /* names without an answer, including those being queried */
 };
 
 enum { DNS_MAX_CONCURRENT_QUERIES = 16 };
 
-/* None is being asked. */
+/* No query may be running. */
 void dns_names_fini(struct dns_names *names);
 
-/* From now on these are asked (NULL: none); those that stay keep what is known of them, those that
- * are new are due at once. Nothing of the plans is borrowed. Returns: false when out of memory:
- * then nothing is asked. */
+/* Sets the names to those of the specs (NULL: none). Names that stay keep their addresses, new ones
+ * are due at once. The specs are not borrowed. Returns: false when out of memory; then there are no
+ * names. */
 bool dns_names_set_pools(struct dns_names *names, const struct pool_specs *specs, uint64_t now_ns)
     __attribute__((warn_unused_result));
 
-/* Returns: one that is to be asked now, which it is from here on; NULL: none, or as many are as
- * may. */
+/* Returns: a name whose query is to be started now; NULL if none is due or too many queries are
+ * running. */
 struct dns_name *dns_names_pop_due(struct dns_names *names, uint64_t now_ns);
-/* When to take again; UINT64_MAX: when an answer has come. */
+/* Returns: when dns_names_pop_due has a name again; UINT64_MAX: after a query has ended. */
 uint64_t dns_names_next_ns(const struct dns_names *names);
 
-/* What its query came to. Returns: the addresses are others now. One that is gone is freed. */
+/* Takes a query's result. Returns: the addresses have changed. A removed name is freed. */
 bool dns_names_finish(struct dns_names *names, struct dns_name *name,
                       const struct dns_result *result, uint64_t now_ns);
-/* Its query was given up: it is due at once. One that is gone is freed. */
+/* The query was cancelled: the name is due at once. A removed name is freed. */
 void dns_names_requeue(struct dns_names *names, struct dns_name *name, uint64_t now_ns);
 
-/* Returns: NULL: it is not among them. */
+/* Returns: NULL if there is no such name. */
 const struct dns_name *dns_names_find(const struct dns_names *names, const char *name,
                                       enum dns_records records, const char *servers);
-/* Appends the endpoints that the spec's names are, as far as they are known. Returns:
- * ST_NO_MEMORY. */
+/* Appends the known addresses of the spec's names as endpoints. Returns: ST_NO_MEMORY. */
 enum status dns_names_add_endpoints(const struct dns_names *names, struct pool_spec *spec,
                                     struct error *err) __attribute__((warn_unused_result));
 

@@ -1,5 +1,5 @@
-/* When names are asked for again, and what is left of their addresses when they fail, by a clock
- * that the test drives. */
+/* When names are queried again, and which addresses stay when queries fail, by a clock that the
+ * test drives. */
 #include "pick/discovery/dns/names.h"
 
 #include <setjmp.h>
@@ -18,7 +18,7 @@ static const uint64_t BEGIN = UINT64_C(1000000000000);
 
 struct rig {
     struct dns_names names;
-    struct pool_spec *spec; /* whose plan is followed */
+    struct pool_spec *spec; /* the plan in use */
     uint64_t now_ns;
 };
 
@@ -55,7 +55,7 @@ static struct dns_name *take(struct rig *rig, const char *wanted) {
     return name;
 }
 
-/* The answer is 10.0.0.`first` and those behind it, `n` in all. */
+/* Finishes with 10.0.0.`first` and the following, `n` addresses. */
 static bool finish(struct rig *rig, struct dns_name *name, enum dns_outcome outcome, uint32_t first,
                    size_t n, uint32_t ttl_s) {
     struct dns_query_address found[10];
@@ -75,7 +75,7 @@ static uint64_t wait_of(const struct rig *rig) {
     return dns_names_next_ns(&rig->names) - rig->now_ns;
 }
 
-/* Takes the one that is due next, at that time. */
+/* Advances to the next due name and takes it. */
 static struct dns_name *take_next(struct rig *rig) {
     uint64_t next_ns = dns_names_next_ns(&rig->names);
     assert_true(next_ns != UINT64_MAX);
@@ -109,7 +109,7 @@ static void names_ttl_of_answer_sets_next_query(void **state) {
     rig_fini(&rig);
 }
 
-/* Twice as long each time, up to 30 s, and a quarter at random; one answer ends that. */
+/* The wait doubles up to 30 s, with a random share; one answer resets it. */
 static void names_failed_query_backs_off(void **state) {
     static const uint64_t waits_s[] = {1, 2, 4, 8, 16, 30, 30, 30};
     (void)state;
@@ -130,7 +130,7 @@ static void names_failed_query_backs_off(void **state) {
     rig_fini(&rig);
 }
 
-/* Two pickers that lost their server don't come back in step. */
+/* Pickers that lost their server at the same time do not query it again at the same time. */
 static void names_back_off_is_jittered(void **state) {
     (void)state;
     struct rig rigs[2];
@@ -146,7 +146,7 @@ static void names_back_off_is_jittered(void **state) {
     rig_fini(&rigs[1]);
 }
 
-/* ---- what is gone ---------------------------------------------------------------------------- */
+/* ---- names without addresses ----------------------------------------------------------------- */
 
 static void names_empty_answer_keeps_addresses_for_keep_time(void **state) {
     (void)state;
@@ -162,12 +162,13 @@ static void names_empty_answer_keeps_addresses_for_keep_time(void **state) {
     while (rig.now_ns < gone_ns + 30 * SECOND) {
         assert_int_equal(name->n_found, 2);
         take_next(&rig);
-        /* Failures in between change nothing. */
+        /* Failures in between do not change the time. */
         bool fails = rig.now_ns - gone_ns < 10 * SECOND;
         assert_int_equal(finish(&rig, name, fails ? DNS_FAILED : DNS_EMPTY, 0, 0, 0),
                          rig.now_ns == gone_ns + 30 * SECOND);
     }
-    assert_int_equal(rig.now_ns, gone_ns + 30 * SECOND); /* asked at that very time */
+    assert_int_equal(rig.now_ns,
+                     gone_ns + 30 * SECOND); /* queried exactly when the kept addresses expire */
     assert_int_equal(name->n_found, 0);
     take_next(&rig);
     assert_true(finish(&rig, name, DNS_FOUND, 7, 1, 5));
@@ -188,7 +189,7 @@ static void names_empty_first_answer_resolves_to_nothing(void **state) {
     rig_fini(&rig);
 }
 
-/* In part: what came is taken, and asked for again as after a failure, or sooner. */
+/* A partial answer is used, and queried again as after a failure or at its TTL. */
 static void names_partial_answer_is_used_and_retried(void **state) {
     (void)state;
     struct rig rig;
@@ -213,8 +214,8 @@ static void names_changed_pools_add_and_remove(void **state) {
     struct rig rig;
     rig_init(&rig);
     want(&rig, "a", DNS_RECORDS_ANY);
-    want(&rig, "a", DNS_RECORDS_SRV); /* another kind is another name */
-    want(&rig, "a", DNS_RECORDS_ANY); /* twice is once */
+    want(&rig, "a", DNS_RECORDS_SRV); /* another record type is another name */
+    want(&rig, "a", DNS_RECORDS_ANY); /* listed twice, one name */
     follow(&rig);
     assert_int_equal(rig.names.n, 2);
     struct dns_name *a = take(&rig, "a");
@@ -222,12 +223,12 @@ static void names_changed_pools_add_and_remove(void **state) {
     enum dns_records first = a->records;
     assert_true(finish(&rig, first == DNS_RECORDS_ANY ? a : srv, DNS_FOUND, 1, 2, 60));
     srv = first == DNS_RECORDS_SRV ? a : srv;
-    rig.spec->dns->n_names = 1; /* only the first; the other is being asked */
+    rig.spec->dns->n_names = 1; /* only the first; the other is being queried */
     follow(&rig);
     assert_int_equal(rig.names.n, 1);
     assert_int_equal(rig.names.n_unresolved, 0);
     assert_true(srv->removed);
-    assert_false(finish(&rig, srv, DNS_FOUND, 1, 2, 60)); /* is freed */
+    assert_false(finish(&rig, srv, DNS_FOUND, 1, 2, 60)); /* it is freed */
     const struct dns_name *kept = dns_names_find(&rig.names, "a", DNS_RECORDS_ANY, "");
     assert_int_equal(kept->n_found, 2);
     assert_int_equal(wait_of(&rig), 60 * SECOND);
@@ -237,7 +238,7 @@ static void names_changed_pools_add_and_remove(void **state) {
     rig_fini(&rig);
 }
 
-/* What two pools want of the same servers is asked for once, and each has its own ports. */
+/* Two pools with the same servers share the query, and each has its own ports. */
 static void names_shared_by_pools_are_queried_once(void **state) {
     (void)state;
     struct rig one, other;
@@ -259,7 +260,7 @@ static void names_shared_by_pools_are_queried_once(void **state) {
     assert_int_equal(dns_names_add_endpoints(&one.names, other.spec, &err), ST_OK);
     assert_int_equal(one.spec->n_endpoints, 2);
     assert_int_equal(other.spec->n_endpoints, 4);
-    other.spec->dns->servers = STR("127.0.0.1:53"); /* which may say something else */
+    other.spec->dns->servers = STR("127.0.0.1:53"); /* whose answer may differ */
     assert_true(dns_names_set_pools(&one.names, &specs, one.now_ns));
     assert_int_equal(one.names.n, 3);
     assert_int_equal(one.names.n_unresolved, 2);

@@ -1,5 +1,5 @@
-/* A list of parts, each a lookup, some of which are under way at a time; groups of them by
- * priority, one after the other until one has addresses. */
+/* A query is a list of lookups, one for each address family of each host. Groups of them, by the
+ * priority of SRV records, run one after the other until one has addresses. */
 #include "pick/discovery/dns/query.h"
 
 #include <endian.h>
@@ -8,10 +8,10 @@
 
 enum { MOST_AT_ONCE = 16 };
 
-/* One kind of address of one host. */
+/* One address family of one host. */
 struct part {
     struct dns_query *query;
-    struct dns_lookup *lookup; /* under way; NULL: not yet, or not any more */
+    struct dns_lookup *lookup; /* running; NULL: not started, or ended */
     const char *name;
     enum dns_kind kind;
     uint16_t priority, port;
@@ -21,19 +21,19 @@ struct part {
 struct dns_query {
     struct dns_query_options ask;
     struct arena *arena;
-    struct dns_lookup *srv; /* under way */
+    struct dns_lookup *srv; /* running */
     struct part *parts;
-    size_t n_parts, next, group_end; /* the group that is asked ends there */
+    size_t n_parts, next, group_end; /* end of the current group */
     size_t n_running;
-    bool beginning; /* lookups; what ends at once begins no others */
+    bool beginning; /* lookups are being started; one that ends at once starts no others */
     struct dns_query_address *found;
     size_t n_found, found_cap;
     uint32_t ttl_s;
-    bool answered;      /* something was found out */
-    bool failed;        /* something was not; `error` says why */
-    bool nothing;       /* `nothing_error` says what is known not to be */
-    bool unusable;      /* out of memory, or too much: whatever else there is */
-    struct error error; /* of the first that failed */
+    bool answered;      /* at least one lookup succeeded */
+    bool failed;        /* at least one lookup failed; `error` has the reason */
+    bool nothing;       /* at least one host does not exist; `nothing_error` has the reason */
+    bool unusable;      /* out of memory, or too many addresses: the whole answer is discarded */
+    struct error error; /* of the first failure */
     struct error nothing_error;
 };
 
@@ -53,7 +53,7 @@ static void note_failure(struct dns_query *query, const struct error *err) {
     }
 }
 
-/* The whole answer is none. */
+/* Discards the whole answer. */
 static void note_unusable(struct dns_query *query, enum status status, const char *why) {
     struct error err;
     error_set(&err, status, "%s", why);
@@ -134,7 +134,7 @@ static void end(struct dns_query *query) {
     query_free(query);
 }
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* ---- lookups --------------------------------------------------------------------------------- */
 
 static void begin_parts(struct dns_query *query);
 
@@ -149,7 +149,7 @@ static struct endpoint_address address_of(const struct dns_address *address, uin
     return out;
 }
 
-/* What was known of a part that failed. */
+/* Keeps the last addresses of a host whose lookup failed. */
 static void keep_known(struct part *part) {
     struct dns_query *query = part->query;
     for (size_t i = 0; i < query->ask.n_known; i++) {
@@ -194,7 +194,7 @@ static void begin_part(struct part *part) {
     }
 }
 
-/* Takes the next group, where the last one had no address. Returns: false: there is none. */
+/* Moves to the next group if the current one had no address. Returns: false if there is none. */
 static bool next_group(struct dns_query *query) {
     size_t end = query->group_end;
     if (query->n_found > 0 || query->unusable || end == query->n_parts) {
@@ -208,7 +208,7 @@ static bool next_group(struct dns_query *query) {
     return true;
 }
 
-/* May end the query. */
+/* Starts lookups. May end the query. */
 static void begin_parts(struct dns_query *query) {
     query->beginning = true;
     do {
@@ -311,7 +311,7 @@ enum status dns_query_start(const struct dns_query_options *ask, struct dns_quer
     }
     *query = (struct dns_query){
         .ask = *ask, .arena = arena, .parts = parts, .ttl_s = UINT32_MAX, .error.status = ST_OK};
-    *out = query; /* before it may be gone */
+    *out = query; /* before `done` may free the query */
     if (ask->records == DNS_RECORDS_SRV) {
         st = dns_lookup_start(ask->resolver, ask->name, DNS_SRV, on_records, query, &query->srv,
                               err);

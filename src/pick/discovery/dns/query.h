@@ -1,13 +1,13 @@
-/* One name's addresses: as many questions as that takes, put together into one answer.
+/* The addresses of one name: several DNS lookups combined into one result.
  *
- * A and AAAA are asked for at the same time. Of SRV records those with the lowest priority count of
- * which at least one target has an address; each of their targets is asked for both kinds, and its
- * port is the record's. Weights are not looked at: who is picked is decided by load.
+ * A and AAAA are looked up at the same time. Of SRV records, the targets of the lowest priority
+ * with at least one address are used; each target is looked up for both families, and its port is
+ * the record's. Weights are ignored, as endpoints are picked by load.
  *
- * What can't be found out about a part (one kind, one target) takes nothing away: its addresses of
- * the last time stay in the answer. What is known not to exist is gone.
+ * When a lookup (one family, one target) fails, its addresses of the last result stay in the
+ * result. Targets that do not exist are dropped.
  *
- * Thread: the resolver's worker, for everything. */
+ * Thread: the resolver's worker. */
 #ifndef SLUICE_PICK_DISCOVERY_DNS_QUERY_H
 #define SLUICE_PICK_DISCOVERY_DNS_QUERY_H
 
@@ -15,23 +15,23 @@
 #include "pick/config/dns_plan.h"
 
 struct dns_query_address {
-    struct endpoint_address address; /* port 0; SRV: the record's */
-    uint64_t source;                 /* of which part it is: the same each time */
+    struct endpoint_address address; /* port 0, or that of the SRV record */
+    uint64_t source;                 /* identifies the lookup: the same value in each result */
 };
 
 enum dns_outcome {
-    DNS_FOUND,   /* addresses, and nothing is unknown */
-    DNS_PARTIAL, /* addresses, and a part that failed */
-    DNS_EMPTY,   /* it is known that there are none */
-    DNS_FAILED,  /* nothing could be found out */
+    DNS_FOUND,   /* addresses, and no lookup failed */
+    DNS_PARTIAL, /* addresses, but a lookup failed */
+    DNS_EMPTY,   /* no addresses exist */
+    DNS_FAILED,  /* no result */
 };
 
 struct dns_result {
     enum dns_outcome outcome;
-    struct error error;                    /* but for DNS_FOUND: why, without the name */
-    const struct dns_query_address *found; /* sorted by address, none twice */
+    struct error error;                    /* unless DNS_FOUND: the reason, without the name */
+    const struct dns_query_address *found; /* sorted by address, without duplicates */
     size_t n_found;
-    uint32_t ttl_s; /* of what lives shortest; 0 where nothing says */
+    uint32_t ttl_s; /* the shortest TTL; 0: none is known */
 };
 
 struct dns_query;
@@ -40,20 +40,21 @@ struct dns_query_options {
     struct dns_resolver *resolver;
     const char *name;
     enum dns_records records;
-    const struct dns_query_address *known; /* the last answer; stays until `done` or the cancel */
+    const struct dns_query_address
+        *known; /* the last result; borrowed until `done` or dns_query_cancel */
     size_t n_known;
-    /* Once, perhaps from within dns_query_start; the result is valid until it returns. */
+    /* Called once, perhaps within dns_query_start; the result is valid until it returns. */
     void (*done)(void *user, const struct dns_result *result);
     void *user;
 };
 
-/* More addresses than that are none that can be used: DNS_FAILED. */
+/* With more addresses the result is DNS_FAILED. */
 enum { DNS_MAX_ADDRESSES = 10000 };
 
-/* Returns: ST_NO_MEMORY; `done` does not come then. Owns: *out until `done` or dns_query_cancel. */
+/* Returns: ST_NO_MEMORY; `done` is not called then. Owns: *out until `done` or dns_query_cancel. */
 enum status dns_query_start(const struct dns_query_options *ask, struct dns_query **out,
                             struct error *err) __attribute__((warn_unused_result));
-/* Gives it up; `done` does not come. Before its resolver is stopped. */
+/* Cancels the query; `done` is not called. To be called before the resolver is stopped. */
 void dns_query_cancel(struct dns_query *query);
 
 #endif

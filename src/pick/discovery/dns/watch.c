@@ -1,5 +1,5 @@
-/* Names between their schedule and a resolver. Another thread may look at what is known of them:
- * whoever changes that has the lock, and nothing is called with it. */
+/* Runs the queries of DNS names on a worker, and notifies its owner of changes. The lock guards the
+ * names, which other threads read for reports; no callback runs with it held. */
 #include "pick/discovery/dns/watch.h"
 
 #include <assert.h>
@@ -15,56 +15,56 @@
 
 static const uint64_t NS_PER_MS = 1000000;
 static const uint64_t TOGETHER_NS = 10000000;
-/* The machine's configuration is looked at again when it was changed. */
+/* The system's resolver configuration, read again when it changes. */
 static const char SYSTEM_FILE[] = "/etc/resolv.conf";
 
-/* A resolver, and by what it was made. */
+/* A resolver, with the parameters that it was made with. */
 struct source {
     struct dns_watch *watch;
-    struct source *next, *prev; /* of the watch's */
+    struct source *next, *prev; /* in watch->sources */
     struct dns_resolver *resolver;
     char servers[DNS_SERVERS_BYTES]; /* empty: the system's */
     uint64_t timeout_ns;
 };
 
-/* A name that is asked. */
+/* A name whose query is running. */
 struct running_query {
     struct dns_watch *watch;
     struct dns_name *name;
     struct source *source;
-    struct running_query *next, *prev; /* of the watch's */
+    struct running_query *next, *prev; /* in watch->running */
 };
 
 struct dns_watch {
     struct dns_watch_options options;
-    struct lock lock; /* of the names */
+    struct lock lock; /* guards `names` */
     struct dns_names names;
-    struct timer due;  /* a name is to be asked */
-    struct timer tell; /* of changes */
-    struct running_query *asked;
+    struct timer query_timer;  /* the next query is due */
+    struct timer notify_timer; /* calls on_addresses_changed, or on_all_resolved */
+    struct running_query *running;
     struct source *sources;
     struct watched_file system;
     struct log_limit log;
-    bool has_changed; /* since `changed` was called */
-    bool unsettled;   /* `settled` is to be called */
+    bool has_changed;          /* since the last on_addresses_changed */
+    bool all_resolved_pending; /* on_all_resolved is to be called */
     bool stopping;
-    size_t n_retiring; /* resolvers that are on the loop yet */
+    size_t n_retiring; /* resolvers that are being stopped */
     void (*done)(void *user);
     void *user;
 };
 
-/* ---- what is told ---------------------------------------------------------------------------- */
+/* ---- notifications --------------------------------------------------------------------------- */
 
 static void notify_if_all_resolved(struct dns_watch *watch) {
-    if (watch->unsettled && watch->names.n_unresolved == 0 && !watch->has_changed) {
-        watch->unsettled = false;
+    if (watch->all_resolved_pending && watch->names.n_unresolved == 0 && !watch->has_changed) {
+        watch->all_resolved_pending = false;
         watch->options.on_all_resolved(watch->options.user);
     }
 }
 
 static void on_notify_timer(struct timer *timer) {
     struct dns_watch *watch =
-        (struct dns_watch *)(void *)((char *)timer - offsetof(struct dns_watch, tell));
+        (struct dns_watch *)(void *)((char *)timer - offsetof(struct dns_watch, notify_timer));
     if (watch->has_changed) {
         watch->has_changed = false;
         watch->options.on_addresses_changed(watch->options.user);
@@ -72,15 +72,17 @@ static void on_notify_timer(struct timer *timer) {
     notify_if_all_resolved(watch);
 }
 
-/* Soon, and not from within. */
-static void tell(struct dns_watch *watch, uint64_t wait_ns) {
-    if (watch->tell.node.heap_index == 0 && !timer_start(worker_timers(watch->options.worker),
-                                                         &watch->tell, clock_now_ns() + wait_ns)) {
+/* Schedules the callbacks: never within a call of the owner, and changes that are close together
+ * once. */
+static void schedule_notification(struct dns_watch *watch, uint64_t wait_ns) {
+    if (watch->notify_timer.node.heap_index == 0 &&
+        !timer_start(worker_timers(watch->options.worker), &watch->notify_timer,
+                     clock_now_ns() + wait_ns)) {
         log_message(LOG_ERROR, "no memory for a timer: the pool has old addresses");
     }
 }
 
-/* What a line says of the name, by its state now. */
+/* The log line for a name's state. */
 static const struct line {
     enum log_level level;
     const char *event;
@@ -116,7 +118,7 @@ static void log_change(struct dns_watch *watch, const struct dns_name *name) {
     watch->log.n_suppressed = 0;
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 static void set_timer(struct dns_watch *watch, uint64_t due_ns);
 
@@ -127,17 +129,17 @@ static const enum metric METRICS[] = {
     [DNS_FAILED] = METRIC_PICK_DNS_FAILED,
 };
 
-static void unlink_query(struct running_query *asked) {
-    *(asked->prev ? &asked->prev->next : &asked->watch->asked) = asked->next;
-    if (asked->next) {
-        asked->next->prev = asked->prev;
+static void unlink_query(struct running_query *running) {
+    *(running->prev ? &running->prev->next : &running->watch->running) = running->next;
+    if (running->next) {
+        running->next->prev = running->prev;
     }
-    free(asked);
+    free(running);
 }
 
-/* The answer of a name that is gone changes nothing. */
-static void take_result(struct dns_watch *watch, struct dns_name *name,
-                        const struct dns_result *result) {
+/* Stores the result. That of a removed name is discarded. */
+static void finish_query(struct dns_watch *watch, struct dns_name *name,
+                         const struct dns_result *result) {
     enum dns_state before = name->state;
     bool gone = name->removed;
     lock_acquire(&watch->lock);
@@ -152,23 +154,23 @@ static void take_result(struct dns_watch *watch, struct dns_name *name,
     }
     watch->has_changed = watch->has_changed || changed;
     if (watch->has_changed || watch->names.n_unresolved == 0) {
-        tell(watch, watch->names.n_unresolved == 0 ? 0 : TOGETHER_NS);
+        schedule_notification(watch, watch->names.n_unresolved == 0 ? 0 : TOGETHER_NS);
     }
 }
 
 static void on_done(void *user, const struct dns_result *result) {
-    struct running_query *asked = user;
-    struct dns_watch *watch = asked->watch;
-    struct dns_name *name = asked->name;
-    unlink_query(asked);
-    take_result(watch, name, result);
+    struct running_query *running = user;
+    struct dns_watch *watch = running->watch;
+    struct dns_name *name = running->name;
+    unlink_query(running);
+    finish_query(watch, name, result);
     set_timer(watch, clock_now_ns());
 }
 
-/* As if that had come of it. */
+/* Ends a query that could not be started. */
 static void finish_failed(struct dns_watch *watch, struct dns_name *name, const struct error *err) {
     struct dns_result result = {.outcome = DNS_FAILED, .error = *err};
-    take_result(watch, name, &result);
+    finish_query(watch, name, &result);
 }
 
 static struct source *source_of(struct dns_watch *watch, const struct dns_name *name,
@@ -177,29 +179,29 @@ static struct source *source_of(struct dns_watch *watch, const struct dns_name *
 static void start_query(struct dns_watch *watch, struct dns_name *name) {
     struct error err;
     struct source *source = source_of(watch, name, &err);
-    struct running_query *asked = source ? calloc(1, sizeof(*asked)) : NULL;
-    if (!asked) {
+    struct running_query *running = source ? calloc(1, sizeof(*running)) : NULL;
+    if (!running) {
         if (source) {
             error_set(&err, ST_NO_MEMORY, "no memory for asking the DNS");
         }
         finish_failed(watch, name, &err);
         return;
     }
-    *asked = (struct running_query){
-        .watch = watch, .name = name, .source = source, .next = watch->asked};
-    if (asked->next) {
-        asked->next->prev = asked;
+    *running = (struct running_query){
+        .watch = watch, .name = name, .source = source, .next = watch->running};
+    if (running->next) {
+        running->next->prev = running;
     }
-    watch->asked = asked;
+    watch->running = running;
     struct dns_query_options question = {.resolver = source->resolver,
                                          .name = name->name,
                                          .records = name->records,
                                          .known = name->found,
                                          .n_known = name->n_found,
                                          .done = on_done,
-                                         .user = asked};
+                                         .user = running};
     if (dns_query_start(&question, &name->query, &err) != ST_OK) {
-        unlink_query(asked);
+        unlink_query(running);
         finish_failed(watch, name, &err);
     }
 }
@@ -211,12 +213,12 @@ static struct dns_name *take_due(struct dns_watch *watch) {
     return name;
 }
 
-/* Nothing is asked from within: a name may be known at once. */
+/* Queries are started by the timer, as a query may end at once, within dns_query_start. */
 static void set_timer(struct dns_watch *watch, uint64_t due_ns) {
     struct loop_timers *timers = worker_timers(watch->options.worker);
     if (due_ns == UINT64_MAX) {
-        timer_stop(timers, &watch->due);
-    } else if (!timer_start(timers, &watch->due, due_ns)) {
+        timer_stop(timers, &watch->query_timer);
+    } else if (!timer_start(timers, &watch->query_timer, due_ns)) {
         log_message(LOG_ERROR, "no memory for a timer: names are not resolved");
     }
 }
@@ -231,7 +233,7 @@ static void start_due_queries(struct dns_watch *watch) {
 
 static void on_query_timer(struct timer *timer) {
     start_due_queries(
-        (struct dns_watch *)(void *)((char *)timer - offsetof(struct dns_watch, due)));
+        (struct dns_watch *)(void *)((char *)timer - offsetof(struct dns_watch, query_timer)));
 }
 
 /* ---- resolvers ------------------------------------------------------------------------------- */
@@ -255,15 +257,15 @@ static void on_retired(void *user) {
     end_if_over(watch);
 }
 
-/* What it is asked is due at once, of whoever comes next. */
+/* Cancels the resolver's queries; their names are due at once. */
 static void retire_source(struct source *source) {
     struct dns_watch *watch = source->watch;
-    for (struct running_query *asked = watch->asked, *next; asked; asked = next) {
-        struct dns_name *name = asked->name;
-        next = asked->next;
-        if (asked->source == source) {
+    for (struct running_query *running = watch->running, *next; running; running = next) {
+        struct dns_name *name = running->name;
+        next = running->next;
+        if (running->source == source) {
             dns_query_cancel(name->query);
-            unlink_query(asked);
+            unlink_query(running);
             lock_acquire(&watch->lock);
             dns_names_requeue(&watch->names, name, clock_now_ns());
             lock_release(&watch->lock);
@@ -306,7 +308,7 @@ static bool source_fits(const struct source *source, const struct dns_name *name
     return source->timeout_ns == name->timeout_ns && strcmp(source->servers, name->servers) == 0;
 }
 
-/* Found, or made. Returns: NULL: why it can't be. */
+/* Returns: the resolver for the name, made if needed; NULL with the reason in `err`. */
 static struct source *source_of(struct dns_watch *watch, const struct dns_name *name,
                                 struct error *err) {
     struct source *source = watch->sources;
@@ -316,7 +318,7 @@ static struct source *source_of(struct dns_watch *watch, const struct dns_name *
     return source ? source : source_new(watch, name, err);
 }
 
-/* Those that no name asks. */
+/* Stops the resolvers that no name uses. */
 static void retire_unwanted(struct dns_watch *watch) {
     for (struct source *source = watch->sources, *next; source; source = next) {
         bool wanted = false;
@@ -330,16 +332,17 @@ static void retire_unwanted(struct dns_watch *watch) {
     }
 }
 
-/* Are the system's servers others now? */
+/* Returns: the system's resolver configuration has changed. */
 static bool system_has_changed(struct dns_watch *watch) {
     bool changed = false, known = watch->system.read;
     struct error err;
-    (void)!watched_file_read(&watch->system, &changed, &err); /* gone is another state */
+    (void)!watched_file_read(&watch->system, &changed,
+                             &err); /* a missing file is another content */
     watched_file_clear(&watch->system);
     return changed && known;
 }
 
-/* ---- the plans ------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 void dns_watch_set_pools(struct dns_watch *watch, const struct pool_specs *specs) {
     lock_acquire(&watch->lock);
@@ -349,9 +352,9 @@ void dns_watch_set_pools(struct dns_watch *watch, const struct pool_specs *specs
         log_message(LOG_ERROR, "no memory for the names of the pools");
     }
     retire_unwanted(watch);
-    watch->unsettled = true;
+    watch->all_resolved_pending = true;
     dns_watch_check_system_file(watch);
-    tell(watch, 0);
+    schedule_notification(watch, 0);
 }
 
 void dns_watch_check_system_file(struct dns_watch *watch) {
@@ -374,7 +377,7 @@ enum status dns_watch_add_endpoints(const struct dns_watch *watch, struct pool_s
     return dns_names_add_endpoints(&watch->names, spec, err);
 }
 
-/* ---- a look from outside --------------------------------------------------------------------- */
+/* ---- reports --------------------------------------------------------------------------------- */
 
 static bool report_name(const struct dns_name *name, struct arena *arena, struct dns_report *out) {
     bool fails = name->state != DNS_STATE_UNRESOLVED && name->state != DNS_STATE_RESOLVED;
@@ -413,8 +416,8 @@ enum status dns_watch_new(const struct dns_watch_options *options, struct dns_wa
     }
     lock_init(&watch->lock);
     watch->options = *options;
-    watch->due.on_expire = on_query_timer;
-    watch->tell.on_expire = on_notify_timer;
+    watch->query_timer.on_expire = on_query_timer;
+    watch->notify_timer.on_expire = on_notify_timer;
     watch->names.prng.state = uv_hrtime();
     watch->system.path = options->system_file ? options->system_file : SYSTEM_FILE;
     *out = watch;
@@ -426,12 +429,12 @@ void dns_watch_stop(struct dns_watch *watch, void (*done)(void *user), void *use
     watch->done = done;
     watch->user = user;
     watch->stopping = true;
-    watch->n_retiring++; /* this call itself */
+    watch->n_retiring++; /* the call of this function itself */
     while (watch->sources) {
         retire_source(watch->sources);
     }
-    timer_stop(timers, &watch->due);
-    timer_stop(timers, &watch->tell);
+    timer_stop(timers, &watch->query_timer);
+    timer_stop(timers, &watch->notify_timer);
     watch->n_retiring--;
     end_if_over(watch);
 }

@@ -1,5 +1,6 @@
-/* Names against a real server: what they come to, when that is told, what stays when the server
- * fails, and that all of it may change at any time, looked at by another thread. */
+/* Names against a DNS server of the test: their addresses, when changes are notified, which
+ * addresses stay when the server fails, and that all of it may change at any time while another
+ * thread reads reports. */
 #include "pick/discovery/dns/watch.h"
 
 #include <setjmp.h>
@@ -22,7 +23,7 @@ struct rig {
     struct dns_watch *watch;
     struct worker_msg msg;
     void (*step)(struct rig *rig);
-    struct pool_spec *spec; /* whose plan is followed next */
+    struct pool_spec *spec; /* the spec to apply next */
     char system_file[40];
     struct lock lock;
     struct lock_cond cond;
@@ -43,7 +44,7 @@ static void run_step(struct worker_msg *msg) {
     rig->step(rig);
 }
 
-/* On the worker, until end_step. */
+/* Runs the step on the worker, until end_step. */
 static void run(struct rig *rig, void (*step)(struct rig *rig)) {
     rig->stepped = false;
     rig->step = step;
@@ -118,7 +119,7 @@ static void want(struct pool_spec *spec, const char *name, enum dns_records reco
     assert_int_equal(dns_plan_add(spec, &wanted, &err), ST_OK);
 }
 
-/* Quick times, and the rig's server. */
+/* Short times, and the rig's server. */
 static struct pool_spec *spec_of(struct rig *rig) {
     struct pool_spec *spec = fixture_spec();
     struct dns_plan *plan = dns_plan_get(spec);
@@ -137,14 +138,14 @@ static void step_follow(struct rig *rig) {
     end_step(rig);
 }
 
-/* Takes the spec; NULL: no names. */
+/* Applies the spec; NULL: no names. */
 static void follow(struct rig *rig, struct pool_spec *spec) {
     rig->spec = spec;
     run(rig, step_follow);
     pool_spec_free(spec);
 }
 
-/* What is known of the first name. Returns: false: there is none. */
+/* Reads the report of the first name. Returns: false if there is none. */
 static bool look(struct rig *rig, enum dns_state *state, uint32_t *sum, size_t *n) {
     struct arena *arena = arena_new(NULL, 0);
     struct dns_report *reports;
@@ -161,7 +162,8 @@ static bool look(struct rig *rig, enum dns_state *state, uint32_t *sum, size_t *
     return n_names > 0;
 }
 
-/* Until the first name has these: their number, and the sum of their numbers and ports. */
+/* Waits until the first name has this number of addresses, with this sum of their last bytes and
+ * ports. */
 static void wait_addresses(struct rig *rig, size_t n, uint32_t sum) {
     enum dns_state state;
     uint32_t sum_now;
@@ -206,13 +208,13 @@ static void watch_changed_answers_change_endpoints(void **state) {
     want(spec, "a.test", DNS_RECORDS_A);
     follow(&rig, spec);
     test_wait_for(&rig.n_settled, 1);
-    assert_int_equal(atomic_load(&rig.n_changed), 1); /* before that */
+    assert_int_equal(atomic_load(&rig.n_changed), 1); /* before the second change */
     wait_addresses(&rig, 3, 6);
     set_a(&rig, 2, 3);
     wait_addresses(&rig, 3, 9);
     test_wait_for(&rig.n_changed, 2);
     wait_metric(METRIC_PICK_DNS_OK, metric_read(METRIC_PICK_DNS_OK) + 5);
-    assert_int_equal(atomic_load(&rig.n_changed), 2); /* the same answer is no change */
+    assert_int_equal(atomic_load(&rig.n_changed), 2); /* an equal answer is no change */
     follow(&rig, NULL);
     enum dns_state now;
     uint32_t sum;
@@ -246,7 +248,7 @@ static void watch_failed_query_keeps_addresses(void **state) {
     rig_fini(&rig);
 }
 
-/* The targets of the lowest priority that has any address, each with its record's port. */
+/* The targets of the lowest priority that has an address are used, each with its record's port. */
 static void watch_srv_lowest_priority_with_addresses_counts(void **state) {
     static const struct test_dns_record first[] = {
         {.name = "s.test", .type = TEST_DNS_SRV, .priority = 2, .port = 100, .target = "two"},
@@ -260,7 +262,7 @@ static void watch_srv_lowest_priority_with_addresses_counts(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig);
-    test_dns_set(&rig.dns, first, 6); /* nothing is known of "one" */
+    test_dns_set(&rig.dns, first, 6); /* no address of "one" is known */
     struct pool_spec *spec = spec_of(&rig);
     want(spec, "s.test", DNS_RECORDS_SRV);
     follow(&rig, spec);
@@ -275,8 +277,8 @@ static int64_t n_lookups(void) {
            metric_read(METRIC_PICK_DNS_EMPTY) + metric_read(METRIC_PICK_DNS_FAILED);
 }
 
-/* The watch is stopped without names, and while a server does not answer: queries are cancelled,
- * which is no result. */
+/* Stopping without names, and while a server does not answer: queries are cancelled, without a
+ * result. */
 static void watch_stop_during_queries_leaves_nothing(void **state) {
     (void)state;
     struct rig rig;
@@ -305,7 +307,7 @@ static void watch_stop_during_queries_leaves_nothing(void **state) {
     assert_int_equal(n_lookups(), n_before);
 }
 
-/* A name leaves while it is asked; another server is asked for what the first one owes. */
+/* A removed name's query is cancelled; after a change of servers the new ones are queried. */
 static void watch_changed_server_is_queried(void **state) {
     (void)state;
     struct rig rig;
@@ -331,7 +333,7 @@ static void watch_changed_server_is_queried(void **state) {
     test_dns_fini(&silent);
 }
 
-/* ---- all at once ----------------------------------------------------------------------------- */
+/* ---- everything at once ---------------------------------------------------------------------- */
 
 static void step_fill(struct rig *rig) {
     struct error err;
@@ -361,7 +363,7 @@ static void *keep_looking(void *arg) {
 static void write_system_file(struct rig *rig, int round) {
     FILE *file = fopen(rig->system_file, "w");
     assert_non_null(file);
-    fprintf(file, "nameserver 127.0.0.%d\n", 1 + round % 2); /* where nobody answers */
+    fprintf(file, "nameserver 127.0.0.%d\n", 1 + round % 2); /* no server listens there */
     assert_int_equal(fclose(file), 0);
 }
 
@@ -380,7 +382,7 @@ static void watch_churn_of_pools_and_answers_survives(void **state) {
                 want(spec, names[i], (enum dns_records)((round / 4 + i) % 4));
             }
         }
-        if (round % 7 == 3) { /* the system's, whose file changes */
+        if (round % 7 == 3) { /* the system's servers: the file changes */
             write_system_file(&rig, round);
             spec->dns->servers = STR("");
         }

@@ -1,5 +1,6 @@
-/* The documents of a file, in the order in which they need each other: a list says which pools
- * there are, an InferencePool which ports the endpoints have, and the others refer to pools. */
+/* Reads the documents of a configuration file in the order of their dependencies: the list of
+ * pools, InferencePools with the ports of the endpoints, our own document, and objects that refer
+ * to pools. */
 #include "pick/discovery/file/pool_file.h"
 
 #include "pick/config/dns_plan.h"
@@ -26,7 +27,7 @@ static enum status read_profile(struct pool_config_reader *reader, const struct 
     return st == ST_OK ? pool_config_read_profile(reader, &profile, err) : st;
 }
 
-/* A pool's own settings: those of a document, or of an item in a list of pools. */
+/* Reads the settings of one pool: the members of a document, or of an item in the list of pools. */
 static enum status read_sections(struct pool_config_reader *reader, const struct doc_node *node,
                                  struct error *err) {
     struct doc_node profile = doc_get(node, "profile");
@@ -51,7 +52,7 @@ static enum status read_sections(struct pool_config_reader *reader, const struct
 
 enum { N_SECTIONS = sizeof(SECTIONS) / sizeof(SECTIONS[0]) };
 
-/* Beside a list there is nothing else: what is said of a pool stands in it. */
+/* Rejects other sections beside the list `pools`: a pool's settings belong into its item. */
 static enum status check_alone(const struct doc_node *node, struct error *err) {
     for (size_t i = 0; SECTIONS[i]; i++) {
         struct doc_node section = doc_get(node, SECTIONS[i]);
@@ -68,7 +69,7 @@ static enum status read_list(struct pool_config_file *file, const struct doc_nod
     const char *names[N_SECTIONS + 2] = {"name", "match"};
     struct doc_node item = {0};
     enum status st = ST_OK;
-    memcpy(names + 2, SECTIONS, sizeof(SECTIONS)); /* with the NULL at its end */
+    memcpy(names + 2, SECTIONS, sizeof(SECTIONS)); /* including the NULL at the end */
     for (size_t i = 0; st == ST_OK && doc_next(list, &item); i++) {
         st = doc_reject_unknown(&item, names, err);
         if (st == ST_OK) {
@@ -79,14 +80,14 @@ static enum status read_list(struct pool_config_file *file, const struct doc_nod
     return st;
 }
 
-/* A document of Sluice's own form. */
+/* Reads a document of our own format. */
 static enum status read_own(struct pool_config_file *file, const struct doc_node *node,
                             struct error *err) {
     struct doc_node list = doc_get(node, "pools");
     return list.val ? read_list(file, &list, err) : read_sections(&file->items[0], node, err);
 }
 
-/* The pools that it has, and nothing else of them but their names. */
+/* Reads only the list of pools and their names. */
 static enum status begin_own(struct pool_config_file *file, const struct doc_node *node,
                              struct error *err) {
     const char *names[N_SECTIONS + 1] = {"pools"};
@@ -110,8 +111,8 @@ static enum status begin_own(struct pool_config_file *file, const struct doc_nod
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* Which pools there are; those of the API, whose selectors and ports the endpoints of the file
- * need; what the file says; what refers to pools. */
+/* The passes over the documents: the list of pools; InferencePools, whose selectors and ports apply
+ * to the file's endpoints; our own document; objects that refer to pools. */
 enum pass { PASS_LIST, PASS_POOLS, PASS_OWN, PASS_OBJECTS, N_PASSES };
 
 static enum status read_document(struct pool_config_file *file, const struct doc_node *node,
@@ -137,7 +138,7 @@ static enum status read_documents(struct pool_config_file *file, const struct do
     enum status st = ST_OK;
     for (struct doc_node item = {0}; st == ST_OK && doc_next(&root, &item);) {
         struct doc_node document = item;
-        document.parent = NULL; /* paths in messages begin in the document */
+        document.parent = NULL; /* error texts print paths from the document on */
         if (doc_is_present(&document)) {
             st = read_document(file, &document, pass, err);
         }
@@ -145,7 +146,7 @@ static enum status read_documents(struct pool_config_file *file, const struct do
     return st;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- a whole file ---------------------------------------------------------------------------- */
 
 static enum status check_names(struct pool_config_reader *reader, struct error *err) {
     enum status st = pool_config_check_unique(reader, &reader->endpoints, "endpoint", err);
@@ -174,42 +175,43 @@ static enum status end_pool(struct pool_config_reader *reader, struct error *err
     return st == ST_OK ? ST_OK : pool_config_error_add_pool(reader, err);
 }
 
-/* The texts of which the file is made. */
-struct parts {
+/* The texts that are read as one file. */
+struct texts {
     const struct pool_config_source *sources;
-    struct doc *docs[POOL_CONFIG_MAX_SOURCES]; /* NULL: left out */
+    struct doc *docs[POOL_CONFIG_MAX_SOURCES]; /* NULL: skipped */
     size_t n;
 };
 
-/* Is it there in case nobody says anything, and somebody has? */
+/* Returns: the source is a default, and a source before it has a document of our own format. */
 static bool is_left_out(const struct pool_config_file *file,
                         const struct pool_config_source *source) {
     return source->is_default && file->has_sluice_document;
 }
 
-static enum status read_pass(struct pool_config_file *file, struct parts *parts, enum pass pass,
+static enum status read_pass(struct pool_config_file *file, struct texts *texts, enum pass pass,
                              struct error *err) {
     enum status st = ST_OK;
-    for (size_t i = 0; i < parts->n && st == ST_OK; i++) {
-        if (pass == PASS_LIST && is_left_out(file, &parts->sources[i])) {
-            doc_free(parts->docs[i]);
-            parts->docs[i] = NULL;
+    for (size_t i = 0; i < texts->n && st == ST_OK; i++) {
+        if (pass == PASS_LIST && is_left_out(file, &texts->sources[i])) {
+            doc_free(texts->docs[i]);
+            texts->docs[i] = NULL;
         }
-        st = parts->docs[i] ? read_documents(file, parts->docs[i], pass, err) : ST_OK;
-        if (pass == PASS_OWN && parts->docs[i] && parts->sources[i].is_default) {
+        st = texts->docs[i] ? read_documents(file, texts->docs[i], pass, err) : ST_OK;
+        if (pass == PASS_OWN && texts->docs[i] && texts->sources[i].is_default) {
             file->items[0].metrics_given = false;
         }
     }
-    if (st == ST_OK && pass == PASS_LIST && !file->items) { /* only objects, or nothing */
-        st = pool_config_read_pools(file, &(struct doc_node){.doc = parts->docs[0]}, err);
+    if (st == ST_OK && pass == PASS_LIST &&
+        !file->items) { /* the file has only objects, or nothing */
+        st = pool_config_read_pools(file, &(struct doc_node){.doc = texts->docs[0]}, err);
     }
     return st;
 }
 
-static enum status read_all(struct pool_config_file *file, struct parts *parts, struct error *err) {
+static enum status read_all(struct pool_config_file *file, struct texts *texts, struct error *err) {
     enum status st = ST_OK;
     for (int pass = 0; pass < N_PASSES && st == ST_OK; pass++) {
-        st = read_pass(file, parts, (enum pass)pass, err);
+        st = read_pass(file, texts, (enum pass)pass, err);
     }
     for (size_t i = 0; i < file->n && st == ST_OK; i++) {
         st = end_pool(&file->items[i], err);
@@ -217,7 +219,7 @@ static enum status read_all(struct pool_config_file *file, struct parts *parts, 
     return st;
 }
 
-/* The readings' specs become the result, whatever came of them. */
+/* Moves the readers' specs into the result, after errors, too. */
 static enum status take_specs(struct pool_config_file *file, struct pool_specs *out,
                               struct error *err) {
     enum status st = ST_OK;
@@ -233,10 +235,10 @@ static enum status take_specs(struct pool_config_file *file, struct pool_specs *
     return st;
 }
 
-static enum status parse_documents(struct pool_config_file *file, struct parts *parts,
+static enum status parse_documents(struct pool_config_file *file, struct texts *texts,
                                    struct pool_specs *out, struct error *err) {
     struct error unused;
-    enum status st = read_all(file, parts, err);
+    enum status st = read_all(file, texts, err);
     enum status taken = take_specs(file, out, st == ST_OK ? err : &unused);
     st = st == ST_OK ? taken : st;
     return st == ST_OK && out->is_list ? pool_config_check_pools(file, out, err) : st;
@@ -245,21 +247,21 @@ static enum status parse_documents(struct pool_config_file *file, struct parts *
 enum status pool_file_parse_all(const struct pool_config_source *sources, size_t n,
                                 struct pool_specs *out, struct error *err) {
     struct pool_config_file file = {.name = sources[0].name};
-    struct parts parts = {.sources = sources};
+    struct texts texts = {.sources = sources};
     enum status st = ST_OK;
     *out = (struct pool_specs){.n = 0};
-    for (; parts.n < n && st == ST_OK; parts.n += st == ST_OK) {
-        const struct pool_config_source *source = &sources[parts.n];
-        st = doc_parse(DOC_YAML_MULTI, source->name, source->text, &parts.docs[parts.n], err);
+    for (; texts.n < n && st == ST_OK; texts.n += st == ST_OK) {
+        const struct pool_config_source *source = &sources[texts.n];
+        st = doc_parse(DOC_YAML_MULTI, source->name, source->text, &texts.docs[texts.n], err);
     }
     if (st == ST_OK) {
         file.arena = arena_new(NULL, 0);
-        st = file.arena ? parse_documents(&file, &parts, out, err)
+        st = file.arena ? parse_documents(&file, &texts, out, err)
                         : error_set(err, ST_NO_MEMORY, "%s: no memory for the pools", file.name);
     }
     arena_free(file.arena);
-    for (size_t i = 0; i < parts.n; i++) {
-        doc_free(parts.docs[i]);
+    for (size_t i = 0; i < texts.n; i++) {
+        doc_free(texts.docs[i]);
     }
     if (st != ST_OK) {
         pool_specs_free(out);
@@ -273,7 +275,7 @@ enum status pool_file_parse(const char *name, struct str text, struct pool_specs
     return pool_file_parse_all(&source, 1, out, err);
 }
 
-/* "NAME:PORT" */
+/* Adds "NAME:PORT" to the DNS plan. */
 static enum status add_name(struct pool_spec *spec, struct str text, struct error *err) {
     struct dns_plan_name wanted = {.labels = spec->selector, .n_ports = 1};
     uint16_t port, *copy = arena_alloc(spec->arena, sizeof(*copy));

@@ -1,7 +1,7 @@
-/* The configuration file of the pools: YAML, one document of Sluice's own form and any number of
- * objects of the Gateway API Inference Extension (docs/picker.md has the format). Pure: text in,
- * specs of pools out. What is not understood is an error, with its line and the nearest name that
- * would be.
+/* The configuration file of the pools: YAML, one document of our own format and any number of
+ * objects of the Gateway API Inference Extension (docs/picker.md describes the format). Text in,
+ * specs of pools out, no I/O. Unknown settings are errors, with the line and the closest known
+ * name.
  *
  * Thread: any. */
 #ifndef SLUICE_PICK_DISCOVERY_FILE_POOL_FILE_H
@@ -11,26 +11,26 @@
 
 #include "pick/pool/set.h"
 
-/* One text of several that are read as if they were one file. */
+/* One of several texts that are read as one file. */
 struct pool_config_source {
-    const char *name; /* what messages call it */
+    const char *name; /* for messages */
     struct str text;
-    bool is_default; /* left out where one before it has a document of Sluice's own form */
+    bool is_default; /* skipped if a source before it has a document of our own format */
 };
 
 enum { POOL_CONFIG_MAX_SOURCES = 4 };
 
-/* `name` is what messages call the file. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: *out until
+/* `name` is the file's name in messages. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: *out until
  * pool_specs_free. */
 enum status pool_file_parse(const char *name, struct str text, struct pool_specs *out,
                             struct error *err) __attribute__((warn_unused_result));
-/* The same of up to POOL_CONFIG_MAX_SOURCES, of which there is one at least. */
+/* The same for 1 to POOL_CONFIG_MAX_SOURCES texts. */
 enum status pool_file_parse_all(const struct pool_config_source *sources, size_t n,
                                 struct pool_specs *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Adds an endpoint that was named apart from the file, "IP:PORT" or "NAME:PORT": it is in the pool
- * whatever the selector says. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. */
+/* Adds an endpoint of the command line, "IP:PORT" or "NAME:PORT". It is in the pool whatever the
+ * selector is. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. */
 enum status pool_file_add_endpoint(struct pool_spec *spec, struct str text, struct error *err)
     __attribute__((warn_unused_result));
 

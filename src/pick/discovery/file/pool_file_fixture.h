@@ -1,4 +1,4 @@
-/* For tests of the pool's file. For files that include cmocka.h before. */
+/* For tests of the pool's file. Include cmocka.h first. */
 #ifndef SLUICE_PICK_DISCOVERY_FILE_POOL_FILE_FIXTURE_H
 #define SLUICE_PICK_DISCOVERY_FILE_POOL_FILE_FIXTURE_H
 
@@ -8,7 +8,7 @@
 #include "core/base/metric/metric.h"
 #include "pick/discovery/file/pool_file.h"
 
-/* The text is refused with this message, behind "pool.yaml:", and nothing is left of it. */
+/* Asserts that the text is rejected with this message, which follows "pool.yaml:". */
 static inline void assert_file_refused(const char *text, const char *message) {
     struct pool_specs specs;
     struct error err = {.status = ST_OK};

@@ -1,5 +1,5 @@
-/* A pool's configuration file: what is taken and what it comes to, and what is refused, with the
- * sentence that a person reads. */
+/* A pool's configuration file: valid files and the specs that they result in, invalid files and
+ * their error texts. */
 #include "pick/discovery/file/pool_file.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 #include "pick/config/spec_print.h"
 #include "pick/discovery/file/pool_file_fixture.h"
 
-/* The file, and a piece of what it comes to as text. */
+/* A file, and a part of its printed spec. */
 static const struct {
     const char *text, *printed;
 } taken[] = {
@@ -173,7 +173,7 @@ static void pool_file_valid_is_printed(void **state) {
     }
 }
 
-/* ---- objects of the API ---------------------------------------------------------------------- */
+/* ---- API objects ----------------------------------------------------------------------------- */
 
 #define POOL_V1                                                                                    \
     "apiVersion: inference.networking.k8s.io/v1\nkind: InferencePool\n"                            \
@@ -214,7 +214,7 @@ static void pool_file_kube_objects_are_read(void **state) {
          "pool        old\nendpoints   1 of 1 listed: those with app=llama matchLabels=x\n"
          "  10.0.0.1:9000 "},
         {POOL_V1 "ports: 7000\nendpoints: [{address: 10.0.0.1, labels: {app: llama}}]\n",
-         "  10.0.0.1:7000 "}, /* the file's own setting is nearer */
+         "  10.0.0.1:7000 "}, /* the file's own setting has precedence */
         {MODEL("{modelName: llama, criticality: Critical, poolRef: {name: p}, targetModels: "
                "[{name: a, weight: 1}, {name: b, weight: 1}]}"),
          "models      1; a request for another is refused\n"
@@ -264,10 +264,10 @@ static void pool_file_kube_objects_are_read(void **state) {
     }
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- invalid files --------------------------------------------------------------------------- */
 
 static const struct {
-    const char *text, *message; /* behind "pool.yaml:" */
+    const char *text, *message; /* follows "pool.yaml:" */
 } refused[] = {
     {"a: [", "2: not YAML: did not find expected node content, while parsing a flow node"},
     {"- 10.0.0.1:8000\n", "1: expected an object (named fields), got a list of 1"},
@@ -520,7 +520,7 @@ static void pool_file_added_endpoint_joins_pool(void **state) {
     pool_specs_free(&specs);
 }
 
-/* Every prefix of a file is taken or refused, in a line that it has. */
+/* Every prefix of a file is accepted, or rejected with a line number within the file. */
 static void pool_file_every_prefix_does_not_crash(void **state) {
     static const char text[] = TWO_ENDPOINTS POOL_V1 MODEL("{modelName: m, targetModels: [{name: "
                                                            "x}]}") OBJECTIVE("{priority: 1}")

@@ -1,4 +1,5 @@
-/* A file and a list of endpoints become pools, again and again. */
+/* Reads the pools from their file, flags and cluster, and publishes them, again when one of these
+ * changes. */
 #include "pick/discovery/file/pool_watch.h"
 
 #include <stdlib.h>
@@ -15,12 +16,12 @@ struct pool_watch {
     struct pool_watch_options options;
     struct watched_file file;
     struct pool_set *pools;
-    char *text; /* of the file, as the pool has it */
+    char *text; /* of the file, as last published */
     size_t text_len;
     struct dns_watch *dns; /* NULL: names are not resolved */
 };
 
-/* Without any text there is a pool without endpoints. */
+/* Parses all texts. Without any there is one pool without endpoints. */
 static enum status read_specs(const struct pool_watch_options *options, struct str text,
                               struct pool_specs *out, struct error *err) {
     struct pool_config_source sources[POOL_CONFIG_MAX_SOURCES];
@@ -66,7 +67,8 @@ static enum status add_cluster(const struct pool_watch_options *options, struct 
                : ST_OK;
 }
 
-/* What the file holds, and what there is beside it. `text`: ptr NULL without a file. */
+/* Reads the specs and adds endpoints of the command line and of the cluster. `text`: ptr NULL
+ * without a file. */
 static enum status make_specs(const struct pool_watch_options *options, struct str text,
                               struct pool_specs *out, struct error *err) {
     enum status st = read_specs(options, text, out, err);
@@ -88,7 +90,7 @@ static enum status make_specs(const struct pool_watch_options *options, struct s
     return st;
 }
 
-/* Returns: ST_OK with `*changed` false when the file holds what it held. */
+/* Returns: ST_OK, with `*changed` false if the file has the same content. */
 static enum status read_file(struct watched_file *file, bool *changed, struct error *err) {
     enum status st = watched_file_read(file, changed, err);
     return st == ST_OK ? ST_OK : error_prefix(err, "%s", file->path);
@@ -106,7 +108,7 @@ enum status pool_watch_read(const struct pool_watch_options *options, struct poo
     return st;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- publishing ------------------------------------------------------------------------------ */
 
 static void log_notes(const struct pool_specs *specs) {
     for (size_t i = 0; i < specs->n; i++) {
@@ -119,7 +121,7 @@ static void log_notes(const struct pool_specs *specs) {
     }
 }
 
-/* The text becomes the pools. `fresh`: it may be another than before, with other names. */
+/* Makes the pools from the text. `fresh`: the text is new, so its DNS names may be others. */
 static enum status apply_text(struct pool_watch *watch, struct str text, bool fresh,
                               struct error *err) {
     struct pool_specs specs;
@@ -143,7 +145,7 @@ static enum status apply_text(struct pool_watch *watch, struct str text, bool fr
     return st;
 }
 
-/* What was read becomes the pools, and is kept for the next time that they are made. */
+/* Makes the pools from the file that was read, and stores its text for later rebuilds. */
 static enum status take_file(struct pool_watch *watch, struct error *err) {
     struct str text = watched_file_text(&watch->file);
     char *copy = malloc(text.len + 1);

@@ -1,8 +1,8 @@
-/* Where the pools come from, and looking at it again: a configuration file, endpoints that were
- * named on the command line, a cluster's objects, or all of them. A file that changed is taken over
- * whole; one that cannot be used leaves the pools as they are, is logged once for each state it is
- * in, and counted. Names among the endpoints are somebody else's to resolve
- * (pick/discovery/dns/watch.h), who is asked for their addresses each time that pools are made.
+/* The sources of the pools: a configuration file, endpoints of the command line, a cluster's
+ * objects, or all of them. When one changes, the specs are read again as a whole and published
+ * (pool_set_update). A changed file that is invalid leaves the pools as they are, is logged once
+ * for each content, and counted. DNS names are resolved by pick/discovery/dns/watch.h, which adds
+ * their addresses each time that pools are made.
  *
  * Thread: one at a time. Reading a file blocks: it is local, and small. */
 #ifndef SLUICE_PICK_DISCOVERY_FILE_POOL_WATCH_H
@@ -20,38 +20,37 @@ struct pool_watch;
 
 struct pool_watch_options {
     const char *path;         /* NULL: no file */
-    const char *text;         /* what stands beside the file, or in its place; NULL: nothing */
-    const char *extra_config; /* and more YAML, that flags have made; NULL: none */
-    const char
-        *extra_config_flag; /* the flag that `more` is of; NULL: `more` is left out where the above
-                              have
-                             a document of Sluice's own form */
+    const char *text;         /* configuration beside the file, or instead of it; NULL: none */
+    const char *extra_config; /* more YAML, made from flags; NULL: none */
+    /* The flag that `extra_config` is made of. NULL: it has defaults, and is skipped if the texts
+     * above have a document of our own format. */
+    const char *extra_config_flag;
     const char *const *endpoints; /* "IP:PORT" or "NAME:PORT" */
     size_t n_endpoints;
-    /* What of it is the pool is in the pool, once all of it is known; NULL: none. */
+    /* Its pool is added to the pool once everything is listed; NULL: none. */
     const struct kube_store *cluster;
 };
 
-/* Reads all of it and makes it what `pools` are. The options' texts must stay as long as the watch;
- * the set, too. Returns: ST_BAD_CONFIG, ST_IO, ST_NO_MEMORY. Owns: *out until pool_watch_free. */
+/* Reads all sources and publishes the pools. The options' texts and the set must live as long as
+ * the watch. Returns: ST_BAD_CONFIG, ST_IO, ST_NO_MEMORY. Owns: *out until pool_watch_free. */
 enum status pool_watch_new(const struct pool_watch_options *options, struct pool_set *pools,
                            struct pool_watch **out, struct error *err)
     __attribute__((warn_unused_result));
-/* NULL is allowed. The pools stay. */
+/* NULL is allowed. The published pools stay. */
 void pool_watch_free(struct pool_watch *watch);
 
-/* Looks again; whoever has a timer calls it, every second or so. Returns: the pools are others now:
- * let their readers look. */
+/* Checks the file; to be called about every second. Returns: the pools have been published
+ * again. */
 bool pool_watch_check(struct pool_watch *watch);
 
-/* From now on `dns` resolves the names, beginning with those that the pools have. Until then they
- * have no addresses. It stays as long as the watch is looked at. */
+/* From now on `dns` resolves the names, first those of the current pools; before, names have no
+ * addresses. Borrows `dns` until the last call of this header. */
 void pool_watch_set_dns(struct pool_watch *watch, struct dns_watch *dns);
-/* Names have other addresses, or the cluster other objects: the pools are made anew, of what was
- * read last. Returns: they are others now. */
+/* Makes the pools again from the text that was read last, after a change of addresses or of the
+ * cluster. Returns: the pools have been published. */
 bool pool_watch_rebuild(struct pool_watch *watch);
 
-/* Reads it all without making pools, for a look at what it comes to. Owns: *out until
+/* Reads all sources without publishing pools, for `sluice pick --check`. Owns: *out until
  * pool_specs_free. */
 enum status pool_watch_read(const struct pool_watch_options *options, struct pool_specs *out,
                             struct error *err) __attribute__((warn_unused_result));

@@ -1,5 +1,5 @@
-/* A pool follows its file: what changes is taken over, what cannot be used is not, and both are
- * counted once for each state the file is in. */
+/* A pool follows its file: a valid change is published, an invalid one is not, and both are counted
+ * once for each content. */
 #include "pick/discovery/file/pool_watch.h"
 
 #include <setjmp.h>
@@ -69,7 +69,7 @@ static void pool_watch_changed_file_replaces_pools(void **state) {
     assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
     expect_pool(&f, 1, 1);
     assert_false(pool_watch_check(watch));
-    write_file(f.path, ONE); /* touched, not changed */
+    write_file(f.path, ONE); /* the time changes, the content does not */
     assert_false(pool_watch_check(watch));
     expect_pool(&f, 1, 1);
     write_file(f.path, TWO);
@@ -81,12 +81,12 @@ static void pool_watch_changed_file_replaces_pools(void **state) {
     assert_false(pool_watch_check(watch));
     expect_pool(&f, 2, 2);
     assert_int_equal(metric_read(METRIC_RELOAD_FAILURES_POOL), failed + 1);
-    assert_int_equal(unlink(f.path), 0); /* gone is another state, and no better */
+    assert_int_equal(unlink(f.path), 0); /* a missing file is another state, and a failure, too */
     assert_false(pool_watch_check(watch));
     assert_false(pool_watch_check(watch));
     expect_pool(&f, 2, 2);
     assert_int_equal(metric_read(METRIC_RELOAD_FAILURES_POOL), failed + 2);
-    write_file(f.other, ONE); /* replaced whole, as a careful writer does */
+    write_file(f.other, ONE); /* replaced by rename */
     assert_int_equal(rename(f.other, f.path), 0);
     assert_true(pool_watch_check(watch));
     expect_pool(&f, 3, 1);
@@ -105,7 +105,7 @@ static void pool_watch_extra_endpoints_join_pool(void **state) {
     struct pool_watch_options options = {.path = f.path, .endpoints = endpoints, .n_endpoints = 2};
     assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
     expect_pool(&f, 1, 3);
-    write_file(f.path, TWO); /* one of them is there as well, which is one */
+    write_file(f.path, TWO); /* listed twice, one endpoint */
     assert_true(pool_watch_check(watch));
     expect_pool(&f, 2, 3);
     pool_watch_free(watch);
@@ -143,7 +143,7 @@ static void pool_watch_invalid_start_fails(void **state) {
     assert_int_equal(pool_watch_read(&options, &specs, &err), ST_OK);
     assert_int_equal(specs.items[0]->n_endpoints, 2);
     assert_false(specs.is_list);
-    expect_pool(&f, 0, 0); /* only looked at */
+    expect_pool(&f, 0, 0); /* read without publishing */
     pool_specs_free(&specs);
     close_fixture(&f);
 }
