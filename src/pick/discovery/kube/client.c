@@ -1,6 +1,6 @@
-/* Calls between whoever asks and the fetcher. What is shown to the server is looked at when a call
- * begins. libcurl must not be called from within a piece of an answer: what is begun or given up
- * there is done soon after. */
+/* Calls to the API server over the HTTP fetcher. Credentials are read when a call starts. libcurl
+ * must not be called within a body callback, so calls that start or are cancelled there are handled
+ * by a timer in the next event-loop iteration. */
 #include "pick/discovery/kube/client.h"
 
 #include <stdlib.h>
@@ -13,31 +13,36 @@
 
 static const uint64_t NS_PER_S = 1000000000;
 
-enum { MOST_KEPT = 8, MOST_BYTES = 64 << 20, SAID_BYTES = 4096, MOST_FIELDS = 64 };
-enum { UNAUTHORIZED = 401, ALIVE_S = 30 };
+enum {
+    MAX_IDLE_CONNECTIONS = 8,
+    MAX_BODY_BYTES = 64 << 20,
+    ERROR_BODY_BYTES = 4096,
+    MAX_FIELDS = 64
+};
+enum { UNAUTHORIZED = 401, KEEPALIVE_S = 30 };
 static const uint64_t TIMEOUT_NS = 30000000000;
 static const uint64_t CONNECT_TIMEOUT_NS = 10000000000;
 
 enum call_state {
-    CALL_WAITING, /* to be asked */
-    CALL_UNKNOWN, /* to be asked when it is known who we are */
-    CALL_ASKED,   /* the fetcher has it */
-    CALL_FAILED,  /* to be told of */
-    CALL_LEFT,    /* nobody wants it any more */
+    CALL_QUEUED,         /* to be started */
+    CALL_AUTHENTICATING, /* to be started once credentials are known */
+    CALL_RUNNING,        /* the fetcher has it */
+    CALL_FAILED,         /* `done` is to be called with `error` */
+    CALL_CANCELLED,      /* cancelled, to be freed without a callback */
 };
 
 struct kube_call {
     struct kube_client *client;
     struct kube_call *next, *prev;
     enum call_state state;
-    struct arena *arena; /* of the texts */
+    struct arena *arena; /* for the texts */
     struct kube_request ask;
     char *url;
     struct http_fetch *fetch;
-    unsigned generation; /* of what was shown */
-    struct error error;  /* of one that failed */
-    size_t n_said;       /* what is said instead of pieces */
-    char said[SAID_BYTES];
+    unsigned generation;   /* of the credentials that were used */
+    struct error error;    /* if the state is CALL_FAILED */
+    size_t error_body_len; /* the body of an error response, which is not streamed */
+    char error_body[ERROR_BODY_BYTES];
 };
 
 struct kube_client {
@@ -46,7 +51,7 @@ struct kube_client {
     struct kube_auth login;
     struct http_fetcher *fetcher;
     struct kube_call *calls;
-    struct timer soon;
+    struct timer pending_timer;
     bool in_piece;
     bool stopping;
     void (*done)(void *user);
@@ -115,10 +120,10 @@ static void call_free(struct kube_call *call) {
     free(call);
 }
 
-/* Tells what came of it, unless nobody wants to know. */
+/* Frees the call and calls `done`, unless it was cancelled. */
 static void call_end(struct kube_call *call, const struct kube_response *answer) {
     struct kube_request ask = call->ask;
-    bool wanted = call->state != CALL_LEFT;
+    bool wanted = call->state != CALL_CANCELLED;
     call_free(call);
     if (wanted) {
         ask.done(ask.user, answer);
@@ -130,14 +135,14 @@ static void call_fail(struct kube_call *call, const struct error *err) {
     call_end(call, &answer);
 }
 
-static bool do_soon(struct kube_client *client) {
-    return timer_start(worker_timers(client->worker), &client->soon, clock_now_ns());
+static bool schedule_pending_calls(struct kube_client *client) {
+    return timer_start(worker_timers(client->worker), &client->pending_timer, clock_now_ns());
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- responses ------------------------------------------------------------------------------- */
 
 /* "the API server says 403: pods is forbidden: …" */
-static void explain_refusal(struct kube_response *answer, struct str body) {
+static void set_refusal_error(struct kube_response *answer, struct str body) {
     struct str message = kube_member_text(&answer->object, "message");
     if (!answer->object.val) {
         message = str_cut(&body, '\n');
@@ -146,14 +151,14 @@ static void explain_refusal(struct kube_response *answer, struct str body) {
               message.len > 0 ? ": " : "", STR_ARG(message));
 }
 
-static void read_answer(struct kube_response *answer, struct str body, struct doc **doc) {
+static void read_response(struct kube_response *answer, struct str body, struct doc **doc) {
     bool good = answer->status >= 200 && answer->status < 300;
     enum status status = body.len > 0 ? kube_object_parse(body, doc, &answer->error) : ST_OK;
     if (status == ST_OK && *doc) {
         answer->object = doc_root(*doc);
     }
     if (!good) {
-        explain_refusal(answer, body);
+        set_refusal_error(answer, body);
     } else if (status != ST_OK) {
         error_prefix(&answer->error, "the API server");
     }
@@ -169,8 +174,9 @@ static void on_done(void *user, const struct http_fetch_result *fetched) {
                                                          : 0};
     call->fetch = NULL;
     if (fetched->error.status == ST_OK) {
-        struct str body = call->ask.piece ? str_make(call->said, call->n_said) : fetched->body;
-        read_answer(&answer, body, &doc);
+        struct str body =
+            call->ask.piece ? str_make(call->error_body, call->error_body_len) : fetched->body;
+        read_response(&answer, body, &doc);
         if (fetched->status == UNAUTHORIZED) {
             kube_auth_reject(&call->client->login, call->generation);
         }
@@ -185,25 +191,26 @@ static void on_piece(void *user, struct str bytes) {
     struct kube_call *call = user;
     int status = http_fetch_status(call->fetch);
     if (status < 200 || status > 299) {
-        size_t room = SAID_BYTES - call->n_said, n = bytes.len < room ? bytes.len : room;
-        memcpy(call->said + call->n_said, bytes.ptr, n);
-        call->n_said += n;
-    } else if (call->state == CALL_ASKED) {
+        size_t space = ERROR_BODY_BYTES - call->error_body_len,
+               n = bytes.len < space ? bytes.len : space;
+        memcpy(call->error_body + call->error_body_len, bytes.ptr, n);
+        call->error_body_len += n;
+    } else if (call->state == CALL_RUNNING) {
         call->client->in_piece = true;
         call->ask.piece(call->ask.user, bytes);
         call->client->in_piece = false;
     }
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
-static size_t fill_fields(const struct kube_config *config, const char *fields[MOST_FIELDS]) {
+static size_t fill_header_fields(const struct kube_config *config, const char *fields[MAX_FIELDS]) {
     size_t n = 0;
     fields[n++] = "Accept: application/json";
     if (config->basic) {
         fields[n++] = config->basic;
     }
-    for (size_t i = 0; i < config->n_fields && n < MOST_FIELDS; i++) {
+    for (size_t i = 0; i < config->n_fields && n < MAX_FIELDS; i++) {
         fields[n++] = config->fields[i];
     }
     return n;
@@ -213,7 +220,7 @@ static enum status fetch(struct kube_call *call, const struct kube_identity *ide
                          struct error *err) {
     const struct kube_config *config = call->client->config;
     const struct kube_request *ask = &call->ask;
-    const char *fields[MOST_FIELDS];
+    const char *fields[MAX_FIELDS];
     struct http_fetch_tls tls = {.insecure = config->insecure,
                                  .ca_pem = identity->ca,
                                  .cert_pem = identity->cert,
@@ -227,45 +234,45 @@ static enum status fetch(struct kube_call *call, const struct kube_identity *ide
         .body = ask->body,
         .content_type = ask->content_type ? ask->content_type : "application/json",
         .fields = fields,
-        .n_fields = fill_fields(config, fields),
+        .n_fields = fill_header_fields(config, fields),
         .max_body_size = ask->piece           ? SIZE_MAX
                          : ask->max_bytes > 0 ? ask->max_bytes
-                                              : MOST_BYTES,
+                                              : MAX_BODY_BYTES,
         .bearer = identity->token,
         .tls = &tls,
-        .keepalive_s = ALIVE_S,
+        .keepalive_s = KEEPALIVE_S,
         .piece = ask->piece ? on_piece : NULL,
         .done = on_done,
         .user = call};
     return http_fetch_start(call->client->fetcher, &fetched, &call->fetch, err);
 }
 
-/* Returns: false: it has failed, and is to be told of. */
+/* Returns: false if it failed; `done` is still to be called. */
 static bool start_call(struct kube_call *call) {
     struct kube_identity identity;
     enum status status = kube_auth_get(&call->client->login, &identity, &call->error);
     if (status == ST_NOT_READY) {
-        call->state = CALL_UNKNOWN;
+        call->state = CALL_AUTHENTICATING;
         return true;
     }
     if (status == ST_OK) {
         call->generation = identity.generation;
         status = fetch(call, &identity, &call->error);
     }
-    call->state = status == ST_OK ? CALL_ASKED : CALL_FAILED;
+    call->state = status == ST_OK ? CALL_RUNNING : CALL_FAILED;
     return status == ST_OK;
 }
 
-/* One thing that was put off. Returns: false: there is none. */
+/* Handles one call that is not with the fetcher. Returns: false if there is none. */
 static bool run_pending_call(struct kube_client *client) {
     struct kube_call *call = client->calls;
-    while (call && (call->state == CALL_ASKED || call->state == CALL_UNKNOWN)) {
+    while (call && (call->state == CALL_RUNNING || call->state == CALL_AUTHENTICATING)) {
         call = call->next;
     }
     if (!call) {
         return false;
     }
-    if (call->state == CALL_WAITING) {
+    if (call->state == CALL_QUEUED) {
         return start_call(call) || true;
     }
     if (call->fetch) {
@@ -275,31 +282,31 @@ static bool run_pending_call(struct kube_client *client) {
     return true;
 }
 
-static void act_all(struct kube_client *client) {
+static void run_pending_calls(struct kube_client *client) {
     while (run_pending_call(client)) {
     }
 }
 
 static void on_timer_expired(struct timer *timer) {
     struct kube_client *client =
-        (struct kube_client *)(void *)((char *)timer - offsetof(struct kube_client, soon));
-    act_all(client);
+        (struct kube_client *)(void *)((char *)timer - offsetof(struct kube_client, pending_timer));
+    run_pending_calls(client);
 }
 
-/* It is known who we are, or why not. */
-static void on_known(struct kube_auth *login, const struct error *err) {
+/* The credentials are known, or can't be had (`err`). */
+static void on_credentials(struct kube_auth *login, const struct error *err) {
     struct kube_client *client =
         (struct kube_client *)(void *)((char *)login - offsetof(struct kube_client, login));
     for (struct kube_call *call = client->calls; call; call = call->next) {
-        if (call->state == CALL_UNKNOWN) {
-            call->state = err ? CALL_FAILED : CALL_WAITING;
+        if (call->state == CALL_AUTHENTICATING) {
+            call->state = err ? CALL_FAILED : CALL_QUEUED;
             call->error = err ? *err : call->error;
         }
     }
-    act_all(client);
+    run_pending_calls(client);
 }
 
-static enum status copy_ask(struct kube_call *call, const struct kube_request *ask) {
+static enum status copy_request(struct kube_call *call, const struct kube_request *ask) {
     const char *server = call->client->config->server;
     struct arena *arena = call->arena;
     struct str method = arena_dup(arena, str_of(ask->method ? ask->method : "GET"));
@@ -327,9 +334,9 @@ enum status kube_call_start(struct kube_client *client, const struct kube_reques
     call->client = client;
     call->arena = arena;
     link_call(call);
-    bool good = copy_ask(call, ask) == ST_OK;
+    bool good = copy_request(call, ask) == ST_OK;
     if (good && (client->in_piece || !start_call(call))) {
-        good = do_soon(client);
+        good = schedule_pending_calls(client);
     }
     if (!good) {
         call_free(call);
@@ -347,11 +354,11 @@ int kube_call_status(const struct kube_call *call) {
 
 void kube_call_cancel(struct kube_call *call) {
     struct kube_client *client = call->client;
-    call->state = CALL_LEFT;
-    if (client->in_piece && do_soon(client)) {
+    call->state = CALL_CANCELLED;
+    if (client->in_piece && schedule_pending_calls(client)) {
         return;
     }
-    if (client->in_piece) { /* it ends by itself, or with the client */
+    if (client->in_piece) { /* the timer frees it, or kube_client_stop */
         return;
     }
     if (call->fetch) {
@@ -370,10 +377,11 @@ enum status kube_client_new(struct worker *worker, struct kube_config *config,
         return error_set(err, ST_NO_MEMORY, "no memory for asking the API server");
     }
     *client = (struct kube_client){
-        .worker = worker, .config = config, .soon.on_expire = on_timer_expired};
+        .worker = worker, .config = config, .pending_timer.on_expire = on_timer_expired};
     client->login =
-        (struct kube_auth){.worker = worker, .config = config, .on_credential = on_known};
-    enum status status = http_fetcher_new(worker, NULL, MOST_KEPT, &client->fetcher, err);
+        (struct kube_auth){.worker = worker, .config = config, .on_credential = on_credentials};
+    enum status status =
+        http_fetcher_new(worker, NULL, MAX_IDLE_CONNECTIONS, &client->fetcher, err);
     if (status != ST_OK) {
         kube_config_free(config);
         free(client);
@@ -387,7 +395,7 @@ const struct kube_config *kube_client_config(const struct kube_client *client) {
     return client->config;
 }
 
-static void on_logged_out(void *user) {
+static void on_auth_stopped(void *user) {
     struct kube_client *client = user;
     http_fetcher_stop(client->fetcher, client->done, client->user);
 }
@@ -398,7 +406,7 @@ void kube_client_stop(struct kube_client *client, void (*done)(void *user), void
     client->stopping = true;
     client->done = done;
     client->user = user;
-    timer_stop(worker_timers(client->worker), &client->soon);
+    timer_stop(worker_timers(client->worker), &client->pending_timer);
     while (client->calls) {
         struct kube_call *call = client->calls;
         if (call->fetch) {
@@ -406,7 +414,7 @@ void kube_client_stop(struct kube_client *client, void (*done)(void *user), void
         }
         call_fail(call, &cancelled);
     }
-    kube_auth_stop(&client->login, on_logged_out, client);
+    kube_auth_stop(&client->login, on_auth_stopped, client);
 }
 
 void kube_client_free(struct kube_client *client) {

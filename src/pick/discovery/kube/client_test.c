@@ -1,4 +1,4 @@
-/* Calls to a server that answers by a script: what it is shown, and what comes of its answers. */
+/* Requests to a server that follows a script: what is sent, and what responses result in. */
 #include "pick/discovery/kube/client.h"
 
 #include <setjmp.h>
@@ -14,13 +14,13 @@
 
 #define STEPS(steps) (steps), sizeof(steps) / sizeof((steps)[0])
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static struct kube_request ask;
 static struct kube_call *call;
 static int n_calls;
 
-/* "200 name" or "0 IO sentence". */
+/* Records "200 name" or "0 IO message". */
 static void on_done(void *user, const struct kube_response *answer) {
     if (answer->error.status == ST_OK) {
         struct str name = kube_metadata_text(&answer->object, "name");
@@ -59,7 +59,7 @@ static int clear(void **state) {
     return 0;
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- responses ------------------------------------------------------------------------------- */
 
 static void client_response_maps_to_status_and_object(void **state) {
     static const struct kube_step steps[] = {
@@ -158,14 +158,14 @@ static void client_timeout_and_size_limit_fail_call(void **state) {
     kube_rig_fini(&rig);
 }
 
-/* ---- what is given up ------------------------------------------------------------------------ */
+/* ---- cancelled calls ------------------------------------------------------------------------- */
 
 static void step_cancel(struct kube_rig *rig) {
     kube_call_cancel(call);
     kube_end(rig);
 }
 
-/* What is under way is told of its end; what was given up is not. */
+/* Running calls report their end when the client stops; cancelled calls do not. */
 static void client_cancelled_calls_report_nothing(void **state) {
     static const struct kube_step steps[] = {{.status = "", .ending = KUBE_HOLDS},
                                              {.status = "", .ending = KUBE_HOLDS}};
@@ -182,7 +182,7 @@ static void client_cancelled_calls_report_nothing(void **state) {
     kube_rig_clean(&rig);
 }
 
-/* Within a piece nothing can be begun or ended at once; it is soon after. */
+/* Within a body callback nothing is started or ended at once, but soon after. */
 static void on_piece(void *user, struct str bytes) {
     struct kube_rig *rig = user;
     struct kube_request other = {.path = STR("/other"), .done = on_done, .user = rig};
@@ -220,7 +220,7 @@ static void client_streamed_body_arrives_in_pieces(void **state) {
     kube_rig_fini(&rig);
 }
 
-/* An answer that is no good has no pieces. */
+/* The body of an error response is not streamed. */
 static void client_error_body_is_not_streamed(void **state) {
     static const struct kube_step steps[] = {
         {.status = "410 Gone", .body = "{\"message\":\"too old\"}", .ending = KUBE_SLOW}};
@@ -234,9 +234,9 @@ static void client_error_body_is_not_streamed(void **state) {
     kube_rig_fini(&rig);
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- token files ----------------------------------------------------------------------------- */
 
-/* A token that is replaced is the next ask's; one that is gone for a moment stays. */
+/* A replaced token is used by the next request; while the file is missing the old one is used. */
 static void client_token_file_is_read_again(void **state) {
     static const struct kube_step steps[] = {
         {.asked = {"Authorization: Bearer first\r\n"}},
@@ -264,7 +264,7 @@ static void client_token_file_is_read_again(void **state) {
     kube_rig_fini(&rig);
 }
 
-/* ---- programs -------------------------------------------------------------------------------- */
+/* ---- exec programs --------------------------------------------------------------------------- */
 
 #define EXEC(more)                                                                                 \
     "{\"exec\": {\"apiVersion\": \"client.authentication.k8s.io/v1\", \"command\": \"./program\"," \
@@ -287,7 +287,7 @@ static void write_program(const struct kube_rig *rig, const char *rest) {
     assert_int_equal(chmod(path, 0700), 0);
 }
 
-/* Many that ask at once wait for one run; a token is good until it is refused. */
+/* Concurrent requests wait for one run; a token is used until it is rejected. */
 static void client_exec_program_runs_again_after_401(void **state) {
     static const struct kube_step steps[] = {
         {.asked = {"Bearer token-1\r\n"}},
@@ -313,7 +313,7 @@ static void client_exec_program_runs_again_after_401(void **state) {
     kube_rig_fini(&rig);
 }
 
-/* What is over is asked for again; what the program is told. */
+/* An expired token is requested again; $KUBERNETES_EXEC_INFO is set. */
 static void client_expired_exec_token_is_renewed(void **state) {
     static const struct kube_step steps[] = {
         {.asked =
@@ -379,7 +379,7 @@ static void client_failing_exec_program_fails_call(void **state) {
     }
 }
 
-/* The end of a client is that of the program that it waits for. */
+/* Stopping the client kills the program that it waits for. */
 static void client_hanging_exec_program_is_killed_on_stop(void **state) {
     struct kube_rig rig;
     (void)state;

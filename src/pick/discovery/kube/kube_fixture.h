@@ -1,5 +1,5 @@
-/* For the tests of who asks an API server: a server that answers by a script, over plain HTTP, a
- * client on a worker of its own, and a record of what happens. */
+/* For tests of an API server's clients: a server that follows a script, over plain HTTP, a client
+ * on a worker of its own, and a record of events. */
 #ifndef SLUICE_PICK_DISCOVERY_KUBE_KUBE_FIXTURE_H
 #define SLUICE_PICK_DISCOVERY_KUBE_KUBE_FIXTURE_H
 
@@ -16,39 +16,39 @@
 enum { KUBE_HEAD_BYTES = 4096, KUBE_MOST_HELD = 16, KUBE_RECORD_BYTES = 8192 };
 
 enum kube_ending {
-    KUBE_CLOSES, /* with the answer complete */
-    KUBE_HOLDS,  /* the connection stays, and so does the answer */
-    KUBE_BREAKS, /* within the answer */
+    KUBE_CLOSES, /* after the whole response */
+    KUBE_HOLDS,  /* the connection stays open, the response incomplete */
+    KUBE_BREAKS, /* within the response */
     KUBE_SLOW,   /* byte by byte, then complete */
 };
 
 /* A step of the script: one request on a connection of its own. */
 struct kube_step {
-    const char *asked[4]; /* in the request's head, each */
-    const char *status;   /* NULL: "200 OK"; "": nothing is answered at all */
+    const char *asked[4]; /* texts that the request's head must contain */
+    const char *status;   /* NULL: "200 OK"; "": no response */
     const char *fields;   /* NULL: none; "Retry-After: 1\r\n" */
     const char *body;
     enum kube_ending ending;
 };
 
 struct kube_rig {
-    /* The server: */
+    /* The server. */
     int fd;
     struct address address;
     const struct kube_step *steps;
     size_t n_steps;
     int held[KUBE_MOST_HELD];
     size_t n_held;
-    char seen[KUBE_HEAD_BYTES]; /* the head of the last request, and its body */
+    char seen[KUBE_HEAD_BYTES]; /* the last request: head and body */
     pthread_t thread;
-    /* The client: */
+    /* The client. */
     char folder[64];
     struct worker *worker;
     struct kube_client *client;
     struct worker_msg msg;
     void (*step)(struct kube_rig *rig);
     void *user;
-    /* The record: */
+    /* The record. */
     struct lock lock;
     struct lock_cond cond;
     bool ended;
@@ -72,7 +72,7 @@ kube_note(struct kube_rig *rig, const char *format, ...) {
     lock_release(&rig->lock);
 }
 
-/* Waits until the record is this; it is empty then. */
+/* Waits until the record has this text, and clears it. */
 static inline void kube_expect(struct kube_rig *rig, const char *wanted) {
     size_t n = strlen(wanted);
     lock_acquire(&rig->lock);
@@ -87,7 +87,7 @@ static inline void kube_expect(struct kube_rig *rig, const char *wanted) {
     lock_release(&rig->lock);
 }
 
-/* The same, of its beginning; the first note is enough. */
+/* Waits until the record begins with this text. */
 static inline void kube_expect_start(struct kube_rig *rig, const char *wanted) {
     lock_acquire(&rig->lock);
     while (rig->n_record == 0) {
@@ -121,7 +121,7 @@ static inline void kube_read_request(struct kube_rig *rig, int fd) {
     rig->seen[n + n_body] = '\0';
 }
 
-/* The client may have gone. */
+/* The client may have closed the connection. */
 static inline void kube_send(int fd, struct str text) {
     (void)test_try_send(fd, text.ptr, text.len);
 }
@@ -196,7 +196,7 @@ static inline void kube_write(const struct kube_rig *rig, const char *name, cons
     fclose(file);
 }
 
-/* A kubeconfig with this user. Returns: its path, in memory that the next call reuses. */
+/* A kubeconfig with this user. Returns: its path, in a static buffer. */
 static inline const char *kube_write_config(const struct kube_rig *rig, const char *user) {
     static char path[128];
     char text[ADDRESS_TEXT_BYTES], config[2048];
@@ -263,7 +263,7 @@ static inline void kube_rig_serve(struct kube_rig *rig, const struct kube_step *
     assert_int_equal(pthread_create(&rig->thread, NULL, kube_serve, rig), 0);
 }
 
-/* Waits until every step was asked for. What is held stays. */
+/* Waits until every step of the script was requested. Held connections stay open. */
 static inline void kube_rig_served(struct kube_rig *rig) {
     pthread_join(rig->thread, NULL);
 }
@@ -280,7 +280,8 @@ static inline void kube_step_stop(struct kube_rig *rig) {
 
 /* Stops the client; the record stays. */
 static inline void kube_rig_end(struct kube_rig *rig) {
-    kube_run(rig, kube_step_stop); /* before what is held is let go, which is an answer, too */
+    kube_run(rig,
+             kube_step_stop); /* before held connections are closed, which would be a response */
     kube_rig_let_go(rig);
     worker_stop(rig->worker);
     worker_join(rig->worker);

@@ -1,4 +1,4 @@
-/* What a lease wants is asked of the server, every two seconds. */
+/* Runs the steps of a lease (lease.h) as requests to the API server, every two seconds. */
 #include "pick/discovery/kube/leader.h"
 
 #include <stdlib.h>
@@ -12,18 +12,18 @@
 
 enum { NOT_FOUND = 404, CONFLICT = 409 };
 static const uint64_t NS_PER_S = 1000000000;
-/* Two that fail still leave time for a third before leading ends. */
+/* Two failed requests leave time for a third before leadership ends. */
 static const uint64_t TIMEOUT_NS = 3000000000;
 
 struct kube_leader {
     struct kube_leader_options options;
     char name[2 * KUBE_LEASE_NAME_BYTES + 32];
     struct kube_lease lease;
-    struct kube_call *call; /* NULL: none is under way */
+    struct kube_call *call; /* NULL: no request is running */
     enum kube_lease_step step;
     uint64_t asked_ns;
-    struct timer step_timer; /* the next step */
-    struct timer ends;       /* leading does, unless it is renewed */
+    struct timer step_timer;   /* the next step */
+    struct timer expiry_timer; /* the lease expires unless it is renewed */
     struct prng prng;
     bool leads, stopping;
     void (*done)(void *user);
@@ -37,7 +37,7 @@ struct kube_leader {
 
 static void run_step(struct kube_leader *leader);
 
-/* ---- what is said ---------------------------------------------------------------------------- */
+/* ---- leadership ------------------------------------------------------------------------------ */
 
 static void start_timer(struct kube_leader *leader, struct timer *timer, uint64_t due_ns) {
     if (!timer_start(worker_timers(leader->options.worker), timer, due_ns)) {
@@ -46,13 +46,13 @@ static void start_timer(struct kube_leader *leader, struct timer *timer, uint64_
     }
 }
 
-/* Something is known that was not: whether we lead may be another thing now. */
+/* Applies what is known of the lease: leadership may have changed. */
 static void update_leadership(struct kube_leader *leader, const struct error *err) {
     uint64_t now_ns = clock_now_ns();
     bool leads = kube_lease_is_leader(&leader->lease, now_ns), other = leads != leader->leads;
     leader->leads = leads;
     if (leads) {
-        start_timer(leader, &leader->ends, kube_lease_expires_ns(&leader->lease));
+        start_timer(leader, &leader->expiry_timer, kube_lease_expires_ns(&leader->lease));
     }
     if (!leads && strcmp(leader->state.holder, leader->lease.holder) != 0 &&
         leader->lease.holder[0] != '\0') {
@@ -74,7 +74,7 @@ static void update_leadership(struct kube_leader *leader, const struct error *er
     }
 }
 
-/* Once for each state it is in. */
+/* Logs each error once. */
 static void log_failure(struct kube_leader *leader, const struct error *err) {
     if (strcmp(leader->state.error.text, err->text) != 0 ||
         leader->state.error.status != err->status) {
@@ -84,15 +84,15 @@ static void log_failure(struct kube_leader *leader, const struct error *err) {
 }
 
 static void on_expiry_timer(struct timer *timer) {
-    update_leadership(OF_MEMBER(timer, ends), NULL);
+    update_leadership(OF_MEMBER(timer, expiry_timer), NULL);
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static void finish_stop(struct kube_leader *leader) {
     struct loop_timers *timers = worker_timers(leader->options.worker);
     timer_stop(timers, &leader->step_timer);
-    timer_stop(timers, &leader->ends);
+    timer_stop(timers, &leader->expiry_timer);
     leader->done(leader->done_user);
 }
 
@@ -102,36 +102,36 @@ static void set_retry_timer(struct kube_leader *leader) {
     start_timer(leader, &leader->step_timer, clock_now_ns() + wait_ns);
 }
 
-/* Somebody else was faster, or it is gone: that is no failure. */
-static bool was_missed(const struct kube_response *answer) {
+/* Another picker was faster, or the lease was deleted: not a failure. */
+static bool is_conflict(const struct kube_response *answer) {
     return answer->status == CONFLICT || answer->status == NOT_FOUND;
 }
 
-/* Returns: nothing went wrong. */
-static bool take_answer(struct kube_leader *leader, const struct kube_response *answer) {
+/* Returns: the request did not fail. */
+static bool apply_response(struct kube_leader *leader, const struct kube_response *answer) {
     uint64_t now_ns = clock_now_ns();
-    bool looked = leader->step == KUBE_LEASE_GET;
+    bool was_get = leader->step == KUBE_LEASE_GET;
     if (answer->error.status == ST_OK) {
         kube_lease_apply_success(&leader->lease, leader->step, &answer->object, leader->asked_ns,
                                  now_ns);
         return true;
     }
-    if (looked && answer->status == NOT_FOUND) {
+    if (was_get && answer->status == NOT_FOUND) {
         kube_lease_observe(&leader->lease, NULL, now_ns);
         return true;
     }
-    if (!looked) { /* also when nobody knows whether it was done */
+    if (!was_get) { /* also if it is unknown whether the server applied it */
         kube_lease_apply_conflict(&leader->lease);
     }
-    return !looked && was_missed(answer);
+    return !was_get && is_conflict(answer);
 }
 
-/* After a look what follows from it comes at once. */
+/* After a GET the step that follows is run at once. */
 static void on_answer(void *user, const struct kube_response *answer) {
     static const struct error none = {.status = ST_OK};
     struct kube_leader *leader = user;
     leader->call = NULL;
-    bool good = take_answer(leader, answer);
+    bool good = apply_response(leader, answer);
     if (!good) {
         log_failure(leader, &answer->error);
     }
@@ -153,22 +153,22 @@ static int64_t wall_us(void) {
 
 static enum status send_lease_request(struct kube_leader *leader, struct buf *path,
                                       struct buf *body, struct error *err) {
-    bool creates = leader->step == KUBE_LEASE_CREATE, looks = leader->step == KUBE_LEASE_GET;
+    bool is_create = leader->step == KUBE_LEASE_CREATE, is_get = leader->step == KUBE_LEASE_GET;
     struct kube_resource leases = {.group = "coordination.k8s.io",
                                    .version = "v1",
                                    .name = "leases",
                                    .name_space = leader->options.name_space};
     struct kube_request asked = {
-        .method = looks     ? NULL
-                  : creates ? "POST"
-                            : "PATCH",
-        .content_type = creates ? NULL : "application/merge-patch+json",
+        .method = is_get      ? NULL
+                  : is_create ? "POST"
+                              : "PATCH",
+        .content_type = is_create ? NULL : "application/merge-patch+json",
         .timeout_ns = TIMEOUT_NS,
         .done = on_answer,
         .user = leader,
     };
-    kube_path_print(path, &leases, creates ? NULL : leader->name, NULL);
-    if (!looks) {
+    kube_path_print(path, &leases, is_create ? NULL : leader->name, NULL);
+    if (!is_get) {
         kube_lease_print(&leader->lease, leader->step, leader->name, wall_us(), body);
         asked.body = buf_str(body);
     }
@@ -212,8 +212,8 @@ static void on_step_timer(struct timer *timer) {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* A pod's host name is its own name. */
-static void name_us(struct kube_leader *leader) {
+/* The host name of a pod is the pod's name. */
+static void make_identity(struct kube_leader *leader) {
     char host[UV_MAXHOSTNAMESIZE];
     size_t n = sizeof(host);
     const char *name = uv_os_gethostname(host, &n) == 0 ? host : "picker";
@@ -231,12 +231,12 @@ enum status kube_leader_new(const struct kube_leader_options *options, struct ku
     if (uv_random(NULL, NULL, &leader->prng.state, sizeof(leader->prng.state), 0, NULL) != 0) {
         leader->prng.state = uv_hrtime();
     }
-    name_us(leader);
+    make_identity(leader);
     snprintf(leader->name, sizeof(leader->name), "epp-%.200s-%.255s.llm-d.ai", options->name_space,
              options->pool);
     memcpy(leader->state.identity, leader->lease.identity, sizeof(leader->state.identity));
     leader->step_timer.on_expire = on_step_timer;
-    leader->ends.on_expire = on_expiry_timer;
+    leader->expiry_timer.on_expire = on_expiry_timer;
     lock_init(&leader->lock);
     start_timer(leader, &leader->step_timer, clock_now_ns());
     *out = leader;

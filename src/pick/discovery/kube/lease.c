@@ -1,4 +1,4 @@
-/* A lease as it was seen, and what follows from that. */
+/* The last observed state of a lease, and the step that follows from it. */
 #include "pick/discovery/kube/lease.h"
 
 #include <string.h>
@@ -8,9 +8,9 @@
 
 static const uint64_t NS_PER_S = 1000000000;
 
-/* ---- what is seen ---------------------------------------------------------------------------- */
+/* ---- observed state -------------------------------------------------------------------------- */
 
-/* What is too long can't be ours, and is as good as any other text. */
+/* A name that is too long can't be ours; cut off, it still differs from ours. */
 static void copy_text(yyjson_val *value, char *out, size_t n_bytes) {
     const char *text = yyjson_is_str(value) ? yyjson_get_str(value) : "";
     size_t n = strnlen(text, n_bytes - 1);
@@ -48,7 +48,7 @@ void kube_lease_apply_conflict(struct kube_lease *lease) {
     lease->known = false;
 }
 
-/* ---- what follows ---------------------------------------------------------------------------- */
+/* ---- next step ------------------------------------------------------------------------------- */
 
 bool kube_lease_is_leader(const struct kube_lease *lease, uint64_t now_ns) {
     return !lease->resigned && lease->renewed_ns > 0 && now_ns < kube_lease_expires_ns(lease);
@@ -76,7 +76,7 @@ enum kube_lease_step kube_lease_next(const struct kube_lease *lease, uint64_t no
     return free_now ? KUBE_LEASE_ACQUIRE : KUBE_LEASE_GET;
 }
 
-/* ---- what is asked for ----------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 /* "2026-01-31T23:59:59.000000Z" */
 static void add_time(struct json_writer *json, const char *name, int64_t wall_us) {

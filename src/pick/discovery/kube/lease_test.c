@@ -1,4 +1,4 @@
-/* Who leads: a lease between two who see it, with times of their own. */
+/* Leader election between two candidates, each with its own clock. */
 #include "pick/discovery/kube/lease.h"
 
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 static const uint64_t S = 1000000000;
 
-/* A lease as the server has it. */
+/* The lease on the server. */
 struct served {
     bool exists;
     unsigned version;
@@ -34,7 +34,7 @@ static void see(struct kube_lease *lease, const struct served *served, uint64_t 
     doc_free(doc);
 }
 
-/* What is asked for is done as the server does it. Returns: it was; else somebody was faster. */
+/* Applies the step as the server does. Returns: false if another candidate was faster. */
 static bool do_step(struct kube_lease *lease, struct served *served, enum kube_lease_step step,
                     uint64_t now_ns) {
     struct arena *arena = arena_new(NULL, 0);
@@ -76,7 +76,7 @@ static bool do_step(struct kube_lease *lease, struct served *served, enum kube_l
     return true;
 }
 
-/* Looks, if that is next, and does what follows. Returns: that. */
+/* Runs the next step, and after a GET the one that follows. Returns: the last step. */
 static enum kube_lease_step turn(struct kube_lease *lease, struct served *served, uint64_t now_ns) {
     if (kube_lease_next(lease, now_ns) == KUBE_LEASE_GET) {
         see(lease, served, now_ns);
@@ -111,12 +111,12 @@ static void lease_two_candidates_one_leads(void **state) {
     assert_int_equal(served.n_transitions, 0);
 }
 
-/* The one that went silent stops leading before the other begins, whatever their clocks say. */
+/* A silent holder stops leading before the other candidate begins, whatever their clocks are. */
 static void lease_expired_is_acquired(void **state) {
     (void)state;
     struct kube_lease a = of("a"), b = of("b");
     struct served served = {.exists = false};
-    uint64_t now = 100 * S, far = 1000000 * S; /* b's clock is another one */
+    uint64_t now = 100 * S, far = 1000000 * S; /* b's clock differs */
     turn(&a, &served, now);
     assert_int_equal(turn(&b, &served, far), KUBE_LEASE_GET);
     assert_int_equal(kube_lease_expires_ns(&a), now + KUBE_LEASE_RENEW_DEADLINE_S * S);
@@ -126,7 +126,7 @@ static void lease_expired_is_acquired(void **state) {
     assert_int_equal(turn(&b, &served, far + KUBE_LEASE_DURATION_S * S), KUBE_LEASE_ACQUIRE);
     assert_true(kube_lease_is_leader(&b, far + KUBE_LEASE_DURATION_S * S));
     assert_int_equal(served.n_transitions, 1);
-    /* The old one comes back, and finds that out. */
+    /* The old holder comes back and observes the change. */
     now += 60 * S;
     assert_int_equal(kube_lease_next(&a, now), KUBE_LEASE_RENEW);
     assert_false(do_step(&a, &served, KUBE_LEASE_RENEW, now));
@@ -149,11 +149,11 @@ static void lease_released_is_acquired_at_once(void **state) {
     assert_string_equal(served.holder, "b");
     assert_int_equal(served.lasts_s, KUBE_LEASE_DURATION_S);
     b.resigned = true;
-    kube_lease_apply_conflict(&b); /* nobody knows whose it is: it is left alone */
+    kube_lease_apply_conflict(&b); /* the state is unknown: nothing is written */
     assert_int_equal(kube_lease_next(&b, now), KUBE_LEASE_STOPPED);
 }
 
-/* Of two that want it at once one gets it. */
+/* Of two candidates at the same time one gets the lease. */
 static void lease_conflict_lets_first_writer_lead(void **state) {
     (void)state;
     struct kube_lease a = of("a"), b = of("b");
@@ -165,13 +165,13 @@ static void lease_conflict_lets_first_writer_lead(void **state) {
     assert_false(do_step(&a, &served, KUBE_LEASE_CREATE, now));
     assert_false(kube_lease_is_leader(&a, now));
     assert_int_equal(turn(&a, &served, now), KUBE_LEASE_GET);
-    /* It was deleted under its holder, and is made again by whoever sees that first. */
+    /* The lease is deleted under its holder; the first that observes it creates it again. */
     served.exists = false;
     kube_lease_apply_conflict(&b);
     assert_int_equal(turn(&b, &served, now + S), KUBE_LEASE_CREATE);
 }
 
-/* After a restart under the same name it is ours, though we have not asked for it yet. */
+/* After a restart with the same identity the lease is ours, before the first renewal. */
 static void lease_of_own_identity_is_renewed(void **state) {
     (void)state;
     struct kube_lease a = of("a");

@@ -1,11 +1,11 @@
-/* A pod's JSON becomes one small block of memory. */
+/* Reads a pod's JSON into one block of memory. */
 #include "pick/discovery/kube/pod.h"
 
 #include <stdlib.h>
 
 #include "core/base/num.h"
 
-/* Names of upstream's pickers; the first that is there counts. */
+/* Annotations of upstream's pickers; the first that is present is used. */
 static const char *const PORT_ANNOTATIONS[] = {"llm-d.ai/active-ports",
                                                "inference.networking.k8s.io/active-ports"};
 
@@ -14,7 +14,7 @@ static struct str text_of(yyjson_val *value) {
                                 : str_make(NULL, 0);
 }
 
-/* ---- what it says ---------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool is_ready(yyjson_val *object) {
     yyjson_val *conditions = yyjson_ptr_get(object, "/status/conditions"), *condition;
@@ -52,9 +52,9 @@ static struct str ports_of(yyjson_val *object) {
     return text;
 }
 
-/* ---- the block ------------------------------------------------------------------------------- */
+/* ---- the block of memory --------------------------------------------------------------------- */
 
-/* Copies to *at, with a NUL behind it. */
+/* Copies the text to *at, with a NUL. */
 static struct str put_text(char **at, struct str text) {
     char *start = *at;
     if (!text.ptr) {
@@ -78,7 +78,7 @@ static size_t labels_bytes(yyjson_val *labels) {
     return n;
 }
 
-/* Labels that are no texts are none; the API has no such. */
+/* Labels whose values are not texts are skipped; the API does not allow them. */
 static void put_labels(struct kube_pod *pod, yyjson_val *labels, char **at) {
     struct pool_label *items = (struct pool_label *)(void *)(pod + 1);
     size_t n = 0, i, max;
@@ -123,7 +123,7 @@ enum status kube_pod_read(yyjson_val *object, struct kube_pod **out, struct erro
     return ST_OK;
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 static bool same_labels(struct pool_labels a, struct pool_labels b) {
     for (size_t i = 0; i < a.n && a.n == b.n; i++) {

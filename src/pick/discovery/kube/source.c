@@ -1,5 +1,5 @@
-/* Watches into a store. Another thread may look at the numbers: whoever changes these has the lock,
- * and nothing is called with it. */
+/* Watches of each kind of object, which fill a store. The lock guards the numbers that other
+ * threads read; no callback runs with it held. */
 #include "pick/discovery/kube/source.h"
 
 #include <assert.h>
@@ -13,36 +13,36 @@
 #include "core/event/lock.h"
 
 static const uint64_t TOGETHER_NS = 5000000;
-/* After the word, as many times longer than it took. */
-enum { REST_TIMES = 9 };
-static const uint64_t LONGEST_REST_NS = UINT64_C(2000000000);
+/* The pause after a notification, in times of its duration. */
+enum { PAUSE_FACTOR = 9 };
+static const uint64_t MAX_PAUSE_NS = UINT64_C(2000000000);
 
 struct watched {
     struct kube_source *source;
     enum kube_kind kind;
-    struct kube_watch *watch; /* NULL: it isn't asked for; under lock */
+    struct kube_watch *watch; /* NULL: not watched; under lock */
 };
 
 struct kube_source {
     struct kube_source_options options;
-    struct kube_config *config; /* until the client has it */
+    struct kube_config *config; /* until the client takes it */
     char *server, *name_space, *selector;
     struct kube_store *store;
     struct worker *worker;
     struct kube_client *client;
     struct watched kinds[N_KUBE_KINDS];
-    struct timer tell;
-    uint64_t told; /* the store's version of the last word */
-    uint64_t rested_ns;
+    struct timer notify_timer;
+    uint64_t notified_version; /* the store's version at the last notification */
+    uint64_t not_before_ns;
     struct lock lock;
-    struct kube_source_report report; /* but for the watches' own numbers; under lock */
+    struct kube_source_report report; /* without the watches' own numbers; under lock */
 };
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for watching a cluster");
 }
 
-/* ---- the word -------------------------------------------------------------------------------- */
+/* ---- notifications --------------------------------------------------------------------------- */
 
 static void count_objects(struct kube_source *source) {
     struct kube_kind_counts counts[N_KUBE_KINDS];
@@ -62,36 +62,37 @@ static void notify_change(struct kube_source *source) {
     lock_acquire(&source->lock);
     source->report.n_changes++;
     lock_release(&source->lock);
-    source->told = kube_store_version(source->store);
+    source->notified_version = kube_store_version(source->store);
     source->options.on_store_changed(source->options.user);
 }
 
 static void on_notify_timer(struct timer *timer) {
     struct kube_source *source =
-        (struct kube_source *)(void *)((char *)timer - offsetof(struct kube_source, tell));
+        (struct kube_source *)(void *)((char *)timer - offsetof(struct kube_source, notify_timer));
     uint64_t begin_ns = clock_now_ns();
     count_objects(source);
-    if (kube_store_is_synced(source->store) && source->told != kube_store_version(source->store)) {
+    if (kube_store_is_synced(source->store) &&
+        source->notified_version != kube_store_version(source->store)) {
         notify_change(source);
     }
     uint64_t end_ns = clock_now_ns();
-    uint64_t rest_ns = REST_TIMES * (end_ns - begin_ns);
-    source->rested_ns = end_ns + (rest_ns < LONGEST_REST_NS ? rest_ns : LONGEST_REST_NS);
+    uint64_t pause_ns = PAUSE_FACTOR * (end_ns - begin_ns);
+    source->not_before_ns = end_ns + (pause_ns < MAX_PAUSE_NS ? pause_ns : MAX_PAUSE_NS);
 }
 
-/* Something came: soon, together with what comes until then. */
+/* Schedules a notification, which covers the changes until then. */
 static void schedule_change(struct kube_source *source) {
     uint64_t due_ns = clock_now_ns() + TOGETHER_NS;
-    due_ns = due_ns > source->rested_ns ? due_ns : source->rested_ns;
-    if (source->tell.node.heap_index == 0 &&
-        !timer_start(worker_timers(source->worker), &source->tell, due_ns)) {
+    due_ns = due_ns > source->not_before_ns ? due_ns : source->not_before_ns;
+    if (source->notify_timer.node.heap_index == 0 &&
+        !timer_start(worker_timers(source->worker), &source->notify_timer, due_ns)) {
         log_message(LOG_ERROR, "no memory for a timer: the pool is older than what is known");
     }
 }
 
-/* ---- what watches tell ----------------------------------------------------------------------- */
+/* ---- events of watches ----------------------------------------------------------------------- */
 
-static void on_begin(void *user) {
+static void on_list_begin(void *user) {
     struct watched *watched = user;
     kube_store_list_begin(watched->source->store, watched->kind);
 }
@@ -105,14 +106,15 @@ static void on_object(void *user, enum kube_event event, const struct doc_node *
     }
 }
 
-/* An empty list may be that of a kind that the server does not have: then that follows at once. */
-static void on_synced(void *user) {
+/* The kind may turn out not to be served, with an empty list: on_state follows at once then. */
+static void on_list_end(void *user) {
     struct watched *watched = user;
     kube_store_list_end(watched->source->store, watched->kind, true);
     schedule_change(watched->source);
 }
 
-/* What was known of a kind stays when we may no longer read it: rights come back. */
+/* Returns: the kind counts as not served. Objects that were read before access was denied stay, as
+ * it may be granted again. */
 static bool is_missing(const struct watched *watched, enum kube_phase phase) {
     struct kube_kind_counts counts;
     kube_store_count(watched->source->store, watched->kind, &counts);
@@ -120,7 +122,7 @@ static bool is_missing(const struct watched *watched, enum kube_phase phase) {
            (phase == KUBE_DENIED && !counts.known && watched->kind != KUBE_POD);
 }
 
-static void on_state(void *user, const struct kube_watch_status *state) {
+static void on_status(void *user, const struct kube_watch_status *state) {
     struct watched *watched = user;
     struct kube_source *source = watched->source;
     if (is_missing(watched, state->phase)) {
@@ -158,7 +160,7 @@ static enum status copy_text(const char *text, char **out, struct error *err) {
     return *out ? ST_OK : no_memory(err);
 }
 
-/* Of the pool in the store. */
+/* The name of the pool in the store. */
 static const char *name_of(const struct kube_source *source) {
     return source->options.pool ? source->options.pool : "pods";
 }
@@ -181,8 +183,8 @@ static enum status copy_texts(struct kube_source *source, struct error *err) {
     return st;
 }
 
-/* The store has an InferencePool in any case; one that nobody else knows takes all pods that it is
- * told of. */
+/* The store always needs an InferencePool. For --kube-pods this one is put in, which selects all
+ * pods that are watched. */
 static enum status put_pool(struct kube_source *source, struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
     struct kube_ports ports;
@@ -237,7 +239,7 @@ enum status kube_source_new(const struct kube_source_options *options, struct ku
         return no_memory(err);
     }
     source->options = *options;
-    source->tell.on_expire = on_notify_timer;
+    source->notify_timer.on_expire = on_notify_timer;
     lock_init(&source->lock);
     for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
         source->kinds[kind] = (struct watched){.source = source, .kind = (enum kube_kind)kind};
@@ -259,7 +261,7 @@ enum status kube_source_set_worker(struct kube_source *source, struct worker *wo
     return kube_client_new(worker, config, &source->client, err);
 }
 
-static enum status begin(struct watched *watched, struct error *err) {
+static enum status start_watch(struct watched *watched, struct error *err) {
     struct kube_source *source = watched->source;
     const struct kube_kind_info *info = &KUBE_KINDS[watched->kind];
     struct kube_watch_options options = {
@@ -271,10 +273,10 @@ static enum status begin(struct watched *watched, struct error *err) {
                      .name_space = source->name_space},
         .label_selector = watched->kind == KUBE_POD ? source->options.pods : NULL,
         .field_selector = kube_kind_is_pool(watched->kind) ? source->selector : NULL,
-        .on_list_begin = on_begin,
+        .on_list_begin = on_list_begin,
         .on_object = on_object,
-        .on_list_end = on_synced,
-        .on_status = on_state,
+        .on_list_end = on_list_end,
+        .on_status = on_status,
         .user = watched,
     };
     struct kube_watch *watch;
@@ -287,7 +289,7 @@ static enum status begin(struct watched *watched, struct error *err) {
     return st;
 }
 
-static bool is_asked_for(const struct kube_source_options *options, enum kube_kind kind) {
+static bool is_watched(const struct kube_source_options *options, enum kube_kind kind) {
     if (kube_kind_is_pool(kind)) {
         return !options->pods &&
                (!options->group || strcmp(options->group, KUBE_KINDS[kind].group) == 0);
@@ -299,8 +301,8 @@ enum status kube_source_start(struct kube_source *source, struct error *err) {
     enum status st = ST_OK;
     for (int i = 0; i < N_KUBE_KINDS && st == ST_OK; i++) {
         enum kube_kind kind = (enum kube_kind)i;
-        if (is_asked_for(&source->options, kind)) {
-            st = begin(&source->kinds[kind], err);
+        if (is_watched(&source->options, kind)) {
+            st = start_watch(&source->kinds[kind], err);
         } else if (kind != KUBE_POOL || !source->options.pods) {
             kube_store_skip_kind(source->store, kind);
         }
@@ -309,7 +311,7 @@ enum status kube_source_start(struct kube_source *source, struct error *err) {
 }
 
 void kube_source_stop(struct kube_source *source, void (*done)(void *user), void *user) {
-    timer_stop(worker_timers(source->worker), &source->tell);
+    timer_stop(worker_timers(source->worker), &source->notify_timer);
     for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
         if (source->kinds[kind].watch) {
             kube_watch_stop(source->kinds[kind].watch);
@@ -335,7 +337,7 @@ void kube_source_free(struct kube_source *source) {
     free(source);
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- reports --------------------------------------------------------------------------------- */
 
 struct kube_client *kube_source_client(const struct kube_source *source) {
     return source->client;

@@ -1,12 +1,12 @@
-/* A pool that a cluster's API server knows: a watch of each kind of object that the pool is made of
- * (watch.h), all of them into one store (store.h), and the word that the pool is another
- * now. Which kinds the cluster serves is found out. Of the two groups of InferencePool one is
- * enough; kinds that we may not read are as good as not served until we may, but for pods.
+/* A pool of a Kubernetes cluster: a watch of each kind of object (watch.h), all of which fill one
+ * store (store.h), and a notification when the pool changes. Kinds that the cluster does not serve
+ * are left out. Of the two groups of InferencePool one is enough; kinds that we may not read, other
+ * than pods, count as not served until access is granted.
  *
- * However many events come, the word comes at most so often that what is done with it takes a tenth
- * of the thread's time. Before every kind was told once there is no word, and nothing is known.
+ * Notifications are limited so that handling them takes at most a tenth of the thread's time. There
+ * is none before each kind has been listed once.
  *
- * Thread: the worker's, once there is one, for everything but kube_source_report. */
+ * Thread: the worker's, once it is set, for everything but kube_source_report. */
 #ifndef SLUICE_PICK_DISCOVERY_KUBE_SOURCE_H
 #define SLUICE_PICK_DISCOVERY_KUBE_SOURCE_H
 
@@ -21,17 +21,16 @@ struct kube_source;
 
 struct kube_source_options {
     struct kube_config_options config;
-    const char *name_space; /* NULL: the configuration's, else "default" */
+    const char *name_space; /* NULL: the configuration's, or else "default" */
     const char *pool;       /* the InferencePool's name */
-    const char *group;      /* and its group; NULL: it is found out, the newer one first */
-    /* In place of an InferencePool: the pods that a label selector of the API takes, at these ports
-     * ("8000,8001"). `pool`, which may be NULL then, is the name that others refer to. */
+    const char *group;      /* its group; NULL: the newer one that is served */
+    /* Instead of an InferencePool: the pods that match a label selector, at these ports
+     * ("8000,8001"). `pool`, which may be NULL then, is the name that other objects refer to. */
     const char *pods, *ports;
-    /* What the store says is another now, from the time on at which it is all known; never from
-     * within a call. */
+    /* The store has changed, and each kind has been listed; never within a call of this header. */
     void (*on_store_changed)(void *user);
-    /* How a watch is doing is another now; NULL: nobody asks. From within a watch: nothing of it
-     * may be stopped there. */
+    /* The state of a watch has changed; NULL: not needed. Called by a watch: nothing may be stopped
+     * within it. */
     void (*on_watch_status)(void *user);
     void *user;
 };
@@ -41,54 +40,55 @@ struct kube_ports {
     size_t n;
 };
 
-/* "8000,8001". Returns: ST_BAD_CONFIG. */
+/* Reads "8000,8001". Returns: ST_BAD_CONFIG. */
 enum status kube_ports_parse(const char *text, struct kube_ports *out, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Reads the configuration; the texts must stay. Returns: as kube_config_load. Owns: *out until
- * kube_source_free. */
+/* Reads the configuration; the options' texts must live as long as the source. Returns: as
+ * kube_config_load. Owns: *out until kube_source_free. */
 enum status kube_source_new(const struct kube_source_options *options, struct kube_source **out,
                             struct error *err) __attribute__((warn_unused_result));
-/* Before the worker runs, or on it. Once. Returns: ST_NO_MEMORY. */
+/* To be called once, before the worker runs or on it. Returns: ST_NO_MEMORY. */
 enum status kube_source_set_worker(struct kube_source *source, struct worker *worker,
                                    struct error *err) __attribute__((warn_unused_result));
-/* Begins to ask. Returns: ST_NO_MEMORY; what was begun by then goes on. */
+/* Starts the watches. Returns: ST_NO_MEMORY; watches that were started keep running. */
 enum status kube_source_start(struct kube_source *source, struct error *err)
     __attribute__((warn_unused_result));
-/* Nothing is told any more; `done` when nothing is left on the loop, perhaps from within. */
+/* Stops the watches; no notification follows. Calls `done` when nothing is left on the loop,
+ * perhaps within the call. */
 void kube_source_stop(struct kube_source *source, void (*done)(void *user), void *user);
-/* After `done`, or of one that never started. NULL is allowed. */
+/* After `done`, or if it was not started. NULL is allowed. */
 void kube_source_free(struct kube_source *source);
 
-/* Whose it is, once there is a worker; as long as the source runs. */
+/* The client, once the worker is set; valid while the source runs. */
 struct kube_client *kube_source_client(const struct kube_source *source);
-/* As long as the source. */
+/* Valid as long as the source. */
 const struct kube_store *kube_source_store(const struct kube_source *source);
-/* Every kind was told once: the store is all that the cluster knows of the pool. */
+/* Each kind has been listed once: the store is complete. */
 bool kube_source_is_synced(const struct kube_source *source);
 
-/* ---- a look from outside --------------------------------------------------------------------- */
+/* ---- reports --------------------------------------------------------------------------------- */
 
 struct kube_source_kind {
-    bool watched; /* it is asked for; not so are pools of another group than the one that is said */
+    bool watched; /* false for InferencePools of another group than the configured one */
     struct kube_watch_status state;
     struct kube_kind_counts counts;
 };
 
 struct kube_source_report {
-    const char *server, *name_space; /* as long as the source, as are these: */
-    const char *pool;                /* the name; "" where pods have none */
-    const char *pods;                /* their selector; NULL: an InferencePool has it */
-    const char *group;               /* of the InferencePool that is used; NULL: there is none */
-    bool synced;                     /* once is always */
-    uint64_t n_changes;              /* how often the pool was another */
+    const char *server, *name_space; /* these texts are valid as long as the source */
+    const char *pool;                /* its name; "" for --kube-pods without a name */
+    const char *pods;                /* the label selector; NULL: that of an InferencePool */
+    const char *group;               /* of the InferencePool in use; NULL: none */
+    bool synced;                     /* stays true */
+    uint64_t n_changes;              /* notifications */
     struct kube_source_kind kinds[N_KUBE_KINDS];
 };
 
-/* As it is now; counts of objects are as old as the last word. Thread: any. */
+/* The current state; counts of objects are those of the last notification. Thread: any. */
 void kube_source_report(struct kube_source *source, struct kube_source_report *out);
-/* When what is known of the pool was last known to be up to date: of the kind that was heard of the
- * longest ago (clock_now_ns); 0: not everything is known. */
+/* Returns: when the pool was last known to be up to date, that is the oldest kind's heard_ns
+ * (clock_now_ns); 0: not every kind is known. */
 uint64_t kube_source_fresh_ns(const struct kube_source_report *report);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a source is before it asks anybody: from which configuration, and how old what it knows is.
- * What it makes of a cluster is shown on a real one (tests/kube). */
+/* A source before its first request: which configuration it uses, and how its age is computed. Its
+ * pool is tested against a real cluster (tests/kube). */
 #include "pick/discovery/kube/source.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* A kubeconfig of its own; `name_space` is a member of its context, or empty. */
+/* Writes a kubeconfig; `name_space` is a member of its context, or empty. */
 static void write_config(char *path, const char *name_space) {
     strcpy(path, "kube_source_test.XXXXXX");
     int fd = mkstemp(path);
@@ -78,8 +78,8 @@ static void source_missing_config_fails(void **state) {
     kube_source_free(NULL);
 }
 
-/* The kind of which nothing was heard for the longest time decides; those that are not asked for,
- * or may not be, don't. */
+/* The kind that was heard of the longest ago decides; kinds that are not watched, or are denied, do
+ * not count. */
 static void source_age_is_that_of_oldest_kind(void **state) {
     (void)state;
     struct kube_source_report report = {.synced = false};

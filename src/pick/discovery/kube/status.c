@@ -1,5 +1,5 @@
-/* A list of changes is made of the store and sent change by change; when it is at its end, and
- * something has happened since, there is another. */
+/* Sends the store's status patches one after the other. When all are sent and the store has changed
+ * since, a new list is made. */
 #include "pick/discovery/kube/status.h"
 
 #include <stdlib.h>
@@ -12,26 +12,26 @@
 
 enum { BAD_REQUEST = 400, INVALID = 422, NOT_FOUND = 404, CONFLICT = 409, FORBIDDEN = 403 };
 static const uint64_t NS_PER_S = 1000000000;
-/* The least between two lists: until then the cluster has told what became of the first. */
+/* The minimum between two lists, in which the changes of the first arrive as events. */
 enum { LEAST_S = 1, RETRY_S = 30, DENIED_S = 600 };
 
 struct kube_status {
     struct kube_status_options options;
-    struct arena *arena; /* of the list; NULL: none is being sent */
+    struct arena *arena; /* of the list; NULL: nothing is being sent */
     struct kube_patch *patches;
     size_t n, next;
     struct kube_call *call;
     struct timer timer;
     struct prng prng;
     bool again, stopped;
-    bool failed; /* a change of the list, which is not asked for again at once */
-    uint64_t denied_ns[N_KUBE_KINDS]; /* until then we may not; 0: we may */
+    bool failed;                      /* a patch failed; the next list waits for RETRY_S */
+    uint64_t denied_ns[N_KUBE_KINDS]; /* no patch is sent before; 0: allowed */
 };
 
 static void begin_list(struct kube_status *status);
 static void send_next(struct kube_status *status);
 
-/* Replicas that hear of the same thing look at different times: one does what the others then find
+/* The wait is random: of replicas with the same events one writes, and the others then find it
  * done. */
 static void set_timer_in(struct kube_status *status, uint64_t seconds) {
     uint64_t wait_ns = seconds * NS_PER_S;
@@ -51,7 +51,7 @@ static void end_list(struct kube_status *status) {
     status->again = status->failed = false;
 }
 
-/* Once for each kind, every ten minutes. */
+/* Logs once for each kind in DENIED_S. */
 static void log_denied(struct kube_status *status, enum kube_kind kind, const struct error *err) {
     status->denied_ns[kind] = clock_now_ns() + DENIED_S * NS_PER_S;
     log_event(LOG_INFO, "the status of objects may not be written: it is left as it is",
@@ -67,14 +67,14 @@ static void on_patch_failed(struct kube_status *status, const struct kube_patch 
               LOG_CSTR("reason", err->text));
 }
 
-/* What is refused keeps no other from its status; a server that is away does. */
+/* A rejected patch does not stop the others; no connection does. */
 static void on_answer(void *user, const struct kube_response *answer) {
     struct kube_status *status = user;
     const struct kube_patch *patch = &status->patches[status->next - 1];
     status->call = NULL;
     if (answer->status == FORBIDDEN) {
         log_denied(status, patch->kind, &answer->error);
-    } else if (answer->status == CONFLICT) { /* it is another by now, and will be told */
+    } else if (answer->status == CONFLICT) { /* the object has changed, and its event will follow */
         status->again = true;
     } else if (answer->error.status != ST_OK && answer->status != NOT_FOUND) {
         on_patch_failed(status, patch, &answer->error);

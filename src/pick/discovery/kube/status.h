@@ -1,6 +1,6 @@
-/* Writes what the API expects of a picker into the status of the objects that refer to its pool
- * (kube_store_patches), one after the other. Nothing that is picked depends on it: where we may
- * not, or somebody else was faster, nothing is lost.
+/* Writes the status of the objects that refer to the pool, as the API expects of a picker
+ * (kube_store_patches), one patch after the other. Picks do not depend on it: a patch that is
+ * denied or in conflict is dropped.
  *
  * Thread: the worker's. */
 #ifndef SLUICE_PICK_DISCOVERY_KUBE_STATUS_H
@@ -21,14 +21,13 @@ struct kube_status_options {
 /* Returns: ST_NO_MEMORY. Owns: *out until kube_status_free. */
 enum status kube_status_new(const struct kube_status_options *options, struct kube_status **out,
                             struct error *err) __attribute__((warn_unused_result));
-/* The store says something else than before, all of it being known: what is missing is written
- * soon. */
+/* To be called when the store has changed and is synced: missing statuses are written soon. */
 void kube_status_update(struct kube_status *status);
-/* Somebody else writes: what is under way is given up, until the next look. */
+/* Another picker leads: cancels the patch that is being sent, until the next kube_status_update. */
 void kube_status_pause(struct kube_status *status);
-/* Nothing is asked for any more; idempotent. Before the client is stopped. */
+/* Sends nothing more; idempotent. To be called before the client is stopped. */
 void kube_status_stop(struct kube_status *status);
-/* Stopped. NULL is allowed. */
+/* After kube_status_stop. NULL is allowed. */
 void kube_status_free(struct kube_status *status);
 
 #endif

@@ -1,4 +1,5 @@
-/* Sorted lists of objects, kept up to date by events. */
+/* Objects of a cluster, as lists sorted by name that events keep up to date; the pool's spec that
+ * they result in; and the status patches of objects that refer to the pool. */
 #include "pick/discovery/kube/store.h"
 
 #include <assert.h>
@@ -11,17 +12,17 @@
 
 struct kube_object {
     char *name;
-    struct kube_pod *pod; /* of a pod that makes sense */
-    struct doc *doc;      /* of others: metadata, spec and status */
-    char *why;            /* it makes no sense, and the log has said so; NULL: it does */
-    uint64_t round;       /* of the list that had it last */
+    struct kube_pod *pod; /* of a valid pod */
+    struct doc *doc;      /* of other kinds: metadata, spec and status */
+    char *why;            /* why it is invalid, which has been logged; NULL: valid */
+    uint64_t round;       /* of the last list that had it */
 };
 
-/* The objects of a kind, by name. */
+/* The objects of a kind, sorted by name. */
 struct kube_objects {
     struct kube_object *items;
     size_t n, cap;
-    uint64_t round; /* one more with each list */
+    uint64_t round; /* counts the lists */
     bool known, served;
 };
 
@@ -29,8 +30,8 @@ struct kube_store {
     struct kube_store_options options;
     struct kube_objects kinds[N_KUBE_KINDS];
     uint64_t version;
-    /* The InferencePool that is used, which has these: its selector and its ports. */
-    struct pool_spec *pool; /* NULL: there is none */
+    /* The InferencePool in use, read: its selector and its ports. */
+    struct pool_spec *pool; /* NULL: none */
     enum kube_kind pool_kind;
     struct pool_config_ports ports;
 };
@@ -46,7 +47,7 @@ bool kube_kind_is_pool(enum kube_kind kind) {
     return kind == KUBE_POOL || kind == KUBE_POOL_ALPHA;
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- objects: reading ------------------------------------------------------------------------ */
 
 static void copy_member(yyjson_mut_doc *into, yyjson_mut_val *object, yyjson_val *from,
                         const char *key) {
@@ -82,23 +83,23 @@ static yyjson_doc *copy_reduced(yyjson_val *object) {
     return tree;
 }
 
-/* As a person would name it. */
-static void print_title(enum kube_kind kind, const char *name, char *out, size_t n_bytes) {
+/* Prints "Pod NAME" for messages. */
+static void print_object_name(enum kube_kind kind, const char *name, char *out, size_t n_bytes) {
     snprintf(out, n_bytes, "%s %s", KUBE_KINDS[kind].kind, name);
 }
 
-static enum status take_doc(enum kube_kind kind, yyjson_val *object, struct kube_object *out,
+static enum status copy_doc(enum kube_kind kind, yyjson_val *object, struct kube_object *out,
                             struct error *err) {
     char name[POOL_CONFIG_NAME_BYTES + 64];
     yyjson_doc *tree = copy_reduced(object);
     if (!tree) {
         return error_set(err, ST_NO_MEMORY, "no memory for an object");
     }
-    print_title(kind, out->name, name, sizeof(name));
+    print_object_name(kind, out->name, name, sizeof(name));
     return doc_from_tree(name, tree, &out->doc, err);
 }
 
-/* Would it do for a pool? */
+/* Checks that the object can be read into a pool. */
 static enum status check_object(enum kube_kind kind, const struct kube_object *object,
                                 struct error *err) {
     struct pool_config_reader reader = {.file = object->name};
@@ -127,7 +128,7 @@ static enum status kube_object_read(enum kube_kind kind, const struct doc_node *
     if (kind == KUBE_POD) {
         return kube_pod_read(object->val, &out->pod, err);
     }
-    enum status st = take_doc(kind, object->val, out, err);
+    enum status st = copy_doc(kind, object->val, out, err);
     return st == ST_OK ? check_object(kind, out, err) : st;
 }
 
@@ -139,7 +140,7 @@ static void kube_object_fini(struct kube_object *object) {
     *object = (struct kube_object){.name = NULL};
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- objects: members ------------------------------------------------------------------------ */
 
 static yyjson_val *object_member(const struct kube_object *object, const char *pointer) {
     struct doc_node root = doc_root(object->doc);
@@ -181,7 +182,7 @@ static bool kube_object_refers(const struct kube_object *object, const char *poo
            (!group || is_text_or_none(object_member(object, "/spec/poolRef/group"), group));
 }
 
-/* ---- whose ----------------------------------------------------------------------------------- */
+/* ---- objects of the pool --------------------------------------------------------------------- */
 
 static bool kube_store_owns(const struct kube_store *store, enum kube_kind kind,
                             const struct kube_object *object) {
@@ -196,7 +197,7 @@ static bool kube_store_owns(const struct kube_store *store, enum kube_kind kind,
            kube_object_refers(object, store->options.pool, kube_store_group(store));
 }
 
-/* ---- the oldest first ------------------------------------------------------------------------ */
+/* ---- objects sorted by age ------------------------------------------------------------------- */
 
 static int compare_ages(const void *a, const void *b) {
     const struct kube_object *left = *(const struct kube_object *const *)a;
@@ -205,8 +206,8 @@ static int compare_ages(const void *a, const void *b) {
     return order ? order : strcmp(left->name, right->name);
 }
 
-static size_t list_ours(const struct kube_store *store, enum kube_kind kind,
-                        const struct kube_object **out) {
+static size_t list_owned(const struct kube_store *store, enum kube_kind kind,
+                         const struct kube_object **out) {
     const struct kube_objects *objects = &store->kinds[kind];
     size_t n = 0;
     for (size_t i = 0; i < objects->n; i++) {
@@ -226,15 +227,15 @@ static size_t kube_store_list_by_age(const struct kube_store *store, enum kube_k
     if (!items) {
         return 0;
     }
-    n = list_ours(store, first, items);
-    n += second != first ? list_ours(store, second, items + n) : 0;
+    n = list_owned(store, first, items);
+    n += second != first ? list_owned(store, second, items + n) : 0;
     qsort(items, n, sizeof(*items), compare_ages);
     return n;
 }
 
-/* ---- finding --------------------------------------------------------------------------------- */
+/* ---- lists of objects ------------------------------------------------------------------------ */
 
-/* Returns: where it is, or would be. */
+/* Returns: the object's index, or where it would be inserted. */
 static size_t find_object(const struct kube_objects *objects, const char *name, bool *found) {
     size_t low = 0, high = objects->n;
     while (low < high) {
@@ -249,7 +250,7 @@ static size_t find_object(const struct kube_objects *objects, const char *name, 
     return low;
 }
 
-static bool make_room(struct kube_objects *objects) {
+static bool grow_objects(struct kube_objects *objects) {
     if (objects->n < objects->cap) {
         return true;
     }
@@ -262,10 +263,10 @@ static bool make_room(struct kube_objects *objects) {
     return items != NULL;
 }
 
-/* ---- the pool -------------------------------------------------------------------------------- */
+/* ---- the pool in use ------------------------------------------------------------------------- */
 
-/* Reads the InferencePool of a kind, if there is one that can be used. */
-static bool use_pool(struct kube_store *store, enum kube_kind kind) {
+/* Reads the InferencePool of a kind, if there is a valid one. */
+static bool read_pool_of_kind(struct kube_store *store, enum kube_kind kind) {
     struct pool_config_reader reader = {.file = KUBE_KINDS[kind].kind};
     const char *group = store->options.group;
     struct error err;
@@ -293,26 +294,26 @@ static bool use_pool(struct kube_store *store, enum kube_kind kind) {
     return true;
 }
 
-static void look_at_pool(struct kube_store *store) {
+static void select_pool(struct kube_store *store) {
     pool_spec_free(store->pool);
     store->pool = NULL;
-    if (!use_pool(store, KUBE_POOL)) {
-        (void)use_pool(store, KUBE_POOL_ALPHA);
+    if (!read_pool_of_kind(store, KUBE_POOL)) {
+        (void)read_pool_of_kind(store, KUBE_POOL_ALPHA);
     }
 }
 
-/* Somebody's object is another, or another's is. */
+/* `matters`: the change concerns the pool in use. */
 static void count_change(struct kube_store *store, enum kube_kind kind, bool matters) {
     if (kube_kind_is_pool(kind)) {
-        look_at_pool(store);
+        select_pool(store);
     }
     store->version += matters;
 }
 
-/* ---- changes --------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
-static void remember_why(enum kube_kind kind, const struct kube_object *before,
-                         struct kube_object *object, const struct error *err) {
+static void set_invalid_reason(enum kube_kind kind, const struct kube_object *before,
+                               struct kube_object *object, const struct error *err) {
     bool said = before && before->why && strcmp(before->why, err->text) == 0;
     object->why = strdup(err->text);
     if (!said) {
@@ -329,27 +330,27 @@ static bool matters(const struct kube_store *store, enum kube_kind kind,
            (kind != KUBE_POD || object->pod->ready);
 }
 
-/* Is somebody to be told when it comes, goes or changes? Of what makes no sense its author is, by
- * its status. */
-static bool is_news(const struct kube_store *store, enum kube_kind kind,
-                    const struct kube_object *object) {
+/* Returns: the object's changes are counted. An invalid one's, too, as its status tells its
+ * author. */
+static bool is_relevant(const struct kube_store *store, enum kube_kind kind,
+                        const struct kube_object *object) {
     bool waits = object && object->why && kind != KUBE_POD && !kube_kind_is_pool(kind) &&
                  kube_store_owns(store, kind, object);
     return waits || matters(store, kind, object);
 }
 
-/* Puts it in, in the place of one of its name. Owns: takes the object. */
+/* Inserts or replaces the object. Owns: takes the object. */
 static void put_object(struct kube_store *store, enum kube_kind kind, struct kube_object *object) {
     struct kube_objects *objects = &store->kinds[kind];
     bool found;
     size_t at = find_object(objects, object->name, &found);
     struct kube_object *place = found ? &objects->items[at] : NULL;
     bool changed = !place || !kube_object_equal(place, object);
-    changed = changed && (is_news(store, kind, place) || is_news(store, kind, object));
+    changed = changed && (is_relevant(store, kind, place) || is_relevant(store, kind, object));
     object->round = objects->round;
     if (place) {
         kube_object_fini(place);
-    } else if (make_room(objects)) {
+    } else if (grow_objects(objects)) {
         place = &objects->items[at];
         memmove(place + 1, place, (objects->n - at) * sizeof(*place));
         objects->n++;
@@ -362,8 +363,8 @@ static void put_object(struct kube_store *store, enum kube_kind kind, struct kub
     count_change(store, kind, changed);
 }
 
-/* Objects of other namespaces are nobody's; a watch of one has none. */
-static bool is_here(const struct kube_store *store, const struct doc_node *object) {
+/* A watch of one namespace has no other objects; others are ignored. */
+static bool is_in_namespace(const struct kube_store *store, const struct doc_node *object) {
     yyjson_val *name_space = yyjson_ptr_get(object->val, "/metadata/namespace");
     return !name_space || yyjson_equals_str(name_space, store->options.name_space);
 }
@@ -372,13 +373,13 @@ void kube_store_put(struct kube_store *store, enum kube_kind kind, const struct 
     struct kube_object read = {.name = NULL};
     struct error err;
     bool found = false;
-    if (!is_here(store, object)) {
+    if (!is_in_namespace(store, object)) {
         return;
     }
     enum status st = kube_object_read(kind, object, &read, &err);
     size_t at = read.name ? find_object(&store->kinds[kind], read.name, &found) : 0;
     if (st != ST_OK) {
-        remember_why(kind, found ? &store->kinds[kind].items[at] : NULL, &read, &err);
+        set_invalid_reason(kind, found ? &store->kinds[kind].items[at] : NULL, &read, &err);
     }
     if (read.name && (st == ST_OK || read.why)) {
         put_object(store, kind, &read);
@@ -401,7 +402,7 @@ void kube_store_remove(struct kube_store *store, enum kube_kind kind,
                        const struct doc_node *object) {
     yyjson_val *name = yyjson_ptr_get(object->val, "/metadata/name");
     bool found = false;
-    size_t at = yyjson_is_str(name) && is_here(store, object)
+    size_t at = yyjson_is_str(name) && is_in_namespace(store, object)
                     ? find_object(&store->kinds[kind], yyjson_get_str(name), &found)
                     : 0;
     if (found) {
@@ -415,8 +416,8 @@ void kube_store_list_begin(struct kube_store *store, enum kube_kind kind) {
     store->kinds[kind].round++;
 }
 
-/* Takes out in one go what the list did not have: one by one they would be moved again and
- * again. */
+/* Removes the objects that the list did not have in one pass, as each single removal moves the
+ * rest. */
 static void remove_unlisted(struct kube_store *store, enum kube_kind kind) {
     struct kube_objects *objects = &store->kinds[kind];
     bool changed = false;
@@ -448,7 +449,7 @@ void kube_store_skip_kind(struct kube_store *store, enum kube_kind kind) {
     kube_store_list_end(store, kind, false);
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 uint64_t kube_store_version(const struct kube_store *store) {
     return store->version;
@@ -488,7 +489,7 @@ void kube_store_count(const struct kube_store *store, enum kube_kind kind,
     }
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- new and free ---------------------------------------------------------------------------- */
 
 enum status kube_store_new(const struct kube_store_options *options, struct kube_store **out,
                            struct error *err) {
@@ -519,11 +520,11 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for what the cluster says of the pool");
 }
 
-/* ---- what refers to the pool ----------------------------------------------------------------- */
+/* ---- spec: models, objectives, rewrites ------------------------------------------------------ */
 
-/* Each made sense when it came, so that only memory can be missing. */
-static enum status fill_objects(const struct kube_store *store, struct pool_config_reader *reader,
-                                enum kube_kind first, enum kube_kind second, struct error *err) {
+/* Each was valid when it was stored, so that only memory can be missing. */
+static enum status add_objects(const struct kube_store *store, struct pool_config_reader *reader,
+                               enum kube_kind first, enum kube_kind second, struct error *err) {
     const struct kube_object **items;
     size_t n = kube_store_list_by_age(store, first, second, reader->arena, &items);
     enum status st = items ? ST_OK : no_memory(err);
@@ -535,7 +536,7 @@ static enum status fill_objects(const struct kube_store *store, struct pool_conf
     return st;
 }
 
-/* ---- pods ------------------------------------------------------------------------------------ */
+/* ---- spec: pods ------------------------------------------------------------------------------ */
 
 static bool copy_labels(struct pool_spec *spec, struct pool_labels labels,
                         struct pool_labels *out) {
@@ -550,9 +551,9 @@ static bool copy_labels(struct pool_spec *spec, struct pool_labels labels,
     return copied;
 }
 
-/* An endpoint for each of its ports. */
-static enum status fill_pod(const struct kube_store *store, const struct kube_pod *pod,
-                            struct pool_spec *spec, struct error *err) {
+/* Adds an endpoint for each port of the pod. */
+static enum status add_pod(const struct kube_store *store, const struct kube_pod *pod,
+                           struct pool_spec *spec, struct error *err) {
     struct pool_spec_endpoint wanted = {.address = pod->address};
     enum status st = copy_labels(spec, pod->labels, &wanted.labels) ? ST_OK : no_memory(err);
     for (size_t i = 0; i < store->ports.n && st == ST_OK; i++) {
@@ -564,23 +565,23 @@ static enum status fill_pod(const struct kube_store *store, const struct kube_po
     return st;
 }
 
-static enum status fill_pods(const struct kube_store *store, struct pool_spec *spec,
-                             bool *with_engine, struct error *err) {
+static enum status add_pods(const struct kube_store *store, struct pool_spec *spec,
+                            bool *with_engine, struct error *err) {
     const struct kube_objects *pods = &store->kinds[KUBE_POD];
     enum status st = ST_OK;
     for (size_t i = 0; i < pods->n && st == ST_OK; i++) {
         const struct kube_object *object = &pods->items[i];
         if (kube_store_owns(store, KUBE_POD, object) && object->pod->ready) {
-            st = fill_pod(store, object->pod, spec, err);
+            st = add_pod(store, object->pod, spec, err);
             *with_engine = *with_engine || scrape_engine_is_known(object->pod->labels);
         }
     }
     return st;
 }
 
-/* Pods that say which server they run are asked as that one is; the others as the file says, or not
- * at all. */
-static enum status fill_scrape(struct pool_spec *spec, struct error *err) {
+/* Pods with an engine label are scraped with that engine's preset; the others as the file says, or
+ * not at all. */
+static enum status add_scrape_plan(struct pool_spec *spec, struct error *err) {
     struct scrape_plan *plan = arena_calloc(spec->arena, 1, sizeof(*plan));
     if (!plan) {
         return no_memory(err);
@@ -594,32 +595,32 @@ static enum status fill_scrape(struct pool_spec *spec, struct error *err) {
     return scrape_plan_make_presets(plan, spec->arena) ? ST_OK : no_memory(err);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- spec ------------------------------------------------------------------------------------ */
 
 static enum status read_into_spec(const struct kube_store *store, struct pool_config_reader *reader,
                                   struct error *err) {
     struct pool_spec *spec = reader->spec;
     bool with_engine = false;
-    enum status st = fill_pods(store, spec, &with_engine, err);
+    enum status st = add_pods(store, spec, &with_engine, err);
     if (st == ST_OK && with_engine) {
-        st = fill_scrape(spec, err);
+        st = add_scrape_plan(spec, err);
     }
     if (st == ST_OK) {
-        st = fill_objects(store, reader, KUBE_MODEL, KUBE_MODEL, err);
+        st = add_objects(store, reader, KUBE_MODEL, KUBE_MODEL, err);
     }
     if (st == ST_OK) {
-        st = fill_objects(store, reader, KUBE_OBJECTIVE, KUBE_OBJECTIVE, err);
+        st = add_objects(store, reader, KUBE_OBJECTIVE, KUBE_OBJECTIVE, err);
     }
     if (st == ST_OK) {
-        st = fill_objects(store, reader, KUBE_OBJECTIVE_ALPHA, KUBE_OBJECTIVE_ALPHA, err);
+        st = add_objects(store, reader, KUBE_OBJECTIVE_ALPHA, KUBE_OBJECTIVE_ALPHA, err);
     }
-    return st == ST_OK ? fill_objects(store, reader, KUBE_REWRITE, KUBE_REWRITE_ALPHA, err) : st;
+    return st == ST_OK ? add_objects(store, reader, KUBE_REWRITE, KUBE_REWRITE_ALPHA, err) : st;
 }
 
 enum status kube_store_add_to_spec(const struct kube_store *store, struct pool_spec *spec,
                                    struct error *err) {
     struct pool_config_reader reader = {.file = "the cluster", .spec = spec};
-    /* Without a pool there are no models of it: 503, as there are no endpoints, and not 404. */
+    /* Without a pool a request gets 503, as there are no endpoints, and not 404 for its model. */
     if (!spec->strict_models_set && store->pool && kube_store_is_served(store, KUBE_MODEL)) {
         spec->strict_models = true;
     }
@@ -633,7 +634,7 @@ enum status kube_store_add_to_spec(const struct kube_store *store, struct pool_s
     return st;
 }
 
-/* What is to be said. */
+/* The condition that an object's status is to have. */
 struct verdict {
     const char *status, *reason;
     struct str message;
@@ -648,7 +649,7 @@ static struct str text_of(yyjson_val *value) {
     return yyjson_is_str(value) ? str_make(yyjson_get_str(value), yyjson_get_len(value)) : STR("");
 }
 
-/* ---- what was said --------------------------------------------------------------------------- */
+/* ---- status: present conditions -------------------------------------------------------------- */
 
 static bool condition_has_type(yyjson_val *condition, const char *type) {
     return yyjson_equals_str(yyjson_obj_get(condition, "type"), type);
@@ -670,8 +671,8 @@ static yyjson_val *find_accepted(const struct kube_object *object) {
     return NULL;
 }
 
-/* The message doesn't count: two pickers of different age must not write over each other. */
-static bool is_said(const struct kube_object *object, const struct verdict *verdict) {
+/* The message is not compared: pickers of two versions must not overwrite each other's. */
+static bool has_condition(const struct kube_object *object, const struct verdict *verdict) {
     yyjson_val *condition = find_accepted(object);
     return yyjson_equals_str(yyjson_obj_get(condition, "status"), verdict->status) &&
            yyjson_equals_str(yyjson_obj_get(condition, "reason"), verdict->reason) &&
@@ -679,12 +680,12 @@ static bool is_said(const struct kube_object *object, const struct verdict *verd
                yyjson_get_sint(status_member(object, "/metadata/generation"));
 }
 
-/* ---- what is to be said ---------------------------------------------------------------------- */
+/* ---- status: expected condition -------------------------------------------------------------- */
 
-/* Who has the names of models: by name, then by age. */
+/* Which object has the name of a model: sorted by name, then by age. */
 struct claim {
     struct str name;
-    size_t age; /* a number: the oldest has 0 */
+    size_t age; /* index by age; 0: the oldest */
     const struct kube_object *object;
 };
 
@@ -699,7 +700,7 @@ static int compare_claims(const void *a, const void *b) {
     return order ? order : left->age < right->age ? -1 : left->age > right->age;
 }
 
-/* Out of memory nobody has any. */
+/* Out of memory the result is empty. */
 static struct claims claims_of(const struct kube_store *store, struct arena *arena) {
     const struct kube_object **models;
     struct claims claims = {
@@ -716,7 +717,7 @@ static struct claims claims_of(const struct kube_store *store, struct arena *are
     return claims;
 }
 
-/* An older InferenceModel of the pool with the same name; NULL: there is none. */
+/* Returns: an older InferenceModel of the pool with the same name; NULL: none. */
 static const struct kube_object *claimed_by(const struct claims *claims,
                                             const struct kube_object *object) {
     struct str name = text_of(status_member(object, "/spec/modelName"));
@@ -748,7 +749,7 @@ static struct verdict judge_object(const struct kube_object *object,
     return (struct verdict){"True", "Accepted", STR("the endpoint picker follows it")};
 }
 
-/* ---- the change ------------------------------------------------------------------------------ */
+/* ---- status: patch --------------------------------------------------------------------------- */
 
 static void add_others(const struct kube_object *object, struct json_writer *json) {
     yyjson_val *conditions = status_member(object, "/status/conditions"), *condition;
@@ -766,7 +767,7 @@ static void add_others(const struct kube_object *object, struct json_writer *jso
     }
 }
 
-/* The time is that of the last change of `status`. */
+/* lastTransitionTime is that of the last change of `status`. */
 static void add_accepted(const struct kube_object *object, const struct verdict *verdict,
                          const char *now, struct json_writer *json) {
     yyjson_val *before = find_accepted(object);
@@ -784,7 +785,8 @@ static void add_accepted(const struct kube_object *object, const struct verdict 
     json_write_close(json, '}');
 }
 
-/* A merge patch, which is refused when the object has changed since. */
+/* A merge patch with the object's version, which the server rejects if the object has changed
+ * since. */
 static struct str print_patch(const struct kube_object *object, const struct verdict *verdict,
                               const char *now, struct arena *arena) {
     struct buf out;
@@ -808,7 +810,7 @@ static struct str print_patch(const struct kube_object *object, const struct ver
     return out.failed ? str_make(NULL, 0) : buf_str(&out);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- status: all patches --------------------------------------------------------------------- */
 
 static size_t add_kind(const struct kube_store *store, enum kube_kind kind, struct arena *arena,
                        const char *now, struct kube_patch *out) {
@@ -825,7 +827,7 @@ static size_t add_kind(const struct kube_store *store, enum kube_kind kind, stru
         }
         struct verdict verdict = judge_object(object, claimed_by(&claims, object), arena);
         struct str body = {NULL, 0};
-        if (!is_said(object, &verdict)) {
+        if (!has_condition(object, &verdict)) {
             body = print_patch(object, &verdict, now, arena);
         }
         struct str name = arena_printf(arena, "%s", object->name);

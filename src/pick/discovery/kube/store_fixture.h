@@ -1,5 +1,4 @@
-/* For tests of what becomes of a cluster's objects: these in YAML, and a store that gets them. For
- * files that include cmocka.h before. */
+/* For tests of the store: objects in YAML, and a store that gets them. Include cmocka.h first. */
 #ifndef SLUICE_PICK_DISCOVERY_KUBE_STORE_FIXTURE_H
 #define SLUICE_PICK_DISCOVERY_KUBE_STORE_FIXTURE_H
 
@@ -39,7 +38,7 @@ static inline void fixture_put(struct kube_store *store, enum kube_kind kind, co
     fixture_tell(store, kind, true, yaml);
 }
 
-/* The pod `name` at `ip` is there; `more` is further members of its metadata. */
+/* Puts the pod `name` at `ip`; `more` has further members of its metadata. */
 static inline void fixture_pod(struct kube_store *store, const char *name, const char *ip,
                                bool ready, const char *more) {
     char yaml[600];
@@ -52,7 +51,7 @@ static inline void fixture_pod(struct kube_store *store, const char *name, const
     fixture_put(store, KUBE_POD, yaml);
 }
 
-/* Nothing of a kind, of all of which the cluster knows. */
+/* Lists every kind as empty, and served. */
 static inline void fixture_sync(struct kube_store *store) {
     for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
         kube_store_list_begin(store, (enum kube_kind)kind);
@@ -60,7 +59,7 @@ static inline void fixture_sync(struct kube_store *store) {
     }
 }
 
-/* What it comes to, as --check prints it; in a buffer of its own. */
+/* Prints the spec as `sluice pick --check`, into a static buffer. */
 static inline const char *fixture_print(const struct kube_store *store) {
     static char text[16384];
     struct pool_specs specs = {.n = 0};
@@ -88,7 +87,7 @@ static inline void assert_prints(const struct kube_store *store, const char *par
     }
 }
 
-/* A store and its objects leave nothing. */
+/* Frees the store; all memory must be freed. */
 static inline void fixture_end(struct kube_store *store) {
     kube_store_free(store);
     assert_int_equal(metric_read(METRIC_ARENAS), 0);

@@ -1,4 +1,5 @@
-/* What is said of objects: each of the pool has its condition, once, and whose conditions stay. */
+/* Status conditions of objects: each object of the pool gets one, once, and other controllers'
+ * conditions stay. */
 #include "pick/discovery/kube/store.h"
 
 #include <setjmp.h>
@@ -26,7 +27,7 @@ static struct kube_store *synced(void) {
     return store;
 }
 
-/* All changes, a line each: "KIND/NAME BODY". */
+/* Compares all patches, a line each: "KIND/NAME BODY". */
 static void assert_patches(const struct kube_store *store, const char *expected) {
     struct arena *arena = arena_new(NULL, 0);
     struct kube_patch *patches;
@@ -117,7 +118,7 @@ static void status_foreign_conditions_are_kept(void **state) {
     fixture_end(store);
 }
 
-/* Without a pool nobody is followed; what makes no sense is not accepted, and says why. */
+/* Without a pool no object gets a condition; an invalid object is not accepted, with the reason. */
 static void status_unsupported_object_is_not_accepted(void **state) {
     (void)state;
     struct kube_store *store = synced();

@@ -1,5 +1,5 @@
-/* What a cluster's objects come to as a pool, in whatever order they come, and what counts as a
- * change of it. */
+/* The pool that a cluster's objects result in, whatever their order, and which events change its
+ * version. */
 #include "pick/discovery/kube/store.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 
 #define APP "labels: {app: a}"
 
-/* A store with its pool, in which every kind is known. */
+/* A store with its pool, and each kind listed. */
 static struct kube_store *synced(void) {
     struct kube_store *store = fixture_store(NULL);
     fixture_sync(store);
@@ -64,11 +64,11 @@ static void store_pod_events_change_version_when_they_matter(void **state) {
     assert_int_equal(kube_store_version(store), ++version);
     fixture_pod(store, "a", "10.0.0.1", true, APP ", resourceVersion: '9'"); /* a heartbeat */
     assert_int_equal(kube_store_version(store), version);
-    fixture_pod(store, "b", "10.0.0.2", true, "labels: {app: b}"); /* somebody else's */
+    fixture_pod(store, "b", "10.0.0.2", true, "labels: {app: b}"); /* not selected */
     assert_int_equal(kube_store_version(store), version);
     fixture_pod(store, "a", "10.0.0.1", true, "labels: {app: a, x: y}");
     assert_int_equal(kube_store_version(store), ++version);
-    fixture_pod(store, "a", "10.0.0.1", true, "labels: {app: b}"); /* it leaves by its label */
+    fixture_pod(store, "a", "10.0.0.1", true, "labels: {app: b}"); /* its label changes */
     assert_int_equal(kube_store_version(store), ++version);
     assert_prints(store, "endpoints   0\n");
     fixture_pod(store, "a", "10.0.0.9", true, APP);
@@ -93,8 +93,8 @@ static void store_list_removes_unlisted_objects(void **state) {
     kube_store_list_begin(store, KUBE_POD);
     fixture_pod(store, "a", "10.0.0.1", true, APP);
     fixture_pod(store, "d", "10.0.0.4", true, APP);
-    assert_prints(store, "endpoints   4\n"); /* what was known stays until the list is whole */
-    kube_store_list_begin(store, KUBE_POD);  /* it broke off, and comes again */
+    assert_prints(store, "endpoints   4\n"); /* the objects stay until the list is complete */
+    kube_store_list_begin(store, KUBE_POD);  /* the list was incomplete, and starts again */
     fixture_pod(store, "a", "10.0.0.1", true, APP);
     fixture_pod(store, "c", "10.0.0.3", true, APP);
     kube_store_list_end(store, KUBE_POD, true);
@@ -106,7 +106,7 @@ static void store_list_removes_unlisted_objects(void **state) {
     fixture_pod(store, "a", "10.0.0.1", true, APP);
     fixture_pod(store, "c", "10.0.0.3", true, APP);
     kube_store_list_end(store, KUBE_POD, true);
-    assert_int_equal(kube_store_version(store), version); /* all of it as it was */
+    assert_int_equal(kube_store_version(store), version); /* everything as before */
     fixture_end(store);
 }
 
@@ -155,7 +155,8 @@ static void store_pool_events_change_endpoints(void **state) {
                 "metadata: {name: p, namespace: n}\n"
                 "spec: {selector: {matchLabels: {app: b}}, targetPorts: [{number: 81}]}");
     assert_prints(store, "endpoints   1\n  10.0.0.2:81");
-    fixture_put(store, KUBE_POOL, "metadata: {name: q, namespace: n}\nspec: {}"); /* another's */
+    fixture_put(store, KUBE_POOL,
+                "metadata: {name: q, namespace: n}\nspec: {}"); /* another pool's */
     assert_prints(store, "endpoints   1\n  10.0.0.2:81");
     fixture_tell(store, KUBE_POOL, false, "metadata: {name: p, namespace: n}");
     assert_false(kube_store_has_pool(store));
@@ -167,13 +168,13 @@ static void store_pool_events_change_endpoints(void **state) {
     fixture_put(store, KUBE_POOL,
                 "metadata: {name: p, namespace: n}\nspec: {selector: {}, targetPorts: "
                 "[{number: 99999}]}");
-    assert_false(kube_store_has_pool(store)); /* it makes no sense */
+    assert_false(kube_store_has_pool(store)); /* it is invalid */
     fixture_put(store, KUBE_POOL, FIXTURE_POOL);
     assert_prints(store, "10.0.0.1:80");
     fixture_end(store);
 }
 
-/* A newer API says more of an object than we know, which changes nothing. */
+/* Unknown members of a newer API are ignored. */
 static void store_unknown_fields_are_ignored(void **state) {
     (void)state;
     struct kube_store *store = synced();
@@ -201,21 +202,21 @@ static void store_newer_pool_group_is_preferred(void **state) {
     fixture_put(store, KUBE_POOL_ALPHA, ALPHA_POOL);
     assert_prints(store, "endpoints   1\n  10.0.0.1:8000");
     assert_string_equal(kube_store_group(store), "inference.networking.x-k8s.io");
-    fixture_put(store, KUBE_POOL, FIXTURE_POOL); /* the newer one counts */
+    fixture_put(store, KUBE_POOL, FIXTURE_POOL); /* the newer group has precedence */
     assert_prints(store, "endpoints   1\n  10.0.0.1:80 ");
     assert_string_equal(kube_store_group(store), "inference.networking.k8s.io");
     kube_store_list_begin(store, KUBE_POOL);
-    kube_store_list_end(store, KUBE_POOL, false); /* the cluster has it no more */
+    kube_store_list_end(store, KUBE_POOL, false); /* the cluster no longer serves it */
     assert_prints(store, "endpoints   1\n  10.0.0.1:8000");
     fixture_end(store);
     store = fixture_store("inference.networking.k8s.io");
     fixture_sync(store);
     fixture_put(store, KUBE_POOL_ALPHA, ALPHA_POOL);
-    assert_false(kube_store_has_pool(store)); /* not of the group that is wanted */
+    assert_false(kube_store_has_pool(store)); /* of another group than configured */
     fixture_end(store);
 }
 
-/* ---- what refers to it ----------------------------------------------------------------------- */
+/* ---- objects that refer to the pool ---------------------------------------------------------- */
 
 #define MODEL(name, more, spec)                                                                    \
     "metadata: {name: " name ", namespace: n, " more "}\n"                                         \
@@ -233,7 +234,7 @@ static void store_models_are_added_to_spec(void **state) {
     fixture_put(store, KUBE_MODEL, MODEL("b", MADE("2025"), "modelName: phi"));
     uint64_t version = kube_store_version(store);
     fixture_put(store, KUBE_MODEL, MODEL("senseless", "", "modelName: x, criticality: Utmost"));
-    assert_int_equal(kube_store_version(store), version + 1); /* its status is to be written */
+    assert_int_equal(kube_store_version(store), version + 1); /* a status is to be written */
     fixture_put(store, KUBE_MODEL, MODEL("senseless", "", "modelName: x, criticality: Utmost"));
     assert_int_equal(kube_store_version(store), version + 1);
     fixture_put(store, KUBE_MODEL, "metadata: {name: bare, namespace: n}");
@@ -260,7 +261,7 @@ static void store_models_are_added_to_spec(void **state) {
     fixture_end(store);
 }
 
-/* The oldest comes first, and what comes first counts. */
+/* Objects are sorted by age, and the first one has precedence. */
 static void store_duplicate_models_ordered_by_age(void **state) {
     (void)state;
     struct kube_store *store = synced();
@@ -290,7 +291,7 @@ static void store_served_models_refuse_unknown(void **state) {
     assert_prints(store, "a request for another is refused\n");
     assert_true(kube_store_version(store) > version);
     assert_int_equal(pool_spec_new(&spec, &err), ST_OK);
-    spec->strict_models_set = true; /* the file says: pass */
+    spec->strict_models_set = true; /* the file's unknown_models is "pass" */
     assert_int_equal(kube_store_add_to_spec(store, spec, &err), ST_OK);
     assert_false(spec->strict_models);
     pool_spec_free(spec);
@@ -348,7 +349,7 @@ static void store_engine_label_turns_scraping_on(void **state) {
     fixture_end(store);
 }
 
-/* ---- knowing --------------------------------------------------------------------------------- */
+/* ---- synced ---------------------------------------------------------------------------------- */
 
 static void store_all_kinds_listed_is_synced(void **state) {
     (void)state;
@@ -364,7 +365,7 @@ static void store_all_kinds_listed_is_synced(void **state) {
     fixture_end(store);
 }
 
-/* Whatever stands where something else is expected. */
+/* Every member is replaced by values of other types. */
 static void store_invalid_objects_are_ignored(void **state) {
     static const char *const objects[] = {
         "{}",

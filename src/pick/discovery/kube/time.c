@@ -1,11 +1,11 @@
-/* Two digits here, two digits there. */
+/* Reads RFC 3339 times. */
 #include "pick/discovery/kube/time.h"
 
 #include <time.h>
 
 #include "core/base/num.h"
 
-/* `n` digits at `at`. */
+/* Reads `n` digits at `at`. */
 static bool read_digits(struct str text, size_t at, size_t n, int *out) {
     uint64_t value = 0;
     if (at + n > text.len || !num_parse_u64(str_make(text.ptr + at, n), &value)) {
@@ -19,7 +19,7 @@ static bool is_at(struct str text, size_t at, const char *any) {
     return at < text.len && text.ptr[at] != '\0' && strchr(any, text.ptr[at]);
 }
 
-/* "Z", "+01:00" at the end. */
+/* Reads "Z" or "+01:00" at the end. */
 static bool read_zone(struct str text, size_t at, int64_t *out_s) {
     int hours = 0, minutes = 0;
     if (is_at(text, at, "Zz")) {

@@ -7,7 +7,7 @@
 
 #include "core/base/str.h"
 
-/* Seconds since 1970; a fraction is left out. Returns: false for anything else. */
+/* Reads seconds since 1970; a fraction is dropped. Returns: false for anything else. */
 bool kube_time_parse(struct str text, int64_t *out_s);
 
 #endif

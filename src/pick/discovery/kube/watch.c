@@ -1,6 +1,9 @@
-/* What is asked of the server, and when: pages of a list, then one watch after the other, each from
- * where the last one ended. After failures a list comes first: who knows what has become of the
- * server. A watch that is lost once is tried again at once before that counts as a failure. */
+/* One watched collection of the API server. Requests follow each other: the pages of a list, then
+ * watches, each from the version where the last one ended. After failures a list comes first, as
+ * events may have been missed; a watch that is lost once is resumed at once before that counts as a
+ * failure.
+ *
+ * Callbacks of the owner may stop the watch, so `stopped` is checked after each. */
 #include "pick/discovery/kube/watch.h"
 
 #include <stdlib.h>
@@ -17,28 +20,27 @@ enum { KUBE_VERSION_BYTES = 256 };
 
 struct kube_watch {
     struct kube_watch_options options;
-    char *name;       /* of the resource, for people: "pods", "inferencepools.inference…" */
+    char *name;       /* the resource, for messages: "pods", "inferencepools.inference…" */
     char *path;       /* of the collection */
     char *query;      /* the selectors: "&labelSelector=…" */
-    struct lock lock; /* of the state, which others look at */
+    struct lock lock; /* guards `state`, which other threads read */
     struct kube_watch_status state;
-    struct kube_call *call; /* what is asked; NULL: it waits */
-    struct timer timer;     /* the end of a wait, or a look at a watch */
+    struct kube_call *call; /* the running request; NULL: none */
+    struct timer timer;     /* the next request, or the next check of a watch */
     struct prng prng;
     bool stopped;
-    /* The list: */
-    bool listing;      /* what is asked, or next */
-    unsigned page;     /* objects in one */
-    char *next_page;   /* what the server goes on with; NULL: from the front */
-    bool was_served;   /* the last list was one */
-    unsigned n_absent; /* answers in turn that there is no such kind */
-    /* The watch: */
+    /* Of the list: */
+    bool listing;      /* the running or next request is a list */
+    unsigned page;     /* objects in a page */
+    char *next_page;   /* the server's continue token; NULL: the first page */
+    bool was_served;   /* of the last list */
+    unsigned n_absent; /* 404 responses in a row */
+    /* Of the watch: */
     char version[KUBE_VERSION_BYTES];
     struct kube_stream stream;
-    uint64_t asked_ns, heard_ns; /* when it began; when the last byte came */
-    bool watch_failed;           /* since one lasted */
-    /* Failures in turn, since a watch lasted. */
-    unsigned n_failures_in_row;
+    uint64_t started_ns, heard_ns; /* when it started; when the last byte arrived */
+    bool watch_failed;             /* since a watch was stable */
+    unsigned n_failures_in_row;    /* the same */
 };
 
 static void kube_watch_send_request(struct kube_watch *watch);
@@ -46,21 +48,23 @@ static void kube_watch_relist(struct kube_watch *watch);
 static void kube_watch_on_silence(struct kube_watch *watch);
 
 enum { PAGE = 500, OBJECT_BYTES = 4 << 20, PAGE_BYTES = 32 << 20, WATCH_S = 300 };
-enum { MAX_DOUBLINGS = 5, GOOD = 200 };
+enum { MAX_DOUBLINGS = 5, OK = 200 };
 static const uint64_t LIST_TIMEOUT_NS = 60000000000;
-static const uint64_t SLACK_NS = 30000000000; /* to the server's own end of a watch */
-static const uint64_t MOST_BACK_OFF_NS = 30000000000;
-/* Bookmarks come about once a minute. A server that says nothing for so long is asked again. */
+/* Beyond the timeout that the server applies to a watch. */
+static const uint64_t SLACK_NS = 30000000000;
+static const uint64_t MAX_BACK_OFF_NS = 30000000000;
+/* The server sends bookmarks about once a minute. A watch that receives nothing for this time is
+ * replaced. */
 static const uint64_t SILENCE_NS = 150000000000;
-/* A watch lasts when it has for this part of that, which is longer than connecting may take. */
-enum { LASTS_PART = 12 };
+/* A watch is stable after this fraction of SILENCE_NS, which is longer than connecting may take. */
+enum { STABLE_FRACTION = 12 };
 
 const char *const KUBE_PHASE_TEXTS[] = {
     [KUBE_LISTING] = "listing", [KUBE_WATCHING] = "watching", [KUBE_NOT_SERVED] = "not served",
     [KUBE_DENIED] = "denied",   [KUBE_FAILING] = "failing",
 };
 
-/* ---- what is known of it --------------------------------------------------------------------- */
+/* ---- state ----------------------------------------------------------------------------------- */
 
 static const struct line {
     enum log_level level;
@@ -122,9 +126,9 @@ void kube_watch_report(struct kube_watch *watch, struct kube_watch_status *out) 
     lock_release(&watch->lock);
 }
 
-/* ---- time ------------------------------------------------------------------------------------ */
+/* ---- timers ---------------------------------------------------------------------------------- */
 
-static void set_alarm(struct kube_watch *watch, uint64_t due_ns) {
+static void set_timer(struct kube_watch *watch, uint64_t due_ns) {
     if (!timer_start(worker_timers(watch->options.worker), &watch->timer, due_ns)) {
         log_event(LOG_ERROR, "no memory for a timer: the cluster's objects are not watched",
                   LOG_CSTR("resource", watch->name));
@@ -133,7 +137,7 @@ static void set_alarm(struct kube_watch *watch, uint64_t due_ns) {
 
 static void kube_watch_send_request_in(struct kube_watch *watch, uint64_t wait_ns) {
     if (!watch->stopped) {
-        set_alarm(watch, clock_now_ns() + wait_ns);
+        set_timer(watch, clock_now_ns() + wait_ns);
     }
 }
 
@@ -143,21 +147,20 @@ static uint64_t jitter_ns(struct prng *prng, uint64_t max_ns) {
 
 uint64_t kube_watch_back_off_ns(struct prng *prng, unsigned n_failures) {
     unsigned n_before = n_failures > 0 ? n_failures - 1 : 0;
-    uint64_t wait_ns =
-        n_before < MAX_DOUBLINGS ? NS_PER_S << n_before : MOST_BACK_OFF_NS; /* 1 s, 2 s … 16 s, 30
-                                                                               s */
+    uint64_t wait_ns = n_before < MAX_DOUBLINGS ? NS_PER_S << n_before
+                                                : MAX_BACK_OFF_NS; /* 1 s, 2 s … 16 s, 30 s */
     return wait_ns - wait_ns / 4 + jitter_ns(prng, wait_ns / 2);
 }
 
-static void look_later(struct kube_watch *watch) {
-    uint64_t silence_ns = watch->options.silence_ns, lasts_ns = silence_ns / LASTS_PART;
-    bool young = clock_now_ns() - watch->asked_ns < lasts_ns;
-    set_alarm(watch, young ? watch->asked_ns + lasts_ns : watch->heard_ns + silence_ns);
+static void schedule_check(struct kube_watch *watch) {
+    uint64_t silence_ns = watch->options.silence_ns, lasts_ns = silence_ns / STABLE_FRACTION;
+    bool young = clock_now_ns() - watch->started_ns < lasts_ns;
+    set_timer(watch, young ? watch->started_ns + lasts_ns : watch->heard_ns + silence_ns);
 }
 
-/* Has the watch that runs begun well? Has it said anything? One that nobody has answered yet may
- * wait its turn, and says nothing of the server. */
-static void look_at_watch(struct kube_watch *watch) {
+/* Checks whether the running watch is stable, or silent for too long. A watch without a response
+ * status may still be queued by the server, and says nothing about it. */
+static void check_watch(struct kube_watch *watch) {
     uint64_t now_ns = clock_now_ns(), silence_ns = watch->options.silence_ns;
     if (watch->listing) {
         return;
@@ -166,12 +169,12 @@ static void look_at_watch(struct kube_watch *watch) {
         kube_watch_on_silence(watch);
         return;
     }
-    if (now_ns - watch->asked_ns >= silence_ns / LASTS_PART &&
-        kube_call_status(watch->call) == GOOD) {
+    if (now_ns - watch->started_ns >= silence_ns / STABLE_FRACTION &&
+        kube_call_status(watch->call) == OK) {
         kube_watch_reset_back_off(watch);
     }
     if (!watch->stopped) {
-        look_later(watch);
+        schedule_check(watch);
     }
 }
 
@@ -179,17 +182,17 @@ static void on_timer_expired(struct timer *timer) {
     struct kube_watch *watch =
         (struct kube_watch *)(void *)((char *)timer - offsetof(struct kube_watch, timer));
     if (watch->call) {
-        look_at_watch(watch);
+        check_watch(watch);
     } else {
         kube_watch_send_request(watch);
     }
 }
 
 enum { GONE = 410, NOT_FOUND = 404, UNAUTHORIZED = 401, FORBIDDEN = 403, BAD_REQUEST = 400 };
-enum { MOST_PAGE = 100000, MOST_ABSENT = 3 };
-static const uint64_t ABSENT_NS = 30000000000;
-static const uint64_t MOST_RETRY_NS = 300000000000;
-/* All watches of a server end together when it does. */
+enum { MAX_PAGE = 100000, MAX_ABSENT = 3 };
+static const uint64_t ABSENT_RETRY_NS = 30000000000;
+static const uint64_t MAX_RETRY_NS = 300000000000;
+/* Watches of a server all end when it restarts: requests are spread over this time. */
 static const uint64_t SPREAD_NS = 250000000;
 
 /* ---- failures -------------------------------------------------------------------------------- */
@@ -204,7 +207,7 @@ static void kube_watch_on_failure(struct kube_watch *watch, const struct kube_re
     watch->state.n_failures++;
     lock_release(&watch->lock);
     if (wait_ns > 0) {
-        wait_ns = wait_ns < MOST_RETRY_NS ? wait_ns : MOST_RETRY_NS;
+        wait_ns = wait_ns < MAX_RETRY_NS ? wait_ns : MAX_RETRY_NS;
         wait_ns += jitter_ns(&watch->prng, wait_ns / 4);
     } else {
         wait_ns = kube_watch_back_off_ns(&watch->prng, watch->n_failures_in_row);
@@ -213,8 +216,8 @@ static void kube_watch_on_failure(struct kube_watch *watch, const struct kube_re
     kube_watch_set_phase(watch, denied ? KUBE_DENIED : KUBE_FAILING, &answer->error);
 }
 
-/* The server no longer has what follows: all is listed again, at once unless that is all that ever
- * happens. */
+/* The server no longer has the events since our version: everything is listed again, at once unless
+ * that fails repeatedly. */
 static void expire_version(struct kube_watch *watch) {
     uint64_t wait_ns = watch->n_failures_in_row == 0
                            ? jitter_ns(&watch->prng, SPREAD_NS)
@@ -227,11 +230,11 @@ static void expire_version(struct kube_watch *watch) {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static void tell_begin(struct kube_watch *watch) {
+static void notify_list_begin(struct kube_watch *watch) {
     watch->options.on_list_begin(watch->options.user);
 }
 
-static void tell_synced(struct kube_watch *watch) {
+static void notify_list_end(struct kube_watch *watch) {
     lock_acquire(&watch->lock);
     watch->state.synced = true;
     watch->state.n_lists++;
@@ -240,10 +243,10 @@ static void tell_synced(struct kube_watch *watch) {
     watch->options.on_list_end(watch->options.user);
 }
 
-/* There is no such kind: an empty list, if that is new. */
+/* The server does not have the kind: an empty list, if that is new. */
 static void on_not_found(struct kube_watch *watch, const struct kube_response *answer) {
     watch->n_absent++;
-    if (watch->was_served && watch->n_absent < MOST_ABSENT) {
+    if (watch->was_served && watch->n_absent < MAX_ABSENT) {
         kube_watch_on_failure(watch, answer);
         return;
     }
@@ -253,14 +256,14 @@ static void on_not_found(struct kube_watch *watch, const struct kube_response *a
     if (watch->state.phase == KUBE_NOT_SERVED) {
         kube_watch_set_fresh(watch, false);
     } else {
-        tell_begin(watch);
+        notify_list_begin(watch);
         if (!watch->stopped) {
-            tell_synced(watch);
+            notify_list_end(watch);
         }
     }
     if (!watch->stopped) {
-        kube_watch_send_request_in(watch, ABSENT_NS - ABSENT_NS / 8 +
-                                              jitter_ns(&watch->prng, ABSENT_NS / 4));
+        kube_watch_send_request_in(watch, ABSENT_RETRY_NS - ABSENT_RETRY_NS / 8 +
+                                              jitter_ns(&watch->prng, ABSENT_RETRY_NS / 4));
         kube_watch_set_phase(watch, KUBE_NOT_SERVED, NULL);
     }
 }
@@ -286,24 +289,24 @@ static void set_version(struct kube_watch *watch, struct str version) {
     watch->version[version.len] = '\0';
 }
 
-/* The last page is there. */
+/* After the last page. */
 static void finish_list(struct kube_watch *watch, struct str version) {
     set_version(watch, version);
     watch->listing = false;
     watch->was_served = true;
     watch->n_absent = 0;
     watch->page = watch->options.page;
-    tell_synced(watch);
+    notify_list_end(watch);
     if (!watch->stopped && !watch->watch_failed) {
         kube_watch_set_phase(watch, KUBE_WATCHING, NULL);
     }
     kube_watch_send_request(watch);
 }
 
-static void tell_page(struct kube_watch *watch, const struct doc_node *items) {
+static void notify_page(struct kube_watch *watch, const struct doc_node *items) {
     struct doc_node item = {0};
     if (!watch->next_page) {
-        tell_begin(watch);
+        notify_list_begin(watch);
     }
     while (!watch->stopped && doc_is_present(items) && doc_next(items, &item)) {
         watch->options.on_object(watch->options.user, KUBE_LISTED, &item);
@@ -325,7 +328,7 @@ static void on_page(struct kube_watch *watch, const struct kube_response *answer
         kube_watch_on_failure(watch, &bad);
         return;
     }
-    tell_page(watch, &items);
+    notify_page(watch, &items);
     free(watch->next_page);
     watch->next_page = next_page;
     if (watch->stopped) {
@@ -348,8 +351,9 @@ static void kube_watch_on_page(void *user, const struct kube_response *answer) {
         kube_watch_send_request(watch);
     } else if (answer->status == NOT_FOUND) {
         on_not_found(watch, answer);
-    } else if (answer->status == GONE) { /* it took too long: with fewer pages it won't */
-        watch->page = watch->page < MOST_PAGE / 4 ? 4 * watch->page : MOST_PAGE;
+    } else if (answer->status ==
+               GONE) { /* the list took too long for its continue token: larger pages next */
+        watch->page = watch->page < MAX_PAGE / 4 ? 4 * watch->page : MAX_PAGE;
         expire_version(watch);
     } else {
         kube_watch_on_failure(watch, answer);
@@ -364,13 +368,13 @@ static const enum kube_event EVENTS[] = {
     [KUBE_WATCH_DELETED] = KUBE_DELETED,
 };
 
-/* Nothing more is read of what runs. */
+/* Ends the running request; what is left of its body is not read. */
 static void cancel_call(struct kube_watch *watch) {
     kube_call_cancel(watch->call);
     watch->call = NULL;
 }
 
-/* A Status, as an event. */
+/* An event with a Status object. */
 static void on_error_event(struct kube_watch *watch, const struct kube_stream_event *event) {
     struct doc_node code = doc_get(&event->object, "code");
     struct str message = kube_member_text(&event->object, "message");
@@ -421,9 +425,9 @@ static void kube_watch_on_piece(void *user, struct str bytes) {
     }
 }
 
-/* A watch that was begun has ended, in good order or not. */
+/* A watch has ended, regularly or not. */
 static void watch_again(struct kube_watch *watch, const struct kube_response *answer) {
-    if (watch->n_failures_in_row > 0) { /* the last one did not last, either */
+    if (watch->n_failures_in_row > 0) { /* the last one was not stable, either */
         kube_watch_on_failure(watch, answer);
         return;
     }
@@ -443,8 +447,8 @@ static void kube_watch_on_end(void *user, const struct kube_response *answer) {
     struct kube_response ended = *answer;
     watch->call = NULL;
     if (answer->error.status == ST_OK) {
-        if (clock_now_ns() - watch->asked_ns >= watch->options.watch_s * NS_PER_S) {
-            kube_watch_reset_back_off(watch); /* it is what was asked for */
+        if (clock_now_ns() - watch->started_ns >= watch->options.watch_s * NS_PER_S) {
+            kube_watch_reset_back_off(watch); /* its full duration */
         }
         error_set(&ended.error, ST_BAD_ANSWER, "the API server ends watches at once");
         watch_again(watch, &ended);
@@ -457,7 +461,7 @@ static void kube_watch_on_end(void *user, const struct kube_response *answer) {
     }
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static void print_list(struct kube_watch *watch, struct buf *path) {
     buf_printf(path, "%s?limit=%u%s", watch->path, watch->page, watch->query);
@@ -506,7 +510,7 @@ static void kube_watch_send_request(struct kube_watch *watch) {
     }
     buf_init(&path, arena, arena ? 1024 : 0);
     kube_stream_fini(&watch->stream);
-    watch->asked_ns = watch->heard_ns = clock_now_ns();
+    watch->started_ns = watch->heard_ns = clock_now_ns();
     enum status status =
         arena ? begin_request(watch, &path, &none.error)
               : error_set(&none.error, ST_NO_MEMORY, "no memory for asking the API server");
@@ -515,7 +519,7 @@ static void kube_watch_send_request(struct kube_watch *watch) {
         watch->call = NULL;
         kube_watch_on_failure(watch, &none);
     } else if (!watch->listing) {
-        look_later(watch);
+        schedule_check(watch);
     } else {
         timer_stop(worker_timers(watch->options.worker), &watch->timer);
     }
@@ -527,7 +531,7 @@ static void kube_watch_relist(struct kube_watch *watch) {
     watch->next_page = NULL;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- new, stop, free ------------------------------------------------------------------------- */
 
 static void set_defaults(struct kube_watch_options *options) {
     options->page = options->page > 0 ? options->page : PAGE;
@@ -545,7 +549,7 @@ static void add_selector(struct buf *query, const char *name, const char *value)
     }
 }
 
-/* The texts of its own. Returns: false when out of memory. */
+/* Makes path, query and name. Returns: false when out of memory. */
 static bool print_texts(struct kube_watch *watch) {
     const struct kube_watch_options *options = &watch->options;
     const struct kube_resource *resource = &options->resource;

@@ -1,5 +1,5 @@
-/* Lists and watches of a server that answers by a script: what is asked of it, in which order, and
- * what is told of it. */
+/* Lists and watches of a server that follows a script: which requests it gets, in which order, and
+ * which events are reported. */
 #include "pick/discovery/kube/watch.h"
 
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 #include "codec/kube/stream.h"
 #include "pick/discovery/kube/kube_fixture.h"
 
-/* ---- what is told ---------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void on_begin(void *user) {
     kube_note(user, "begin ");
@@ -31,7 +31,7 @@ static void on_state(void *user, const struct kube_watch_status *state) {
     kube_note(user, "[%s] ", KUBE_PHASE_TEXTS[state->phase]);
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* ---- running a script ------------------------------------------------------------------------ */
 
 static struct kube_watch *watch;
 static struct kube_watch_options options;
@@ -58,7 +58,7 @@ static void step_unwatch(struct kube_rig *rig) {
 
 #define STEPS(steps) (steps), sizeof(steps) / sizeof((steps)[0])
 
-/* The record of a script, from its first request to its last. */
+/* Compares the record of a script, from its first request to its last. */
 static void check(const struct kube_step *steps, size_t n_steps, const char *wanted,
                   struct kube_watch_status *state) {
     struct kube_rig rig;
@@ -152,7 +152,7 @@ static void watch_paged_list_is_reported_whole(void **state) {
     check(STEPS(steps), "begin a b c synced [watching] +d ", NULL);
 }
 
-/* What was begun begins again, with larger pages. */
+/* A list that took too long starts again, with larger pages. */
 static void watch_expired_page_lists_again(void **state) {
     static const struct kube_step steps[] = {
         {.asked = {"?limit=500 "}, .body = PAGE("10", "n", POD("a"))},
@@ -187,7 +187,7 @@ static void watch_expired_version_lists_again(void **state) {
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* A watch that breaks off goes on where it was, in the middle of an event, too. */
+/* A watch whose connection is lost continues at its version, also in the middle of an event. */
 static void watch_lost_connection_resumes_at_version(void **state) {
     static const struct kube_step steps[] = {
         {.body = LIST("10", POD("a"))},
@@ -265,7 +265,7 @@ static void watch_denied_reports_phase(void **state) {
     assert_string_equal(now.error.text, "the API server says 401: Unauthorized");
 }
 
-/* A kind that is there no longer is that only when it is said three times. */
+/* A kind counts as gone after three 404 responses. */
 static void watch_absent_kind_is_empty_list(void **state) {
     static const struct kube_step absent[] = {
         {.status = "404 Not Found", .body = "404 page not found\n"},
@@ -304,7 +304,7 @@ static void watch_invalid_event_lists_again(void **state) {
           NULL);
 }
 
-/* ---- ends ------------------------------------------------------------------------------------ */
+/* ---- silent servers -------------------------------------------------------------------------- */
 
 static void stop_at_object(void *user, enum kube_event event, const struct doc_node *object) {
     on_object(user, event, object);
@@ -329,7 +329,7 @@ static void stop_at_c(void *user, enum kube_event event, const struct doc_node *
     }
 }
 
-/* Until it is told of "c". A silence is a second. */
+/* Runs until "c" is reported. A silence is one second. */
 static void check_silence(const struct kube_step *steps, size_t n_steps, const char *wanted) {
     struct kube_rig rig;
     options_of_pods();
@@ -345,7 +345,7 @@ static void check_silence(const struct kube_step *steps, size_t n_steps, const c
     kube_rig_fini(&rig);
 }
 
-/* A watch that has said something goes on from there. */
+/* A watch that was silent is resumed. */
 static void watch_silent_connection_is_replaced(void **state) {
     static const struct kube_step steps[] = {
         {.body = LIST("10", "")},
@@ -358,7 +358,7 @@ static void watch_silent_connection_is_replaced(void **state) {
     check_silence(STEPS(steps), "begin synced [watching] +b +c ");
 }
 
-/* A server that takes connections and answers nothing does not count as one that is watched. */
+/* A server that accepts connections and answers nothing does not count as watched. */
 static void watch_hanging_server_is_retried(void **state) {
     static const struct kube_step steps[] = {
         {.body = LIST("10", "")},

@@ -1,4 +1,5 @@
-/* Files are read at each look; a program runs when what it said is over, or was refused. */
+/* Credential files are read again for each request; the program runs again when its credential has
+ * expired or was rejected. */
 #include "pick/discovery/kube/credentials/auth.h"
 
 #include <stdlib.h>
@@ -8,11 +9,11 @@
 
 enum { MOST_PRINTED_BYTES = 1 << 20, MOST_ENV = 256 };
 static const uint64_t RUN_TIMEOUT_NS = 60000000000;
-/* After a run that came to nothing. */
-static const uint64_t AGAIN_NS = 1000000000;
+/* Wait after a failed run. */
+static const uint64_t RETRY_NS = 1000000000;
 static const char INFO[] = "KUBERNETES_EXEC_INFO=";
 
-/* ---- the program ----------------------------------------------------------------------------- */
+/* ---- the exec program ------------------------------------------------------------------------ */
 
 static bool is_valid(const struct kube_auth *login) {
     bool over = (int64_t)time(NULL) >= login->credential.until_s;
@@ -48,7 +49,7 @@ static void on_ended(void *user, const struct child_result *result) {
         login->generation++;
         login->refused = false;
     } else {
-        login->again_ns = clock_now_ns() + AGAIN_NS;
+        login->again_ns = clock_now_ns() + RETRY_NS;
     }
     login->just_issued = status == ST_OK;
     login->on_credential(login, status == ST_OK ? NULL : err);
@@ -102,8 +103,8 @@ static enum status run_program(struct kube_auth *login, struct error *err) {
     return status;
 }
 
-/* Returns: ST_OK: what the program said is good. */
-static enum status look_at_program(struct kube_auth *login, struct error *err) {
+/* Returns: ST_OK if the program's credential is valid. */
+static enum status get_program_credential(struct kube_auth *login, struct error *err) {
     if (is_valid(login)) {
         return ST_OK;
     }
@@ -118,7 +119,7 @@ static enum status look_at_program(struct kube_auth *login, struct error *err) {
     return error_set(err, ST_NOT_READY, "the program %s runs", login->config->exec->argv[0]);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- credentials ----------------------------------------------------------------------------- */
 
 enum status kube_auth_get(struct kube_auth *login, struct kube_identity *out, struct error *err) {
     struct kube_config *config = login->config;
@@ -126,7 +127,7 @@ enum status kube_auth_get(struct kube_auth *login, struct kube_identity *out, st
     status = status == ST_OK ? credential_refresh(&config->cert, false, err) : status;
     status = status == ST_OK ? credential_refresh(&config->key, false, err) : status;
     status = status == ST_OK ? credential_refresh(&config->token, true, err) : status;
-    status = status == ST_OK && config->exec ? look_at_program(login, err) : status;
+    status = status == ST_OK && config->exec ? get_program_credential(login, err) : status;
     if (status != ST_OK) {
         return status;
     }

@@ -1,4 +1,5 @@
-/* Where a configuration comes from, and what a pod is given. */
+/* Reads the configuration from kubeconfig files, or from a pod's service account. Unknown members
+ * are ignored, as newer clients write more of them. Error texts contain no secrets. */
 #include "pick/discovery/kube/credentials/config.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@ static enum status no_memory_for_kubeconfig(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a kubeconfig");
 }
 
-/* ---- members --------------------------------------------------------------------------------- */
+/* ---- users: members -------------------------------------------------------------------------- */
 
 enum status kube_config_secret(const struct doc_node *node, const char *key, struct str *out,
                                struct error *err) {
@@ -59,7 +60,7 @@ char *kube_config_path(const char *folder, struct str path) {
     return path.ptr[0] == '/' ? str_dup(path) : out;
 }
 
-/* base64 in which there may be line breaks. */
+/* Decodes base64 that may contain line breaks. */
 static enum status decode_base64(const struct doc_node *node, struct str text,
                                  struct credential *out, struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
@@ -107,7 +108,7 @@ static enum status kube_config_pem(const struct doc_node *node, const char *name
     return ST_OK;
 }
 
-/* ---- tokens and passwords -------------------------------------------------------------------- */
+/* ---- users: tokens and passwords ------------------------------------------------------------- */
 
 static enum status read_token(struct kube_config *config, const struct doc_node *user,
                               const char *folder, struct error *err) {
@@ -138,7 +139,8 @@ static enum status print_basic(struct kube_config *config, struct str name, stru
     buf_add_str(&plain, password);
     buf_add_str(&field, STR("Authorization: Basic "));
     grpc_binary_metadata_print(&field, buf_str(&plain));
-    while (field.len % 4 != 1) { /* its beginning has one byte more than a multiple of four */
+    /* The text before the base64 has one byte more than a multiple of four. */
+    while (field.len % 4 != 1) {
         buf_add_char(&field, '=');
     }
     config->basic = plain.failed || field.failed ? NULL : str_dup(buf_str(&field));
@@ -162,7 +164,7 @@ static enum status read_basic(struct kube_config *config, const struct doc_node 
     return print_basic(config, name, password, err);
 }
 
-/* ---- as whom to act -------------------------------------------------------------------------- */
+/* ---- users: impersonation -------------------------------------------------------------------- */
 
 static enum status add_field(struct kube_config *config, const char *name, struct str value,
                              struct error *err) {
@@ -196,7 +198,7 @@ static enum status read_impersonation(struct kube_config *config, const struct d
     return status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- users ----------------------------------------------------------------------------------- */
 
 static enum status kube_config_read_user(struct kube_config *config, const struct doc_node *user,
                                          const char *folder, struct error *err) {
@@ -222,17 +224,17 @@ enum { MOST_FILES = 16 };
 
 struct files {
     struct doc *docs[MOST_FILES];
-    char *folders[MOST_FILES]; /* paths in a file are relative to where it is */
+    char *folders[MOST_FILES]; /* paths in a file are relative to its folder */
     size_t n;
 };
 
-/* A named thing of one of the files. */
+/* A named entry of one of the files. */
 struct found {
     struct doc_node root, list, item, value;
     const char *folder;
 };
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- kubeconfig files ------------------------------------------------------------------------ */
 
 static char *folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -272,7 +274,7 @@ static enum status add_files(struct files *files, const char *paths, struct erro
     return status;
 }
 
-/* What is secret in them was in the tree: in its values, which lie one behind the other. */
+/* Overwrites the values of the tree, which may be secret; they lie one after the other. */
 static void wipe_values(const struct doc *doc) {
     yyjson_val *at = doc_root(doc).val, *end = at ? unsafe_yyjson_get_next(at) : NULL;
     for (; at && at < end; at++) {
@@ -290,9 +292,10 @@ static void files_fini(struct files *files) {
     }
 }
 
-/* ---- what they name -------------------------------------------------------------------------- */
+/* ---- named entries --------------------------------------------------------------------------- */
 
-/* The first of them with this name in its list: its member `value`. Returns: false: none has it. */
+/* Finds the first file with an entry of this name in its list, and the entry's member `value`.
+ * Returns: false if no file has it. */
 static bool find_named(const struct files *files, const char *list, const char *name,
                        const char *value, struct found *out) {
     for (size_t i = 0; i < files->n; i++) {
@@ -324,7 +327,7 @@ static enum status current_context(const struct files *files, char **out, struct
     return status;
 }
 
-/* ---- the cluster ----------------------------------------------------------------------------- */
+/* ---- clusters -------------------------------------------------------------------------------- */
 
 static enum status check_server(const struct doc_node *node, char *server, struct error *err) {
     size_t n = strlen(server), n_host = 0;
@@ -343,7 +346,7 @@ static enum status check_server(const struct doc_node *node, char *server, struc
     return ST_OK;
 }
 
-/* What a cluster says to programs, as JSON. */
+/* Reads the cluster's extension for exec programs, as JSON. */
 static enum status read_extension(struct kube_config *config, const struct doc_node *cluster,
                                   struct error *err) {
     struct doc_node list = doc_get(cluster, "extensions"), item = {0};
@@ -381,9 +384,9 @@ static enum status read_cluster(struct kube_config *config, const struct found *
                : status;
 }
 
-/* ---- the context ----------------------------------------------------------------------------- */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
-/* What the context names under `key`, in the list of that. */
+/* Finds the entry that the context names under `key`, in the list of that kind. */
 static enum status find_referenced(const struct files *files, const struct found *context,
                                    const char *key, const char *list, struct found *out,
                                    struct error *err) {
@@ -451,7 +454,7 @@ static enum status take_path(struct credential *datum, const char *folder, const
     return datum->path ? ST_OK : no_memory(err);
 }
 
-/* One that can't be read is none: whoever is asked for objects has to say where. */
+/* If the namespace can't be read, none is set: it has to be configured. */
 static enum status take_namespace(struct kube_config *config, const char *folder,
                                   struct error *err) {
     struct credential file = {.path = NULL};
@@ -484,13 +487,13 @@ static enum status read_pod(struct kube_config *config, const char *folder, stru
     return status == ST_OK ? take_namespace(config, folder, err) : status;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- load and free --------------------------------------------------------------------------- */
 
 enum status kube_config_load(const struct kube_config_options *ask, struct kube_config **out,
                              struct error *err) {
     struct kube_config *config = calloc(1, sizeof(*config));
     bool by_default = !ask->file && !ask->folder;
-    const char *files = by_default ? getenv("KUBECONFIG") : ask->file; /* no thread sets it */
+    const char *files = by_default ? getenv("KUBECONFIG") : ask->file; /* no other thread sets it */
     enum status status;
     if (!config) {
         return no_memory(err);

@@ -1,8 +1,8 @@
-/* Where the API server of a cluster is, and how we show who we are: from a kubeconfig file, or from
- * what a pod is given. Files that it names are looked at again whenever something is asked
- * (pick/discovery/kube/client.h); this one is read once.
+/* The address of a cluster's API server and our credentials: from a kubeconfig file, or from a
+ * pod's service account. The configuration is read once; the files that it names are read again for
+ * each request (auth.h).
  *
- * Thread: one at a time. Reading files blocks: these are local, and small. */
+ * Thread: one at a time. Reading files blocks: they are local, and small. */
 #ifndef SLUICE_PICK_DISCOVERY_KUBE_CREDENTIALS_CONFIG_H
 #define SLUICE_PICK_DISCOVERY_KUBE_CREDENTIALS_CONFIG_H
 
@@ -13,48 +13,47 @@
 #include "pick/discovery/kube/credentials/exec.h"
 
 struct kube_config {
-    char *server;     /* without a slash at its end */
+    char *server;     /* without a trailing slash */
     char *name_space; /* NULL: none */
-    char *tls_name;   /* that the server's certificate has; NULL: the host of the URL */
+    char *tls_name;   /* the name in the server's certificate; NULL: the host of the URL */
     bool insecure;
     struct credential ca, cert, key;
-    struct credential token; /* that of a file comes before one that is given beside it */
+    struct credential token; /* a token file has precedence over a token */
     char *basic;             /* "Authorization: Basic …"; NULL: none */
-    char **fields;           /* of the header, besides: as whom to act */
+    char **fields;           /* more header fields: impersonation */
     size_t n_fields;
     struct kube_exec *exec; /* NULL: none */
-    char *extension;        /* of the cluster, for the program: JSON; NULL: none */
+    char *extension;        /* the cluster's extension for exec programs, JSON; NULL: none */
 };
 
 struct kube_config_options {
-    const char *file;    /* a kubeconfig; NULL: $KUBECONFIG names one, else the pod's */
-    const char *context; /* of that file; NULL: its current one */
-    const char *folder;  /* of the service account, whatever $KUBECONFIG says; NULL: that of pods */
+    const char *file;    /* a kubeconfig; NULL: that of $KUBECONFIG, or else the pod's */
+    const char *context; /* a context of that file; NULL: the current one */
+    const char *folder; /* of the service account, regardless of $KUBECONFIG; NULL: the usual one */
 };
 
-/* Returns: ST_BAD_CONFIG with file and line, ST_IO, ST_NO_MEMORY; never with a secret in the
- * sentence. Owns: *out until kube_config_free. */
+/* Returns: ST_BAD_CONFIG with file and line, ST_IO, ST_NO_MEMORY; error texts contain no secrets.
+ * Owns: *out until kube_config_free. */
 enum status kube_config_load(const struct kube_config_options *ask, struct kube_config **out,
                              struct error *err) __attribute__((warn_unused_result));
-/* NULL is allowed. Overwrites what is secret. */
+/* NULL is allowed. Overwrites secrets. */
 void kube_config_free(struct kube_config *config);
 
 /* "https://10.96.0.1:443" */
 const char *kube_config_server(const struct kube_config *config);
-/* Of the context, or of the pod; NULL: it has none. */
+/* Of the context, or of the pod; NULL: none. */
 const char *kube_config_namespace(const struct kube_config *config);
 
 /* ---- for exec.c ---- */
 
-/* The member as text that may be secret: it is in no sentence. Returns: ST_BAD_CONFIG when it is
- * something else; `out` is left alone where there is none. */
+/* Reads a text that may be secret and is not in error texts. Returns: ST_BAD_CONFIG if the member
+ * is something else; an absent one leaves `*out` unchanged. */
 enum status kube_config_secret(const struct doc_node *node, const char *key, struct str *out,
                                struct error *err) __attribute__((warn_unused_result));
-/* A copy of the member; an empty one is none. */
+/* Copies a text; an empty one is like none. */
 enum status kube_config_text(const struct doc_node *node, const char *key, char **out,
                              struct error *err) __attribute__((warn_unused_result));
-/* A path as whoever wrote a file in `folder` means it. Returns: NULL when out of memory. Owns: the
- * caller. */
+/* Resolves a path in a file of `folder`. Returns: NULL when out of memory. Owns: the caller. */
 char *kube_config_path(const char *folder, struct str path) __attribute__((warn_unused_result));
 
 #endif

@@ -1,5 +1,5 @@
-/* Kubeconfig files and what a pod is given: what is taken from them, and the sentences about those
- * that are wrong, in which nothing secret is. */
+/* Kubeconfig files and a pod's service account: what is read, and the errors of invalid ones, which
+ * contain no secrets. */
 #include "pick/discovery/kube/credentials/config.h"
 
 #include <setjmp.h>
@@ -136,7 +136,7 @@ static void config_context_selects_cluster_and_user(void **state) {
     kube_config_free(config);
 }
 
-/* Several files: the first that names a thing counts. */
+/* Of several files the first with a name is used. */
 static void config_first_file_with_name_counts(void **state) {
     char paths[3 * PATH_BYTES];
     (void)state;

@@ -1,4 +1,4 @@
-/* The object ExecCredential, both ways, and what a kubeconfig says of the program. */
+/* Reads `exec` of a kubeconfig, and prints and parses the object ExecCredential. */
 #include "pick/discovery/kube/credentials/exec.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a program that says who we are");
 }
 
-/* ---- what a kubeconfig says ------------------------------------------------------------------ */
+/* ---- kubeconfig ------------------------------------------------------------------------------ */
 
 static enum status read_version(const struct doc_node *node, struct kube_exec *exec,
                                 struct error *err) {
@@ -35,7 +35,7 @@ static enum status read_version(const struct doc_node *node, struct kube_exec *e
                      VERSIONS[0], VERSIONS[1]);
 }
 
-/* One that can only work with a person in front of it can't here. */
+/* A program that needs a terminal is rejected. */
 static enum status check_mode(const struct doc_node *node, struct error *err) {
     struct doc_node member = doc_get(node, "interactiveMode");
     struct str mode = STR("IfAvailable");
@@ -49,7 +49,7 @@ static enum status check_mode(const struct doc_node *node, struct error *err) {
     return status;
 }
 
-/* A path is relative to the kubeconfig; a name without a slash is looked for in $PATH. */
+/* A path is relative to the kubeconfig; a name without a slash is searched in $PATH. */
 static enum status read_command(const struct doc_node *node, const char *folder, char **out,
                                 struct error *err) {
     char *command = NULL;
@@ -163,7 +163,7 @@ void kube_exec_free(struct kube_exec *exec) {
     }
 }
 
-/* ---- what the program is told ---------------------------------------------------------------- */
+/* ---- input of the program -------------------------------------------------------------------- */
 
 static void print_base64(struct buf *out, struct str bytes) {
     size_t before = out->len;
@@ -201,7 +201,7 @@ void kube_exec_print_info(const struct kube_exec *exec, const struct kube_exec_c
     buf_add_str(out, STR("}}"));
 }
 
-/* ---- what it answers ------------------------------------------------------------------------- */
+/* ---- output of the program ------------------------------------------------------------------- */
 
 static enum status check_kind(const struct kube_exec *exec, const struct doc_node *root,
                               struct error *err) {

@@ -1,6 +1,6 @@
-/* A program that says who we are: what a kubeconfig has under "exec", what the program is told, and
- * what it answers (client.authentication.k8s.io, v1 and v1beta1). Without I/O. Nothing that is
- * secret gets into a sentence.
+/* A program that issues credentials: its configuration under "exec" in a kubeconfig, its input and
+ * its output (client.authentication.k8s.io, v1 and v1beta1). Without I/O. Error texts contain no
+ * secrets.
  *
  * Thread: one at a time. */
 #ifndef SLUICE_PICK_DISCOVERY_KUBE_CREDENTIALS_EXEC_H
@@ -14,40 +14,40 @@ struct kube_exec {
     char *version;             /* "client.authentication.k8s.io/v1" */
     char **argv;               /* the program first; ends with NULL */
     char **env;                /* "NAME=value"; ends with NULL */
-    bool provide_cluster_info; /* it is told which cluster it is for */
-    char *hint;                /* for who has no such program; NULL: none */
+    bool provide_cluster_info; /* the program gets the cluster's address */
+    char *hint;                /* shown when the program is missing; NULL: none */
 };
 
-/* Which cluster; texts may be NULL, the certificates empty. */
+/* The cluster; texts may be NULL, the certificates empty. */
 struct kube_exec_cluster {
     const char *server, *tls_name;
     struct str ca;
     bool insecure;
-    const char *extension; /* JSON, of the cluster's extension for programs */
+    const char *extension; /* the cluster's extension for programs, JSON */
 };
 
-/* What it answered: a token, or a certificate and its key, or all of them. */
+/* A program's output: a token, or a certificate with its key, or both. */
 struct kube_credential {
     struct credential token, cert, key;
-    int64_t until_s; /* of the wall clock; INT64_MAX: it says no end */
+    int64_t until_s; /* expiry by the wall clock; INT64_MAX: none */
 };
 
-/* `folder`: where the kubeconfig is. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: *out until
+/* `folder`: that of the kubeconfig. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: *out until
  * kube_exec_free. */
 enum status kube_exec_read(const struct doc_node *node, const char *folder, struct kube_exec **out,
                            struct error *err) __attribute__((warn_unused_result));
 /* NULL is allowed. */
 void kube_exec_free(struct kube_exec *exec);
 
-/* Appends what the program finds in $KUBERNETES_EXEC_INFO. */
+/* Appends the value of $KUBERNETES_EXEC_INFO. */
 void kube_exec_print_info(const struct kube_exec *exec, const struct kube_exec_cluster *cluster,
                           struct buf *out);
-/* Reads what the program printed, in place of what is there. Returns: ST_BAD_ANSWER,
+/* Parses the program's output into `*out`, whose old contents are freed. Returns: ST_BAD_ANSWER,
  * ST_NO_MEMORY. */
 enum status kube_exec_parse(const struct kube_exec *exec, struct str output,
                             struct kube_credential *out, struct error *err)
     __attribute__((warn_unused_result));
-/* Overwrites it. */
+/* Overwrites the secrets. */
 void kube_credential_fini(struct kube_credential *credential);
 
 #endif
