@@ -40,8 +40,7 @@ struct dns_query_options {
     struct dns_resolver *resolver;
     const char *name;
     enum dns_records records;
-    const struct dns_query_address
-        *known; /* the last result; borrowed until `done` or dns_query_cancel */
+    const struct dns_query_address *known; /* the last result; borrowed until the query ends */
     size_t n_known;
     /* Called once, perhaps within dns_query_start; the result is valid until it returns. */
     void (*done)(void *user, const struct dns_result *result);

@@ -1,11 +1,11 @@
-/* A heap of times, and two counts for each endpoint. */
+/* A heap of due times, and the counts of successes and failures of each endpoint. */
 #include "pick/discovery/probe/probe.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* How soon those that are new follow each other. */
-static const uint64_t NEXT_NEW_NS = 100000;
+/* The time between the first checks of new endpoints. */
+static const uint64_t NEW_SPACING_NS = 100000;
 enum { JITTER_SHARE = 10 };
 
 static struct probe *probe_new(const struct pool_member *member) {
@@ -16,7 +16,7 @@ static struct probe *probe_new(const struct pool_member *member) {
     return probe;
 }
 
-/* It is checked no more. While its check is under way it stays, without an endpoint. */
+/* Removes the probe. While its check runs it stays, without an endpoint. */
 static void remove_probe(struct probe_set *set, struct probe *probe) {
     set->n_unknown -= probe->verdict == PROBE_UNKNOWN;
     timer_heap_remove(&set->waiting, &probe->due);
@@ -42,10 +42,10 @@ void probe_set_fini(struct probe_set *set) {
     timer_heap_fini(&set->waiting);
 }
 
-/* ---- when ------------------------------------------------------------------------------------ */
+/* ---- due times ------------------------------------------------------------------------------- */
 
-/* The first time after now that is the endpoint's place in the interval, and up to a tenth of it
- * later. */
+/* Returns: the next time of the endpoint's offset in the interval, plus up to a tenth of the
+ * interval. */
 static uint64_t next_time(struct probe_set *set, const struct probe *probe, uint64_t now_ns) {
     uint64_t interval_ns = probe->group->health.interval_ns;
     uint64_t place_ns = (endpoint_address_hash(&probe->address) ^ set->salt) % interval_ns;
@@ -70,20 +70,20 @@ uint64_t probe_set_next_ns(const struct probe_set *set) {
     return set->n_running < set->max_running ? timer_heap_next_ns(&set->waiting) : UINT64_MAX;
 }
 
-/* ---- what is checked ------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
-/* The member is checked by `probe`. One that waits for nothing (it is new, or there was no memory
- * for its place) is due soon, behind the `n_new` before. */
-static bool take_up(struct probe_set *set, struct probe *probe, const struct pool_member *member,
-                    size_t *n_new, uint64_t now_ns) {
+/* Assigns the member to `probe`. If the probe is not scheduled (it is new, or there was no memory)
+ * it is due soon, after `n_new` others. */
+static bool assign_probe(struct probe_set *set, struct probe *probe,
+                         const struct pool_member *member, size_t *n_new, uint64_t now_ns) {
     probe->endpoint = member->endpoint;
     if (probe->running || probe->due.heap_index > 0) {
         return true;
     }
-    return timer_heap_set(&set->waiting, &probe->due, now_ns + (*n_new)++ * NEXT_NEW_NS);
+    return timer_heap_set(&set->waiting, &probe->due, now_ns + (*n_new)++ * NEW_SPACING_NS);
 }
 
-/* Makes the list of the snapshot's endpoints, with the probes that there are already. */
+/* Makes the list of the snapshot's endpoints, with the probes that exist. */
 static bool merge_probes(struct probe_set *set, struct probe_group *group,
                          const struct pool_snapshot *snapshot, uint64_t now_ns) {
     struct probe **items = calloc((size_t)snapshot->n_members + 1, sizeof(struct probe *));
@@ -104,7 +104,7 @@ static bool merge_probes(struct probe_set *set, struct probe_group *group,
             probe->group = group;
             set->n += !same;
             set->n_unknown += !same;
-            room = take_up(set, probe, member, &n_new, now_ns);
+            room = assign_probe(set, probe, member, &n_new, now_ns);
         }
     }
     while (old < group->n) {
@@ -116,7 +116,7 @@ static bool merge_probes(struct probe_set *set, struct probe_group *group,
     return room;
 }
 
-/* The interval is another: those that wait get times of it. */
+/* The interval has changed: schedules waiting probes anew. */
 static bool reschedule_group(struct probe_set *set, const struct probe_group *group,
                              uint64_t now_ns) {
     bool room = true;
@@ -150,9 +150,9 @@ bool probe_set_update_group(struct probe_set *set, struct probe_group *group,
     return room;
 }
 
-/* ---- what came of it ------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
-/* What is known of the endpoint, with this answer. */
+/* Returns: the verdict with this result. */
 static enum probe_verdict judge_probe(struct probe *probe, bool good) {
     const struct pool_health *health = &probe->group->health;
     probe->n_successes = good ? probe->n_successes + 1 : 0;
@@ -181,7 +181,7 @@ bool probe_set_finish(struct probe_set *set, struct probe *probe, bool good, uin
     probe->verdict = judge_probe(probe, good);
     set->n_unknown -= before == PROBE_UNKNOWN;
     if (!timer_heap_set(&set->waiting, &probe->due, next_time(set, probe, now_ns))) {
-        probe->due.heap_index = 0; /* no memory: it is checked again when the pool changes */
+        probe->due.heap_index = 0; /* out of memory: it is checked again when the pool changes */
     }
     return probe->verdict != before;
 }

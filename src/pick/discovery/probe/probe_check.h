@@ -1,4 +1,4 @@
-/* A check that is under way, and the ways to make one. For prober.c and probe_*.c only. */
+/* A running check of an endpoint, and the methods of checking. For prober.c and probe_methods.c. */
 #ifndef SLUICE_PICK_DISCOVERY_PROBE_PROBE_CHECK_H
 #define SLUICE_PICK_DISCOVERY_PROBE_PROBE_CHECK_H
 
@@ -10,19 +10,19 @@
 
 enum probe_result {
     PROBE_OK,
-    PROBE_REFUSED, /* nothing listens there */
+    PROBE_REFUSED, /* connection refused */
     PROBE_TIMEOUT,
-    PROBE_STATUS, /* it answered that it is not ready, or something that is no such answer */
+    PROBE_STATUS, /* not ready, or an invalid response */
     PROBE_BROKEN, /* no connection, or it was lost */
 };
 
 struct probe_check;
 
 struct probe_method {
-    /* Begins it. Returns: why it can't be; probe_check_finish does not follow then. */
+    /* Starts the check. Returns: an error; probe_check_finish is not called then. */
     enum status (*begin)(struct probe_check *check, const struct pool_health *health,
                          struct error *err);
-    /* Gives it up; probe_check_finish follows, perhaps from within. */
+    /* Cancels the check; calls probe_check_finish, perhaps within the call. */
     void (*cancel)(struct probe_check *check);
 };
 
@@ -31,13 +31,13 @@ extern const struct probe_method PROBE_HTTP, PROBE_GRPC, PROBE_TCP;
 struct probe_check {
     struct prober *prober;
     struct probe *probe;
-    struct probe_check *next, *prev; /* of the prober's */
+    struct probe_check *next, *prev; /* in prober->running */
     const struct probe_method *method;
     struct worker *worker;
     struct http_fetcher *fetcher; /* for HTTP */
-    bool keep_alive;              /* its connection shall be kept, for HTTP */
-    bool at_request_port;         /* that requests go to */
-    bool was_refused;             /* when it began */
+    bool keep_alive;              /* for HTTP: keep the connection */
+    bool at_request_port;         /* the checked port is the one that requests go to */
+    bool was_refused;             /* when the check began */
     uint64_t timeout_ns;
     char target[ENDPOINT_TEXT_BYTES]; /* "IP:PORT" */
     union {
@@ -47,15 +47,15 @@ struct probe_check {
     } io;
     struct {
         struct grpc_client_call *call; /* NULL: it has ended */
-        enum probe_result result;      /* known by then */
+        enum probe_result result;      /* once it has ended */
         struct error why;
-        int state; /* HealthCheckResponse.status; below 0: no answer */
+        int state; /* HealthCheckResponse.status; below 0: no response */
     } grpc;
 };
 
-/* It has ended, `why` with another result than PROBE_OK. The check is gone. */
+/* Ends and frees the check. `why` is required unless the result is PROBE_OK. */
 void probe_check_finish(struct probe_check *check, enum probe_result result, const char *why);
-/* The same, with an error of the network. */
+/* Ends the check with a network error. */
 void probe_check_fail(struct probe_check *check, const struct error *err, bool refused);
 enum probe_result probe_result_of(const struct error *err, bool refused);
 

@@ -1,4 +1,5 @@
-/* The ways to check an endpoint: an HTTP GET, grpc.health.v1, a TCP connection. */
+/* The methods of checking an endpoint: HTTP GET with a status of 200 to 299, grpc.health.v1 on a
+ * connection of its own, and a TCP connection. */
 #include "pick/discovery/probe/probe_check.h"
 
 #include <stdio.h>
@@ -55,8 +56,8 @@ static void on_grpc_client_stopped(void *user) {
     probe_check_finish(check, check->grpc.result, check->grpc.why.text);
 }
 
-/* grpc.health.v1, HealthCheckResponse: field 1 is the status. Returns: below 0 when it is no such
- * message. */
+/* Reads HealthCheckResponse (grpc.health.v1), whose field 1 is the status. Returns: below 0 if the
+ * message is invalid. */
 static int parse_health_state(struct str message) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
@@ -150,7 +151,7 @@ static enum status grpc_check_begin(struct probe_check *check, const struct pool
 }
 
 static void grpc_check_cancel(struct probe_check *check) {
-    if (check->grpc.call) { /* otherwise it is being stopped already */
+    if (check->grpc.call) { /* otherwise the client is stopping */
         check->grpc.call = NULL;
         grpc_client_stop(check->io.client, on_grpc_client_stopped, check);
     }

@@ -1,5 +1,5 @@
-/* Checks by a clock of the test's own: when they are due, what their answers come to, and endpoints
- * that come and go in between. */
+/* Probes with a clock that the test drives: when they are due, which verdicts their results lead
+ * to, and endpoints that are added and removed meanwhile. */
 #include "pick/discovery/probe/probe.h"
 
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static struct pool_spec *checked(struct pool_spec *spec, unsigned n_healthy, uns
     return spec;
 }
 
-/* The pool's; a test has one. */
+/* The group of the pool; each test has one. */
 static struct probe_group group;
 
 static void open_set(struct probe_set *set, struct fixture *f, struct pool_spec *spec) {
@@ -46,7 +46,7 @@ static void close_set(struct probe_set *set, struct fixture *f) {
     fixture_close(f);
 }
 
-/* Makes the next check when it is due, which is not before `*now_ns`. Returns: of what. */
+/* Runs the next check when it is due, not before `*now_ns`. Returns: its probe. */
 static struct probe *step(struct probe_set *set, uint64_t *now_ns) {
     uint64_t due_ns = probe_set_next_ns(set);
     assert_true(due_ns != UINT64_MAX);
@@ -61,7 +61,7 @@ static struct probe *step(struct probe_set *set, uint64_t *now_ns) {
 
 /* ---- verdicts -------------------------------------------------------------------------------- */
 
-/* Answers, good (+) or bad (-), and what is known after each: ready (R), unready (U). */
+/* Results, good (+) or bad (-), and the verdict after each: ready (R), not ready (U). */
 static const struct verdict_row {
     unsigned n_healthy, n_unhealthy;
     const char *answers, *verdicts;
@@ -96,10 +96,10 @@ static void probe_thresholds_decide_verdict(void **state) {
     }
 }
 
-/* ---- when ------------------------------------------------------------------------------------ */
+/* ---- due times ------------------------------------------------------------------------------- */
 
-/* In each hundredth of an interval about as many as in another, from the second one on; the first
- * check of each is within a second. */
+/* From the second interval on each hundredth of it has about as many checks; the first checks take
+ * less than a second. */
 static void probe_many_endpoints_are_spread(void **state) {
     enum { PARTS = 100, ROUNDS = 5, EXPECTED = N_MANY / PARTS };
     (void)state;
@@ -127,7 +127,7 @@ static void probe_many_endpoints_are_spread(void **state) {
     close_set(&set, &f);
 }
 
-/* Each is checked once in an interval, give or take the jitter. */
+/* Each endpoint is checked once in an interval, give or take the jitter. */
 static void probe_interval_has_one_check_each(void **state) {
     enum { N = 20, ROUNDS = 50 };
     (void)state;
@@ -139,7 +139,7 @@ static void probe_interval_has_one_check_each(void **state) {
     while (now_ns < BEGIN_NS + ROUNDS * SECOND) {
         struct probe *probe = step(&set, &now_ns);
         size_t i = (size_t)(probe->address.low & 0xff);
-        if (n_checks[i]++ > 1) { /* the second is where its place is */
+        if (n_checks[i]++ > 1) { /* the second one is at the endpoint's offset */
             assert_in_range(now_ns - last_ns[i], SECOND * 9 / 10, SECOND * 11 / 10);
         }
         last_ns[i] = now_ns;
@@ -151,7 +151,7 @@ static void probe_interval_has_one_check_each(void **state) {
     close_set(&set, &f);
 }
 
-/* A check that takes long is not made up for. */
+/* A slow check is not made up for. */
 static void probe_slow_check_delays_next(void **state) {
     (void)state;
     struct probe_set set;
@@ -193,7 +193,7 @@ static void probe_concurrent_checks_are_limited(void **state) {
     close_set(&set, &f);
 }
 
-/* ---- a pool that changes --------------------------------------------------------------------- */
+/* ---- changes of the pool --------------------------------------------------------------------- */
 
 static void probe_update_keeps_verdicts(void **state) {
     (void)state;
@@ -204,10 +204,10 @@ static void probe_update_keeps_verdicts(void **state) {
     for (int i = 0; i < 2; i++) {
         probe_set_finish(&set, step(&set, &now_ns), true, now_ns);
     }
-    update(&set, &f, checked(fixture_spec_of(3), 1, 3), now_ns); /* one more */
+    update(&set, &f, checked(fixture_spec_of(3), 1, 3), now_ns); /* one endpoint more */
     assert_int_equal(set.n, 3);
     assert_int_equal(set.n_unknown, 1);
-    struct probe *fresh = step(&set, &now_ns); /* it comes first */
+    struct probe *fresh = step(&set, &now_ns); /* the new one is first */
     assert_int_equal(fresh->verdict, PROBE_UNKNOWN);
     assert_int_equal(fresh->address.low & 0xff, 2);
     probe_set_finish(&set, fresh, false, now_ns);
@@ -232,7 +232,8 @@ static void probe_removed_endpoint_ends_with_its_check(void **state) {
     assert_null(first->endpoint);
     assert_int_equal(set.n_running, 2); /* they count until they have ended */
     assert_int_equal(set.n_unknown, 0);
-    update(&set, &f, checked(fixture_spec_of(1), 1, 1), now_ns); /* it is back, and new */
+    update(&set, &f, checked(fixture_spec_of(1), 1, 1),
+           now_ns); /* the endpoint is added again, as a new one */
     struct probe *again = step(&set, &now_ns);
     assert_ptr_not_equal(again, first);
     assert_false(probe_set_finish(&set, first, true, now_ns));
@@ -272,7 +273,7 @@ static void probe_changed_interval_reschedules(void **state) {
     close_set(&set, &f);
 }
 
-/* Two pools: what is under way counts for both, and one that goes leaves the other alone. */
+/* Two pools share the limit of running checks, and removing one leaves the other's probes. */
 static void probe_groups_share_limit(void **state) {
     (void)state;
     struct probe_set set;

@@ -1,4 +1,4 @@
-/* From what is due to what is under way to what the pools are told. */
+/* Runs the checks that are due, and reports their results to the pools. */
 #include "pick/discovery/probe/prober.h"
 
 #include <stddef.h>
@@ -11,12 +11,12 @@
 #include "pick/discovery/probe/probe_check.h"
 #include "pick/pool/per_pool_table.h"
 
-/* Connections that are kept; where there are more endpoints none is, since the one that is closed
- * for another would be the one that is wanted next. */
-enum { MOST_AT_ONCE = 512, MOST_KEPT = 1024 };
+/* With more endpoints than idle connections none is kept: the connection that is closed would be
+ * the one that is needed next. */
+enum { MAX_RUNNING = 512, MAX_IDLE_CONNECTIONS = 1024 };
 
 struct checked_pool {
-    struct per_pool per_pool; /* first */
+    struct per_pool per_pool; /* first: the table's item is cast to it */
     struct probe_group group;
 };
 
@@ -29,17 +29,17 @@ struct prober {
     struct probe_check *running;
     struct timer timer;
     struct log_limit log;
-    bool beginning; /* checks; what ends at once begins no others */
-    bool unsettled; /* `settled` is to be called */
+    bool starting;           /* checks are being started; one that ends at once starts no others */
+    bool all_probed_pending; /* on_all_probed is to be called */
     bool stopping;
     bool fetcher_stopped;
     void (*done)(void *user);
     void *user;
 };
 
-static void begin_due(struct prober *prober);
+static void start_due_checks(struct prober *prober);
 
-/* ---- what the pool is told ------------------------------------------------------------------- */
+/* ---- reports to the pool --------------------------------------------------------------------- */
 
 static const enum metric METRICS[] = {
     [PROBE_OK] = METRIC_PICK_PROBES_OK,           [PROBE_REFUSED] = METRIC_PICK_PROBES_REFUSED,
@@ -65,8 +65,8 @@ static void log_change(struct prober *prober, const struct endpoint *endpoint, b
     prober->log.n_suppressed = 0;
 }
 
-static void tell_pool(const struct probe_check *check, struct endpoint *endpoint,
-                      enum probe_verdict verdict, enum probe_result result) {
+static void report_to_pool(const struct probe_check *check, struct endpoint *endpoint,
+                           enum probe_verdict verdict, enum probe_result result) {
     char *group = (char *)check->probe->group;
     const struct checked_pool *checked =
         (struct checked_pool *)(void *)(group - offsetof(struct checked_pool, group));
@@ -81,8 +81,8 @@ static void tell_pool(const struct probe_check *check, struct endpoint *endpoint
 }
 
 static void notify_if_all_probed(struct prober *prober) {
-    if (prober->unsettled && prober->set.n_unknown == 0) {
-        prober->unsettled = false;
+    if (prober->all_probed_pending && prober->set.n_unknown == 0) {
+        prober->all_probed_pending = false;
         if (prober->options.on_all_probed) {
             prober->options.on_all_probed(prober->options.user);
         }
@@ -104,7 +104,7 @@ static const struct probe_method *method_of(enum pool_health_kind kind) {
     return &PROBE_TCP;
 }
 
-static void fill_in(struct prober *prober, struct probe_check *check, struct probe *probe) {
+static void fill_check(struct prober *prober, struct probe_check *check, struct probe *probe) {
     const struct pool_health *health = &probe->group->health;
     struct endpoint_address address = probe->address;
     check->at_request_port = health->port == 0 || health->port == address.port;
@@ -115,7 +115,7 @@ static void fill_in(struct prober *prober, struct probe_check *check, struct pro
     check->method = method_of(health->kind);
     check->worker = prober->options.worker;
     check->fetcher = prober->fetcher;
-    check->keep_alive = prober->set.n <= MOST_KEPT;
+    check->keep_alive = prober->set.n <= MAX_IDLE_CONNECTIONS;
     check->was_refused = endpoint_is_refused(probe->endpoint);
     check->timeout_ns = health->timeout_ns;
     check->next = prober->running;
@@ -125,7 +125,7 @@ static void fill_in(struct prober *prober, struct probe_check *check, struct pro
     prober->running = check;
 }
 
-static void end_if_over(struct prober *prober) {
+static void notify_if_stopped(struct prober *prober) {
     if (prober->stopping && prober->fetcher_stopped && !prober->running) {
         prober->done(prober->user);
     }
@@ -137,8 +137,8 @@ static void finish_check(struct prober *prober, struct probe_check *check, enum 
     struct endpoint *endpoint = probe->endpoint;
     metric_add(METRICS[result], 1);
     bool changed = probe_set_finish(&prober->set, probe, result == PROBE_OK, clock_now_ns());
-    if (endpoint) { /* otherwise the probe is gone */
-        tell_pool(check, endpoint, probe->verdict, result);
+    if (endpoint) { /* otherwise the probe has been freed */
+        report_to_pool(check, endpoint, probe->verdict, result);
     }
     if (changed) {
         log_change(prober, endpoint, probe->verdict == PROBE_READY, why);
@@ -154,14 +154,14 @@ void probe_check_finish(struct probe_check *check, enum probe_result result, con
     if (prober->stopping) {
         probe_set_finish(&prober->set, check->probe, false, clock_now_ns());
         free(check);
-        end_if_over(prober);
+        notify_if_stopped(prober);
         return;
     }
     finish_check(prober, check, result, why);
     free(check);
     notify_if_all_probed(prober);
-    if (!prober->beginning) {
-        begin_due(prober);
+    if (!prober->starting) {
+        start_due_checks(prober);
     }
 }
 
@@ -177,28 +177,28 @@ void probe_check_fail(struct probe_check *check, const struct error *err, bool r
     probe_check_finish(check, probe_result_of(err, refused), err->text);
 }
 
-static void begin(struct prober *prober, struct probe *probe) {
+static void start_check(struct prober *prober, struct probe *probe) {
     struct probe_check *check = calloc(1, sizeof(*check));
     struct error err;
-    if (!check) { /* as if it had not been due */
+    if (!check) { /* the probe is rescheduled */
         metric_add(METRIC_PICK_PROBES_BROKEN, 1);
         probe_set_finish(&prober->set, probe, probe->verdict == PROBE_READY, clock_now_ns());
         return;
     }
-    fill_in(prober, check, probe);
+    fill_check(prober, check, probe);
     if (check->method->begin(check, &probe->group->health, &err) != ST_OK) {
         probe_check_fail(check, &err, false);
     }
 }
 
-static void begin_due(struct prober *prober) {
+static void start_due_checks(struct prober *prober) {
     struct loop_timers *timers = worker_timers(prober->options.worker);
     struct probe *probe;
-    prober->beginning = true;
+    prober->starting = true;
     while ((probe = probe_set_pop_due(&prober->set, clock_now_ns()))) {
-        begin(prober, probe);
+        start_check(prober, probe);
     }
-    prober->beginning = false;
+    prober->starting = false;
     uint64_t next_ns = probe_set_next_ns(&prober->set);
     if (next_ns == UINT64_MAX) {
         timer_stop(timers, &prober->timer);
@@ -208,17 +208,17 @@ static void begin_due(struct prober *prober) {
 }
 
 static void on_timer_expired(struct timer *timer) {
-    begin_due((struct prober *)(void *)((char *)timer - offsetof(struct prober, timer)));
+    start_due_checks((struct prober *)(void *)((char *)timer - offsetof(struct prober, timer)));
 }
 
-/* ---- the pools ------------------------------------------------------------------------------- */
+/* ---- pools ----------------------------------------------------------------------------------- */
 
-/* HTTP needs a fetcher. Without one its checks fail. */
+/* Without a fetcher the HTTP checks fail. */
 static void make_fetcher(struct prober *prober, const struct probe_group *group) {
     struct error err;
     if (group->health.kind == POOL_HEALTH_HTTP && !prober->fetcher &&
-        http_fetcher_new(prober->options.worker, NULL, MOST_KEPT, &prober->fetcher, &err) !=
-            ST_OK) {
+        http_fetcher_new(prober->options.worker, NULL, MAX_IDLE_CONNECTIONS, &prober->fetcher,
+                         &err) != ST_OK) {
         log_event(LOG_ERROR, "endpoints can't be checked", LOG_CSTR("reason", err.text));
     }
 }
@@ -230,8 +230,8 @@ static void free_checked_pool(void *user, struct per_pool *item) {
     free(checked);
 }
 
-/* Returns: it was another than before. */
-static bool follow_pool(struct prober *prober, const struct pool_entry *entry) {
+/* Returns: the pool has changed. */
+static bool sync_pool(struct prober *prober, const struct pool_entry *entry) {
     struct checked_pool *checked =
         (struct checked_pool *)(void *)prober->checked.items[entry->slot];
     struct pool_reader *reader = pool_set_reader_get(prober->pools, entry);
@@ -240,7 +240,7 @@ static bool follow_pool(struct prober *prober, const struct pool_entry *entry) {
         return false;
     }
     checked->per_pool.generation = snapshot->generation;
-    prober->unsettled = true;
+    prober->all_probed_pending = true;
     if (!probe_set_update_group(&prober->set, &checked->group, snapshot, clock_now_ns())) {
         log_message(LOG_ERROR, "no memory for checking endpoints");
     }
@@ -259,15 +259,15 @@ void prober_refresh(struct prober *prober) {
         return;
     }
     for (size_t i = 0; i < list->n; i++) {
-        changed = follow_pool(prober, &list->entries[i]) || changed;
+        changed = sync_pool(prober, &list->entries[i]) || changed;
     }
     if (changed) {
-        begin_due(prober);
+        start_due_checks(prober);
         notify_if_all_probed(prober);
     }
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- new, stop, free ------------------------------------------------------------------------- */
 
 enum status prober_new(const struct prober_options *options, struct prober **out,
                        struct error *err) {
@@ -279,7 +279,7 @@ enum status prober_new(const struct prober_options *options, struct prober **out
     prober->timer.on_expire = on_timer_expired;
     prober->checked = (struct per_pool_table){
         .item_bytes = sizeof(struct checked_pool), .free_item = free_checked_pool, .user = prober};
-    prober->set.max_running = options->max_running > 0 ? options->max_running : MOST_AT_ONCE;
+    prober->set.max_running = options->max_running > 0 ? options->max_running : MAX_RUNNING;
     prober->set.prng.state = uv_hrtime();
     enum status st = pool_set_reader_new(options->pools, &prober->pools, err);
     if (st != ST_OK) {
@@ -293,7 +293,7 @@ enum status prober_new(const struct prober_options *options, struct prober **out
 static void on_fetcher_stopped(void *user) {
     struct prober *prober = user;
     prober->fetcher_stopped = true;
-    end_if_over(prober);
+    notify_if_stopped(prober);
 }
 
 void prober_stop(struct prober *prober, void (*done)(void *user), void *user) {

@@ -1,11 +1,11 @@
-/* Checks the endpoints of all pools, as the configuration of each says (spec->health), and tells
- * the pool which are ready. What probe.h decides is made to happen: over HTTP, over gRPC, or by a
- * connection alone; connections to answering HTTP servers are kept.
+/* Checks the endpoints of all pools as their configuration says (spec->health), and reports to each
+ * pool which endpoints are ready. The times and thresholds are in probe.h, the checks (HTTP, gRPC,
+ * TCP) in probe_methods.c; connections to HTTP servers are kept open.
  *
- * A check that is refused at the port that requests go to makes the endpoint the last choice at
- * once, however many failures its readiness takes; one that succeeds there ends that.
+ * If a check at the port of requests is refused, the pool avoids the endpoint at once, whatever its
+ * thresholds are, until a check there succeeds.
  *
- * Thread: the worker's, for everything. */
+ * Thread: the worker's. */
 #ifndef SLUICE_PICK_DISCOVERY_PROBE_PROBER_H
 #define SLUICE_PICK_DISCOVERY_PROBE_PROBER_H
 
@@ -17,8 +17,9 @@ struct prober;
 struct prober_options {
     struct worker *worker;
     struct pool_set *pools;
-    unsigned max_running; /* checks of all pools; 0: 512 */
-    /* Called whenever no endpoint is left whose first check has not ended; may be NULL. */
+    unsigned max_running; /* concurrent checks of all pools; 0: 512 */
+    /* Each endpoint's first check has ended; called again after changes of the pools. May be
+     * NULL. */
     void (*on_all_probed)(void *user);
     void *user;
 };
@@ -26,11 +27,12 @@ struct prober_options {
 /* Returns: ST_NO_MEMORY. Owns: *out until prober_free. */
 enum status prober_new(const struct prober_options *options, struct prober **out, struct error *err)
     __attribute__((warn_unused_result));
-/* Pools may be others now: checks what they have. */
+/* Pools may have changed: follows them. */
 void prober_refresh(struct prober *prober);
-/* Gives up what is under way; `done` when nothing is left on the loop, perhaps from within. */
+/* Cancels running checks; calls `done` when nothing is left on the loop, perhaps within the
+ * call. */
 void prober_stop(struct prober *prober, void (*done)(void *user), void *user);
-/* After `done`, or of one that never looked. NULL is allowed. */
+/* After `done`, or if prober_refresh was never called. NULL is allowed. */
 void prober_free(struct prober *prober);
 
 #endif

@@ -1,6 +1,6 @@
-/* Checks of real servers, in every way and with every kind of answer: what the pool makes of them,
- * and that nothing is left over when they end. Places are sockets whose manners change while they
- * are checked. */
+/* Checks of real servers, by each method and with each kind of response: which endpoints the pool
+ * has ready, and that nothing is left when the prober stops. The servers' behaviour changes while
+ * they are checked. */
 #include "pick/discovery/probe/prober.h"
 
 #include <pthread.h>
@@ -18,11 +18,11 @@
 static const uint64_t MS = 1000000, SECOND = 1000000000;
 enum { MOST_PLACES = 4 };
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- servers --------------------------------------------------------------------------------- */
 
 enum manners { READY, BUSY, SILENT, ABRUPT, N_MANNERS };
 
-/* An HTTP server that takes a connection after the other, and answers one request on each. */
+/* An HTTP server that accepts one connection after the other, and answers one request on each. */
 struct place {
     int fd;
     struct address address;
@@ -63,7 +63,7 @@ static void *serve(void *arg) {
             int manners = atomic_load(&place->manners);
             atomic_fetch_add(&place->n_asked, 1);
             test_try_send(fd, ANSWERS[manners], strlen(ANSWERS[manners]));
-            if (manners == SILENT) { /* until the one who asked has had enough */
+            if (manners == SILENT) { /* until the client closes the connection */
                 test_is_closed(fd);
             }
         }
@@ -100,7 +100,7 @@ struct rig {
     struct place places[MOST_PLACES];
     size_t n_places;
     struct pool_set *pools;
-    struct pool *pool;          /* of these */
+    struct pool *pool;          /* of the endpoints below */
     struct pool_reader *reader; /* the test's */
     struct worker *worker;
     struct prober *prober;
@@ -137,7 +137,7 @@ static void run_look(struct worker_msg *msg) {
     atomic_fetch_add(&rig->n_looks, 1);
 }
 
-/* The pool has the places, checked in that way. */
+/* Puts the servers into the pool, checked in this way. */
 static void rig_update(struct rig *rig, const struct pool_health *health) {
     struct pool_spec *spec = fixture_spec();
     for (size_t i = 0; i < rig->n_places; i++) {
@@ -188,7 +188,7 @@ static void run_stop(struct worker_msg *msg) {
     prober_stop(rig->prober, on_stopped, rig);
 }
 
-/* Freeing the worker proves that no handle is left open. */
+/* Freeing the worker asserts that no handle is open. */
 static void rig_fini(struct rig *rig) {
     rig->msg.run = run_stop;
     worker_post(rig->worker, &rig->msg);
@@ -218,7 +218,7 @@ static struct endpoint *endpoint_of(struct rig *rig, size_t i) {
     return member->endpoint;
 }
 
-/* Waits as long as it takes: a test that hangs is ended by who runs it. */
+/* Waits without a limit: the test runner ends a test that hangs. */
 static void wait_ready(struct rig *rig, size_t i, bool ready) {
     while (endpoint_is_ready(endpoint_of(rig, i)) != ready) {
         usleep(1000);
@@ -242,7 +242,7 @@ static void prober_http_answers_set_readiness(void **state) {
     atomic_store(&rig.places[1].manners, BUSY);
     rig_update(&rig, &health);
     test_wait_for(&rig.n_settled, 1);
-    wait_ready(&rig, 0, true); /* settled: both are known by now */
+    wait_ready(&rig, 0, true); /* all probed: both verdicts are known */
     assert_false(endpoint_is_ready(endpoint_of(&rig, 1)));
     atomic_store(&rig.places[0].manners, BUSY);
     atomic_store(&rig.places[1].manners, READY);
@@ -273,8 +273,8 @@ static void prober_restarted_endpoint_is_ready_again(void **state) {
     rig_fini(&rig);
 }
 
-/* Readiness needs more failures than there are: it is avoided from the first one on, until it is
- * seen to answer. */
+/* The thresholds need more failures than there are: the endpoint is avoided from the first refused
+ * check until one succeeds. */
 static void prober_refused_connection_marks_endpoint(void **state) {
     (void)state;
     struct rig rig;
@@ -326,7 +326,7 @@ static void prober_closed_connection_makes_unready(void **state) {
     rig_fini(&rig);
 }
 
-/* Health is asked for at another port than requests go to: all three ask the same one. */
+/* The health port differs from that of requests: all three endpoints check the same one. */
 static void prober_health_port_is_used(void **state) {
     (void)state;
     struct rig rig;
@@ -348,7 +348,7 @@ static void prober_health_port_is_used(void **state) {
     rig_fini(&rig);
 }
 
-/* ---- changes, and the end -------------------------------------------------------------------- */
+/* ---- changes, stopping ----------------------------------------------------------------------- */
 
 static void prober_checks_turn_off_and_on(void **state) {
     (void)state;
@@ -358,10 +358,10 @@ static void prober_checks_turn_off_and_on(void **state) {
     atomic_store(&rig.places[0].manners, BUSY);
     rig_update(&rig, &none);
     wait_ready(&rig, 0, true);
-    test_wait_for(&rig.n_settled, 1); /* there is nothing to find out */
+    test_wait_for(&rig.n_settled, 1); /* nothing to probe */
     rig_update(&rig, &health);
     wait_ready(&rig, 0, false);
-    health = health_of(POOL_HEALTH_TCP); /* which is content with less */
+    health = health_of(POOL_HEALTH_TCP); /* a TCP connection is enough now */
     rig_update(&rig, &health);
     wait_ready(&rig, 0, true);
     rig_update(&rig, &none);
@@ -369,15 +369,15 @@ static void prober_checks_turn_off_and_on(void **state) {
     rig_fini(&rig);
 }
 
-/* The end comes while a check waits for an answer. */
+/* Results that have been counted. */
 static int64_t n_probes(void) {
     return metric_read(METRIC_PICK_PROBES_OK) + metric_read(METRIC_PICK_PROBES_REFUSED) +
            metric_read(METRIC_PICK_PROBES_TIMEOUT) + metric_read(METRIC_PICK_PROBES_STATUS) +
            metric_read(METRIC_PICK_PROBES_BROKEN);
 }
 
-/* A check that is cancelled has no result. That its connection is closed is shown by the join of
- * the place's thread, which waits for that. */
+/* A cancelled check has no result. The join of the server's thread shows that its connection was
+ * closed. */
 static void prober_stop_closes_connections(void **state) {
     static const enum pool_health_kind kinds[] = {POOL_HEALTH_HTTP, POOL_HEALTH_GRPC};
     (void)state;
@@ -388,8 +388,8 @@ static void prober_stop_closes_connections(void **state) {
         struct pool_health health = health_of(kinds[i]);
         atomic_store(&rig.places[0].manners, SILENT);
         rig_update(&rig, &health);
-        test_wait_for(&rig.places[0].n_asked, 1);    /* HTTP/2 begins with such a head, too */
-        int n_settled = atomic_load(&rig.n_settled); /* the pool before it had checks */
+        test_wait_for(&rig.places[0].n_asked, 1);    /* an HTTP/2 preface looks like a head, too */
+        int n_settled = atomic_load(&rig.n_settled); /* the pool had checks before */
         int64_t n_before = n_probes();
         rig_fini(&rig);
         assert_int_equal(atomic_load(&rig.places[0].n_asked), 1);
@@ -399,7 +399,7 @@ static void prober_stop_closes_connections(void **state) {
     }
 }
 
-/* It leaves the pool while its check waits for an answer; then the prober ends. */
+/* An endpoint is removed while its check waits for a response; then the prober stops. */
 static void prober_removed_endpoint_is_cancelled(void **state) {
     (void)state;
     struct rig rig;
@@ -485,7 +485,7 @@ static void prober_grpc_health_sets_readiness(void **state) {
     struct health_server server;
     int64_t status = metric_read(METRIC_PICK_PROBES_STATUS);
     rig_init(&rig, 1);
-    struct place other = rig.places[0]; /* the pool has the gRPC server in its place */
+    struct place other = rig.places[0]; /* the pool has the gRPC server in place of this one */
     health_server_start(&server, &other);
     memcpy(rig.places[0].text, other.text, sizeof(other.text));
     struct pool_health health = health_of(POOL_HEALTH_GRPC);
@@ -506,7 +506,7 @@ static void prober_grpc_health_sets_readiness(void **state) {
     health_server_end(&server);
 }
 
-/* A server that is there, and speaks HTTP/1.1. */
+/* A server that speaks HTTP/1.1 only. */
 static void prober_grpc_to_http_server_is_unready(void **state) {
     (void)state;
     struct rig rig;

@@ -1,4 +1,4 @@
-/* Series into rules as they come; rules into a load at the end. */
+/* Matches the series of a page against rules, and makes a load of their values at the end. */
 #include "pick/discovery/scrape/page.h"
 
 #include <math.h>
@@ -9,8 +9,8 @@ static const double NS_PER_S = 1e9;
 
 /* ---- labels ---------------------------------------------------------------------------------- */
 
-/* The value of a label, unescaped: in the page's scratch, until the next one. An unescaped text is
- * no longer than it was in its line, so the scratch is never outgrown. ptr NULL: there is none. */
+/* Returns: a label's value, unescaped into the page's scratch buffer and valid until the next call;
+ * ptr NULL: no such label. An unescaped text is not longer than its line, so it fits. */
 static struct str read_label(struct scrape_page *page, const struct series *series,
                              struct str name) {
     struct buf text = {.data = page->scratch, .cap = sizeof(page->scratch)};
@@ -50,7 +50,7 @@ static void read_adapters(struct scrape_page *page, const struct series *series)
 
 /* ---- a series -------------------------------------------------------------------------------- */
 
-/* Returns: false when it has no number to offer. */
+/* Returns: false if the series has no valid number. */
 static bool value_of(struct scrape_page *page, const struct scrape_rule *rule,
                      const struct series *series, double *out) {
     *out = series->value;
@@ -61,7 +61,7 @@ static bool value_of(struct scrape_page *page, const struct scrape_rule *rule,
     return isfinite(*out);
 }
 
-/* Is it at least as new as the one before? */
+/* Is the sample at least as new as the last one of the rule? */
 static bool is_newer(struct scrape_page *page, size_t i, double time) {
     bool newer = !page->found[i].seen || time >= page->found[i].time;
     page->found[i].time = newer ? time : page->found[i].time;
@@ -123,8 +123,8 @@ void scrape_page_read(struct scrape_page *page, struct str piece) {
 
 /* ---- a load ---------------------------------------------------------------------------------- */
 
-/* By how much a counter grows in a second. Returns: false when that can't be said yet: the first
- * page, or the first one after the counter began anew. */
+/* Computes a counter's increase per second. Returns: false if it is not known: on the first page,
+ * and after a reset of the counter. */
 static bool rate_of(struct scrape_history *history, size_t i, uint64_t asked_ns, double *value) {
     uint64_t before_ns = history->counters[i].at_ns;
     double before = history->counters[i].value, now = *value;
@@ -150,7 +150,7 @@ static unsigned put_adapters(const struct endpoint_load *from, struct endpoint_l
     return LOAD_ADAPTERS;
 }
 
-/* Returns: what is known by it. */
+/* Returns: the flag of the load's member that was set. */
 static unsigned put_value(const struct scrape_page *page, enum scrape_metric into, double value,
                           struct endpoint_load *out) {
     switch (into) {

@@ -1,8 +1,8 @@
-/* One page of a model server's metrics becomes what is known of its load. Sans I/O: pieces of the
- * page come as they arrive, and only what the rules want is kept, in a fixed room: a page may be
- * huge, garbage, or never end.
+/* Parses one page of a model server's metrics into a load. Without I/O: pieces of the page are fed
+ * as they arrive, and only values that the rules select are stored, in a fixed size: a page may be
+ * huge, invalid or endless.
  *
- * What an endpoint does not say stays unknown; a number that is none (NaN, infinite) says nothing.
+ * Values that are not on the page, or not numbers (NaN, infinite), stay unknown.
  *
  * Thread: one at a time. */
 #ifndef SLUICE_PICK_DISCOVERY_SCRAPE_PAGE_H
@@ -13,10 +13,10 @@
 #include "pick/config/scrape_rules.h"
 #include "pick/pool/endpoint/load.h"
 
-/* What counters were on the page before: of each endpoint, between its pages. Zeroed: none. */
+/* The counters of an endpoint's last page. Zeroed: none. */
 struct scrape_history {
     struct {
-        uint64_t at_ns; /* 0: there is none */
+        uint64_t at_ns; /* 0: none */
         double value;
     } counters[SCRAPE_MAX_RULES];
 };
@@ -26,19 +26,19 @@ struct scrape_page {
     struct {
         bool seen;
         double value;
-        double time; /* of the newest */
+        double time; /* of the newest series */
     } found[SCRAPE_MAX_RULES];
-    struct endpoint_load adapters;   /* those of the newest series */
-    char scratch[SERIES_LINE_BYTES]; /* a label, unescaped */
+    struct endpoint_load adapters;   /* from the newest series */
+    char scratch[SERIES_LINE_BYTES]; /* an unescaped label value */
     struct series_reader reader;
 };
 
-/* `rules` stay until the page has ended. */
+/* `rules` are borrowed until the page ends. */
 void scrape_page_begin(struct scrape_page *page, const struct scrape_rules *rules);
 void scrape_page_read(struct scrape_page *page, struct str piece);
-/* The page was asked for at `asked_ns`. Fills in what it said of the load, and what it said it of:
- * times and our own requests are the caller's. `past` becomes this page's. Returns: ST_BAD_ANSWER,
- * nothing of what is wanted is there. */
+/* The page was requested at `asked_ns`. Sets the members of the load that the page has, and their
+ * flags; times and the in-flight count are the caller's. `past` is replaced by this page's
+ * counters. Returns: ST_BAD_ANSWER if the page has none of the selected series. */
 enum status scrape_page_end(struct scrape_page *page, uint64_t asked_ns,
                             struct scrape_history *history, struct endpoint_load *out,
                             struct error *err) __attribute__((warn_unused_result));

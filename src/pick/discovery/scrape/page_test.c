@@ -1,4 +1,4 @@
-/* Pages as model servers write them, in one piece and in many, and pages that are none. */
+/* Metrics pages of model servers, in one piece and in many, and invalid pages. */
 #include "pick/discovery/scrape/page.h"
 
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static enum status read_page(const struct scrape_rules *rules, struct str text, 
     struct scrape_page *page = malloc(sizeof(*page));
     struct error err;
     assert_non_null(page);
-    memset(page, 0xa5, sizeof(*page)); /* begin sets all that counts */
+    memset(page, 0xa5, sizeof(*page)); /* begin must initialize everything */
     scrape_page_begin(page, rules);
     for (size_t i = 0; i < text.len; i += piece) {
         size_t n = text.len - i < piece ? text.len - i : piece;
@@ -44,7 +44,7 @@ static enum status read_page(const struct scrape_rules *rules, struct str text, 
 static const struct {
     const char *preset, *page;
     struct endpoint_load load;
-    const char *adapters[4]; /* the running ones first */
+    const char *adapters[4]; /* running adapters come first */
 } pages[] = {
     {"sluice",
      "# HELP sluice_queued_requests Requests that wait.\n# TYPE sluice_queued_requests gauge\n"
@@ -82,7 +82,7 @@ static const struct {
       .n_running_adapters = 2,
       .n_waiting_adapters = 1},
      {"sql", "b\"c", "poems"}},
-    {"vllm", /* an older one, and one with neither blocks nor adapters that run */
+    {"vllm", /* an older series, and one without blocks and running adapters */
      "vllm:num_requests_waiting 0\nvllm:gpu_cache_usage_perc 0.5\n"
      "vllm:cache_config_info{block_size=\"None\",num_gpu_blocks=\"\"} 1\n"
      "vllm:lora_requests_info{max_lora=\"0\",running_lora_adapters=\"\"} 1\n",
@@ -158,7 +158,7 @@ static void page_of_presets_gives_load(void **state) {
     }
 }
 
-/* ---- numbers that are none ------------------------------------------------------------------- */
+/* ---- invalid numbers ------------------------------------------------------------------------- */
 
 static enum status read_text(const struct scrape_rules *rules, const char *text,
                              struct endpoint_load *out) {
@@ -200,7 +200,7 @@ static void page_invalid_numbers_are_ignored(void **state) {
     }
 }
 
-/* ---- rules of one's own ---------------------------------------------------------------------- */
+/* ---- configured rules ------------------------------------------------------------------------ */
 
 static const struct pool_label GPU = {{"kind", 4}, {"g\"pu", 4}};
 
@@ -242,10 +242,10 @@ static void page_counters_become_rates(void **state) {
         {"busy_us{m=\"a\"} 1e6\nbusy_us{m=\"b\"} 1e6\n", 10, 0, 0},
         {"busy_us{m=\"a\"} 9e6\nbusy_us{m=\"b\"} 5e6\n", 12, LOAD_RUNNING, 6},
         {"busy_us{m=\"a\"} 9e6\nbusy_us{m=\"b\"} 5e6\n", 13, LOAD_RUNNING, 0},
-        {"busy_us{m=\"a\"} 1e6\n", 14, 0, 0}, /* begun anew */
+        {"busy_us{m=\"a\"} 1e6\n", 14, 0, 0}, /* the counter was reset */
         {"busy_us{m=\"a\"} 4e6\n", 15, LOAD_RUNNING, 3},
         {"busy_us{m=\"a\"} 9e6\n", 15, 0, 0}, /* no time has passed */
-        {"busy_us{m=\"a\"} 10e6\n", 3, 0, 0}, /* nor here */
+        {"busy_us{m=\"a\"} 10e6\n", 3, 0, 0}, /* the same */
         {"busy_us{m=\"a\"} 12e6\n", 4, LOAD_RUNNING, 2},
     };
     struct scrape_rules rules = {.n = 0};
@@ -263,7 +263,7 @@ static void page_counters_become_rates(void **state) {
     }
 }
 
-/* ---- pages that never end -------------------------------------------------------------------- */
+/* ---- endless pages --------------------------------------------------------------------------- */
 
 static void feed_many(struct scrape_page *page, struct str piece, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -271,7 +271,7 @@ static void feed_many(struct scrape_page *page, struct str piece, size_t n) {
     }
 }
 
-/* One line of 64 MiB, as many other lines, and what is wanted behind them. */
+/* One line of 64 MiB, as many other lines, and the selected series at the end. */
 static void page_huge_is_read_in_fixed_memory(void **state) {
     struct scrape_page *page = malloc(sizeof(*page));
     struct scrape_source source;
@@ -287,7 +287,7 @@ static void page_huge_is_read_in_fixed_memory(void **state) {
     feed_many(page, STR("\"} 1\n"), 1);
     feed_many(page, STR("other_seconds_bucket{le=\"0.005\",model_name=\"llama\"} 12345\n"),
               1 << 18);
-    scrape_page_read(page, STR("vllm:num_requests_waiting 6")); /* without an end of its line */
+    scrape_page_read(page, STR("vllm:num_requests_waiting 6")); /* without a newline */
     assert_int_equal(scrape_page_end(page, S, &history, &load, &err), ST_OK);
     assert_int_equal(page->reader.n_too_long, 1);
     assert_int_equal(load.known, LOAD_WAITING);
@@ -295,7 +295,7 @@ static void page_huge_is_read_in_fixed_memory(void **state) {
     free(page);
 }
 
-/* More adapters than there is room for: the first ones count. */
+/* Of too many adapters the first ones are used. */
 static void page_adapters_beyond_limit_are_cut(void **state) {
     struct scrape_page *page = malloc(sizeof(*page));
     struct scrape_source source;

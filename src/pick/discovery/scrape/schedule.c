@@ -1,10 +1,10 @@
-/* A heap of times, and beside it the time before which the limit allows no more. */
+/* A heap of due times, and the time before which the rate limit allows no further job. */
 #include "pick/discovery/scrape/schedule.h"
 
 static const uint64_t NS_PER_S = 1000000000;
-/* What may come at once after a pause, in time at the limit's pace. */
+/* How much may be done at once after a pause, as time at the limit's rate. */
 static const uint64_t BURST_NS = 20000000;
-/* Waking up costs more than asking a few endpoints more. */
+/* A wake-up costs more than a few scrapes: jobs due within this time are taken together. */
 static const uint64_t TOGETHER_NS = 20000000;
 static const uint64_t LONGEST_WAIT_NS = UINT64_C(10000000000);
 enum { JITTER_SHARE = 10, TOGETHER_SHARE = 10, MOST_DOUBLINGS = 10 };
@@ -13,7 +13,7 @@ void scrape_schedule_fini(struct scrape_schedule *schedule) {
     timer_heap_fini(&schedule->waiting);
 }
 
-/* In no second more than the limit: a burst, and what the pace allows behind it. */
+/* A burst and the steady rate after it together stay within the limit in any second. */
 void scrape_rate_set(struct scrape_rate *rate, uint64_t interval_ns, uint32_t most_per_second) {
     rate->interval_ns = interval_ns;
     rate->spacing_ns = (NS_PER_S + BURST_NS) / most_per_second + 1;
@@ -24,7 +24,7 @@ void scrape_schedule_set_rate(struct scrape_schedule *schedule, uint64_t interva
     scrape_rate_set(&schedule->all, interval_ns, most_per_second);
 }
 
-/* How long it takes to ask all of them once. */
+/* How long one pass over all jobs takes at the limit. */
 static uint64_t round_ns(const struct scrape_rate *rate) {
     return rate->n_jobs * rate->spacing_ns;
 }
@@ -36,13 +36,13 @@ uint64_t scrape_schedule_interval_ns(const struct scrape_schedule *schedule,
     return longest_ns > rate->interval_ns ? longest_ns : rate->interval_ns;
 }
 
-/* ---- when ------------------------------------------------------------------------------------ */
+/* ---- due times ------------------------------------------------------------------------------- */
 
 static uint64_t share_of(struct scrape_schedule *schedule, uint64_t ns) {
     return (uint64_t)(prng_double(&schedule->prng) * (double)ns);
 }
 
-/* Twice as long for each failure but the first, which may be an accident. */
+/* The wait doubles with each failure after the first, which may be accidental. */
 static uint64_t wait_of(struct scrape_schedule *schedule, const struct scrape_job *job) {
     uint64_t wait_ns = scrape_schedule_interval_ns(schedule, job->rate);
     uint64_t longest_ns = wait_ns > LONGEST_WAIT_NS ? wait_ns : LONGEST_WAIT_NS;

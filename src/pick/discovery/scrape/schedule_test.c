@@ -1,5 +1,5 @@
-/* Who is asked when, with a clock that the test drives: how often, how evenly, never more in a
- * second than allowed, and less often where there is no answer. */
+/* When endpoints are scraped, with a clock that the test drives: how often, how evenly, within the
+ * limit in each second, and less often without answers. */
 #include "pick/discovery/scrape/schedule.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@ static const uint64_t MS = 1000000;
 static const uint64_t S = 1000000000;
 
 struct asked {
-    struct scrape_job job; /* first: a turn is cast to it */
+    struct scrape_job job; /* first: a job is cast to it */
     uint64_t last_ns, shortest_ns, longest_ns;
     unsigned n;
     bool silent;
@@ -27,7 +27,7 @@ struct world {
     struct asked *endpoints;
     size_t n;
     uint64_t now_ns;
-    uint64_t *times; /* of all that were taken */
+    uint64_t *times; /* of all taken jobs */
     size_t n_times;
 };
 
@@ -64,7 +64,7 @@ static void ask(struct world *world, struct asked *asked) {
     world->times[world->n_times++] = world->now_ns;
 }
 
-/* As the scraper does it; every answer takes a millisecond. */
+/* Runs the schedule as the scraper does; each answer takes a millisecond. */
 static void run(struct world *world, uint64_t for_ns) {
     uint64_t end_ns = world->now_ns + for_ns;
     while (world->now_ns < end_ns) {
@@ -81,7 +81,7 @@ static void run(struct world *world, uint64_t for_ns) {
     }
 }
 
-/* The most that were asked in any second. */
+/* Returns: the largest number of scrapes in any second. */
 static size_t most_in_a_second(const struct world *world) {
     size_t most = 0;
     for (size_t i = 0, first = 0; i < world->n_times; i++) {
@@ -103,7 +103,8 @@ static void schedule_interval_is_kept(void **state) {
         for (size_t k = 0; k < world.n; k++) {
             const struct asked *asked = &world.endpoints[k];
             assert_true(asked->shortest_ns >= 200 * MS);
-            assert_true(asked->longest_ns <= 260 * MS); /* a tenth, and until others are due */
+            assert_true(asked->longest_ns <=
+                        260 * MS); /* a tenth, and the time until others are due */
             assert_in_range(asked->n, 20000 / 260, 100);
         }
         close_world(&world);
@@ -121,7 +122,7 @@ static void schedule_rate_limit_is_kept(void **state) {
         open_world(&world, cases[i].n, 200 * MS, cases[i].most);
         run(&world, 60 * S);
         assert_true(most_in_a_second(&world) <= cases[i].most);
-        /* and what is allowed is used */
+        /* the limit is used up */
         assert_true(world.n_times >= (size_t)60 * cases[i].most * 85 / 100);
         for (size_t k = 0; k < world.n; k++) {
             assert_true(world.endpoints[k].n >= 60 * cases[i].most / cases[i].n * 3 / 4);
@@ -150,14 +151,14 @@ static void schedule_silent_endpoint_backs_off(void **state) {
     assert_in_range(world.endpoints[0].n, 12, 25);
     assert_in_range(world.endpoints[0].longest_ns, 10 * S, 11 * S + 100 * MS);
     assert_true(world.endpoints[1].n > 450);
-    world.endpoints[0].silent = false; /* one answer, and all is as before */
+    world.endpoints[0].silent = false; /* one answer resets the wait */
     unsigned before = world.endpoints[0].n;
     run(&world, 31 * S);
     assert_true(world.endpoints[0].n - before > 80);
     close_world(&world);
 }
 
-/* Two pickers that start together do not ask at the same times. */
+/* Two pickers that start together do not scrape at the same times. */
 static void schedule_times_are_jittered(void **state) {
     (void)state;
     struct world one, other;
@@ -191,11 +192,11 @@ static void schedule_removed_job_is_not_run(void **state) {
     close_world(&world);
 }
 
-/* Two pools of one schedule: each has an interval and a limit of its own, and the higher limit
- * holds for both together. */
+/* Two pools in one schedule: each has its own interval and limit, and the higher limit holds for
+ * both together. */
 static void schedule_two_rates_are_kept(void **state) {
     (void)state;
-    enum { N = 300, LAST = 40 }; /* the last are of the other pool */
+    enum { N = 300, LAST = 40 }; /* the last ones are in the other pool */
     struct world world;
     struct scrape_rate other = {.n_jobs = 0};
     open_world(&world, N, 200 * MS, 500);
@@ -211,7 +212,7 @@ static void schedule_two_rates_are_kept(void **state) {
     run(&world, 60 * S);
     assert_in_range(most_in_a_second(&world), 300, 500);
     for (size_t i = 0; i < N; i++) {
-        bool is_other = i >= N - LAST; /* 2 s at their limit; the others 0.6 s at that of all */
+        bool is_other = i >= N - LAST; /* 2 s at their limit; the others 0.6 s at the common one */
         assert_in_range(world.endpoints[i].n, is_other ? 24 : 80, is_other ? 32 : 102);
     }
     close_world(&world);

@@ -1,4 +1,5 @@
-/* Targets between the pools, the schedule and the fetcher. */
+/* Scrapes the endpoints of the pools: follows their snapshots, takes due endpoints from the
+ * schedule, fetches their pages and stores their loads. */
 #include "pick/discovery/scrape/scraper.h"
 
 #include <stdio.h>
@@ -14,37 +15,37 @@
 #include "pick/discovery/scrape/schedule.h"
 #include "pick/pool/per_pool_table.h"
 
-/* The room to read one page in. */
+/* The buffer for a page that is being read. */
 struct page_buffer {
-    struct page_buffer *next; /* of those that are free */
+    struct page_buffer *next; /* in scraper->free_buffers */
     struct scrape_page page;
 };
 
-/* An endpoint that is asked. */
+/* An endpoint that is scraped. */
 struct scrape_target {
-    struct scrape_job job; /* first: a turn is cast to its target */
-    struct scraped_pool *of;
+    struct scrape_job job; /* first: a job is cast to its target */
+    struct scraped_pool *pool;
     struct endpoint_address address;
-    const struct endpoint *endpoint; /* of the reader's snapshot */
-    struct scrape_request place;
+    const struct endpoint *endpoint; /* in the reader's snapshot */
+    struct scrape_request request;
     struct scrape_history history;
-    struct credential token;  /* its own */
-    struct http_fetch *fetch; /* under way; NULL: it waits for its time */
+    struct credential token;  /* its own, if its labels name a file */
+    struct http_fetch *fetch; /* the running request; NULL: none */
     struct page_buffer *buffer;
     uint64_t asked_ns;
-    uint32_t in_flight; /* when it was asked */
-    bool failing;       /* as the log has it */
+    uint32_t in_flight; /* when the request was sent */
+    bool failing;       /* a failure was logged */
 };
 
 /* A pool. */
 struct scraped_pool {
-    struct per_pool per_pool; /* first */
+    struct per_pool per_pool; /* first: the table's item is cast to it */
     struct scraper *scraper;
-    const struct scrape_plan *plan; /* of the reader's snapshot; NULL: nobody is asked */
-    struct scrape_target **targets; /* in the order of their addresses */
+    const struct scrape_plan *plan; /* in the reader's snapshot; NULL: the pool is not scraped */
+    struct scrape_target **targets; /* sorted by address */
     size_t n_targets;
     struct scrape_rate rate;
-    struct credential token; /* of endpoints without one of their own */
+    struct credential token; /* for endpoints without their own */
 };
 
 struct scraper {
@@ -53,40 +54,40 @@ struct scraper {
     struct http_fetcher *fetcher;
     struct per_pool_table scraped;
     struct scrape_schedule schedule;
-    struct timer timer; /* looks who is due */
+    struct timer timer; /* the next target is due */
     bool timer_set;
     uint64_t timer_ns;
-    struct page_buffer *free_buffers; /* those that are free */
-    size_t n_buffers;                 /* in all */
+    struct page_buffer *free_buffers;
+    size_t n_buffers; /* free and in use */
     struct metric_histogram times;
     struct log_limit log_limit;
     void (*done)(void *user);
     void *user;
 };
 
-/* How many are asked at the same time; each has the room of a page. */
-enum { MOST_PAGES = 256, URL_BYTES = 1200 };
+/* The number of concurrent scrapes; each needs a page buffer. */
+enum { MAX_CONCURRENT = 256, URL_BYTES = 1200, MIN_AGE_INTERVALS = 3 };
 
-/* ---- rooms ----------------------------------------------------------------------------------- */
+/* ---- page buffers ---------------------------------------------------------------------------- */
 
 static struct page_buffer *take_buffer(struct scraper *scraper) {
     struct page_buffer *buffer = scraper->free_buffers;
     if (buffer) {
         scraper->free_buffers = buffer->next;
-    } else if (scraper->n_buffers < MOST_PAGES && (buffer = malloc(sizeof(*buffer)))) {
+    } else if (scraper->n_buffers < MAX_CONCURRENT && (buffer = malloc(sizeof(*buffer)))) {
         scraper->n_buffers++;
     }
     return buffer;
 }
 
-static void give_buffer(struct scrape_target *target) {
-    struct scraper *scraper = target->of->scraper;
+static void release_buffer(struct scrape_target *target) {
+    struct scraper *scraper = target->pool->scraper;
     target->buffer->next = scraper->free_buffers;
     scraper->free_buffers = target->buffer;
     target->buffer = NULL;
 }
 
-/* ---- when ------------------------------------------------------------------------------------ */
+/* ---- timer ----------------------------------------------------------------------------------- */
 
 static void scraper_set_timer(struct scraper *scraper) {
     uint64_t next_ns = scrape_schedule_next_ns(&scraper->schedule, clock_now_ns());
@@ -97,19 +98,19 @@ static void scraper_set_timer(struct scraper *scraper) {
     scraper->timer_ns = next_ns;
 }
 
-/* Out of memory it is asked no more until the pool changes. */
-static void put_back(struct scrape_target *target, bool answered) {
-    struct scraper *scraper = target->of->scraper;
+/* Out of memory the target is not scraped again until the pool changes. */
+static void reschedule(struct scrape_target *target, bool answered) {
+    struct scraper *scraper = target->pool->scraper;
     if (scrape_schedule_put_back(&scraper->schedule, &target->job, target->asked_ns, clock_now_ns(),
                                  answered)) {
         scraper_set_timer(scraper);
     }
 }
 
-/* ---- what came of it ------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void scraper_log_failure(struct scrape_target *target, const char *reason) {
-    struct log_limit *limit = &target->of->scraper->log_limit;
+    struct log_limit *limit = &target->pool->scraper->log_limit;
     if (!target->failing && log_limit_allow(limit)) {
         log_event(LOG_WARNING, "an endpoint does not say its load",
                   LOG_STR("endpoint", endpoint_text(target->endpoint)), LOG_CSTR("reason", reason),
@@ -138,19 +139,19 @@ static enum metric metric_of(const struct http_fetch_result *fetched) {
     }
 }
 
-/* Until when a load counts: as long as the configuration says, and over two times that an endpoint
- * is not heard. */
-static uint64_t until_ns(const struct scrape_target *target) {
-    const struct scrape_plan *plan = target->of->plan;
+/* When the load expires: after the configured max_age, or after MIN_AGE_INTERVALS, so that two
+ * failed scrapes in a row do not expire it. */
+static uint64_t load_expires_ns(const struct scrape_target *target) {
+    const struct scrape_plan *plan = target->pool->plan;
     uint64_t interval_ns =
-        scrape_schedule_interval_ns(&target->of->scraper->schedule, &target->of->rate);
-    uint64_t age_ns = 3 * interval_ns + plan->timeout_ns;
+        scrape_schedule_interval_ns(&target->pool->scraper->schedule, &target->pool->rate);
+    uint64_t age_ns = MIN_AGE_INTERVALS * interval_ns + plan->timeout_ns;
     return target->asked_ns + (age_ns > plan->max_age_ns ? age_ns : plan->max_age_ns);
 }
 
-/* Returns: which number counts it; METRIC_PICK_SCRAPES_OK when the load is known now. */
-static enum metric take_answer(struct scrape_target *target,
-                               const struct http_fetch_result *fetched, struct error *err) {
+/* Returns: the metric that counts the result; METRIC_PICK_SCRAPES_OK if the load was stored. */
+static enum metric apply_response(struct scrape_target *target,
+                                  const struct http_fetch_result *fetched, struct error *err) {
     struct endpoint_load load;
     if (fetched->error.status != ST_OK) {
         *err = fetched->error;
@@ -165,19 +166,19 @@ static enum metric take_answer(struct scrape_target *target,
         return METRIC_PICK_SCRAPES_SERIES;
     }
     load.asked_ns = target->asked_ns;
-    load.until_ns = until_ns(target);
+    load.until_ns = load_expires_ns(target);
     load.in_flight = target->in_flight;
-    pool_set_load(target->of->per_pool.pool, target->endpoint, &load);
+    pool_set_load(target->pool->per_pool.pool, target->endpoint, &load);
     return METRIC_PICK_SCRAPES_OK;
 }
 
 static void on_done(void *user, const struct http_fetch_result *fetched) {
     struct scrape_target *target = user;
-    struct scraper *scraper = target->of->scraper;
+    struct scraper *scraper = target->pool->scraper;
     struct error err = {.status = ST_OK};
     target->fetch = NULL;
     if (fetched->error.status != ST_CANCELLED) {
-        enum metric metric = take_answer(target, fetched, &err);
+        enum metric metric = apply_response(target, fetched, &err);
         metric_add(metric, 1);
         metric_histogram_add_ns(&scraper->times, clock_now_ns() - target->asked_ns);
         if (metric == METRIC_PICK_SCRAPES_OK) {
@@ -186,9 +187,9 @@ static void on_done(void *user, const struct http_fetch_result *fetched) {
             pool_count_scrape_failure(target->endpoint);
             scraper_log_failure(target, err.text);
         }
-        put_back(target, metric == METRIC_PICK_SCRAPES_OK);
+        reschedule(target, metric == METRIC_PICK_SCRAPES_OK);
     }
-    give_buffer(target);
+    release_buffer(target);
 }
 
 static void on_piece(void *user, struct str bytes) {
@@ -196,28 +197,29 @@ static void on_piece(void *user, struct str bytes) {
     scrape_page_read(&target->buffer->page, bytes);
 }
 
-/* ---- giving up ------------------------------------------------------------------------------- */
+/* ---- cancelling ------------------------------------------------------------------------------ */
 
 static void scraper_cancel(struct scrape_target *target) {
     if (target->fetch) {
         http_fetch_cancel(target->fetch);
         target->fetch = NULL;
-        give_buffer(target);
+        release_buffer(target);
     }
 }
 
-enum { MOST_KEPT = 4096 };
+enum { MAX_IDLE_CONNECTIONS = 4096 };
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
 static void drop_target(struct scrape_target *target) {
     scraper_cancel(target);
-    scrape_schedule_remove(&target->of->scraper->schedule, &target->job);
+    scrape_schedule_remove(&target->pool->scraper->schedule, &target->job);
     credential_fini(&target->token);
     free(target);
 }
 
-/* One that was asked already begins anew: what is under way is by rules that are gone. */
+/* Initializes the target for a new snapshot. A running scrape is cancelled and scheduled again, as
+ * its rules may be gone. */
 static void begin_target(struct scraped_pool *scraped, struct scrape_target *target, bool is_new,
                          const struct pool_member *member) {
     struct scrape_schedule *schedule = &scraped->scraper->schedule;
@@ -238,31 +240,31 @@ static struct scrape_target *target_new(struct scraped_pool *scraped,
                                         const struct pool_member *member) {
     struct scrape_target *target = calloc(1, sizeof(*target));
     if (target) {
-        target->of = scraped;
+        target->pool = scraped;
         target->address = member->address;
     }
     return target;
 }
 
-/* The target of a member: the old one, if there is one, or a new one. Returns: NULL when it can't
- * be asked, or out of memory. */
+/* Returns: the member's target, the old one or a new one; NULL if it can't be scraped, or out of
+ * memory. */
 static struct scrape_target *target_of(struct scraped_pool *scraped,
                                        const struct pool_member *member,
                                        struct scrape_target *old) {
     struct pool_spec_endpoint wanted = {.address = member->address, .labels = member->labels};
-    struct scrape_request place;
-    if (!scraped->plan || !scrape_plan_resolve(scraped->plan, &wanted, &place)) {
+    struct scrape_request request;
+    if (!scraped->plan || !scrape_plan_resolve(scraped->plan, &wanted, &request)) {
         return NULL;
     }
     struct scrape_target *target = old ? old : target_new(scraped, member);
     if (target) {
-        target->place = place;
+        target->request = request;
         begin_target(scraped, target, !old, member);
     }
     return target;
 }
 
-/* Both lists are in the order of addresses. */
+/* Both lists are sorted by address. */
 static void merge_targets(struct scraped_pool *scraped, const struct pool_snapshot *snapshot) {
     struct scrape_target **targets =
         calloc(snapshot->n_members + 1, sizeof(struct scrape_target *));
@@ -292,27 +294,27 @@ static void merge_targets(struct scraped_pool *scraped, const struct pool_snapsh
     scraped->n_targets = n;
 }
 
-/* ---- the tokens ------------------------------------------------------------------------------ */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* One that can't be read is logged, and endpoints are asked without. */
-static void look_at_token(struct credential *token, struct str path) {
+/* If the file can't be read the endpoint is scraped without a token. */
+static void refresh_token(struct credential *token, struct str path) {
     struct error ignored;
     if (credential_set_file(token, path)) {
         (void)!credential_refresh(token, true, &ignored);
     }
 }
 
-/* Before anybody is asked with them. */
-static void look_at_tokens(struct scraped_pool *scraped) {
+/* To be called before scrapes start. */
+static void refresh_tokens(struct scraped_pool *scraped) {
     const struct scrape_plan *plan = scraped->plan;
-    look_at_token(&scraped->token, plan ? plan->token_file : STR(""));
+    refresh_token(&scraped->token, plan ? plan->token_file : STR(""));
     for (size_t i = 0; i < scraped->n_targets; i++) {
         struct scrape_target *target = scraped->targets[i];
-        look_at_token(&target->token, target->place.token_file);
+        refresh_token(&target->token, target->request.token_file);
     }
 }
 
-/* ---- the pools ------------------------------------------------------------------------------- */
+/* ---- pools ----------------------------------------------------------------------------------- */
 
 static struct scraped_pool *scraped_of(struct per_pool *item) {
     return (struct scraped_pool *)(void *)item;
@@ -334,7 +336,7 @@ static void scraper_pools_init(struct scraper *scraper) {
                                                .free_item = free_scraped_pool};
 }
 
-/* The plan of the pool as it is, which needs a fetcher. */
+/* Returns: the pool's plan, for which the fetcher is made. */
 static const struct scrape_plan *plan_of(struct scraper *scraper,
                                          const struct pool_snapshot *snapshot) {
     const struct scrape_plan *plan = snapshot->spec ? snapshot->spec->scrape : NULL;
@@ -348,8 +350,8 @@ static const struct scrape_plan *plan_of(struct scraper *scraper,
     return plan;
 }
 
-/* The pace of all: nobody's interval is shorter, nobody's limit higher. */
-static void set_pace(struct scraper *scraper) {
+/* Sets the common rate: the shortest interval and the highest limit of all pools. */
+static void update_rate(struct scraper *scraper) {
     uint64_t interval_ns = UINT64_MAX;
     uint32_t most_per_second = 0;
     for (size_t i = 0; i < scraper->scraped.n_slots; i++) {
@@ -366,8 +368,8 @@ static void set_pace(struct scraper *scraper) {
     }
 }
 
-/* Returns: it was another than before. */
-static bool follow_pool(struct scraper *scraper, const struct pool_entry *entry) {
+/* Returns: the pool has changed. */
+static bool sync_pool(struct scraper *scraper, const struct pool_entry *entry) {
     struct scraped_pool *scraped = scraped_of(scraper->scraped.items[entry->slot]);
     struct pool_reader *reader = pool_set_reader_get(scraper->pools, entry);
     const struct pool_snapshot *snapshot = reader ? pool_reader_refresh(reader) : NULL;
@@ -384,7 +386,7 @@ static bool follow_pool(struct scraper *scraper, const struct pool_entry *entry)
     return true;
 }
 
-static void follow_pools(struct scraper *scraper) {
+static void sync_pools(struct scraper *scraper) {
     const struct pool_list *list = pool_set_reader_refresh(scraper->pools);
     bool changed = list->generation != scraper->scraped.generation;
     if (!per_pool_table_sync(&scraper->scraped, list)) {
@@ -392,44 +394,45 @@ static void follow_pools(struct scraper *scraper) {
         return;
     }
     for (size_t i = 0; i < list->n; i++) {
-        changed = follow_pool(scraper, &list->entries[i]) || changed;
+        changed = sync_pool(scraper, &list->entries[i]) || changed;
     }
     if (!changed) {
         return;
     }
-    set_pace(scraper);
+    update_rate(scraper);
     if (scraper->fetcher) {
         size_t n = scraper->schedule.all.n_jobs;
-        http_fetcher_set_max_idle(scraper->fetcher, (unsigned)(n < MOST_KEPT ? n : MOST_KEPT) + 1);
+        http_fetcher_set_max_idle(
+            scraper->fetcher, (unsigned)(n < MAX_IDLE_CONNECTIONS ? n : MAX_IDLE_CONNECTIONS) + 1);
     }
     scraper_set_timer(scraper);
 }
 
 static void scraper_sync_pools(struct scraper *scraper) {
-    follow_pools(scraper);
+    sync_pools(scraper);
     for (size_t i = 0; i < scraper->scraped.n_slots; i++) {
         if (scraper->scraped.items[i]) {
-            look_at_tokens(scraped_of(scraper->scraped.items[i]));
+            refresh_tokens(scraped_of(scraper->scraped.items[i]));
         }
     }
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- scraping -------------------------------------------------------------------------------- */
 
 static void print_url(const struct scrape_target *target, char out[URL_BYTES]) {
     char text[ENDPOINT_TEXT_BYTES];
     struct endpoint_address address = target->address;
-    address.port = target->place.port;
-    snprintf(out, URL_BYTES, "%s://%s%.*s", target->of->plan->https ? "https" : "http",
-             endpoint_address_print(&address, text).ptr, STR_ARG(target->place.source->path));
+    address.port = target->request.port;
+    snprintf(out, URL_BYTES, "%s://%s%.*s", target->pool->plan->https ? "https" : "http",
+             endpoint_address_print(&address, text).ptr, STR_ARG(target->request.source->path));
 }
 
-static void ask(struct scrape_target *target, struct page_buffer *buffer) {
-    struct scraper *scraper = target->of->scraper;
+static void start_scrape(struct scrape_target *target, struct page_buffer *buffer) {
+    struct scraper *scraper = target->pool->scraper;
     char url[URL_BYTES];
     struct error err;
     print_url(target, url);
-    const struct scrape_plan *plan = target->of->plan;
+    const struct scrape_plan *plan = target->pool->plan;
     struct http_fetch_tls tls = {.ca = plan->ca_file.len > 0 ? plan->ca_file.ptr : NULL,
                                  .insecure = plan->insecure_skip_verify};
     struct http_fetch_request ask = {
@@ -437,7 +440,8 @@ static void ask(struct scrape_target *target, struct page_buffer *buffer) {
         .url = url,
         .timeout_ns = plan->timeout_ns,
         .max_body_size = plan->max_page_bytes,
-        .bearer = target->place.token_file.len > 0 ? target->token.text : target->of->token.text,
+        .bearer =
+            target->request.token_file.len > 0 ? target->token.text : target->pool->token.text,
         .piece = on_piece,
         .done = on_done,
         .user = target,
@@ -445,13 +449,13 @@ static void ask(struct scrape_target *target, struct page_buffer *buffer) {
     target->buffer = buffer;
     target->asked_ns = clock_now_ns();
     target->in_flight = endpoint_in_flight(target->endpoint);
-    scrape_page_begin(&buffer->page, &target->place.source->rules);
+    scrape_page_begin(&buffer->page, &target->request.source->rules);
     if (http_fetch_start(scraper->fetcher, &ask, &target->fetch, &err) != ST_OK) {
         metric_add(METRIC_PICK_SCRAPES_BROKEN, 1);
         pool_count_scrape_failure(target->endpoint);
         scraper_log_failure(target, err.text);
-        give_buffer(target);
-        put_back(target, false);
+        release_buffer(target);
+        reschedule(target, false);
     }
 }
 
@@ -467,12 +471,12 @@ static void on_timer_expired(struct timer *timer) {
             scraper->free_buffers = buffer;
             break;
         }
-        ask((struct scrape_target *)(void *)job, buffer);
+        start_scrape((struct scrape_target *)(void *)job, buffer);
     }
     scraper_set_timer(scraper);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- new, stop, free ------------------------------------------------------------------------- */
 
 enum status scraper_new(struct worker *worker, struct pool_set *pools, struct scraper **out,
                         struct error *err) {
