@@ -1,4 +1,4 @@
-/* The pages of the operators' listener. */
+/* The operators' listener: its routes, what its pages share, and the query of /debug/pick. */
 #include "program/picker/admin.h"
 
 #include <assert.h>
@@ -48,9 +48,9 @@ double pick_seconds_since(uint64_t then_ns) {
     return now_ns > then_ns ? (double)(now_ns - then_ns) / 1e9 : 0;
 }
 
-/* ---- a described request --------------------------------------------------------------------- */
+/* ---- /debug/pick ----------------------------------------------------------------------------- */
 
-/* A value of a query, "%41+b" for "A b". */
+/* Decodes a value of a query: "A b" from "%41+b". */
 static enum status decode_query_value(struct arena *arena, struct str text, struct str *out,
                                       struct error *err) {
     char *spaced = arena_alloc(arena, text.len + 1);
@@ -63,18 +63,18 @@ static enum status decode_query_value(struct arena *arena, struct str text, stru
     return v2_path_unescape(arena, str_make(spaced, text.len), out, err);
 }
 
-/* Returns: where the value called `name` goes; NULL: there is no such. */
-static struct str *place_of(struct pick_described_request *question, struct str name) {
+/* Returns: the member for the parameter `name`; NULL: unknown. */
+static struct str *member_of(struct pick_described_request *request, struct str name) {
     const struct {
         const char *name;
         struct str *place;
     } places[] = {
-        {"method", &question->method}, {"path", &question->path},
-        {"model", &question->model},   {"objective", &question->objective},
-        {"subset", &question->subset}, {"selection", &question->selection},
-        {"prompt", &question->prompt}, {"session", &question->session},
-        {"pool", &question->pool},     {"authority", &question->authority},
-        {"header", &question->header}, {"filter-metadata", &question->metadata},
+        {"method", &request->method}, {"path", &request->path},
+        {"model", &request->model},   {"objective", &request->objective},
+        {"subset", &request->subset}, {"selection", &request->selection},
+        {"prompt", &request->prompt}, {"session", &request->session},
+        {"pool", &request->pool},     {"authority", &request->authority},
+        {"header", &request->header}, {"filter-metadata", &request->metadata},
     };
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         if (str_is(name, places[i].name)) {
@@ -84,15 +84,15 @@ static struct str *place_of(struct pick_described_request *question, struct str 
     return NULL;
 }
 
-/* "path=/v1/completions&model=llama" */
-static enum status read_question(struct arena *arena, struct str query,
-                                 struct pick_described_request *question, struct error *err) {
+/* Parses "path=/v1/completions&model=llama". */
+static enum status parse_pick_query(struct arena *arena, struct str query,
+                                    struct pick_described_request *request, struct error *err) {
     enum status st = ST_OK;
-    *question = (struct pick_described_request){.method = STR("POST"), .path = STR("/")};
+    *request = (struct pick_described_request){.method = STR("POST"), .path = STR("/")};
     while (st == ST_OK && query.ptr && query.len > 0) {
         struct str value = str_cut(&query, '&');
         struct str name = str_cut(&value, '=');
-        struct str *place = place_of(question, name);
+        struct str *place = member_of(request, name);
         if (!place) {
             char text[TENSOR_NAME_TEXT_BYTES];
             return error_set(
@@ -108,22 +108,22 @@ static enum status read_question(struct arena *arena, struct str query,
 
 static void answer_pick(struct http_exchange *exchange, void *context) {
     struct pick_admin *admin = context;
-    struct pick_described_request question;
+    struct pick_described_request request;
     struct error err;
     struct buf body;
     buf_init(&body, exchange->arena, 4096);
-    enum status st = read_question(exchange->arena, exchange->head.query, &question, &err);
+    enum status st = parse_pick_query(exchange->arena, exchange->head.query, &request, &err);
     if (st != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    /* Whatever the verdict is, it is what was asked for. */
-    st = pick_explain_pools(admin->pools, &question, &body, &err);
+    /* The status is 200 whatever the verdict is. */
+    st = pick_explain_pools(admin->pools, &request, &body, &err);
     body.failed = body.failed || st == ST_NO_MEMORY;
     http_text_reply(exchange, 200, "text/plain; charset=utf-8", &body);
 }
 
-/* ---- the others ------------------------------------------------------------------------------ */
+/* ---- routes ---------------------------------------------------------------------------------- */
 
 static void answer_metrics(struct http_exchange *exchange, void *context) {
     struct pick_admin *admin = context;
@@ -155,7 +155,7 @@ static const struct admin_route ROUTES[] = {
     {"/debug/pick", answer_pick},
 };
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- open and free --------------------------------------------------------------------------- */
 
 static struct http_limits limits_of(const struct pick_settings *settings) {
     return (struct http_limits){
@@ -192,7 +192,7 @@ void pick_admin_refresh_pools(struct pick_admin *self) {
 }
 
 void pick_admin_log_state(struct pick_admin *self) {
-    if (self->state.n_servers > 0) { /* the start has come so far */
+    if (self->state.n_servers > 0) { /* the process has started its servers */
         admin_state_log(&self->state);
     }
 }

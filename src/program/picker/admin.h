@@ -1,5 +1,5 @@
-/* What operators see of a running picker, on the listener of --metrics: the status page, /metrics,
- * /debug/state, /debug/pick. It changes nothing.
+/* The operators' listener of --metrics: the status page, /metrics, /debug/state and /debug/pick.
+ * All are read-only.
  *
  * Thread: main. */
 #ifndef SLUICE_PROGRAM_PICKER_ADMIN_H
@@ -21,11 +21,11 @@ struct scraper;
 
 struct pick_admin {
     struct pool_set_reader *pools;
-    const struct pick_service *service; /* whose numbers are shown */
-    struct dns_watch *dns;              /* whose names are shown; NULL: none yet */
-    struct kube_source *cluster;        /* whose objects are shown; NULL: none, or none yet */
-    struct kube_leader *leader;         /* whose lease is shown; NULL: none, or none yet */
-    const struct scraper *scraper;      /* whose numbers are shown; NULL: none yet */
+    const struct pick_service *service;
+    struct dns_watch *dns;         /* NULL: not started */
+    struct kube_source *cluster;   /* NULL: no --kube, or not started */
+    struct kube_leader *leader;    /* NULL: no --leader-election, or not started */
+    const struct scraper *scraper; /* NULL: not started */
     struct admin_process process;
     bool has_process;
     struct admin_state state;
@@ -33,16 +33,16 @@ struct pick_admin {
     struct admin_listener listener;
 };
 
-/* Makes all of it, in memory that is zeroed but for the service, and listens where --metrics says.
- * Returns: why it can't. Owns: pick_admin_free, also after a failure. */
+/* Opens the listener where --metrics says. `self` is zeroed but for `service`. Returns: an error.
+ * Owns: pick_admin_free, also after a failure. */
 enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
                             struct pool_set *pools, struct worker *main, struct error *err)
     __attribute__((warn_unused_result));
-/* One more server whose connections are written down when somebody wants to know what they do. */
+/* Adds a server whose connections /debug/state lists. */
 void pick_admin_add_server(struct pick_admin *self, const char *name, struct net_server *server);
-/* A pool is another now, or there are others. */
+/* To be called when pools have changed. */
 void pick_admin_refresh_pools(struct pick_admin *self);
-/* What everything is doing, into the log. */
+/* Logs the contents of /debug/state. */
 void pick_admin_log_state(struct pick_admin *self);
 /* After the server, if there is one, has stopped. */
 void pick_admin_free(struct pick_admin *self);
@@ -58,15 +58,15 @@ struct pick_admin_pool {
 struct pick_admin_pools {
     struct pick_admin_pool *items;
     size_t n;
-    bool named; /* series have a label with the pool's name */
+    bool named; /* series have a label `pool` */
 };
 
-/* Valid until the reader looks again. Out of memory there are none. Owns: the array is of
- * `arena`. */
+/* Takes a snapshot of each pool, valid until the reader is refreshed. Out of memory it has no
+ * pools. Owns: the array is in `arena`. */
 struct pick_admin_pools pick_admin_pools_load(struct pool_set_reader *pools, struct arena *arena);
-/* A pool's own name, or else that of its InferencePool; len 0: it has none. */
+/* The pool's name, or else that of its InferencePool; len 0: none. */
 struct str pick_admin_pool_name(const struct pick_admin_pool *pool);
-/* Begins the labels of a series: with the pool, where there is more than one. */
+/* Begins the labels of a series: with `pool` if pools are named. */
 void pick_admin_pool_begin_labels(const struct metric_text *text,
                                   const struct pick_admin_pools *list,
                                   const struct pick_admin_pool *pool, struct buf *labels);

@@ -1,4 +1,4 @@
-/* Checking a pool's configuration, and explaining one pick of it. */
+/* Checks the configuration of the pools, and explains a pick for a described request. */
 #include "program/picker/check.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "program/picker/cluster.h"
 #include "program/picker/grpc.h"
 
-/* Returns: `code`, or that it could not be written. */
+/* Returns: `code`, or an error code if the output could not be written. */
 static int write_out(const struct buf *out, int code) {
     if (!out->failed && fwrite(out->data, 1, out->len, stdout) == out->len && fflush(stdout) == 0) {
         return code;
@@ -26,7 +26,7 @@ static int failed(const struct error *err) {
     return EXIT_CODE_FAILED;
 }
 
-/* What it all comes to. */
+/* Prints the effective configuration. */
 static enum status print_pools(const struct pick_settings *settings, struct buf *out,
                                struct error *err) {
     struct pool_watch_options options = pick_pool_options(settings);
@@ -65,7 +65,7 @@ int pick_check(const struct pick_settings *settings, struct arena *arena) {
     return code;
 }
 
-/* Nobody asks the endpoints here: all of them count as ready. */
+/* Endpoints are not probed here: all of them count as ready. */
 static void make_pool_ready(struct pool_reader *reader, bool *checked, bool *named) {
     const struct pool_snapshot *snapshot = pool_reader_refresh(reader);
     for (uint32_t i = 0; i < snapshot->n_members; i++) {

@@ -1,4 +1,4 @@
-/* A source that is started, listened to until it knows everything, and stopped. */
+/* Runs a source on its own worker until it is synced or has failed, and stops it. */
 #include "program/picker/cluster.h"
 
 #include <stdlib.h>
@@ -7,14 +7,14 @@
 #include "core/event/timer.h"
 #include "core/event/worker.h"
 
-static const uint64_t LONGEST_NS = UINT64_C(10000000000);
+static const uint64_t MAX_LOAD_NS = UINT64_C(10000000000);
 
 struct pick_cluster {
     struct worker *worker;
     struct kube_source *source;
     struct timer limit;
     struct worker_msg begin, end;
-    bool ending;
+    bool stop_posted;
     enum status status;
     struct error err;
 };
@@ -22,30 +22,31 @@ struct pick_cluster {
 #define OF_MEMBER(pointer, member)                                                                 \
     ((struct pick_cluster *)(void *)((char *)(pointer)-offsetof(struct pick_cluster, member)))
 
-/* ---- on its thread --------------------------------------------------------------------------- */
+/* ---- on the worker --------------------------------------------------------------------------- */
 
-/* The source can't be stopped from within it. */
-static void end_soon(struct pick_cluster *self) {
-    if (!self->ending) {
-        self->ending = true;
+/* The source can't be stopped within its callbacks. */
+static void schedule_stop(struct pick_cluster *self) {
+    if (!self->stop_posted) {
+        self->stop_posted = true;
         worker_post(self->worker, &self->end);
     }
 }
 
-static void on_changed(void *user) {
-    end_soon(user);
+static void on_store_changed(void *user) {
+    schedule_stop(user);
 }
 
 static bool is_bad(const struct kube_source_kind *kind) {
     return kind->watched && (kind->state.phase == KUBE_FAILING || kind->state.phase == KUBE_DENIED);
 }
 
-/* Nobody waits here for a server to come back. What may be missing is given up by the source. */
-static void on_state(void *user) {
+/* Errors end the load: it does not wait until a server is back. Kinds that may be missing are
+ * skipped by the source. */
+static void on_watch_status(void *user) {
     struct pick_cluster *self = user;
     struct kube_source_report report;
     kube_source_report(self->source, &report);
-    for (int i = 0; i < N_KUBE_KINDS && !self->ending; i++) {
+    for (int i = 0; i < N_KUBE_KINDS && !self->stop_posted; i++) {
         const struct kube_source_kind *kind = &report.kinds[i];
         if (is_bad(kind) && (kind->state.phase == KUBE_FAILING || i == KUBE_POD)) {
             const char *pods = i == KUBE_POD ? report.pods : NULL;
@@ -53,7 +54,7 @@ static void on_state(void *user) {
                 error_set(&self->err, ST_IO, "%s: %s of namespace %s%s%s: %s", report.server,
                           KUBE_KINDS[i].resource, report.name_space, pods ? " with " : "",
                           pods ? pods : "", kind->state.error.text);
-            end_soon(self);
+            schedule_stop(self);
         }
     }
 }
@@ -64,18 +65,18 @@ static void on_limit_expired(struct timer *timer) {
     kube_source_report(self->source, &report);
     self->status = error_set(&self->err, ST_DEADLINE_EXCEEDED,
                              "%s: did not tell everything in ten seconds", report.server);
-    end_soon(self);
+    schedule_stop(self);
 }
 
 static void run_begin(struct worker_msg *msg) {
     struct pick_cluster *self = OF_MEMBER(msg, begin);
     self->status = kube_source_start(self->source, &self->err);
     if (self->status == ST_OK &&
-        !timer_start(worker_timers(self->worker), &self->limit, clock_now_ns() + LONGEST_NS)) {
+        !timer_start(worker_timers(self->worker), &self->limit, clock_now_ns() + MAX_LOAD_NS)) {
         self->status = error_set(&self->err, ST_NO_MEMORY, "no memory for a timer");
     }
     if (self->status != ST_OK) {
-        end_soon(self);
+        schedule_stop(self);
     }
 }
 
@@ -90,13 +91,13 @@ static void run_end(struct worker_msg *msg) {
     kube_source_stop(self->source, on_stopped, self);
 }
 
-/* ---- main ------------------------------------------------------------------------------------ */
+/* ---- on main --------------------------------------------------------------------------------- */
 
-static enum status load(struct pick_cluster *self, const struct pick_settings *settings,
-                        struct error *err) {
+static enum status load_cluster(struct pick_cluster *self, const struct pick_settings *settings,
+                                struct error *err) {
     struct kube_source_options options = pick_cluster_options(settings);
-    options.on_store_changed = on_changed;
-    options.on_watch_status = on_state;
+    options.on_store_changed = on_store_changed;
+    options.on_watch_status = on_watch_status;
     options.user = self;
     enum status st = kube_source_new(&options, &self->source, err);
     if (st == ST_OK) {
@@ -130,7 +131,7 @@ enum status pick_cluster_load(const struct pick_settings *settings, struct pick_
     self->limit.on_expire = on_limit_expired;
     self->begin.run = run_begin;
     self->end.run = run_end;
-    enum status st = load(self, settings, err);
+    enum status st = load_cluster(self, settings, err);
     if (st != ST_OK) {
         pick_cluster_free(self);
         return st;

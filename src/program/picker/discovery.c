@@ -1,4 +1,4 @@
-/* A thread that looks and asks, and the few messages between it and main. */
+/* The discovery thread, its sources, and the messages between it and main. */
 #include "program/picker/discovery.h"
 
 #include <stddef.h>
@@ -8,10 +8,10 @@
 #include "core/event/clock.h"
 #include "net/transport/tls/server.h"
 
-static const uint64_t LONGEST_WAIT_NS = 250000000;
-/* A server of the DNS that does not answer is asked once more by then. Of a cluster's API server,
- * too, it is no more than a matter of politeness: health waits as long as it takes. */
-static const uint64_t LONGEST_WAIT_FOR_OTHERS_NS = UINT64_C(3000000000);
+static const uint64_t MAX_PROBE_WAIT_NS = 250000000;
+/* A DNS query has been repeated once by then. An API server may take longer: gRPC health is
+ * NOT_SERVING until it has answered. */
+static const uint64_t MAX_SOURCE_WAIT_NS = UINT64_C(3000000000);
 enum { NS_PER_MS = 1000000 };
 
 #define OF_MEMBER(pointer, member)                                                                 \
@@ -44,7 +44,7 @@ enum status pick_discovery_open(struct pick_discovery *self, const struct pick_s
     return st;
 }
 
-/* ---- its own thread -------------------------------------------------------------------------- */
+/* ---- file and timer -------------------------------------------------------------------------- */
 
 static void post_change(struct pick_discovery *self) {
     if (!atomic_exchange(&self->change_posted, true)) {
@@ -52,10 +52,10 @@ static void post_change(struct pick_discovery *self) {
     }
 }
 
-/* The pool is another now. */
+/* The pools have been published again: all their readers are notified. */
 static void on_pool_changed(struct pick_discovery *self) {
     lock_acquire(&self->lock);
-    self->endpoints_known = false; /* until the prober says so of this one */
+    self->endpoints_known = false; /* until the prober reports for the new pools */
     lock_release(&self->lock);
     post_change(self);
     prober_refresh(self->prober);
@@ -103,14 +103,14 @@ static void run_refresh(struct worker_msg *msg) {
     check_files(self);
 }
 
-static void set_known(struct pick_discovery *self, bool *what) {
+static void notify_known(struct pick_discovery *self, bool *what) {
     lock_acquire(&self->lock);
     *what = true;
     lock_cond_broadcast(&self->cond);
     lock_release(&self->lock);
 }
 
-/* ---- the cluster ----------------------------------------------------------------------------- */
+/* ---- cluster --------------------------------------------------------------------------------- */
 
 static void log_cluster(struct pick_discovery *self, bool has_pool) {
     const char *name = self->settings->pool_name;
@@ -127,7 +127,7 @@ static void log_cluster(struct pick_discovery *self, bool has_pool) {
     }
 }
 
-/* Of several the leader writes it. */
+/* Of several pickers the leader writes the status. */
 static void update_status(struct pick_discovery *self) {
     if (self->has_pool && self->is_leader) {
         kube_status_update(self->status);
@@ -144,7 +144,7 @@ static void on_store_changed(void *user) {
         on_pool_changed(self);
         update_status(self);
     }
-    set_known(self, &self->cluster_known);
+    notify_known(self, &self->cluster_known);
 }
 
 static void on_leadership_changed(void *user, bool is_leader) {
@@ -159,16 +159,16 @@ static void on_leadership_changed(void *user, bool is_leader) {
     }
 }
 
-/* ---- what the others say --------------------------------------------------------------------- */
+/* ---- DNS, probes, stop ----------------------------------------------------------------------- */
 
 static void on_all_resolved(void *user) {
     struct pick_discovery *self = user;
-    set_known(self, &self->names_known);
+    notify_known(self, &self->names_known);
 }
 
 static void on_all_probed(void *user) {
     struct pick_discovery *self = user;
-    set_known(self, &self->endpoints_known);
+    notify_known(self, &self->endpoints_known);
 }
 
 static void on_source_stopped(void *user) {
@@ -184,7 +184,7 @@ static void run_resign_lease(struct worker_msg *msg) {
     kube_leader_resign(self->leader);
 }
 
-/* The lease is given back, so that nobody asks the cluster any more. */
+/* The lease has been released, so the client is no longer needed. */
 static void on_leader_stopped(void *user) {
     struct pick_discovery *self = user;
     worker_post(self->worker, &self->leader_stopped_msg);
@@ -232,7 +232,7 @@ static void check_tls_files(struct pick_discovery *self) {
     }
 }
 
-static void on_timer(uv_timer_t *timer) {
+static void on_tls_timer(uv_timer_t *timer) {
     check_tls_files(timer->data);
 }
 
@@ -243,14 +243,14 @@ void pick_discovery_refresh(struct pick_discovery *self) {
     }
 }
 
-static void start_timer(struct pick_discovery *self) {
+static void start_tls_timer(struct pick_discovery *self) {
     uint64_t ms = self->settings->reload_interval_ns / NS_PER_MS;
-    uv_timer_init(worker_loop(self->main), &self->timer); /* cannot fail */
-    self->timer.data = self;
-    uv_timer_start(&self->timer, on_timer, ms, ms);
+    uv_timer_init(worker_loop(self->main), &self->tls_timer); /* cannot fail */
+    self->tls_timer.data = self;
+    uv_timer_start(&self->tls_timer, on_tls_timer, ms, ms);
 }
 
-static enum status use_cluster(struct pick_discovery *self, struct error *err) {
+static enum status attach_cluster(struct pick_discovery *self, struct error *err) {
     struct kube_leader_options leader = {
         .worker = self->worker, .on_leadership_changed = on_leadership_changed, .user = self};
     struct kube_status_options status = {.worker = self->worker,
@@ -278,7 +278,7 @@ static enum status make_sources(struct pick_discovery *self, struct error *err) 
                                       .user = self};
     enum status st = worker_new("discovery", &self->worker, err);
     if (st == ST_OK && self->cluster) {
-        st = use_cluster(self, err);
+        st = attach_cluster(self, err);
     }
     if (st == ST_OK) {
         names.worker = self->worker;
@@ -323,14 +323,14 @@ enum status pick_discovery_start(struct pick_discovery *self, struct worker *mai
         st = worker_start(self->worker, err);
     }
     if (st == ST_OK) {
-        start_timer(self);
+        start_tls_timer(self);
         self->running = true;
         worker_post(self->worker, &self->begin_msg);
     }
     return st;
 }
 
-static void wait_for(struct pick_discovery *self, const bool *what, uint64_t longest_ns) {
+static void wait_until_known(struct pick_discovery *self, const bool *what, uint64_t longest_ns) {
     uint64_t until_ns = clock_now_ns() + longest_ns;
     bool in_time = true;
     lock_acquire(&self->lock);
@@ -341,12 +341,12 @@ static void wait_for(struct pick_discovery *self, const bool *what, uint64_t lon
 }
 
 void pick_discovery_wait_known(struct pick_discovery *self) {
-    wait_for(self, &self->cluster_known, LONGEST_WAIT_FOR_OTHERS_NS);
-    wait_for(self, &self->names_known, LONGEST_WAIT_FOR_OTHERS_NS);
-    wait_for(self, &self->endpoints_known, LONGEST_WAIT_NS);
+    wait_until_known(self, &self->cluster_known, MAX_SOURCE_WAIT_NS);
+    wait_until_known(self, &self->names_known, MAX_SOURCE_WAIT_NS);
+    wait_until_known(self, &self->endpoints_known, MAX_PROBE_WAIT_NS);
 }
 
-static void on_closed(uv_handle_t *handle) {
+static void on_tls_timer_closed(uv_handle_t *handle) {
     on_stopped(handle->data);
 }
 
@@ -365,7 +365,7 @@ void pick_discovery_stop(struct pick_discovery *self, void (*stopped)(void *user
     self->stopped = stopped;
     self->stopped_user = user;
     self->n_stopping = 2;
-    uv_close((uv_handle_t *)&self->timer, on_closed);
+    uv_close((uv_handle_t *)&self->tls_timer, on_tls_timer_closed);
     worker_post(self->worker, &self->end_msg);
 }
 

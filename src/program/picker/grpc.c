@@ -1,20 +1,21 @@
-/* Starting and ending the servers of gRPC. */
+/* Opens, drains and stops the gRPC servers. */
 #include "program/picker/grpc.h"
 
 #include "program/process/grpc_listen.h"
 
 enum {
-    /* What one stream may have sent that is not looked at yet, and a connection: a body of some MB
-     * comes in one go. */
+    /* How much may be sent on a stream, and on a connection, before it is processed: a body of some
+     * MB arrives without waiting for window updates. */
     STREAM_WINDOW_BYTES = 4 * 1024 * 1024,
     CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024,
-    AROUND_BODY_BYTES = 1024 * 1024, /* what may be in a message besides a body */
+    MESSAGE_OVERHEAD_BYTES = 1024 * 1024, /* of a message, beside the body */
     MAX_HEALTH_STREAMS = 1000,
 };
 
 /* ---- health ---------------------------------------------------------------------------------- */
 
-/* The names of endpoint pickers' deployments, and the service's own, which Envoy asks about. */
+/* Names that probes ask for: those of upstream's pickers, and the ext-proc service's, which Envoy
+ * uses. */
 static bool is_name(struct str service) {
     static const char *const names[] = {"", "readiness", "inference-extension", PICK_SERVICE_NAME};
     size_t i = 0, n = sizeof names / sizeof names[0];
@@ -37,7 +38,7 @@ static enum grpc_health_state health_of(void *context, struct str service) {
     return ready ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
 }
 
-/* ---- the services ---------------------------------------------------------------------------- */
+/* ---- services -------------------------------------------------------------------------------- */
 
 static enum status make_services(struct pick_grpc *self, const struct pick_settings *settings,
                                  const struct process_threads *threads, struct error *err) {
@@ -70,7 +71,7 @@ static enum status make_services(struct pick_grpc *self, const struct pick_setti
 static struct grpc_limits limits_of(const struct pick_settings *settings) {
     return (struct grpc_limits){
         .max_header_size = settings->max_header_size,
-        .max_message_bytes = settings->max_body_size + AROUND_BODY_BYTES,
+        .max_message_bytes = settings->max_body_size + MESSAGE_OVERHEAD_BYTES,
         .request_memory = settings->request_memory,
         .max_streams = (uint32_t)settings->max_streams,
         .stream_window_bytes = STREAM_WINDOW_BYTES,
@@ -82,7 +83,7 @@ static struct grpc_limits limits_of(const struct pick_settings *settings) {
     };
 }
 
-/* ---- the servers ----------------------------------------------------------------------------- */
+/* ---- servers --------------------------------------------------------------------------------- */
 
 static enum status listen_health(struct pick_grpc *self, const char *text,
                                  struct listen_address *listen_address, struct error *err) {
@@ -148,14 +149,14 @@ enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *s
     return st == ST_OK ? open_health(self, settings, &options, bound + settings->grpc.n, err) : st;
 }
 
-/* ---- what happens to them -------------------------------------------------------------------- */
+/* ---- drain and stop -------------------------------------------------------------------------- */
 
 void pick_grpc_refresh_pools(struct pick_grpc *self) {
     pick_service_refresh(self->service);
     grpc_health_notify(self->health);
 }
 
-/* Health goes on being answered where it has an address of its own, to the end. */
+/* Health keeps being served at its own address until the process ends. */
 void pick_grpc_drain(struct pick_grpc *self) {
     atomic_store_explicit(&self->draining, true, memory_order_relaxed);
     grpc_health_shutdown(self->health);

@@ -1,5 +1,4 @@
-/* What proxies reach: the ext-proc service with health beside it, and health at an address of its
- * own. */
+/* The gRPC servers for proxies: ext-proc with health, and health at an address of its own. */
 #ifndef SLUICE_PROGRAM_PICKER_GRPC_H
 #define SLUICE_PROGRAM_PICKER_GRPC_H
 
@@ -11,41 +10,39 @@
 #include "program/picker/settings.h"
 #include "program/process/process.h"
 
-/* Health's, then ext-proc's, then those of reflection. */
+/* Health, then ext-proc, then reflection. */
 enum { PICK_GRPC_METHODS = GRPC_HEALTH_METHODS + 1 + PICK_REFLECTION_METHODS };
 
 struct pick_grpc {
     struct pool_set *pools;
     struct pick_service *service;
     struct grpc_health *health;
-    const atomic_bool *ready; /* somebody else's: there is a pool to pick from */
+    const atomic_bool *ready; /* owned by the caller: there is a pool to pick from */
     atomic_bool draining;
     struct grpc_method methods[PICK_GRPC_METHODS];
     struct grpc_server *server;
     struct grpc_server *health_server; /* NULL: no --health */
 };
 
-/* `*out` is NULL where no TLS is asked for. Returns: why the files can't be used, with their
- * setting. Owns: *out until tls_server_free. */
+/* Makes the TLS context from the settings; `*out` is NULL without TLS. Returns: why the files can't
+ * be used, with the flag. Owns: *out until tls_server_free. */
 enum status pick_tls_open(const struct pick_settings *settings, struct tls_server **out,
                           struct error *err) __attribute__((warn_unused_result));
-/* Makes the servers, in memory that is zeroed but for `ready`, and listens on each address of
- * --grpc, over `tls` where TLS is spoken, then of --health; `bound` (one for each, in this order)
- * gets the real ones. Returns: why it can't be, with the setting. Owns: pick_grpc_free, also after
- * a failure. */
+/* Makes the servers and listens on each address of --grpc, with TLS where the scheme says so, then
+ * of --health. `self` is zeroed but for `ready`. `bound` receives one address for each, in this
+ * order. Returns: an error with the flag. Owns: pick_grpc_free, also after a failure. */
 enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *settings,
                            struct pool_set *pools, const struct process_threads *threads,
                            struct net_budget *budget, const struct tls_server *tls,
                            struct listen_address *bound, struct error *err)
     __attribute__((warn_unused_result));
-/* A pool is another now, or there are others. */
+/* To be called when pools have changed. */
 void pick_grpc_refresh_pools(struct pick_grpc *self);
-/* Proxies are told to go elsewhere; the streams they have go on. */
+/* Health becomes NOT_SERVING and clients get GOAWAY; open streams continue. */
 void pick_grpc_drain(struct pick_grpc *self);
-/* Streams begun and not ended. */
+/* Open streams. */
 uint64_t pick_grpc_in_flight(const struct pick_grpc *self);
-/* Closes all connections. Calls `stopped` once for each server that there is, when it has. Returns:
- * how often that will be. */
+/* Closes all connections. Calls `stopped` once for each server. Returns: the number of servers. */
 size_t pick_grpc_stop(struct pick_grpc *self, void (*stopped)(void *user), void *user);
 /* After the workers have ended. */
 void pick_grpc_free(struct pick_grpc *self);

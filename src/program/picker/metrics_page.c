@@ -1,5 +1,6 @@
-/* /metrics: the families of the pools, of names and of the cluster, and those that the upstream
- * project's picker has, under its names. */
+/* The page /metrics: the families of pools, endpoints, DNS names and the cluster, and those of the
+ * upstream project's picker, under its names where they mean the same: docs/observability.md lists
+ * the differences. */
 #include "program/picker/admin.h"
 
 #include "core/base/json_writer.h"
@@ -11,7 +12,7 @@
 #include "pick/discovery/scrape/scraper.h"
 #include "pick/pool/flow/wait.h"
 
-/* ---- metrics --------------------------------------------------------------------------------- */
+/* ---- pools and endpoints --------------------------------------------------------------------- */
 
 static uint64_t generation_of(const struct pool_stats *numbers) {
     return numbers->generation;
@@ -65,7 +66,7 @@ static uint64_t refused_of(const struct endpoint *endpoint) {
     return endpoint_is_refused(endpoint);
 }
 
-/* A number of each endpoint. */
+/* A metric of each endpoint. */
 static const struct endpoint_column {
     enum metric_family family;
     uint64_t (*value_of)(const struct endpoint *endpoint);
@@ -110,10 +111,10 @@ static double load_kv_cache_of(const struct endpoint_load *load, uint64_t now_ns
     return (double)load->kv_cache_used;
 }
 
-/* A number that an endpoint column. */
+/* A metric of each endpoint's last load. */
 static const struct load_column {
     enum metric_family family;
-    unsigned known; /* one of these must be */
+    unsigned known; /* at least one of these flags must be set */
     double (*value_of)(const struct endpoint_load *load, uint64_t now_ns);
 } LOAD_COLUMNS[] = {
     {METRIC_FAMILY_LOAD_AGE, ~0U, load_age_of},
@@ -156,7 +157,7 @@ static void print_loads(struct metric_text *text, const struct pick_admin_pools 
     metric_text_distribution(text, STR(""), &seen, METRIC_UNIT_SECONDS, FIRST_TIME, LAST_TIME);
 }
 
-/* ---- metrics --------------------------------------------------------------------------------- */
+/* ---- DNS names ------------------------------------------------------------------------------- */
 
 static double dns_addresses_of(const struct dns_report *name, uint64_t now_ns) {
     (void)now_ns;
@@ -170,10 +171,10 @@ static double dns_age_of(const struct dns_report *name, uint64_t now_ns) {
     return now_ns > name->answered_ns ? (double)(now_ns - name->answered_ns) / 1e9 : 0;
 }
 
-/* A number of each name. */
+/* A metric of each name. */
 static const struct dns_column {
     enum metric_family family;
-    bool answered; /* only of those that were */
+    bool answered; /* only if the name has had an answer */
     double (*value_of)(const struct dns_report *name, uint64_t now_ns);
 } DNS_COLUMNS[] = {
     {METRIC_FAMILY_DNS_ADDRESSES, false, dns_addresses_of},
@@ -204,7 +205,7 @@ static void print_dns_names(struct dns_watch *dns, struct metric_text *text) {
     }
 }
 
-/* ---- metrics --------------------------------------------------------------------------------- */
+/* ---- cluster --------------------------------------------------------------------------------- */
 
 static double kind_age_of(const struct kube_source_kind *kind) {
     return pick_seconds_since(kind->state.heard_ns);
@@ -225,10 +226,10 @@ static double invalid_of(const struct kube_source_kind *kind) {
     return (double)kind->counts.n_invalid;
 }
 
-/* A number of each kind that is watched. */
+/* A metric of each watched kind. */
 static const struct kube_column {
     enum metric_family family;
-    bool heard; /* only of those that were heard of */
+    bool heard; /* only if the kind was heard of */
     double (*value_of)(const struct kube_source_kind *kind);
 } KUBE_COLUMNS[] = {
     {METRIC_FAMILY_KUBE_AGE, true, kind_age_of},
@@ -258,7 +259,7 @@ static void print_kube_column(const struct kube_source_report *report,
     }
 }
 
-/* Each phase of each kind: 1 is the one that it is in. */
+/* Prints each phase of each kind, with 1 for the current one. */
 static void print_phases(const struct kube_source_report *report, struct metric_text *text) {
     metric_family_begin(text, METRIC_FAMILY_KUBE_PHASE);
     for (int kind = 0; kind < N_KUBE_KINDS; kind++) {
@@ -272,7 +273,7 @@ static void print_phases(const struct kube_source_report *report, struct metric_
     }
 }
 
-/* The heads of families are always there, so that a page says which there may be. */
+/* A family is printed even if it has no series, so that the page shows which there are. */
 static void print_kube_u64(struct metric_text *text, enum metric_family family, bool there,
                            uint64_t value) {
     metric_family_begin(text, family);
@@ -302,6 +303,8 @@ static void print_cluster(const struct pick_admin *admin, struct metric_text *te
     }
 }
 
+/* ---- upstream: request queues ---------------------------------------------------------------- */
+
 enum { MOST_BANDS = 64, FIRST_WAIT = 6, LAST_WAIT = METRIC_BOUNDS - 1 }; /* 64 us to 33.6 s */
 
 struct pool_bands {
@@ -310,14 +313,15 @@ struct pool_bands {
     size_t n;
 };
 
-/* There are few priorities, and many pools may have none. Out of memory there is less. */
-static void read_pool_bands(struct pool_bands *pool, struct flow_band_stats *room,
+/* Copies the pool's bands: few of MOST_BANDS are used, and many pools have none. Out of memory some
+ * are missing. */
+static void read_pool_bands(struct pool_bands *pool, struct flow_band_stats *space,
                             struct arena *arena) {
     struct pool_flow_stats numbers;
-    pool_get_flow_stats(pool->pool->entry->pool, room, MOST_BANDS, &numbers);
-    pool->bands = arena_alloc(arena, (numbers.n_bands + 1) * sizeof(*room));
+    pool_get_flow_stats(pool->pool->entry->pool, space, MOST_BANDS, &numbers);
+    pool->bands = arena_alloc(arena, (numbers.n_bands + 1) * sizeof(*space));
     if (pool->bands && numbers.n_bands > 0) {
-        memcpy(pool->bands, room, numbers.n_bands * sizeof(*room));
+        memcpy(pool->bands, space, numbers.n_bands * sizeof(*space));
         pool->n = numbers.n_bands;
     }
 }
@@ -325,12 +329,12 @@ static void read_pool_bands(struct pool_bands *pool, struct flow_band_stats *roo
 /* Returns: NULL when out of memory. */
 static struct pool_bands *read_all_bands(const struct pick_admin_pools *list, struct arena *arena) {
     struct pool_bands *all = arena_calloc(arena, list->n + 1, sizeof(*all));
-    struct flow_band_stats *room = arena_alloc(arena, MOST_BANDS * sizeof(*room));
-    for (size_t i = 0; all && room && i < list->n; i++) {
+    struct flow_band_stats *space = arena_alloc(arena, MOST_BANDS * sizeof(*space));
+    for (size_t i = 0; all && space && i < list->n; i++) {
         all[i].pool = &list->items[i];
-        read_pool_bands(&all[i], room, arena);
+        read_pool_bands(&all[i], space, arena);
     }
-    return room ? all : NULL;
+    return space ? all : NULL;
 }
 
 static struct buf band_labels(const struct metric_text *text, const struct pool_bands *pool,
@@ -367,7 +371,7 @@ static void print_band_gauge(struct metric_text *text, const struct pool_bands *
     }
 }
 
-/* Those that the queue was too full for have waited for nothing. */
+/* Requests rejected with a full queue have not waited. */
 static void print_band(struct metric_text *text, const struct pool_bands *pool,
                        const struct flow_band_stats *band) {
     static const char *const outcomes[] = {[FLOW_DISPATCHED] = "Dispatched",
@@ -407,7 +411,7 @@ static struct buf one_label(const struct metric_text *text, const char *name, st
     return labels;
 }
 
-/* ---- times of picks -------------------------------------------------------------------------- */
+/* ---- upstream: durations --------------------------------------------------------------------- */
 
 void pick_times_read(const struct pick_admin *admin, struct metric_distribution out[N_PICK_TIMES]) {
     const struct pick_stats *ledgers[PICK_MAX_STATS];
@@ -435,14 +439,14 @@ static void print_pick_times(const struct pick_admin *admin, struct metric_text 
     metric_text_distribution(text, STR(""), sum, METRIC_UNIT_SECONDS, 0, LAST_PICK_TIME);
 }
 
-/* ---- pools ----------------------------------------------------------------------------------- */
+/* ---- upstream: pools ------------------------------------------------------------------------- */
 
-/* A pool, and what its endpoints say on average. */
+/* A pool, with the sums of its endpoints' loads. */
 struct summary {
     struct str labels;
     uint64_t n_ready;
     double waiting, used;
-    uint64_t n_waiting, n_used; /* endpoints that have said it of late */
+    uint64_t n_waiting, n_used; /* endpoints with a current value */
 };
 
 static void add_load(const struct endpoint_load *load, struct summary *out) {
@@ -493,7 +497,7 @@ static void print_queues(const struct pick_admin_pool *pool, struct str pool_lab
     }
 }
 
-/* Family by family, as a page must have it. */
+/* Series are grouped by family, as the format requires. */
 static void print_upstream_pools(const struct pick_admin_pools *list, struct metric_text *text) {
     uint64_t now_ns = clock_now_ns();
     struct summary *all = arena_calloc(text->out->arena, list->n + 1, sizeof(*all));
@@ -520,15 +524,15 @@ static void print_upstream_pools(const struct pick_admin_pools *list, struct met
     }
 }
 
-/* What is being written, and of which pools. */
+/* The page being printed, and its pools. */
 struct upstream_page {
     struct metric_text *text;
     const struct pick_admin_pools *list;
 };
 
-/* ---- models ---------------------------------------------------------------------------------- */
+/* ---- upstream: models ------------------------------------------------------------------------ */
 
-/* With the pool, where there is more than one. */
+/* Begins the labels: with `pool` if pools are named. */
 static struct buf begin_row(const struct upstream_page *page, const struct pick_stats_sum *row) {
     struct buf labels;
     buf_init(&labels, page->text->out->arena, row->pool.len + row->model.len + 192);
@@ -557,7 +561,7 @@ static void print_errors(const struct upstream_page *page, const struct pick_sta
     }
 }
 
-/* Rows are sorted, so those of one model stand together. */
+/* Rows are sorted, so those of one model are adjacent. */
 static void print_running(const struct upstream_page *page, const struct pick_stats_sum *rows,
                           size_t n) {
     metric_family_begin(page->text, METRIC_FAMILY_UPSTREAM_RUNNING);
@@ -599,7 +603,7 @@ static void print_models(const struct pick_admin *admin, const struct upstream_p
     }
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- all families ---------------------------------------------------------------------------- */
 
 static void print_upstream(const struct pick_admin *admin, const struct pick_admin_pools *list,
                            struct metric_text *text) {

@@ -1,5 +1,4 @@
-/* The picker's status page, as it is sent: pick_page.html, which cmake/embed.cmake makes part of
- * the program. */
+/* The picker's status page: the contents of pick_page.html, embedded by cmake/embed.cmake. */
 #ifndef SLUICE_PROGRAM_PICKER_PICK_PAGE_H
 #define SLUICE_PROGRAM_PICKER_PICK_PAGE_H
 

@@ -1,4 +1,4 @@
-/* Starting the picker, and ending it in order. */
+/* Starts the picker, and stops it in order. */
 #include "program/picker/process.h"
 
 #include "core/base/log.h"
@@ -13,13 +13,13 @@ struct pick_process {
     struct arena *arena;
     struct net_budget budget;
     struct pool_set *pools;
-    struct tls_server *tls; /* NULL: no certificate */
+    struct tls_server *tls; /* NULL: no TLS */
     struct pick_discovery discovery;
     struct pick_grpc grpc;
     struct pick_admin admin;
     struct listen_address *listen_addresses; /* of --grpc, then of --health */
     size_t n_listen_addresses;
-    size_t n_stopping; /* parts that have not stopped yet */
+    size_t n_stopping; /* components that have not stopped */
     void (*stopped)(void *user);
     void *stopped_user;
 };
@@ -28,9 +28,9 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for the endpoint picker");
 }
 
-/* ---- what the process asks for --------------------------------------------------------------- */
+/* ---- process handlers ------------------------------------------------------------------------ */
 
-static uint64_t in_flight(void *user) {
+static uint64_t count_in_flight(void *user) {
     const struct pick_process *self = user;
     return pick_grpc_in_flight(&self->grpc);
 }
@@ -40,12 +40,12 @@ static void log_state(void *user) {
     pick_admin_log_state(&self->admin);
 }
 
-static void reload(void *user) {
+static void reload_files(void *user) {
     struct pick_process *self = user;
     pick_discovery_refresh(&self->discovery);
 }
 
-static void drain(void *user) {
+static void start_drain(void *user) {
     struct pick_process *self = user;
     pick_discovery_resign(&self->discovery);
     pick_grpc_drain(&self->grpc);
@@ -63,11 +63,11 @@ static void on_stopped(void *user) {
     }
 }
 
-static void stop(void *user, void (*stopped)(void *), void *stopped_user) {
+static void stop_picker(void *user, void (*stopped)(void *), void *stopped_user) {
     struct pick_process *self = user;
     self->stopped = stopped;
     self->stopped_user = stopped_user;
-    self->n_stopping = 2; /* this call itself, and discovery */
+    self->n_stopping = 2; /* this function itself, and discovery */
     pick_discovery_stop(&self->discovery, on_stopped, self);
     self->n_stopping += pick_grpc_stop(&self->grpc, on_stopped, self);
     if (self->admin.listener.server) {
@@ -86,18 +86,18 @@ static void unlink_sockets(void *user) {
 }
 
 static const struct process_handlers handlers = {
-    .in_flight = in_flight,
+    .in_flight = count_in_flight,
     .log_state = log_state,
-    .reload = reload,
-    .drain = drain,
+    .reload = reload_files,
+    .drain = start_drain,
     .can_stop = can_stop,
-    .stop = stop,
+    .stop = stop_picker,
     .unlink = unlink_sockets,
 };
 
-/* ---- ready ----------------------------------------------------------------------------------- */
+/* ---- ready file ------------------------------------------------------------------------------ */
 
-/* A line of the ready file. Health's is told apart by its end. */
+/* Returns: a line of the ready file; health's ends with /health. */
 static const char *url_of(struct pick_process *self, size_t i) {
     static const struct listen_scheme health = {.flag = "health", .plain = "grpc"};
     struct listen_scheme grpc = pick_grpc_scheme(self->settings);
@@ -138,9 +138,9 @@ static void log_ready(struct pick_process *self) {
     }
 }
 
-/* ---- putting together ------------------------------------------------------------------------ */
+/* ---- start ----------------------------------------------------------------------------------- */
 
-static void on_changed(void *user) {
+static void on_pools_changed(void *user) {
     struct pick_process *self = user;
     pick_grpc_refresh_pools(&self->grpc);
     pick_admin_refresh_pools(&self->admin);
@@ -154,7 +154,7 @@ static enum status open_pools(struct pick_process *self, struct error *err) {
     }
     if (st == ST_OK) {
         pool_set_attach_prefix_table(self->pools, prefixes);
-        prefix_table_unref(prefixes); /* it is the pools' */
+        prefix_table_unref(prefixes); /* the pools hold it now */
         st = pick_discovery_open(&self->discovery, self->settings, self->pools, err);
     }
     return st == ST_OK ? pick_tls_open(self->settings, &self->tls, err) : st;
@@ -205,10 +205,10 @@ static enum status start_picker(struct pick_process *self, struct error *err) {
     }
     if (st == ST_OK) {
         watch_servers(self);
-        /* Only now: the addresses are ours, so no other picker is the one that is ready. */
+        /* Removed only now: the addresses are bound, so the file is not another picker's. */
         ready_file_remove(self->settings->ready_file);
         st = pick_discovery_start(&self->discovery, self->process.threads.main, self->tls,
-                                  on_changed, self, err);
+                                  on_pools_changed, self, err);
         self->admin.scraper = self->discovery.scraper;
         self->admin.dns = self->discovery.dns;
         self->admin.cluster = self->discovery.cluster;
@@ -217,7 +217,7 @@ static enum status start_picker(struct pick_process *self, struct error *err) {
     if (st == ST_OK) {
         watchdog_add(&self->process.watchdog, self->discovery.worker);
     }
-    if (st == ST_OK) { /* connections are made by now, and wait to be taken */
+    if (st == ST_OK) { /* connections are accepted by the kernel, and wait */
         pick_discovery_wait_known(&self->discovery);
     }
     return st;

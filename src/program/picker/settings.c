@@ -1,5 +1,5 @@
-/* The settings of `sluice pick`: the table, the words around it in `--help`, and what does not go
- * together. */
+/* The settings of `sluice pick`: their table, the text around it in `--help`, and checks of
+ * combinations. */
 #include "program/picker/settings.h"
 
 #include <stddef.h>
@@ -23,7 +23,7 @@ enum { MOST_NAME_BYTES = 253 };
 
 _Static_assert(sizeof(rows) / sizeof(*rows) <= OPTIONS_MAX, "raise OPTIONS_MAX");
 
-/* Flags of other endpoint pickers whose purpose has another form here. */
+/* Flags of other endpoint pickers that are spelled differently here. */
 static const struct option_hint hints[] = {
     {"endpoints", "write --endpoint IP:PORT or NAME:PORT, once for each"},
     {"http", "the picker answers a proxy over gRPC: write --grpc HOST:PORT"},
@@ -91,7 +91,7 @@ struct kube_source_options pick_cluster_options(const struct pick_settings *sett
                                         .ports = settings->pod_ports};
 }
 
-/* ---- what does not go together --------------------------------------------------------------- */
+/* ---- combinations ---------------------------------------------------------------------------- */
 
 static enum status check_endpoints(const struct pick_settings *settings, struct error *err) {
     struct endpoint_address address;
@@ -116,7 +116,7 @@ static enum status check_endpoints(const struct pick_settings *settings, struct 
     return ST_OK;
 }
 
-/* As the API has them: a path is made of it. */
+/* A name in the Kubernetes API, which becomes part of a path. */
 static bool is_name(const char *text) {
     size_t n = strlen(text);
     return n > 0 && n <= MOST_NAME_BYTES &&
@@ -140,7 +140,7 @@ static enum status check_group(const char *group, struct error *err) {
                      KUBE_KINDS[KUBE_POOL].group, KUBE_KINDS[KUBE_POOL_ALPHA].group);
 }
 
-/* Pods by their labels, in place of an InferencePool. */
+/* Checks the flags that select pods by labels, without an InferencePool. */
 static enum status check_pods(const struct pick_settings *settings, struct error *err) {
     struct kube_ports ports;
     if (!settings->pod_selector != !settings->pod_ports) {
@@ -157,7 +157,7 @@ static enum status check_pods(const struct pick_settings *settings, struct error
     return settings->pod_ports ? kube_ports_parse(settings->pod_ports, &ports, err) : ST_OK;
 }
 
-/* Flags of a cluster, without one. */
+/* Rejects flags of a cluster without --kube. */
 static enum status check_cluster(const struct options *given, const struct pick_settings *settings,
                                  struct error *err) {
     for (size_t i = 0; i < set.n_options && !settings->kube; i++) {
@@ -196,7 +196,7 @@ static enum status check_tls(const struct pick_settings *settings, struct error 
     return ST_OK;
 }
 
-/* That they can be listened on is found out later; `--check` finds what is no address at all. */
+/* Rejects invalid addresses, for --check; whether they can be bound is found out later. */
 static enum status check_addresses(const struct pick_settings *settings, struct error *err) {
     struct listen_scheme scheme = pick_grpc_scheme(settings);
     struct listen_address listen_address;
@@ -216,7 +216,7 @@ static enum status check_addresses(const struct pick_settings *settings, struct 
     return st;
 }
 
-/* Flags that describe a request, without --explain. */
+/* Rejects flags that describe a request without --explain. */
 static enum status check_question(const struct options *given, const struct pick_settings *settings,
                                   struct error *err) {
     if (settings->explain && settings->check) {

@@ -1,5 +1,5 @@
-/* The settings of `sluice pick`: one struct made from settings.def, filled from the command
- * line. What the pool is, is another file's (pick/discovery/file/pool_file.h). */
+/* The settings of `sluice pick`: one struct made from settings.def, filled from the command line.
+ * The pools' configuration is read by pick/discovery/file/pool_file.h. */
 #ifndef SLUICE_PROGRAM_PICKER_SETTINGS_H
 #define SLUICE_PROGRAM_PICKER_SETTINGS_H
 
@@ -24,18 +24,18 @@ struct pick_settings {
     struct upstream_flags upstream;
 };
 
-/* Reads the arguments of `sluice pick` (argv[0] is "pick"). Returns: -1 to go on; otherwise the
- * exit code to end with: `--help` was printed, or what is wrong was said on standard error.
- * Owns: texts lie in argv and in `arena`. */
+/* Reads the arguments of `sluice pick` (argv[0] is "pick"). Returns: -1 to continue; otherwise the
+ * exit code: `--help` was printed, or an error on standard error. Owns: texts are in argv and in
+ * `arena`. */
 int pick_settings_read(int argc, char **argv, struct arena *arena, struct pick_settings *out);
 
-/* Which pool of which cluster it is, with --kube; what is to be called is the caller's. */
+/* The options of the source for --kube, without callbacks. */
 struct kube_source_options pick_cluster_options(const struct pick_settings *settings);
-/* What --grpc is read by. */
+/* How addresses of --grpc are parsed. */
 struct listen_scheme pick_grpc_scheme(const struct pick_settings *settings);
-/* Where the pool comes from. */
+/* The sources of the pools. */
 struct pool_watch_options pick_pool_options(const struct pick_settings *settings);
-/* Does gRPC speak TLS? */
+/* Is gRPC over TLS available? */
 bool pick_has_tls(const struct pick_settings *settings);
 
 #endif

@@ -1,5 +1,5 @@
-/* The settings of `sluice pick`: defaults are what the documents promise, and what does not go
- * together is refused. */
+/* The settings of `sluice pick`: defaults are as documented, and invalid combinations are
+ * rejected. */
 #include "program/picker/settings.h"
 
 #include <setjmp.h>
@@ -65,7 +65,7 @@ static void pick_settings_explain_flags_are_read(void **state) {
     assert_true(settings.explain);
     assert_string_equal(settings.path, "/");
     assert_string_equal(settings.method, "POST");
-    assert_string_equal(settings.subset, ""); /* a hint that names nothing */
+    assert_string_equal(settings.subset, ""); /* an empty hint */
     assert_null(settings.selection);          /* none */
     arena_free(arena);
 }

@@ -1,4 +1,4 @@
-/* /debug/state: pools, endpoints, names and the cluster, as lines of text. */
+/* The page /debug/state: pools, endpoints, DNS names and the cluster, as lines of text. */
 #include "program/picker/admin.h"
 
 #include "core/base/json_writer.h"
@@ -29,11 +29,11 @@ static void print_flow_control(const struct pick_admin_pool *pool, struct buf *o
     }
 }
 
-/* ---- state ----------------------------------------------------------------------------------- */
+/* ---- pools ----------------------------------------------------------------------------------- */
 
 enum { ENDPOINTS_MOST = 1000, POOLS_MOST = 1000 };
 
-/* What it said of its load, as far as that counts. */
+/* Prints the current values of the endpoint's load. */
 static void print_load(const struct endpoint_load *load, struct buf *out) {
     if (load->known & LOAD_WAITING) {
         buf_printf(out, ", says %u waiting", load->n_waiting);
@@ -61,7 +61,7 @@ static void print_endpoint(const struct pool_snapshot *snapshot, const struct po
     buf_add_char(out, '\n');
 }
 
-/* Returns: how many endpoints were shown, of `most`. */
+/* Prints at most `most` endpoints. Returns: how many. */
 static uint32_t print_pool(const struct pick_admin_pool *pool, uint32_t most, struct buf *out) {
     const struct pool_stats *numbers = &pool->numbers;
     const struct pool_snapshot *snapshot = pool->snapshot;
@@ -82,7 +82,7 @@ static uint32_t print_pool(const struct pick_admin_pool *pool, uint32_t most, st
     return n;
 }
 
-/* ---- state ----------------------------------------------------------------------------------- */
+/* ---- DNS names ------------------------------------------------------------------------------- */
 
 static void print_addresses(const struct dns_report *name, struct buf *out) {
     enum { ADDRESSES_MOST = 100 };
@@ -128,7 +128,7 @@ static void print_dns_names(struct dns_watch *dns, struct buf *out) {
     }
 }
 
-/* ---- state ----------------------------------------------------------------------------------- */
+/* ---- cluster --------------------------------------------------------------------------------- */
 
 static void print_kube_kind(int kind, const struct kube_source_kind *one, struct buf *out) {
     const struct kube_kind_info *info = &KUBE_KINDS[kind];

@@ -1,5 +1,5 @@
-/* The numbers behind the picker's status page. Members that an endpoint has not said of late are
- * left out; times of day are nowhere, as browsers have clocks of their own. */
+/* The page /status.json: the numbers of the picker's status page. Loads that have expired are left
+ * out; ages are sent in place of times, as browsers have clocks of their own. */
 #include "program/picker/admin.h"
 
 #include "core/base/json_writer.h"
@@ -124,7 +124,7 @@ static void add_endpoint(struct json_writer *json, const struct pool_snapshot *s
     json_write_close(json, '}');
 }
 
-/* Of those that were sent on, how long they waited; the others are counts. */
+/* A histogram of the waits of dispatched requests; others are only counted. */
 static void add_queue(struct json_writer *json, const struct flow_band_stats *band) {
     json_write_open_element(json, '{');
     json_write_i64(json, "priority", band->priority);
@@ -137,7 +137,7 @@ static void add_queue(struct json_writer *json, const struct flow_band_stats *ba
     json_write_close(json, '}');
 }
 
-/* `bands`: room to read them in; NULL: there is none. */
+/* `bands`: space for MOST_BANDS; NULL: out of memory. */
 static void add_queues(struct json_writer *json, struct pool *pool, struct flow_band_stats *bands) {
     struct pool_flow_stats numbers;
     pool_get_flow_stats(pool, bands, bands ? MOST_BANDS : 0, &numbers);
@@ -164,7 +164,7 @@ static void add_pool(struct json_writer *json, const struct pick_admin_pool *poo
     json_write_close(json, '}');
 }
 
-/* ---- the status page ------------------------------------------------------------------------- */
+/* ---- cluster --------------------------------------------------------------------------------- */
 
 static void add_kube_kind(struct json_writer *json, int kind, const struct kube_source_kind *one) {
     json_write_separator(json);
@@ -225,7 +225,7 @@ static void add_cluster(const struct pick_admin *admin, struct json_writer *json
     json_write_close(json, '}');
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the page -------------------------------------------------------------------------------- */
 
 void pick_status_print(struct pick_admin *admin, struct buf *out) {
     struct pick_admin_pools list = pick_admin_pools_load(admin->pools, out->arena);

@@ -1,5 +1,5 @@
-/* Arguments into arguments: what upstream's flags become is gathered first, since the last of a
- * flag that is given twice counts there, and since some of them decide together. */
+/* Replaces upstream's flags in the arguments by ours. All are collected first: of a flag that
+ * occurs twice the last one is used, as upstream, and some flags are translated together. */
 #include "program/picker/upstream_flags.h"
 
 #include <string.h>
@@ -15,16 +15,16 @@ static const struct upstream_row ROWS[] = {
 
 enum { N_ROWS = sizeof(ROWS) / sizeof(ROWS[0]), MOST_ADDED = N_ROWS + 7 };
 
-/* The last value of each that was given; NULL: none. */
+/* The last value of each upstream flag; NULL: not given. */
 typedef const char *given[N_ROWS];
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for the flags");
 }
 
-/* ---- which flag it is ------------------------------------------------------------------------ */
+/* ---- flags by name --------------------------------------------------------------------------- */
 
-/* "grpc-port" is also written "grpcPort", as older releases have it. */
+/* "grpc-port" is also accepted as "grpcPort", as in older releases. */
 static bool is_name(struct str written, const char *name) {
     size_t at = 0;
     if (str_is(written, name)) {
@@ -41,7 +41,7 @@ static bool is_name(struct str written, const char *name) {
     return at == written.len;
 }
 
-/* "--name", "--name=value" and, as Go allows it, "-name". Returns: N_ROWS when it is none. */
+/* Finds "--name", "--name=value" and Go's "-name". Returns: N_ROWS if it is none. */
 static size_t find_row(const char *arg, struct str *value) {
     struct str rest = str_of(arg + (arg[0] == '-') + (arg[0] == '-' && arg[1] == '-'));
     struct str name = str_cut(&rest, '=');
@@ -60,7 +60,8 @@ static size_t find_row(const char *arg, struct str *value) {
     return i;
 }
 
-/* Is it ours as much as upstream's, and written as ours? A pool's name is with `kube`. */
+/* Returns: the flag is ours as well as upstream's, and spelled as ours. pool-name is with
+ * `kube`. */
 static bool is_own(const struct upstream_row *row, const char *arg, bool kube) {
     size_t n = strlen(row->name);
     return strcmp(row->name, row->our_name) == 0 && strncmp(arg, "--", 2) == 0 &&
@@ -75,7 +76,7 @@ static bool has_kube(int argc, char **argv) {
     return i < argc && strcmp(argv[i], "--kube") == 0;
 }
 
-/* As Go reads it. */
+/* As Go's strconv.ParseBool. */
 static bool parse_bool(struct str text, bool *out) {
     static const char *const words[] = {"0", "f", "F", "false", "FALSE", "False",
                                         "1", "t", "T", "true",  "TRUE",  "True"};
@@ -88,7 +89,7 @@ static bool parse_bool(struct str text, bool *out) {
     return false;
 }
 
-/* ---- gathering ------------------------------------------------------------------------------- */
+/* ---- collecting ------------------------------------------------------------------------------ */
 
 static enum status take_switch(const struct upstream_row *row, struct str value, const char **out,
                                struct error *err) {
@@ -101,7 +102,7 @@ static enum status take_switch(const struct upstream_row *row, struct str value,
     return ST_OK;
 }
 
-/* Keeps what is ours, and the last value of each that is upstream's. */
+/* Copies our flags, and stores the last value of each upstream flag. */
 static enum status split_arguments(struct upstream_flags *out, given values, int argc, char **argv,
                                    struct error *err) {
     enum status st = ST_OK;
@@ -118,7 +119,7 @@ static enum status split_arguments(struct upstream_flags *out, given values, int
         if (ROWS[row].kind == UPSTREAM_IS_SWITCH) {
             st = take_switch(&ROWS[row], value, &values[row], err);
         } else if (value.ptr) {
-            values[row] = value.ptr; /* ends where the argument does */
+            values[row] = value.ptr; /* NUL-terminated, as the argument is */
         } else if (i + 1 < argc) {
             values[row] = argv[++i];
         } else {
@@ -131,9 +132,9 @@ static enum status split_arguments(struct upstream_flags *out, given values, int
     return st;
 }
 
-/* ---- what they become ------------------------------------------------------------------------ */
+/* ---- translation ----------------------------------------------------------------------------- */
 
-/* Of ours, as it was given. */
+/* Returns: our flag was given. */
 static bool has_flag(const struct upstream_flags *out, const char *flag) {
     size_t n = strlen(flag);
     for (int i = 1; i < out->argc && strcmp(out->argv[i], "--") != 0; i++) {
@@ -154,8 +155,8 @@ static const char *value_of(given values, enum upstream_action action) {
     return i < N_ROWS ? values[i] : NULL;
 }
 
-/* With TLS, unless it is switched off: by the files of --cert-path, or by a certificate of its own
- * making. Flags of ours that say it otherwise count. */
+/* TLS is on unless it is switched off: with the files of --cert-path, or with a self-signed
+ * certificate. Flags of ours have precedence. */
 static enum status add_tls(struct upstream_translation *self, given values, struct error *err) {
     const char *secure = value_of(values, UPSTREAM_SECURE_SERVING),
                *folder = value_of(values, UPSTREAM_CERT_PATH);
@@ -188,7 +189,7 @@ static enum status add_defaults(struct upstream_translation *self, given values,
     return st;
 }
 
-/* Of two that say how much is logged the exact one counts, as there. */
+/* Of the two flags for the log level the exact one has precedence, as upstream. */
 static bool is_overruled(const struct upstream_row *row, given values) {
     return row->action == UPSTREAM_VERBOSITY && value_of(values, UPSTREAM_ZAP_LEVEL);
 }

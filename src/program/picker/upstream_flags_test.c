@@ -1,5 +1,5 @@
-/* What becomes of each flag of the upstream project's picker; docs/upstream-flags.md says the same.
- * Runs in the repository's root. */
+/* The translation of each flag of the upstream project's picker, as documented in
+ * docs/upstream-flags.md. Runs in the repository's root. */
 #include "program/picker/upstream_flags.h"
 
 #include <setjmp.h>
@@ -24,10 +24,10 @@ struct outcome {
     enum status status;
     struct error err;
     struct upstream_flags flags;
-    struct str args; /* those that came of it, with blanks */
+    struct str args; /* the translated arguments, separated by blanks */
 };
 
-/* `line`: the arguments, with blanks. */
+/* `line`: the arguments, separated by blanks. */
 static struct outcome translate(struct arena *arena, const char *line) {
     char *argv[MOST_ARGS + 1] = {(char *)"pick"};
     int argc = 1;
@@ -50,7 +50,7 @@ static struct outcome translate(struct arena *arena, const char *line) {
 
 /* ---- each flag ------------------------------------------------------------------------------- */
 
-/* Behind these come those that stand for upstream's defaults. */
+/* The arguments for upstream's defaults, which come after translated ones. */
 #define PLACES "--metrics=:9090 --health=:9003 --grpc=:9002"
 #define DEFAULTS PLACES " --grpc-tls-self-signed"
 #define METRICS(more) "{\"metrics\": {\"preset\": \"vllm\"" more "}}\n"
@@ -67,7 +67,8 @@ static const struct {
      DEFAULTS " --kube --pool-name=p --pool-namespace n"},
     {"-pool-name=p -poolNamespace n -pool-group=g -kubeconfig c", BECOMES,
      DEFAULTS " --kubeconfig=c --pool-group=g --pool-namespace=n --kube --pool-name=p"},
-    {"--kube --pool-name p", BECOMES, "--kube --pool-name p"}, /* it is ours, too: no defaults */
+    {"--kube --pool-name p", BECOMES,
+     "--kube --pool-name p"}, /* it is ours, too: no defaults apply */
     {"--pool-namespace=n", BECOMES, "--pool-namespace=n"},
     {"--pool-group=g", BECOMES, "--pool-group=g"},
     {"--kubeconfig c", BECOMES, "--kubeconfig c"},
@@ -86,7 +87,7 @@ static const struct {
     {"--config-file /etc/epp.yaml", BECOMES, DEFAULTS " --config=/etc/epp.yaml"},
     {"--config-file=a --endpoint 1.2.3.4:5", BECOMES, DEFAULTS " --config=a --endpoint 1.2.3.4:5"},
     {"-config-text a", BECOMES, DEFAULTS " --config-text=a"},
-    {"--config-text a", BECOMES, "--config-text a"}, /* it is ours, too: no defaults */
+    {"--config-text a", BECOMES, "--config-text a"}, /* it is ours, too: no defaults apply */
     {"-drain-timeout=1m30s", BECOMES, DEFAULTS " --drain-timeout=90000000us"},
     {"-drain-timeout=1.5s", BECOMES, DEFAULTS " --drain-timeout=1500000us"},
     {"-drain-timeout=30", IS_REFUSED, "expected a time such as 50ms, 30s or 1m30s, got \"30\""},
@@ -206,7 +207,7 @@ static void upstream_flag_translates_to_ours(void **state) {
     }
 }
 
-/* Does a case's line begin with it? Older releases write "grpcPort". */
+/* Does the case's line begin with the flag? Older releases write "grpcPort". */
 static bool is_of(const char *line, const char *name) {
     for (line += strspn(line, "-"); *name; name += *name == '-') {
         if (*name != '-' && (*line++ | 0x20) != *name++) {
@@ -230,7 +231,7 @@ static void upstream_every_flag_has_test_case(void **state) {
     }
 }
 
-/* ---- what goes together ---------------------------------------------------------------------- */
+/* ---- combinations ---------------------------------------------------------------------------- */
 
 static void upstream_no_flags_changes_nothing(void **state) {
     (void)state;
@@ -245,8 +246,8 @@ static void upstream_no_flags_changes_nothing(void **state) {
     arena_free(arena);
 }
 
-/* As the manifests of the gateways' conformance suite, and those of the upstream project, have
- * them. */
+/* The arguments in the manifests of the gateways' conformance suite, and of the upstream
+ * project. */
 static void upstream_manifest_arguments_are_accepted(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
@@ -267,7 +268,7 @@ static void upstream_manifest_arguments_are_accepted(void **state) {
     arena_free(arena);
 }
 
-/* Flags of ours beside them win over upstream's defaults. */
+/* Our flags have precedence over upstream's defaults. */
 static void upstream_own_flags_override(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
@@ -280,10 +281,9 @@ static void upstream_own_flags_override(void **state) {
     arena_free(arena);
 }
 
-/* ---- the page -------------------------------------------------------------------------------- */
+/* ---- the manual ------------------------------------------------------------------------------ */
 
-/* Each flag is a row of the page, with what it becomes, or with the reason why it is passed
- * over. */
+/* Each flag has a row in the manual, with its translation, or the reason why it is ignored. */
 static void upstream_manual_lists_every_flag(void **state) {
     static const char *const says[][2] = {
 #define UPSTREAM(name, kind, action, our_name, why) {our_name, why},

@@ -1,4 +1,5 @@
-/* Values from upstream's way of writing them to ours. */
+/* Translates single flags of the upstream picker, and collects the YAML of those that belong to the
+ * pools' configuration. */
 #include "program/picker/upstream_translate.h"
 
 #include <inttypes.h>
@@ -30,7 +31,7 @@ static void upstream_config_text(struct buf *section, const char *key, struct st
     buf_add_json_string(section, value);
 }
 
-/* ---- a series -------------------------------------------------------------------------------- */
+/* ---- YAML: series ---------------------------------------------------------------------------- */
 
 static struct str unquoted(struct str text) {
     bool quoted = text.len >= 2 && text.ptr[0] == '"' && text.ptr[text.len - 1] == '"';
@@ -56,7 +57,7 @@ static enum status add_labels(struct buf *rule, struct str labels, struct error 
     return ST_OK;
 }
 
-/* The labels of one series have both of the cache's numbers. */
+/* Both numbers of the cache are labels of one series. */
 static void add_cache(struct upstream_config *config, struct str series) {
     static const struct {
         const char *key, *label;
@@ -93,7 +94,7 @@ static enum status upstream_config_rule(struct upstream_config *config, const ch
     return st;
 }
 
-/* ---- the document ---------------------------------------------------------------------------- */
+/* ---- YAML: the document ---------------------------------------------------------------------- */
 
 static void add_section(struct buf *out, const char *before, const struct buf *section,
                         const char *after) {
@@ -112,7 +113,7 @@ const char *upstream_config_print(const struct upstream_config *config, struct a
     add_section(&out, ", \"rules\": {", &config->rules, "}");
     buf_add_char(&out, '}');
     add_section(&out, ", \"protocol\": {", &config->protocol, "}");
-    buf_add(&out, "}\n", 3); /* with the NUL */
+    buf_add(&out, "}\n", 3); /* including the NUL */
     bool failed =
         out.failed || config->metrics.failed || config->rules.failed || config->protocol.failed;
     return failed ? NULL : out.data;
@@ -124,7 +125,7 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for the flags");
 }
 
-/* Before any "--", which ends the flags: new ones go in front. */
+/* Inserted before "--", which ends the flags: new flags are put in front. */
 enum status upstream_add_flag(struct upstream_translation *self, const char *flag,
                               const char *value, struct error *err) {
     struct upstream_flags *out = self->out;
@@ -170,7 +171,7 @@ static enum status add_port(struct upstream_translation *self, const struct upst
     return place.ptr ? upstream_add_flag(self, row->our_name, place.ptr, err) : no_memory(err);
 }
 
-/* "10Mi" is "10MiB". */
+/* Translates "10Mi" to "10MiB". */
 static enum status add_size(struct upstream_translation *self, const struct upstream_row *row,
                             const char *value, struct error *err) {
     struct str text = str_of(value), size = text;
@@ -181,7 +182,7 @@ static enum status add_size(struct upstream_translation *self, const struct upst
     return size.ptr ? upstream_add_flag(self, row->our_name, size.ptr, err) : no_memory(err);
 }
 
-/* Returns: ptr NULL when it is none, or when out of memory. */
+/* Returns: ptr NULL if it is no duration, or when out of memory. */
 static struct str print_time(struct upstream_translation *self, const char *value) {
     uint64_t ns;
     return num_parse_go_duration_ns(str_of(value), &ns)
@@ -206,7 +207,7 @@ static enum status add_pool(struct upstream_translation *self, const struct upst
     return st == ST_OK ? upstream_add_flag(self, "kube", "", err) : st;
 }
 
-/* From 4 on it is what upstream calls debug. */
+/* Verbosity 4 and above is upstream's debug. */
 static enum status add_level(struct upstream_translation *self, const struct upstream_row *row,
                              const char *value, struct error *err) {
     int64_t level;
@@ -255,9 +256,9 @@ static enum status add_least_tls(struct upstream_translation *self, const struct
     return refuse_flag(row, err);
 }
 
-/* ---- what belongs to the pool's configuration ------------------------------------------------ */
+/* ---- flags of the pools' configuration ------------------------------------------------------- */
 
-/* 0 is the endpoint's own. */
+/* 0 means the endpoint's own port. */
 static enum status add_metrics_port(struct upstream_translation *self,
                                     const struct upstream_row *row, const char *value,
                                     struct error *err) {
@@ -280,7 +281,7 @@ static enum status add_metrics_time(struct upstream_translation *self,
     return ST_OK;
 }
 
-/* The header and the metadata have one name. */
+/* The header and the metadata key have the same name. */
 static enum status add_name(struct upstream_translation *self, const struct upstream_row *row,
                             const char *value) {
     upstream_config_text(&self->config.protocol, row->our_name, str_of(value));
@@ -313,7 +314,7 @@ static enum status add_to_config(struct upstream_translation *self, const struct
     }
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all flags ------------------------------------------------------------------------------- */
 
 enum status upstream_translate_flag(struct upstream_translation *self,
                                     const struct upstream_row *row, const char *value,

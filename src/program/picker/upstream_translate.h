@@ -1,4 +1,4 @@
-/* What a flag of the upstream project's picker becomes, one at a time. For upstream_flags.c. */
+/* Translates one flag of the upstream project's picker. For upstream_flags.c. */
 #ifndef SLUICE_PROGRAM_PICKER_UPSTREAM_TRANSLATE_H
 #define SLUICE_PROGRAM_PICKER_UPSTREAM_TRANSLATE_H
 
@@ -6,7 +6,7 @@
 #include "core/base/status.h"
 #include "program/picker/upstream_flags.h"
 
-/* The words of upstream_flags.def. */
+/* The actions of upstream_flags.def. */
 enum upstream_action {
     UPSTREAM_FLAG,
     UPSTREAM_POOL_FLAG,
@@ -40,7 +40,7 @@ struct upstream_row {
     const char *our_name, *why;
 };
 
-/* The members of the sections and of `rules`, each begun by the first of them. */
+/* YAML that is being made: the members of `metrics`, its `rules`, and `protocol`. */
 struct upstream_config {
     struct buf metrics, rules, protocol;
 };
@@ -48,21 +48,22 @@ struct upstream_config {
 struct upstream_translation {
     struct arena *arena;
     struct upstream_flags *out;
-    struct upstream_note *notes; /* room for one of each row */
+    struct upstream_note *notes; /* capacity: one for each row */
     struct upstream_config config;
 };
 
 void upstream_config_init(struct upstream_config *config, struct arena *arena);
-/* One document of all of it. Its preset is vllm's. Returns: NULL when out of memory. */
+/* Prints the document, whose preset is vllm. Returns: NULL when out of memory. */
 const char *upstream_config_print(const struct upstream_config *config, struct arena *arena);
 
-/* Puts "--flag=value", or "--flag" where `value` is empty, in front of the arguments, where no "--"
- * ends the flags. There must be room. */
+/* Puts "--flag=value", or "--flag" if `value` is empty, in front of the arguments, so that no "--"
+ * precedes it. The array must have space for it. */
 enum status upstream_add_flag(struct upstream_translation *self, const char *flag,
                               const char *value, struct error *err)
     __attribute__((warn_unused_result));
-/* `value` of a switch is "true" or "false". SECURE and CERT, which go together, are the caller's.
- * Returns: ST_BAD_CONFIG with what was expected, not yet the flag's name. */
+/* Translates a flag. A switch's `value` is "true" or "false". UPSTREAM_SECURE_SERVING and
+ * UPSTREAM_CERT_PATH, which depend on each other, are left to the caller. Returns: ST_BAD_CONFIG
+ * with what was expected, without the flag's name. */
 enum status upstream_translate_flag(struct upstream_translation *self,
                                     const struct upstream_row *row, const char *value,
                                     struct error *err) __attribute__((warn_unused_result));
