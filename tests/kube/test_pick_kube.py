@@ -149,7 +149,7 @@ def test_kube_mounted_config_map_is_reloaded(cluster, namespace, start, tmp_path
     shutil.rmtree(volume / "..2026_01_01")
     wait_status(picker, "mistral", 0)
     assert picker.endpoints() == ["127.0.0.7:8000"]
-    picker.expect_error("can't be used: the old stays")
+    picker.expect_error("the previous one stays in use")
     mount(3, "unknown_models: [\n")
     picker.wait_until(lambda now: now['sluice_reload_failures_total{files="pool"}'] == 1, "a refusal")
     wait_status(picker, "mistral", 0)
@@ -406,7 +406,7 @@ def test_kube_without_patch_right_serves(cluster, namespace, start):
     cluster.admin.apply(kube_picker.model(namespace, "llama"))
     picker = start(cluster, namespace, user={"token": account.token})
     wait_status(picker, "llama", 0)
-    picker.wait_for(lambda: "may not be written" in picker.log_text(), "a word about it")
+    picker.wait_for(lambda: "no permission to write the status" in picker.log_text(), "a word about it")
     assert accepted(cluster, namespace, "InferenceModel", "llama", ALPHA) is None
 
 
@@ -496,7 +496,7 @@ def test_kube_debug_pages(cluster, namespace, start):
     with urllib.request.urlopen(f"http://{picker.metrics_address}/debug/state") as answer:
         text = answer.read().decode()
     assert f"cluster {cluster.url}, namespace {namespace}: InferencePool digits of {POOL_GROUP}" in text
-    assert " changes of the pool; all of it was so " in text
+    assert " changes of the pool; up to date " in text
     assert "cluster's Pod: watching, 2 objects, 2 of the pool, 1 of these ready; " in text
     with urllib.request.urlopen(f"http://{picker.metrics_address}/status.json") as answer:
         said = json.load(answer)["cluster"]

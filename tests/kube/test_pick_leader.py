@@ -124,4 +124,4 @@ def test_leader_without_rights_is_not_ready(cluster, namespace, start):
     assert picker.health() == NOT_SERVING and picker.health("liveness") == SERVING
     with urllib.request.urlopen(f"http://{picker.metrics_address}/debug/state") as answer:
         text = answer.read().decode()
-    assert "cluster's lease: nobody leads, we are " in text and "403" in text
+    assert "cluster's lease: no leader, we are " in text and "403" in text

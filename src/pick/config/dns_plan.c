@@ -95,7 +95,7 @@ void dns_plan_print(const struct pool_spec *spec, struct buf *out) {
     if (!plan) {
         return;
     }
-    buf_printf(out, "names       %zu, whose addresses are endpoints too; not asked for here\n",
+    buf_printf(out, "names       %zu, whose addresses are endpoints too; not resolved here\n",
                plan->n_names);
     for (size_t i = 0; i < plan->n_names; i++) {
         print_name(spec, &plan->names[i], out);

@@ -20,7 +20,7 @@ static const struct {
     {"endpoints: [Models.example:8000, {address: b.example., ports: [1, 2], labels: {a: b}},\n"
      "{address: _x._tcp.example, type: SRV}, {address: c.example, type: AAAA}]\nports: 9\n"
      "dns: {servers: [10.0.0.1, '[::1]:5353', '::2'], shortest: 2s, keep: 0s}\n",
-     "endpoints   0\nnames       4, whose addresses are endpoints too; not asked for here\n"
+     "endpoints   0\nnames       4, whose addresses are endpoints too; not resolved here\n"
      "  models.example                A and AAAA, port 8000\n"
      "  b.example.                    A and AAAA, port 1 2  a=b\n"
      "  _x._tcp.example               SRV\n"
@@ -45,7 +45,7 @@ static const struct {
      "2: endpoints[0]: expected \"IP:PORT\" (10.0.0.1:8000, and in quotes \"[::1]:8000\") or "
      "\"NAME:PORT\" (models.example:8000), got \"models.example:0\""},
     {"endpoints:\n- models.example\n",
-     "2: endpoints[0]: expected a port behind the name (NAME:PORT), or `ports`, or an "
+     "2: endpoints[0]: expected a port after the name (NAME:PORT), or `ports`, or an "
      "InferencePool with targetPorts"},
     {"endpoints: [{address: a.example:80, ports: 81}]\n",
      "1: endpoints[0].address: has a port, and the endpoint has `ports` as well"},
@@ -68,7 +68,7 @@ static const struct {
      "1: dns: expected `shortest` (10 s) to be no more than `longest` (5 s)"},
     {"dns: {ttl: 1}\n", "1: unknown field \"dns.ttl\""},
     {"metrics: {preset_label: p}\nendpoints: [{address: a.example:80, labels: {p: none}}]\n",
-     "1: metrics: the endpoint a.example can't be asked: expected a label with a preset's name "
+     "1: metrics: the endpoint a.example can't be scraped: expected a label with a preset's name "
      "(sluice, triton, vllm, sglang, tensorrt-llm, trtllm-serve) or `preset` here, and a port from "
      "1 "
      "to 65535"},

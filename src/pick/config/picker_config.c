@@ -90,7 +90,7 @@ static enum status picker_config_add_note(const struct picker_config_reader *sel
 
 /* ---- references to plugins ------------------------------------------------------------------- */
 
-static const char LOADS[] = "endpoints are asked for their loads as `metrics` says";
+static const char LOADS[] = "loads are scraped as `metrics` configures";
 
 static const struct picker_plugin_type PICKER_PLUGIN_TYPES[] = {
 #define PICKER_PLUGIN(type, kind, note) {(type), PICKER_PLUGIN_##kind, (note)},
@@ -157,8 +157,7 @@ static enum status picker_plugin_find_by_ref(const struct picker_config_reader *
     }
     if (!out->type || out->type->kind != kind) {
         struct str names = types_of_kind(self, kind);
-        return doc_error(ref, err, "\"%.*s\" is none of those that there are: %.*s", STR_ARG(name),
-                         STR_ARG(names));
+        return doc_error(ref, err, "\"%.*s\" is not one of: %.*s", STR_ARG(name), STR_ARG(names));
     }
     return out->type->note ? picker_config_add_note(self, ref, out->type->note, err) : ST_OK;
 }
@@ -213,7 +212,7 @@ static enum status read_extractor(const struct doc_node *node, struct scrape_pla
     if (st == ST_OK && doc_is_present(&configs)) {
         return doc_error(
             &configs, err,
-            "can't be had: `metrics: {rules: …}` in a document of our own form does it");
+            "not supported: use `metrics: {rules: …}` in a document of our own format");
     }
     if (st == ST_OK) {
         st = read_label(&label, err);
@@ -289,8 +288,8 @@ static enum status read_data_source(const struct picker_config_reader *self,
     struct pool_spec *spec = self->reader->spec;
     if (self->reader->metrics_given) {
         return doc_is_present(parameters)
-                   ? picker_config_add_note(self, parameters,
-                                            "`metrics`, or flags, say it otherwise", err)
+                   ? picker_config_add_note(self, parameters, "overridden by `metrics` or by flags",
+                                            err)
                    : ST_OK;
     }
     struct scrape_plan *plan = copy_plan(spec);
@@ -492,8 +491,7 @@ static enum status picker_config_read_saturation_detector(const struct picker_co
     }
     const struct doc_node *where = said ? &detector.said : &detector.plugin.item;
     if (self->reader->saturation_limits_given) {
-        return doc_error(where, err,
-                         "the file says when an endpoint is full already: `saturation`");
+        return doc_error(where, err, "the file has `saturation` already");
     }
     enum status st = said ? doc_expect_object(&detector.said, err) : ST_OK;
     if (st != ST_OK) {
@@ -597,7 +595,8 @@ static enum status check_usage_limit(const struct picker_config_reader *self,
     struct doc_node share = doc_get(&plugin.parameters, "threshold");
     st = doc_read_f64(&share, &threshold, err);
     return st == ST_OK && threshold != 1
-               ? doc_error(&share, err, "expected 1: all of an endpoint's room is for everybody")
+               ? doc_error(&share, err,
+                           "expected 1: an endpoint's whole capacity is for all requests")
                : st;
 }
 
@@ -643,8 +642,8 @@ static enum status add_band(const struct picker_config_reader *self, const struc
         st = doc_read_i64(&priority, INT32_MIN, INT32_MAX, &band.priority, err);
     }
     if (st == ST_OK && band.priority < 0) {
-        return picker_config_add_note(self, node,
-                                      "below priority 0 nobody waits: it is refused with 429", err);
+        return picker_config_add_note(self, node, "requests below priority 0 do not wait: 429",
+                                      err);
     }
     for (size_t i = 0; st == ST_OK && i < *n; i++) {
         if (bands[i].priority == band.priority) {
@@ -693,10 +692,9 @@ static enum status read_default_bands(const struct picker_config_reader *self,
         return st;
     }
     st = read_band(self, &negative, &unused, err);
-    return st == ST_OK
-               ? picker_config_add_note(
-                     self, &negative, "below priority 0 nobody waits: it is refused with 429", err)
-               : st;
+    return st == ST_OK ? picker_config_add_note(self, &negative,
+                                                "requests below priority 0 do not wait: 429", err)
+                       : st;
 }
 
 /* ---- flow control: the section --------------------------------------------------------------- */
@@ -728,11 +726,11 @@ static enum status refuse_setting(const struct doc_node *node, struct error *err
     bool evict = false;
     if (doc_is_present(&wait)) {
         return doc_error(&wait, err,
-                         "can't be had: where no endpoint is ready, nobody waits for one");
+                         "not supported: requests do not wait when no endpoint is ready");
     }
     enum status st = doc_read_bool(&eviction, &evict, err);
     return st == ST_OK && evict
-               ? doc_error(&eviction, err, "can't be had: what runs is ended for nobody else")
+               ? doc_error(&eviction, err, "not supported: running requests are not evicted")
                : st;
 }
 
@@ -783,7 +781,7 @@ static enum status picker_config_read_flow_control(const struct picker_config_re
     struct pool_flow_control *flow = &self->reader->spec->flow_control;
     bool said = doc_is_present(&node);
     if (said && self->flow_control && self->reader->flow_control_given && has_flow_limits(&node)) {
-        return doc_error(&node, err, "the file says who waits already: `flow_control`");
+        return doc_error(&node, err, "the file has `flow_control` already");
     }
     if (self->flow_control && !self->reader->flow_control_given) {
         flow->on = true;
@@ -802,10 +800,10 @@ static const struct {
     const char *name, *note;
 } GATES[] = {
     {"flowControl", NULL},
-    {"dataLayer", "endpoints are asked for their loads without it"},
-    {"enableLegacyMetrics", "endpoints are asked for their loads without it"},
-    {"prepareDataPlugins", "a profile gets what it wants to know of a request without it"},
-    {"haPopulateNonLeaderDatastore", "every replica knows the pool at any time"},
+    {"dataLayer", "loads are scraped without it"},
+    {"enableLegacyMetrics", "loads are scraped without it"},
+    {"prepareDataPlugins", "scorers get a request's data without it"},
+    {"haPopulateNonLeaderDatastore", "every replica always has the pool"},
 };
 
 enum { N_GATES = sizeof(GATES) / sizeof(GATES[0]) };
@@ -929,7 +927,8 @@ static enum status note_producers(const struct picker_config_reader *self, struc
             st == ST_OK ? picker_plugin_type_find(text) : NULL;
         if (known_type && known_type->kind == PICKER_PLUGIN_PRODUCER &&
             doc_is_present(&parameters)) {
-            st = picker_config_add_note(self, &parameters, "a scorer's own parameters say it", err);
+            st = picker_config_add_note(self, &parameters,
+                                        "configured by the scorer's own parameters", err);
         }
     }
     return st;
@@ -1203,7 +1202,7 @@ enum status pool_config_read_profile(struct pool_config_reader *reader, const st
     struct doc_node profiles = doc_get(node, "schedulingProfiles");
     size_t n = doc_is_present(&profiles) ? doc_count(&profiles) : 0;
     if (reader->spec->profile) {
-        return doc_error(node, err, "the file says how to choose already");
+        return doc_error(node, err, "the file has a profile already");
     }
     if (n > 1) {
         return doc_error(&profiles, err, "expected one profile, got %zu", n);

@@ -36,7 +36,7 @@ static const struct {
      "!queue       others wait"},
     {OLD KIND "featureGates: [dataLayer, enableLegacyMetrics, prepareDataPlugins=false, "
               "haPopulateNonLeaderDatastore]\n" PLUGINS,
-     "notes       featureGates[0]: dataLayer (endpoints are asked for their loads without "
+     "notes       featureGates[0]: dataLayer (loads are scraped without "
      "it)\n            featureGates[1]: enableLegacyMetrics ("},
     /* thresholds, as releases before 1.5 have them */
     {METRICS OLD KIND "saturationDetector: {queueDepthThreshold: 7, kvCacheUtilThreshold: 0.75, "
@@ -99,12 +99,14 @@ static const struct {
      "fcfs-ordering-policy, maxBytes: 1Gi}], usageLimitPolicyPluginRef: "
      "static-usage-limit-policy, enableEviction: false}\n" PLUGINS
      "- {name: f, type: global-strict-fairness-policy}\n",
-     "notes       flowControl.defaultNegativePriorityBand (below priority 0 nobody waits: it is "
-     "refused with 429)\n"
+     "notes       flowControl.defaultNegativePriorityBand (requests below priority 0 do not wait: "
+     "429)\n"
      "            flowControl.priorityBands[0].maxBytes: 1Gi (bytes are limited for all priorities "
      "together)\n"
-     "            flowControl.priorityBands[0].fairnessPolicyRef: f (fairness ids always take "
-     "turns)\n            flowControl.priorityBands[0] (below priority 0 nobody waits"},
+     "            flowControl.priorityBands[0].fairnessPolicyRef: f (fairness ids are always "
+     "served "
+     "round-robin)\n            flowControl.priorityBands[0] (requests below priority 0 do not "
+     "wait"},
     {METRICS NEW KIND "flowControl: {maxRequests: 5}\n" PLUGINS,
      "notes       flowControl (it needs `featureGates: [flowControl]`)\n"},
     {METRICS NEW KIND "flowControl: {maxRequests: 5}\n" PLUGINS, "!queue       others wait"},
@@ -125,10 +127,10 @@ static const struct {
                       "[{pluginRef: core-metrics-extractor}]}]}\n"
                       "parser: {pluginRef: openai-parser}\n"
                       "requestHandler: {parsers: [{pluginRef: p}]}\n",
-     "notes       requestHandler.parsers[0].pluginRef: p (bodies of gRPC are passed on unread: "},
+     "notes       requestHandler.parsers[0].pluginRef: p (gRPC bodies are not parsed: "},
     {NEW KIND PLUGINS "- {type: approx-prefix-cache-producer, parameters: {blockSizeTokens: 16}}\n"
                       "- type: inflight-load-producer\n",
-     "notes       plugins[1].parameters (a scorer's own parameters say it)\n"},
+     "notes       plugins[1].parameters (configured by the scorer's own parameters)\n"},
     /* how loads are asked for */
     {NEW KIND PLUGINS, "loads       not asked for"},
     {NEW KIND PLUGINS "- type: metrics-data-source\nsaturationDetector: {}\n",
@@ -152,7 +154,7 @@ static const struct {
      "loads       GET /metrics at port 8002, every"},
     {"metrics: {preset: sglang}\n---\n" NEW KIND PLUGINS
      "- {type: metrics-data-source, parameters: {path: /m}}\n",
-     "notes       plugins[1].parameters (`metrics`, or flags, say it otherwise)\n"},
+     "notes       plugins[1].parameters (overridden by `metrics` or by flags)\n"},
     {"metrics: {preset: sglang}\n---\n" NEW KIND PLUGINS
      "- {type: metrics-data-source, parameters: {path: /m}}\n",
      "sglang:num_queue_reqs"},
@@ -208,10 +210,10 @@ static const struct {
      "1m30s, got \"soon\""},
     {"saturationDetector: {headroom: -1}\n", "3: saturationDetector.headroom: expected 0 or more"},
     {"saturationDetector: {pluginRef: d}\n",
-     "3: saturationDetector.pluginRef: \"d\" is none of those that there are: "
+     "3: saturationDetector.pluginRef: \"d\" is not one of: "
      "utilization-detector, concurrency-detector"},
     {"saturationDetector: {pluginRef: queue-scorer}\n",
-     "3: saturationDetector.pluginRef: \"queue-scorer\" is none of those that there are: "
+     "3: saturationDetector.pluginRef: \"queue-scorer\" is not one of: "
      "utilization-detector, concurrency-detector"},
     {"saturationDetector: {pluginRef: utilization-detector, queueDepthThreshold: 5}\n",
      "3: unknown field \"saturationDetector.queueDepthThreshold\""},
@@ -230,25 +232,27 @@ static const struct {
      "3: flowControl.defaultRequestTTL: expected text (in quotes, where it looks like something "
      "else), got 60"},
     {"flowControl: {noEndpointRequestTTL: 5m}\n",
-     "3: flowControl.noEndpointRequestTTL: can't be had: where no endpoint is ready, nobody waits "
-     "for one"},
+     "3: flowControl.noEndpointRequestTTL: not supported: requests do not wait when no endpoint is "
+     "ready"},
     {"flowControl: {enableEviction: true}\n",
-     "3: flowControl.enableEviction: can't be had: what runs is ended for nobody else"},
+     "3: flowControl.enableEviction: not supported: running requests are not evicted"},
     {"flowControl: {priorityBands: [{priority: 1}, {priority: 1}]}\n",
      "3: flowControl.priorityBands[1]: the priority 1 is there twice"},
     {"flowControl: {priorityBands: [{orderingPolicyRef: slo-deadline-ordering-policy}]}\n",
-     "3: flowControl.priorityBands[0].orderingPolicyRef: \"slo-deadline-ordering-policy\" is none "
-     "of those that there are: fcfs-ordering-policy, edf-ordering-policy"},
+     "3: flowControl.priorityBands[0].orderingPolicyRef: \"slo-deadline-ordering-policy\" is not "
+     "one "
+     "of: fcfs-ordering-policy, edf-ordering-policy"},
     {"flowControl: {defaultPriorityBand: {fairnessPolicyRef: program-aware-fairness}}\n",
-     "3: flowControl.defaultPriorityBand.fairnessPolicyRef: \"program-aware-fairness\" is none of "
-     "those that there are: round-robin-fairness-policy, global-strict-fairness-policy"},
+     "3: flowControl.defaultPriorityBand.fairnessPolicyRef: \"program-aware-fairness\" is not one "
+     "of: "
+     "round-robin-fairness-policy, global-strict-fairness-policy"},
     {"flowControl: {usageLimitPolicyPluginRef: soft-reflective-ceiling-policy}\n",
-     "3: flowControl.usageLimitPolicyPluginRef: \"soft-reflective-ceiling-policy\" is none of "
-     "those that there are: static-usage-limit-policy"},
+     "3: flowControl.usageLimitPolicyPluginRef: \"soft-reflective-ceiling-policy\" is not one of: "
+     "static-usage-limit-policy"},
     {"dataLayer: {discovery: {pluginRef: file-discovery}}\n",
      "3: unknown field \"dataLayer.discovery\""},
     {"parser: {pluginRef: own-parser}\n",
-     "3: parser.pluginRef: \"own-parser\" is none of those that there are: openai-parser, "
+     "3: parser.pluginRef: \"own-parser\" is not one of: openai-parser, "
      "passthrough-parser, anthropic-parser, vllmhttp-parser, sglanghttp-parser, vllmgrpc-parser"},
 };
 
@@ -284,15 +288,16 @@ static void picker_config_invalid_plugins_refused(void **state) {
                                          "{defaultEngine: own}}\n",
                         "5: plugins[1].parameters.defaultEngine: expected vllm, sglang, triton, "
                         "triton-tensorrt-llm or trtllm-serve, got \"own\"");
-    assert_file_refused(NEW KIND PLUGINS "- {type: core-metrics-extractor, parameters: "
-                                         "{engineConfigs: [{name: vllm}]}}\n",
-                        "5: plugins[1].parameters.engineConfigs: can't be had: `metrics: {rules: "
-                        "…}` in a document of our own form does it");
+    assert_file_refused(
+        NEW KIND PLUGINS "- {type: core-metrics-extractor, parameters: "
+                         "{engineConfigs: [{name: vllm}]}}\n",
+        "5: plugins[1].parameters.engineConfigs: not supported: use `metrics: {rules: "
+        "…}` in a document of our own format");
     assert_file_refused(NEW KIND PLUGINS "- {type: static-usage-limit-policy, name: u, parameters: "
                                          "{threshold: 0.5}}\n"
                                          "flowControl: {usageLimitPolicyPluginRef: u}\n",
-                        "5: plugins[1].parameters.threshold: expected 1: all of an endpoint's room "
-                        "is for everybody");
+                        "5: plugins[1].parameters.threshold: expected 1: an endpoint's whole "
+                        "capacity is for all requests");
     assert_file_refused(NEW KIND PLUGINS "- type: utilization-detector\nschedulingProfiles: "
                                          "[{name: p, plugins: [{pluginRef: "
                                          "utilization-detector}]}]\n",
@@ -303,11 +308,10 @@ static void picker_config_invalid_plugins_refused(void **state) {
                         "did you mean \"utilization-filter\"?");
     assert_file_refused("saturation: {queue_depth: 1}\n---\n" NEW KIND
                         "saturationDetector: {}\n" PLUGINS,
-                        "5: saturationDetector: the file says when an endpoint is full already: "
-                        "`saturation`");
+                        "5: saturationDetector: the file has `saturation` already");
     assert_file_refused("flow_control: {}\n---\n" NEW KIND
                         "featureGates: [flowControl]\nflowControl: {maxRequests: 1}\n" PLUGINS,
-                        "6: flowControl: the file says who waits already: `flow_control`");
+                        "6: flowControl: the file has `flow_control` already");
 }
 
 /* Every prefix is taken or refused, in a line that it has. */

@@ -107,7 +107,7 @@ static const struct {
     {"pools:\n- name: a\n  endpoint: []\n",
      "3: unknown field \"pools[0].endpoint\"; did you mean \"endpoints\"? (in the pool \"a\")"},
     {"pools:\n- name: a\n- name: b\n  endpoints: [x]\n",
-     "4: pools[1].endpoints[0]: expected a port behind the name (NAME:PORT), or `ports`, or an "
+     "4: pools[1].endpoints[0]: expected a port after the name (NAME:PORT), or `ports`, or an "
      "InferencePool with targetPorts (in the pool \"b\")"},
     {"pools:\n- name: a\n  endpoints: [10.0.0.1:80, 10.0.0.1:80]\n",
      "3: the endpoint \"10.0.0.1:80\" is there twice; the first is in line 3 (in the pool \"a\")"},

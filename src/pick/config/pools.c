@@ -375,7 +375,7 @@ static enum status read_dns_endpoint(struct pool_config_reader *reader, const st
     }
     return ports.n > 0 ? add_dns_name(reader, node, &wanted, &ports, err)
                        : doc_error(node, err,
-                                   "expected a port behind the name (NAME:PORT), or `ports`, or an "
+                                   "expected a port after the name (NAME:PORT), or `ports`, or an "
                                    "InferencePool with targetPorts");
 }
 
@@ -479,7 +479,7 @@ static enum status add_ports(struct pool_config_reader *reader, const struct doc
     enum status st = ST_OK;
     if (ports->n == 0) {
         return doc_error(node, err,
-                         "expected a port behind the IP (IP:PORT), or `ports`, or an InferencePool "
+                         "expected a port after the IP (IP:PORT), or `ports`, or an InferencePool "
                          "with targetPorts");
     }
     for (size_t i = 0; st == ST_OK && i < ports->n; i++) {

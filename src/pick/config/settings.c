@@ -623,7 +623,7 @@ static enum status check_endpoint(const struct doc_node *node, const struct scra
     return scrape_plan_resolve(plan, wanted, &place)
                ? ST_OK
                : doc_error(node, err,
-                           "the endpoint %s can't be asked: expected a label with a preset's "
+                           "the endpoint %s can't be scraped: expected a label with a preset's "
                            "name (sluice, triton, vllm, sglang, tensorrt-llm, trtllm-serve) or "
                            "`preset` here, and a port from 1 to 65535",
                            text);

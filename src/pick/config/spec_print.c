@@ -169,8 +169,7 @@ static void print_steps(const struct profile_step *steps, size_t n, struct buf *
 static void print_profile(const struct profile *profile, struct buf *out) {
     print_label(out, "profile");
     buf_printf(out, "%s\n",
-               profile ? "as configured"
-                       : "fewest requests in flight; where endpoints say their load:");
+               profile ? "as configured" : "fewest requests in flight; with scraped loads:");
     profile = profile ? profile : &PROFILE_DEFAULT;
     print_steps(profile->filters, profile->n_filters, out);
     print_steps(profile->scorers, profile->n_scorers, out);

@@ -64,7 +64,7 @@ static void on_limit_expired(struct timer *timer) {
     struct kube_source_report report;
     kube_source_report(self->source, &report);
     self->status = error_set(&self->err, ST_DEADLINE_EXCEEDED,
-                             "%s: did not tell everything in ten seconds", report.server);
+                             "%s: objects not listed within ten seconds", report.server);
     schedule_stop(self);
 }
 
@@ -126,7 +126,7 @@ enum status pick_cluster_load(const struct pick_settings *settings, struct pick_
     }
     struct pick_cluster *self = calloc(1, sizeof(*self));
     if (!self) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a look at the cluster");
+        return error_set(err, ST_NO_MEMORY, "no memory for listing the cluster");
     }
     self->limit.on_expire = on_limit_expired;
     self->begin.run = run_begin;

@@ -91,7 +91,7 @@ static void run_begin(struct worker_msg *msg) {
     struct pick_discovery *self = OF_MEMBER(msg, begin_msg);
     struct error err;
     if (self->cluster && kube_source_start(self->cluster, &err) != ST_OK) {
-        log_event(LOG_ERROR, "the cluster can't be watched", LOG_CSTR("reason", err.text));
+        log_event(LOG_ERROR, "cluster watch can't start", LOG_CSTR("reason", err.text));
     }
     pool_watch_set_dns(self->watch, self->dns);
     on_timer_expired(&self->reload_timer);
@@ -119,9 +119,9 @@ static void log_cluster(struct pick_discovery *self, bool has_pool) {
     name = name ? name : self->settings->pod_selector;
     bool other = has_pool != self->has_pool;
     if (!has_pool && (other || !self->cluster_known)) {
-        log_event(LOG_WARNING, "the cluster has no such InferencePool", LOG_CSTR("name", name));
+        log_event(LOG_WARNING, "InferencePool not found in the cluster", LOG_CSTR("name", name));
     } else {
-        log_event(other ? LOG_INFO : LOG_DEBUG, "the pool is what the cluster knows of it",
+        log_event(other ? LOG_INFO : LOG_DEBUG, "pool updated from the cluster",
                   LOG_CSTR("name", name), LOG_U64("generation", numbers.generation),
                   LOG_U64("endpoints", numbers.n_endpoints));
     }

@@ -32,16 +32,17 @@ static const struct option_hint hints[] = {
 };
 
 static const char about[] =
-    "Picks the model server for each request of a proxy: Envoy, or a gateway, asks over ext-proc "
-    "and sends the request where the answer says. Of the endpoints that are ready and in the "
-    "proxy's subset the best by the pool's profile is picked: that with the fewest requests in "
-    "flight, unless endpoints are asked for their loads or the profile says otherwise.";
+    "Picks a model server for each request of a proxy: Envoy, or a gateway, sends each request "
+    "over "
+    "ext-proc and forwards it to the endpoint in the response. The pool's profile picks the best "
+    "of "
+    "the ready endpoints in the proxy's subset: the one with the fewest requests in flight, unless "
+    "loads are scraped or the profile is configured otherwise.";
 
 static const char epilog[] =
     "Sizes are bytes or written 64KiB, 256MiB, 2GB; times are seconds or written 250ms, 30s, 2m.\n"
     "\n"
-    "Flags of the upstream project's picker are taken as they stand in its manifests; they bring "
-    "its\n"
+    "Flags of the upstream project's picker are accepted as in its manifests, with their\n"
     "defaults: docs/upstream-flags.md.\n"
     "\n"
     "Examples\n"

@@ -19,7 +19,7 @@ static void print_flow_control(const struct pick_admin_pool *pool, struct buf *o
         return;
     }
     pool_get_flow_stats(pool->entry->pool, bands, MOST_BANDS, &numbers);
-    buf_printf(out, "%llu requests wait for room: %llu bytes, of %zu fairness ids\n",
+    buf_printf(out, "%llu requests queued: %llu bytes, of %zu fairness ids\n",
                (unsigned long long)numbers.n_waiting, (unsigned long long)numbers.n_bytes,
                numbers.n_ids);
     for (size_t i = 0; i < numbers.n_bands; i++) {
@@ -36,13 +36,13 @@ enum { ENDPOINTS_MOST = 1000, POOLS_MOST = 1000 };
 /* Prints the current values of the endpoint's load. */
 static void print_load(const struct endpoint_load *load, struct buf *out) {
     if (load->known & LOAD_WAITING) {
-        buf_printf(out, ", says %u waiting", load->n_waiting);
+        buf_printf(out, ", %u waiting", load->n_waiting);
     }
     if (load->known & LOAD_RUNNING) {
-        buf_printf(out, ", says %u running", load->n_running);
+        buf_printf(out, ", %u running", load->n_running);
     }
     if (load->known & LOAD_KV_CACHE) {
-        buf_printf(out, ", says %.3g of its KV cache used", (double)load->kv_cache_used);
+        buf_printf(out, ", %.3g of its KV cache used", (double)load->kv_cache_used);
     }
 }
 
@@ -139,7 +139,7 @@ static void print_kube_kind(int kind, const struct kube_source_kind *one, struct
         buf_printf(out, ", %zu of these ready", one->counts.n_usable);
     }
     if (one->counts.n_invalid > 0) {
-        buf_printf(out, ", %zu that make no sense", one->counts.n_invalid);
+        buf_printf(out, ", %zu invalid", one->counts.n_invalid);
     }
     buf_printf(out, "; %llu events, %llu lists, %llu failures",
                (unsigned long long)one->state.n_events, (unsigned long long)one->state.n_lists,
@@ -159,7 +159,7 @@ static void print_lease(struct kube_leader *leader, struct buf *out) {
     buf_printf(out, "cluster's lease: %s%s, we are %s; %llu failures",
                state.leads     ? "this picker leads"
                : *state.holder ? "led by "
-                               : "nobody leads",
+                               : "no leader",
                state.leads ? "" : state.holder, state.identity,
                (unsigned long long)state.n_failures);
     if (state.error.status != ST_OK) {
@@ -183,11 +183,10 @@ static void print_cluster(const struct pick_admin *admin, struct buf *out) {
         buf_printf(out, "no InferencePool %s", report.pool);
     }
     uint64_t heard_ns = kube_source_fresh_ns(&report);
-    buf_printf(out, "%s; %llu changes of the pool",
-               report.synced ? "" : ", as far as it is known yet",
+    buf_printf(out, "%s; %llu changes of the pool", report.synced ? "" : ", not synced yet",
                (unsigned long long)report.n_changes);
     if (heard_ns > 0) {
-        buf_printf(out, "; all of it was so %.1f s ago", pick_seconds_since(heard_ns));
+        buf_printf(out, "; up to date %.1f s ago", pick_seconds_since(heard_ns));
     }
     buf_add_char(out, '\n');
     if (admin->leader) {

@@ -232,10 +232,10 @@ enum status upstream_flags_read(int argc, char **argv, struct arena *arena,
 
 void upstream_flags_log(const struct upstream_flags *flags) {
     if (flags->used) {
-        log_message(LOG_INFO, "flags of the upstream picker are given: its defaults hold");
+        log_message(LOG_INFO, "upstream flags given: upstream's defaults apply");
     }
     for (size_t i = 0; i < flags->n_notes; i++) {
-        log_event(LOG_INFO, "a flag of the upstream picker changes nothing",
-                  LOG_CSTR("flag", flags->notes[i].flag), LOG_CSTR("why", flags->notes[i].why));
+        log_event(LOG_INFO, "upstream flag ignored", LOG_CSTR("flag", flags->notes[i].flag),
+                  LOG_CSTR("why", flags->notes[i].why));
     }
 }

@@ -151,7 +151,7 @@ static enum status add_note(struct upstream_translation *self, const struct upst
 }
 
 static enum status refuse_flag(const struct upstream_row *row, struct error *err) {
-    return error_set(err, ST_BAD_CONFIG, "can't be had: %s", row->why);
+    return error_set(err, ST_BAD_CONFIG, "not supported: %s", row->why);
 }
 
 static enum status parse_port(const char *value, uint64_t *out, struct error *err) {

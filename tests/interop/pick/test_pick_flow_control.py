@@ -96,7 +96,7 @@ def test_queue_order_by_priority_and_fairness(start):
                        (PATH, {FAIRNESS: "x"}), (PATH, {FAIRNESS: "x"}), (PATH, {"x-llm-d-inference-fairness-id": "y"}),
                        ("/v2/models/urgent/infer", {}), (PATH, {OBJECTIVE: "interactive"}))
         state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
-        assert "5 requests wait for room" in state
+        assert "5 requests queued" in state
         assert state.count("queued until an endpoint has capacity") == 5
         last = busy[0]
         for place in (4, 3, 0, 2, 1):

@@ -54,7 +54,7 @@ def test_pool_file_is_reloaded(start):
 
 def test_pool_invalid_file_keeps_old(start):
     picker = start(POOL, *QUICK)
-    picker.expect_error("the old stays")
+    picker.expect_error("the previous one stays in use")
     with Proxy(picker.grpc_addresses[0]) as proxy:
         picker.write_pool("endpoints: [nowhere]\n")
         failures = 'sluice_reload_failures_total{files="pool"}'

@@ -247,7 +247,7 @@ def test_pools_invalid_file_keeps_pools(start):
     log = picker.log_text()
     for _, message in bad:
         assert message.replace('"', '\\"').replace('\\\\"', '\\"') in log
-    picker.expected_errors = ["can't be used"]
+    picker.expected_errors = ["pool configuration invalid"]
     picker.wait_at_rest()
 
 
@@ -294,7 +294,7 @@ def test_pools_check_and_explain(tmp_path):
     assert done.returncode == 1
     done = run("--config", path, "--check", "--endpoint", "10.0.0.1:80")
     assert done.returncode == 1
-    assert "has a list of pools, so that --endpoint 10.0.0.1:80 can't be told" in done.stderr
+    assert "has a list of pools, so that --endpoint 10.0.0.1:80 belongs to none" in done.stderr
     path.write_text("pools:\n- name: a\n- name: a\n")
     done = run("--config", path, "--check")
     assert done.returncode == 1

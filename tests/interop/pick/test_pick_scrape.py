@@ -81,7 +81,7 @@ def test_scrape_sluice_server(start, start_server, repositories):
     picker = start(pool_of([server], "preset: sluice"))
     wait_load(picker, server, (0, 0, None))
     state = http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
-    assert f"endpoint {server.address}: ready, 0 in flight, 0 picks, says 0 waiting, says 0 running\n" in state
+    assert f"endpoint {server.address}: ready, 0 in flight, 0 picks, 0 waiting, 0 running\n" in state
 
 
 def test_scrape_load_changes(start):
@@ -258,7 +258,7 @@ def test_scrape_invalid_tls_fails(start, tmp_path, wrong):
         how = "timeout" if wrong == "no TLS" else "broken"  # a server of HTTP waits for a head
         numbers = picker.wait_until(lambda now: results(now, how) >= 2, "failures")
         assert load_of(numbers, broken) == (None, None, None)
-        told = [line for line in picker.log_lines() if "does not say its load" in line.get("event", "")]
+        told = [line for line in picker.log_lines() if "metrics scrape failed" in line.get("event", "")]
         assert [line["endpoint"] for line in told] == [broken.address] and told[0]["reason"]
 
 
@@ -283,13 +283,13 @@ def test_scrape_broken_endpoint_does_not_affect_others(start, how):
         assert load_of(numbers, broken) == (None, None, None)
         assert numbers['sluice_pick_pool_endpoints{state="ready"}'] == 2
         assert elsewhere.n_connections == 0
-        told = [line for line in picker.log_lines() if "does not say its load" in line.get("event", "")]
+        told = [line for line in picker.log_lines() if "metrics scrape failed" in line.get("event", "")]
         assert [line["endpoint"] for line in told] == [broken.address], told
         before = results(numbers, "ok")
         picker.wait_until(lambda now: results(now, "ok") > before + 5, "answers of the other")
         broken.says(PAGES["vllm"])
         wait_load(picker, broken, (5, 4, 0.5))
-        assert "says its load again" in picker.log_text()
+        assert "metrics scrape recovered" in picker.log_text()
 
 
 def test_scrape_page_without_series_is_reported(start):

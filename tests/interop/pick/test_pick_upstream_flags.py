@@ -229,9 +229,9 @@ def test_upstream_ignored_flags_are_logged(start):
 
 @pytest.mark.parametrize("args, why", [
     (["--grpc-port", "none"], "--grpc-port: expected a port up to 65535"),
-    (["--metrics-client-ca-file", "/ca.pem"], "numbers are served without TLS"),
-    (["--tls-min-version", "VersionTLS13"], "TLS 1.2 and 1.3 are spoken"),
-    (["--disable-endpoint-subset-filter"], "the proxy's subset always counts"),
+    (["--metrics-client-ca-file", "/ca.pem"], "metrics are served without TLS"),
+    (["--tls-min-version", "VersionTLS13"], "TLS 1.2 and 1.3 are supported"),
+    (["--disable-endpoint-subset-filter"], "the proxy's subset hint always applies"),
     (["--grpc-prot", "1"], "unknown flag --grpc-prot"),
 ])
 def test_upstream_refused_flags(args, why):

@@ -307,7 +307,7 @@ enum status dns_query_start(const struct dns_query_options *ask, struct dns_quer
     if (!parts) {
         arena_free(arena);
         free(query);
-        return error_set(err, ST_NO_MEMORY, "no memory for asking the DNS");
+        return error_set(err, ST_NO_MEMORY, "no memory for a DNS query");
     }
     *query = (struct dns_query){
         .ask = *ask, .arena = arena, .parts = parts, .ttl_s = UINT32_MAX, .error.status = ST_OK};

@@ -87,12 +87,11 @@ static const struct line {
     enum log_level level;
     const char *event;
 } LINES[] = {
-    [DNS_STATE_UNRESOLVED] = {LOG_INFO, "a name was not asked for yet"},
-    [DNS_STATE_RESOLVED] = {LOG_INFO, "a name is resolved"},
-    [DNS_STATE_PARTIAL] = {LOG_WARNING,
-                           "a name can be resolved in part: the old addresses of the rest stay"},
-    [DNS_STATE_EMPTY] = {LOG_WARNING, "a name has no addresses in the DNS"},
-    [DNS_STATE_FAILING] = {LOG_WARNING, "a name can't be resolved: its old addresses stay"},
+    [DNS_STATE_UNRESOLVED] = {LOG_INFO, "DNS name not resolved yet"},
+    [DNS_STATE_RESOLVED] = {LOG_INFO, "DNS name resolved"},
+    [DNS_STATE_PARTIAL] = {LOG_WARNING, "DNS name resolved in part: other addresses are kept"},
+    [DNS_STATE_EMPTY] = {LOG_WARNING, "DNS name has no addresses"},
+    [DNS_STATE_FAILING] = {LOG_WARNING, "DNS resolution failed: the last addresses are kept"},
 };
 
 static void log_change(struct dns_watch *watch, const struct dns_name *name) {
@@ -182,7 +181,7 @@ static void start_query(struct dns_watch *watch, struct dns_name *name) {
     struct running_query *running = source ? calloc(1, sizeof(*running)) : NULL;
     if (!running) {
         if (source) {
-            error_set(&err, ST_NO_MEMORY, "no memory for asking the DNS");
+            error_set(&err, ST_NO_MEMORY, "no memory for a DNS query");
         }
         finish_failed(watch, name, &err);
         return;
@@ -287,7 +286,7 @@ static struct source *source_new(struct dns_watch *watch, const struct dns_name 
                                            .timeout_ms = (unsigned)(name->timeout_ns / NS_PER_MS),
                                            .system_file = watch->options.system_file};
     if (!source) {
-        error_set(err, ST_NO_MEMORY, "no memory for asking the DNS");
+        error_set(err, ST_NO_MEMORY, "no memory for a DNS query");
         return NULL;
     }
     *source =

@@ -118,7 +118,7 @@ static const struct {
      "max_requests: 3}, {priority: 0, max_requests: 0}]}\n",
      "queue       others wait then, for 0.5 s at most: 9 requests, 1048576 bytes\n"
      "  of priority 10: 3 requests\n  of priority 0: 0 requests\n"},
-    {"", "profile     fewest requests in flight; where endpoints say their load:\n"
+    {"", "profile     fewest requests in flight; with scraped loads:\n"
          "  queue-scorer                  scorer, weight 2\n"
          "  kv-cache-utilization-scorer   scorer, weight 2\n"
          "  prefix-cache-scorer           scorer, weight 3\n"
@@ -283,7 +283,7 @@ static const struct {
     {"endpoints: [{labels: {a: b}}]\n",
      "1: endpoints[0].address: expected \"IP:PORT\", got nothing"},
     {"endpoints:\n- 10.0.0.1\n",
-     "2: endpoints[0]: expected a port behind the IP (IP:PORT), or `ports`, or an InferencePool "
+     "2: endpoints[0]: expected a port after the IP (IP:PORT), or `ports`, or an InferencePool "
      "with targetPorts"},
     {"endpoints:\n- {address: 10.0.0.1:80, ports: 81}\n",
      "2: endpoints[0].address: has a port, and the endpoint has `ports` as well"},
@@ -378,7 +378,7 @@ static const struct {
      "1: metrics.rules.adapters: expected only `series` and `labels`: adapters are the labels of "
      "the newest series"},
     {"endpoints: [{address: 10.0.0.1:1, labels: {e: vlm}}]\nmetrics: {preset_label: e}\n",
-     "2: metrics: the endpoint 10.0.0.1:1 can't be asked: expected a label with a preset's name "
+     "2: metrics: the endpoint 10.0.0.1:1 can't be scraped: expected a label with a preset's name "
      "(sluice, triton, vllm, sglang, tensorrt-llm, trtllm-serve) or `preset` here, and a port "
      "from 1 to 65535"},
     {"saturation: {max: 1}\n",
@@ -447,7 +447,7 @@ static const struct {
     {PICKER("llm-d.ai/v1alpha1",
             "{name: a, plugins: [{pluginRef: b}]}") "---\nprofile: {plugins: "
                                                     "[{type: queue-scorer}]}\n",
-     "1: the file says how to choose already"},
+     "1: the file has a profile already"},
     {"profile: {plugins: [{type: queue}]}\n",
      "1: profile.plugins[0].type: no plugin is called \"queue\"; did you mean "
      "\"queue-scorer\"?"},

@@ -54,7 +54,7 @@ static enum status add_cluster(const struct pool_watch_options *options, struct 
     struct pool_spec *spec = specs->items[0];
     if (specs->is_list) {
         return error_set(err, ST_BAD_CONFIG,
-                         "%s: has a list of pools; a picker with --kube has the cluster's alone",
+                         "%s: has a list of pools, which can't be combined with --kube",
                          name_of(options));
     }
     if (spec->name.len > 0) {
@@ -73,10 +73,9 @@ static enum status make_specs(const struct pool_watch_options *options, struct s
                               struct pool_specs *out, struct error *err) {
     enum status st = read_specs(options, text, out, err);
     if (st == ST_OK && out->is_list && options->n_endpoints > 0) {
-        st = error_set(
-            err, ST_BAD_CONFIG,
-            "%s: has a list of pools, so that --endpoint %s can't be told to belong to one",
-            name_of(options), options->endpoints[0]);
+        st = error_set(err, ST_BAD_CONFIG,
+                       "%s: has a list of pools, so that --endpoint %s belongs to none of them",
+                       name_of(options), options->endpoints[0]);
     }
     for (size_t i = 0; st == ST_OK && i < options->n_endpoints; i++) {
         st = pool_file_add_endpoint(out->items[0], str_of(options->endpoints[i]), err);
@@ -114,7 +113,7 @@ static void log_notes(const struct pool_specs *specs) {
     for (size_t i = 0; i < specs->n; i++) {
         const struct pool_spec *spec = specs->items[i];
         for (size_t k = 0; k < spec->n_notes; k++) {
-            log_event(LOG_INFO, "a setting has no effect here, or not its whole",
+            log_event(LOG_INFO, "setting ignored, or applied in part",
                       LOG_STR("setting", spec->notes[k].setting),
                       LOG_CSTR("why", spec->notes[k].why));
         }
@@ -201,7 +200,7 @@ static struct str text_of(const struct pool_watch *watch) {
 }
 
 static void log_failure(const struct error *err) {
-    log_event(LOG_ERROR, "the pools can't be made anew: the old stay",
+    log_event(LOG_ERROR, "pool update failed: the previous pools stay in use",
               LOG_CSTR("reason", err->text));
 }
 
@@ -246,8 +245,7 @@ bool pool_watch_check(struct pool_watch *watch) {
                   LOG_U64("endpoints", numbers.n_endpoints));
     } else if (changed) {
         metric_add(METRIC_RELOAD_FAILURES_POOL, 1);
-        log_event(LOG_ERROR,
-                  "the pool's configuration has changed and can't be used: the old stays",
+        log_event(LOG_ERROR, "pool configuration invalid: the previous one stays in use",
                   LOG_CSTR("reason", err.text));
     }
     return changed && st == ST_OK;

@@ -41,7 +41,7 @@ static void run_step(struct kube_leader *leader);
 
 static void start_timer(struct kube_leader *leader, struct timer *timer, uint64_t due_ns) {
     if (!timer_start(worker_timers(leader->options.worker), timer, due_ns)) {
-        log_message(LOG_ERROR, "no memory for a timer: this picker does not lead any more");
+        log_message(LOG_ERROR, "no memory for a timer: this picker lost the leadership");
         leader->lease.renewed_ns = 0;
     }
 }
@@ -68,7 +68,7 @@ static void update_leadership(struct kube_leader *leader, const struct error *er
     }
     lock_release(&leader->lock);
     if (other) {
-        log_event(LOG_INFO, leads ? "this picker leads" : "this picker does not lead any more",
+        log_event(LOG_INFO, leads ? "this picker leads" : "this picker lost the leadership",
                   LOG_CSTR("lease", leader->name));
         leader->options.on_leadership_changed(leader->options.user, leads);
     }
@@ -78,7 +78,7 @@ static void update_leadership(struct kube_leader *leader, const struct error *er
 static void log_failure(struct kube_leader *leader, const struct error *err) {
     if (strcmp(leader->state.error.text, err->text) != 0 ||
         leader->state.error.status != err->status) {
-        log_event(LOG_WARNING, "the lease can't be asked for", LOG_CSTR("lease", leader->name),
+        log_event(LOG_WARNING, "Lease request failed", LOG_CSTR("lease", leader->name),
                   LOG_CSTR("reason", err->text));
     }
 }

@@ -86,7 +86,7 @@ static void schedule_change(struct kube_source *source) {
     due_ns = due_ns > source->not_before_ns ? due_ns : source->not_before_ns;
     if (source->notify_timer.node.heap_index == 0 &&
         !timer_start(worker_timers(source->worker), &source->notify_timer, due_ns)) {
-        log_message(LOG_ERROR, "no memory for a timer: the pool is older than what is known");
+        log_message(LOG_ERROR, "no memory for a timer: the pool is out of date");
     }
 }
 

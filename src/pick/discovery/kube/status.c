@@ -54,7 +54,7 @@ static void end_list(struct kube_status *status) {
 /* Logs once for each kind in DENIED_S. */
 static void log_denied(struct kube_status *status, enum kube_kind kind, const struct error *err) {
     status->denied_ns[kind] = clock_now_ns() + DENIED_S * NS_PER_S;
-    log_event(LOG_INFO, "the status of objects may not be written: it is left as it is",
+    log_event(LOG_INFO, "no permission to write the status of objects",
               LOG_CSTR("kind", KUBE_KINDS[kind].kind), LOG_CSTR("group", KUBE_KINDS[kind].group),
               LOG_CSTR("reason", err->text));
 }

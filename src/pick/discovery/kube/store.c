@@ -284,7 +284,7 @@ static bool read_pool_of_kind(struct kube_store *store, enum kube_kind kind) {
         st = pool_config_read_kube_object_of_kind(&reader, KUBE_KINDS[kind].kind, &root, &err);
     }
     if (st != ST_OK) {
-        log_event(LOG_ERROR, "an InferencePool can't be read", LOG_CSTR("reason", err.text));
+        log_event(LOG_ERROR, "InferencePool can't be used", LOG_CSTR("reason", err.text));
         pool_spec_free(reader.spec);
         return false;
     }
@@ -317,7 +317,7 @@ static void set_invalid_reason(enum kube_kind kind, const struct kube_object *be
     bool said = before && before->why && strcmp(before->why, err->text) == 0;
     object->why = strdup(err->text);
     if (!said) {
-        log_event(LOG_WARNING, "an object of the cluster makes no sense and is left out",
+        log_event(LOG_WARNING, "invalid Kubernetes object ignored",
                   LOG_CSTR("kind", KUBE_KINDS[kind].kind),
                   LOG_CSTR("name", object->name ? object->name : ""),
                   LOG_CSTR("reason", err->text));
@@ -355,7 +355,7 @@ static void put_object(struct kube_store *store, enum kube_kind kind, struct kub
         memmove(place + 1, place, (objects->n - at) * sizeof(*place));
         objects->n++;
     } else {
-        log_message(LOG_ERROR, "no memory for an object of the cluster: it is left out");
+        log_message(LOG_ERROR, "no memory for a Kubernetes object: it is ignored");
         kube_object_fini(object);
         return;
     }
@@ -517,7 +517,7 @@ void kube_store_free(struct kube_store *store) {
 }
 
 static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for what the cluster says of the pool");
+    return error_set(err, ST_NO_MEMORY, "no memory for the cluster's pool");
 }
 
 /* ---- spec: models, objectives, rewrites ------------------------------------------------------ */

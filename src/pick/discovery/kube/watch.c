@@ -70,11 +70,11 @@ static const struct line {
     enum log_level level;
     const char *event;
 } LINES[] = {
-    [KUBE_LISTING] = {LOG_INFO, "the cluster's objects are listed anew"},
-    [KUBE_WATCHING] = {LOG_INFO, "the cluster's objects are watched"},
-    [KUBE_NOT_SERVED] = {LOG_INFO, "the cluster has no such objects"},
-    [KUBE_DENIED] = {LOG_WARNING, "the API server denies objects: what is known of them stays"},
-    [KUBE_FAILING] = {LOG_WARNING, "the API server can't be asked: what is known stays"},
+    [KUBE_LISTING] = {LOG_INFO, "Kubernetes objects are being listed"},
+    [KUBE_WATCHING] = {LOG_INFO, "Kubernetes objects are watched"},
+    [KUBE_NOT_SERVED] = {LOG_INFO, "Kubernetes objects not served by the cluster"},
+    [KUBE_DENIED] = {LOG_WARNING, "API server denies access: known objects are kept"},
+    [KUBE_FAILING] = {LOG_WARNING, "API server request failed: known objects are kept"},
 };
 
 static void log_phase(const struct kube_watch *watch, enum kube_phase phase,
@@ -275,7 +275,7 @@ static enum status check_page(const struct doc_node *items, struct str version, 
         good = yyjson_is_obj(item.val);
     }
     if (!good) {
-        return error_set(err, ST_BAD_ANSWER, "the API server answered with no list of objects");
+        return error_set(err, ST_BAD_ANSWER, "the API server sent no list of objects");
     }
     if (version.len == 0 || version.len >= KUBE_VERSION_BYTES) {
         return error_set(err, ST_BAD_ANSWER,
@@ -410,7 +410,7 @@ static void kube_watch_on_piece(void *user, struct str bytes) {
     while (bytes.len > 0 && watch->call == call) {
         enum status status = kube_stream_step(&watch->stream, &bytes, &event, &bad.error);
         if (status == ST_OK && event.complete && event.version.len >= KUBE_VERSION_BYTES) {
-            status = error_set(&bad.error, ST_BAD_ANSWER, "told of a resourceVersion of %zu bytes",
+            status = error_set(&bad.error, ST_BAD_ANSWER, "sent a resourceVersion of %zu bytes",
                                event.version.len);
         }
         if (status != ST_OK) {
@@ -437,7 +437,7 @@ static void watch_again(struct kube_watch *watch, const struct kube_response *an
 
 static void kube_watch_on_silence(struct kube_watch *watch) {
     struct kube_response silent = {.status = kube_call_status(watch->call)};
-    error_set(&silent.error, ST_DEADLINE_EXCEEDED, "the API server says nothing of a watch");
+    error_set(&silent.error, ST_DEADLINE_EXCEEDED, "the API server does not answer a watch");
     cancel_call(watch);
     watch_again(watch, &silent);
 }
@@ -494,7 +494,7 @@ static enum status begin_request(struct kube_watch *watch, struct buf *path, str
         ask.done = kube_watch_on_end;
     }
     if (path->failed) {
-        return error_set(err, ST_NO_MEMORY, "no memory for asking the API server");
+        return error_set(err, ST_NO_MEMORY, "no memory for an API server request");
     }
     ask.path = buf_str(path);
     return kube_call_start(watch->options.client, &ask, &watch->call, err);
@@ -513,7 +513,7 @@ static void kube_watch_send_request(struct kube_watch *watch) {
     watch->started_ns = watch->heard_ns = clock_now_ns();
     enum status status =
         arena ? begin_request(watch, &path, &none.error)
-              : error_set(&none.error, ST_NO_MEMORY, "no memory for asking the API server");
+              : error_set(&none.error, ST_NO_MEMORY, "no memory for an API server request");
     arena_free(arena);
     if (status != ST_OK) {
         watch->call = NULL;

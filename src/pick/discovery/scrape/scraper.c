@@ -112,7 +112,7 @@ static void reschedule(struct scrape_target *target, bool answered) {
 static void scraper_log_failure(struct scrape_target *target, const char *reason) {
     struct log_limit *limit = &target->pool->scraper->log_limit;
     if (!target->failing && log_limit_allow(limit)) {
-        log_event(LOG_WARNING, "an endpoint does not say its load",
+        log_event(LOG_WARNING, "metrics scrape failed",
                   LOG_STR("endpoint", endpoint_text(target->endpoint)), LOG_CSTR("reason", reason),
                   LOG_U64("left_out", limit->n_suppressed));
         limit->n_suppressed = 0;
@@ -123,7 +123,7 @@ static void scraper_log_failure(struct scrape_target *target, const char *reason
 static void log_success(struct scrape_target *target) {
     if (target->failing) {
         target->failing = false;
-        log_event(LOG_INFO, "an endpoint says its load again",
+        log_event(LOG_INFO, "metrics scrape recovered",
                   LOG_STR("endpoint", endpoint_text(target->endpoint)));
     }
 }
@@ -232,7 +232,7 @@ static void begin_target(struct scraped_pool *scraped, struct scrape_target *tar
     }
     if ((is_new || under_way) &&
         !scrape_schedule_add(schedule, &target->job, &scraped->rate, clock_now_ns())) {
-        scraper_log_failure(target, "no memory for asking it");
+        scraper_log_failure(target, "no memory for the scrape");
     }
 }
 
@@ -343,8 +343,7 @@ static const struct scrape_plan *plan_of(struct scraper *scraper,
     struct error err;
     if (plan && !scraper->fetcher &&
         http_fetcher_new(scraper->worker, NULL, 1, &scraper->fetcher, &err) != ST_OK) {
-        log_event(LOG_ERROR, "endpoints can't be asked for their loads",
-                  LOG_CSTR("reason", err.text));
+        log_event(LOG_ERROR, "metrics scraping can't start", LOG_CSTR("reason", err.text));
         return NULL;
     }
     return plan;
@@ -390,7 +389,7 @@ static void sync_pools(struct scraper *scraper) {
     const struct pool_list *list = pool_set_reader_refresh(scraper->pools);
     bool changed = list->generation != scraper->scraped.generation;
     if (!per_pool_table_sync(&scraper->scraped, list)) {
-        log_message(LOG_ERROR, "no memory for asking endpoints for their loads");
+        log_message(LOG_ERROR, "no memory for metrics scrapes");
         return;
     }
     for (size_t i = 0; i < list->n; i++) {
@@ -482,7 +481,7 @@ enum status scraper_new(struct worker *worker, struct pool_set *pools, struct sc
                         struct error *err) {
     struct scraper *scraper = calloc(1, sizeof(*scraper));
     if (!scraper) {
-        return error_set(err, ST_NO_MEMORY, "no memory for asking endpoints for their loads");
+        return error_set(err, ST_NO_MEMORY, "no memory for metrics scrapes");
     }
     scraper->worker = worker;
     scraper->timer.on_expire = on_timer_expired;

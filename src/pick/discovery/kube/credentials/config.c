@@ -269,7 +269,7 @@ static enum status add_files(struct files *files, const char *paths, struct erro
         free(copy);
     }
     if (status == ST_OK && files->n == 0) {
-        status = error_set(err, ST_IO, "$KUBECONFIG: none of the files is there: %s", paths);
+        status = error_set(err, ST_IO, "$KUBECONFIG: none of the files exists: %s", paths);
     }
     return status;
 }
@@ -441,7 +441,7 @@ static const char FOLDER[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 enum { PATH_BYTES = 4096, URL_BYTES = 600 };
 
 static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for how to reach the API server");
+    return error_set(err, ST_NO_MEMORY, "no memory for the API server's configuration");
 }
 
 /* ---- the service account of a pod ------------------------------------------------------------ */

@@ -156,7 +156,7 @@ static void config_first_file_with_name_counts(void **state) {
     assert_string_equal(kube_config_server(config), "https://[::1]:6443");
     kube_config_free(config);
     setenv("KUBECONFIG", path_of("missing"), 1);
-    refuse(&(struct kube_config_options){.file = NULL}, ST_IO, "none of the files is there");
+    refuse(&(struct kube_config_options){.file = NULL}, ST_IO, "none of the files exists");
     unsetenv("KUBECONFIG");
 }
 
@@ -204,7 +204,7 @@ static void config_invalid_refused(void **state) {
         {EXEC("args: [a]"), "expected the name of a program"},
         {EXEC("command: a, args: [{s3cret: 1}]"), "exec.args[0]: expected text"},
         {EXEC("command: a, env: [{value: s3cret}]"), "env[0]: expected the name of a variable"},
-        {EXEC("command: a, interactiveMode: Always"), "always asks a person"},
+        {EXEC("command: a, interactiveMode: Always"), "needs a terminal"},
         {EXEC("command: a, interactiveMode: x"), "expected Never, IfAvailable or Always"},
         {"current-context: x\nusers: {token: \"s3cret\n", "config:"},
     };

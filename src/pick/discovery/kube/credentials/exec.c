@@ -14,7 +14,7 @@ static const char *const VERSIONS[] = {"client.authentication.k8s.io/v1",
                                        "client.authentication.k8s.io/v1beta1"};
 
 static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a program that says who we are");
+    return error_set(err, ST_NO_MEMORY, "no memory for an exec program");
 }
 
 /* ---- kubeconfig ------------------------------------------------------------------------------ */
@@ -41,7 +41,7 @@ static enum status check_mode(const struct doc_node *node, struct error *err) {
     struct str mode = STR("IfAvailable");
     enum status status = doc_is_present(&member) ? doc_read_str(&member, &mode, err) : ST_OK;
     if (status == ST_OK && str_is(mode, "Always")) {
-        status = doc_error(&member, err, "a program that always asks a person can't be used here");
+        status = doc_error(&member, err, "a program that needs a terminal can't be used here");
     } else if (status == ST_OK && !str_is(mode, "Never") && !str_is(mode, "IfAvailable")) {
         status = doc_error(&member, err, "expected Never, IfAvailable or Always, got \"%.*s\"",
                            STR_ARG(mode));
