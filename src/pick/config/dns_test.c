@@ -1,5 +1,5 @@
-/* Names in a pool's configuration: what is taken and what it comes to, and what is refused, with
- * the sentence that a person reads. */
+/* DNS names in a pool's configuration: valid ones and the specs that they result in, invalid ones
+ * and their error texts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "pick/config/spec_print.h"
 #include "pick/discovery/file/pool_file.h"
 
-/* The file, and a piece of what it comes to as text. */
+/* A file, and a part of its printed spec. */
 static const struct {
     const char *text, *printed;
 } taken[] = {
@@ -39,7 +39,7 @@ static const struct {
 };
 
 static const struct {
-    const char *text, *message; /* behind "pool.yaml:" */
+    const char *text, *message; /* follows "pool.yaml:" */
 } refused[] = {
     {"endpoints:\n- models.example:0\n",
      "2: endpoints[0]: expected \"IP:PORT\" (10.0.0.1:8000, and in quotes \"[::1]:8000\") or "

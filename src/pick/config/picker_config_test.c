@@ -1,5 +1,5 @@
-/* An EndpointPickerConfig as upstream's picker has it: what its sections come to, which notes they
- * leave, and what is refused. */
+/* The upstream picker's EndpointPickerConfig: the specs that its sections result in, the notes, and
+ * the errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 #define OURS "saturated   when every endpoint has 256 requests in flight: "
 
 static const struct {
-    const char *text, *printed; /* "!TEXT": without it */
+    const char *text, *printed; /* "!TEXT": TEXT must not be printed */
 } taken[] = {
     /* gates */
     {METRICS NEW KIND PLUGINS, OURS},
@@ -38,7 +38,7 @@ static const struct {
               "haPopulateNonLeaderDatastore]\n" PLUGINS,
      "notes       featureGates[0]: dataLayer (loads are scraped without "
      "it)\n            featureGates[1]: enableLegacyMetrics ("},
-    /* thresholds, as releases before 1.5 have them */
+    /* thresholds, as in releases before 1.5 */
     {METRICS OLD KIND "saturationDetector: {queueDepthThreshold: 7, kvCacheUtilThreshold: 0.75, "
                       "metricsStalenessThreshold: 150ms}\n" PLUGINS,
      THRESHOLDS("7", "0.75")},
@@ -53,7 +53,7 @@ static const struct {
      "saturated   when every endpoint has 256 requests in flight or 7 waiting or 0.8"},
     {OLD KIND "saturationDetector: {queueDepthThreshold: 7}\n" PLUGINS,
      "notes       saturationDetector (thresholds need `metrics`: "},
-    /* a plugin that has them */
+    /* thresholds of a plugin */
     {METRICS NEW KIND PLUGINS DETECTOR(
          "{queueDepthThreshold: 3, kvCacheUtilThreshold: 1}") "saturationDetector: {pluginRef: "
                                                               "d}\n",
@@ -77,7 +77,7 @@ static const struct {
      "saturated   when every endpoint has 9 requests in flight: "},
     {NEW KIND "saturationDetector: {pluginRef: concurrency-detector}\n" PLUGINS,
      "saturated   when every endpoint has 100 requests in flight: "},
-    /* who waits */
+    /* flow control */
     {METRICS NEW KIND
      "featureGates: [flowControl]\nflowControl: {maxBytes: 1Gi, maxRequests: 2k, "
      "defaultRequestTTL: 1m30s, defaultPriorityBand: {maxRequests: 50}, priorityBands: [{priority: "
@@ -110,7 +110,7 @@ static const struct {
     {METRICS NEW KIND "flowControl: {maxRequests: 5}\n" PLUGINS,
      "notes       flowControl (it needs `featureGates: [flowControl]`)\n"},
     {METRICS NEW KIND "flowControl: {maxRequests: 5}\n" PLUGINS, "!queue       others wait"},
-    /* our own settings beside it */
+    /* with our own settings */
     {"saturation: {max_in_flight: 3}\nflow_control: {max_wait: 1s}\n---\n" NEW KIND
      "featureGates: [flowControl]\n" PLUGINS,
      "saturated   when every endpoint has 3 requests in flight: sheddable ones are refused, to be "
@@ -120,7 +120,7 @@ static const struct {
      "268435456 bytes\n  of priority 3: 4 requests\nrefused"},
     {"saturation: {retry_after: 9s}\n" METRICS NEW KIND "saturationDetector: {}\n" PLUGINS,
      THRESHOLDS("5", "0.8") "sheddable ones are refused, to be sent again after 9 s\n"},
-    /* the rest */
+    /* other sections */
     {NEW KIND PLUGINS "- type: metrics-data-source\n- type: core-metrics-extractor\n"
                       "- type: openai-parser\n- {name: p, type: vllmgrpc-parser}\n"
                       "dataLayer: {sources: [{pluginRef: metrics-data-source, extractors: "
@@ -131,7 +131,7 @@ static const struct {
     {NEW KIND PLUGINS "- {type: approx-prefix-cache-producer, parameters: {blockSizeTokens: 16}}\n"
                       "- type: inflight-load-producer\n",
      "notes       plugins[1].parameters (configured by the scorer's own parameters)\n"},
-    /* how loads are asked for */
+    /* metrics scrapes */
     {NEW KIND PLUGINS, "loads       not asked for"},
     {NEW KIND PLUGINS "- type: metrics-data-source\nsaturationDetector: {}\n",
      THRESHOLDS("5", "0.8")},
@@ -188,7 +188,7 @@ static void picker_config_valid_is_printed(void **state) {
 }
 
 static const struct {
-    const char *sections, *message; /* from line 3 on; behind "pool.yaml:" */
+    const char *sections, *message; /* from line 3 on; the text follows "pool.yaml:" */
 } refused[] = {
     {"featureGates: [flowcontrol]\n",
      "3: featureGates[0]: no feature gate is called \"flowcontrol\"; there are flowControl, "
@@ -314,7 +314,7 @@ static void picker_config_invalid_plugins_refused(void **state) {
                         "6: flowControl: the file has `flow_control` already");
 }
 
-/* Every prefix is taken or refused, in a line that it has. */
+/* Every prefix is accepted, or rejected with a line number within the file. */
 static void picker_config_every_prefix_does_not_crash(void **state) {
     static const char text[] = NEW KIND PLUGINS DETECTOR(
         "{queueDepthThreshold: 3, headroom: 1}") "- type: metrics-data-source\n"

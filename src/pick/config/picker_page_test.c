@@ -1,5 +1,5 @@
-/* docs/picker.md against the program: its examples are taken, show every section that there is, and
- * say the defaults that hold. Runs in the repository's root. */
+/* docs/picker.md against the program: its examples are valid, have every section, and its tables
+ * state the actual defaults. Runs in the repository's root. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static int read_page(void **state) {
     return n > 0 && n < sizeof(page) - 1 ? 0 : -1;
 }
 
-/* The example with this number, from 0. */
+/* Returns: the example with this number, from 0. */
 static struct str example(int number) {
     static const char begin[] = "\n```yaml\n";
     const char *at = page;
@@ -105,8 +105,8 @@ static void page_pool_list_is_accepted(void **state) {
     pool_specs_free(&specs);
 }
 
-/* Each name of the protocol stands in the table, with each header of its default. */
-static void page_dns_names_are_accepted(void **state) {
+/* The table has each name of the protocol, with each header of its default. */
+static void page_protocol_names_are_listed(void **state) {
     static const struct {
         const char *field, *preset;
     } rows[] = {
@@ -129,12 +129,12 @@ static void page_dns_names_are_accepted(void **state) {
     }
 }
 
-/* The defaults are those of a plan of one line. */
+/* The table's defaults are those of a minimal plan. */
 static void page_metrics_are_accepted(void **state) {
     (void)state;
     const char *loads = strstr(page, "## Loads of endpoints");
     assert_non_null(loads);
-    memmove(page, loads, strlen(loads) + 1); /* examples are counted from here */
+    memmove(page, loads, strlen(loads) + 1); /* examples are counted from here on */
     struct pool_spec *one_line = parse(example(0)), *full = parse(example(1));
     const struct scrape_plan *plain = one_line->scrape, *plan = full->scrape;
     assert_string_equal(plain->preset.ptr, "vllm");
@@ -153,7 +153,7 @@ int main(void) {
         cmocka_unit_test(page_full_example_is_accepted),
         cmocka_unit_test(page_kube_objects_are_accepted),
         cmocka_unit_test(page_pool_list_is_accepted),
-        cmocka_unit_test(page_dns_names_are_accepted),
+        cmocka_unit_test(page_protocol_names_are_listed),
         cmocka_unit_test(page_metrics_are_accepted),
     };
     return cmocka_run_group_tests_name("discover/picker_page", tests, read_page, NULL);

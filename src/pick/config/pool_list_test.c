@@ -1,4 +1,5 @@
-/* Files with a list of pools: what each is for, what is refused and how it is said. */
+/* Files with a list of pools: which requests each pool matches, and error texts of invalid
+ * lists. */
 #include "pick/discovery/file/pool_file.h"
 
 #include <setjmp.h>
@@ -93,11 +94,11 @@ static void pool_list_objects_go_to_named_pool(void **state) {
     expect_printed(text, printed, sizeof(printed) / sizeof(printed[0]));
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
+/* ---- invalid lists --------------------------------------------------------------------------- */
 
 static const struct {
     const char *text;
-    const char *message; /* behind "pool.yaml:" */
+    const char *message; /* follows "pool.yaml:" */
 } refused[] = {
     {"pools: []\n", "1: pools: expected a list of pools, got none"},
     {"pools:\n", "1: pools: expected a list of pools, got none"},
@@ -116,7 +117,7 @@ static const struct {
     /* names */
     {"pools:\n- name: a\n- name: b\n- name: a\n  match: {path_prefix: /a}\n",
      "4: the pool \"a\" is there twice; the first is in line 2"},
-    /* two that take the same */
+    /* two pools that match the same requests */
     {"pools:\n- name: a\n- name: b\n",
      "3: the pool \"b\" is for the same requests as \"a\" in line 2: expected a `match` that tells "
      "them apart"},

@@ -48,7 +48,7 @@ static void rig_fini(struct rig *rig) {
     pool_spec_free(rig->spec);
 }
 
-static struct dns_name *take(struct rig *rig, const char *wanted) {
+static struct dns_name *take_due(struct rig *rig, const char *wanted) {
     struct dns_name *name = dns_names_pop_due(&rig->names, rig->now_ns);
     assert_non_null(name);
     assert_string_equal(name->name, wanted);
@@ -56,8 +56,8 @@ static struct dns_name *take(struct rig *rig, const char *wanted) {
 }
 
 /* Finishes with 10.0.0.`first` and the following, `n` addresses. */
-static bool finish(struct rig *rig, struct dns_name *name, enum dns_outcome outcome, uint32_t first,
-                   size_t n, uint32_t ttl_s) {
+static bool finish_query(struct rig *rig, struct dns_name *name, enum dns_outcome outcome,
+                         uint32_t first, size_t n, uint32_t ttl_s) {
     struct dns_query_address found[10];
     struct dns_result result = {
         .outcome = outcome, .found = found, .n_found = n, .ttl_s = ttl_s, .error.status = ST_OK};
@@ -102,7 +102,7 @@ static void names_ttl_of_answer_sets_next_query(void **state) {
         struct dns_name *name = take_next(&rig);
         assert_int_equal(name->query_running, true);
         assert_null(dns_names_pop_due(&rig.names, rig.now_ns));
-        assert_int_equal(finish(&rig, name, DNS_FOUND, 1, 1, rows[i].ttl_s), i == 0);
+        assert_int_equal(finish_query(&rig, name, DNS_FOUND, 1, 1, rows[i].ttl_s), i == 0);
         assert_int_equal(wait_of(&rig), rows[i].wait_s * SECOND);
         assert_null(dns_names_pop_due(&rig.names, rig.now_ns + rows[i].wait_s * SECOND - 1));
     }
@@ -117,15 +117,15 @@ static void names_failed_query_backs_off(void **state) {
     rig_init(&rig);
     want(&rig, "a", DNS_RECORDS_A);
     follow(&rig);
-    assert_true(finish(&rig, take_next(&rig), DNS_FOUND, 1, 2, 5));
+    assert_true(finish_query(&rig, take_next(&rig), DNS_FOUND, 1, 2, 5));
     for (size_t i = 0; i < sizeof(waits_s) / sizeof(waits_s[0]); i++) {
         struct dns_name *name = take_next(&rig);
-        assert_false(finish(&rig, name, DNS_FAILED, 0, 0, 0));
+        assert_false(finish_query(&rig, name, DNS_FAILED, 0, 0, 0));
         assert_int_equal(name->state, DNS_STATE_FAILING);
         assert_int_equal(name->n_found, 2);
         assert_in_range(wait_of(&rig), waits_s[i] * SECOND, waits_s[i] * SECOND * 5 / 4);
     }
-    assert_false(finish(&rig, take_next(&rig), DNS_FOUND, 1, 2, 5));
+    assert_false(finish_query(&rig, take_next(&rig), DNS_FOUND, 1, 2, 5));
     assert_int_equal(wait_of(&rig), 5 * SECOND);
     rig_fini(&rig);
 }
@@ -139,7 +139,7 @@ static void names_back_off_is_jittered(void **state) {
         rigs[i].names.prng.state = 1 + i;
         want(&rigs[i], "a", DNS_RECORDS_A);
         follow(&rigs[i]);
-        assert_false(finish(&rigs[i], take_next(&rigs[i]), DNS_FAILED, 0, 0, 0));
+        assert_false(finish_query(&rigs[i], take_next(&rigs[i]), DNS_FAILED, 0, 0, 0));
     }
     assert_int_not_equal(wait_of(&rigs[0]), wait_of(&rigs[1]));
     rig_fini(&rigs[0]);
@@ -155,8 +155,8 @@ static void names_empty_answer_keeps_addresses_for_keep_time(void **state) {
     want(&rig, "a", DNS_RECORDS_A);
     follow(&rig);
     struct dns_name *name = take_next(&rig);
-    assert_true(finish(&rig, name, DNS_FOUND, 1, 2, 5));
-    assert_false(finish(&rig, take_next(&rig), DNS_EMPTY, 0, 0, 0));
+    assert_true(finish_query(&rig, name, DNS_FOUND, 1, 2, 5));
+    assert_false(finish_query(&rig, take_next(&rig), DNS_EMPTY, 0, 0, 0));
     uint64_t gone_ns = rig.now_ns;
     assert_int_equal(name->state, DNS_STATE_EMPTY);
     while (rig.now_ns < gone_ns + 30 * SECOND) {
@@ -164,14 +164,14 @@ static void names_empty_answer_keeps_addresses_for_keep_time(void **state) {
         take_next(&rig);
         /* Failures in between do not change the time. */
         bool fails = rig.now_ns - gone_ns < 10 * SECOND;
-        assert_int_equal(finish(&rig, name, fails ? DNS_FAILED : DNS_EMPTY, 0, 0, 0),
+        assert_int_equal(finish_query(&rig, name, fails ? DNS_FAILED : DNS_EMPTY, 0, 0, 0),
                          rig.now_ns == gone_ns + 30 * SECOND);
     }
     assert_int_equal(rig.now_ns,
                      gone_ns + 30 * SECOND); /* queried exactly when the kept addresses expire */
     assert_int_equal(name->n_found, 0);
     take_next(&rig);
-    assert_true(finish(&rig, name, DNS_FOUND, 7, 1, 5));
+    assert_true(finish_query(&rig, name, DNS_FOUND, 7, 1, 5));
     assert_int_equal(name->none_ns, 0);
     rig_fini(&rig);
 }
@@ -183,7 +183,7 @@ static void names_empty_first_answer_resolves_to_nothing(void **state) {
     want(&rig, "a", DNS_RECORDS_A);
     follow(&rig);
     assert_int_equal(rig.names.n_unresolved, 1);
-    assert_false(finish(&rig, take_next(&rig), DNS_EMPTY, 0, 0, 0));
+    assert_false(finish_query(&rig, take_next(&rig), DNS_EMPTY, 0, 0, 0));
     assert_int_equal(rig.names.n_unresolved, 0);
     assert_in_range(wait_of(&rig), SECOND, SECOND * 5 / 4);
     rig_fini(&rig);
@@ -197,11 +197,11 @@ static void names_partial_answer_is_used_and_retried(void **state) {
     want(&rig, "a", DNS_RECORDS_ANY);
     follow(&rig);
     struct dns_name *name = take_next(&rig);
-    assert_true(finish(&rig, name, DNS_PARTIAL, 1, 2, 60));
+    assert_true(finish_query(&rig, name, DNS_PARTIAL, 1, 2, 60));
     assert_int_equal(name->state, DNS_STATE_PARTIAL);
     assert_in_range(wait_of(&rig), SECOND, SECOND * 5 / 4);
     for (int i = 0; i < 5; i++) {
-        assert_false(finish(&rig, take_next(&rig), DNS_PARTIAL, 1, 2, 3));
+        assert_false(finish_query(&rig, take_next(&rig), DNS_PARTIAL, 1, 2, 3));
     }
     assert_int_equal(wait_of(&rig), 3 * SECOND);
     rig_fini(&rig);
@@ -218,17 +218,17 @@ static void names_changed_pools_add_and_remove(void **state) {
     want(&rig, "a", DNS_RECORDS_ANY); /* listed twice, one name */
     follow(&rig);
     assert_int_equal(rig.names.n, 2);
-    struct dns_name *a = take(&rig, "a");
-    struct dns_name *srv = take(&rig, "a");
+    struct dns_name *a = take_due(&rig, "a");
+    struct dns_name *srv = take_due(&rig, "a");
     enum dns_records first = a->records;
-    assert_true(finish(&rig, first == DNS_RECORDS_ANY ? a : srv, DNS_FOUND, 1, 2, 60));
+    assert_true(finish_query(&rig, first == DNS_RECORDS_ANY ? a : srv, DNS_FOUND, 1, 2, 60));
     srv = first == DNS_RECORDS_SRV ? a : srv;
     rig.spec->dns->n_names = 1; /* only the first; the other is being queried */
     follow(&rig);
     assert_int_equal(rig.names.n, 1);
     assert_int_equal(rig.names.n_unresolved, 0);
     assert_true(srv->removed);
-    assert_false(finish(&rig, srv, DNS_FOUND, 1, 2, 60)); /* it is freed */
+    assert_false(finish_query(&rig, srv, DNS_FOUND, 1, 2, 60)); /* it is freed */
     const struct dns_name *kept = dns_names_find(&rig.names, "a", DNS_RECORDS_ANY, "");
     assert_int_equal(kept->n_found, 2);
     assert_int_equal(wait_of(&rig), 60 * SECOND);
@@ -254,7 +254,7 @@ static void names_shared_by_pools_are_queried_once(void **state) {
     assert_int_equal(one.names.n, 2);
     for (int i = 0; i < 2; i++) {
         struct dns_name *name = take_next(&one);
-        assert_true(finish(&one, name, DNS_FOUND, name->name[0] == 'a' ? 1 : 5, 1, 60));
+        assert_true(finish_query(&one, name, DNS_FOUND, name->name[0] == 'a' ? 1 : 5, 1, 60));
     }
     assert_int_equal(dns_names_add_endpoints(&one.names, one.spec, &err), ST_OK);
     assert_int_equal(dns_names_add_endpoints(&one.names, other.spec, &err), ST_OK);
@@ -274,7 +274,7 @@ static void names_changed_max_ttl_reschedules(void **state) {
     rig_init(&rig);
     want(&rig, "a", DNS_RECORDS_A);
     follow(&rig);
-    assert_true(finish(&rig, take_next(&rig), DNS_FOUND, 1, 1, 200));
+    assert_true(finish_query(&rig, take_next(&rig), DNS_FOUND, 1, 1, 200));
     rig.spec->dns->max_ttl_ns = 10 * SECOND;
     follow(&rig);
     assert_int_equal(wait_of(&rig), 10 * SECOND);
@@ -301,7 +301,7 @@ static void names_concurrent_queries_are_limited(void **state) {
     dns_names_requeue(&rig.names, asked[0], rig.now_ns); /* due at once */
     assert_int_equal(wait_of(&rig), 0);
     for (int i = 1; i < DNS_MAX_CONCURRENT_QUERIES; i++) {
-        finish(&rig, asked[i], DNS_FAILED, 0, 0, 0);
+        finish_query(&rig, asked[i], DNS_FAILED, 0, 0, 0);
     }
     assert_int_equal(rig.names.n_unresolved, 5);
     rig_fini(&rig);
@@ -317,10 +317,10 @@ static void names_resolved_become_endpoints(void **state) {
     follow(&rig);
     struct dns_name *name = take_next(&rig);
     while (strcmp(name->name, "a") != 0) {
-        finish(&rig, name, DNS_FAILED, 0, 0, 0);
+        finish_query(&rig, name, DNS_FAILED, 0, 0, 0);
         name = take_next(&rig);
     }
-    finish(&rig, name, DNS_FOUND, 1, 3, 60);
+    finish_query(&rig, name, DNS_FOUND, 1, 3, 60);
     assert_int_equal(dns_names_add_endpoints(&rig.names, rig.spec, &err), ST_OK);
     assert_int_equal(rig.spec->n_endpoints, 6); /* at two ports */
     assert_int_equal(rig.spec->endpoints[0].address.port, 80);

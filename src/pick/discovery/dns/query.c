@@ -114,7 +114,7 @@ static void sort_found(struct dns_query *query) {
     query->n_found = n;
 }
 
-static void end(struct dns_query *query) {
+static void end_query(struct dns_query *query) {
     struct dns_result result = {.error.status = ST_OK};
     sort_found(query);
     if (query->unusable || (query->failed && (!query->answered || query->n_found == 0))) {
@@ -218,7 +218,7 @@ static void begin_parts(struct dns_query *query) {
     } while (query->n_running == 0 && query->next == query->group_end && next_group(query));
     query->beginning = false;
     if (query->n_running == 0 && query->next == query->group_end) {
-        end(query);
+        end_query(query);
     }
 }
 

@@ -45,7 +45,7 @@ static void run_step(struct worker_msg *msg) {
 }
 
 /* Runs the step on the worker, until end_step. */
-static void run(struct rig *rig, void (*step)(struct rig *rig)) {
+static void run_on_worker(struct rig *rig, void (*step)(struct rig *rig)) {
     rig->stepped = false;
     rig->step = step;
     rig->msg.run = run_step;
@@ -94,7 +94,7 @@ static void step_stop(struct rig *rig) {
 }
 
 static void rig_fini(struct rig *rig) {
-    run(rig, step_stop);
+    run_on_worker(rig, step_stop);
     worker_stop(rig->worker);
     worker_join(rig->worker);
     dns_watch_free(rig->watch);
@@ -141,12 +141,12 @@ static void step_follow(struct rig *rig) {
 /* Applies the spec; NULL: no names. */
 static void follow(struct rig *rig, struct pool_spec *spec) {
     rig->spec = spec;
-    run(rig, step_follow);
+    run_on_worker(rig, step_follow);
     pool_spec_free(spec);
 }
 
 /* Reads the report of the first name. Returns: false if there is none. */
-static bool look(struct rig *rig, enum dns_state *state, uint32_t *sum, size_t *n) {
+static bool read_first_report(struct rig *rig, enum dns_state *state, uint32_t *sum, size_t *n) {
     struct arena *arena = arena_new(NULL, 0);
     struct dns_report *reports;
     size_t n_names = dns_watch_report(rig->watch, arena, &reports);
@@ -168,7 +168,7 @@ static void wait_addresses(struct rig *rig, size_t n, uint32_t sum) {
     enum dns_state state;
     uint32_t sum_now;
     size_t n_now;
-    while (!look(rig, &state, &sum_now, &n_now) || n_now != n || sum_now != sum) {
+    while (!read_first_report(rig, &state, &sum_now, &n_now) || n_now != n || sum_now != sum) {
         usleep(1000);
     }
 }
@@ -177,7 +177,7 @@ static void wait_state(struct rig *rig, enum dns_state wanted) {
     enum dns_state state;
     uint32_t sum;
     size_t n;
-    while (!look(rig, &state, &sum, &n) || state != wanted) {
+    while (!read_first_report(rig, &state, &sum, &n) || state != wanted) {
         usleep(1000);
     }
 }
@@ -219,7 +219,7 @@ static void watch_changed_answers_change_endpoints(void **state) {
     enum dns_state now;
     uint32_t sum;
     size_t n;
-    assert_false(look(&rig, &now, &sum, &n));
+    assert_false(read_first_report(&rig, &now, &sum, &n));
     rig_fini(&rig);
 }
 
@@ -298,7 +298,7 @@ static void watch_stop_during_queries_leaves_nothing(void **state) {
     enum dns_state found;
     uint32_t sum;
     size_t n = 1;
-    assert_true(look(&rig, &found, &sum, &n));
+    assert_true(read_first_report(&rig, &found, &sum, &n));
     assert_int_equal(found, DNS_STATE_UNRESOLVED);
     assert_int_equal(n, 0);
     rig_fini(&rig); /* long before the timeout of a query */
@@ -354,7 +354,7 @@ static void *keep_looking(void *arg) {
     uint32_t sum;
     size_t n;
     while (!atomic_load(&reader->ended)) {
-        look(reader->rig, &state, &sum, &n);
+        read_first_report(reader->rig, &state, &sum, &n);
         usleep(100);
     }
     return NULL;
@@ -389,9 +389,9 @@ static void watch_churn_of_pools_and_answers_survives(void **state) {
         set_a(&rig, (uint32_t)round, 1 + (size_t)round % 8);
         atomic_store(&rig.dns.manners, round % 5 == 4 ? round % 4 : TEST_DNS_ANSWERS);
         rig.spec = spec;
-        run(&rig, step_follow);
+        run_on_worker(&rig, step_follow);
         usleep(5000);
-        run(&rig, step_fill);
+        run_on_worker(&rig, step_fill);
         for (size_t i = 0; i < spec->n_endpoints; i++) {
             assert_true(spec->endpoints[i].address.port != 0);
         }

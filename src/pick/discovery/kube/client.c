@@ -216,8 +216,8 @@ static size_t fill_header_fields(const struct kube_config *config, const char *f
     return n;
 }
 
-static enum status fetch(struct kube_call *call, const struct kube_identity *identity,
-                         struct error *err) {
+static enum status start_fetch(struct kube_call *call, const struct kube_identity *identity,
+                               struct error *err) {
     const struct kube_config *config = call->client->config;
     const struct kube_request *ask = &call->ask;
     const char *fields[MAX_FIELDS];
@@ -257,7 +257,7 @@ static bool start_call(struct kube_call *call) {
     }
     if (status == ST_OK) {
         call->generation = identity.generation;
-        status = fetch(call, &identity, &call->error);
+        status = start_fetch(call, &identity, &call->error);
     }
     call->state = status == ST_OK ? CALL_RUNNING : CALL_FAILED;
     return status == ST_OK;

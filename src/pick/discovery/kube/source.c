@@ -106,7 +106,7 @@ static void on_object(void *user, enum kube_event event, const struct doc_node *
     }
 }
 
-/* The kind may turn out not to be served, with an empty list: on_state follows at once then. */
+/* The kind may turn out not to be served, with an empty list: on_status follows at once then. */
 static void on_list_end(void *user) {
     struct watched *watched = user;
     kube_store_list_end(watched->source->store, watched->kind, true);

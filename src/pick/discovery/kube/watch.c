@@ -368,7 +368,7 @@ static const enum kube_event EVENTS[] = {
     [KUBE_WATCH_DELETED] = KUBE_DELETED,
 };
 
-/* Ends the running request; what is left of its body is not read. */
+/* Ends the running request; the rest of its body is not read. */
 static void cancel_call(struct kube_watch *watch) {
     kube_call_cancel(watch->call);
     watch->call = NULL;

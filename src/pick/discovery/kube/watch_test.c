@@ -59,8 +59,8 @@ static void step_unwatch(struct kube_rig *rig) {
 #define STEPS(steps) (steps), sizeof(steps) / sizeof((steps)[0])
 
 /* Compares the record of a script, from its first request to its last. */
-static void check(const struct kube_step *steps, size_t n_steps, const char *wanted,
-                  struct kube_watch_status *state) {
+static void check_script(const struct kube_step *steps, size_t n_steps, const char *wanted,
+                         struct kube_watch_status *state) {
     struct kube_rig rig;
     struct kube_watch_status unused;
     kube_rig_init(&rig, "{\"token\": \"s3cret\"}");
@@ -111,7 +111,7 @@ static void watch_list_then_events_are_reported(void **state) {
     struct kube_watch_status now;
     (void)state;
     options_of_pods();
-    check(STEPS(steps), "begin a b synced [watching] +c ~a -b ", &now);
+    check_script(STEPS(steps), "begin a b synced [watching] +c ~a -b ", &now);
     assert_int_equal(now.phase, KUBE_WATCHING);
     assert_true(now.synced && now.heard_ns > 0);
     assert_int_equal(now.n_lists, 1);
@@ -134,7 +134,7 @@ static void watch_selectors_are_sent(void **state) {
                                           .label_selector = "a=b,c in (d)",
                                           .field_selector = "metadata.name=e",
                                           .page = 2};
-    check(STEPS(steps), "begin synced [watching] +c ", NULL);
+    check_script(STEPS(steps), "begin synced [watching] +c ", NULL);
 }
 
 static void watch_paged_list_is_reported_whole(void **state) {
@@ -149,7 +149,7 @@ static void watch_paged_list_is_reported_whole(void **state) {
     };
     (void)state;
     options_of_pods();
-    check(STEPS(steps), "begin a b c synced [watching] +d ", NULL);
+    check_script(STEPS(steps), "begin a b c synced [watching] +d ", NULL);
 }
 
 /* A list that took too long starts again, with larger pages. */
@@ -162,7 +162,7 @@ static void watch_expired_page_lists_again(void **state) {
     };
     (void)state;
     options_of_pods();
-    check(STEPS(steps), "begin a begin a synced [watching] ", NULL);
+    check_script(STEPS(steps), "begin a begin a synced [watching] ", NULL);
 }
 
 static void watch_expired_version_lists_again(void **state) {
@@ -177,10 +177,10 @@ static void watch_expired_version_lists_again(void **state) {
     struct kube_watch_status now;
     (void)state;
     options_of_pods();
-    check(STEPS(steps),
-          "begin a synced [watching] +b [listing] begin b synced [watching] "
-          "[listing] begin c synced [watching] ",
-          &now);
+    check_script(STEPS(steps),
+                 "begin a synced [watching] +b [listing] begin b synced [watching] "
+                 "[listing] begin c synced [watching] ",
+                 &now);
     assert_int_equal(now.n_lists, 3);
     assert_int_equal(now.n_events, 1);
 }
@@ -201,8 +201,8 @@ static void watch_lost_connection_resumes_at_version(void **state) {
     };
     (void)state;
     options_of_pods();
-    check(STEPS(steps), "begin a synced [watching] +b +c [failing] begin c synced [watching] ",
-          NULL);
+    check_script(STEPS(steps),
+                 "begin a synced [watching] +b +c [failing] begin c synced [watching] ", NULL);
 }
 
 /* Each wait is longer than the one before, up to half a minute, however long the failures last. */
@@ -231,7 +231,7 @@ static void watch_bad_server_response_is_retried(void **state) {
     struct kube_watch_status now;
     (void)state;
     options_of_pods();
-    check(STEPS(steps), "[failing] [failing] begin c synced [watching] ", &now);
+    check_script(STEPS(steps), "[failing] [failing] begin c synced [watching] ", &now);
     assert_int_equal(now.n_failures, 2);
 }
 
@@ -246,7 +246,7 @@ static void watch_failed_list_starts_again(void **state) {
     struct kube_watch_status now;
     (void)state;
     options_of_pods();
-    check(STEPS(steps), "[failing] begin a [failing] begin c synced [watching] ", &now);
+    check_script(STEPS(steps), "[failing] begin a [failing] begin c synced [watching] ", &now);
     assert_int_equal(now.n_failures, 2);
 }
 
@@ -259,7 +259,7 @@ static void watch_denied_reports_phase(void **state) {
     struct kube_watch_status now;
     (void)state;
     options_of_pods();
-    check(STEPS(steps), "[denied] [denied] ", &now);
+    check_script(STEPS(steps), "[denied] [denied] ", &now);
     assert_int_equal(now.phase, KUBE_DENIED);
     assert_false(now.synced);
     assert_string_equal(now.error.text, "the API server says 401: Unauthorized");
@@ -281,11 +281,11 @@ static void watch_absent_kind_is_empty_list(void **state) {
     struct kube_watch_status now;
     (void)state;
     options_of_pods();
-    check(STEPS(absent), "begin synced [not served] ", &now);
+    check_script(STEPS(absent), "begin synced [not served] ", &now);
     assert_true(now.synced);
     assert_int_equal(now.error.status, ST_OK);
-    check(STEPS(removed), "begin a synced [watching] -a [failing] begin synced [not served] ",
-          &now);
+    check_script(STEPS(removed),
+                 "begin a synced [watching] -a [failing] begin synced [not served] ", &now);
 }
 
 static void watch_invalid_event_lists_again(void **state) {
@@ -299,9 +299,10 @@ static void watch_invalid_event_lists_again(void **state) {
     };
     (void)state;
     options_of_pods();
-    check(STEPS(steps),
-          "begin synced [watching] +b [failing] begin synced [failing] begin synced [watching] +d ",
-          NULL);
+    check_script(
+        STEPS(steps),
+        "begin synced [watching] +b [failing] begin synced [failing] begin synced [watching] +d ",
+        NULL);
 }
 
 /* ---- silent servers -------------------------------------------------------------------------- */

@@ -34,8 +34,8 @@ static void open_set(struct probe_set *set, struct fixture *f, struct pool_spec 
     assert_true(probe_set_update_group(set, &group, pool_reader_refresh(f->reader), BEGIN_NS));
 }
 
-static void update(struct probe_set *set, struct fixture *f, struct pool_spec *spec,
-                   uint64_t now_ns) {
+static void update_group(struct probe_set *set, struct fixture *f, struct pool_spec *spec,
+                         uint64_t now_ns) {
     fixture_update(f->pool, spec);
     assert_true(probe_set_update_group(set, &group, pool_reader_refresh(f->reader), now_ns));
 }
@@ -47,7 +47,7 @@ static void close_set(struct probe_set *set, struct fixture *f) {
 }
 
 /* Runs the next check when it is due, not before `*now_ns`. Returns: its probe. */
-static struct probe *step(struct probe_set *set, uint64_t *now_ns) {
+static struct probe *run_next_check(struct probe_set *set, uint64_t *now_ns) {
     uint64_t due_ns = probe_set_next_ns(set);
     assert_true(due_ns != UINT64_MAX);
     if (due_ns > *now_ns) {
@@ -85,7 +85,7 @@ static void probe_thresholds_decide_verdict(void **state) {
         open_set(&set, &f, checked(fixture_spec_of(1), row->n_healthy, row->n_unhealthy));
         assert_int_equal(set.n_unknown, 1);
         for (size_t k = 0; row->answers[k]; k++) {
-            struct probe *probe = step(&set, &now_ns);
+            struct probe *probe = run_next_check(&set, &now_ns);
             bool changed = probe_set_finish(&set, probe, row->answers[k] == '+', now_ns);
             assert_int_equal(probe->verdict, row->verdicts[k] == 'R' ? PROBE_READY : PROBE_UNREADY);
             assert_int_equal(changed, row->verdicts[k] != before);
@@ -109,12 +109,12 @@ static void probe_many_endpoints_are_spread(void **state) {
     unsigned counts[PARTS * ROUNDS] = {0};
     open_set(&set, &f, checked(fixture_spec_of(N_MANY), 1, 1));
     while (set.n_unknown > 0) {
-        probe_set_finish(&set, step(&set, &now_ns), true, now_ns);
+        probe_set_finish(&set, run_next_check(&set, &now_ns), true, now_ns);
     }
     assert_true(now_ns <= BEGIN_NS + SECOND);
     uint64_t begin_ns = BEGIN_NS + 2 * SECOND;
     while (now_ns < begin_ns + ROUNDS * SECOND) {
-        struct probe *probe = step(&set, &now_ns);
+        struct probe *probe = run_next_check(&set, &now_ns);
         uint64_t part = now_ns < begin_ns ? PARTS * ROUNDS : (now_ns - begin_ns) / (10 * MS);
         if (part < PARTS * ROUNDS) {
             counts[part]++;
@@ -137,7 +137,7 @@ static void probe_interval_has_one_check_each(void **state) {
     unsigned n_checks[N] = {0};
     open_set(&set, &f, checked(fixture_spec_of(N), 1, 1));
     while (now_ns < BEGIN_NS + ROUNDS * SECOND) {
-        struct probe *probe = step(&set, &now_ns);
+        struct probe *probe = run_next_check(&set, &now_ns);
         size_t i = (size_t)(probe->address.low & 0xff);
         if (n_checks[i]++ > 1) { /* the second one is at the endpoint's offset */
             assert_in_range(now_ns - last_ns[i], SECOND * 9 / 10, SECOND * 11 / 10);
@@ -158,7 +158,7 @@ static void probe_slow_check_delays_next(void **state) {
     struct fixture f;
     uint64_t now_ns = BEGIN_NS;
     open_set(&set, &f, checked(fixture_spec_of(1), 1, 1));
-    struct probe *probe = step(&set, &now_ns);
+    struct probe *probe = run_next_check(&set, &now_ns);
     assert_true(probe_set_next_ns(&set) == UINT64_MAX);
     now_ns += 10 * SECOND;
     probe_set_finish(&set, probe, true, now_ns);
@@ -202,12 +202,12 @@ static void probe_update_keeps_verdicts(void **state) {
     uint64_t now_ns = BEGIN_NS;
     open_set(&set, &f, checked(fixture_spec_of(2), 1, 3));
     for (int i = 0; i < 2; i++) {
-        probe_set_finish(&set, step(&set, &now_ns), true, now_ns);
+        probe_set_finish(&set, run_next_check(&set, &now_ns), true, now_ns);
     }
-    update(&set, &f, checked(fixture_spec_of(3), 1, 3), now_ns); /* one endpoint more */
+    update_group(&set, &f, checked(fixture_spec_of(3), 1, 3), now_ns); /* one endpoint more */
     assert_int_equal(set.n, 3);
     assert_int_equal(set.n_unknown, 1);
-    struct probe *fresh = step(&set, &now_ns); /* the new one is first */
+    struct probe *fresh = run_next_check(&set, &now_ns); /* the new one is first */
     assert_int_equal(fresh->verdict, PROBE_UNKNOWN);
     assert_int_equal(fresh->address.low & 0xff, 2);
     probe_set_finish(&set, fresh, false, now_ns);
@@ -227,14 +227,14 @@ static void probe_removed_endpoint_ends_with_its_check(void **state) {
     struct fixture f;
     uint64_t now_ns = BEGIN_NS;
     open_set(&set, &f, checked(fixture_spec_of(2), 1, 1));
-    struct probe *first = step(&set, &now_ns), *second = step(&set, &now_ns);
-    update(&set, &f, checked(fixture_spec(), 1, 1), now_ns);
+    struct probe *first = run_next_check(&set, &now_ns), *second = run_next_check(&set, &now_ns);
+    update_group(&set, &f, checked(fixture_spec(), 1, 1), now_ns);
     assert_null(first->endpoint);
     assert_int_equal(set.n_running, 2); /* they count until they have ended */
     assert_int_equal(set.n_unknown, 0);
-    update(&set, &f, checked(fixture_spec_of(1), 1, 1),
-           now_ns); /* the endpoint is added again, as a new one */
-    struct probe *again = step(&set, &now_ns);
+    update_group(&set, &f, checked(fixture_spec_of(1), 1, 1),
+                 now_ns); /* the endpoint is added again, as a new one */
+    struct probe *again = run_next_check(&set, &now_ns);
     assert_ptr_not_equal(again, first);
     assert_false(probe_set_finish(&set, first, true, now_ns));
     assert_false(probe_set_finish(&set, second, true, now_ns));
@@ -249,12 +249,12 @@ static void probe_disabled_checks_empty_group(void **state) {
     struct fixture f;
     uint64_t now_ns = BEGIN_NS;
     open_set(&set, &f, checked(fixture_spec_of(3), 1, 1));
-    struct probe *running = step(&set, &now_ns);
-    update(&set, &f, fixture_spec_of(3), now_ns);
+    struct probe *running = run_next_check(&set, &now_ns);
+    update_group(&set, &f, fixture_spec_of(3), now_ns);
     assert_int_equal(set.n, 0);
     assert_true(probe_set_next_ns(&set) == UINT64_MAX);
     assert_false(probe_set_finish(&set, running, true, now_ns));
-    update(&set, &f, checked(fixture_spec_of(3), 1, 1), now_ns);
+    update_group(&set, &f, checked(fixture_spec_of(3), 1, 1), now_ns);
     assert_int_equal(set.n_unknown, 3);
     close_set(&set, &f);
 }
@@ -267,8 +267,8 @@ static void probe_changed_interval_reschedules(void **state) {
     struct pool_spec *spec = checked(fixture_spec_of(1), 1, 1);
     spec->health.interval_ns = 1000 * SECOND;
     open_set(&set, &f, spec);
-    probe_set_finish(&set, step(&set, &now_ns), true, now_ns);
-    update(&set, &f, checked(fixture_spec_of(1), 1, 1), now_ns);
+    probe_set_finish(&set, run_next_check(&set, &now_ns), true, now_ns);
+    update_group(&set, &f, checked(fixture_spec_of(1), 1, 1), now_ns);
     assert_true(probe_set_next_ns(&set) <= now_ns + SECOND * 11 / 10);
     close_set(&set, &f);
 }
@@ -288,7 +288,7 @@ static void probe_groups_share_limit(void **state) {
     assert_int_equal(set.n_unknown, 5);
     struct probe *running[3];
     for (size_t i = 0; i < 3; i++) {
-        running[i] = step(&set, &now_ns);
+        running[i] = run_next_check(&set, &now_ns);
     }
     assert_null(probe_set_pop_due(&set, now_ns + SECOND));
     assert_true(probe_set_next_ns(&set) == UINT64_MAX);
@@ -298,7 +298,7 @@ static void probe_groups_share_limit(void **state) {
         probe_set_finish(&set, running[i], true, now_ns);
     }
     while (set.n_unknown > 0) {
-        struct probe *probe = step(&set, &now_ns);
+        struct probe *probe = run_next_check(&set, &now_ns);
         assert_ptr_equal(probe->group, &group);
         probe_set_finish(&set, probe, true, now_ns);
     }

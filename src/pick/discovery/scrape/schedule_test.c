@@ -52,7 +52,7 @@ static void close_world(struct world *world) {
     free(world->times);
 }
 
-static void ask(struct world *world, struct asked *asked) {
+static void scrape_endpoint(struct world *world, struct asked *asked) {
     uint64_t gap_ns = world->now_ns - asked->last_ns;
     if (asked->n++ > 0) {
         bool shorter = asked->shortest_ns == 0 || gap_ns < asked->shortest_ns;
@@ -65,13 +65,13 @@ static void ask(struct world *world, struct asked *asked) {
 }
 
 /* Runs the schedule as the scraper does; each answer takes a millisecond. */
-static void run(struct world *world, uint64_t for_ns) {
+static void run_schedule(struct world *world, uint64_t for_ns) {
     uint64_t end_ns = world->now_ns + for_ns;
     while (world->now_ns < end_ns) {
         struct scrape_job *job;
         while ((job = scrape_schedule_pop_due(&world->schedule, world->now_ns))) {
             struct asked *asked = (struct asked *)(void *)job;
-            ask(world, asked);
+            scrape_endpoint(world, asked);
             assert_true(scrape_schedule_put_back(&world->schedule, job, world->now_ns,
                                                  world->now_ns + MS, !asked->silent));
         }
@@ -99,7 +99,7 @@ static void schedule_interval_is_kept(void **state) {
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         struct world world;
         open_world(&world, counts[i], 200 * MS, 500);
-        run(&world, 20 * S);
+        run_schedule(&world, 20 * S);
         for (size_t k = 0; k < world.n; k++) {
             const struct asked *asked = &world.endpoints[k];
             assert_true(asked->shortest_ns >= 200 * MS);
@@ -120,7 +120,7 @@ static void schedule_rate_limit_is_kept(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct world world;
         open_world(&world, cases[i].n, 200 * MS, cases[i].most);
-        run(&world, 60 * S);
+        run_schedule(&world, 60 * S);
         assert_true(most_in_a_second(&world) <= cases[i].most);
         /* the limit is used up */
         assert_true(world.n_times >= (size_t)60 * cases[i].most * 85 / 100);
@@ -135,9 +135,9 @@ static void schedule_pause_is_not_caught_up(void **state) {
     struct world world;
     (void)state;
     open_world(&world, 1000, 200 * MS, 500);
-    run(&world, 5 * S);
+    run_schedule(&world, 5 * S);
     world.now_ns += 3600 * S; /* the process was stopped, or the clock jumped */
-    run(&world, 5 * S);
+    run_schedule(&world, 5 * S);
     assert_true(most_in_a_second(&world) <= 500);
     close_world(&world);
 }
@@ -147,13 +147,13 @@ static void schedule_silent_endpoint_backs_off(void **state) {
     (void)state;
     open_world(&world, 2, 200 * MS, 500);
     world.endpoints[0].silent = true;
-    run(&world, 120 * S);
+    run_schedule(&world, 120 * S);
     assert_in_range(world.endpoints[0].n, 12, 25);
     assert_in_range(world.endpoints[0].longest_ns, 10 * S, 11 * S + 100 * MS);
     assert_true(world.endpoints[1].n > 450);
     world.endpoints[0].silent = false; /* one answer resets the wait */
     unsigned before = world.endpoints[0].n;
-    run(&world, 31 * S);
+    run_schedule(&world, 31 * S);
     assert_true(world.endpoints[0].n - before > 80);
     close_world(&world);
 }
@@ -166,8 +166,8 @@ static void schedule_times_are_jittered(void **state) {
     open_world(&one, 10, 200 * MS, 500);
     open_world(&other, 10, 200 * MS, 500);
     other.schedule.prng.state = 8;
-    run(&one, 10 * S);
-    run(&other, 10 * S);
+    run_schedule(&one, 10 * S);
+    run_schedule(&other, 10 * S);
     for (size_t i = 0, k = 0; i < one.n_times && k < other.n_times;) {
         n_same += one.times[i] == other.times[k];
         *(one.times[i] <= other.times[k] ? &i : &k) += 1;
@@ -182,7 +182,7 @@ static void schedule_removed_job_is_not_run(void **state) {
     (void)state;
     open_world(&world, 3, 200 * MS, 500);
     scrape_schedule_remove(&world.schedule, &world.endpoints[1].job);
-    run(&world, S);
+    run_schedule(&world, S);
     assert_int_equal(world.endpoints[1].n, 0);
     assert_true(world.endpoints[2].n >= 3);
     scrape_schedule_remove(&world.schedule, &world.endpoints[0].job);
@@ -209,7 +209,7 @@ static void schedule_two_rates_are_kept(void **state) {
     }
     assert_int_equal(world.rate.n_jobs, N - LAST);
     assert_int_equal(other.n_jobs, LAST);
-    run(&world, 60 * S);
+    run_schedule(&world, 60 * S);
     assert_in_range(most_in_a_second(&world), 300, 500);
     for (size_t i = 0; i < N; i++) {
         bool is_other = i >= N - LAST; /* 2 s at their limit; the others 0.6 s at the common one */

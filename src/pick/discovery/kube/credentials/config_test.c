@@ -25,7 +25,7 @@ static const char *path_of(const char *name) {
     return path;
 }
 
-static const char *put(const char *name, const char *text) {
+static const char *write_test_file(const char *name, const char *text) {
     const char *path = path_of(name);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -51,7 +51,7 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
-static struct kube_config *load(const struct kube_config_options *ask) {
+static struct kube_config *load_config(const struct kube_config_options *ask) {
     struct kube_config *config = NULL;
     struct error err;
     if (kube_config_load(ask, &config, &err) != ST_OK) {
@@ -111,9 +111,9 @@ static const char FILE_OF_TWO[] = //
 
 static void config_context_selects_cluster_and_user(void **state) {
     (void)state;
-    const char *file = put("config", FILE_OF_TWO);
-    put("token", "  from-the-file\n");
-    struct kube_config *config = load(&(struct kube_config_options){.file = file});
+    const char *file = write_test_file("config", FILE_OF_TWO);
+    write_test_file("token", "  from-the-file\n");
+    struct kube_config *config = load_config(&(struct kube_config_options){.file = file});
     assert_string_equal(kube_config_server(config), "https://[::1]:6443");
     assert_null(kube_config_namespace(config));
     assert_true(config->insecure);
@@ -123,7 +123,7 @@ static void config_context_selects_cluster_and_user(void **state) {
     assert_string_equal(config->token.path, path_of("token"));
     assert_string_equal(config->extension, "{\"audience\":[\"a\"]}");
     kube_config_free(config);
-    config = load(&(struct kube_config_options){.file = file, .context = "first"});
+    config = load_config(&(struct kube_config_options){.file = file, .context = "first"});
     assert_string_equal(kube_config_server(config), "https://one:6443/prefix");
     assert_string_equal(kube_config_namespace(config), "apps");
     assert_string_equal(config->tls_name, "kubernetes");
@@ -140,19 +140,19 @@ static void config_context_selects_cluster_and_user(void **state) {
 static void config_first_file_with_name_counts(void **state) {
     char paths[3 * PATH_BYTES];
     (void)state;
-    put("config", FILE_OF_TWO);
-    put("other", "current-context: third\n"
-                 "contexts: [{name: third, context: {cluster: one, user: c}},"
-                 " {name: first, context: {cluster: none, user: none}}]\n"
-                 "users: [{name: c, user: {username: me, password: s3cret}}]\n");
+    write_test_file("config", FILE_OF_TWO);
+    write_test_file("other", "current-context: third\n"
+                             "contexts: [{name: third, context: {cluster: one, user: c}},"
+                             " {name: first, context: {cluster: none, user: none}}]\n"
+                             "users: [{name: c, user: {username: me, password: s3cret}}]\n");
     snprintf(paths, sizeof(paths), "%s:%s:%s", path_of("missing"), path_of("config"),
              path_of("other"));
     setenv("KUBECONFIG", paths, 1);
-    struct kube_config *config = load(&(struct kube_config_options){.context = "third"});
+    struct kube_config *config = load_config(&(struct kube_config_options){.context = "third"});
     assert_string_equal(kube_config_server(config), "https://one:6443/prefix");
     assert_string_equal(config->basic, "Authorization: Basic bWU6czNjcmV0");
     kube_config_free(config);
-    config = load(&(struct kube_config_options){.context = NULL});
+    config = load_config(&(struct kube_config_options){.context = NULL});
     assert_string_equal(kube_config_server(config), "https://[::1]:6443");
     kube_config_free(config);
     setenv("KUBECONFIG", path_of("missing"), 1);
@@ -210,7 +210,7 @@ static void config_invalid_refused(void **state) {
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const char *file = put("config", rows[i].text);
+        const char *file = write_test_file("config", rows[i].text);
         refuse(&(struct kube_config_options){.file = file}, ST_BAD_CONFIG, rows[i].why);
     }
     refuse(&(struct kube_config_options){.file = path_of("missing")}, ST_IO, "missing");
@@ -226,19 +226,19 @@ static void config_of_pod_reads_service_account(void **state) {
     setenv("KUBERNETES_SERVICE_HOST", "fd00::1", 1);
     setenv("KUBERNETES_SERVICE_PORT", "443", 1);
     refuse(&ask, ST_IO, "/token: ");
-    put("token", "\n");
+    write_test_file("token", "\n");
     refuse(&ask, ST_IO, "the file is empty");
-    put("token", "s3cret\n");
+    write_test_file("token", "s3cret\n");
     refuse(&ask, ST_IO, "/ca.crt: ");
-    put("ca.crt", "pem");
-    struct kube_config *config = load(&ask);
+    write_test_file("ca.crt", "pem");
+    struct kube_config *config = load_config(&ask);
     assert_string_equal(kube_config_server(config), "https://[fd00::1]:443");
     assert_null(kube_config_namespace(config));
     assert_string_equal(config->token.text, "s3cret");
     kube_config_free(config);
-    put("namespace", "apps");
+    write_test_file("namespace", "apps");
     setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1", 1);
-    config = load(&ask);
+    config = load_config(&ask);
     assert_string_equal(kube_config_server(config), "https://10.96.0.1:443");
     assert_string_equal(kube_config_namespace(config), "apps");
     kube_config_free(config);
