@@ -146,13 +146,13 @@ void kube_auth_reject(struct kube_auth *login, unsigned generation) {
     login->refused = login->refused || generation == login->generation;
 }
 
-void kube_auth_stop(struct kube_auth *login, void (*gone)(void *user), void *user) {
-    login->stopped = gone;
+void kube_auth_stop(struct kube_auth *login, void (*stopped)(void *user), void *user) {
+    login->stopped = stopped;
     login->user = user;
     if (login->child) {
         child_cancel(login->child);
     } else {
-        gone(user);
+        stopped(user);
     }
 }
 
