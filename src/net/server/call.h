@@ -50,9 +50,6 @@ static inline void net_call_release_reply(struct net_call *call) {
 /* Over, in whatever way: releases the answer, tells the handler. The memory stays until the end of
  * the turn. */
 void net_call_finish(struct net_call *call);
-/* What was being written when the peer went away is given up: the end, unless the handler has more
- * of the answer. */
-void net_call_write_aborted(struct net_call *call);
 /* The connection is closed. Ends the call, or lets the handler end it; `whole`: the handler has the
  * whole request, and will reply. */
 void net_call_on_conn_closed(struct net_call *call, bool whole);

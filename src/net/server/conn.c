@@ -1,15 +1,524 @@
 /* A connection of any protocol: its opening, what it waits for and for how long, its linger and its
  * end. It refuses to look at bytes: conn_read.c and conn_write.c do. */
 #include <assert.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
+#include "net/server/call.h"
 #include "net/server/server.h"
 #include "net/server/tls/conn.h"
+
+static void net_call_write_aborted(struct net_call *call);
+
+enum { MAX_TRIES = 8 }; /* at once; then other connections have their turn */
+
+/* ---- lists of buffers ------------------------------------------------------------------------ */
+
+/* Drops the first `n_bytes` of the list. */
+static void outgoing_cut(struct net_outgoing *out, size_t n_bytes) {
+    out->n_bytes -= n_bytes;
+    while (out->n > 0 && n_bytes >= out->bufs->len) {
+        n_bytes -= out->bufs->len;
+        out->bufs++;
+        out->n--;
+    }
+    if (n_bytes > 0) {
+        out->bufs->base += n_bytes;
+        out->bufs->len -= n_bytes;
+    }
+}
+
+/* ---- the socket, or TLS above it ------------------------------------------------------------- */
+
+/* Of what travels; TLS counts its records itself. */
+static void count_sent(const struct net_conn *conn, size_t n_bytes) {
+    if (!conn->tls) {
+        metric_add(METRIC_SENT_BYTES_TOTAL, (int64_t)n_bytes);
+    }
+}
+
+ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n) {
+    if (conn->tls) {
+        return net_tls_try_write(conn, bufs, n);
+    }
+    int rc = uv_try_write(&conn->uv.stream, bufs, n);
+    if (rc > 0) {
+        metric_add(METRIC_SENT_BYTES_TOTAL, rc);
+    }
+    return rc == UV_EAGAIN ? 0 : rc;
+}
+
+/* Writes behind what is on its way. Returns: 0, or libuv's error; then `done` is not called. */
+static int queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t *bufs, unsigned n,
+                       uv_write_cb done) {
+    return conn->tls ? net_tls_queue_write(conn, write, bufs, n, done)
+                     : uv_write(write, &conn->uv.stream, bufs, n, done);
+}
+
+/* What was written and the socket has not taken. */
+static size_t net_conn_unsent_bytes(const struct net_conn *conn) {
+    size_t n_waiting = conn->tls ? conn->tls->n_waiting_bytes : 0;
+    return uv_stream_get_write_queue_size(&conn->uv.stream) + n_waiting;
+}
+
+/* ---- gathered answers ------------------------------------------------------------------------ */
+
+/* Small answers that the socket did not take at once. */
+struct flush {
+    uv_write_t write;
+    struct net_conn *conn;
+    size_t n_bytes;
+    char data[];
+};
+
+static void on_flushed(uv_write_t *write, int status) {
+    struct flush *flush = (struct flush *)write;
+    struct net_conn *conn = flush->conn;
+    size_t n_bytes = flush->n_bytes;
+    free(flush);
+    conn->n_flushing--;
+    if (status < 0) {
+        net_conn_close(conn);
+        return;
+    }
+    count_sent(conn, n_bytes);
+    if (!net_conn_is_sending(conn) && conn->phase == NET_LINGER) {
+        net_conn_half_close(conn);
+    }
+    if (conn->pending_input) {
+        server_worker_schedule_resume(conn->server_worker, conn);
+    }
+    net_conn_update_io(conn);
+}
+
+static void queue_flush(struct net_conn *conn, const char *data, size_t n_bytes) {
+    struct flush *flush = malloc(sizeof(*flush) + n_bytes);
+    if (!flush) {
+        net_conn_close(conn);
+        return;
+    }
+    flush->conn = conn;
+    flush->n_bytes = n_bytes;
+    memcpy(flush->data, data, n_bytes);
+    uv_buf_t buf = {.base = flush->data, .len = n_bytes};
+    conn->n_flushing++;
+    if (queue_write(conn, &flush->write, &buf, 1, on_flushed) != 0) {
+        conn->n_flushing--;
+        free(flush);
+        net_conn_close(conn);
+    }
+}
+
+/* At once, or from a copy. */
+static void write_small(struct net_conn *conn, const char *data, size_t n_bytes) {
+    /* libuv's type has no const; nobody writes there. */
+    uv_buf_t buf = {.base = (char *)(uintptr_t)data, .len = n_bytes};
+    ssize_t n = net_conn_try_write(conn, &buf, 1);
+    if (n < 0) {
+        net_conn_close(conn);
+    } else if ((size_t)n < n_bytes) {
+        queue_flush(conn, data + n, n_bytes - (size_t)n);
+    }
+}
+
+/* Sends what is gathered. */
+void server_worker_flush(struct server_worker *server_worker) {
+    struct net_conn *conn = server_worker->out_conn;
+    size_t len = server_worker->out_len;
+    server_worker->out_len = 0;
+    server_worker->out_conn = NULL;
+    write_small(conn, server_worker->out, len);
+}
+
+bool net_conn_coalesce(struct net_conn *conn, const struct net_outgoing *out) {
+    struct server_worker *server_worker = conn->server_worker;
+    if (out->n_bytes > NET_COALESCE_MAX_BYTES) {
+        return false;
+    }
+    if (server_worker->out_len + out->n_bytes > NET_COALESCE_BUFFER_BYTES) {
+        net_conn_flush(conn);
+    }
+    if (conn->phase == NET_CLOSED || conn->n_flushing > 0) {
+        return false;
+    }
+    assert(!server_worker->out_conn || server_worker->out_conn == conn);
+    server_worker->out_conn = conn;
+    for (unsigned i = 0; i < out->n; i++) {
+        memcpy(server_worker->out + server_worker->out_len, out->bufs[i].base, out->bufs[i].len);
+        server_worker->out_len += out->bufs[i].len;
+    }
+    metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)out->n_body);
+    return true;
+}
+
+void net_conn_send_small(struct net_conn *conn, struct str data) {
+    uv_buf_t buf;
+    struct net_outgoing out = {.bufs = &buf};
+    net_outgoing_add(&out, data.ptr, data.len);
+    if (net_conn_may_coalesce(conn) && net_conn_coalesce(conn, &out)) {
+        return;
+    }
+    if (conn->phase != NET_CLOSED) {
+        net_conn_flush(conn);
+    }
+    if (conn->phase != NET_CLOSED) {
+        write_small(conn, data.ptr, data.len);
+    }
+}
+
+/* ---- from where the bytes lie ---------------------------------------------------------------- */
+
+/* What the socket takes now; what is large often leaves in two or three pieces while the peer
+ * reads.
+ * Returns: a negative error that ends the connection, or 0. */
+static int send_now(struct net_conn *conn, struct net_outgoing *out) {
+    ssize_t n;
+    unsigned tries = 0;
+    do {
+        n = net_conn_try_write(conn, out->bufs, out->n);
+        outgoing_cut(out, n > 0 ? (size_t)n : 0);
+    } while (n > 0 && out->n_bytes > 0 && ++tries < MAX_TRIES);
+    return n < 0 ? (int)n : 0;
+}
+
+static void on_sent(uv_write_t *uv, int status) {
+    struct net_write *write = (struct net_write *)uv;
+    struct net_conn *conn = write->conn;
+    if (status == 0) {
+        count_sent(conn, write->n_bytes);
+    }
+    conn->protocol->on_sent(conn);
+    if (status < 0) {
+        net_conn_close(conn);
+    }
+    net_conn_update_io(conn);
+}
+
+bool net_conn_send(struct net_conn *conn, struct net_outgoing *out, struct net_write *write) {
+    assert(conn->phase == NET_OPEN);
+    int rc = send_now(conn, out);
+    if (rc == 0 && out->n_bytes == 0) {
+        return true;
+    }
+    if (rc == 0) {
+        write->conn = conn;
+        write->n_bytes = out->n_bytes;
+        rc = queue_write(conn, &write->uv, out->bufs, out->n, on_sent);
+    }
+    if (rc < 0) {
+        net_conn_close(conn);
+    }
+    return false;
+}
+
+/* ---- one answer ------------------------------------------------------------------------------ */
+
+static void on_written(uv_write_t *write, int status) {
+    struct net_call *call =
+        (struct net_call *)(void *)((char *)write - offsetof(struct net_call, write));
+    struct net_conn *conn = call->conn;
+    call->writing = false;
+    if (!conn) {
+        net_call_write_aborted(call);
+        return;
+    }
+    if (status < 0) {
+        net_conn_close(conn);
+        return;
+    }
+    count_sent(conn, call->writing_bytes);
+    conn->protocol->on_written(call);
+    net_conn_update_io(conn);
+}
+
+bool net_call_send(struct net_call *call, struct net_outgoing *out) {
+    struct net_conn *conn = call->conn;
+    net_conn_flush(conn);
+    if (conn->phase == NET_CLOSED) {
+        return false;
+    }
+    int rc = send_now(conn, out);
+    if (rc == 0 && out->n_bytes == 0) {
+        return true;
+    }
+    if (rc == 0) {
+        call->writing_bytes = out->n_bytes;
+        call->writing = true;
+        rc = queue_write(conn, &call->write, out->bufs, out->n, on_written);
+        call->writing = rc == 0;
+    }
+    if (rc < 0) {
+        net_conn_close(conn);
+    }
+    return false;
+}
+
+void net_conn_discard(struct net_conn *conn, struct str *data) {
+    conn->discarded += data->len;
+    *data = str_make(data->ptr + data->len, 0);
+    if (conn->phase == NET_LINGER &&
+        conn->discarded > conn->server_worker->server->limits.discard_size) {
+        net_conn_close(conn);
+    }
+}
+
+/* Returns: false when the bytes have to wait. */
+static bool consume_step(struct net_conn *conn, struct str *data) {
+    if (conn->phase == NET_OPEN) {
+        return conn->protocol->on_bytes(conn, data);
+    }
+    net_conn_discard(conn, data);
+    return true;
+}
+
+/* Returns: the bytes that have to wait. */
+static struct str consume_input(struct net_conn *conn, struct str data) {
+    assert(!conn->consuming);
+    conn->consuming = true;
+    while (data.len > 0 && consume_step(conn, &data)) {
+        if (conn->server_worker->ended) {
+            server_worker_free_ended_calls(conn->server_worker);
+        }
+    }
+    conn->consuming = false;
+    conn->n_pipelined_bytes = 0;
+    return data;
+}
+
+/* ---- the stash ------------------------------------------------------------------------------- */
+
+static void pending_input_copy(struct net_conn *conn, struct str data) {
+    assert(!conn->pending_input && data.len <= NET_DECRYPTED_BYTES);
+    conn->pending_input = malloc(data.len);
+    if (!conn->pending_input) {
+        net_conn_close(conn);
+        return;
+    }
+    memcpy(conn->pending_input, data.ptr, data.len);
+    conn->pending_at = 0;
+    conn->pending_len = data.len;
+}
+
+void net_conn_process_input(struct net_conn *conn, struct str data) {
+    struct str rest = consume_input(conn, data);
+    if (rest.len > 0 && conn->phase != NET_CLOSED) {
+        pending_input_copy(conn, rest);
+    }
+}
+
+void net_conn_process_pending(struct net_conn *conn) {
+    char *stash = conn->pending_input;
+    if (!stash || conn->phase == NET_CLOSED) {
+        return;
+    }
+    struct str data = str_make(stash + conn->pending_at, conn->pending_len - conn->pending_at);
+    conn->pending_input = NULL;
+    data = consume_input(conn, data);
+    if (data.len > 0) {
+        conn->pending_input = stash;
+        conn->pending_at = conn->pending_len - data.len;
+    } else {
+        free(stash);
+    }
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Where the protocol wants the next bytes; NULL: nowhere special. What is sealed has to be opened
+ * first. */
+static char *room(struct net_conn *conn, size_t *n_bytes) {
+    bool plain = conn->phase == NET_OPEN && !conn->tls;
+    return plain ? conn->protocol->read_buffer(conn, n_bytes) : NULL;
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
+    struct net_conn *conn = handle->data;
+    size_t n_bytes = NET_READ_BYTES;
+    char *place = room(conn, &n_bytes);
+    (void)suggested;
+    buf->base = place ? place : conn->server_worker->in;
+    buf->len = n_bytes;
+}
+
+void net_conn_handle_eof(struct net_conn *conn, bool half_closed) {
+    conn->eof = true;
+    conn->reading = false; /* libuv has stopped by itself */
+    if (net_tls_in_handshake(conn) && conn->phase == NET_OPEN) {
+        net_tls_handshake_failed(conn, TLS_FAILURE_DISCONNECTED,
+                                 "the client went away within the handshake");
+        half_closed = false;
+    }
+    if (conn->phase != NET_OPEN || !half_closed || !conn->protocol->on_eof(conn)) {
+        net_conn_close(conn);
+    }
+}
+
+/* Is what looks like the end of the input the end of the connection? libuv reports a reset as an
+ * end when bytes arrived before it; only the kernel knows that nobody can be answered any more. */
+static bool is_reset(const struct net_conn *conn) {
+    uv_os_fd_t fd;
+    if (uv_fileno(&conn->uv.handle, &fd) != 0) {
+        return true;
+    }
+    struct pollfd polled = {.fd = fd};
+    return poll(&polled, 1, 0) == 1 && (polled.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+/* A full buffer that is no plain body is work (many requests, or a text to decompress), and libuv
+ * would read on at once: others have their turn first. */
+static void yield_to_other_conns(struct net_conn *conn, ssize_t n_read) {
+    const struct net_protocol *protocol = conn->protocol;
+    size_t n_bytes;
+    if (n_read == NET_READ_BYTES && conn->phase == NET_OPEN && !room(conn, &n_bytes) &&
+        !(protocol->is_receiving_bulk && protocol->is_receiving_bulk(conn))) {
+        server_worker_schedule_resume(conn->server_worker, conn);
+    }
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
+    struct net_conn *conn = stream->data;
+    struct server_worker *server_worker = conn->server_worker;
+    if (n_read == 0) {
+        return; /* nothing there after all */
+    }
+    if (n_read < 0) {
+        net_conn_handle_eof(conn, n_read == UV_EOF && !is_reset(conn));
+    } else {
+        metric_add(METRIC_RECEIVED_BYTES_TOTAL, n_read);
+        if (buf->base != server_worker->in) {
+            conn->protocol->on_read_buffer_filled(conn, (size_t)n_read);
+            server_worker_free_ended_calls(server_worker);
+        } else {
+            struct str data = str_make(buf->base, (size_t)n_read);
+            if (conn->tls) {
+                net_tls_receive(conn, data);
+            } else {
+                net_conn_process_input(conn, data);
+            }
+            yield_to_other_conns(conn, n_read);
+        }
+    }
+    net_conn_update_io(conn);
+    if (loop_iteration_run_if_full(worker_loop_iteration(server_worker->worker))) {
+        server_worker_run_deferred(server_worker);
+    }
+}
+
+static void net_conn_read_start(struct net_conn *conn) {
+    if (!conn->reading) {
+        conn->reading = uv_read_start(&conn->uv.stream, on_alloc, on_read) == 0;
+    }
+}
+
+void net_conn_read_stop(struct net_conn *conn) {
+    if (conn->reading) {
+        uv_read_stop(&conn->uv.stream);
+        conn->reading = false;
+    }
+}
+
+struct net_call *net_call_new(struct net_conn *conn, size_t n_bytes) {
+    struct server_worker *server_worker = conn->server_worker;
+    struct arena *arena = arena_new(worker_arenas(server_worker->worker),
+                                    (size_t)server_worker->server->limits.request_memory);
+    struct net_call *call = arena ? arena_calloc(arena, 1, n_bytes) : NULL;
+    if (!call) {
+        arena_free(arena);
+        return NULL;
+    }
+    call->arena = arena;
+    call->conn = conn;
+    call->server_worker = server_worker;
+    server_worker->n_calls++;
+    return call;
+}
+
+void net_call_free(struct net_call *call) {
+    call->server_worker->n_calls--;
+    arena_free(call->arena);
+}
+
+struct arena *net_call_reply_arena(struct net_call *call) {
+    if (!call->reply_arena) {
+        call->reply_arena = arena_new(worker_arenas(call->server_worker->worker), 0);
+    }
+    return call->reply_arena;
+}
+
+void net_call_count_in_flight(struct net_call *call) {
+    if (!call->counted) {
+        call->counted = true;
+        atomic_fetch_add_explicit(&call->server_worker->in_flight, 1, memory_order_relaxed);
+        metric_add(METRIC_REQUESTS_IN_FLIGHT, 1);
+    }
+}
+
+bool net_call_body_is_too_slow(const struct net_call *call) {
+    const struct net_limits *limits = &call->server_worker->server->limits;
+    if (limits->min_body_rate == 0 || limits->body_timeout_ns == 0) {
+        return false;
+    }
+    uint64_t elapsed_ns = clock_now_ns() - call->body_started_ns;
+    double due = (double)limits->min_body_rate * ((double)elapsed_ns / 1e9);
+    return elapsed_ns > limits->body_timeout_ns && (double)call->received < due;
+}
+
+void net_call_finish(struct net_call *call) {
+    struct server_worker *server_worker = call->server_worker;
+    assert(!call->writing);
+    net_call_release_reply(call);
+    if (call->handler_started) {
+        server_worker->server->protocol->on_call_end(call);
+    }
+    if (call->body.block) {
+        uint64_t now_ns = clock_now_ns();
+        body_fini(&call->body, now_ns);
+        server_worker_schedule_timer(server_worker, body_pool_trim(&server_worker->pool, now_ns));
+    } else if (call->body.n_reserved > 0) {
+        body_fini(&call->body, 0);
+    }
+    if (call->counted) {
+        atomic_fetch_sub_explicit(&server_worker->in_flight, 1, memory_order_relaxed);
+        metric_add(METRIC_REQUESTS_IN_FLIGHT, -1);
+    }
+    call->conn = NULL;
+    call->ended_next = server_worker->ended;
+    server_worker->ended = call;
+    server_worker->n_calls--;
+    server_worker_schedule_deferred(server_worker);
+}
+
+/* What was being written when the peer went away is given up: the end, unless the handler has more
+ * of the answer. */
+static void net_call_write_aborted(struct net_call *call) {
+    if (call->is_streaming && !call->replied) {
+        net_call_release_reply(call);
+    } else {
+        net_call_finish(call);
+    }
+}
+
+void net_call_on_conn_closed(struct net_call *call, bool whole) {
+    bool handler_has_it = call->handler_started && !call->replied;
+    call->conn = NULL;
+    if (handler_has_it) {
+        call->server_worker->server->protocol->on_call_disconnected(call); /* may reply, which ends
+                                                                              it */
+    }
+    /* A handler that waits for the body will not reply any more; one that has the request will.
+     * What is being written ends with its write. */
+    bool ends_later =
+        call->writing || (handler_has_it && (whole || call->is_streaming || call->replied));
+    if (!ends_later) {
+        net_call_finish(call);
+    }
+}
 
 /* The whole of a linger, however busily the peer sends. */
 static const uint64_t LINGER_MOST_NS = 30000000000u;

@@ -242,14 +242,9 @@ void net_server_drain(struct net_server *server);
 void net_server_stop(struct net_server *server, void (*done)(void *user), void *user);
 /* Thread: any. */
 uint64_t net_server_in_flight(const struct net_server *server);
-/* A shard has closed its last handle. */
-void net_server_on_worker_stopped(struct net_server *server);
 
-/* ---- worker.c -------------------------------------------------------------------------------- */
+/* ---- server.c: one worker of the server ------------------------------------------------------ */
 
-void server_worker_init(struct server_worker *server_worker, struct net_server *server,
-                        struct worker *worker);
-void server_worker_fini(struct server_worker *server_worker);
 /* Makes its handles, on its worker. Returns: false when out of memory. */
 bool server_worker_start(struct server_worker *server_worker);
 void server_worker_add_conn(struct server_worker *server_worker, struct net_conn *conn);
@@ -267,7 +262,7 @@ void server_worker_run_deferred(struct server_worker *server_worker);
 /* At the end of this turn the connection goes on with the bytes that waited. */
 void server_worker_schedule_resume(struct server_worker *server_worker, struct net_conn *conn);
 
-/* ---- conn.c: a connection's life ------------------------------------------------------------- */
+/* ---- conn.c: life of a connection ------------------------------------------------------------ */
 
 /* Takes over conn->fd on the connection's worker. */
 void net_conn_open(struct net_conn *conn);
@@ -291,9 +286,8 @@ static inline bool net_conn_is_sending(const struct net_conn *conn) {
     return conn->n_flushing + conn->n_encrypted_writes > 0;
 }
 
-/* ---- conn_read.c: bytes in ------------------------------------------------------------------- */
+/* ---- conn.c: bytes in ------------------------------------------------------------------------ */
 
-void net_conn_read_start(struct net_conn *conn);
 void net_conn_read_stop(struct net_conn *conn);
 /* Goes on with the bytes that waited. */
 void net_conn_process_pending(struct net_conn *conn);
@@ -304,7 +298,7 @@ void net_conn_handle_eof(struct net_conn *conn, bool half_closed);
 /* Drops all of `data`, and counts it. */
 void net_conn_discard(struct net_conn *conn, struct str *data);
 
-/* ---- conn_write.c: bytes out ----------------------------------------------------------------- */
+/* ---- conn.c: bytes out ----------------------------------------------------------------------- */
 
 /* What is to be sent: a list of buffers, all not empty. */
 struct net_outgoing {
@@ -322,7 +316,6 @@ static inline void net_outgoing_add(struct net_outgoing *out, const void *data, 
     }
 }
 
-/* Sends what is gathered. */
 void server_worker_flush(struct server_worker *server_worker);
 /* Sends what is gathered, if it is this connection's. */
 static inline void net_conn_flush(struct net_conn *conn) {
@@ -341,8 +334,6 @@ bool net_conn_coalesce(struct net_conn *conn, const struct net_outgoing *out);
 /* Writes what the socket takes now. Returns: bytes, or a negative error that ends the
  * connection. */
 ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n);
-/* What was written and the socket has not taken. */
-size_t net_conn_unsent_bytes(const struct net_conn *conn);
 /* Sends a few bytes: gathered, at once, or from a copy when the socket is full. */
 void net_conn_send_small(struct net_conn *conn, struct str data);
 /* A write of a connection that has several requests under way. */

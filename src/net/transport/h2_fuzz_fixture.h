@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "net/transport/grpc/output.h"
+#include "net/transport/grpc/send_queue.h"
 
 /* The next byte of the input; 0 behind its end. */
 static inline uint8_t take(struct str *input) {

@@ -107,14 +107,7 @@ void grpc_client_schedule_deferred(struct grpc_client *client);
 /* It could not be made, or ended before a call was answered. */
 void grpc_client_start_backoff(struct grpc_client *client, const struct error *err);
 
-/* ---- target.c -------------------------------------------------------------------- */
-
-/* Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: grpc_client_target_fini. */
-enum status grpc_client_target_parse(struct str text, struct grpc_client_target *out,
-                                     struct error *err) __attribute__((warn_unused_result));
-void grpc_client_target_fini(struct grpc_client_target *target);
-
-/* ---- conn.c: a connection's life, and bytes in ----------------------------------- */
+/* ---- conn.c ---------------------------------------------------------------------------------- */
 
 /* Begins one, in the client's list. Returns: false when out of memory. */
 bool grpc_client_conn_new(struct grpc_client *client) __attribute__((warn_unused_result));
@@ -130,14 +123,10 @@ void grpc_client_conn_ready(struct grpc_client_conn *conn);
 /* "HOST:PORT: why" */
 void grpc_client_conn_fail(struct grpc_client_conn *conn, const char *why);
 
-/* ---- write.c: bytes out ---------------------------------------------------------- */
-
 /* Writes what there is to say, as far as the socket takes it; closes a connection that is over. */
 void grpc_client_conn_flush(struct grpc_client_conn *conn);
 /* The bytes of `output` from where the write is: moves on by that many. */
 void grpc_client_conn_advance(struct grpc_client_conn *conn, size_t n_bytes);
-/* All of the output has left, or never will. */
-void grpc_client_conn_written(struct grpc_client_conn *conn);
 
 /* ---- tls.c ----------------------------------------------------------------------- */
 

@@ -3,9 +3,302 @@
 #include "net/client/grpc/session.h"
 
 #include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
+
+static void grpc_client_session_fail(struct grpc_client_session *session, uint32_t code,
+                                     const struct error *err);
+
+enum {
+    FIELD_OVERHEAD = 32,    /* RFC 9113, 10.5.1: what a field counts for besides its bytes */
+    HEADER_ABUSE_RATIO = 8, /* times the limit: not only refused, but the connection ended */
+};
+
+static struct grpc_client_stream *stream_of(nghttp2_session *h2, int32_t id) {
+    return nghttp2_session_get_stream_user_data(h2, id);
+}
+
+static bool is_failing(const struct grpc_client_session *session) {
+    return session->error.status != ST_OK;
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
+    struct grpc_client_session *session = user;
+    bool push = frame->hd.type == NGHTTP2_PUSH_PROMISE; /* before it has seen that none is wanted */
+    session->head_stream = push ? NULL : stream_of(h2, frame->hd.stream_id);
+    session->head_bytes = 0;
+    return push ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE : 0;
+}
+
+static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint8_t *name,
+                     size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
+                     void *user) {
+    struct grpc_client_session *session = user;
+    struct grpc_client_stream *stream = session->head_stream;
+    uint64_t limit = session->core->limits.max_header_size;
+    struct error err;
+    (void)h2, (void)frame, (void)flags;
+    session->head_bytes += name_len + value_len + FIELD_OVERHEAD;
+    if (session->head_bytes / HEADER_ABUSE_RATIO > limit) {
+        error_set(&err, ST_BAD_ANSWER, "the server sent header fields far over the limit");
+        grpc_client_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM, &err);
+    }
+    if (is_failing(session)) {
+        return NGHTTP2_ERR_PAUSE;
+    }
+    if (stream && session->head_bytes > limit) {
+        stream->head_too_large = true;
+    } else if (stream) {
+        grpc_client_response_add_field(stream, str_make((const char *)name, name_len),
+                                       str_make((const char *)value, value_len));
+    }
+    return 0;
+}
+
+/* RFC 9113, 6.8: calls that the server has not begun are closed by nghttp2, which says so for each
+ * of them. */
+static void on_goaway(struct grpc_client_session *session, const nghttp2_goaway *frame) {
+    size_t len = frame->opaque_data_len;
+    session->going_away = true;
+    if (frame->error_code != NGHTTP2_NO_ERROR) {
+        error_set(&session->goaway_error, ST_IO, "the server ended the connection: %s%s%.*s",
+                  nghttp2_http2_strerror(frame->error_code), len > 0 ? ": " : "", (int)len,
+                  len > 0 ? (const char *)frame->opaque_data : "");
+    }
+}
+
+static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
+    struct grpc_client_session *session = user;
+    struct grpc_client_stream *stream = stream_of(h2, frame->hd.stream_id);
+    bool last = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
+    if (frame->hd.type == NGHTTP2_SETTINGS) {
+        session->settings_received = true;
+    } else if (frame->hd.type == NGHTTP2_GOAWAY) {
+        on_goaway(session, &frame->goaway);
+    } else if (frame->hd.type == NGHTTP2_HEADERS && stream) {
+        session->call_answered = true;
+        session->head_stream = NULL;
+        grpc_client_response_finish_head(stream, last);
+    }
+    if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) && last && stream) {
+        grpc_client_response_on_end_stream(stream);
+    }
+    return 0;
+}
+
+static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t *data, size_t len,
+                   void *user) {
+    struct grpc_client_session *session = user;
+    struct grpc_client_stream *stream = stream_of(h2, id);
+    (void)flags;
+    if (is_failing(session)) {
+        return NGHTTP2_ERR_PAUSE;
+    }
+    /* One call whose caller does not read holds up its own window, never the connection's. */
+    nghttp2_session_consume_connection(h2, len);
+    if (stream) {
+        grpc_client_response_add_data(stream, str_make((const char *)data, len));
+    }
+    return 0;
+}
+
+static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *user) {
+    struct grpc_client_stream *stream = stream_of(h2, id);
+    (void)user;
+    if (stream) {
+        if (!stream->remote_ended) {
+            grpc_client_response_on_reset(stream, code);
+        }
+        grpc_client_stream_closed(stream);
+    }
+    return 0;
+}
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+/* nghttp2 ends connections by itself too; this is where it is heard of. */
+static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
+    struct grpc_client_session *session = user;
+    struct error err;
+    (void)h2;
+    if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR &&
+        !is_failing(session)) {
+        size_t len = frame->goaway.opaque_data_len;
+        error_set(&err, ST_BAD_ANSWER, "the server broke a rule of HTTP/2: %s%s%.*s",
+                  nghttp2_http2_strerror(frame->goaway.error_code), len > 0 ? ": " : "", (int)len,
+                  len > 0 ? (const char *)frame->goaway.opaque_data : "");
+        session->terminate_submitted = true;
+        grpc_client_session_fail(session, frame->goaway.error_code, &err);
+    }
+    return 0;
+}
+
+static int on_send_data(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t *head, size_t len,
+                        nghttp2_data_source *source, void *user) {
+    struct grpc_client_session *session = user;
+    struct grpc_client_stream *stream = source->ptr;
+    struct grpc_write_batch *flight = &session->write_batch;
+    (void)h2, (void)frame;
+    return grpc_output_add_data_frame(flight->output, &stream->out, flight, head, len)
+               ? 0
+               : NGHTTP2_ERR_WOULDBLOCK;
+}
+
+/* Returns: NULL when out of memory. */
+static nghttp2_session_callbacks *grpc_client_frames_callbacks(void) {
+    nghttp2_session_callbacks *callbacks;
+    if (nghttp2_session_callbacks_new(&callbacks) != 0) {
+        return NULL;
+    }
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
+    nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_data);
+    return callbacks;
+}
+
+enum {
+    MAX_SETTINGS = 32,
+    MAX_ACKS = 1000, /* that wait to be sent to a server who does not read */
+    MAX_HEADER_BLOCK_BYTES = 1 << 20,
+    MAX_POOLED_BYTES = 256 << 20, /* of large messages' memory, kept for the next ones */
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for a gRPC client");
+}
+
+/* ---- beginning and end ----------------------------------------------------------------------- */
+
+static uint64_t or_default(uint64_t value, uint64_t otherwise) {
+    return value > 0 ? value : otherwise;
+}
+
+static void set_default_limits(struct grpc_client_limits *limits) {
+    limits->max_message_bytes = or_default(limits->max_message_bytes, 256 << 20);
+    limits->setting = limits->setting ? limits->setting : "max_message_bytes";
+    limits->max_header_size = or_default(limits->max_header_size, 64 << 10);
+    limits->connect_timeout_ns =
+        or_default(limits->connect_timeout_ns, UINT64_C(20) * 1000 * 1000 * 1000);
+    limits->initial_backoff_ns = or_default(limits->initial_backoff_ns, UINT64_C(100000000));
+    limits->max_backoff_ns = or_default(limits->max_backoff_ns, UINT64_C(10) * 1000 * 1000 * 1000);
+    limits->stream_window_bytes = (uint32_t)or_default(limits->stream_window_bytes, 4 << 20);
+    limits->connection_window_bytes =
+        (uint32_t)or_default(limits->connection_window_bytes, 64 << 20);
+    limits->n_connections = (unsigned)or_default(limits->n_connections, 1);
+}
+
+static enum status make_option(struct grpc_client_core *core, struct error *err) {
+    if (nghttp2_option_new(&core->option) != 0) {
+        return no_memory(err);
+    }
+    nghttp2_option_set_no_auto_window_update(core->option, 1);
+    nghttp2_option_set_max_settings(core->option, MAX_SETTINGS);
+    nghttp2_option_set_max_outbound_ack(core->option, MAX_ACKS);
+    nghttp2_option_set_max_send_header_block_length(core->option, MAX_HEADER_BLOCK_BYTES);
+    return ST_OK;
+}
+
+enum status grpc_client_core_init(struct grpc_client_core *core, struct error *err) {
+    set_default_limits(&core->limits);
+    core->budget.body_memory = UINT64_MAX;
+    core->blocks.max_cached_bytes = H2_MEM_MAX_BYTES;
+    body_pool_init(&core->pool, MAX_POOLED_BYTES);
+    core->receiver_options =
+        (struct grpc_receiver_options){.arenas = core->arenas,
+                                       .pool = &core->pool,
+                                       .budget = &core->budget,
+                                       .max_message_bytes = core->limits.max_message_bytes,
+                                       .setting = core->limits.setting};
+    enum status st = make_option(core, err);
+    if (st == ST_OK) {
+        core->callbacks = grpc_client_frames_callbacks();
+        st = core->callbacks ? ST_OK : no_memory(err);
+    }
+    if (st != ST_OK) {
+        grpc_client_core_fini(core);
+    }
+    return st;
+}
+
+void grpc_client_core_fini(struct grpc_client_core *core) {
+    assert(core->n_alive == 0);
+    nghttp2_option_del(core->option);
+    nghttp2_session_callbacks_del(core->callbacks);
+    timer_heap_fini(&core->deadlines);
+    body_pool_fini(&core->pool);
+    free(core->spare_output);
+    small_blocks_fini(&core->blocks);
+    *core = (struct grpc_client_core){0};
+}
+
+uint64_t grpc_client_core_now(const struct grpc_client_core *core) {
+    return core->running ? core->now_ns : clock_now_ns();
+}
+
+/* ---- calls that wait ------------------------------------------------------------------------- */
+
+void grpc_client_core_dispatch(struct grpc_client_core *core, struct grpc_client_session *session) {
+    while (core->waiting.first && grpc_client_session_can_start_call(session) &&
+           grpc_client_stream_start(core->waiting.first, session)) {
+    }
+}
+
+void grpc_client_core_fail_waiting(struct grpc_client_core *core, const struct error *err,
+                                   bool all) {
+    struct grpc_client_stream *stream = core->waiting.first;
+    while (stream) {
+        struct grpc_client_stream *next = stream->next;
+        if (all || !stream->wait_for_ready) {
+            grpc_client_stream_set_status(stream, -1, err);
+        }
+        stream = next;
+    }
+}
+
+/* ---- the end of calls, and time -------------------------------------------------------------- */
+
+void grpc_client_core_sweep(struct grpc_client_core *core) {
+    assert(!core->running);
+    while (core->ended) {
+        struct grpc_client_stream *stream = core->ended;
+        core->ended = stream->ended_next;
+        stream->in_sweep_list = false;
+        grpc_client_stream_sweep(stream);
+    }
+}
+
+static struct grpc_client_stream *stream_of_deadline(struct timer_node *deadline) {
+    return (struct grpc_client_stream *)(void *)((char *)deadline -
+                                                 offsetof(struct grpc_client_stream, deadline));
+}
+
+void grpc_client_core_run_timers(struct grpc_client_core *core, uint64_t now_ns) {
+    struct timer_node *deadline;
+    struct error err;
+    core->running = true;
+    core->now_ns = now_ns;
+    while ((deadline = timer_heap_pop_due(&core->deadlines, now_ns))) {
+        struct grpc_client_stream *stream = stream_of_deadline(deadline);
+        error_set(&err, ST_DEADLINE_EXCEEDED,
+                  stream->state == GRPC_CLIENT_WAITING ? "there was no connection in time"
+                                                       : "no answer came in time");
+        grpc_client_stream_set_status(stream, -1, &err);
+    }
+    core->running = false;
+}
+
+uint64_t grpc_client_core_next_timer_ns(const struct grpc_client_core *core) {
+    return timer_heap_next_ns(&core->deadlines);
+}
 
 enum {
     MAX_FRAME_BYTES = 1 << 20, /* of DATA: fewer frames of large messages */
@@ -72,8 +365,9 @@ bool grpc_client_session_can_start_call(const struct grpc_client_session *sessio
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-void grpc_client_session_fail(struct grpc_client_session *session, uint32_t code,
-                              const struct error *err) {
+/* Ends the connection with an error code of HTTP/2, and the calls with `err`; from anywhere. */
+static void grpc_client_session_fail(struct grpc_client_session *session, uint32_t code,
+                                     const struct error *err) {
     if (session->error.status == ST_OK) {
         session->error = *err;
         session->error_code = code;

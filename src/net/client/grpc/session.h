@@ -16,8 +16,8 @@
 #include "core/event/timer.h"
 #include "net/client/grpc/grpc_client.h"
 #include "net/transport/grpc/fields.h"
-#include "net/transport/grpc/output.h"
 #include "net/transport/grpc/receiver.h"
+#include "net/transport/grpc/send_queue.h"
 #include "net/transport/h2_mem.h"
 
 struct grpc_client_session;
@@ -111,7 +111,7 @@ struct grpc_client_session {
     bool needs_io;            /* something may have to be said, or it is over */
 };
 
-/* ---- core.c ---------------------------------------------------------------------- */
+/* ---- session.c: what connections share ------------------------------------------------------- */
 
 /* Fills in zeroed memory, in which limits (defaults are filled in), authority, arenas and ask_turn
  * are set. Returns: ST_NO_MEMORY. Owns: grpc_client_core_fini. */
@@ -131,7 +131,7 @@ void grpc_client_core_run_timers(struct grpc_client_core *core, uint64_t now_ns)
 /* Returns: when to tick; UINT64_MAX: never. */
 uint64_t grpc_client_core_next_timer_ns(const struct grpc_client_core *core);
 
-/* ---- session.c: a connection ----------------------------------------------------- */
+/* ---- session.c: a connection ----------------------------------------------------------------- */
 
 /* Fills in zeroed memory. Returns: ST_NO_MEMORY. Owns: grpc_client_session_close. */
 enum status grpc_client_session_open(struct grpc_client_core *core,
@@ -150,9 +150,6 @@ bool grpc_client_session_collect_output(struct grpc_client_session *session,
 void grpc_client_session_on_written(struct grpc_client_session *session);
 /* Nothing is under way and nothing more will be said: what is left is to close it. */
 bool grpc_client_session_is_done(const struct grpc_client_session *session);
-/* Ends the connection with an error code of HTTP/2, and the calls with `err`; from anywhere. */
-void grpc_client_session_fail(struct grpc_client_session *session, uint32_t code,
-                              const struct error *err);
 /* Says goodbye: no call begins any more. */
 void grpc_client_session_send_goaway(struct grpc_client_session *session);
 /* The connection is gone: its calls end with `err`, or why it ended before. What was collected is
@@ -164,12 +161,7 @@ const struct error *grpc_client_session_close_reason(const struct grpc_client_se
 /* Something is to be said. */
 void grpc_client_session_schedule_write(struct grpc_client_session *session);
 
-/* ---- frames.c: what nghttp2 calls ------------------------------------------------ */
-
-/* Returns: NULL when out of memory. */
-nghttp2_session_callbacks *grpc_client_frames_callbacks(void);
-
-/* ---- call.c: a call's life ------------------------------------------------------- */
+/* ---- call.c ---------------------------------------------------------------------------------- */
 
 enum status grpc_client_stream_new(struct grpc_client_core *core,
                                    const struct grpc_client_call_options *options,
@@ -183,7 +175,6 @@ bool grpc_client_stream_start(struct grpc_client_stream *stream,
  * first decision counts. */
 void grpc_client_stream_set_status(struct grpc_client_stream *stream, int code,
                                    const struct error *err);
-void grpc_client_stream_emit(struct grpc_client_stream *stream, enum grpc_client_event event);
 /* nghttp2 has closed it, or the connection is gone. */
 void grpc_client_stream_closed(struct grpc_client_stream *stream);
 /* As far as it is possible now: tells its caller of the end, frees it. */
@@ -191,7 +182,7 @@ void grpc_client_stream_sweep(struct grpc_client_stream *stream);
 /* A message has left. */
 void grpc_client_stream_on_message_sent(struct grpc_send_queue *queue);
 
-/* ---- client_response.c: what the server says ---------------------------------------------- */
+/* ---- call.c: what the server sent ------------------------------------------------------------ */
 
 /* A field of the head, or the trailers. */
 void grpc_client_response_add_field(struct grpc_client_stream *stream, struct str name,
@@ -204,9 +195,5 @@ void grpc_client_response_add_data(struct grpc_client_stream *stream, struct str
 void grpc_client_response_on_end_stream(struct grpc_client_stream *stream);
 /* It was reset, or the connection told that it is not served. */
 void grpc_client_response_on_reset(struct grpc_client_stream *stream, uint32_t code);
-/* Gives the caller what it asked for; decides when all was given. */
-void grpc_client_response_deliver(struct grpc_client_stream *stream);
-/* Nothing more is wanted. */
-void grpc_client_response_stop(struct grpc_client_stream *stream);
 
 #endif

@@ -39,17 +39,7 @@ static inline struct grpc_conn *grpc_conn_of(struct grpc_session *session) {
 
 enum { GRPC_DISCARD_BYTES = 1 << 20 }; /* while a connection lingers */
 
-/* ---- conn.c: from sockets to sessions --------------------------------------------------- */
-
-extern const struct net_protocol grpc_protocol;
-
 /* In net/server/conn_describe.c. */
 void grpc_describe(const struct net_conn *conn, struct buf *out);
-
-/* ---- log.c ------------------------------------------------------------------------------ */
-
-/* The core's on_refused: a connection that broke the rules is a warning, a call that was refused is
- * for who looks closely. */
-void grpc_log_refused(struct grpc_session *session, const struct error *err, bool whole);
 
 #endif

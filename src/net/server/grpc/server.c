@@ -1,9 +1,279 @@
 /* The gRPC server as a whole: net/server/server.h with gRPC's own limits and methods. */
 #include "net/server/grpc/server.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
+#include "core/base/log.h"
+#include "core/event/clock.h"
 #include "net/server/grpc/conn.h"
+
+/* The core's on_refused: a connection that broke the rules is a warning, a call that was refused is
+ * for who looks closely. */
+static void grpc_log_refused(struct grpc_session *session, const struct error *err, bool whole) {
+    const struct net_conn *conn = &grpc_conn_of(session)->net;
+    struct log_limit *log = &grpc_server_worker_of(conn->server_worker)->log;
+    enum log_level level = whole ? LOG_WARNING : LOG_DEBUG;
+    char peer[ADDRESS_TEXT_BYTES];
+    if (!log_enabled(level) || !log_limit_allow(log)) {
+        return;
+    }
+    const struct log_field fields[] = {
+        LOG_CSTR("peer", net_conn_peer(conn, peer)),
+        LOG_CSTR("listener", conn->listen_endpoint->text),
+        LOG_CSTR("reason", err->text),
+        LOG_U64("left_out", log->n_suppressed),
+    };
+    log_write(level, whole ? "a gRPC connection was ended" : "a gRPC call was refused", fields,
+              log->n_suppressed > 0 ? 4 : 3);
+    log->n_suppressed = 0;
+}
+
+enum { MAX_WRITES = 4 }; /* of one connection in a turn; then others have theirs */
+
+static struct grpc_core *core_of(const struct server_worker *server_worker) {
+    return &grpc_server_worker_of(server_worker)->core;
+}
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+/* One is enough for all connections whose socket takes what it is given. */
+static struct grpc_output *output_take(struct grpc_core *core) {
+    struct grpc_output *output = core->spare_output;
+    core->spare_output = NULL;
+    return output ? output : malloc(sizeof(*output));
+}
+
+static void output_give(struct grpc_core *core, struct grpc_output *output) {
+    if (core->spare_output) {
+        free(output);
+    } else {
+        core->spare_output = output;
+    }
+}
+
+/* Returns: whether all of it has left. */
+static bool send_output(struct grpc_conn *conn, struct grpc_output *output) {
+    uv_buf_t bufs[GRPC_OUTPUT_PIECES];
+    struct net_outgoing out = {.bufs = bufs};
+    for (size_t i = 0; i < output->n; i++) {
+        net_outgoing_add(&out, output->pieces[i].data, output->pieces[i].n_bytes);
+    }
+    return net_conn_send(&conn->net, &out, &conn->write);
+}
+
+/* Collects and sends once. Returns: whether to go on. */
+static bool collect_and_send(struct grpc_conn *conn) {
+    struct grpc_core *core = core_of(conn->net.server_worker);
+    struct grpc_output *output = output_take(core);
+    if (!output) {
+        net_conn_close(&conn->net);
+        return false;
+    }
+    if (!grpc_session_collect_output(&conn->session, output)) {
+        output_give(core, output);
+        return false;
+    }
+    bool sent = send_output(conn, output);
+    if (!sent && conn->net.phase != NET_CLOSED) {
+        conn->output = output; /* until on_sent */
+        return false;
+    }
+    output_give(core, output);
+    grpc_session_on_written(&conn->session);
+    return sent;
+}
+
+/* All the while the session counts as dirty, so that asking from inside does nothing: whatever was
+ * asked for is seen by the look behind each write. */
+static void flush_session(struct grpc_conn *conn) {
+    struct grpc_session *session = &conn->session;
+    bool more = grpc_session_has_output(session);
+    for (unsigned n = 0; more && n < MAX_WRITES && collect_and_send(conn); n++) {
+        more = conn->net.phase == NET_OPEN && grpc_session_has_output(session);
+    }
+    session->scheduled = false;
+    if (conn->net.phase != NET_OPEN || session->write_batch.writing) {
+        return;
+    }
+    if (more) {
+        grpc_core_schedule_write(session->core, session);
+    } else if (grpc_session_is_done(session)) {
+        grpc_session_close(session);
+        net_conn_close_gracefully(&conn->net, false);
+    }
+}
+
+static void on_sent(struct net_conn *net_conn) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    assert(conn->output);
+    output_give(core_of(net_conn->server_worker), conn->output);
+    conn->output = NULL;
+    grpc_session_on_written(&conn->session);
+}
+
+static bool run_deferred(struct server_worker *server_worker) {
+    struct grpc_core *core = core_of(server_worker);
+    struct grpc_session *session = grpc_core_take_scheduled(core);
+    while (session) {
+        struct grpc_conn *conn = grpc_conn_of(session);
+        struct grpc_session *next = session->next_scheduled;
+        if (conn->net.phase == NET_OPEN) {
+            flush_session(conn);
+            net_conn_update_io(&conn->net);
+        } else {
+            session->scheduled = false;
+        }
+        session = next;
+    }
+    grpc_core_sweep(core);
+    server_worker_schedule_timer(server_worker, grpc_core_next_timer_ns(core));
+    if (server_worker->pool.n > 0) {
+        server_worker_schedule_timer(server_worker,
+                                     body_pool_trim(&server_worker->pool, clock_now_ns()));
+    }
+    return core->scheduled != NULL;
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+/* Returns: false when out of memory, and the connection is closed. */
+static bool open_session(struct grpc_conn *conn) {
+    struct error err;
+    if (conn->session_opened) {
+        return true;
+    }
+    if (grpc_session_open(core_of(conn->net.server_worker), &conn->session, &err) != ST_OK) {
+        net_conn_close(&conn->net);
+        return false;
+    }
+    conn->session_opened = true;
+    return true;
+}
+
+static bool on_bytes(struct net_conn *net_conn, struct str *data) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    struct str all = *data;
+    *data = str_make(data->ptr + data->len, 0);
+    if (open_session(conn)) {
+        grpc_session_receive(&conn->session, all);
+        if (server_worker_is_draining(net_conn->server_worker)) {
+            grpc_session_drain(&conn->session);
+        }
+    }
+    return true;
+}
+
+static void on_refused(struct net_conn *net_conn, const struct error *err) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    if (open_session(conn)) {
+        grpc_session_reject(&conn->session, err);
+    }
+}
+
+static char *room(struct net_conn *conn, size_t *n_bytes) {
+    (void)conn, (void)n_bytes;
+    return NULL;
+}
+
+static void on_read_buffer_filled(struct net_conn *conn, size_t n_bytes) {
+    (void)conn, (void)n_bytes;
+    assert(false); /* no room is given */
+}
+
+/* HTTP/2 knows no half-closed connection: nobody would hear an answer. */
+static bool on_eof(struct net_conn *conn) {
+    (void)conn;
+    return false;
+}
+
+static bool wants_to_read(const struct net_conn *net_conn) {
+    const struct grpc_conn *conn = (const struct grpc_conn *)net_conn;
+    return !conn->session_opened || grpc_session_wants_input(&conn->session);
+}
+
+static bool is_receiving_bulk(const struct net_conn *net_conn) {
+    const struct grpc_conn *conn = (const struct grpc_conn *)net_conn;
+    return conn->session.message_bytes_left >= NET_READ_BYTES;
+}
+
+/* ---- time and the end ------------------------------------------------------------------------ */
+
+static enum net_timeout timeout_of(const struct net_conn *net_conn, bool *keep_running) {
+    const struct grpc_conn *conn = (const struct grpc_conn *)net_conn;
+    const struct grpc_session *session = &conn->session;
+    *keep_running = true;
+    if (conn->output) {
+        return NET_TIMEOUT_WRITE;
+    }
+    if (!session->settings_received || h2_scan_is_in_fields(&session->scan)) {
+        return NET_TIMEOUT_HEAD;
+    }
+    if (session->n_open > 0) {
+        return NET_TIMEOUT_NONE; /* calls have times of their own */
+    }
+    if (session->draining) {
+        return NET_TIMEOUT_LINGER; /* the client does not answer the notice */
+    }
+    *keep_running = false;
+    return NET_TIMEOUT_IDLE;
+}
+
+static void on_timeout(struct net_conn *net_conn, enum net_timeout timeout) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    (void)timeout;
+    if (conn->session_opened) {
+        grpc_session_fail(&conn->session, NGHTTP2_SETTINGS_TIMEOUT,
+                          "the preface or a head was not complete in time (--header-timeout)");
+    } else {
+        net_conn_close(net_conn);
+    }
+}
+
+static void on_drain(struct net_conn *net_conn) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    if (conn->session_opened) {
+        grpc_session_drain(&conn->session);
+    } /* else its first bytes are answered with the notice */
+}
+
+static void on_close(struct net_conn *net_conn) {
+    struct grpc_conn *conn = (struct grpc_conn *)net_conn;
+    if (conn->session_opened) {
+        grpc_session_close(&conn->session);
+    }
+}
+
+static bool is_idle(const struct net_conn *net_conn) {
+    const struct grpc_conn *conn = (const struct grpc_conn *)net_conn;
+    return conn->session.n_open == 0;
+}
+
+static void on_timer(struct server_worker *server_worker, uint64_t now_ns) {
+    grpc_core_run_timers(core_of(server_worker), now_ns);
+    server_worker_schedule_timer(server_worker, grpc_core_next_timer_ns(core_of(server_worker)));
+}
+
+static const struct net_protocol grpc_protocol = {
+    .conn_bytes = sizeof(struct grpc_conn),
+    .alpn = "\x02h2",
+    .on_refused = on_refused,
+    .on_bytes = on_bytes,
+    .read_buffer = room,
+    .on_read_buffer_filled = on_read_buffer_filled,
+    .on_eof = on_eof,
+    .on_timeout = on_timeout,
+    .on_close = on_close,
+    .wants_to_read = wants_to_read,
+    .timeout_of = timeout_of,
+    .is_idle = is_idle,
+    .on_drain = on_drain,
+    .on_sent = on_sent,
+    .is_receiving_bulk = is_receiving_bulk,
+    .run_deferred = run_deferred,
+    .on_timer = on_timer,
+    .describe = grpc_describe,
+};
 
 static struct net_limits limits_of(const struct grpc_limits *limits) {
     return (struct net_limits){

@@ -1,10 +1,502 @@
 /* A connection: how it begins, what is done with its bytes, how it ends. What the frames in them
  * mean is frames.c's. */
+#include "net/server/grpc/session.h"
+
 #include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
-#include "net/server/grpc/session.h"
+
+enum {
+    /* A peer that resets its calls faster than they end has no more than this many of them alive,
+     * in multiples of the streams it may have at once. */
+    MAX_ALIVE_RATIO = 4,
+    FIELD_OVERHEAD = 32,    /* RFC 9113, 10.5.1: what a field counts for besides its bytes */
+    LARGE_BYTES = 1 << 20,  /* of a message, and then of a frame */
+    HEADER_ABUSE_RATIO = 8, /* times the limit: not only refused, but the connection
+                                        ended */
+};
+
+/* Frames of one stream mostly follow each other. */
+static struct grpc_stream *stream_of(struct grpc_session *session, int32_t id) {
+    if (!session->recent || session->recent->id != id) {
+        session->recent = nghttp2_session_get_stream_user_data(session->h2, id);
+    }
+    return session->recent;
+}
+
+/* A call that was ended before it was answered, or that could not even begin. */
+static void count_reset(struct grpc_session *session) {
+    if (!h2_bucket_take(&session->resets, &H2_RESETS_LIMIT, grpc_core_now(session->core))) {
+        grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
+                          "more resets of unanswered calls than any client needs");
+    }
+}
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
+    struct grpc_session *session = user;
+    session->head_stream = NULL;
+    session->head_bytes = 0;
+    if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
+        return 0; /* trailers: of no interest here, but counted */
+    }
+    size_t most = (size_t)session->core->options->limits.max_streams * MAX_ALIVE_RATIO;
+    struct grpc_stream *stream = NULL;
+    if (session->n_alive < most && !session->terminating) {
+        stream = grpc_stream_new(session, frame->hd.stream_id);
+    }
+    if (!stream) { /* RFC 9113, 8.7: it may be tried again */
+        count_reset(session);
+        int code = nghttp2_submit_rst_stream(h2, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                             NGHTTP2_REFUSED_STREAM);
+        return code == 0 ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    }
+    nghttp2_session_set_stream_user_data(h2, frame->hd.stream_id, stream);
+    session->head_stream = session->recent = stream;
+    return 0;
+}
+
+static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint8_t *name,
+                     size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
+                     void *user) {
+    struct grpc_session *session = user;
+    size_t limit = session->core->options->limits.max_header_size;
+    (void)h2, (void)frame, (void)flags;
+    session->head_bytes += name_len + value_len + FIELD_OVERHEAD;
+    if (session->head_bytes > limit * HEADER_ABUSE_RATIO) {
+        grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
+                          "header fields far over the limit that the settings told "
+                          "(--max-header-size)");
+    }
+    if (session->terminating) {
+        return NGHTTP2_ERR_PAUSE;
+    }
+    struct grpc_stream *stream = session->head_stream;
+    if (stream && session->head_bytes > limit) {
+        stream->head_too_large = true;
+    } else if (stream) {
+        grpc_head_add(stream, str_make((const char *)name, name_len),
+                      str_make((const char *)value, value_len));
+    }
+    return 0;
+}
+
+static void on_head(struct grpc_session *session) {
+    struct grpc_stream *stream = session->head_stream;
+    session->head_stream = NULL;
+    if (stream && !stream->closed) {
+        grpc_stream_on_head(stream);
+    }
+}
+
+/* ---- what has to be paid for ----------------------------------------------------------------- */
+
+/* Needs no call, and costs an answer or at least a look. */
+static bool is_control(const struct grpc_session *session, const nghttp2_frame *frame) {
+    bool ack = frame->hd.flags & NGHTTP2_FLAG_ACK;
+    switch (frame->hd.type) {
+    case NGHTTP2_DATA:
+        return frame->hd.length == frame->data.padlen &&
+               !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM);
+    case NGHTTP2_SETTINGS:
+        return !ack;
+    case NGHTTP2_PING:
+        return !ack && !session->sent_since_ping; /* who measures while data flows may */
+    default:
+        return false;
+    }
+}
+
+static void count_control(struct grpc_session *session) {
+    if (!h2_bucket_take(&session->control, &H2_CONTROL_LIMIT, grpc_core_now(session->core))) {
+        grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
+                          "more pings, settings, priorities or empty frames than any client needs");
+    }
+}
+
+/* nghttp2 says of a priority of a stream that is closed no more than that it begins. */
+static int on_begin_frame(nghttp2_session *h2, const nghttp2_frame_hd *hd, void *user) {
+    struct grpc_session *session = user;
+    (void)h2;
+    if (hd->type == NGHTTP2_PRIORITY) {
+        count_control(session);
+    }
+    return 0;
+}
+
+static void count_frame(struct grpc_session *session, const nghttp2_frame *frame) {
+    if (is_control(session, frame)) {
+        count_control(session);
+    }
+    if (frame->hd.type == NGHTTP2_PING) {
+        session->sent_since_ping = false;
+    }
+}
+
+/* ---- frames in ------------------------------------------------------------------------------- */
+
+/* The client has seen the notice of the end. */
+static int submit_last_goaway(struct grpc_session *session) {
+    session->goaway_sent = true;
+    int32_t last = nghttp2_session_get_last_proc_stream_id(session->h2);
+    return nghttp2_submit_goaway(session->h2, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0);
+}
+
+static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
+    struct grpc_session *session = user;
+    bool ack = frame->hd.flags & NGHTTP2_FLAG_ACK;
+    (void)h2;
+    count_frame(session, frame);
+    if (frame->hd.type == NGHTTP2_SETTINGS) {
+        session->settings_received = true;
+    }
+    if (frame->hd.type == NGHTTP2_PING && ack && session->draining && !session->goaway_sent) {
+        return submit_last_goaway(session) == 0 ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
+    if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) {
+        return 0;
+    }
+    if (frame->hd.type == NGHTTP2_HEADERS) {
+        on_head(session);
+    }
+    struct grpc_stream *stream = stream_of(session, frame->hd.stream_id);
+    if (stream && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
+        stream->remote_ended = true;
+        if (stream->is_plain) {
+            grpc_plain_answer(stream);
+        } else {
+            grpc_receive_end(stream);
+        }
+    }
+    return 0;
+}
+
+static int on_invalid_frame(nghttp2_session *h2, const nghttp2_frame *frame, int code, void *user) {
+    struct grpc_session *session = user;
+    (void)h2, (void)code;
+    if (frame->hd.type == NGHTTP2_HEADERS) { /* one call too many, or a head that is wrong */
+        count_reset(session);
+    }
+    return 0;
+}
+
+/* Who sends large messages may do it in fewer frames. Others are not told: a frame of usual size is
+ * enough for a head, and has the connection shared fairly. */
+static void allow_large_frames(struct grpc_session *session) {
+    const nghttp2_settings_entry setting = {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, LARGE_BYTES};
+    if (!session->large_frames) {
+        session->large_frames = true;
+        nghttp2_submit_settings(session->h2, NGHTTP2_FLAG_NONE, &setting, 1);
+    }
+}
+
+static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t *data, size_t len,
+                   void *user) {
+    struct grpc_session *session = user;
+    struct grpc_stream *stream = stream_of(session, id);
+    (void)flags;
+    if (session->terminating) {
+        return NGHTTP2_ERR_PAUSE;
+    }
+    /* One call that does not read holds up its own window, never the connection's. */
+    nghttp2_session_consume_connection(h2, len);
+    if (stream) {
+        grpc_receive_data(stream, str_make((const char *)data, len));
+        session->message_bytes_left = grpc_receiver_n_left(&stream->in);
+        if (session->message_bytes_left >= LARGE_BYTES) {
+            allow_large_frames(session);
+        }
+    }
+    return 0;
+}
+
+static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *user) {
+    struct grpc_session *session = user;
+    struct grpc_stream *stream = stream_of(session, id);
+    (void)h2;
+    if (stream) {
+        /* Resets are also provoked, by frames that are wrong for the stream, so it does not matter
+         * who sent this one; but for those that are our own doing. */
+        if (code != NGHTTP2_NO_ERROR && !stream->response_started && !stream->call.is_cancelled) {
+            count_reset(session);
+        }
+        if (session->head_stream == stream) {
+            session->head_stream = NULL;
+        }
+        if (stream->remote_ended) {
+            h2_closed_streams_add(&session->scan.ended, id);
+        }
+        grpc_stream_closed(stream);
+    }
+    return 0;
+}
+
+/* ---- frames out ------------------------------------------------------------------------------ */
+
+/* nghttp2 ends connections by itself too; this is where it is heard of. */
+static void on_goaway_sent(struct grpc_session *session, const nghttp2_goaway *frame) {
+    char why[128];
+    if (frame->error_code == NGHTTP2_NO_ERROR || session->terminating) {
+        return;
+    }
+    struct str reason = str_make((const char *)frame->opaque_data, frame->opaque_data_len);
+    snprintf(why, sizeof(why), "%s%s%.*s", nghttp2_http2_strerror(frame->error_code),
+             reason.len > 0 ? ": " : "", STR_ARG(reason));
+    session->terminate_submitted = true;
+    grpc_session_fail(session, frame->error_code, why);
+}
+
+/* RFC 9113, 8.1: a server that has answered without reading all of the request asks the client to
+ * stop, with a reset that is no error. */
+static void on_answer_sent(struct grpc_session *session, struct grpc_stream *stream) {
+    grpc_stream_set_response_state(stream, GRPC_RESPONSE_SENT);
+    if (!stream->remote_ended) {
+        nghttp2_submit_rst_stream(session->h2, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_NO_ERROR);
+    }
+}
+
+static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
+    struct grpc_session *session = user;
+    (void)h2;
+    if (frame->hd.type == NGHTTP2_GOAWAY) {
+        on_goaway_sent(session, &frame->goaway);
+    }
+    if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) {
+        return 0;
+    }
+    session->sent_since_ping = true;
+    if (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) {
+        struct grpc_stream *stream = stream_of(session, frame->hd.stream_id);
+        if (stream) {
+            on_answer_sent(session, stream);
+        }
+    }
+    return 0;
+}
+
+/* An answer that cannot be said (its fields are far too large): the call ends without. */
+static int on_not_sent(nghttp2_session *h2, const nghttp2_frame *frame, int code, void *user) {
+    struct grpc_session *session = user;
+    (void)code;
+    if (frame->hd.type == NGHTTP2_HEADERS && stream_of(session, frame->hd.stream_id)) {
+        nghttp2_submit_rst_stream(h2, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                  NGHTTP2_INTERNAL_ERROR);
+    }
+    return 0;
+}
+
+static int on_send_data(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t *head, size_t len,
+                        nghttp2_data_source *source, void *user) {
+    struct grpc_session *session = user;
+    struct grpc_write_batch *flight = &session->write_batch;
+    struct grpc_stream *stream = source->ptr;
+    (void)h2, (void)frame;
+    if (!grpc_output_add_data_frame(flight->output, &stream->out, flight, head, len)) {
+        return NGHTTP2_ERR_WOULDBLOCK;
+    }
+    grpc_stream_update_timer(stream); /* it was taken: the time begins anew */
+    return 0;
+}
+
+/* Returns: NULL when out of memory. */
+static nghttp2_session_callbacks *grpc_frames_callbacks(void) {
+    nghttp2_session_callbacks *callbacks;
+    if (nghttp2_session_callbacks_new(&callbacks) != 0) {
+        return NULL;
+    }
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, on_invalid_frame);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
+    nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, on_not_sent);
+    nghttp2_session_callbacks_set_send_data_callback(callbacks, on_send_data);
+    return callbacks;
+}
+
+enum {
+    /* nghttp2's own count does not know which streams were answered: ours does
+     * (net/transport/h2_rate_limit.h). */
+    NO_RESET_LIMIT = 1 << 30,
+    MAX_SETTINGS = 32,
+    MAX_ACKS = 1000, /* waiting to be sent to a peer who does not read */
+    /* What a method may say in the head or the trailers of an answer. */
+    MAX_HEADER_BLOCK_BYTES = 1 << 20,
+};
+
+static enum status no_memory(struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "no memory for the gRPC server");
+}
+
+static enum status make_option(struct grpc_core *core, struct error *err) {
+    if (nghttp2_option_new(&core->option) != 0) {
+        return no_memory(err);
+    }
+    nghttp2_option_set_no_auto_window_update(core->option, 1);
+    nghttp2_option_set_no_closed_streams(core->option, 1);
+    nghttp2_option_set_max_settings(core->option, MAX_SETTINGS);
+    nghttp2_option_set_max_outbound_ack(core->option, MAX_ACKS);
+    nghttp2_option_set_stream_reset_rate_limit(core->option, NO_RESET_LIMIT, NO_RESET_LIMIT);
+    nghttp2_option_set_max_send_header_block_length(core->option, MAX_HEADER_BLOCK_BYTES);
+    return ST_OK;
+}
+
+static enum status make_routes(struct grpc_core *core, struct error *err) {
+    const struct grpc_server_options *options = core->options;
+    core->routes = calloc(options->n_methods + 1, sizeof(*core->routes));
+    if (!core->routes) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < options->n_methods; i++) {
+        const struct grpc_method *method = &options->methods[i];
+        core->routes[i] = (struct grpc_route){str_of(method->path), method};
+    }
+    return ST_OK;
+}
+
+enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_options *options,
+                           struct worker *worker, struct error *err) {
+    core->options = options;
+    core->worker = worker;
+    core->blocks.max_cached_bytes = H2_MEM_MAX_BYTES;
+    core->receiver_options =
+        (struct grpc_receiver_options){.arenas = worker_arenas(worker),
+                                       .pool = core->pool,
+                                       .budget = options->budget,
+                                       .max_message_bytes = options->limits.max_message_bytes,
+                                       .message_memory_bytes = options->limits.request_memory,
+                                       .setting = "--max-body-size"};
+    core->stream_timers.after_ns[GRPC_WAIT_MESSAGE] = options->limits.body_timeout_ns;
+    core->stream_timers.after_ns[GRPC_WAIT_WINDOW] = options->limits.write_timeout_ns;
+    enum status st = make_option(core, err);
+    if (st == ST_OK) {
+        st = make_routes(core, err);
+    }
+    if (st == ST_OK) {
+        core->callbacks = grpc_frames_callbacks();
+        st = core->callbacks ? ST_OK : no_memory(err);
+    }
+    if (st != ST_OK) {
+        grpc_core_fini(core);
+    }
+    return st;
+}
+
+void grpc_core_fini(struct grpc_core *core) {
+    assert(!core->ended && !core->scheduled);
+    nghttp2_option_del(core->option);
+    nghttp2_session_callbacks_del(core->callbacks);
+    timer_heap_fini(&core->deadlines);
+    free(core->routes);
+    free(core->spare_output);
+    small_blocks_fini(&core->blocks);
+    *core = (struct grpc_core){0};
+}
+
+const struct grpc_method *grpc_core_find_method(const struct grpc_core *core, struct str path) {
+    for (size_t i = 0; i < core->options->n_methods; i++) {
+        if (str_eq(path, core->routes[i].path)) {
+            return core->routes[i].method;
+        }
+    }
+    return NULL;
+}
+
+uint64_t grpc_core_now(const struct grpc_core *core) {
+    return core->running ? core->now_ns : clock_now_ns();
+}
+
+/* ---- turns ----------------------------------------------------------------------------------- */
+
+void grpc_core_schedule_write(struct grpc_core *core, struct grpc_session *session) {
+    if (session && session->h2 && !session->scheduled) {
+        session->scheduled = true;
+        session->next_scheduled = NULL;
+        if (core->scheduled) {
+            core->last_scheduled->next_scheduled = session;
+        } else {
+            core->scheduled = session;
+        }
+        core->last_scheduled = session;
+    }
+    core->schedule_deferred(core);
+}
+
+struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core) {
+    struct grpc_session *list = core->scheduled;
+    core->scheduled = core->last_scheduled = NULL;
+    return list;
+}
+
+/* Forgets that it asked. */
+static void grpc_core_unschedule(struct grpc_core *core, struct grpc_session *session) {
+    struct grpc_session *before = NULL, *at = core->scheduled;
+    while (at && at != session) {
+        before = at;
+        at = at->next_scheduled;
+    }
+    if (!at) {
+        return;
+    }
+    session->scheduled = false;
+    *(before ? &before->next_scheduled : &core->scheduled) = session->next_scheduled;
+    core->last_scheduled = core->last_scheduled == session ? before : core->last_scheduled;
+}
+
+/* All of them end at one time. */
+void grpc_core_sweep(struct grpc_core *core) {
+    assert(!core->running);
+    core->running = true;
+    core->now_ns = core->ended ? clock_now_ns() : 0;
+    while (core->ended) {
+        struct grpc_stream *stream = core->ended;
+        core->ended = stream->ended_next;
+        stream->in_sweep_list = false;
+        if (grpc_stream_can_free(stream)) { /* else whoever completes it asks again */
+            grpc_stream_free(stream);
+        }
+    }
+    core->running = false;
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+static struct grpc_stream *stream_of_deadline(struct timer_node *deadline) {
+    return (struct grpc_stream *)(void *)((char *)deadline -
+                                          offsetof(struct grpc_stream, deadline));
+}
+
+static struct grpc_stream *stream_of_timer(struct list_timer *timeout) {
+    return (struct grpc_stream *)(void *)((char *)timeout - offsetof(struct grpc_stream, timeout));
+}
+
+void grpc_core_run_timers(struct grpc_core *core, uint64_t now_ns) {
+    struct timer_node *deadline;
+    struct list_timer *timeout;
+    struct error err;
+    core->running = true;
+    core->now_ns = now_ns;
+    while ((deadline = timer_heap_pop_due(&core->deadlines, now_ns))) {
+        error_set(&err, ST_DEADLINE_EXCEEDED, "the call's deadline has passed (grpc-timeout)");
+        grpc_stream_cancel(stream_of_deadline(deadline), &err);
+    }
+    while ((timeout = timer_list_pop_due(&core->stream_timers, now_ns))) {
+        grpc_stream_timed_out(stream_of_timer(timeout), (enum grpc_wait)timeout->timer_class);
+    }
+    core->running = false;
+}
+
+uint64_t grpc_core_next_timer_ns(const struct grpc_core *core) {
+    uint64_t a = timer_heap_next_ns(&core->deadlines), b = timer_list_next_ns(&core->stream_timers);
+    return a < b ? a : b;
+}
 
 /* For who speaks HTTP/1.1 to this port. */
 #define PLAIN_TEXT                                                                                 \
@@ -72,7 +564,8 @@ void grpc_session_fail(struct grpc_session *session, uint32_t code, const char *
     grpc_core_schedule_write(core, session);
 }
 
-void grpc_session_submit_terminate(struct grpc_session *session) {
+/* Hands to nghttp2 what its callbacks may not: that the session failed. */
+static void grpc_session_submit_terminate(struct grpc_session *session) {
     if (session->terminating && !session->terminate_submitted) {
         session->terminate_submitted = true;
         nghttp2_session_terminate_session(session->h2, session->error_code);

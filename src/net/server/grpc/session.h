@@ -22,8 +22,8 @@
 #include "core/event/timer.h"
 #include "net/server/grpc/server.h"
 #include "net/transport/grpc/fields.h"
-#include "net/transport/grpc/output.h"
 #include "net/transport/grpc/receiver.h"
+#include "net/transport/grpc/send_queue.h"
 #include "net/transport/h2_mem.h"
 #include "net/transport/h2_preface.h"
 #include "net/transport/h2_rate_limit.h"
@@ -148,7 +148,7 @@ struct grpc_session {
     bool scheduled;
 };
 
-/* ---- core.c ----------------------------------------------------------------------------- */
+/* ---- session.c: what the connections of a worker share --------------------------------------- */
 
 /* Fills in zeroed memory, in which pool, n_alive, n_calls, ask_turn, on_refused and cookie are set.
  * Returns: ST_NO_MEMORY. Owns: grpc_core_fini. */
@@ -163,8 +163,6 @@ void grpc_core_schedule_write(struct grpc_core *core, struct grpc_session *sessi
 /* Takes all sessions that asked, as a list by next_scheduled; the caller clears `dirty` of each,
  * before its last look at what there is or right behind it. */
 struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core);
-/* Forgets that it asked. */
-void grpc_core_unschedule(struct grpc_core *core, struct grpc_session *session);
 /* Frees what is over. No callback that knows a stream may be on the stack. */
 void grpc_core_sweep(struct grpc_core *core);
 /* Cancels calls whose deadline has passed, or that wait for too long. */
@@ -173,7 +171,7 @@ void grpc_core_run_timers(struct grpc_core *core, uint64_t now_ns);
 uint64_t grpc_core_next_timer_ns(const struct grpc_core *core);
 const struct grpc_method *grpc_core_find_method(const struct grpc_core *core, struct str path);
 
-/* ---- session.c: a connection ------------------------------------------------------------ */
+/* ---- session.c: a connection ----------------------------------------------------------------- */
 
 /* Returns: ST_NO_MEMORY. Owns: grpc_session_close. */
 enum status grpc_session_open(struct grpc_core *core, struct grpc_session *session,
@@ -186,8 +184,6 @@ void grpc_session_drain(struct grpc_session *session);
 void grpc_session_reject(struct grpc_session *session, const struct error *err);
 /* Ends the connection with an error code of HTTP/2, from anywhere. */
 void grpc_session_fail(struct grpc_session *session, uint32_t code, const char *why);
-/* Hands to nghttp2 what its callbacks may not: that the session failed. */
-void grpc_session_submit_terminate(struct grpc_session *session);
 /* May more be read? Not from a peer who takes no answers. */
 bool grpc_session_wants_input(const struct grpc_session *session);
 /* Is there something to collect? */
@@ -203,12 +199,7 @@ bool grpc_session_is_done(const struct grpc_session *session);
  * grpc_session_on_written. */
 void grpc_session_close(struct grpc_session *session);
 
-/* ---- frames.c: what nghttp2 calls ------------------------------------------------------- */
-
-/* Returns: NULL when out of memory. */
-nghttp2_session_callbacks *grpc_frames_callbacks(void);
-
-/* ---- stream.c: a call's life ------------------------------------------------------------ */
+/* ---- stream.c -------------------------------------------------------------------------------- */
 
 /* Returns: NULL when out of memory. */
 struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id);
@@ -233,26 +224,20 @@ void grpc_stream_schedule_sweep(struct grpc_stream *stream);
 /* Arms the timeout for what it waits for now. */
 void grpc_stream_update_timer(struct grpc_stream *stream);
 
-/* ---- head.c: fields in and out ---------------------------------------------------------- */
+/* ---- stream.c: fields in and out ------------------------------------------------------------- */
 
 /* Keeps a field of the head. */
 void grpc_head_add(struct grpc_stream *stream, struct str name, struct str value);
-/* Reads what the head says of the call. Returns: ST_…, what is wrong; is_plain is set where it is
- * no gRPC at all. */
-enum status grpc_head_check(struct grpc_stream *stream, struct error *err)
-    __attribute__((warn_unused_result));
 /* Submits the head of an answer; `trailers_only`: with the status, and nothing follows. */
 void grpc_head_submit(struct grpc_stream *stream, bool trailers_only);
 /* Submits the trailers, from within the data source. Returns: nghttp2's code. */
 int grpc_head_submit_trailers(struct grpc_stream *stream);
 
-/* ---- plain_http.c: who speaks no gRPC -------------------------------------------------------- */
+/* ---- stream.c: plain HTTP requests ----------------------------------------------------------- */
 
-/* Notes what is wrong; the answer leaves when the request has ended. */
-void grpc_plain_refuse(struct grpc_stream *stream, const struct error *err);
 void grpc_plain_answer(struct grpc_stream *stream);
 
-/* ---- receive.c: messages in ------------------------------------------------------------- */
+/* ---- messages.c: messages in ----------------------------------------------------------------- */
 
 /* Bytes of DATA. */
 void grpc_receive_data(struct grpc_stream *stream, struct str data);
@@ -265,7 +250,7 @@ void grpc_receive_discard(struct grpc_stream *stream);
 /* Bytes are missing that only the client can send. */
 bool grpc_receive_is_waiting(const struct grpc_stream *stream);
 
-/* ---- send.c: messages out --------------------------------------------------------------- */
+/* ---- messages.c: messages out ---------------------------------------------------------------- */
 
 nghttp2_data_provider grpc_send_provider(struct grpc_stream *stream);
 /* The status is decided: it leaves behind what is queued. */

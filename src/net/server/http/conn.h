@@ -51,28 +51,15 @@ static inline struct http_call *http_conn_call(const struct request_response_con
     return (struct http_call *)conn->call;
 }
 
-/* ---- conn.c: from bytes to requests ----------------------------------------------------- */
-
-extern const struct net_protocol http_protocol;
-
 /* In net/server/conn_describe.c. */
 void http_describe(const struct net_conn *conn, struct buf *out);
 
-/* ---- receive.c: heads and bodies in ----------------------------------------------------- */
+/* ---- server.c: bodies in --------------------------------------------------------------------- */
 
-/* The head is complete: asks the handler, then prepares for the body. */
-void http_receive_head(struct request_response_conn *conn);
-/* Bytes of the body (state BODY), or of one that is skipped. Cuts off `data` what was consumed. */
-void http_receive_body(struct request_response_conn *conn, struct str *data);
-void http_receive_skip(struct request_response_conn *conn, struct str *data);
-/* So many bytes were read straight into the body. */
-void http_receive_in_place(struct net_conn *conn, size_t n_bytes);
-/* The body does not come, or too slowly: refuses the request. */
-void http_receive_timed_out(struct request_response_conn *conn);
 /* May the rest of the body be skipped, so that the connection stays? */
 bool http_receive_may_skip(struct http_call *call);
 
-/* ---- reply.c: answers out (and http_reply) ---------------------------------------------- */
+/* ---- reply.c --------------------------------------------------------------------------------- */
 
 void http_send_continue(struct request_response_conn *conn);
 /* What becomes of the connection after this answer, and of a body that is still coming. */
@@ -81,7 +68,7 @@ void http_reply_decide_keep_alive(struct request_response_conn *conn, struct htt
 /* Server and Date. */
 struct str http_reply_common_fields(const struct server_worker *server_worker);
 
-/* ---- stream.c: answers in pieces (and http_stream_*) ------------------------------------ */
+/* ---- stream.c -------------------------------------------------------------------------------- */
 
 /* A piece has left, or the whole answer of a call that does not stream. */
 void http_stream_on_written(struct net_call *base);

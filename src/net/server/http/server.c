@@ -4,7 +4,360 @@
 
 #include <stdlib.h>
 
+#include "core/event/clock.h"
 #include "net/server/http/conn.h"
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+/* Room for the body, and a word to a client that waits for one before it sends it. */
+static void payload_begin(struct request_response_conn *conn) {
+    struct http_call *call = http_conn_call(conn);
+    struct http_exchange *exchange = &call->exchange;
+    struct server_worker *server_worker = conn->net.server_worker;
+    struct body_allocator means = {exchange->arena, &server_worker->pool,
+                                   server_worker->server->budget};
+    uint64_t length = exchange->head.content_length;
+    length = length < UINT64_MAX ? length : UINT64_MAX - 1; /* which is far over any limit too */
+    struct body_plan plan = {
+        .length = exchange->head.chunked ? UINT64_MAX : length,
+        .max_bytes = exchange->plan.max_bytes,
+        .align_at = exchange->plan.align_at,
+        .coding = exchange->plan.coding,
+    };
+    struct error err;
+    call->base.body_started_ns = clock_now_ns();
+    if (body_init(&call->base.body, &means, &plan, &err) != ST_OK) {
+        http_reply_error(exchange, &err, NULL, 0);
+    } else if (!call->may_send_body) {
+        call->may_send_body = true;
+        http_send_continue(conn);
+    }
+}
+
+/* The head is complete: asks the handler, then prepares for the body. */
+static void http_receive_head(struct request_response_conn *conn) {
+    struct http_call *call = http_conn_call(conn);
+    struct http_exchange *exchange = &call->exchange;
+    const struct http_handler *handler = &http_server_of(conn->net.server_worker)->handler;
+    exchange->head = *http1_request_head(call->request);
+    const struct http_head *head = &exchange->head;
+    exchange->suppress_body = str_is(head->method, "HEAD");
+    /* Who sends the body at once does not wait. */
+    call->may_send_body = head->expect != HTTP_EXPECT_CONTINUE || conn->net.n_pipelined_bytes > 0;
+    conn->skip_left = head->content_length;
+    request_response_set_state(conn,
+                               head->has_body ? REQUEST_RESPONSE_BODY : REQUEST_RESPONSE_WAIT);
+    net_call_count_in_flight(&call->base);
+    if (head->expect == HTTP_EXPECT_UNKNOWN) {
+        struct error err;
+        error_set(&err, ST_EXPECTATION_FAILED, "expected Expect: 100-continue and no other");
+        http_reply_error(exchange, &err, NULL, 0);
+        return;
+    }
+    call->base.handler_started = true;
+    handler->on_head(exchange, handler->context);
+    if (conn->state == REQUEST_RESPONSE_BODY) {
+        payload_begin(conn);
+    }
+}
+
+/* ---- bodies ---------------------------------------------------------------------------------- */
+
+static void payload_end(struct request_response_conn *conn) {
+    struct http_call *call = http_conn_call(conn);
+    const struct http_handler *handler = &http_server_of(conn->net.server_worker)->handler;
+    struct error err;
+    enum status st = body_finish(&call->base.body, &err);
+    request_response_set_state(conn, REQUEST_RESPONSE_WAIT);
+    if (st != ST_OK) {
+        http_reply_error(&call->exchange, &err, NULL, 0);
+        return;
+    }
+    if (call->base.body.len > 0) {
+        call->exchange.body = str_make(call->base.body.data, call->base.body.len);
+    }
+    call->exchange.pipelined = net_conn_may_coalesce(&conn->net);
+    handler->on_body(&call->exchange, handler->context);
+}
+
+static void payload_fail(struct request_response_conn *conn, const struct error *err) {
+    http_reply_error(&http_conn_call(conn)->exchange, err, NULL, 0);
+}
+
+static void fail_timeout(struct request_response_conn *conn, const char *why) {
+    struct error err;
+    conn->net.close_after_reply = true;
+    error_set(&err, ST_REQUEST_TIMEOUT, "%s", why);
+    payload_fail(conn, &err);
+}
+
+/* The body does not come, or too slowly: refuses the request. */
+static void http_receive_timed_out(struct request_response_conn *conn) {
+    fail_timeout(conn, "the body of the request did not come in time (--body-timeout)");
+}
+
+/* A body may come slowly, but not so slowly that holding its memory is not worth it. */
+static void check_min_rate(struct request_response_conn *conn) {
+    if (net_call_body_is_too_slow(conn->call)) {
+        fail_timeout(conn, "the body of the request comes too slowly (--min-body-rate)");
+    }
+}
+
+/* The length is known: what follows from bytes having come, or having been refused. */
+static void on_body_bytes(struct request_response_conn *conn, enum status st,
+                          const struct error *err) {
+    if (st != ST_OK) {
+        if (conn->skip_left == 0) {
+            request_response_set_state(conn, REQUEST_RESPONSE_WAIT); /* nothing is left to skip */
+        }
+        payload_fail(conn, err);
+    } else if (conn->skip_left == 0) {
+        payload_end(conn);
+    } else {
+        check_min_rate(conn);
+    }
+}
+
+/* One step of a chunked body. */
+static void chunked_add(struct request_response_conn *conn, struct str *data) {
+    struct http_call *call = http_conn_call(conn);
+    enum http1_request_event event;
+    struct str piece;
+    struct error err;
+    enum status st = http1_request_step(call->request, data, &event, &piece, &err);
+    conn->net.n_pipelined_bytes = data->len;
+    if (st != ST_OK) {
+        conn->net.close_after_reply = true; /* nobody knows where the next request begins */
+        payload_fail(conn, &err);
+        return;
+    }
+    if (event == HTTP1_REQUEST_DONE) {
+        payload_end(conn);
+        return;
+    }
+    if (event == HTTP1_REQUEST_BODY) {
+        call->base.received += piece.len;
+        st = body_add(&call->base.body, piece, &err);
+    }
+    if (st == ST_OK) {
+        st = body_check_size(&call->base.body, http1_request_chunk_left(call->request), &err);
+    }
+    if (st != ST_OK) {
+        payload_fail(conn, &err);
+    }
+}
+
+/* Bytes of the body (state BODY), or of one that is skipped. Cuts off `data` what was consumed. */
+static void http_receive_body(struct request_response_conn *conn, struct str *data) {
+    if (!http_conn_call(conn)->exchange.head.chunked) {
+        struct error err;
+        enum status st = request_response_add_body(conn, data, &err);
+        on_body_bytes(conn, st, &err);
+        return;
+    }
+    while (data->len > 0 && conn->state == REQUEST_RESPONSE_BODY) {
+        chunked_add(conn, data);
+    }
+    if (conn->state == REQUEST_RESPONSE_BODY) {
+        check_min_rate(conn);
+    }
+}
+
+/* So many bytes were read straight into the body. */
+static void http_receive_in_place(struct net_conn *net_conn, size_t n_bytes) {
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
+    struct error err;
+    enum status st = request_response_advance_body(conn, n_bytes, &err);
+    on_body_bytes(conn, st, &err);
+}
+
+/* ---- bodies that nobody wants ---------------------------------------------------------------- */
+
+bool http_receive_may_skip(struct http_call *call) {
+    const struct request_response_conn *conn =
+        (const struct request_response_conn *)call->base.conn;
+    uint64_t left =
+        call->exchange.head.chunked ? http1_request_chunk_left(call->request) : conn->skip_left;
+    /* One that was not told to may send the body, or not. */
+    return call->may_send_body && left <= request_response_max_skipped(conn);
+}
+
+static void chunked_skip(struct request_response_conn *conn, struct str *data) {
+    struct http_call *call = http_conn_call(conn);
+    enum http1_request_event event = HTTP1_REQUEST_MORE;
+    struct str piece;
+    struct error err;
+    enum status st = ST_OK;
+    size_t before = data->len;
+    while (st == ST_OK && data->len > 0 && event != HTTP1_REQUEST_DONE) {
+        st = http1_request_step(call->request, data, &event, &piece, &err);
+    }
+    call->skipped += before - data->len;
+    if (st != ST_OK || call->skipped > REQUEST_RESPONSE_SKIP_MAX_BYTES) {
+        conn->net.close_after_reply = true; /* the body is longer than the connection is worth */
+        request_response_finish_skip(conn);
+        return;
+    }
+    conn->net.n_pipelined_bytes = data->len;
+    if (event == HTTP1_REQUEST_DONE) {
+        request_response_finish_skip(conn);
+    }
+}
+
+static void http_receive_skip(struct request_response_conn *conn, struct str *data) {
+    if (http_conn_call(conn)->exchange.head.chunked) {
+        chunked_skip(conn, data);
+    } else {
+        request_response_skip_body(conn, data);
+    }
+}
+
+static const struct http_handler *handler_of(const struct net_call *call) {
+    return &http_server_of(call->server_worker)->handler;
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+/* Returns: false when out of memory, and the connection is closed. */
+static bool begin_request(struct request_response_conn *conn) {
+    const struct http_limits *limits = &http_server_of(conn->net.server_worker)->limits;
+    struct net_call *base = net_call_new(&conn->net, sizeof(struct http_call));
+    struct http_call *call = (struct http_call *)base;
+    if (call) {
+        call->request = http1_request_new(base->arena, limits->max_header_size);
+    }
+    if (!call || !call->request) {
+        if (call) {
+            net_call_free(base);
+        }
+        net_conn_close(&conn->net);
+        return false;
+    }
+    call->exchange.arena = base->arena;
+    call->exchange.worker = conn->net.server_worker->worker;
+    call->exchange.body = STR("");
+    call->exchange.plan.max_bytes = limits->max_body_size;
+    conn->call = base;
+    conn->net.discarded = 0;
+    request_response_set_state(conn, REQUEST_RESPONSE_HEAD);
+    return true;
+}
+
+static void read_head(struct request_response_conn *conn, struct str *data) {
+    struct http_call *call = http_conn_call(conn);
+    enum http1_request_event event;
+    struct str body;
+    struct error err;
+    enum status st = http1_request_step(call->request, data, &event, &body, &err);
+    conn->net.n_pipelined_bytes = data->len;
+    if (st != ST_OK) {
+        http_reply_error(&call->exchange, &err, NULL, 0);
+    } else if (event == HTTP1_REQUEST_HEAD) {
+        http_receive_head(conn);
+    }
+}
+
+static bool on_bytes(struct net_conn *net_conn, struct str *data) {
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
+    switch ((enum request_response_state)conn->state) {
+    case REQUEST_RESPONSE_IDLE:
+        if (net_conn->n_flushing > 0) {
+            return false;
+        }
+        begin_request(conn);
+        return true;
+    case REQUEST_RESPONSE_HEAD:
+        read_head(conn, data);
+        return true;
+    case REQUEST_RESPONSE_BODY:
+        http_receive_body(conn, data);
+        return true;
+    case REQUEST_RESPONSE_REPLY_SKIP:
+    case REQUEST_RESPONSE_SKIP:
+        http_receive_skip(conn, data);
+        return true;
+    case REQUEST_RESPONSE_WAIT:
+    case REQUEST_RESPONSE_REPLY:
+        if (!net_conn->close_after_reply) {
+            return false;
+        }
+        break;
+    case REQUEST_RESPONSE_ENDED:
+    case REQUEST_RESPONSE_STATES:
+        break;
+    }
+    net_conn_discard(net_conn, data);
+    return true;
+}
+
+/* ---- what else happens to a connection ------------------------------------------------------- */
+
+static void on_refused(struct net_conn *net_conn, const struct error *err) {
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
+    if (begin_request(conn)) {
+        http_reply_error(&http_conn_call(conn)->exchange, err, NULL, 0);
+    }
+}
+
+static void head_timed_out(struct request_response_conn *conn) {
+    struct http_call *call = http_conn_call(conn);
+    struct error err;
+    if (!http1_request_has_begun(call->request)) {
+        net_conn_close(&conn->net);
+        return;
+    }
+    error_set(&err, ST_REQUEST_TIMEOUT,
+              "the head of the request was not complete in time (--header-timeout)");
+    http_reply_error(&call->exchange, &err, NULL, 0);
+}
+
+static void on_timeout(struct net_conn *net_conn, enum net_timeout timeout) {
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
+    if (timeout == NET_TIMEOUT_HEAD) {
+        head_timed_out(conn);
+    } else if (conn->state == REQUEST_RESPONSE_BODY) {
+        http_receive_timed_out(conn);
+    } else {
+        net_conn_close(net_conn);
+    }
+}
+
+static void on_call_disconnected(struct net_call *call) {
+    const struct http_handler *handler = handler_of(call);
+    struct http_exchange *exchange = &((struct http_call *)call)->exchange;
+    exchange->gone = true;
+    http_stream_clear((struct http_call *)call);
+    if (handler->on_disconnect) {
+        handler->on_disconnect(exchange, handler->context);
+    }
+}
+
+static void on_call_end(struct net_call *call) {
+    const struct http_handler *handler = handler_of(call);
+    http_stream_clear((struct http_call *)call);
+    if (handler->on_end) {
+        handler->on_end(&((struct http_call *)call)->exchange, handler->context);
+    }
+}
+
+static const struct net_protocol http_protocol = {
+    .conn_bytes = sizeof(struct request_response_conn),
+    .alpn = "\x08http/1.1\x08http/1.0",
+    .on_refused = on_refused,
+    .on_bytes = on_bytes,
+    .read_buffer = request_response_read_buffer,
+    .on_read_buffer_filled = http_receive_in_place,
+    .on_eof = request_response_on_eof,
+    .on_timeout = on_timeout,
+    .on_close = request_response_on_close,
+    .wants_to_read = request_response_wants_to_read,
+    .timeout_of = request_response_timeout_of,
+    .is_idle = request_response_is_idle,
+    .on_written = http_stream_on_written,
+    .on_call_disconnected = on_call_disconnected,
+    .on_call_end = on_call_end,
+    .describe = http_describe,
+};
 
 static struct net_limits limits_of(const struct http_limits *limits) {
     return (struct net_limits){

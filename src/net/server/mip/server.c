@@ -1,9 +1,426 @@
 /* The MIP server as a whole: net/server/server.h with MIP's own limits and handler. */
 #include "net/server/mip/server.h"
 
+#include "core/os/log_limit.h"
+#include "net/server/request_response.h"
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "net/server/mip/conn.h"
+#include "core/base/log.h"
+#include "core/base/metric/metric.h"
+#include "core/event/clock.h"
+
+struct mip_conn {
+    struct request_response_conn serial;
+    uint8_t n_head; /* bytes of the header that are here */
+    char head[MIP_HEADER_BYTES];
+};
+
+/* An inference, from its header on. */
+struct mip_call {
+    struct net_call base;
+    struct mip_exchange exchange; /* the handler's part */
+};
+
+struct mip_server {
+    struct net_server net;
+    struct mip_limits limits;
+    struct mip_handler handler;
+    struct log_limit *logs; /* as many as shards */
+};
+
+static inline struct mip_server *mip_server_of(const struct server_worker *server_worker) {
+    return (struct mip_server *)server_worker->server;
+}
+
+static_assert((int)METRIC_MIP_ERRORS_PROTOCOL + (int)MIP_ERROR_INTERNAL ==
+                  (int)METRIC_MIP_ERRORS_INTERNAL,
+              "the rows of the counter are in the order of the codes");
+
+/* An error that is answered: counts it by its code and logs it with its reason, which the packet
+ * does not carry. */
+static void mip_log_error(const struct net_conn *conn, const struct error *err) {
+    const struct server_worker *server_worker = conn->server_worker;
+    struct log_limit *log = &mip_server_of(server_worker)->logs[server_worker_index(server_worker)];
+    unsigned code = (unsigned)status_mip(err->status);
+    char peer[ADDRESS_TEXT_BYTES];
+    metric_add((enum metric)(METRIC_MIP_ERRORS_PROTOCOL + code), 1);
+    metric_add_error(METRIC_MIP, err->status);
+    if (!log_enabled(LOG_WARNING) || !log_limit_allow(log)) {
+        return;
+    }
+    const struct log_field fields[] = {
+        LOG_CSTR("peer", net_conn_peer(conn, peer)),
+        LOG_CSTR("listener", conn->listen_endpoint->text),
+        LOG_CSTR("code", mip_error_name(code)),
+        LOG_CSTR("reason", err->text),
+        LOG_U64("left_out", log->n_suppressed),
+    };
+    log_write(LOG_WARNING, "answered with an error", fields, log->n_suppressed > 0 ? 5 : 4);
+    log->n_suppressed = 0;
+}
+
+/* The connection ended within a packet. */
+static void mip_log_truncated(const struct net_conn *conn, const char *why) {
+    char peer[ADDRESS_TEXT_BYTES];
+    metric_add(METRIC_MIP_TRUNCATED_TOTAL, 1);
+    if (log_enabled(LOG_DEBUG)) {
+        log_event(LOG_DEBUG, "a connection ended within a packet",
+                  LOG_CSTR("peer", net_conn_peer(conn, peer)),
+                  LOG_CSTR("listener", conn->listen_endpoint->text), LOG_CSTR("reason", why));
+    }
+}
+
+enum { STACK_BUFS = 16 }; /* more than that are listed in the arena */
+
+/* A packet is answered now. */
+static void count_request(void) {
+    metric_add(METRIC_REQUESTS_TOTAL, 1);
+    metric_add(METRIC_MIP_REQUESTS_TOTAL, 1);
+}
+
+/* Sends a packet that is all header; then the connection goes on, or ends. */
+static void send_header(struct request_response_conn *conn, const struct mip_header *header) {
+    char bytes[MIP_HEADER_BYTES];
+    mip_header_encode(header, bytes);
+    net_conn_send_small(&conn->net, str_make(bytes, sizeof(bytes)));
+    if (!request_response_is_closed(conn)) {
+        request_response_on_reply_sent(conn);
+    }
+}
+
+static void send_error(struct request_response_conn *conn, const struct error *err) {
+    mip_log_error(&conn->net, err);
+    send_header(conn, &(struct mip_header){.version = MIP_VERSION,
+                                           .kind = MIP_ERROR,
+                                           .subtype = (uint8_t)status_mip(err->status)});
+}
+
+/* Answers the ping at hand (state HEAD). */
+static void mip_reply_ping(struct request_response_conn *conn) {
+    count_request();
+    request_response_set_state(conn, REQUEST_RESPONSE_REPLY);
+    send_header(conn, &(struct mip_header){
+                          .version = MIP_VERSION, .kind = MIP_PING, .subtype = MIP_RESPONSE});
+}
+
+/* Answers a packet that no handler has (state HEAD or BODY) with an error. `left` bytes of its
+ * payload are still to come: skipped, where they are few and known, else the connection ends. */
+static void mip_refuse(struct request_response_conn *conn, uint64_t left, const struct error *err) {
+    /* In another version the size may be anywhere. */
+    bool known = err->status != ST_BAD_VERSION;
+    count_request();
+    conn->net.close_after_reply =
+        conn->net.close_after_reply || !known || left > request_response_max_skipped(conn);
+    conn->skip_left = left;
+    request_response_set_state(conn, conn->net.close_after_reply || left == 0
+                                         ? REQUEST_RESPONSE_REPLY
+                                         : REQUEST_RESPONSE_REPLY_SKIP);
+    send_error(conn, err);
+}
+
+/* ---- replies of the handler ------------------------------------------------------------------ */
+
+/* Lists the pieces, in `arena` when they are many. Returns: false when out of memory. */
+static bool outgoing_make(struct arena *arena, const struct mip_answer *answer,
+                          struct net_outgoing *out, uv_buf_t stack[STACK_BUFS]) {
+    *out = (struct net_outgoing){.bufs = stack};
+    if (answer->n_pieces > STACK_BUFS) {
+        out->bufs = arena_calloc(arena, answer->n_pieces, sizeof(*out->bufs));
+    }
+    for (size_t i = 0; out->bufs && i < answer->n_pieces; i++) {
+        net_outgoing_add(out, answer->pieces[i].data, answer->pieces[i].n_bytes);
+    }
+    out->n_body = out->n_bytes;
+    return out->bufs != NULL;
+}
+
+/* Returns: false when the peer is gone, and the call has ended. */
+static bool reply_begin(struct net_call *call) {
+    assert(!call->replied);
+    call->replied = true;
+    if (!call->conn) {
+        net_call_finish(call);
+        return false;
+    }
+    count_request();
+    request_response_set_state((struct request_response_conn *)call->conn, REQUEST_RESPONSE_REPLY);
+    return true;
+}
+
+static void reply_end(struct net_conn *conn) {
+    if (!conn->consuming) {
+        net_conn_update_io(conn);
+    }
+}
+
+static struct net_call *call_of(struct mip_exchange *exchange) {
+    return (struct net_call *)(void *)((char *)exchange - offsetof(struct mip_call, exchange));
+}
+
+void mip_reply(struct mip_exchange *exchange, const struct mip_answer *answer) {
+    struct net_call *call = call_of(exchange);
+    struct net_conn *conn = call->conn;
+    uv_buf_t stack[STACK_BUFS];
+    struct net_outgoing out;
+    call->release = answer->release;
+    call->user = answer->user;
+    if (!reply_begin(call)) {
+        return;
+    }
+    if (outgoing_make(call->arena, answer, &out, stack) ||
+        (net_call_reply_arena(call) && outgoing_make(call->reply_arena, answer, &out, stack))) {
+        assert(out.n_bytes >= MIP_HEADER_BYTES);
+        request_response_send((struct request_response_conn *)conn, &out);
+    } else {
+        net_conn_close(conn);
+    }
+    reply_end(conn);
+}
+
+void mip_reply_error(struct mip_exchange *exchange, const struct error *err) {
+    struct net_call *call = call_of(exchange);
+    struct net_conn *conn = call->conn;
+    if (reply_begin(call)) {
+        send_error((struct request_response_conn *)conn, err);
+        reply_end(conn);
+    }
+}
+
+static const struct mip_handler *handler_of(const struct net_call *call) {
+    return &mip_server_of(call->server_worker)->handler;
+}
+
+static struct mip_exchange *exchange_of(struct net_call *call) {
+    return &((struct mip_call *)call)->exchange;
+}
+
+/* ---- payloads -------------------------------------------------------------------------------- */
+
+static void payload_end(struct request_response_conn *conn) {
+    struct net_call *call = conn->call;
+    const struct mip_handler *handler = handler_of(call);
+    request_response_set_state(conn, REQUEST_RESPONSE_WAIT);
+    exchange_of(call)->payload = str_make(call->body.data, call->body.len);
+    call->handler_started = true;
+    handler->on_infer(exchange_of(call), handler->context);
+}
+
+/* No handler has seen it. */
+static void payload_fail(struct request_response_conn *conn, const struct error *err) {
+    struct net_call *call = conn->call;
+    conn->call = NULL;
+    net_call_finish(call);
+    mip_refuse(conn, conn->skip_left, err);
+}
+
+static void fail_timeout(struct request_response_conn *conn, const char *why) {
+    struct error err;
+    conn->net.close_after_reply = true;
+    error_set(&err, ST_REQUEST_TIMEOUT, "%s", why);
+    payload_fail(conn, &err);
+}
+
+/* What follows from bytes having come, or having been refused. */
+static void on_payload_bytes(struct request_response_conn *conn, enum status st,
+                             const struct error *err) {
+    if (st != ST_OK) {
+        payload_fail(conn, err);
+    } else if (conn->skip_left == 0) {
+        payload_end(conn);
+    } else if (net_call_body_is_too_slow(conn->call)) {
+        fail_timeout(conn, "the payload comes too slowly (--min-body-rate)");
+    }
+}
+
+static void on_read_buffer_filled(struct net_conn *net_conn, size_t n_bytes) {
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
+    struct error err;
+    enum status st = request_response_advance_body(conn, n_bytes, &err);
+    on_payload_bytes(conn, st, &err);
+}
+
+/* ---- headers --------------------------------------------------------------------------------- */
+
+/* Refuses by what is announced (DESIGN, "Limits"; MIP, "Errors": ERROR_MEMORY). */
+static enum status check_size(const struct server_worker *server_worker, uint32_t n_bytes,
+                              struct error *err) {
+    uint64_t most = mip_server_of(server_worker)->limits.max_body_size;
+    if (n_bytes > most) {
+        return error_set(err, ST_BODY_TOO_LARGE,
+                         "expected a payload of at most %llu bytes (--max-body-size), got one of "
+                         "%lu announced",
+                         (unsigned long long)most, (unsigned long)n_bytes);
+    }
+    return body_check_budget(server_worker->server->budget, n_bytes, err);
+}
+
+/* Room for the payload. Returns: ST_NO_MEMORY. */
+static enum status call_new(struct request_response_conn *conn, const struct mip_header *header,
+                            struct error *err) {
+    struct server_worker *server_worker = conn->net.server_worker;
+    struct net_call *call = net_call_new(&conn->net, sizeof(struct mip_call));
+    if (!call) {
+        return error_set(err, ST_NO_MEMORY, "no memory for a request");
+    }
+    struct body_allocator means = {call->arena, &server_worker->pool,
+                                   server_worker->server->budget};
+    struct body_plan plan = {.length = header->n_bytes, .max_bytes = header->n_bytes};
+    enum status st = body_init(&call->body, &means, &plan, err);
+    if (st != ST_OK) {
+        net_call_free(call);
+        return st;
+    }
+    *exchange_of(call) = (struct mip_exchange){
+        .arena = call->arena,
+        .worker = server_worker->worker,
+        .header = *header,
+        .payload = STR(""),
+        .listener = conn->net.listen_endpoint->user,
+    };
+    call->body_started_ns = clock_now_ns();
+    conn->call = call;
+    return ST_OK;
+}
+
+/* A header is here. */
+static void packet_begin(struct request_response_conn *conn, const struct mip_header *header) {
+    struct error err;
+    enum status st = mip_header_check_request(header, &err);
+    if (st == ST_OK && header->kind == MIP_PING) {
+        mip_reply_ping(conn);
+        return;
+    }
+    if (st == ST_OK) {
+        st = check_size(conn->net.server_worker, header->n_bytes, &err);
+    }
+    if (st == ST_OK) {
+        st = call_new(conn, header, &err);
+    }
+    if (st != ST_OK) {
+        mip_refuse(conn, header->n_bytes, &err);
+        return;
+    }
+    conn->skip_left = header->n_bytes;
+    request_response_set_state(conn, REQUEST_RESPONSE_BODY);
+    net_call_count_in_flight(conn->call);
+}
+
+static void read_header(struct mip_conn *conn, struct str *data) {
+    size_t n = MIP_HEADER_BYTES - conn->n_head;
+    struct mip_header header;
+    n = n < data->len ? n : data->len;
+    memcpy(conn->head + conn->n_head, data->ptr, n);
+    conn->n_head = (uint8_t)(conn->n_head + n);
+    *data = str_make(data->ptr + n, data->len - n);
+    conn->serial.net.n_pipelined_bytes = data->len;
+    if (conn->n_head == MIP_HEADER_BYTES) {
+        mip_header_decode(conn->head, &header);
+        packet_begin(&conn->serial, &header);
+    }
+}
+
+static bool on_bytes(struct net_conn *net_conn, struct str *data) {
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
+    struct error err;
+    switch ((enum request_response_state)conn->state) {
+    case REQUEST_RESPONSE_IDLE:
+        if (net_conn->n_flushing > 0) {
+            return false;
+        }
+        ((struct mip_conn *)conn)->n_head = 0;
+        net_conn->discarded = 0;
+        request_response_set_state(conn, REQUEST_RESPONSE_HEAD);
+        return true;
+    case REQUEST_RESPONSE_HEAD:
+        read_header((struct mip_conn *)conn, data);
+        return true;
+    case REQUEST_RESPONSE_BODY: {
+        enum status st = request_response_add_body(conn, data, &err);
+        on_payload_bytes(conn, st, &err);
+        return true;
+    }
+    case REQUEST_RESPONSE_REPLY_SKIP:
+    case REQUEST_RESPONSE_SKIP:
+        request_response_skip_body(conn, data);
+        return true;
+    case REQUEST_RESPONSE_WAIT:
+    case REQUEST_RESPONSE_REPLY:
+        if (!net_conn->close_after_reply) {
+            return false;
+        }
+        break;
+    case REQUEST_RESPONSE_ENDED:
+    case REQUEST_RESPONSE_STATES:
+        break;
+    }
+    net_conn_discard(net_conn, data);
+    return true;
+}
+
+/* ---- what else happens to a connection ------------------------------------------------------- */
+
+static void on_refused(struct net_conn *net_conn, const struct error *err) {
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
+    net_conn->close_after_reply = true;
+    request_response_set_state(conn, REQUEST_RESPONSE_HEAD);
+    mip_refuse(conn, 0, err);
+}
+
+static void on_timeout(struct net_conn *net_conn, enum net_timeout timeout) {
+    struct request_response_conn *conn = (struct request_response_conn *)net_conn;
+    if (timeout == NET_TIMEOUT_BODY && conn->state == REQUEST_RESPONSE_BODY) {
+        fail_timeout(conn, "the payload did not come in time (--body-timeout)");
+        return;
+    }
+    if (timeout == NET_TIMEOUT_HEAD) {
+        mip_log_truncated(net_conn, "the header was not complete in time (--header-timeout)");
+    }
+    net_conn_close(net_conn);
+}
+
+static void on_close(struct net_conn *net_conn) {
+    const struct request_response_conn *conn = (const struct request_response_conn *)net_conn;
+    if (net_conn->eof &&
+        (conn->state == REQUEST_RESPONSE_HEAD || conn->state == REQUEST_RESPONSE_BODY)) {
+        mip_log_truncated(net_conn, "the peer closed");
+    }
+    request_response_on_close(net_conn);
+}
+
+static void on_call_disconnected(struct net_call *call) {
+    const struct mip_handler *handler = handler_of(call);
+    exchange_of(call)->gone = true;
+    if (handler->on_disconnect) {
+        handler->on_disconnect(exchange_of(call), handler->context);
+    }
+}
+
+static void on_call_end(struct net_call *call) {
+    const struct mip_handler *handler = handler_of(call);
+    if (handler->on_end) {
+        handler->on_end(exchange_of(call), handler->context);
+    }
+}
+
+static const struct net_protocol mip_protocol = {
+    .conn_bytes = sizeof(struct mip_conn),
+    .on_refused = on_refused,
+    .on_bytes = on_bytes,
+    .read_buffer = request_response_read_buffer,
+    .on_read_buffer_filled = on_read_buffer_filled,
+    .on_eof = request_response_on_eof,
+    .on_timeout = on_timeout,
+    .on_close = on_close,
+    .wants_to_read = request_response_wants_to_read,
+    .timeout_of = request_response_timeout_of,
+    .is_idle = request_response_is_idle,
+    .on_written = request_response_on_written,
+    .on_call_disconnected = on_call_disconnected,
+    .on_call_end = on_call_end,
+    .describe = request_response_describe,
+};
 
 static struct net_limits limits_of(const struct mip_limits *limits) {
     return (struct net_limits){

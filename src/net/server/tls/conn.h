@@ -45,7 +45,7 @@ static inline bool net_tls_in_handshake(const struct net_conn *conn) {
     return conn->tls && conn->tls->in_handshake;
 }
 
-/* ---- conn.c: a connection's life, and bytes in ------------------------------------------- */
+/* ---- life of a connection, and bytes in ------------------------------------------------------ */
 
 /* A new connection gets what `server` has now. Returns: false when out of memory. Thread: the
  * acceptor's. */
@@ -64,7 +64,7 @@ void net_tls_handshake_failed(const struct net_conn *conn, enum tls_failure fail
 /* Tells the peer that nothing more comes, unless something that was promised does not. */
 void net_tls_send_close_notify(struct net_conn *conn);
 
-/* ---- write.c: bytes out ------------------------------------------------------------------ */
+/* ---- bytes out ------------------------------------------------------------------------------- */
 
 /* As net_conn_try_write; what it takes is sealed and leaves by itself. */
 ssize_t net_tls_try_write(struct net_conn *conn, const uv_buf_t *bufs, unsigned n);
@@ -73,13 +73,5 @@ int net_tls_queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t
                         uv_write_cb done);
 /* The handle is closed: writes that still wait are done, with an error. */
 void net_tls_cancel_writes(struct net_conn *conn);
-/* What a session wants to say, or what is said without one: at once, or from a copy. Returns: false
- * when the connection was closed. */
-bool net_tls_send_encrypted(struct net_conn *conn, const char *data, size_t n_bytes);
-
-/* ---- log.c ------------------------------------------------------------------------------- */
-
-void net_tls_log_failure(const struct net_conn *conn, enum tls_failure failure, const char *why);
-void net_tls_log_success(const struct net_conn *conn);
 
 #endif

@@ -9,8 +9,19 @@
 
 #include "codec/protobuf/grpc_text.h"
 #include "net/transport/body.h"
+#include "net/transport/budget.h"
 #include "net/transport/grpc/message.h"
-#include "net/transport/grpc/pending_input.h"
+
+/* Zeroed memory is an empty one. */
+struct grpc_pending_input {
+    char *data;
+    size_t at, len; /* the bytes are those from `at` to `len` */
+    size_t cap;
+};
+
+static inline struct str grpc_pending_input_bytes(const struct grpc_pending_input *pending) {
+    return str_make(pending->data ? pending->data + pending->at : NULL, pending->len - pending->at);
+}
 
 /* What all receivers of a worker share. */
 struct grpc_receiver_options {

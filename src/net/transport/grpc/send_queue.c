@@ -1,10 +1,13 @@
 /* A list of messages, each a list of pieces behind a prefix, and a place in it. */
 #include "net/transport/grpc/send_queue.h"
 
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "codec/http1/content_coding.h"
 #include "core/base/small_blocks.h"
+#include "net/transport/h2_scan.h"
 
 enum { COMPRESS_FROM_BYTES = 1024 }; /* smaller messages do not get smaller */
 
@@ -127,7 +130,8 @@ size_t grpc_send_queue_reserve(struct grpc_send_queue *queue, size_t most) {
     return queue->n_reserved;
 }
 
-struct piece grpc_send_queue_peek(const struct grpc_send_queue *queue) {
+/* The bytes to be collected next, not past the end of a piece. */
+static struct piece grpc_send_queue_peek(const struct grpc_send_queue *queue) {
     const struct piece *piece = &queue->first->pieces[queue->piece];
     return (struct piece){(const char *)piece->data + queue->at, piece->n_bytes - queue->at};
 }
@@ -145,8 +149,9 @@ static void move_to_batch(struct grpc_send_queue *queue, struct grpc_write_batch
     flight->sent = message;
 }
 
-void grpc_send_queue_advance(struct grpc_send_queue *queue, struct grpc_write_batch *flight,
-                             size_t n_bytes) {
+/* So many of them were. */
+static void grpc_send_queue_advance(struct grpc_send_queue *queue, struct grpc_write_batch *flight,
+                                    size_t n_bytes) {
     const struct grpc_queued_message *message = queue->first;
     queue->at += n_bytes;
     queue->n_bytes -= n_bytes;
@@ -192,4 +197,70 @@ void grpc_write_batch_complete(struct grpc_write_batch *flight,
         queue->n_in_write--;
         left(queue);
     }
+}
+
+enum {
+    /* The most that nghttp2 gives at once: a frame of 16 KiB, which is what it makes of DATA too,
+     * with a few bytes to spare for a change of mind. */
+    FRAME_BYTES = 16384 + 32,
+    SMALL_BYTES = 1024, /* up to here a piece is copied */
+    /* A frame of DATA is its head, large pieces, and between them small ones copied together. */
+    FRAME_PIECES = 2 * (FRAME_BYTES / SMALL_BYTES) + 2,
+};
+
+static_assert((int)FRAME_BYTES <= (int)GRPC_OUTPUT_BYTES &&
+                  (int)FRAME_PIECES <= (int)GRPC_OUTPUT_PIECES,
+              "whatever a frame is made of, it fits an empty output");
+
+static bool has_room(const struct grpc_output *output) {
+    return output->n + FRAME_PIECES <= GRPC_OUTPUT_PIECES &&
+           output->used + FRAME_BYTES <= GRPC_OUTPUT_BYTES;
+}
+
+void grpc_output_add_copy(struct grpc_output *output, const void *data, size_t n_bytes) {
+    char *at = output->bytes + output->used;
+    struct piece *last = output->n > 0 ? &output->pieces[output->n - 1] : NULL;
+    memcpy(at, data, n_bytes);
+    output->used += n_bytes;
+    if (last && (const char *)last->data + last->n_bytes == at) {
+        last->n_bytes += n_bytes;
+    } else {
+        output->pieces[output->n++] = (struct piece){at, n_bytes};
+    }
+}
+
+bool grpc_output_add_data_frame(struct grpc_output *output, struct grpc_send_queue *queue,
+                                struct grpc_write_batch *flight, const uint8_t *head,
+                                size_t n_bytes) {
+    if (!has_room(output)) {
+        return false;
+    }
+    assert(n_bytes == queue->n_reserved && n_bytes + H2_FRAME_HEAD_BYTES <= FRAME_BYTES);
+    grpc_output_add_copy(output, head, H2_FRAME_HEAD_BYTES);
+    while (n_bytes > 0) {
+        struct piece piece = grpc_send_queue_peek(queue);
+        piece.n_bytes = piece.n_bytes < n_bytes ? piece.n_bytes : n_bytes;
+        if (piece.n_bytes <= SMALL_BYTES) {
+            grpc_output_add_copy(output, piece.data, piece.n_bytes);
+            output->n_copied += piece.n_bytes;
+        } else {
+            output->pieces[output->n++] = piece;
+        }
+        grpc_send_queue_advance(queue, flight, piece.n_bytes);
+        n_bytes -= piece.n_bytes;
+    }
+    return true;
+}
+
+int grpc_output_collect(struct grpc_output *output, nghttp2_session *h2) {
+    while (has_room(output)) {
+        const uint8_t *data;
+        ssize_t n = nghttp2_session_mem_send(h2, &data);
+        if (n <= 0) {
+            return (int)n;
+        }
+        assert(n <= FRAME_BYTES);
+        grpc_output_add_copy(output, data, (size_t)n);
+    }
+    return 0;
 }

@@ -4,6 +4,7 @@
 #ifndef SLUICE_NET_TRANSPORT_GRPC_SEND_QUEUE_H
 #define SLUICE_NET_TRANSPORT_GRPC_SEND_QUEUE_H
 
+#include <nghttp2/nghttp2.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,11 +62,6 @@ bool grpc_send_queue_push(struct grpc_send_queue *queue,
 /* nghttp2 has room for at most so many bytes. Returns: how many it gets, through
  * grpc_output_add_data_frame. */
 size_t grpc_send_queue_reserve(struct grpc_send_queue *queue, size_t most);
-/* The bytes to be collected next, not past the end of a piece. */
-struct piece grpc_send_queue_peek(const struct grpc_send_queue *queue);
-/* So many of them were. */
-void grpc_send_queue_advance(struct grpc_send_queue *queue, struct grpc_write_batch *flight,
-                             size_t n_bytes);
 /* Has a part of a message left, or been promised? */
 bool grpc_send_queue_is_mid_message(const struct grpc_send_queue *queue);
 /* Lets go of what is queued; of what is on its way to the socket, when it has left. */
@@ -73,5 +69,31 @@ void grpc_send_queue_clear(struct grpc_send_queue *queue, struct grpc_write_batc
 /* What was collected has left, or never will: releases it; `left` is told of each message. */
 void grpc_write_batch_complete(struct grpc_write_batch *flight,
                                void (*left)(struct grpc_send_queue *queue));
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+enum { GRPC_OUTPUT_PIECES = 256, GRPC_OUTPUT_BYTES = 65536 };
+
+struct grpc_output {
+    struct piece pieces[GRPC_OUTPUT_PIECES];
+    size_t n;
+    size_t used; /* of bytes */
+    size_t n_copied;
+    char bytes[GRPC_OUTPUT_BYTES];
+};
+
+/* Empties it. */
+static inline void grpc_output_clear(struct grpc_output *output) {
+    output->n = output->used = output->n_copied = 0;
+}
+/* A few bytes, which must fit. */
+void grpc_output_add_copy(struct grpc_output *output, const void *data, size_t n_bytes);
+/* As much as fits of what nghttp2 has to say. Returns: its error, or 0. */
+int grpc_output_collect(struct grpc_output *output, nghttp2_session *h2);
+/* From nghttp2's send_data callback, while collecting: a DATA frame of its head (9 bytes) and
+ * `n_bytes` that the queue has promised. Returns: false when there is no room for it now. */
+bool grpc_output_add_data_frame(struct grpc_output *output, struct grpc_send_queue *queue,
+                                struct grpc_write_batch *flight, const uint8_t *head,
+                                size_t n_bytes);
 
 #endif

@@ -45,5 +45,7 @@ enum status tls_context_check_dates(const struct tls_context *context, time_t no
 /* When it expires, "2027-03-01 12:00:00 UTC". Returns: `out`. */
 enum { TLS_DATE_BYTES = 64 };
 const char *tls_context_expiry(const struct tls_context *context, char out[TLS_DATE_BYTES]);
+/* OpenSSL's words for the first error that waits in its queue, which is emptied. */
+const char *tls_pem_reason(void);
 
 #endif

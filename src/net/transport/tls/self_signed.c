@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "net/transport/tls/pem.h"
+#include "net/transport/tls/context.h"
 
 enum { SERIAL_BYTES = 16, DAY = 24 * 3600, DAYS = 3650 };
 

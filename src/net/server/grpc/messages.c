@@ -1,9 +1,127 @@
-/* Messages in: handed to the method when it asks. What comes behind a message that waits is kept,
- * at most as much as the stream's window allows; the connection's window is never held up by one
- * call. */
+/* Messages out: queued by the method, asked for by nghttp2 as windows allow, collected from where
+ * their bytes lie. */
 #include <assert.h>
 
 #include "net/server/grpc/session.h"
+
+/* ---- queueing -------------------------------------------------------------------------------- */
+
+static void resume_data(struct grpc_stream *stream) {
+    if (stream->deferred) {
+        stream->deferred = false;
+        nghttp2_session_resume_data(stream->session->h2, stream->id);
+    }
+}
+
+/* The status needs no window: where nothing is queued in front of it, nghttp2's data source, which
+ * is asked only while there is one, is not waited for. */
+void grpc_send_status(struct grpc_stream *stream) {
+    if (stream->out.n_bytes > 0) {
+        resume_data(stream);
+    } else if (grpc_head_submit_trailers(stream) != 0) {
+        grpc_session_fail(stream->session, NGHTTP2_INTERNAL_ERROR, "no memory for an answer");
+    }
+}
+
+/* Something is in the queue. */
+static void on_queued(struct grpc_stream *stream) {
+    stream->response_started = true;
+    if (stream->response_state == GRPC_RESPONSE_NONE) {
+        grpc_stream_set_response_state(stream, GRPC_RESPONSE_OPEN);
+        grpc_head_submit(stream, false);
+    } else {
+        resume_data(stream);
+    }
+    grpc_stream_update_timer(stream);
+    grpc_core_schedule_write(stream->core, stream->session);
+}
+
+/* The client would miss a message: it is told, and the method hears of it when the stream is
+ * closed. */
+static void reset_stream(struct grpc_stream *stream) {
+    stream->reset_submitted = true;
+    nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id,
+                              NGHTTP2_INTERNAL_ERROR);
+    grpc_core_schedule_write(stream->core, stream->session);
+}
+
+void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_pieces,
+               void (*release)(void *user), void *user) {
+    struct grpc_stream *stream = (struct grpc_stream *)call;
+    bool wanted = !call->is_cancelled && !stream->reset_submitted;
+    /* A unary call's one message lives with the call; of others there may be any number. */
+    struct grpc_send_queue_options options = {.arena = call->method->streams ? NULL : call->arena,
+                                              .blocks = &stream->core->blocks,
+                                              .coding = stream->answer_coding,
+                                              .compression_level =
+                                                  stream->core->options->limits.compression_level};
+    assert(stream->method_state == GRPC_METHOD_ACTIVE);
+    if (wanted && grpc_send_queue_push(&stream->out, &options, pieces, n_pieces, release, user)) {
+        on_queued(stream);
+        return;
+    }
+    if (release) {
+        release(user);
+    }
+    if (wanted) {
+        reset_stream(stream);
+    }
+}
+
+uint64_t grpc_now_ns(const struct grpc_call *call) {
+    return grpc_core_now(((const struct grpc_stream *)call)->core);
+}
+
+size_t grpc_queued_bytes(const struct grpc_call *call) {
+    return ((const struct grpc_stream *)call)->out.n_bytes;
+}
+
+/* ---- collecting ------------------------------------------------------------------------------ */
+
+/* nghttp2 asks how much there is for a frame; the bytes follow through its send_data callback. */
+static ssize_t on_read(nghttp2_session *h2, int32_t id, uint8_t *buf, size_t length,
+                       uint32_t *flags, nghttp2_data_source *source, void *user) {
+    struct grpc_stream *stream = source->ptr;
+    (void)h2, (void)id, (void)buf, (void)user;
+    size_t n = grpc_send_queue_reserve(&stream->out, length);
+    bool ends = n == stream->out.n_bytes && stream->response_state == GRPC_RESPONSE_ENDING;
+    if (n == 0) { /* for now; or the trailers are on their way */
+        stream->deferred = true;
+        return NGHTTP2_ERR_DEFERRED;
+    }
+    if (ends) {
+        *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+        if (grpc_head_submit_trailers(stream) != 0) {
+            return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+        }
+    }
+    *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
+    return (ssize_t)n;
+}
+
+nghttp2_data_provider grpc_send_provider(struct grpc_stream *stream) {
+    return (nghttp2_data_provider){.source.ptr = stream, .read_callback = on_read};
+}
+
+/* ---- letting go ------------------------------------------------------------------------------ */
+
+void grpc_send_clear(struct grpc_stream *stream) {
+    grpc_send_queue_clear(&stream->out, &stream->session->write_batch);
+}
+
+void grpc_send_on_message_sent(struct grpc_send_queue *queue) {
+    struct grpc_stream *stream =
+        (struct grpc_stream *)(void *)((char *)queue - offsetof(struct grpc_stream, out));
+    if (queue->n_in_write > 0) {
+        return;
+    }
+    if (grpc_stream_can_free(stream)) {
+        grpc_stream_schedule_sweep(stream);
+    } else if (!queue->first && stream->method_state == GRPC_METHOD_ACTIVE &&
+               !stream->call.is_cancelled && stream->call.method->streams) {
+        grpc_stream_emit(stream, GRPC_WRITABLE);
+    }
+}
 
 static bool is_unary(const struct grpc_stream *stream) {
     return !stream->call.method->streams;
