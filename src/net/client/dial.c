@@ -1,4 +1,5 @@
-/* A socket, a connect and an alarm. Whatever ends it first tells; then the handle closes. */
+/* A TCP connection attempt with a timeout. The first event (connected, failed, timed out) reports
+ * the result; then the handle closes. */
 #include "net/client/dial.h"
 
 #include <stddef.h>
@@ -37,7 +38,7 @@ static void on_connected(uv_connect_t *connect, int status) {
     struct dial *dial = (struct dial *)(void *)connect->handle;
     struct dial_result result = {.error.status = ST_OK, .refused = status == UV_ECONNREFUSED};
     if (!dial->done) {
-        return; /* it was told, or given up: this is the close */
+        return; /* already reported or cancelled: this is the close */
     }
     if (result.refused) {
         error_set(&result.error, ST_IO, "refused the connection");
@@ -54,7 +55,7 @@ static void on_timeout(struct timer *timer) {
     finish_dial(dial, &result);
 }
 
-/* The handle is open. Returns: an error of libuv, or 0. */
+/* Starts the connect on the open handle. Returns: an error of libuv, or 0. */
 static int start_connect(struct dial *dial, const struct address *address, uint64_t timeout_ns) {
     dial->timer.on_expire = on_timeout;
     if (!timer_start(worker_timers(dial->worker), &dial->timer, clock_now_ns() + timeout_ns)) {

@@ -1,4 +1,5 @@
-/* Can a TCP connection be made there? One is made and closed at once; nothing is said on it.
+/* Checks whether a TCP connection can be made: one is opened and closed at once, without sending a
+ * byte.
  *
  * Thread: the worker's, for everything. */
 #ifndef SLUICE_NET_CLIENT_DIAL_H
@@ -14,17 +15,17 @@
 struct dial;
 
 struct dial_result {
-    struct error error; /* ST_OK; ST_IO, ST_DEADLINE_EXCEEDED with a sentence without the address */
-    bool refused;       /* ST_IO: nothing listens there */
+    struct error error; /* ST_OK; ST_IO, ST_DEADLINE_EXCEEDED: text without the address */
+    bool refused;       /* ST_IO: connection refused */
 };
 
-/* `address` is "IP:PORT". `done` comes once, never from within; by then the dial is over, though
- * its handle may close a little later. Returns: ST_BAD_CONFIG, ST_IO (no socket), ST_NO_MEMORY.
- * Owns: *out until `done` or dial_cancel. */
+/* Connects to `address`, "IP:PORT". `done` is called once, never from within this function; the
+ * dial has ended then, though its handle may close a little later. Returns: ST_BAD_CONFIG, ST_IO
+ * (no socket), ST_NO_MEMORY. Owns: *out until `done` or dial_cancel. */
 enum status dial_start(struct worker *worker, struct str address, uint64_t timeout_ns,
                        void (*done)(void *user, const struct dial_result *result), void *user,
                        struct dial **out, struct error *err) __attribute__((warn_unused_result));
-/* Gives it up; `done` does not come. Its handle closes in the next round of the loop. */
+/* Cancels it; `done` is not called. Its handle closes in the next event-loop iteration. */
 void dial_cancel(struct dial *dial);
 
 #endif

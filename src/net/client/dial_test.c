@@ -1,4 +1,4 @@
-/* Somebody listens, nobody does, nobody takes it, and one that is given up. */
+/* Dials to a listening port, a closed port, a full backlog, and a cancelled one. */
 #include "net/client/dial.h"
 
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static void begin(struct worker_msg *msg) {
     }
 }
 
-/* Freeing the worker proves that no handle is left open. */
+/* Freeing the worker checks that no handle is left open. */
 static void run(struct rig *rig, const struct address *address, uint64_t timeout_ns, bool cancels) {
     char text[ADDRESS_TEXT_BYTES];
     struct error err;
@@ -77,7 +77,7 @@ static void dial_listening_port_connects(void **state) {
         int fd = listen_at(wheres[i], 8, &address);
         run(&rig, &address, UINT64_C(60) * SECOND, false);
         assert_int_equal(rig.dialed.error.status, ST_OK);
-        int taken = accept(fd, NULL, NULL); /* the connection is closed, with nothing on it */
+        int taken = accept(fd, NULL, NULL); /* the connection is closed without a byte */
         assert_true(test_is_closed(taken));
         close(taken);
         close(fd);
@@ -95,7 +95,7 @@ static void dial_closed_port_is_refused(void **state) {
     assert_string_equal(rig.dialed.error.text, "refused the connection");
 }
 
-/* A queue of connections that is full: what comes then is neither taken nor refused. */
+/* With a full backlog a connection is neither accepted nor refused. */
 static void dial_full_backlog_times_out(void **state) {
     (void)state;
     struct address address;

@@ -1,9 +1,9 @@
-/* c-ares on a worker's loop: it says which sockets to watch and when to look at the time, the loop
- * says what happened. It can't give up a single question, so one that nobody waits for any more
- * goes on to its end in silence. */
+/* c-ares on a worker's loop: c-ares reports which sockets to watch and when to call it, the loop
+ * reports events. c-ares cannot cancel a single query, so a cancelled lookup runs to its end
+ * without a callback. */
 #include "net/client/dns.h"
 
-/* What 1.34 calls old is what 1.18 has. */
+/* Functions deprecated in 1.34 are the only ones that 1.18 has. */
 #define CARES_NO_DEPRECATED
 #include <ares.h>
 #include <netdb.h>
@@ -34,7 +34,7 @@ struct dns_resolver {
 };
 
 struct dns_lookup {
-    void (*done)(void *user, const struct dns_answer *answer); /* NULL: it was given up */
+    void (*done)(void *user, const struct dns_answer *answer); /* NULL: cancelled */
     void *user;
 };
 
@@ -51,7 +51,7 @@ static void set_ares_error(int code, struct error *err) {
     case ARES_ETIMEOUT:
         error_set(err, ST_DEADLINE_EXCEEDED, "no server answered in time");
         break;
-    case ARES_ECONNREFUSED: /* 1.18 says so of servers that answer with an error, too */
+    case ARES_ECONNREFUSED: /* 1.18 reports this for SERVFAIL and other error responses too */
         error_set(err, ST_IO, "no server answered, or each with an error");
         break;
     case ARES_ESERVFAIL:
@@ -108,13 +108,13 @@ static struct dns_address address_of(const struct ares_addrinfo_node *node) {
     return address;
 }
 
-/* A time with its highest bit set is none: RFC 2181, 8. */
+/* RFC 2181, 8: a TTL with the highest bit set counts as 0. */
 static uint32_t min_ttl(uint32_t ttl_s, int other) {
     uint32_t other_s = other > 0 ? (uint32_t)other : 0;
     return other_s < ttl_s ? other_s : ttl_s;
 }
 
-/* The names on the way to the addresses live no longer than these. */
+/* The TTL includes those of the CNAMEs on the way. */
 static void finish_addresses(struct dns_lookup *lookup, const struct ares_addrinfo *info) {
     struct dns_answer answer = {.error.status = ST_OK, .ttl_s = UINT32_MAX};
     size_t n = 0;
@@ -167,7 +167,7 @@ static struct dns_resolver *resolver_of_sockets(struct socket_watcher_set *socke
                                            offsetof(struct dns_resolver, sockets));
 }
 
-/* The next time that c-ares wants to look. */
+/* Sets the timer to the next timeout of c-ares. */
 static void update_timer(struct dns_resolver *resolver) {
     struct loop_timers *timers = worker_timers(resolver->worker);
     struct timeval room, *wait = ares_timeout(resolver->channel, NULL, &room);
@@ -176,8 +176,9 @@ static void update_timer(struct dns_resolver *resolver) {
         return;
     }
     uint64_t us = (uint64_t)wait->tv_sec * US_PER_S + (uint64_t)wait->tv_usec;
-    uint64_t due_ns = clock_now_ns() + us * NS_PER_US + NS_PER_MS; /* never a little too soon */
-    /* Out of memory: looked at again when the next one is asked. */
+    uint64_t due_ns = clock_now_ns() + us * NS_PER_US + NS_PER_MS; /* rounded up, so that it never
+                                                                      fires too early */
+    /* Out of memory: the next lookup tries again. */
     (void)!timer_start(timers, &resolver->timer, due_ns);
 }
 
@@ -186,8 +187,8 @@ static void run_ares(struct dns_resolver *resolver, ares_socket_t readable,
     struct timeval room;
     ares_process_fd(resolver->channel, readable, writable);
     if (!ares_timeout(resolver->channel, NULL, &room)) {
-        /* Nothing is under way. What has timed out may have left a connection that is dead: 1.34
-         * looks for those before it looks at the time, and would ask the next question there. */
+        /* No query is in progress. A timed-out query may have left a dead connection, which 1.34
+         * would use for the next query; processing timeouts now closes it. */
         ares_process_fd(resolver->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
     }
     update_timer(resolver);
@@ -198,15 +199,15 @@ static void on_timeout(struct timer *timer) {
              ARES_SOCKET_BAD, ARES_SOCKET_BAD);
 }
 
-/* A broken socket is readable: reading says what is wrong. */
+/* A broken socket is readable: reading it returns the error. */
 static void on_ready(struct socket_watcher_set *sockets, int fd, bool readable, bool writable,
                      bool broken) {
     run_ares(resolver_of_sockets(sockets), readable || broken ? fd : ARES_SOCKET_BAD,
              writable ? fd : ARES_SOCKET_BAD);
 }
 
-/* c-ares: watch this socket for that; for nothing: it is about to be closed. One that can't be
- * watched is one that never answers. */
+/* c-ares callback: watch this socket; for nothing: it is about to be closed. A socket that cannot
+ * be watched appears as one that never answers. */
 static void on_socket(void *user, ares_socket_t fd, int readable, int writable) {
     struct dns_resolver *resolver = user;
     struct socket_watcher *polled = socket_watcher_find(&resolver->sockets, fd);
@@ -232,10 +233,10 @@ static int make_channel(struct dns_resolver *resolver, const struct dns_resolver
         return ARES_ENOMEM;
     }
     if (file) {
-        settings.resolvconf_path = file; /* which c-ares copies */
+        settings.resolvconf_path = file; /* c-ares copies it */
         given |= ARES_OPT_RESOLVCONF;
     }
-#ifdef ARES_OPT_QUERY_CACHE /* 1.31 and newer have one: 0 is none */
+#ifdef ARES_OPT_QUERY_CACHE /* since 1.31; 0 disables it */
     given |= ARES_OPT_QUERY_CACHE;
 #endif
     int code = ares_init_options(&resolver->channel, &settings, given);
@@ -309,7 +310,7 @@ enum status dns_lookup_start(struct dns_resolver *resolver, const char *name, en
         return error_set(err, ST_NO_MEMORY, "no memory for asking the DNS");
     }
     *lookup = (struct dns_lookup){.done = done, .user = user};
-    *out = lookup; /* before it may be gone */
+    *out = lookup; /* before the callback may free it */
     if (kind == DNS_SRV) {
         ares_search(resolver->channel, name, CLASS_IN, TYPE_SRV, on_message, lookup);
     } else {

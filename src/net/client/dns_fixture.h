@@ -1,5 +1,5 @@
-/* For tests of names: a DNS server over UDP on a thread of its own, whose records a test changes
- * while it runs. For files that include cmocka.h before. */
+/* Fixture for DNS tests: a DNS server over UDP on its own thread, whose records a test changes
+ * while it runs. Include cmocka.h first. */
 #ifndef SLUICE_NET_CLIENT_DNS_FIXTURE_H
 #define SLUICE_NET_CLIENT_DNS_FIXTURE_H
 
@@ -22,9 +22,9 @@ enum test_dns_manners { TEST_DNS_ANSWERS, TEST_DNS_SILENT, TEST_DNS_FAILS, TEST_
 struct test_dns_record {
     const char *name; /* "a.test"; NULL: none */
     uint16_t type;
-    uint32_t ip;             /* 127.0.0.0 and more; of AAAA the last four bytes */
+    uint32_t ip;             /* 127.0.0.0 and up; of AAAA the last four bytes */
     uint16_t priority, port; /* of SRV */
-    const char *target;      /* the same: one label */
+    const char *target;      /* of SRV: one label */
 };
 
 struct test_dns {
@@ -44,7 +44,7 @@ static inline size_t test_dns_put16(unsigned char *out, unsigned value) {
     return 2;
 }
 
-/* "a.test" from labels. Returns: how long the name is on the wire. */
+/* "a.test" from labels. Returns: length of the name on the wire. */
 static inline size_t test_dns_name(const unsigned char *wire, size_t n, char out[64]) {
     size_t at = 0, len = 0;
     while (at < n && wire[at] != 0 && at + wire[at] < n && len + wire[at] + 1u < 64) {
@@ -57,7 +57,7 @@ static inline size_t test_dns_name(const unsigned char *wire, size_t n, char out
     return at + 1;
 }
 
-/* The record behind its name. */
+/* Appends the record's data, after its name. */
 static inline size_t test_dns_data(const struct test_dns_record *record, unsigned char *out) {
     size_t n = 0, label = record->target ? strlen(record->target) : 0;
     uint32_t ip = htonl(record->ip);
@@ -83,7 +83,7 @@ static inline size_t test_dns_data(const struct test_dns_record *record, unsigne
     return n + 4;
 }
 
-/* Makes the question an answer, in place. Returns: its length; 0: none. */
+/* Turns the query into an answer, in place. Returns: its length; 0: no answer. */
 static inline size_t test_dns_answer(struct test_dns *dns, unsigned char *message, size_t n) {
     char name[64];
     unsigned n_answers = 0;
@@ -103,7 +103,7 @@ static inline size_t test_dns_answer(struct test_dns *dns, unsigned char *messag
             end += test_dns_put16(message + end, 0xc00c);
             end += test_dns_put16(message + end, type);
             end += test_dns_put16(message + end, 1);
-            end += test_dns_put16(message + end, 0); /* no time to live */
+            end += test_dns_put16(message + end, 0); /* TTL 0 */
             end += test_dns_put16(message + end, 0);
             end += test_dns_data(record, message + end);
             n_answers++;
@@ -124,7 +124,7 @@ static inline void *test_dns_serve(void *arg) {
         struct sockaddr_in from;
         socklen_t len = sizeof(from);
         ssize_t n = recvfrom(dns->fd, message, 512, 0, (struct sockaddr *)(void *)&from, &len);
-        if (n <= 1) { /* one byte ends it */
+        if (n <= 1) { /* one byte stops the server */
             return NULL;
         }
         int manners = atomic_load(&dns->manners);
@@ -153,7 +153,7 @@ static inline void test_dns_init(struct test_dns *dns) {
     assert_int_equal(pthread_create(&dns->thread, NULL, test_dns_serve, dns), 0);
 }
 
-/* From now on these are all. The texts must stay. */
+/* Replaces all records. The texts must stay valid. */
 static inline void test_dns_set(struct test_dns *dns, const struct test_dns_record *records,
                                 size_t n) {
     lock_acquire(&dns->lock);

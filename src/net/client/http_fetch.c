@@ -1,7 +1,7 @@
-/* libcurl's multi interface on a worker's loop: curl says which sockets to watch and when to look
- * at the time, the loop says what happened. A transfer's handle is used again for the next fetch.
+/* HTTP requests with libcurl's multi interface on a worker's loop: curl reports which sockets to
+ * watch and when to call it, the loop reports events. Easy handles are reused.
  *
- * curl's callbacks must not call back into curl, so what has ended is only looked for behind a
+ * curl's callbacks must not call back into curl, so finished transfers are collected after each
  * curl_multi_socket_action. */
 #include "net/client/http_fetch.h"
 
@@ -18,14 +18,14 @@
 #include "core/event/clock.h"
 #include "net/client/socket_watcher.h"
 
-/* What the handle borrows while it runs. */
+/* Lists that an easy handle borrows while it runs. */
 struct http_curl_lists {
     struct curl_slist *fields;
     struct curl_slist *connect_to;
 };
 
 enum { NS_PER_MS = 1000000, READ_BYTES = 72 << 10, FIELD_BYTES = 8 << 10 };
-/* A silent connection is asked after half of the time that it is given, then every sixth. */
+/* TCP keepalive: the first probe after half of the configured time, then one every sixth. */
 enum { ALIVE_IDLE_PART = 2, ALIVE_EVERY_PART = 6, MS_PER_S = 1000 };
 
 /* ---- what lasts ------------------------------------------------------------------------------ */
@@ -56,13 +56,13 @@ static void set_tls(CURL *easy, const struct http_fetch_tls *tls) {
     set_pem(easy, CURLOPT_SSLKEY_BLOB, tls->key_pem.len > 0 ? tls->key_pem : tls->cert_pem);
 }
 
-/* On a handle that is new, or reset: what is the same for every fetch with this TLS. Connections
- * are kept by what they trust. */
+/* Sets the options that all fetches with this TLS share, on a new or reset handle. curl reuses a
+ * connection only for the same TLS settings. */
 static void http_curl_set_common(CURL *easy, const struct http_fetch_tls *tls) {
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    /* Addresses are numeric, mostly; and each fetch looks at all that the cache holds. */
+    /* Most addresses are numeric, and each fetch would scan the whole cache. */
     curl_easy_setopt(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
-    curl_easy_setopt(easy, CURLOPT_NOPROXY, "*"); /* whatever the environment says */
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, "*"); /* ignores the environment's proxy */
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
@@ -71,9 +71,9 @@ static void http_curl_set_common(CURL *easy, const struct http_fetch_tls *tls) {
     set_tls(easy, tls);
 }
 
-/* The time holds for bytes of ours that nobody has acknowledged, and it is what ends a connection
- * whose questions are not answered, however many those are. Returns: 0, as curl wants it; a
- * connection that can't be asked is still one. */
+/* The limit applies to sent bytes that are not acknowledged (TCP_USER_TIMEOUT) and to unanswered
+ * keepalive probes, however many are sent. Returns: 0 as curl requires; a socket on which an option
+ * fails is still used. */
 static int on_new_socket(void *user, curl_socket_t fd, curlsocktype purpose) {
     unsigned ms = (unsigned)(uintptr_t)user * MS_PER_S;
     (void)purpose;
@@ -96,7 +96,7 @@ static void set_alive(CURL *easy, unsigned seconds) {
 
 /* ---- header fields --------------------------------------------------------------------------- */
 
-/* Neither curl nor a server would tell two fields from one with a line break in it. */
+/* A line break in a field would add another one: curl does not check. */
 static enum status check_field(const char *text, const char *what, struct error *err) {
     for (; *text != '\0'; text++) {
         unsigned char c = (unsigned char)*text;
@@ -126,7 +126,7 @@ static enum status set_fields(CURL *easy, const struct http_fetch_request *reque
                               struct http_curl_lists *lists, struct error *err) {
     char type[FIELD_BYTES];
     enum status status = ST_OK;
-    /* curl would wait for a "100 Continue" before larger bodies, and name a form as their type. */
+    /* curl would wait for "100 Continue" before a larger body, and set a form's content type. */
     if (request->body.ptr) {
         status = add_field(lists, "Expect:", err);
         snprintf(type, sizeof(type), "Content-Type:%s%s", request->content_type ? " " : "",
@@ -142,8 +142,8 @@ static enum status set_fields(CURL *easy, const struct http_fetch_request *reque
 
 /* ---- another name for the certificate -------------------------------------------------------- */
 
-/* The name stands in the URL, which is what curl asks the certificate for; the connection and the
- * field Host are those of the host. */
+/* The URL gets the certificate's name, which curl verifies; the connection and the Host field keep
+ * the original host. */
 static enum status rename_host(CURL *easy, CURLU *url, const char *name,
                                struct http_curl_lists *lists, struct error *err) {
     char text[FIELD_BYTES], *host = NULL, *port = NULL, *given_port = NULL, *renamed = NULL;
@@ -187,7 +187,7 @@ static enum status set_url(CURL *easy, const struct http_fetch_request *request,
 
 /* ---- one ask --------------------------------------------------------------------------------- */
 
-/* The handle must be reset before and after it. */
+/* Returns: whether the handle must be reset before and after this request. */
 static bool http_curl_needs_reset(const struct http_fetch_request *request) {
     return request->method || request->body.ptr || request->n_fields > 0 ||
            request->keepalive_s > 0 || request->connect_timeout_ns > 0;
@@ -223,8 +223,9 @@ static void set_limits(CURL *easy, const struct http_fetch_request *request) {
     curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, request->own_connection ? 1L : 0L);
 }
 
-/* All of one ask. `tls`: that it is set up with. Returns: ST_NO_MEMORY, ST_BAD_CONFIG. Owns: the
- * caller, `lists`, also after an error, until it has taken the handle out of use. */
+/* Sets all options of one request on a handle that is set up with `tls`. Returns: ST_NO_MEMORY,
+ * ST_BAD_CONFIG. Owns: the caller, `lists`, also after an error, until the handle is no longer in
+ * use. */
 static enum status http_curl_set_request(CURL *easy, const struct http_fetch_request *request,
                                          const struct http_fetch_tls *tls,
                                          struct http_curl_lists *lists, struct error *err) {
@@ -262,7 +263,7 @@ struct http_fetcher {
 
 struct http_fetch {
     struct http_fetcher *fetcher;
-    struct http_fetch *next, *prev; /* among those that run; idle ones have a next only */
+    struct http_fetch *next, *prev; /* in the list of running fetches; idle ones use only next */
     CURL *easy;
     http_fetch_done_cb *done;
     void (*piece)(void *user, struct str bytes);
@@ -271,7 +272,7 @@ struct http_fetch {
     size_t len, cap, max_bytes;
     bool too_large, no_memory;
     struct http_curl_lists lists;
-    bool non_default; /* the handle is set up for what was asked for with it */
+    bool non_default; /* the handle has options of its last request and must be reset */
 };
 
 /* ---- fetches --------------------------------------------------------------------------------- */
@@ -286,7 +287,7 @@ static void link_running(struct http_fetch *fetch) {
     fetcher->running = fetch;
 }
 
-/* Takes it out of curl's hands, and keeps it for the next one. */
+/* Removes it from curl and puts it into the idle list. */
 static void recycle(struct http_fetch *fetch) {
     struct http_fetcher *fetcher = fetch->fetcher;
     curl_multi_remove_handle(fetcher->multi, fetch->easy);
@@ -418,7 +419,7 @@ static void on_ready(struct socket_watcher_set *sockets, int fd, bool readable, 
     run_curl(fetcher_of_sockets(sockets), fd, seen);
 }
 
-/* curl: watch this socket for that. Returns: 0; -1 ends all that is under way. */
+/* curl callback: watch this socket. Returns: 0; -1 would end all transfers. */
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *assigned) {
     struct socket_watcher *polled = assigned;
     struct http_fetcher *fetcher = user;
@@ -444,7 +445,7 @@ static void on_timeout(struct timer *timer) {
     run_curl(fetcher, CURL_SOCKET_TIMEOUT, 0);
 }
 
-/* curl: look at the time then; -1: no need. */
+/* curl callback: set the timer; -1: stop it. */
 static int on_timer(CURLM *multi, long timeout_ms, void *user) {
     struct http_fetcher *fetcher = user;
     struct loop_timers *timers = worker_timers(fetcher->worker);
@@ -525,7 +526,7 @@ void http_fetcher_free(struct http_fetcher *fetcher) {
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* What is the same for every fetch with this TLS. */
+/* Sets what all fetches with this TLS share. */
 static void init_handle(struct http_fetch *fetch, const struct http_fetch_tls *tls) {
     curl_easy_setopt(fetch->easy, CURLOPT_PRIVATE, fetch);
     curl_easy_setopt(fetch->easy, CURLOPT_WRITEFUNCTION, on_body);
@@ -533,7 +534,7 @@ static void init_handle(struct http_fetch *fetch, const struct http_fetch_tls *t
     http_curl_set_common(fetch->easy, tls);
 }
 
-/* One that was used before, or a new one. */
+/* Returns: a fetch from the idle list, or a new one. */
 static struct http_fetch *fetch_new(struct http_fetcher *fetcher,
                                     const struct http_fetch_request *request) {
     const struct http_fetch_tls *tls = request->tls ? request->tls : &fetcher->tls;
@@ -561,7 +562,7 @@ static struct http_fetch *fetch_new(struct http_fetcher *fetcher,
     return fetch;
 }
 
-/* Returns: why not; it is idle then. */
+/* Starts the transfer. On an error the fetch is idle again. */
 static enum status start_transfer(struct http_fetch *fetch,
                                   const struct http_fetch_request *request, struct error *err) {
     link_running(fetch);

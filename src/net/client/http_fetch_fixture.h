@@ -1,5 +1,5 @@
-/* For the tests of fetching: a fetcher on a worker of its own, steps that run there, and what came
- * of each fetch. */
+/* Fixture for the fetch tests: a fetcher on a worker of its own, steps that run there, and the
+ * result of each fetch. */
 #ifndef SLUICE_NET_CLIENT_HTTP_FETCH_FIXTURE_H
 #define SLUICE_NET_CLIENT_HTTP_FETCH_FIXTURE_H
 
@@ -11,7 +11,7 @@
 
 enum { SECOND = 1000000000, MOST = 64, URL_BYTES = 200 };
 
-/* What came of one. */
+/* Result of a fetch. */
 struct got {
     struct rig *rig;
     struct http_fetch *fetch;
@@ -30,10 +30,10 @@ struct rig {
     struct worker_msg msg;
     void (*step)(struct rig *rig);
     struct got got[MOST];
-    char url[URL_BYTES];           /* of the next steps */
-    struct http_fetch_request ask; /* of the next steps */
+    char url[URL_BYTES];           /* for the next steps */
+    struct http_fetch_request ask; /* for the next steps */
     int n_asked, n_done, n_expected;
-    bool ended; /* what the test waits for */
+    bool ended; /* the condition the test waits for */
     struct lock lock;
     struct lock_cond cond;
     size_t n_pieces, n_piece_bytes;
@@ -41,7 +41,7 @@ struct rig {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* On the worker. */
+/* Runs on the worker. */
 static inline void end(struct rig *rig) {
     lock_acquire(&rig->lock);
     rig->ended = true;
@@ -104,7 +104,7 @@ static inline void post(struct rig *rig, void (*step)(struct rig *rig)) {
     wait_for_end(rig);
 }
 
-/* Runs `step` on the loop, and waits until `n` have ended. */
+/* Runs `step` on the loop and waits until `n` fetches have ended. */
 static inline void run(struct rig *rig, void (*step)(struct rig *rig), int n) {
     rig->n_asked = rig->n_done = 0;
     rig->n_expected = n;
@@ -130,7 +130,7 @@ static inline void step_stop(struct rig *rig) {
     http_fetcher_stop(rig->fetcher, on_stopped, rig);
 }
 
-/* `stop`: step_stop, or what does it too. */
+/* `stop`: step_stop or a replacement for it. */
 static inline void rig_end(struct rig *rig, void (*stop)(struct rig *rig)) {
     post(rig, stop);
     worker_stop(rig->worker);
@@ -172,7 +172,7 @@ static inline int listen_at(struct address *out) {
     return fd;
 }
 
-/* Up to the empty line. Returns: how many bytes of `head` that is. */
+/* Reads up to the empty line. Returns: length of the head. */
 static inline size_t read_head(int fd, char *head, size_t n_room) {
     size_t n = 0;
     while (n < 4 || memcmp(head + n - 4, "\r\n\r\n", 4) != 0) {

@@ -1,4 +1,4 @@
-/* What is sent with a fetch, byte for byte as a server sees it, and what is refused to be. */
+/* The bytes of a request as a server receives them, and requests that are refused. */
 #include "net/client/http_fetch.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@
 
 /* ---- what is sent ---------------------------------------------------------------------------- */
 
-/* A server of one connection that reads so many bytes behind a head and keeps all of it. */
+/* A server of one connection that reads a head and that many body bytes and records them. */
 struct listener {
     int fd;
     size_t n_body;
@@ -53,7 +53,7 @@ static const struct sent_row {
      {"Expect", "form"}},
     {{.method = "PUT", .body = {"a\0b", 3}, .content_type = "application/json"},
      "PUT /x HTTP/1.1\r\n",
-     NULL, /* there is a NUL in it */
+     NULL, /* contains a NUL */
      {"Content-Length: 3\r\n", "Content-Type: application/json\r\n"},
      {"Expect"}},
     {{.method = "PATCH", .body = {"{}", 2}, .keepalive_s = 30},
@@ -84,14 +84,14 @@ static void check_sent(const struct sent_row *row, const char *seen) {
     }
 }
 
-/* One fetcher for all of them: nothing of one ask is in the next. */
+/* One fetcher for all rows: no option of a request leaks into the next. */
 static void request_bytes_match_table(void **state) {
     (void)state;
     struct rig rig;
     rig_init(&rig, NULL);
     struct http_fetch_request plain = rig.ask;
     for (size_t i = 0; i < 2 * sizeof(SENT) / sizeof(SENT[0]); i++) {
-        const struct sent_row *row = &SENT[i / 2]; /* each before itself, too */
+        const struct sent_row *row = &SENT[i / 2]; /* each row is also preceded by itself */
         struct listener self = {.n_body = row->ask.body.len,
                                 .says = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\n"
                                         "Content-Length: 2\r\n\r\nok"};
@@ -154,7 +154,7 @@ static void step_refused(struct rig *rig) {
     end(rig);
 }
 
-/* A line break in a token, or a field, would be a field of somebody else's making. */
+/* A line break in a token or a field would inject another field. */
 static void request_with_control_character_is_refused(void **state) {
     (void)state;
     struct rig rig;

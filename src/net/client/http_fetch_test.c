@@ -1,5 +1,5 @@
-/* Fetches against a real server, and against sockets that misbehave: what comes of each is said in
- * the words that people read. */
+/* Fetches against a real server and against misbehaving sockets, with the error texts that users
+ * read. */
 #include "net/client/http_fetch.h"
 
 #include <pthread.h>
@@ -33,7 +33,7 @@ static void fetch_returns_status_type_and_body(void **state) {
     assert_int_equal(got->http, 200);
     assert_string_equal(got->type, "text/plain");
     assert_string_equal(got->body, "hello");
-    got = fetch(&rig, &server.host.bound, "/refuse"); /* an answer like any other */
+    got = fetch(&rig, &server.host.bound, "/refuse"); /* a response like any other */
     assert_int_equal(got->status, ST_OK);
     assert_int_equal(got->http, 404);
     got = fetch(&rig, &server.host.bound, "/later");
@@ -77,7 +77,7 @@ static void fetch_body_over_limit_is_body_too_large(void **state) {
     assert_string_equal(fetch(&rig, &server.host.bound, "/hello")->body, "hello");
     rig.ask.max_body_size = 4;
     assert_int_equal(fetch(&rig, &server.host.bound, "/hello")->status, ST_BODY_TOO_LARGE);
-    rig.ask.max_body_size = 0; /* none is wanted */
+    rig.ask.max_body_size = 0; /* no body wanted */
     got = fetch(&rig, &server.host.bound, "/big");
     assert_int_equal(got->status, ST_OK);
     assert_int_equal(got->http, 200);
@@ -131,8 +131,7 @@ static void fetch_body_in_pieces_is_not_buffered(void **state) {
     test_server_stop(&server);
 }
 
-/* A server whose machine is lost within its answer: whatever is sent to it, nothing comes back, not
- * even a reset. */
+/* A server whose machine is lost within its response: it neither answers nor resets. */
 static void *lose(void *arg) {
     struct sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
     struct sock_fprog program = {.len = 1, .filter = &nothing};
@@ -142,7 +141,7 @@ static void *lose(void *arg) {
     assert_true(fd >= 0);
     read_head(fd, head, sizeof(head));
     test_send(fd, STR("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe"));
-    while (n_left > 0) { /* or it would be sent again, which is a sign of life */
+    while (n_left > 0) { /* else TCP would retransmit, a sign of life */
         assert_int_equal(ioctl(fd, SIOCOUTQ, &n_left), 0);
     }
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
@@ -174,7 +173,7 @@ static void step_many(struct rig *rig) {
     }
 }
 
-/* Half of them are given up while they are under way. */
+/* Cancels half of the running fetches. */
 static void step_many_cancelled(struct rig *rig) {
     step_many(rig);
     for (int i = 0; i < MOST; i += 2) {
@@ -202,7 +201,7 @@ static void fetch_many_at_once_some_cancelled(void **state) {
     test_server_stop(&server);
 }
 
-/* It is asked, and does not answer: the end of the fetcher is the fetch's end. */
+/* The request is unanswered: stopping the fetcher ends the fetch. */
 static void step_stop_under_way(struct rig *rig) {
     begin(rig, rig->url);
     http_fetcher_stop(rig->fetcher, on_stopped, rig);
@@ -242,7 +241,7 @@ static void fetch_without_answer_times_out(void **state) {
     (void)state;
     struct rig rig;
     struct address address;
-    int fd = listen_at(&address); /* connections are made, and never taken */
+    int fd = listen_at(&address); /* connections are established, but never accepted */
     rig_init(&rig, NULL);
     rig.ask.timeout_ns = SECOND / 20;
     uint64_t begun_ns = clock_now_ns();
@@ -255,7 +254,7 @@ static void fetch_without_answer_times_out(void **state) {
     close(fd);
 }
 
-/* A server of one connection that says what it was made to say. */
+/* A server of one connection that sends a configured response. */
 struct rude {
     int fd;
     const char *says;
@@ -285,7 +284,7 @@ static const struct rude_row {
      "closed the connection within its answer"},
     {"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 1000000\r\n\r\n", ST_BODY_TOO_LARGE, 503,
      "answered with more than 100 bytes"},
-    /* Nothing is followed. */
+    /* Redirections are not followed. */
     {"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", ST_OK, 302,
      ""},
     {"HTTP/1.1 200 OK\r\n\r\nup to the end", ST_OK, 200, ""},
@@ -310,7 +309,7 @@ static void fetch_invalid_responses_match_table(void **state) {
     }
 }
 
-/* A proxy of the environment is not used: it would be asked about addresses it cannot reach. */
+/* The environment's proxy is not used: it cannot reach the addresses. */
 static void fetch_ignores_proxy_environment(void **state) {
     (void)state;
     struct test_server server;
@@ -362,13 +361,13 @@ static void fetch_over_tls_verifies_server(void **state) {
     } rows[] = {
         {{.ca = cert}, ST_OK},
         {{.insecure = true}, ST_OK},
-        {{.ca = NULL}, ST_IO}, /* nobody vouches for it */
+        {{.ca = NULL}, ST_IO}, /* unknown CA */
         {{.ca_pem = str_of(identity.cert_pem)}, ST_OK},
         {{.ca = "/nowhere", .ca_pem = str_of(identity.cert_pem)}, ST_OK},
         {{.ca_pem = str_of(other.cert_pem)}, ST_IO},
         {{.ca = cert, .name = "localhost"}, ST_OK},
         {{.ca = cert, .name = "elsewhere.example"}, ST_IO},
-        /* Shown to a server that does not ask for one. */
+        /* Sent to a server that does not request one. */
         {{.ca = cert, .cert_pem = str_of(other.cert_pem), .key_pem = str_of(other.key_pem)}, ST_OK},
         {{.ca = cert, .cert_pem = str_of(other.cert_pem), .key_pem = STR("no key")}, ST_IO},
     };

@@ -1,4 +1,4 @@
-/* libuv's poll handles, which outlive the sockets by a turn. */
+/* libuv poll handles, which close one event-loop iteration after the socket. */
 #include "net/client/socket_watcher.h"
 
 #include <assert.h>

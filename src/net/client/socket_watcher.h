@@ -1,5 +1,5 @@
-/* Sockets of a library that makes and closes them itself, and wants to know when they are readable
- * or writable: libcurl's, c-ares's.
+/* Watches sockets that a library (libcurl, c-ares) opens and closes itself for readability and
+ * writability.
  *
  * Thread: the worker's, for everything. */
 #ifndef SLUICE_NET_CLIENT_SOCKET_WATCHER_H
@@ -12,7 +12,7 @@
 
 struct socket_watcher_set;
 
-/* A socket that is watched. */
+/* A watched socket. */
 struct socket_watcher {
     uv_poll_t poll; /* first: a handle is cast to it */
     struct socket_watcher_set *set;
@@ -20,27 +20,27 @@ struct socket_watcher {
     int fd;
 };
 
-/* Zeroed but for the first two, it is empty. */
+/* Zeroed except for the first two members, it is empty. */
 struct socket_watcher_set {
     struct worker *worker;
-    /* A socket can be read or written, or is broken. */
+    /* The socket is readable, writable, or broken. */
     void (*on_ready)(struct socket_watcher_set *set, int fd, bool readable, bool writable,
                      bool broken);
     struct socket_watcher *first;
-    size_t n_handles; /* watched, or not closed yet */
+    size_t n_handles; /* open or closing */
     void (*on_closed)(struct socket_watcher_set *set);
 };
 
-/* From now on `polled` (NULL: one for `fd`) is watched for that, and nothing else. Returns: it;
- * NULL: the system would not, or out of memory. */
+/* Watches for these events and no others. `polled` NULL: adds a watcher for `fd`. Returns: the
+ * watcher; NULL: libuv refused, or out of memory. */
 struct socket_watcher *socket_watcher_update(struct socket_watcher_set *set,
                                              struct socket_watcher *watcher, int fd, bool read,
                                              bool write);
-/* The one of this socket, by a search. Returns: NULL: there is none. */
+/* Returns: the watcher of this socket (linear search), or NULL. */
 struct socket_watcher *socket_watcher_find(const struct socket_watcher_set *set, int fd);
-/* No more, and the library may close the socket when this returns. */
+/* Stops watching; the library may close the socket when this returns. */
 void socket_watcher_close(struct socket_watcher *watcher);
-/* Calls `gone` when the last handle is closed, perhaps from within; all have ended. */
+/* Closes all watchers; calls `gone` when the last handle is closed, possibly before it returns. */
 void socket_watcher_set_close(struct socket_watcher_set *set,
                               void (*on_closed)(struct socket_watcher_set *set));
 

@@ -1,5 +1,9 @@
-/* A request from its first byte to the last byte of its answer: its memory, its body, and its end,
- * which comes once, also when the peer is gone before. For the files of this room only.
+/* A request from its first byte to the last byte of its response: its memory, its body, and its
+ * end, which is reported once, also when the connection closes before. Internal to net/server;
+ * implemented in conn.c.
+ *
+ * Back pressure: a response is sent in place and at most one write of it is queued (net_call_send);
+ * while it is queued, a pipelined connection reads nothing further than one buffer.
  *
  * Thread: the worker of its connection. */
 #ifndef SLUICE_NET_SERVER_CALL_H
@@ -8,53 +12,54 @@
 #include "net/server/server.h"
 #include "net/transport/body.h"
 
-/* Lives in its arena, at the front of the protocol's own. */
+/* Lives in its arena, as the first member of the protocol's own call. */
 struct net_call {
     struct arena *arena;
-    struct net_conn *conn; /* NULL: the peer is gone */
+    struct net_conn *conn; /* NULL: the connection is closed */
     struct server_worker *server_worker;
-    struct arena *reply_arena; /* for the answer of a request that filled its own arena, or NULL */
+    struct arena *reply_arena; /* for the response of a request that used up its own arena, or
+                                  NULL */
     struct body body;
     uint64_t body_started_ns;
-    uint64_t received; /* bytes of the body, as sent */
+    uint64_t received; /* body bytes as received */
     struct net_call *ended_next;
     void (*release)(void *user);
     void *user;
     uv_write_t write;
-    size_t writing_bytes; /* what `write` has */
-    bool counted;         /* among those in flight */
-    bool handler_started; /* the handler has seen it: its end is owed */
+    size_t writing_bytes; /* bytes that `write` sends */
+    bool counted;         /* counted as in flight */
+    bool handler_started; /* the handler has seen it: on_call_end is pending */
     bool replied;
-    bool is_streaming; /* its answer goes out in pieces; `replied` once the last was handed over */
+    bool is_streaming; /* the response is sent in chunks; `replied` is set with the last one */
     bool writing;
 };
 
-/* A zeroed call of so many bytes, which begin with struct net_call, in an arena of its own.
- * Returns: NULL when out of memory. */
+/* Allocates a zeroed call of `n_bytes`, which begins with struct net_call, in a new arena. Returns:
+ * NULL when out of memory. Owns: net_call_free or net_call_finish. */
 struct net_call *net_call_new(struct net_conn *conn, size_t n_bytes);
-/* One that nobody has seen. */
+/* Frees a call that no handler has seen. */
 void net_call_free(struct net_call *call);
-/* Memory for the answer when the call's own is used up. Returns: NULL when out of memory. */
+/* Memory for the response when the call's arena is used up. Returns: NULL when out of memory. */
 struct arena *net_call_reply_arena(struct net_call *call);
-/* The handler may have it now, or it is an error that is answered: it counts. */
+/* Counts the call as in flight, when the handler or an error response takes over. */
 void net_call_count_in_flight(struct net_call *call);
-/* Is its body so slow that holding its memory is not worth it? */
+/* Returns: whether the body arrives more slowly than min_body_rate. */
 bool net_call_body_is_too_slow(const struct net_call *call);
-/* Its answer's bytes are not needed any more. */
+/* Releases the response's bytes. */
 static inline void net_call_release_reply(struct net_call *call) {
     if (call->release) {
         call->release(call->user);
         call->release = NULL;
     }
 }
-/* Over, in whatever way: releases the answer, tells the handler. The memory stays until the end of
- * the turn. */
+/* Ends the call: releases the response and notifies the handler. The memory stays valid until the
+ * end of the event-loop iteration. */
 void net_call_finish(struct net_call *call);
-/* The connection is closed. Ends the call, or lets the handler end it; `whole`: the handler has the
- * whole request, and will reply. */
+/* The connection is closed. Ends the call, or leaves that to the handler; `whole`: the handler has
+ * the whole request and will reply. */
 void net_call_on_conn_closed(struct net_call *call, bool whole);
-/* Sends an answer from where its bytes lie, after what is gathered. Returns: true when all of it is
- * sent; else on_written will see the call, or the connection is closed. */
+/* Sends a response in place, after the coalesced ones. Returns: true when all of it was sent; else
+ * on_written follows, or the connection is closed. */
 bool net_call_send(struct net_call *call, struct net_outgoing *out);
 
 #endif

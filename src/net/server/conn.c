@@ -1,5 +1,12 @@
-/* A connection of any protocol: its opening, what it waits for and for how long, its linger and its
- * end. It refuses to look at bytes: conn_read.c and conn_write.c do. */
+/* A connection of any protocol: opening, reading, writing, timeouts, linger and close, and the
+ * memory of the call on it.
+ *
+ * Input is read into the worker's buffer, or straight into a body. Bytes that arrive while a
+ * response is pending are kept in the connection's one pending-input buffer; while that is in use,
+ * nothing is read.
+ *
+ * Output is sent in place, in one writev where the socket takes it. Small responses of pipelined
+ * requests are coalesced into one write. */
 #include <assert.h>
 #include <poll.h>
 #include <stdio.h>
@@ -16,11 +23,11 @@
 
 static void net_call_write_aborted(struct net_call *call);
 
-enum { MAX_TRIES = 8 }; /* at once; then other connections have their turn */
+enum { MAX_TRIES = 8 }; /* per write, so that other connections get their share */
 
 /* ---- lists of buffers ------------------------------------------------------------------------ */
 
-/* Drops the first `n_bytes` of the list. */
+/* Removes the first `n_bytes` from the list. */
 static void outgoing_cut(struct net_outgoing *out, size_t n_bytes) {
     out->n_bytes -= n_bytes;
     while (out->n > 0 && n_bytes >= out->bufs->len) {
@@ -36,7 +43,7 @@ static void outgoing_cut(struct net_outgoing *out, size_t n_bytes) {
 
 /* ---- the socket, or TLS above it ------------------------------------------------------------- */
 
-/* Of what travels; TLS counts its records itself. */
+/* Counts plaintext only; TLS counts its records itself. */
 static void count_sent(const struct net_conn *conn, size_t n_bytes) {
     if (!conn->tls) {
         metric_add(METRIC_SENT_BYTES_TOTAL, (int64_t)n_bytes);
@@ -54,14 +61,15 @@ ssize_t net_conn_try_write(struct net_conn *conn, uv_buf_t *bufs, unsigned n) {
     return rc == UV_EAGAIN ? 0 : rc;
 }
 
-/* Writes behind what is on its way. Returns: 0, or libuv's error; then `done` is not called. */
+/* Queues a write after those in progress. Returns: 0, or libuv's error; then `done` is not
+ * called. */
 static int queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t *bufs, unsigned n,
                        uv_write_cb done) {
     return conn->tls ? net_tls_queue_write(conn, write, bufs, n, done)
                      : uv_write(write, &conn->uv.stream, bufs, n, done);
 }
 
-/* What was written and the socket has not taken. */
+/* Returns: bytes written but not taken by the socket. */
 static size_t net_conn_unsent_bytes(const struct net_conn *conn) {
     size_t n_waiting = conn->tls ? conn->tls->n_waiting_bytes : 0;
     return uv_stream_get_write_queue_size(&conn->uv.stream) + n_waiting;
@@ -69,7 +77,7 @@ static size_t net_conn_unsent_bytes(const struct net_conn *conn) {
 
 /* ---- gathered answers ------------------------------------------------------------------------ */
 
-/* Small answers that the socket did not take at once. */
+/* Small responses that the socket did not take at once. */
 struct flush {
     uv_write_t write;
     struct net_conn *conn;
@@ -115,9 +123,9 @@ static void queue_flush(struct net_conn *conn, const char *data, size_t n_bytes)
     }
 }
 
-/* At once, or from a copy. */
+/* Sends at once what the socket takes, the rest from a copy. */
 static void write_small(struct net_conn *conn, const char *data, size_t n_bytes) {
-    /* libuv's type has no const; nobody writes there. */
+    /* libuv's type has no const; it does not write there. */
     uv_buf_t buf = {.base = (char *)(uintptr_t)data, .len = n_bytes};
     ssize_t n = net_conn_try_write(conn, &buf, 1);
     if (n < 0) {
@@ -127,7 +135,7 @@ static void write_small(struct net_conn *conn, const char *data, size_t n_bytes)
     }
 }
 
-/* Sends what is gathered. */
+/* Sends the coalesced responses. */
 void server_worker_flush(struct server_worker *server_worker) {
     struct net_conn *conn = server_worker->out_conn;
     size_t len = server_worker->out_len;
@@ -174,9 +182,8 @@ void net_conn_send_small(struct net_conn *conn, struct str data) {
 
 /* ---- from where the bytes lie ---------------------------------------------------------------- */
 
-/* What the socket takes now; what is large often leaves in two or three pieces while the peer
- * reads.
- * Returns: a negative error that ends the connection, or 0. */
+/* Sends what the socket takes now; a large response often needs two or three writes while the peer
+ * reads. Returns: a negative error that ends the connection, or 0. */
 static int send_now(struct net_conn *conn, struct net_outgoing *out) {
     ssize_t n;
     unsigned tries = 0;
@@ -268,7 +275,7 @@ void net_conn_discard(struct net_conn *conn, struct str *data) {
     }
 }
 
-/* Returns: false when the bytes have to wait. */
+/* Returns: false when the bytes must wait. */
 static bool consume_step(struct net_conn *conn, struct str *data) {
     if (conn->phase == NET_OPEN) {
         return conn->protocol->on_bytes(conn, data);
@@ -277,7 +284,7 @@ static bool consume_step(struct net_conn *conn, struct str *data) {
     return true;
 }
 
-/* Returns: the bytes that have to wait. */
+/* Returns: the bytes that must wait. */
 static struct str consume_input(struct net_conn *conn, struct str data) {
     assert(!conn->consuming);
     conn->consuming = true;
@@ -330,8 +337,8 @@ void net_conn_process_pending(struct net_conn *conn) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Where the protocol wants the next bytes; NULL: nowhere special. What is sealed has to be opened
- * first. */
+/* Returns: where the protocol wants the next bytes, or NULL for the worker's buffer. TLS records
+ * must be decrypted first. */
 static char *room(struct net_conn *conn, size_t *n_bytes) {
     bool plain = conn->phase == NET_OPEN && !conn->tls;
     return plain ? conn->protocol->read_buffer(conn, n_bytes) : NULL;
@@ -348,7 +355,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
 
 void net_conn_handle_eof(struct net_conn *conn, bool half_closed) {
     conn->eof = true;
-    conn->reading = false; /* libuv has stopped by itself */
+    conn->reading = false; /* libuv has stopped reading */
     if (net_tls_in_handshake(conn) && conn->phase == NET_OPEN) {
         net_tls_handshake_failed(conn, TLS_FAILURE_DISCONNECTED,
                                  "the client went away within the handshake");
@@ -359,8 +366,8 @@ void net_conn_handle_eof(struct net_conn *conn, bool half_closed) {
     }
 }
 
-/* Is what looks like the end of the input the end of the connection? libuv reports a reset as an
- * end when bytes arrived before it; only the kernel knows that nobody can be answered any more. */
+/* Distinguishes a reset from EOF: libuv reports EOF when bytes arrived before the reset; the kernel
+ * knows that nothing can be sent any more. */
 static bool is_reset(const struct net_conn *conn) {
     uv_os_fd_t fd;
     if (uv_fileno(&conn->uv.handle, &fd) != 0) {
@@ -370,8 +377,8 @@ static bool is_reset(const struct net_conn *conn) {
     return poll(&polled, 1, 0) == 1 && (polled.revents & (POLLERR | POLLHUP)) != 0;
 }
 
-/* A full buffer that is no plain body is work (many requests, or a text to decompress), and libuv
- * would read on at once: others have their turn first. */
+/* A full buffer that is not part of a body means work (many requests, or a text to decompress), and
+ * libuv would read on at once: let other connections run first. */
 static void yield_to_other_conns(struct net_conn *conn, ssize_t n_read) {
     const struct net_protocol *protocol = conn->protocol;
     size_t n_bytes;
@@ -385,7 +392,7 @@ static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
     struct net_conn *conn = stream->data;
     struct server_worker *server_worker = conn->server_worker;
     if (n_read == 0) {
-        return; /* nothing there after all */
+        return; /* spurious wakeup */
     }
     if (n_read < 0) {
         net_conn_handle_eof(conn, n_read == UV_EOF && !is_reset(conn));
@@ -494,8 +501,8 @@ void net_call_finish(struct net_call *call) {
     server_worker_schedule_deferred(server_worker);
 }
 
-/* What was being written when the peer went away is given up: the end, unless the handler has more
- * of the answer. */
+/* The peer disconnected during a write: ends the call, unless the handler has more of the response
+ * to send. */
 static void net_call_write_aborted(struct net_call *call) {
     if (call->is_streaming && !call->replied) {
         net_call_release_reply(call);
@@ -509,10 +516,10 @@ void net_call_on_conn_closed(struct net_call *call, bool whole) {
     call->conn = NULL;
     if (handler_has_it) {
         call->server_worker->server->protocol->on_call_disconnected(call); /* may reply, which ends
-                                                                              it */
+                                                                              the call */
     }
-    /* A handler that waits for the body will not reply any more; one that has the request will.
-     * What is being written ends with its write. */
+    /* A handler that waits for the body does not reply any more; one that has the request does. A
+     * write in progress ends the call in its callback. */
     bool ends_later =
         call->writing || (handler_has_it && (whole || call->is_streaming || call->replied));
     if (!ends_later) {
@@ -520,7 +527,7 @@ void net_call_on_conn_closed(struct net_call *call, bool whole) {
     }
 }
 
-/* The whole of a linger, however busily the peer sends. */
+/* Upper bound of the linger, however fast the peer sends. */
 static const uint64_t LINGER_MOST_NS = 30000000000u;
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -544,12 +551,12 @@ static void on_closed(uv_handle_t *handle) {
     server_worker_schedule_deferred(server_worker);
 }
 
-/* Returns: 0, or libuv's error; the descriptor is the handle's then. */
+/* Returns: 0, or libuv's error; the descriptor belongs to the handle on success. */
 static int handle_open(struct net_conn *conn) {
     uv_loop_t *loop = worker_loop(conn->server_worker->worker);
     int rc;
     if (conn->is_unix) {
-        uv_pipe_init(loop, &conn->uv.pipe, 0); /* the inits cannot fail */
+        uv_pipe_init(loop, &conn->uv.pipe, 0); /* uv_pipe_init and uv_tcp_init cannot fail */
         rc = uv_pipe_open(&conn->uv.pipe, conn->fd);
     } else {
         uv_tcp_init(loop, &conn->uv.tcp);
@@ -586,7 +593,7 @@ void net_conn_open(struct net_conn *conn) {
         net_conn_close(conn);
     } else if (conn->over_limit && !conn->tls) {
         net_conn_reject(conn);
-    } /* over TLS: once it can be told */
+    } /* over TLS: after the handshake */
     net_conn_update_io(conn);
 }
 
@@ -608,8 +615,8 @@ void net_conn_close(struct net_conn *conn) {
     uv_close(&conn->uv.handle, on_closed);
 }
 
-/* Says that nothing more comes and lets the peer finish: closing now could destroy the answer on
- * its way, because the kernel answers bytes that come after a close with a reset. */
+/* Shuts down the write side and keeps reading: closing now could destroy the response on its way,
+ * because the kernel answers bytes that arrive after a close with a reset. */
 void net_conn_half_close(struct net_conn *conn) {
     uv_os_fd_t fd;
     assert(conn->phase == NET_LINGER && !net_conn_is_sending(conn));
@@ -651,7 +658,7 @@ static bool wants_to_read(const struct net_conn *conn) {
 static enum net_timeout timeout_of(const struct net_conn *conn, bool *keep_running) {
     *keep_running = true;
     if (net_tls_in_handshake(conn) && conn->phase == NET_OPEN) {
-        return NET_TIMEOUT_HEAD; /* the whole of a handshake has as long as a head */
+        return NET_TIMEOUT_HEAD; /* one timeout for the whole handshake */
     }
     if (net_conn_is_sending(conn)) {
         return NET_TIMEOUT_WRITE;
@@ -696,7 +703,7 @@ void net_conn_update_io(struct net_conn *conn) {
 static void write_timed_out(struct net_conn *conn) {
     if (net_conn_unsent_bytes(conn) == conn->unsent_at_arm) {
         net_conn_close(conn);
-    } /* else something was taken: settle arms it again */
+    } /* else progress was made: net_conn_update_io starts the timer again */
 }
 
 void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {

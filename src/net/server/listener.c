@@ -1,5 +1,5 @@
-/* Listening sockets on uv_poll: accept4 gives what a connection needs in one call, and the
- * descriptor can go to another worker's loop. */
+/* Listening sockets on uv_poll: accept4 sets the flags in one call, and the descriptor can move to
+ * another worker's loop. */
 #include "net/server/listener.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 enum {
     BACKLOG = 4096,             /* the kernel caps it (net.core.somaxconn) */
-    ACCEPTS_PER_ITERATION = 64, /* then others have their turn on the loop */
+    ACCEPTS_PER_ITERATION = 64, /* then other events of the loop run */
     ACCEPT_PAUSE_MS = 100,
 };
 
@@ -25,7 +25,7 @@ struct listener {
     uv_timer_t accept_pause;
     int fd;
     int family;
-    unsigned n_handles; /* not yet closed */
+    unsigned n_handles; /* open or closing */
     bool closing;
     struct address bound;
     struct listener_events events;
@@ -44,11 +44,11 @@ static enum status listen_error(const struct address *address, const char *what,
                      strerror(error));
 }
 
-/* Removes a socket's file that nobody listens on any more. */
+/* Removes the file of a Unix socket on which no process listens. */
 static enum status stale_remove(const struct address *address, struct error *err) {
     struct stat info;
     if (lstat(unix_path(address), &info) != 0) {
-        return ST_OK; /* there is none, or bind says what is wrong */
+        return ST_OK; /* there is none, or bind reports the error */
     }
     if (!S_ISSOCK(info.st_mode)) {
         return listen_error(address, "the file is there and is no socket", EEXIST, err);
@@ -69,7 +69,7 @@ static enum status stale_remove(const struct address *address, struct error *err
     return ST_OK;
 }
 
-/* All addresses of a machine without IPv6 are those of IPv4. */
+/* Without IPv6 on the machine, the wildcard address is that of IPv4. */
 static int socket_open(struct address *address) {
     int family = address->storage.ss_family;
     int type = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
@@ -89,7 +89,7 @@ static void socket_prepare(int fd, int family) {
     int on = 1, off = 0;
     if (family != AF_UNIX) {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* connections inherit it */
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* inherited by connections */
     }
     if (family == AF_INET6) {
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
@@ -133,7 +133,7 @@ static void on_accept_pause_over(uv_timer_t *timer) {
     uv_poll_start(&listener->poll, UV_READABLE, on_readable);
 }
 
-/* No descriptor, or no memory for one: whoever connects waits in the backlog. */
+/* Out of descriptors or memory: new connections wait in the backlog. */
 static void accept_pause(struct listener *listener, int error) {
     log_event(LOG_WARNING, "cannot accept connections for now",
               LOG_CSTR("reason", strerror(error)));

@@ -1,5 +1,5 @@
-/* A socket that listens, on a loop: binds, accepts, and rests for a moment when the process has no
- * descriptor left, instead of spinning. It refuses to know what a connection is for.
+/* A listening socket on a loop: binds, accepts, and pauses accepting for a moment when the process
+ * is out of descriptors.
  *
  * Thread: the loop's, or before it runs. */
 #ifndef SLUICE_NET_SERVER_LISTENER_H
@@ -12,17 +12,17 @@
 
 struct listener;
 
-/* Who gets the accepted sockets: non-blocking, closed on exec, without Nagle's delay. Owns: the
- * descriptor passes over. */
+/* Callbacks for accepted sockets, which are non-blocking, close-on-exec, and have TCP_NODELAY.
+ * Owns: the callback takes the descriptor. */
 struct listener_events {
     void (*on_accept)(void *user, int fd, int family);
-    void (*on_closed)(void *user); /* after listener_close; the listener is gone */
+    void (*on_closed)(void *user); /* after listener_close; the listener is freed */
     void *user;
 };
 
-/* Binds `address` and starts to accept. `bound` gets the real address (port 0 resolved). A Unix
- * socket's stale file is replaced; one that somebody answers is an error. Returns: ST_IO with the
- * address and the reason. */
+/* Binds `address` and starts to accept. `bound` gets the bound address (port 0 resolved). The stale
+ * file of a Unix socket is replaced; a socket in use is an error. Returns: ST_IO with the address
+ * and the reason. */
 enum status listener_open(uv_loop_t *loop, const struct address *address,
                           const struct listener_events *events, struct listener **out,
                           struct address *bound, struct error *err)

@@ -1,4 +1,5 @@
-/* Asking workers what their connections do, and putting the answers together. */
+/* The connection report: the state of each protocol's connections in words, collected from all
+ * workers. */
 #include "net/server/report.h"
 
 #include <assert.h>
@@ -11,7 +12,7 @@
 
 enum { NAME_BYTES = 80, MAX_STREAMS = 8 };
 
-/* What a peer sent, cut and made safe to print. */
+/* Appends text from the peer, truncated and with unprintable bytes replaced. */
 static void add_name(struct buf *out, struct str name) {
     size_t n = name.len < NAME_BYTES ? name.len : NAME_BYTES;
     for (size_t i = 0; i < n; i++) {
@@ -54,7 +55,7 @@ void http_describe(const struct net_conn *net_conn, struct buf *out) {
     }
 }
 
-/* In the words of its method, if that has some: what a peer sent is among them. */
+/* The method's description, if it has one; it may contain text from the peer. */
 static void describe_call(const struct grpc_call *call, struct buf *out) {
     size_t before = out->len;
     if (call->user && call->method && call->method->describe) {
@@ -97,21 +98,21 @@ void grpc_describe(const struct net_conn *net_conn, struct buf *out) {
     }
 }
 
-enum { WORKER_REPORT_MAX_BYTES = 65536 /* of one worker and server, at most */ };
+enum { WORKER_REPORT_MAX_BYTES = 65536 /* of one worker and server */ };
 
-/* What one worker is asked about one server. */
+/* The part of one worker and server. */
 struct worker_report {
     struct worker_msg msg;
     struct net_report *report;
     struct server_worker *server_worker;
-    struct arena *arena; /* of this part only: it is written on one thread and read on another */
+    struct arena *arena; /* for this part only: it is written on one thread and read on another */
     struct buf text;
 };
 
 struct net_report {
     struct net_report_server servers[NET_REPORT_SERVERS];
     size_t n_servers, n_worker_reports;
-    struct worker_report *worker_reports; /* server by server, shard by shard */
+    struct worker_report *worker_reports; /* ordered by server, then worker */
     atomic_size_t n_left;
     struct worker *reply_worker;
     struct worker_msg msg;
@@ -181,7 +182,7 @@ static void print_server(struct net_report *report, const struct net_report_serv
     buf_printf(report->out, "%s: %llu requests in flight\n", server->name,
                (unsigned long long)net_server_in_flight(net));
     for (size_t i = 0; i < net->n_workers; i++, worker_report++) {
-        /* How many there are now is the worker's to know; how many were given to it is for all. */
+        /* The worker alone knows how many are open now; the assigned count is shared. */
         uint64_t n = atomic_load_explicit(&worker_report->server_worker->n_assigned_conns,
                                           memory_order_relaxed);
         buf_printf(report->out, "  worker %zu: %llu connections\n", i, (unsigned long long)n);

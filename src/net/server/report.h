@@ -1,6 +1,6 @@
-/* What the connections of servers are doing, in words, for whoever looks into a running process.
- * Each worker writes down its own, between two events; then all is put together. The text is
- * bounded: so many connections of each worker are written down, the others counted. */
+/* A report of what the connections of the servers are doing, for operators. Each worker describes
+ * its own connections between two events. The report is bounded: NET_REPORT_CONNECTIONS of each
+ * worker and server are described, the others counted. */
 #ifndef SLUICE_NET_SERVER_REPORT_H
 #define SLUICE_NET_SERVER_REPORT_H
 
@@ -13,17 +13,18 @@ struct net_server;
 
 enum {
     NET_REPORT_SERVERS = 8,
-    NET_REPORT_CONNECTIONS = 100, /* written down of each worker and server */
+    NET_REPORT_CONNECTIONS = 100, /* described per worker and server */
 };
 
 struct net_report_server {
     const char *name;          /* "http" */
-    struct net_server *server; /* http_server_net and its like */
+    struct net_server *server; /* http_server_net and the like */
 };
 
-/* Asks all workers. `done` is called on `back`, exactly once, with the text appended to `out`,
- * whose arena is back's; `out` must stay until then, and the workers' loops must run.
- * Returns: ST_NO_MEMORY; `done` is not called then. Thread: back's. */
+/* Collects the report from all workers. `done` is called on reply_worker exactly once, with the
+ * text appended to `out`, whose arena belongs to that worker; `out` must stay valid until then, and
+ * the workers' loops must run. Returns: ST_NO_MEMORY; `done` is not called then. Thread:
+ * reply_worker's. */
 enum status net_report_start(const struct net_report_server *servers, size_t n,
                              struct worker *reply_worker, struct buf *out, void (*done)(void *user),
                              void *user, struct error *err) __attribute__((warn_unused_result));

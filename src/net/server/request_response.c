@@ -1,4 +1,5 @@
-/* From one request of a connection to the next. It refuses to know what a request looks like. */
+/* From one request of a connection to the next: states, bodies, skipped bodies, and the hooks for
+ * struct net_protocol. */
 #include "net/server/request_response.h"
 
 #include <assert.h>
@@ -129,7 +130,7 @@ bool request_response_on_eof(struct net_conn *net_conn) {
     switch ((enum request_response_state)conn->state) {
     case REQUEST_RESPONSE_WAIT:
     case REQUEST_RESPONSE_REPLY:
-        net_conn->close_after_reply = true; /* the request is whole: it gets its answer */
+        net_conn->close_after_reply = true; /* the request is complete: send the response first */
         return true;
     case REQUEST_RESPONSE_REPLY_SKIP:
         net_conn->close_after_reply = true;
@@ -165,8 +166,8 @@ bool request_response_wants_to_read(const struct net_conn *net_conn) {
 
 enum net_timeout request_response_timeout_of(const struct net_conn *net_conn, bool *keep_running) {
     const struct request_response_conn *conn = (const struct request_response_conn *)net_conn;
-    /* A head has one time for all of it, what is skipped too, and a write goes on only when the
-     * peer takes something. */
+    /* One timeout for a whole head and for a skipped body; the write timeout restarts only when the
+     * peer takes bytes. */
     *keep_running = true;
     switch ((enum request_response_state)conn->state) {
     case REQUEST_RESPONSE_HEAD:
@@ -175,7 +176,7 @@ enum net_timeout request_response_timeout_of(const struct net_conn *net_conn, bo
         return NET_TIMEOUT_BODY;
     case REQUEST_RESPONSE_REPLY:
     case REQUEST_RESPONSE_REPLY_SKIP:
-        /* While the handler has nothing to send, the peer has nothing to take. */
+        /* While the handler has nothing to send, the peer cannot be slow. */
         return conn->call->is_streaming && !conn->call->writing ? NET_TIMEOUT_NONE
                                                                 : NET_TIMEOUT_WRITE;
     case REQUEST_RESPONSE_IDLE:

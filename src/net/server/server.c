@@ -1,5 +1,8 @@
-/* A server as a whole: which connection goes to which worker, and how all of it ends. It refuses to
- * touch a connection: those belong to their workers. */
+/* The server as a whole: assigns connections to workers, drains and stops; and what one worker has
+ * of it: its connections, timer and buffers.
+ *
+ * Work that must not run inside a callback (freeing calls, resuming pending input, closing the
+ * worker) is deferred to the end of the event-loop iteration. */
 #include "net/server/server.h"
 
 #include <assert.h>
@@ -14,7 +17,7 @@
 
 static void net_server_on_worker_stopped(struct net_server *server);
 
-static const uint64_t LINGER_NS = 5000000000u; /* between two pieces of what is dropped */
+static const uint64_t LINGER_NS = 5000000000u; /* between two reads of dropped input */
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
@@ -23,7 +26,7 @@ void server_worker_free_ended_calls(struct server_worker *server_worker) {
         struct net_call *call = server_worker->ended;
         server_worker->ended = call->ended_next;
         arena_free(call->reply_arena);
-        arena_free(call->arena); /* with the call itself */
+        arena_free(call->arena); /* the call lives in it */
     }
 }
 
@@ -62,7 +65,7 @@ static void run_done(struct worker_msg *msg) {
     net_server_on_worker_stopped(server_worker->server);
 }
 
-/* The shard ends when nothing is left that it has to answer for. */
+/* Closes the worker's handles once it has no connections and no calls. */
 static void close_if_done(struct server_worker *server_worker) {
     if (!server_worker->stopping || server_worker->done || server_worker->n_conns > 0 ||
         server_worker->n_calls > 0) {
@@ -79,7 +82,8 @@ static void close_if_done(struct server_worker *server_worker) {
     uv_close((uv_handle_t *)&server_worker->idle, on_worker_handle_closed);
 }
 
-/* Has the client sent something that was not read yet? Then it is answered before the end. */
+/* Returns: whether the client has sent bytes that are not read yet; they are answered before the
+ * close. */
 static bool has_unread(const struct net_conn *conn) {
     uv_os_fd_t fd;
     char byte;
@@ -238,7 +242,7 @@ bool server_worker_start(struct server_worker *server_worker) {
     if (!server_worker->in || !server_worker->out) {
         return false;
     }
-    /* Half of what bodies may take is worth keeping between them. */
+    /* Half of the body budget may stay cached between bodies. */
     const struct net_server *server = server_worker->server;
     uint64_t kept = server->budget->body_memory / 2 / server->n_workers;
     body_pool_init(&server_worker->pool, kept < SIZE_MAX ? (size_t)kept : SIZE_MAX);
@@ -273,7 +277,7 @@ void server_worker_remove_conn(struct server_worker *server_worker, struct net_c
     server_worker->n_conns--;
 }
 
-/* So many connections over the limit are told why; the rest is closed at once. */
+/* connections over the limit that get an error at a time; further ones are closed at once */
 enum { REFUSALS_AT_ONCE = 256 };
 
 enum status net_server_init(struct net_server *server, const struct net_server_options *options,
@@ -311,7 +315,7 @@ void net_server_fini(struct net_server *server) {
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-/* The one with the fewest connections; in turn among equals. */
+/* Returns: the worker with the fewest connections; round robin among equals. */
 static struct server_worker *worker_choose(struct net_server *server) {
     struct server_worker *best = NULL;
     uint64_t best_load = UINT64_MAX;
@@ -390,12 +394,12 @@ static void on_listener_closed(void *user) {
     on_one_closed(((const struct listen_endpoint *)user)->server);
 }
 
-/* A shard has closed its last handle. */
+/* A worker has closed its last handle. */
 static void net_server_on_worker_stopped(struct net_server *server) {
     on_one_closed(server);
 }
 
-/* Room for one more. Returns: NULL when out of memory. */
+/* Allocates an endpoint and a slot for it. Returns: NULL when out of memory. */
 static struct listen_endpoint *listen_endpoint_new(struct net_server *server,
                                                    const struct tls_server *tls, const void *user) {
     size_t n = server->n_listen_endpoints;

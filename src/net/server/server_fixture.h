@@ -1,6 +1,5 @@
-/* For the tests of the servers of every protocol: two workers to host one, its budget, its end with
- * the proof that nothing is left over, and a client of plain sockets. The client has its own
- * descriptors and no thread. */
+/* Fixture for the server tests of every protocol: two workers to host a server, its budget, checks
+ * that nothing leaks, and a client of plain sockets without threads. */
 #ifndef SLUICE_NET_SERVER_SERVER_FIXTURE_H
 #define SLUICE_NET_SERVER_SERVER_FIXTURE_H
 
@@ -35,7 +34,7 @@ struct test_host {
 
 /* ---- the server's side ----------------------------------------------------------------------- */
 
-/* A generous one. */
+/* A large budget. */
 static inline struct net_budget test_budget(void) {
     return (struct net_budget){.body_memory = 64 << 20, .max_connections = 1000};
 }
@@ -57,7 +56,7 @@ static inline void test_host_start(struct test_host *host) {
     }
 }
 
-/* Runs something on the acceptor; one at a time. */
+/* Runs a function on the acceptor; one at a time. */
 static inline void test_host_control(struct test_host *host, void (*run)(struct worker_msg *)) {
     host->control.run = run;
     worker_post(host->workers[0], &host->control);
@@ -70,7 +69,7 @@ static inline void test_host_ask_stop(struct test_host *host, void (*run)(struct
     }
 }
 
-/* What a server's stop calls when it is done. */
+/* `done` callback of a server's stop. */
 static inline void test_host_stopped(void *user) {
     struct test_host *host = user;
     lock_acquire(&host->lock);
@@ -87,7 +86,7 @@ static inline void test_host_wait(struct test_host *host) {
     lock_release(&host->lock);
 }
 
-/* After the server is freed: nothing is left over. */
+/* After the server is freed: checks that nothing leaked. */
 static inline void test_host_fini(struct test_host *host) {
     static const enum metric GAUGES[] = {METRIC_CONNECTIONS, METRIC_REQUESTS_IN_FLIGHT,
                                          METRIC_BODY_BYTES_IN_FLIGHT, METRIC_ARENAS};
@@ -134,7 +133,7 @@ static inline void test_send(int fd, struct str text) {
     assert_true(test_try_send(fd, text.ptr, text.len));
 }
 
-/* Sends `n` bytes of nothing in large pieces. Returns: false when the server broke it off. */
+/* Sends `n` zero bytes in large pieces. Returns: false when the server closed the connection. */
 static inline bool test_send_zeros(int fd, size_t n) {
     static char zeros[1 << 20];
     bool alive = true;
@@ -168,7 +167,7 @@ static inline bool test_is_closed(int fd) {
     return test_read(fd, &byte, 1) == 0;
 }
 
-/* Sends a byte now and then until something is answered, or the connection ends. */
+/* Sends a byte now and then until a response arrives or the connection ends. */
 static inline void test_trickle(int fd, char byte) {
     bool alive = true;
     for (int i = 0; alive && i < 100000; i++) {

@@ -1,5 +1,8 @@
-/* A call's life: it waits for a connection, is begun on one, ended by whichever of its parties
- * (caller, server, time) is first, and freed when all are through with it. */
+/* A call: it waits for a connection, is started on one, receives its response, and ends with the
+ * first status that the caller, the server or its deadline sets.
+ *
+ * The status of a response comes in the trailers, with the head, or is derived from the HTTP status
+ * when a proxy answered. Nothing in a response is trusted. */
 #include <assert.h>
 
 #include "codec/protobuf/grpc_status.h"
@@ -8,15 +11,14 @@
 static void grpc_client_stream_emit(struct grpc_client_stream *stream,
                                     enum grpc_client_event event);
 
-/* It broke a rule. */
+/* Ends the call: the server violated the protocol. */
 static void set_protocol_error(struct grpc_client_stream *stream, const char *what) {
     struct error err;
     error_set(&err, ST_BAD_ANSWER, "%s", what);
     grpc_client_stream_set_status(stream, -1, &err);
 }
 
-/* Bytes that will not be looked at any more, or have found their place: the server may send
- * more. */
+/* Returns window for bytes that are dropped or stored: the server may send more. */
 static void consume_window(struct grpc_client_stream *stream, size_t n_bytes) {
     if (n_bytes > 0 && !stream->closed && !stream->remote_ended && stream->session) {
         nghttp2_session_consume_stream(stream->session->h2, stream->id, n_bytes);
@@ -24,7 +26,7 @@ static void consume_window(struct grpc_client_stream *stream, size_t n_bytes) {
     }
 }
 
-/* Nothing more is wanted. */
+/* No more messages are wanted. */
 static void grpc_client_response_stop(struct grpc_client_stream *stream) {
     consume_window(stream, grpc_receiver_stop(&stream->in));
 }
@@ -36,7 +38,7 @@ static struct str find_trailer(const struct grpc_client_stream *stream, const ch
     return grpc_fields_find(stream->trailers.items, stream->trailers.n, name, n);
 }
 
-/* As the trailers say. gRPC over HTTP2, "Responses". */
+/* gRPC over HTTP2, "Responses". */
 static void set_status_from_trailers(struct grpc_client_stream *stream, struct str status) {
     struct error err;
     int code;
@@ -62,7 +64,7 @@ static void set_status_from_trailers(struct grpc_client_stream *stream, struct s
     grpc_client_stream_set_status(stream, code, &err);
 }
 
-/* All has come, and was given to the caller. */
+/* The whole response was received and delivered. */
 static void set_status_at_end(struct grpc_client_stream *stream) {
     size_t n;
     struct str status = find_trailer(stream, "grpc-status", &n);
@@ -78,10 +80,10 @@ static void set_status_at_end(struct grpc_client_stream *stream) {
 
 void grpc_client_response_on_reset(struct grpc_client_stream *stream, uint32_t code) {
     struct error err;
-    bool refused = code == NGHTTP2_REFUSED_STREAM; /* RFC 9113, 8.7: it may be tried again */
+    bool refused = code == NGHTTP2_REFUSED_STREAM; /* RFC 9113, 8.7: safe to retry */
     stream->call.not_processed = refused && stream->state < GRPC_CLIENT_STATUS_SET;
-    if (refused && stream->session->goaway_error.status != ST_OK) { /* which says why, and no call
-                                                                       can */
+    if (refused && stream->session->goaway_error.status != ST_OK) { /* it has the reason, and holds
+                                                                       for all calls */
         grpc_client_stream_set_status(stream, -1, &stream->session->goaway_error);
         return;
     }
@@ -95,7 +97,7 @@ void grpc_client_response_on_reset(struct grpc_client_stream *stream, uint32_t c
 void grpc_client_response_add_field(struct grpc_client_stream *stream, struct str name,
                                     struct str value) {
     struct grpc_fields *fields = stream->head_received ? &stream->trailers : &stream->head;
-    if (name.len > 0 && name.ptr[0] == ':') { /* nghttp2 lets pass nothing but a :status */
+    if (name.len > 0 && name.ptr[0] == ':') { /* nghttp2 allows only :status */
         int status = 0;
         for (size_t i = 0; i < value.len && i < 3; i++) {
             status = 10 * status + (value.ptr[i] - '0');
@@ -107,7 +109,7 @@ void grpc_client_response_add_field(struct grpc_client_stream *stream, struct st
         !grpc_fields_add(stream->call.arena, fields, name, value) || stream->head_too_large;
 }
 
-/* An answer of somebody who knows no gRPC, or none that can be read. */
+/* Checks for a response that is not gRPC, or cannot be decoded. */
 static void check_head(struct grpc_client_stream *stream) {
     struct grpc_fields *head = &stream->head;
     struct error err;
@@ -116,7 +118,7 @@ static void check_head(struct grpc_client_stream *stream) {
     struct str coding = grpc_fields_find(head->items, head->n, "grpc-encoding", &n_codings);
     grpc_fields_find(head->items, head->n, "grpc-status", &n_statuses);
     if (n_statuses > 0) {
-        return; /* whatever else it is */
+        return; /* a gRPC status decides, whatever else the response is */
     }
     if (stream->http_status != 200) {
         error_set(&err, ST_REFUSED, "the server answered HTTP %d without a gRPC status",
@@ -143,7 +145,7 @@ static void set_head_too_large(struct grpc_client_stream *stream) {
     grpc_client_stream_set_status(stream, -1, &err);
 }
 
-/* Returns: whether all of it can be read. */
+/* Returns: whether all fields could be decoded. */
 static bool decode_fields(struct grpc_client_stream *stream, struct grpc_fields *fields) {
     struct error err;
     if (stream->head_too_large) {
@@ -162,7 +164,7 @@ void grpc_client_response_finish_head(struct grpc_client_stream *stream, bool la
         (void)decode_fields(stream, &stream->trailers);
         return;
     }
-    if (stream->http_status / 100 == 1) { /* RFC 9110, 15.2: the answer itself follows */
+    if (stream->http_status / 100 == 1) { /* RFC 9110, 15.2: the final response follows */
         stream->head.n = 0;
         return;
     }
@@ -181,7 +183,7 @@ void grpc_client_response_finish_head(struct grpc_client_stream *stream, bool la
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* What is wrong with a message's bytes. */
+/* Maps an error of the receiver and ends the call with it. */
 static void set_message_error(struct grpc_client_stream *stream, struct error *err) {
     const struct grpc_client_limits *limits = &stream->core->limits;
     if (err->status == ST_BODY_TOO_LARGE) {
@@ -207,17 +209,17 @@ static void deliver_message(struct grpc_client_stream *stream) {
     stream->call.message = NULL;
 }
 
-/* All has come, and nothing of it is kept. */
+/* Everything was received and nothing is buffered. */
 static bool is_at_end(const struct grpc_client_stream *stream) {
     return stream->remote_ended && stream->in.state < GRPC_RECEIVED &&
            !stream->in.pending_input.data;
 }
 
-/* Gives the caller what it asked for; decides when all was given. */
+/* Delivers the messages that the caller requested; sets the status after the last one. */
 static void grpc_client_response_deliver(struct grpc_client_stream *stream) {
     struct error err;
     if (stream->delivering || stream->state != GRPC_CLIENT_OPEN) {
-        return; /* further up the stack it goes on; or nothing is wanted any more */
+        return; /* an outer frame continues; or the call has its status */
     }
     stream->delivering = true;
     enum status st = resume_pending(stream, &err);
@@ -395,7 +397,7 @@ enum status grpc_client_stream_new(struct grpc_client_core *core,
     stream->call.arena = arena;
     enum status st = stream_init(stream, options, err);
     if (st != ST_OK) {
-        arena_free(arena); /* with the stream itself, which has no deadline yet */
+        arena_free(arena); /* the stream lives in it; it has no deadline yet */
         return st;
     }
     list_add(&core->waiting, stream);
@@ -407,7 +409,7 @@ enum status grpc_client_stream_new(struct grpc_client_core *core,
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-/* nghttp2 asks how much there is for a frame; the bytes follow through its send_data callback. */
+/* nghttp2 requests the size of the next frame; its send_data callback collects the bytes. */
 static ssize_t on_read(nghttp2_session *h2, int32_t id, uint8_t *buf, size_t length,
                        uint32_t *flags, nghttp2_data_source *source, void *user) {
     struct grpc_client_stream *stream = source->ptr;
@@ -422,7 +424,8 @@ static ssize_t on_read(nghttp2_session *h2, int32_t id, uint8_t *buf, size_t len
     return (ssize_t)n;
 }
 
-/* gRPC over HTTP2, "Requests". `timeout` has the bytes of grpc-timeout. Returns: how many. */
+/* gRPC over HTTP2, "Requests". `timeout` is the buffer for grpc-timeout. Returns: number of
+ * fields. */
 static size_t make_head(const struct grpc_client_stream *stream, char timeout[GRPC_TIMEOUT_BYTES],
                         nghttp2_nv nv[OWN_FIELDS + GRPC_CLIENT_MAX_FIELDS]) {
     const struct grpc_client_core *core = stream->core;
@@ -455,7 +458,7 @@ bool grpc_client_stream_start(struct grpc_client_stream *stream,
     nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = on_read};
     size_t n = make_head(stream, timeout, nv);
     int32_t id = nghttp2_submit_request(session->h2, NULL, nv, n, &provider, stream);
-    if (id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE) { /* RFC 9113, 5.1.1: they are used up */
+    if (id == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE) { /* RFC 9113, 5.1.1: stream ids are exhausted */
         grpc_client_session_send_goaway(session);
         return false;
     }
@@ -481,7 +484,7 @@ static void drop_queue(struct grpc_client_stream *stream) {
     grpc_send_queue_clear(&stream->out, stream->session ? &stream->session->write_batch : &none);
 }
 
-/* The server need not go on. */
+/* Stops the server's processing. */
 static void reset_stream(struct grpc_client_stream *stream) {
     if (!stream->closed && !(stream->remote_ended && stream->end_stream_sent)) {
         nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id,
@@ -509,7 +512,7 @@ void grpc_client_stream_set_status(struct grpc_client_stream *stream, int code,
     } else {
         reset_stream(stream);
     }
-    if (stream->out.n_reserved == 0) { /* else nghttp2 will come for it */
+    if (stream->out.n_reserved == 0) { /* else nghttp2 collects the reserved bytes first */
         drop_queue(stream);
     }
     schedule_sweep(stream);
@@ -528,7 +531,7 @@ void grpc_client_stream_closed(struct grpc_client_stream *stream) {
     list_remove(stream);
     stream->session = NULL;
     schedule_sweep(stream);
-    stream->core->schedule_deferred(stream->core); /* there is room for another one */
+    stream->core->schedule_deferred(stream->core); /* capacity for another call */
 }
 
 void grpc_client_stream_sweep(struct grpc_client_stream *stream) {
@@ -539,13 +542,13 @@ void grpc_client_stream_sweep(struct grpc_client_stream *stream) {
     if (stream->state == GRPC_CLIENT_NOTIFIED && stream->closed && stream->out.n_in_write == 0 &&
         !stream->in_sweep_list) {
         stream->core->n_alive--;
-        arena_free(stream->call.arena); /* with the stream itself */
+        arena_free(stream->call.arena); /* the stream lives in it */
     }
 }
 
 /* ---- for callers ----------------------------------------------------------------------------- */
 
-/* nghttp2 shall ask again. */
+/* Makes nghttp2 read data again. */
 static void resume_data(struct grpc_client_stream *stream) {
     if (stream->deferred && !stream->closed) {
         stream->deferred = false;
@@ -557,7 +560,8 @@ static void resume_data(struct grpc_client_stream *stream) {
 void grpc_client_send(struct grpc_client_call *call, const struct piece *pieces, size_t n_pieces,
                       void (*release)(void *user), void *user) {
     struct grpc_client_stream *stream = stream_of_call(call);
-    /* A unary call's one message lives with the call; of others there may be any number. */
+    /* A unary call's one message lives in the call's arena; a streaming call may send any
+     * number. */
     struct grpc_send_queue_options options = {.arena = stream->streams ? NULL : call->arena,
                                               .blocks = &stream->core->blocks};
     struct error err;
@@ -571,7 +575,7 @@ void grpc_client_send(struct grpc_client_call *call, const struct piece *pieces,
     if (release) {
         release(user);
     }
-    if (wanted) { /* the server would miss a message */
+    if (wanted) { /* do not continue without a message */
         error_set(&err, ST_NO_MEMORY, "a message could not be sent: no memory, or over 4 GiB");
         grpc_client_stream_set_status(stream, -1, &err);
     }

@@ -1,4 +1,4 @@
-/* For the tests of the gRPC client: calls that keep what they are told. */
+/* Fixture for the gRPC client tests: calls that record their events. */
 #ifndef SLUICE_NET_CLIENT_GRPC_CLIENT_CALLS_FIXTURE_H
 #define SLUICE_NET_CLIENT_GRPC_CLIENT_CALLS_FIXTURE_H
 
@@ -14,16 +14,17 @@ enum { MAX_CALL_RECORDS = 1024 };
 
 /* A call as its caller sees it. */
 struct call_record {
-    struct grpc_client_call *call; /* NULL: over */
+    struct grpc_client_call *call; /* NULL: ended */
     unsigned n_heads, n_messages, n_writable, n_ended, n_released;
-    bool eager;   /* asks for the next message as soon as there is one */
+    bool eager;   /* requests the next message as soon as one arrived */
     bool cancels; /* in its first event */
-    char *in;     /* all messages in one */
+    char *in;     /* all messages concatenated */
     size_t in_len;
     struct error error;
     int code;
     bool not_processed;
-    bool aligned;                /* the byte behind the first 'x', in the last message */
+    bool aligned;                /* whether the byte after the first 'x' of the last message is
+                                    aligned */
     char field[64], trailer[64]; /* "test", "test-bin" of head and trailers */
 };
 
@@ -80,7 +81,7 @@ static inline void call_record_release(void *user) {
     record->n_released++;
 }
 
-/* Sends a message from where it lies. */
+/* Sends a message without copying it. */
 static inline void call_record_send(struct call_record *record, struct str text) {
     struct piece piece = {text.ptr, text.len};
     grpc_client_send(record->call, &piece, 1, call_record_release, record);

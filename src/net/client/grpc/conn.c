@@ -1,4 +1,5 @@
-/* A connection of the client, from looking up a name to the closed handle, and its bytes in. */
+/* A connection of the client, from the name lookup to the closed handle: its phases, its writes and
+ * its reads. */
 #include "net/client/grpc/conn.h"
 
 #include <assert.h>
@@ -9,13 +10,13 @@
 #include "core/event/clock.h"
 
 enum {
-    MAX_WRITES = 4, /* of one connection in a round; then others have theirs */
-    MAX_TRIES = 8,  /* of one write: what is large often leaves in pieces while the peer reads */
+    MAX_WRITES = 4, /* per connection and round, so that others get their share */
+    MAX_TRIES = 8,  /* per write: a large one often needs several while the peer reads */
 };
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
-/* One is enough for all connections whose socket takes what it is given. */
+/* One spare output serves all connections whose socket takes everything at once. */
 static struct grpc_output *output_take(struct grpc_client_core *core) {
     struct grpc_output *output = core->spare_output;
     core->spare_output = NULL;
@@ -30,7 +31,7 @@ static void output_give(struct grpc_client_core *core, struct grpc_output *outpu
     }
 }
 
-/* All of the output has left, or never will. */
+/* The output was sent, or never will be. */
 static void grpc_client_conn_written(struct grpc_client_conn *conn) {
     output_give(&conn->client->core, conn->output);
     conn->output = NULL;
@@ -60,14 +61,14 @@ static void on_written(uv_write_t *write, int status) {
     grpc_client_schedule_deferred(conn->client);
 }
 
-/* What is left of the output. Returns: how many. */
+/* The unsent part of the output. Returns: number of buffers. */
 static unsigned list_unsent(const struct grpc_client_conn *conn,
                             uv_buf_t bufs[GRPC_OUTPUT_PIECES]) {
     const struct grpc_output *output = conn->output;
     unsigned n = 0;
     size_t at = conn->at;
     for (size_t i = conn->piece; i < output->n; i++) {
-        /* libuv's type has no const; nobody writes there. */
+        /* libuv's type has no const; it does not write there. */
         bufs[n++] = (uv_buf_t){.base = (char *)(uintptr_t)output->pieces[i].data + at,
                                .len = output->pieces[i].n_bytes - at};
         at = 0;
@@ -96,7 +97,7 @@ static void write_output(struct grpc_client_conn *conn) {
 
 /* ---- what there is to say -------------------------------------------------------------------- */
 
-/* Collects and sends once. Returns: whether to go on. */
+/* Collects and sends once. Returns: whether to continue. */
 static bool collect_and_write(struct grpc_client_conn *conn) {
     struct grpc_client_core *core = &conn->client->core;
     struct grpc_output *output = output_take(core);
@@ -130,7 +131,7 @@ void grpc_client_conn_flush(struct grpc_client_conn *conn) {
     }
 }
 
-enum { KEEPALIVE_S = 60 }; /* TCP's: a machine that is gone is noticed some day */
+enum { KEEPALIVE_S = 60 }; /* TCP keepalive: detects a lost machine */
 
 /* ---- phases ---------------------------------------------------------------------------------- */
 
@@ -158,7 +159,7 @@ bool grpc_client_conn_is_usable(const struct grpc_client_conn *conn) {
 
 static void on_closed(uv_handle_t *handle);
 
-/* Did it serve for nothing? Then the next attempt has to wait. */
+/* A connection that answered nothing delays the next attempt. */
 static bool is_failure(const struct grpc_client_conn *conn) {
     const struct grpc_client_session *session = &conn->session;
     return !conn->client->stopping &&
@@ -274,7 +275,7 @@ static int connect_to(struct grpc_client_conn *conn, const struct sockaddr *to) 
     return uv_tcp_connect(&conn->connect, &conn->uv.tcp, to, on_connected);
 }
 
-/* That address can't be reached: the next one, if there is one, when the handle is closed. */
+/* Tries the next address, if there is one, once the handle is closed. */
 static void try_next_address(struct grpc_client_conn *conn, int why) {
     char text[ERROR_TEXT_BYTES];
     conn->next_address = conn->next_address ? conn->next_address->ai_next : NULL;
@@ -284,7 +285,7 @@ static void try_next_address(struct grpc_client_conn *conn, int why) {
     } else if (conn->has_handle) {
         uv_close(&conn->uv.handle, on_closed);
     } else {
-        grpc_client_conn_fail(conn, text); /* not even a handle could be made */
+        grpc_client_conn_fail(conn, text); /* the handle could not be opened */
     }
 }
 

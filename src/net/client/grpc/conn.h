@@ -1,12 +1,16 @@
-/* The gRPC client on the loop: what a client has besides its core, and one of its connections from
- * looking up a name to the closed handle. For the grpc_client*.c files of this room only.
+/* The gRPC client on the event loop: its connections, from the name lookup to the closed handle,
+ * and the client that owns them. Internal to net/client/grpc.
  *
- * What is done when: whatever happens to a connection or a call asks for a turn, which ends the
- * iteration of the loop (grpc_client.c). The turn begins calls, writes, opens and closes
- * connections, and tells callers of the end of their calls.
+ * Deferred work: every event on a connection or a call schedules a run at the end of the event-loop
+ * iteration (grpc_client.c). That run starts calls, writes, opens and closes connections, and
+ * delivers GRPC_CLIENT_END.
  *
- * Who may free what: a connection is freed in a turn, when its handle is closed and no lookup is
- * under way. */
+ * Lifetime: a connection is freed in such a run, once its handle is closed and no lookup is in
+ * progress.
+ *
+ * Back pressure: at most one collected output per connection waits for the socket. While it waits,
+ * nothing more is collected, so messages stay in the calls' send queues; callers bound those by
+ * grpc_client_queued_bytes and GRPC_CLIENT_WRITABLE. */
 #ifndef SLUICE_NET_CLIENT_GRPC_CONN_H
 #define SLUICE_NET_CLIENT_GRPC_CONN_H
 
@@ -20,25 +24,24 @@ struct grpc_client_conn;
 
 enum {
     GRPC_CLIENT_READ_BYTES = 256 << 10,
-    GRPC_CLIENT_ENCRYPTED_BYTES = 4 * TLS_ENCRYPTED_RECORD_MAX_BYTES, /* four full records, at a
-                                                                         time */
+    GRPC_CLIENT_ENCRYPTED_BYTES = 4 * TLS_ENCRYPTED_RECORD_MAX_BYTES, /* four full records */
 };
 
-/* Where to. */
+/* The server's address as configured. */
 struct grpc_client_target {
-    char *text; /* as it was given */
-    char *host; /* without brackets; of a Unix socket "localhost" */
+    char *text; /* as configured */
+    char *host; /* without brackets; "localhost" for a Unix socket */
     char port[8];
-    struct address address; /* len 0: the name has to be looked up */
+    struct address address; /* len 0: the name must be looked up */
 };
 
-/* For TLS; nothing stays in these buffers when a callback returns. */
+/* TLS state of a client. The buffers are empty between callbacks. */
 struct grpc_client_tls_state {
     struct tls_context *context;
     char *server_name;
     char decrypted[GRPC_CLIENT_READ_BYTES];
     char encrypted[GRPC_CLIENT_ENCRYPTED_BYTES];
-    char gathered[TLS_RECORD_BYTES]; /* small pieces that become one record */
+    char gathered[TLS_RECORD_BYTES]; /* small pieces coalesced into one record */
 };
 
 struct grpc_client {
@@ -46,30 +49,30 @@ struct grpc_client {
     struct worker *worker;
     struct grpc_client_target target;
     char *authority;
-    struct grpc_client_tls_state *tls; /* NULL: without */
+    struct grpc_client_tls_state *tls; /* NULL: no TLS */
     struct grpc_client_conn *conns;
-    uv_check_t check; /* ends a turn */
-    uv_idle_t idle;   /* makes sure that it ends at once */
+    uv_check_t check; /* runs deferred work */
+    uv_idle_t idle;   /* active while work is deferred, so that the loop does not block */
     struct timer timer;
     unsigned n_handles;
-    uint64_t backoff_ns; /* the last one; 0: what was tried worked */
+    uint64_t backoff_ns; /* the last backoff; 0: the last attempt succeeded */
     uint64_t next_attempt_ns;
-    struct error why;  /* the last attempt did not work */
-    bool idle_active;  /* a turn was asked for */
-    bool has_deferred; /* and has something to do */
+    struct error why;  /* of the last failed attempt */
+    bool idle_active;  /* deferred work is scheduled */
+    bool has_deferred; /* there is deferred work */
     bool stopping;
     void (*done)(void *user);
     void *user;
     char in[GRPC_CLIENT_READ_BYTES];
 };
 
-/* conn.c's setter is the only one that changes it. */
+/* Changed only by set_phase in conn.c. */
 enum grpc_client_phase {
-    GRPC_CLIENT_RESOLVING,     /* for the addresses of a name */
-    GRPC_CLIENT_CONNECTING,    /* to one of them */
-    GRPC_CLIENT_TLS_HANDSHAKE, /* TLS: hands */
-    GRPC_CLIENT_CONNECTED,     /* calls can begin */
-    GRPC_CLIENT_CLOSED,        /* only the handle and the lookup are still to end */
+    GRPC_CLIENT_RESOLVING,     /* looking up the name */
+    GRPC_CLIENT_CONNECTING,    /* connecting to one of the addresses */
+    GRPC_CLIENT_TLS_HANDSHAKE, /* TLS handshake in progress */
+    GRPC_CLIENT_CONNECTED,     /* calls can start */
+    GRPC_CLIENT_CLOSED,        /* waits for the handle and the lookup to close */
 };
 
 struct grpc_client_conn {
@@ -83,49 +86,50 @@ struct grpc_client_conn {
     } uv;
     uv_getaddrinfo_t lookup;
     uv_connect_t connect;
-    uv_write_t write; /* of a connection without TLS */
+    uv_write_t write; /* without TLS */
     struct addrinfo *addresses;
-    const struct addrinfo *next_address; /* of those */
-    struct timer timer;                  /* it was not made in time */
+    const struct addrinfo *next_address; /* in `addresses` */
+    struct timer timer;                  /* connect timeout */
     struct grpc_client_session session;
     struct tls_session tls;
-    /* What is being written, up to where it has left (or, over TLS, was sealed). */
+    /* Output being written, and the position up to which it is sent (with TLS: encrypted). */
     struct grpc_output *output;
     size_t piece, at;
-    size_t n_encrypted_writes; /* pieces of TLS on their way to the socket */
-    struct error last;         /* why an address could not be reached */
+    size_t n_encrypted_writes; /* encrypted buffers queued on the socket */
+    struct error last;         /* why the last address could not be reached */
     uint8_t phase;             /* enum grpc_client_phase */
-    bool has_handle;           /* it is not closed */
-    bool resolving;            /* the lookup is not over */
-    bool writing;              /* `write` is on its way */
-    bool used;                 /* a call was begun */
+    bool has_handle;           /* the handle is not closed */
+    bool resolving;            /* the lookup is in progress */
+    bool writing;              /* `write` is in progress */
+    bool used;                 /* a call was started on it */
 };
 
 /* ---- grpc_client.c --------------------------------------------------------------------------- */
 
 void grpc_client_schedule_deferred(struct grpc_client *client);
-/* It could not be made, or ended before a call was answered. */
+/* A connection attempt failed, or the connection closed before a call was answered: delays the next
+ * attempt. */
 void grpc_client_start_backoff(struct grpc_client *client, const struct error *err);
 
 /* ---- conn.c ---------------------------------------------------------------------------------- */
 
-/* Begins one, in the client's list. Returns: false when out of memory. */
+/* Opens a connection and adds it to the client's list. Returns: false when out of memory. */
 bool grpc_client_conn_new(struct grpc_client *client) __attribute__((warn_unused_result));
-/* Ends it, and its calls with `err`. Idempotent. */
+/* Closes the connection and ends its calls with `err`. Idempotent. */
 void grpc_client_conn_close(struct grpc_client_conn *conn, const struct error *err);
-/* May it be freed? */
+/* Returns: whether it can be freed. */
 bool grpc_client_conn_can_free(const struct grpc_client_conn *conn);
 void grpc_client_conn_free(struct grpc_client_conn *conn);
-/* Calls can begin on it, or will once it is made. */
+/* Returns: whether calls can start on it, now or once it is connected. */
 bool grpc_client_conn_is_usable(const struct grpc_client_conn *conn);
-/* TLS has shaken hands, or there is none: calls can begin. */
+/* The connection is established, TLS handshake included: calls can start. */
 void grpc_client_conn_ready(struct grpc_client_conn *conn);
-/* "HOST:PORT: why" */
+/* Closes the connection with ST_IO "HOST:PORT: why". */
 void grpc_client_conn_fail(struct grpc_client_conn *conn, const char *why);
 
-/* Writes what there is to say, as far as the socket takes it; closes a connection that is over. */
+/* Writes pending output until the socket is full; closes a connection that is done. */
 void grpc_client_conn_flush(struct grpc_client_conn *conn);
-/* The bytes of `output` from where the write is: moves on by that many. */
+/* Advances the write position by `n_bytes` of `output`. */
 void grpc_client_conn_advance(struct grpc_client_conn *conn, size_t n_bytes);
 
 /* ---- tls.c ----------------------------------------------------------------------- */
@@ -135,13 +139,13 @@ enum status grpc_client_tls_new(struct grpc_client *client, const struct grpc_cl
                                 struct error *err) __attribute__((warn_unused_result));
 /* NULL is allowed in client->tls. */
 void grpc_client_tls_free(struct grpc_client *client);
-/* The socket is connected: begins to shake hands. */
+/* The socket is connected: starts the handshake. */
 void grpc_client_tls_start_handshake(struct grpc_client_conn *conn);
-/* Bytes from the socket, all of them. */
+/* Processes all bytes read from the socket. */
 void grpc_client_tls_receive(struct grpc_client_conn *conn, struct str encrypted);
-/* Seals and sends what of the output is left, as far as the socket takes it. */
+/* Encrypts and sends the rest of the output until the socket is full. */
 void grpc_client_tls_push(struct grpc_client_conn *conn);
-/* Says goodbye, if it can be said. */
+/* Sends close_notify if nothing is queued before it. */
 void grpc_client_tls_send_close_notify(struct grpc_client_conn *conn);
 
 #endif

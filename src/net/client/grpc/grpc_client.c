@@ -1,5 +1,5 @@
-/* A client as a whole: its turns, when it connects, how long it pauses after it could not, and its
- * end. */
+/* The client as a whole: parses its target, runs deferred work, opens connections as calls need
+ * them with a backoff after failures, and stops. */
 #include "net/client/grpc/grpc_client.h"
 
 #include <assert.h>
@@ -40,8 +40,8 @@ static enum status set_parts(struct grpc_client_target *out, struct str text, st
     return ST_OK;
 }
 
-/* Letters, digits, dots, hyphens; underscores are no part of a host's name, and common in those of
- * containers. */
+/* Letters, digits, dots, hyphens. Underscores are not allowed in host names, but are common in
+ * those of containers. */
 static bool is_name(struct str host) {
     bool good = host.len > 0 && host.len <= 253;
     for (size_t i = 0; i < host.len && good; i++) {
@@ -92,7 +92,7 @@ static void grpc_client_target_fini(struct grpc_client_target *target) {
     target->text = target->host = NULL;
 }
 
-enum { MAX_ROUNDS = 4 }; /* of a turn; then others have theirs */
+enum { MAX_ROUNDS = 4 }; /* in one deferred run, so that other work on the loop is not delayed */
 
 static struct grpc_client *client_of_core(struct grpc_client_core *core) {
     return (struct grpc_client *)(void *)((char *)core - offsetof(struct grpc_client, core));
@@ -100,7 +100,7 @@ static struct grpc_client *client_of_core(struct grpc_client_core *core) {
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-/* Which connection has the next call? The one with the fewest. */
+/* Returns: the connected one with the fewest open calls, or NULL. */
 static struct grpc_client_conn *least_loaded_conn(const struct grpc_client *client) {
     struct grpc_client_conn *best = NULL;
     for (struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
@@ -121,8 +121,8 @@ static void begin_calls(struct grpc_client *client) {
     }
 }
 
-/* How many connections are there, or in the making, that calls can begin on? `*n_calls`: on them,
- * and waiting, counted no further than needed. */
+/* Returns: the number of connections that can start calls, now or once connected. `*n_calls`: calls
+ * on them, plus waiting calls, counted no further than needed. */
 static unsigned count_usable(const struct grpc_client *client, size_t *n_calls) {
     unsigned n = 0;
     const struct grpc_client_stream *waiting = client->core.waiting.first;
@@ -144,7 +144,7 @@ void grpc_client_start_backoff(struct grpc_client *client, const struct error *e
     uint64_t now_ns = clock_now_ns();
     client->why = *err;
     if (now_ns < client->next_attempt_ns) {
-        return; /* it was tried with another one, which counted */
+        return; /* the address before this one failed and counted already */
     }
     client->backoff_ns =
         client->backoff_ns == 0 ? limits->initial_backoff_ns : 2 * client->backoff_ns;
@@ -154,8 +154,8 @@ void grpc_client_start_backoff(struct grpc_client *client, const struct error *e
     client->next_attempt_ns = now_ns + client->backoff_ns;
 }
 
-/* As many connections as there are calls for; none during a pause, in which calls fail with the
- * reason for it. */
+/* Opens as many connections as there are calls for; none during the backoff, in which calls fail
+ * with the reason of the last failure. */
 static void connect_as_needed(struct grpc_client *client) {
     size_t n_calls;
     unsigned n = count_usable(client, &n_calls);
@@ -194,7 +194,8 @@ static void on_handle_closed(uv_handle_t *handle) {
     }
 }
 
-/* Calls end, goodbye is said as far as sockets take it at once, connections close. */
+/* Ends all calls, sends GOAWAY as far as the sockets take it at once, and closes the
+ * connections. */
 static void stop_all(struct grpc_client *client) {
     struct error err;
     error_set(&err, ST_CANCELLED, "the client was stopped");
@@ -251,7 +252,8 @@ static void update_timer(struct grpc_client *client) {
     if (due_ns == UINT64_MAX) {
         timer_stop(worker_timers(client->worker), &client->timer);
     } else if (!timer_start(worker_timers(client->worker), &client->timer, due_ns)) {
-        grpc_client_schedule_deferred(client); /* no memory: it looks by itself */
+        grpc_client_schedule_deferred(client); /* out of memory: runs in the next iteration
+                                                  instead */
     }
 }
 

@@ -1,5 +1,4 @@
-/* For the tests of gRPC: a client made of nghttp2's own, without a socket, that keeps what it is
- * told. */
+/* Fixture for the gRPC tests: an nghttp2 client without a socket that records the responses. */
 #ifndef SLUICE_NET_CLIENT_GRPC_GRPC_CLIENT_FIXTURE_H
 #define SLUICE_NET_CLIENT_GRPC_GRPC_CLIENT_FIXTURE_H
 
@@ -22,12 +21,12 @@ struct client_call {
     int32_t id;
     char *out; /* framed messages to send */
     size_t out_at, out_len;
-    bool out_end; /* END_STREAM behind it */
-    char *in;     /* what came */
+    bool out_end; /* END_STREAM after it */
+    char *in;     /* received */
     size_t in_len, in_cap;
     char status[8], grpc_status[8], message[512], coding[16], trailer[64];
     bool closed;
-    uint32_t code; /* of its reset */
+    uint32_t code; /* of the reset */
 };
 
 struct client {
@@ -39,7 +38,7 @@ struct client {
     int32_t goaway_last;
     char goaway_text[256];
     int n_ping_acks;
-    bool stingy; /* opens no window once it is used up; set before it is opened */
+    bool stingy; /* sends no WINDOW_UPDATE once the window is used up; set before it is opened */
 };
 
 static inline struct client_call *client_find(struct client *client, int32_t id) {
@@ -164,7 +163,7 @@ static inline nghttp2_nv client_nv(const char *name, const char *value) {
                         strlen(value), NGHTTP2_NV_FLAG_NONE};
 }
 
-/* Begins a call with fields of one's own (name, value, …, NULL). */
+/* Starts a call with these fields (name, value, …, NULL). */
 static inline struct client_call *client_begin(struct client *client, const char *path,
                                                const char *const *fields) {
     nghttp2_nv nv[64] = {
@@ -184,7 +183,7 @@ static inline struct client_call *client_begin(struct client *client, const char
     return call;
 }
 
-/* Adds bytes as they are. */
+/* Appends bytes as they are. */
 static inline void client_add(struct client *client, struct client_call *call, const void *bytes,
                               size_t n) {
     call->out = realloc(call->out, call->out_len + n + 1);
@@ -206,7 +205,7 @@ static inline void client_end(struct client *client, struct client_call *call) {
     nghttp2_session_resume_data(client->h2, call->id);
 }
 
-/* A whole unary call. */
+/* A complete unary call. */
 static inline struct client_call *client_unary(struct client *client, const char *path,
                                                struct str message) {
     struct client_call *call = client_begin(client, path, NULL);
@@ -215,7 +214,7 @@ static inline struct client_call *client_unary(struct client *client, const char
     return call;
 }
 
-/* The n-th message that came. Returns: ptr NULL when there is none. */
+/* Returns: the n-th message received; ptr NULL when there is none. */
 static inline struct str client_answer(const struct client_call *call, size_t n, bool *compressed) {
     size_t at = 0;
     struct error err;

@@ -1,5 +1,5 @@
-/* For the tests of the gRPC client on the loop: a client whose worker the test itself runs, and a
- * listener whose bytes are the test's own. */
+/* Fixture for the tests of the gRPC client on the event loop: a client whose worker the test runs,
+ * and a listener whose bytes the test writes. */
 #ifndef SLUICE_NET_CLIENT_GRPC_LIVE_FIXTURE_H
 #define SLUICE_NET_CLIENT_GRPC_LIVE_FIXTURE_H
 
@@ -44,7 +44,7 @@ static inline void caller_open_on(struct caller *caller, const struct test_grpc 
     caller_open_to(caller, address_of(test));
 }
 
-/* One look at what there is. `wait`: for something to happen. */
+/* One event-loop iteration. `wait`: blocks for an event. */
 static inline void caller_step(struct caller *caller, bool wait) {
     uv_run(worker_loop(caller->worker), wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
 }
@@ -86,7 +86,7 @@ static inline void caller_until_ended(struct caller *caller, const struct call_r
     }
 }
 
-/* Calls, and waits. */
+/* Starts a call and waits for its end. */
 static inline void caller_call(struct caller *caller, struct call_record *record, const char *path,
                                struct str text) {
     caller_unary(caller, record, path, text);
@@ -113,7 +113,7 @@ static inline void assert_ended(struct call_record *record, enum status status, 
     record->in = NULL;
 }
 
-/* Echoes once, and the answer is right. */
+/* Echoes a message and checks the response. */
 static inline void caller_echo(struct caller *caller, struct str text) {
     struct call_record record;
     caller_call(caller, &record, "/t.T/Echo", text);
@@ -138,7 +138,7 @@ static inline void bare_listen(struct bare *bare) {
     snprintf(bare->target, sizeof(bare->target), "127.0.0.1:%u", ntohs(sin.sin_port));
 }
 
-/* The client runs until it has connected. Returns: the connection. */
+/* Runs the client until it has connected. Returns: the connection. */
 static inline int bare_accept(const struct bare *bare, struct caller *caller) {
     int fd;
     while ((fd = accept4(bare->fd, NULL, NULL, SOCK_CLOEXEC)) < 0) {
@@ -148,7 +148,7 @@ static inline int bare_accept(const struct bare *bare, struct caller *caller) {
     return fd;
 }
 
-/* The client runs until it has said something. */
+/* Runs the client until it has sent something. */
 static inline void bare_hear(int fd, struct caller *caller) {
     char bytes[4096];
     while (recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT) <= 0) {
@@ -157,7 +157,7 @@ static inline void bare_hear(int fd, struct caller *caller) {
     }
 }
 
-/* Has the client closed it? What it said is dropped. */
+/* Returns: whether the client closed the connection. Received bytes are dropped. */
 static inline bool bare_is_closed(int fd) {
     char bytes[4096];
     ssize_t n;

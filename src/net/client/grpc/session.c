@@ -1,5 +1,5 @@
-/* A connection: how it begins, what is done with its bytes, how it ends. What the frames in them
- * mean is frames.c's. */
+/* The HTTP/2 side of the client: nghttp2's callbacks, what all connections share (options, waiting
+ * calls, deadlines), and a connection's start, input, output and end. */
 #include "net/client/grpc/session.h"
 
 #include <assert.h>
@@ -13,8 +13,8 @@ static void grpc_client_session_fail(struct grpc_client_session *session, uint32
                                      const struct error *err);
 
 enum {
-    FIELD_OVERHEAD = 32,    /* RFC 9113, 10.5.1: what a field counts for besides its bytes */
-    HEADER_ABUSE_RATIO = 8, /* times the limit: not only refused, but the connection ended */
+    FIELD_OVERHEAD = 32,    /* RFC 9113, 10.5.1: overhead counted for each field */
+    HEADER_ABUSE_RATIO = 8, /* times the limit: ends the connection instead of one call */
 };
 
 static struct grpc_client_stream *stream_of(nghttp2_session *h2, int32_t id) {
@@ -29,7 +29,8 @@ static bool is_failing(const struct grpc_client_session *session) {
 
 static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
     struct grpc_client_session *session = user;
-    bool push = frame->hd.type == NGHTTP2_PUSH_PROMISE; /* before it has seen that none is wanted */
+    bool push = frame->hd.type == NGHTTP2_PUSH_PROMISE; /* the server may not have seen our
+                                                           ENABLE_PUSH 0 yet */
     session->head_stream = push ? NULL : stream_of(h2, frame->hd.stream_id);
     session->head_bytes = 0;
     return push ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE : 0;
@@ -60,8 +61,8 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
     return 0;
 }
 
-/* RFC 9113, 6.8: calls that the server has not begun are closed by nghttp2, which says so for each
- * of them. */
+/* RFC 9113, 6.8: nghttp2 closes the calls that the server did not process, with on_close for
+ * each. */
 static void on_goaway(struct grpc_client_session *session, const nghttp2_goaway *frame) {
     size_t len = frame->opaque_data_len;
     session->going_away = true;
@@ -99,7 +100,7 @@ static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t
     if (is_failing(session)) {
         return NGHTTP2_ERR_PAUSE;
     }
-    /* One call whose caller does not read holds up its own window, never the connection's. */
+    /* A call that is not read blocks its stream window only, never the connection's. */
     nghttp2_session_consume_connection(h2, len);
     if (stream) {
         grpc_client_response_add_data(stream, str_make((const char *)data, len));
@@ -121,7 +122,7 @@ static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *user) 
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-/* nghttp2 ends connections by itself too; this is where it is heard of. */
+/* Detects that nghttp2 itself ends the connection with GOAWAY. */
 static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
     struct grpc_client_session *session = user;
     struct error err;
@@ -167,9 +168,9 @@ static nghttp2_session_callbacks *grpc_client_frames_callbacks(void) {
 
 enum {
     MAX_SETTINGS = 32,
-    MAX_ACKS = 1000, /* that wait to be sent to a server who does not read */
+    MAX_ACKS = 1000, /* queued for a server that does not read */
     MAX_HEADER_BLOCK_BYTES = 1 << 20,
-    MAX_POOLED_BYTES = 256 << 20, /* of large messages' memory, kept for the next ones */
+    MAX_POOLED_BYTES = 256 << 20, /* memory of large messages, cached for reuse */
 };
 
 static enum status no_memory(struct error *err) {
@@ -301,9 +302,8 @@ uint64_t grpc_client_core_next_timer_ns(const struct grpc_client_core *core) {
 }
 
 enum {
-    MAX_FRAME_BYTES = 1 << 20, /* of DATA: fewer frames of large messages */
-    /* At once, before the server has told how many it takes. (RFC 9113, 6.5.2: it should take no
-     * fewer.) */
+    MAX_FRAME_BYTES = 1 << 20, /* of DATA: fewer frames for large messages */
+    /* Assumed until the server's SETTINGS arrive; RFC 9113, 6.5.2 recommends no fewer. */
     FIRST_STREAMS = 100,
 };
 
@@ -365,7 +365,7 @@ bool grpc_client_session_can_start_call(const struct grpc_client_session *sessio
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* Ends the connection with an error code of HTTP/2, and the calls with `err`; from anywhere. */
+/* Ends the connection with an HTTP/2 error code, and its calls with `err`. Callable anywhere. */
 static void grpc_client_session_fail(struct grpc_client_session *session, uint32_t code,
                                      const struct error *err) {
     if (session->error.status == ST_OK) {
@@ -433,8 +433,8 @@ static void receive_frames(struct grpc_client_session *session, struct str data)
     }
 }
 
-/* Servers of something else are known by their first bytes. Returns: what it is; NULL: nothing
- * known. */
+/* Detects a server of another protocol by its first bytes. Returns: an explanation; NULL: not
+ * recognised. */
 static const char *other_protocol(struct str first) {
     if (str_starts_with(first, STR("HTTP/"))) {
         return "the server answered in HTTP/1.1: gRPC may have a port of its own";
@@ -445,7 +445,7 @@ static const char *other_protocol(struct str first) {
     return NULL;
 }
 
-/* Holds the first bytes back until it is clear what they are. Returns: whether frames follow. */
+/* Buffers the first bytes until the protocol is known. Returns: whether frames follow. */
 static bool receive_first(struct grpc_client_session *session, struct str *data) {
     struct error err;
     size_t room = sizeof(session->first) - session->n_first;
@@ -460,7 +460,7 @@ static bool receive_first(struct grpc_client_session *session, struct str *data)
     const char *other = other_protocol(first);
     if (other) {
         error_set(&err, ST_BAD_ANSWER, "%s", other);
-        session->terminate_submitted = true; /* it would not understand */
+        session->terminate_submitted = true; /* the peer would not understand GOAWAY */
         grpc_client_session_fail(session, NGHTTP2_PROTOCOL_ERROR, &err);
         return false;
     }

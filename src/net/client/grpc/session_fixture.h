@@ -1,6 +1,6 @@
-/* For the tests of the client's sessions: a client session in memory, calls that keep what they are
- * told, and opposite either our own server's session (net/server/grpc/session_fixture.h) or frames
- * that the test writes itself. No socket, and no clock but the one the test drives. */
+/* Fixture for the client session tests: a client session in memory, calls that record their events,
+ * and as peer either the server's session (net/server/grpc/session_fixture.h) or frames that the
+ * test writes. The test drives the clock. */
 #ifndef SLUICE_NET_CLIENT_GRPC_SESSION_FIXTURE_H
 #define SLUICE_NET_CLIENT_GRPC_SESSION_FIXTURE_H
 
@@ -11,15 +11,15 @@
 /* ---- the client ------------------------------------------------------------------------------ */
 
 struct session_pair {
-    struct grpc_fixture *fixture; /* the server; NULL: the test's own frames */
+    struct grpc_fixture *fixture; /* the server; NULL: frames written by the test */
     enum pace pace;               /* of bytes to the client */
     struct grpc_client_core core;
     struct grpc_client_session session;
     struct grpc_output output;
     struct call_record record[MAX_CALL_RECORDS];
     size_t n;
-    bool no_reading; /* nobody takes what the client says */
-    char *said;      /* by the client, without `world` */
+    bool no_reading; /* the client's output is not read */
+    char *said;      /* the client's output, without `world` */
     size_t said_len;
     size_t n_heard; /* bytes */
     uint64_t now_ns;
@@ -42,7 +42,7 @@ static inline struct session_pair *session_pair_new(const struct grpc_client_lim
     return pair;
 }
 
-/* A client of our own server. */
+/* A client connected to our own server session. */
 static inline struct session_pair *session_pair_open_with(const struct grpc_limits *limits,
                                                           const struct grpc_client_limits *client) {
     struct error err;
@@ -85,7 +85,7 @@ static inline struct call_record *session_pair_unary(struct session_pair *pair, 
     return record;
 }
 
-/* A streaming call that wants what comes. */
+/* A streaming call that reads every message. */
 static inline struct call_record *session_pair_stream(struct session_pair *pair, const char *path) {
     struct call_record *record = session_pair_call(
         pair, &(struct grpc_client_call_options){.path = str_of(path), .streams = true});
@@ -95,7 +95,7 @@ static inline struct call_record *session_pair_stream(struct session_pair *pair,
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Bytes to the client. */
+/* Feeds bytes to the client. */
 static inline void session_pair_feed(struct session_pair *pair, const void *data, size_t n) {
     static const size_t PIECES[] = {
         [PACE_WHOLE] = SIZE_MAX, [PACE_BYTES] = 1, [PACE_SEVENS] = 7, [PACE_RANDOM] = 641};
@@ -103,7 +103,7 @@ static inline void session_pair_feed(struct session_pair *pair, const void *data
     pair->n_heard += n;
     while (n > 0) {
         size_t piece = n < PIECES[pair->pace] ? n : PIECES[pair->pace];
-        char *copy = malloc(piece); /* so that a view that outlives it is seen */
+        char *copy = malloc(piece); /* so that the sanitizer finds a view that outlives it */
         memcpy(copy, at, piece);
         grpc_client_session_receive(&pair->session, str_make(copy, piece));
         free(copy);
@@ -119,7 +119,7 @@ static inline void session_pair_store(struct session_pair *pair, const void *dat
     pair->said_len += n;
 }
 
-/* One turn of the client. Returns: whether it said something. */
+/* One iteration of the client. Returns: whether it produced output. */
 static inline bool session_pair_run_once(struct session_pair *pair) {
     grpc_client_core_dispatch(&pair->core, &pair->session);
     grpc_client_core_sweep(&pair->core);
@@ -140,7 +140,7 @@ static inline bool session_pair_run_once(struct session_pair *pair) {
     return true;
 }
 
-/* What the server has said arrives. Returns: whether it was anything. */
+/* Delivers the server's output to the client. Returns: whether there was any. */
 static inline bool session_pair_deliver(struct session_pair *pair) {
     struct grpc_fixture *fixture = pair->fixture;
     bool any = fixture && grpc_fixture_run_once(fixture);
@@ -155,7 +155,7 @@ static inline bool session_pair_deliver(struct session_pair *pair) {
     return any;
 }
 
-/* Until nobody has anything to say. */
+/* Runs until neither side has output. */
 static inline void session_pair_run(struct session_pair *pair) {
     bool busy = true;
     while (busy) {
@@ -174,7 +174,7 @@ static inline void session_pair_advance_clock(struct session_pair *pair, uint64_
     grpc_client_core_sweep(&pair->core);
 }
 
-/* The connection is gone. */
+/* The connection is closed. */
 static inline void session_pair_close(struct session_pair *pair, const char *why) {
     struct error err;
     error_set(&err, ST_IO, "%s", why);
@@ -185,7 +185,7 @@ static inline void session_pair_close(struct session_pair *pair, const char *why
     grpc_client_core_sweep(&pair->core);
 }
 
-/* Ends all of it; every call must have come to its end once, and nothing may be left over. */
+/* Frees everything; every call must have ended exactly once, and nothing may leak. */
 static inline void session_pair_free(struct session_pair *pair) {
     struct error err;
     session_pair_close(pair, "the test ended");
@@ -193,7 +193,7 @@ static inline void session_pair_free(struct session_pair *pair) {
     grpc_client_core_fail_waiting(&pair->core, &err, true);
     grpc_client_core_sweep(&pair->core);
     for (size_t i = 0; i < pair->n; i++) {
-        if (pair->record[i].call) { /* it has not read what came */
+        if (pair->record[i].call) { /* it has unread messages */
             grpc_client_cancel(pair->record[i].call);
         }
     }
@@ -217,7 +217,7 @@ static inline void session_pair_free(struct session_pair *pair) {
 
 /* ---- frames of the test's own ---------------------------------------------------------------- */
 
-/* What the server says, as bytes. Zeroed memory is nothing. */
+/* Frames that the server sends, as bytes. Zeroed memory is empty. */
 struct frames {
     char *data;
     size_t len;
@@ -255,8 +255,7 @@ static inline void frames_settings(struct frames *frames) {
     frames_frame(frames, NGHTTP2_SETTINGS, 0, 0, STR(""));
 }
 
-/* A head or trailers: names and values as text, "name: value\n…". RFC 7541, 6.2.2, without
- * Huffman's code. */
+/* A head or trailers from text "name: value\n…". RFC 7541, 6.2.2, without Huffman coding. */
 static inline void frames_head(struct frames *frames, int32_t id, const char *text, bool last) {
     struct frames block = {0};
     struct str rest = str_of(text);
@@ -291,7 +290,7 @@ static inline void frames_message(struct frames *frames, int32_t id, bool compre
     free(data.data);
 }
 
-/* They arrive, and are used up. */
+/* Feeds the frames and clears them. */
 static inline void session_pair_receive_frames(struct session_pair *pair, struct frames *frames) {
     session_pair_run_once(pair);
     session_pair_feed(pair, frames->data, frames->len);
@@ -301,7 +300,7 @@ static inline void session_pair_receive_frames(struct session_pair *pair, struct
     }
 }
 
-/* A client that has heard the server's settings. */
+/* A client that has received the server's SETTINGS. */
 static inline struct session_pair *session_pair_open_raw(const struct grpc_client_limits *limits) {
     struct session_pair *pair = session_pair_new(limits);
     struct frames frames = {0};
@@ -312,8 +311,8 @@ static inline struct session_pair *session_pair_open_raw(const struct grpc_clien
     return pair;
 }
 
-/* The n-th frame of that type that the client said, on `id` (0: any). Returns: its payload; ptr
- * NULL: none. */
+/* Returns: payload of the n-th frame of that type that the client sent on `id` (0: any); ptr NULL:
+ * none. */
 static inline struct str session_pair_find_sent(const struct session_pair *pair, int type,
                                                 int32_t id, size_t n) {
     size_t at = 24; /* RFC 9113, 3.4: the preface */

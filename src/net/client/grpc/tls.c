@@ -1,5 +1,5 @@
-/* TLS under a connection of the client: what comes from the socket is opened before the session
- * sees it, what that says is sealed on its way out. */
+/* TLS of a client connection: decrypts what the socket delivers before the session gets it, and
+ * encrypts the session's output. */
 #include <assert.h>
 #include <openssl/err.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 static const unsigned char ALPN[] = "\x02h2"; /* RFC 9113, 3.2 */
 
-/* Sealed bytes that the socket did not take at once. */
+/* Encrypted bytes that the socket did not take at once. */
 struct encrypted_write {
     uv_write_t write;
     struct grpc_client_conn *conn;
@@ -77,13 +77,13 @@ static void on_encrypted_sent(uv_write_t *write, int status) {
     grpc_client_schedule_deferred(conn->client);
 }
 
-/* At once, or from a copy. Returns: libuv's error, or 0. */
+/* Sends at once what the socket takes, the rest from a copy. Returns: libuv's error, or 0. */
 static int send_encrypted(struct grpc_client_conn *conn, char *data, size_t n_bytes) {
     uv_buf_t buf = {.base = data, .len = n_bytes};
     if (n_bytes == 0) {
         return 0;
     }
-    int rc = uv_try_write(&conn->uv.stream, &buf, 1); /* nothing, when there is a queue */
+    int rc = uv_try_write(&conn->uv.stream, &buf, 1); /* writes nothing when a write is queued */
     size_t n = rc > 0 ? (size_t)rc : 0;
     if (n == n_bytes || (rc < 0 && rc != UV_EAGAIN)) {
         return n == n_bytes ? 0 : rc;
@@ -104,7 +104,7 @@ static int send_encrypted(struct grpc_client_conn *conn, char *data, size_t n_by
     return rc;
 }
 
-/* Sends what the session has said. Returns: false when the connection is closed. */
+/* Sends the TLS session's output. Returns: false when the connection is closed. */
 static bool flush_session(struct grpc_client_conn *conn, struct tls_io *io) {
     size_t n = io->out_len;
     io->out_len = 0;
@@ -122,8 +122,7 @@ static struct tls_io io_of(const struct grpc_client_conn *conn, struct str in) {
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-/* The plain bytes of the next record: from where they lie, or, where that would make small records,
- * put together. */
+/* The plaintext of the next record: in place, or coalesced where that would make small records. */
 static struct str next_record(const struct grpc_client_conn *conn) {
     const struct grpc_output *output = conn->output;
     const struct piece *piece = &output->pieces[conn->piece];
@@ -176,7 +175,7 @@ void grpc_client_tls_send_close_notify(struct grpc_client_conn *conn) {
 
 /* ---- hands ----------------------------------------------------------------------------------- */
 
-/* RFC 9113, 3.2: both have to agree on "h2". */
+/* RFC 9113, 3.2: both peers must agree on "h2". */
 static bool is_h2_negotiated(const struct grpc_client_conn *conn) {
     const unsigned char *name;
     unsigned n;
@@ -184,7 +183,7 @@ static bool is_h2_negotiated(const struct grpc_client_conn *conn) {
     return n == sizeof(ALPN) - 2 && memcmp(name, ALPN + 1, n) == 0;
 }
 
-/* Goes on with the handshake. Returns: whether it is over, and the connection can be used. */
+/* Continues the handshake. Returns: whether it is complete and the connection can be used. */
 static bool do_handshake(struct grpc_client_conn *conn, struct tls_io *io) {
     enum tls_failure why;
     struct error err;

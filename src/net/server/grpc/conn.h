@@ -1,5 +1,5 @@
-/* The gRPC server's part of a connection, between net/server/server.h and session.h. For the
- * grpc_*.c files of this room only. */
+/* A gRPC connection: net/server/server.h's connection with an HTTP/2 session (session.h). Internal
+ * to net/server/grpc and the connection report. */
 #ifndef SLUICE_NET_SERVER_GRPC_CONN_H
 #define SLUICE_NET_SERVER_GRPC_CONN_H
 
@@ -10,12 +10,12 @@
 struct grpc_conn {
     struct net_conn net;
     struct grpc_session session;
-    struct grpc_output *output; /* what `write` has */
+    struct grpc_output *output; /* sent by `write` */
     struct net_write write;
-    bool session_opened; /* the session was; it is with the first bytes */
+    bool session_opened; /* the session is open; opened with the first bytes */
 };
 
-/* What a worker has of the server. */
+/* A worker's part of the server. */
 struct grpc_server_worker {
     struct grpc_core core;
     struct log_limit log;
@@ -24,7 +24,7 @@ struct grpc_server_worker {
 struct grpc_server {
     struct net_server net;
     struct grpc_server_options options;
-    struct grpc_server_worker *workers; /* as many as the base's */
+    struct grpc_server_worker *workers; /* as many as net.workers */
 };
 
 static inline struct grpc_server_worker *grpc_server_worker_of(
@@ -37,9 +37,9 @@ static inline struct grpc_conn *grpc_conn_of(struct grpc_session *session) {
     return (struct grpc_conn *)(void *)((char *)session - offsetof(struct grpc_conn, session));
 }
 
-enum { GRPC_DISCARD_BYTES = 1 << 20 }; /* while a connection lingers */
+enum { GRPC_DISCARD_BYTES = 1 << 20 }; /* limit of input dropped while a connection lingers */
 
-/* In net/server/conn_describe.c. */
+/* In net/server/report.c. */
 void grpc_describe(const struct net_conn *conn, struct buf *out);
 
 #endif

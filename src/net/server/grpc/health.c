@@ -1,5 +1,5 @@
-/* Check answers at once. A Watch is on the list of its worker until its call ends, and remembers
- * what it has told. */
+/* grpc.health.v1.Health. Check answers at once; a Watch call stays in its worker's list until it
+ * ends, and remembers the state it sent last. */
 #include "net/server/grpc/health.h"
 
 #include <stdatomic.h>
@@ -11,18 +11,18 @@ enum { SERVICE = 1, STATUS = 1 }; /* field numbers */
 
 struct watch;
 
-/* Those who watch on one worker. */
+/* The Watch calls of one worker. */
 struct watchers {
     struct grpc_health *health;
     struct worker *worker;
     struct watch *first;
     struct worker_msg msg;
-    atomic_bool posted; /* msg is on its way */
+    atomic_bool posted; /* msg is posted */
 };
 
 struct grpc_health {
     struct grpc_health_options options;
-    struct watchers *watchers; /* one for each worker */
+    struct watchers *watchers; /* one per worker */
     atomic_bool shutting_down;
 };
 
@@ -86,7 +86,8 @@ static void answer_check(struct grpc_health *health, struct grpc_call *call) {
 static void on_check_event(struct grpc_call *call, enum grpc_event event) {
     if (event == GRPC_MESSAGE) {
         answer_check(call->method->context, call);
-    } else if (event == GRPC_CANCELLED) { /* between the message and the answer nothing can be */
+    } else if (event == GRPC_CANCELLED) { /* unary: nothing happens between the message and the
+                                             response */
         grpc_finish(call, &call->cancel_error);
     }
 }
@@ -114,14 +115,15 @@ static void unlink_watch(struct watch *watch) {
     *at = watch->next;
 }
 
-/* Its call may last until the client has taken what is on its way: from now on it hears no more. */
+/* Ends the call, which may last until the client has read what is queued; it gets no further
+ * updates. */
 static void end_watch(struct watch *watch, const struct error *err) {
     unlink_watch(watch);
     watch->call->user = NULL;
     grpc_finish(watch->call, err);
 }
 
-/* Tells who watches how it is; the last time, that it was the last time. */
+/* Sends the current state, if it changed; on shutdown, ends the call. */
 static void update_watch(struct watch *watch) {
     struct error err;
     send_state(watch);
@@ -136,7 +138,7 @@ static void run_notify(struct worker_msg *msg) {
         (struct watchers *)(void *)((char *)msg - offsetof(struct watchers, msg));
     atomic_store(&watchers->posted, false);
     for (struct watch *watch = watchers->first, *next; watch; watch = next) {
-        next = watch->next; /* it may leave the list */
+        next = watch->next; /* the watch may leave the list */
         update_watch(watch);
     }
 }
@@ -201,7 +203,7 @@ static void watch_begin(struct grpc_health *health, struct grpc_call *call) {
     update_watch(watch);
 }
 
-/* Streaming, because the answer is: the client sends one message and closes its side. */
+/* Streaming because its response is: the client sends one message and half-closes. */
 void grpc_health_watch(struct grpc_health *health, struct grpc_call *call, enum grpc_event event) {
     struct watch *watch = call->user;
     struct error err;
@@ -212,7 +214,7 @@ void grpc_health_watch(struct grpc_health *health, struct grpc_call *call, enum 
     case GRPC_MESSAGE:
         watch_begin(health, call);
         break;
-    case GRPC_HALF_CLOSE: /* before any message */
+    case GRPC_HALF_CLOSE: /* without a message */
         error_set(&err, ST_BAD_REQUEST, "this method takes one message, got none");
         grpc_finish(call, &err);
         break;

@@ -1,5 +1,5 @@
-/* Messages out: queued by the method, asked for by nghttp2 as windows allow, collected from where
- * their bytes lie. */
+/* Messages of a stream. Out: queued by the method, reserved by nghttp2 as windows allow, collected
+ * in place. In: assembled by the receiver and delivered when the method reads. */
 #include <assert.h>
 
 #include "net/server/grpc/session.h"
@@ -13,8 +13,8 @@ static void resume_data(struct grpc_stream *stream) {
     }
 }
 
-/* The status needs no window: where nothing is queued in front of it, nghttp2's data source, which
- * is asked only while there is one, is not waited for. */
+/* The status needs no window: with an empty queue the trailers are submitted at once, without
+ * waiting for nghttp2's data source, which runs only when a window is open. */
 void grpc_send_status(struct grpc_stream *stream) {
     if (stream->out.n_bytes > 0) {
         resume_data(stream);
@@ -23,7 +23,7 @@ void grpc_send_status(struct grpc_stream *stream) {
     }
 }
 
-/* Something is in the queue. */
+/* A message was queued. */
 static void on_queued(struct grpc_stream *stream) {
     stream->response_started = true;
     if (stream->response_state == GRPC_RESPONSE_NONE) {
@@ -36,8 +36,7 @@ static void on_queued(struct grpc_stream *stream) {
     grpc_core_schedule_write(stream->core, stream->session);
 }
 
-/* The client would miss a message: it is told, and the method hears of it when the stream is
- * closed. */
+/* A message is missing: resets the stream; the method is notified when the stream is closed. */
 static void reset_stream(struct grpc_stream *stream) {
     stream->reset_submitted = true;
     nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id,
@@ -49,7 +48,8 @@ void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_piec
                void (*release)(void *user), void *user) {
     struct grpc_stream *stream = (struct grpc_stream *)call;
     bool wanted = !call->is_cancelled && !stream->reset_submitted;
-    /* A unary call's one message lives with the call; of others there may be any number. */
+    /* A unary call's one message lives in the call's arena; a streaming call may send any
+     * number. */
     struct grpc_send_queue_options options = {.arena = call->method->streams ? NULL : call->arena,
                                               .blocks = &stream->core->blocks,
                                               .coding = stream->answer_coding,
@@ -78,14 +78,14 @@ size_t grpc_queued_bytes(const struct grpc_call *call) {
 
 /* ---- collecting ------------------------------------------------------------------------------ */
 
-/* nghttp2 asks how much there is for a frame; the bytes follow through its send_data callback. */
+/* nghttp2 requests the size of the next frame; its send_data callback collects the bytes. */
 static ssize_t on_read(nghttp2_session *h2, int32_t id, uint8_t *buf, size_t length,
                        uint32_t *flags, nghttp2_data_source *source, void *user) {
     struct grpc_stream *stream = source->ptr;
     (void)h2, (void)id, (void)buf, (void)user;
     size_t n = grpc_send_queue_reserve(&stream->out, length);
     bool ends = n == stream->out.n_bytes && stream->response_state == GRPC_RESPONSE_ENDING;
-    if (n == 0) { /* for now; or the trailers are on their way */
+    if (n == 0) { /* nothing queued; or the trailers are submitted */
         stream->deferred = true;
         return NGHTTP2_ERR_DEFERRED;
     }
@@ -127,7 +127,7 @@ static bool is_unary(const struct grpc_stream *stream) {
     return !stream->call.method->streams;
 }
 
-/* Bytes that will not be looked at any more, or have found their place: the peer may send more. */
+/* Returns window for bytes that are dropped or stored: the peer may send more. */
 static void consume_window(struct grpc_stream *stream, size_t n_bytes) {
     if (n_bytes > 0 && !stream->closed && !stream->remote_ended) {
         nghttp2_session_consume_stream(stream->session->h2, stream->id, n_bytes);
@@ -136,7 +136,7 @@ static void consume_window(struct grpc_stream *stream, size_t n_bytes) {
 
 /* ---- to the method --------------------------------------------------------------------------- */
 
-/* Goes on with what was kept. */
+/* Continues with the pending input. */
 static enum status resume_pending(struct grpc_stream *stream, struct error *err) {
     size_t n_used;
     enum status st = grpc_receiver_resume(&stream->in, &n_used, err);
@@ -150,7 +150,7 @@ static void deliver_message(struct grpc_stream *stream) {
     stream->call.message = NULL;
 }
 
-/* All has been received, and nothing of it is kept. */
+/* Everything was received and nothing is buffered. */
 static bool is_at_end(const struct grpc_stream *stream) {
     return stream->remote_ended && stream->in.state < GRPC_RECEIVED &&
            !stream->in.pending_input.data;
@@ -163,7 +163,7 @@ static enum status check_end(const struct grpc_stream *stream, struct error *err
     return error_set(err, ST_BAD_REQUEST, "the client ended the call within a message");
 }
 
-/* What came is no message that can be taken. */
+/* The message is malformed, too large, or there is no memory for it. */
 static void reject_message(struct grpc_stream *stream, const struct error *why) {
     struct grpc_call *call = &stream->call;
     bool said = stream->method_state == GRPC_METHOD_ACTIVE && !call->is_cancelled &&
@@ -177,7 +177,7 @@ static void reject_message(struct grpc_stream *stream, const struct error *why) 
 void grpc_receive_deliver(struct grpc_stream *stream) {
     struct error err;
     if (stream->delivering) {
-        return; /* further up the stack it goes on */
+        return; /* an outer frame continues */
     }
     stream->delivering = true;
     enum status st = resume_pending(stream, &err);
@@ -206,15 +206,14 @@ void grpc_read(struct grpc_call *call) {
         if (!stream->in_callback) {
             grpc_receive_deliver(stream);
             grpc_stream_update_timer(stream);
-            grpc_core_schedule_write(stream->core, stream->session); /* a window may be open
-                                                                        again */
+            grpc_core_schedule_write(stream->core, stream->session); /* sends WINDOW_UPDATE */
         }
     }
 }
 
 /* ---- from the connection --------------------------------------------------------------------- */
 
-/* Bytes behind a message that waits. */
+/* Buffers bytes after a complete message that the method has not read. */
 static enum status buffer_input(struct grpc_stream *stream, struct str data, struct error *err) {
     if (is_unary(stream)) {
         return error_set(err, ST_BAD_REQUEST, "this method takes one message, got more");
@@ -247,7 +246,7 @@ void grpc_receive_data(struct grpc_stream *stream, struct str data) {
     grpc_stream_update_timer(stream);
 }
 
-/* A unary call is complete with its end. */
+/* A unary call's method starts with END_STREAM. */
 static void end_unary(struct grpc_stream *stream) {
     struct error err;
     if (stream->in.state == GRPC_RECEIVED) {

@@ -1,5 +1,5 @@
-/* For the tests of sessions: frames of HTTP/2 made by hand, as no well-behaved client would, and
- * what the server says looked at in the same way. */
+/* Fixture for the session tests: hand-made HTTP/2 frames that no correct client would send, and
+ * inspection of the server's frames. */
 #ifndef SLUICE_NET_SERVER_GRPC_RAW_FIXTURE_H
 #define SLUICE_NET_SERVER_GRPC_RAW_FIXTURE_H
 
@@ -42,7 +42,7 @@ static inline void raw_begin(struct raw *raw) {
     raw_frame(raw, NGHTTP2_SETTINGS, 0, 0, "", 0);
 }
 
-/* The block of a call's head, without Huffman and without the table. Returns: its length. */
+/* The header block of a call, without Huffman coding and the dynamic table. Returns: its length. */
 static inline size_t raw_head(char *out, const char *path) {
     size_t n = 0;
     const char *type = "application/grpc";
@@ -65,7 +65,7 @@ static inline void raw_call(struct raw *raw, const char *path, int flags) {
               raw_head(head, path));
 }
 
-/* Sends all of it and drops what the server says, as a client that does not care. */
+/* Sends all of it and drops the server's output. */
 static inline void raw_feed(struct grpc_fixture *fixture, struct raw *raw) {
     enum { PIECE = 65536 };
     fixture->keep_raw = true;
@@ -82,8 +82,7 @@ static inline void raw_end(struct raw *raw) {
     free(raw->bytes);
 }
 
-/* Looks for a frame among what the server said. Returns: its payload, ptr NULL when there is
- * none. */
+/* Finds a frame in the server's output. Returns: its payload, ptr NULL when there is none. */
 static inline struct str raw_find(const struct grpc_fixture *fixture, int type, int32_t id) {
     for (size_t at = 0; at + 9 <= fixture->raw_len;) {
         const unsigned char *head = (const unsigned char *)fixture->raw + at;

@@ -1,4 +1,4 @@
-/* Each question is answered before the next one is read. */
+/* Server reflection: each request is answered before the next one is read. */
 #include "net/server/grpc/reflect.h"
 
 #include "codec/protobuf/grpc_reflection.h"

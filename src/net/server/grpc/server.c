@@ -1,4 +1,6 @@
-/* The gRPC server as a whole: net/server/server.h with gRPC's own limits and methods. */
+/* The gRPC server: net/server/server.h with gRPC's limits and methods, and its connections. Input
+ * goes to the session; output is collected at the end of the event-loop iteration, so that all
+ * calls answered in one iteration leave in one write. */
 #include "net/server/grpc/server.h"
 
 #include <assert.h>
@@ -8,8 +10,8 @@
 #include "core/event/clock.h"
 #include "net/server/grpc/conn.h"
 
-/* The core's on_refused: a connection that broke the rules is a warning, a call that was refused is
- * for who looks closely. */
+/* grpc_core.on_refused: a protocol violation of a connection is logged as a warning, a refused call
+ * as debug. */
 static void grpc_log_refused(struct grpc_session *session, const struct error *err, bool whole) {
     const struct net_conn *conn = &grpc_conn_of(session)->net;
     struct log_limit *log = &grpc_server_worker_of(conn->server_worker)->log;
@@ -29,7 +31,7 @@ static void grpc_log_refused(struct grpc_session *session, const struct error *e
     log->n_suppressed = 0;
 }
 
-enum { MAX_WRITES = 4 }; /* of one connection in a turn; then others have theirs */
+enum { MAX_WRITES = 4 }; /* per connection and iteration, so that others get their share */
 
 static struct grpc_core *core_of(const struct server_worker *server_worker) {
     return &grpc_server_worker_of(server_worker)->core;
@@ -37,7 +39,7 @@ static struct grpc_core *core_of(const struct server_worker *server_worker) {
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-/* One is enough for all connections whose socket takes what it is given. */
+/* One spare output serves all connections whose socket takes everything at once. */
 static struct grpc_output *output_take(struct grpc_core *core) {
     struct grpc_output *output = core->spare_output;
     core->spare_output = NULL;
@@ -52,7 +54,7 @@ static void output_give(struct grpc_core *core, struct grpc_output *output) {
     }
 }
 
-/* Returns: whether all of it has left. */
+/* Returns: whether all of it was sent. */
 static bool send_output(struct grpc_conn *conn, struct grpc_output *output) {
     uv_buf_t bufs[GRPC_OUTPUT_PIECES];
     struct net_outgoing out = {.bufs = bufs};
@@ -62,7 +64,7 @@ static bool send_output(struct grpc_conn *conn, struct grpc_output *output) {
     return net_conn_send(&conn->net, &out, &conn->write);
 }
 
-/* Collects and sends once. Returns: whether to go on. */
+/* Collects and sends once. Returns: whether to continue. */
 static bool collect_and_send(struct grpc_conn *conn) {
     struct grpc_core *core = core_of(conn->net.server_worker);
     struct grpc_output *output = output_take(core);
@@ -84,8 +86,8 @@ static bool collect_and_send(struct grpc_conn *conn) {
     return sent;
 }
 
-/* All the while the session counts as dirty, so that asking from inside does nothing: whatever was
- * asked for is seen by the look behind each write. */
+/* The session stays marked as scheduled meanwhile, so that scheduling it from within does nothing:
+ * output that becomes pending is seen by the check after each write. */
 static void flush_session(struct grpc_conn *conn) {
     struct grpc_session *session = &conn->session;
     bool more = grpc_session_has_output(session);
@@ -137,7 +139,7 @@ static bool run_deferred(struct server_worker *server_worker) {
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-/* Returns: false when out of memory, and the connection is closed. */
+/* Returns: false when out of memory; the connection is closed. */
 static bool open_session(struct grpc_conn *conn) {
     struct error err;
     if (conn->session_opened) {
@@ -178,10 +180,10 @@ static char *room(struct net_conn *conn, size_t *n_bytes) {
 
 static void on_read_buffer_filled(struct net_conn *conn, size_t n_bytes) {
     (void)conn, (void)n_bytes;
-    assert(false); /* no room is given */
+    assert(false); /* read_buffer returns NULL */
 }
 
-/* HTTP/2 knows no half-closed connection: nobody would hear an answer. */
+/* HTTP/2 has no half-closed connections: no response could be read. */
 static bool on_eof(struct net_conn *conn) {
     (void)conn;
     return false;
@@ -210,10 +212,10 @@ static enum net_timeout timeout_of(const struct net_conn *net_conn, bool *keep_r
         return NET_TIMEOUT_HEAD;
     }
     if (session->n_open > 0) {
-        return NET_TIMEOUT_NONE; /* calls have times of their own */
+        return NET_TIMEOUT_NONE; /* calls have timeouts of their own */
     }
     if (session->draining) {
-        return NET_TIMEOUT_LINGER; /* the client does not answer the notice */
+        return NET_TIMEOUT_LINGER; /* the client does not answer the shutdown notice */
     }
     *keep_running = false;
     return NET_TIMEOUT_IDLE;
@@ -234,7 +236,7 @@ static void on_drain(struct net_conn *net_conn) {
     struct grpc_conn *conn = (struct grpc_conn *)net_conn;
     if (conn->session_opened) {
         grpc_session_drain(&conn->session);
-    } /* else its first bytes are answered with the notice */
+    } /* else the notice is sent with its first bytes */
 }
 
 static void on_close(struct net_conn *net_conn) {

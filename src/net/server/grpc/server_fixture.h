@@ -1,4 +1,4 @@
-/* For the tests of the gRPC server: a server on net/server/server_fixture.h with a method of each
+/* Fixture for the gRPC server tests: a server on net/server/server_fixture.h with a method of each
  * kind, and a client on a socket. */
 #ifndef SLUICE_NET_SERVER_GRPC_SERVER_FIXTURE_H
 #define SLUICE_NET_SERVER_GRPC_SERVER_FIXTURE_H
@@ -13,7 +13,7 @@
 
 enum { MOST_LATER = 64 };
 
-/* A call that waits for the test. */
+/* A call that the test finishes. */
 struct test_later {
     struct worker_msg msg;
     struct grpc_call *_Atomic call;
@@ -85,7 +85,7 @@ static inline void test_step_later(struct grpc_call *call, enum grpc_event event
     }
 }
 
-/* A message of 8 MB for each byte of the question's. */
+/* Sends a message of 8 MB for each byte of the request. */
 static inline void test_step_flood(struct grpc_call *call, enum grpc_event event) {
     static const char zeros[8000000];
     test_count(call, event);
@@ -171,7 +171,7 @@ static inline void test_run_finish(struct worker_msg *msg) {
     grpc_finish(call, NULL);
 }
 
-/* Has the n-th call that waits answered. */
+/* Finishes the n-th waiting call. */
 static inline void test_finish_later(struct test_grpc *test, int n) {
     struct test_later *later = &test->later[n];
     struct grpc_call *call = atomic_load(&later->call);
@@ -199,7 +199,7 @@ static inline struct live *live_open(const struct test_grpc *test) {
     return live_open_as(test, false);
 }
 
-/* Lets the server send as much as it likes. */
+/* Opens the windows to their maximum. */
 static inline void live_open_windows(struct live *live) {
     const nghttp2_settings_entry window = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 1 << 30};
     nghttp2_submit_settings(live->client.h2, NGHTTP2_FLAG_NONE, &window, 1);
@@ -214,7 +214,7 @@ static inline void live_close(struct live *live) {
     free(live);
 }
 
-/* Sends what the client has to say, as far as the socket takes it, and reads once. */
+/* Sends the client's output as far as the socket takes it, and reads once. */
 static inline void live_step(struct live *live, bool wait) {
     const uint8_t *data;
     char bytes[65536];
@@ -225,7 +225,7 @@ static inline void live_step(struct live *live, bool wait) {
     }
     struct pollfd poll_fd = {.fd = live->fd, .events = POLLIN};
     if (poll(&poll_fd, 1, wait ? 60000 : 0) == 0) {
-        assert_false(wait); /* no answer */
+        assert_false(wait); /* no response */
         return;
     }
     ssize_t n = recv(live->fd, bytes, sizeof(bytes), 0);

@@ -1,5 +1,5 @@
-/* The gRPC server over sockets: calls on TCP and Unix connections, drain and stop with calls under
- * way, clients that vanish, don't read, say nothing or speak something else. */
+/* The gRPC server over sockets: calls on TCP and Unix connections, drain and stop with calls in
+ * progress, clients that disconnect, don't read, stay silent, or use another protocol. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static void server_over_unix_socket_answers(void **state) {
     echo_on(text);
 }
 
-/* A large message both ways, and a stream beside it that is not held up for ever. */
+/* Large messages in both directions; a second stream is not starved. */
 static void server_large_messages_are_echoed(void **state) {
     (void)state;
     static struct test_grpc test;
@@ -96,7 +96,7 @@ static void server_drain_finishes_open_calls(void **state) {
     test_host_control(&test.host, test_run_drain);
     live_until_ended(idle);
     assert_true(idle->client.goaway && idle->client.goaway_code == NGHTTP2_NO_ERROR);
-    /* The call at hand goes on; the notice has been seen. */
+    /* The running call continues after the shutdown notice. */
     live_until_goaway(busy);
     assert_int_equal(busy->client.goaway_last, INT32_MAX);
     client_message(&busy->client, call, false, "two", 3);
@@ -107,7 +107,7 @@ static void server_drain_finishes_open_calls(void **state) {
     client_end(&busy->client, call);
     live_until_ended(busy);
     assert_string_equal(call->grpc_status, "0");
-    /* One that had not said anything is told when it does; its call is served. */
+    /* A connection that was silent gets the notice with its first bytes; its call is served. */
     struct client_call *late = client_unary(&mute->client, "/t.T/Echo", STR("late"));
     live_until_ended(mute);
     assert_echo(late, STR("late"));
@@ -164,7 +164,7 @@ static void server_lost_client_cancels_calls(void **state) {
     test_grpc_end(&test);
 }
 
-/* A reset cancels the call and leaves the connection alone. */
+/* RST_STREAM cancels the call and keeps the connection. */
 static void server_reset_stream_cancels_call(void **state) {
     (void)state;
     static struct test_grpc test;
@@ -185,7 +185,7 @@ static void server_reset_stream_cancels_call(void **state) {
     test_grpc_end(&test);
 }
 
-/* Of a stream, which its method sees before any message has come. */
+/* A streaming method sees the call before any message arrives. */
 static void server_deadline_cancels_call(void **state) {
     (void)state;
     static struct test_grpc test;
@@ -218,7 +218,7 @@ static void server_slow_reader_gets_all_bytes(void **state) {
     while (atomic_load(&test.begins) < 4) {
         live_step(live, false);
     }
-    usleep(50000); /* so that the server fills the socket */
+    usleep(50000); /* lets the server fill the socket */
     for (int i = 0; i < 4; i++) {
         live_until_closed(live, calls[i]);
         assert_string_equal(calls[i]->grpc_status, "0");
@@ -235,7 +235,7 @@ static void wait_for_no_connection(void) {
     }
 }
 
-/* One that takes nothing, one that takes bytes but opens no window. */
+/* One client reads nothing, one reads but opens no window. */
 static void server_write_timeout_resets_unread_calls(void **state) {
     (void)state;
     static struct test_grpc test;
@@ -281,7 +281,7 @@ static void server_header_timeout_closes_connection(void **state) {
         char bytes[4096];
         int fd = test_connect_to(&test.host.bound);
         test_send(fd, BEGINNINGS[i]);
-        size_t n = test_read(fd, bytes, sizeof(bytes)); /* until the end */
+        size_t n = test_read(fd, bytes, sizeof(bytes)); /* until the connection closes */
         assert_true(n < sizeof(bytes));
         close(fd);
     }
@@ -299,7 +299,7 @@ static void server_idle_timeout_sends_goaway(void **state) {
     live_until_ended(live);
     assert_true(live->client.goaway && live->client.goaway_code == NGHTTP2_NO_ERROR);
     live_close(live);
-    /* One with a call is not idle. */
+    /* A connection with a call is not idle. */
     live = live_open(&test);
     struct client_call *call = client_unary(&live->client, "/t.T/Later", STR("x"));
     while (atomic_load(&test.n_later) < 1) {

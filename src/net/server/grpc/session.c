@@ -1,5 +1,6 @@
-/* A connection: how it begins, what is done with its bytes, how it ends. What the frames in them
- * mean is frames.c's. */
+/* The HTTP/2 side of the server: nghttp2's callbacks, which find the stream and count what may be
+ * abused; what all connections of a worker share (options, routes, deadlines); and a connection's
+ * start, input, output and end. */
 #include "net/server/grpc/session.h"
 
 #include <assert.h>
@@ -10,16 +11,15 @@
 #include "core/event/clock.h"
 
 enum {
-    /* A peer that resets its calls faster than they end has no more than this many of them alive,
-     * in multiples of the streams it may have at once. */
+    /* A peer that resets its calls faster than they end has at most this multiple of max_streams
+     * alive. */
     MAX_ALIVE_RATIO = 4,
-    FIELD_OVERHEAD = 32,    /* RFC 9113, 10.5.1: what a field counts for besides its bytes */
-    LARGE_BYTES = 1 << 20,  /* of a message, and then of a frame */
-    HEADER_ABUSE_RATIO = 8, /* times the limit: not only refused, but the connection
-                                        ended */
+    FIELD_OVERHEAD = 32,    /* RFC 9113, 10.5.1: overhead counted for each field */
+    LARGE_BYTES = 1 << 20,  /* from this message size on, larger frames are allowed */
+    HEADER_ABUSE_RATIO = 8, /* times the limit: ends the connection instead of one call */
 };
 
-/* Frames of one stream mostly follow each other. */
+/* Consecutive frames mostly belong to one stream: caches the last lookup. */
 static struct grpc_stream *stream_of(struct grpc_session *session, int32_t id) {
     if (!session->recent || session->recent->id != id) {
         session->recent = nghttp2_session_get_stream_user_data(session->h2, id);
@@ -27,7 +27,7 @@ static struct grpc_stream *stream_of(struct grpc_session *session, int32_t id) {
     return session->recent;
 }
 
-/* A call that was ended before it was answered, or that could not even begin. */
+/* Counts a call that ended before its response began, or was refused. */
 static void count_reset(struct grpc_session *session) {
     if (!h2_bucket_take(&session->resets, &H2_RESETS_LIMIT, grpc_core_now(session->core))) {
         grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
@@ -42,14 +42,14 @@ static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, voi
     session->head_stream = NULL;
     session->head_bytes = 0;
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
-        return 0; /* trailers: of no interest here, but counted */
+        return 0; /* trailers are not stored, but counted */
     }
     size_t most = (size_t)session->core->options->limits.max_streams * MAX_ALIVE_RATIO;
     struct grpc_stream *stream = NULL;
     if (session->n_alive < most && !session->terminating) {
         stream = grpc_stream_new(session, frame->hd.stream_id);
     }
-    if (!stream) { /* RFC 9113, 8.7: it may be tried again */
+    if (!stream) { /* RFC 9113, 8.7: safe to retry */
         count_reset(session);
         int code = nghttp2_submit_rst_stream(h2, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
                                              NGHTTP2_REFUSED_STREAM);
@@ -95,7 +95,7 @@ static void on_head(struct grpc_session *session) {
 
 /* ---- what has to be paid for ----------------------------------------------------------------- */
 
-/* Needs no call, and costs an answer or at least a look. */
+/* Frames that need no call but cost a response or processing. */
 static bool is_control(const struct grpc_session *session, const nghttp2_frame *frame) {
     bool ack = frame->hd.flags & NGHTTP2_FLAG_ACK;
     switch (frame->hd.type) {
@@ -105,7 +105,8 @@ static bool is_control(const struct grpc_session *session, const nghttp2_frame *
     case NGHTTP2_SETTINGS:
         return !ack;
     case NGHTTP2_PING:
-        return !ack && !session->sent_since_ping; /* who measures while data flows may */
+        return !ack && !session->sent_since_ping; /* measuring the round trip while data flows is
+                                                     allowed */
     default:
         return false;
     }
@@ -118,7 +119,7 @@ static void count_control(struct grpc_session *session) {
     }
 }
 
-/* nghttp2 says of a priority of a stream that is closed no more than that it begins. */
+/* For PRIORITY on a closed stream nghttp2 calls only on_begin_frame. */
 static int on_begin_frame(nghttp2_session *h2, const nghttp2_frame_hd *hd, void *user) {
     struct grpc_session *session = user;
     (void)h2;
@@ -139,7 +140,7 @@ static void count_frame(struct grpc_session *session, const nghttp2_frame *frame
 
 /* ---- frames in ------------------------------------------------------------------------------- */
 
-/* The client has seen the notice of the end. */
+/* The client has received the shutdown notice. */
 static int submit_last_goaway(struct grpc_session *session) {
     session->goaway_sent = true;
     int32_t last = nghttp2_session_get_last_proc_stream_id(session->h2);
@@ -178,14 +179,14 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *user)
 static int on_invalid_frame(nghttp2_session *h2, const nghttp2_frame *frame, int code, void *user) {
     struct grpc_session *session = user;
     (void)h2, (void)code;
-    if (frame->hd.type == NGHTTP2_HEADERS) { /* one call too many, or a head that is wrong */
+    if (frame->hd.type == NGHTTP2_HEADERS) { /* one stream too many, or a malformed head */
         count_reset(session);
     }
     return 0;
 }
 
-/* Who sends large messages may do it in fewer frames. Others are not told: a frame of usual size is
- * enough for a head, and has the connection shared fairly. */
+/* Allows larger frames to a client that sends large messages. The default size is enough for others
+ * and shares the connection fairly. */
 static void allow_large_frames(struct grpc_session *session) {
     const nghttp2_settings_entry setting = {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, LARGE_BYTES};
     if (!session->large_frames) {
@@ -202,7 +203,7 @@ static int on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const uint8_t
     if (session->terminating) {
         return NGHTTP2_ERR_PAUSE;
     }
-    /* One call that does not read holds up its own window, never the connection's. */
+    /* A call that is not read blocks its stream window only, never the connection's. */
     nghttp2_session_consume_connection(h2, len);
     if (stream) {
         grpc_receive_data(stream, str_make((const char *)data, len));
@@ -219,8 +220,8 @@ static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *user) 
     struct grpc_stream *stream = stream_of(session, id);
     (void)h2;
     if (stream) {
-        /* Resets are also provoked, by frames that are wrong for the stream, so it does not matter
-         * who sent this one; but for those that are our own doing. */
+        /* The server also resets streams because of invalid frames, so a reset counts whichever
+         * side sent it, except those that the server sent by its own decision. */
         if (code != NGHTTP2_NO_ERROR && !stream->response_started && !stream->call.is_cancelled) {
             count_reset(session);
         }
@@ -237,7 +238,7 @@ static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *user) 
 
 /* ---- frames out ------------------------------------------------------------------------------ */
 
-/* nghttp2 ends connections by itself too; this is where it is heard of. */
+/* Detects that nghttp2 itself ends the connection with GOAWAY. */
 static void on_goaway_sent(struct grpc_session *session, const nghttp2_goaway *frame) {
     char why[128];
     if (frame->error_code == NGHTTP2_NO_ERROR || session->terminating) {
@@ -250,8 +251,8 @@ static void on_goaway_sent(struct grpc_session *session, const nghttp2_goaway *f
     grpc_session_fail(session, frame->error_code, why);
 }
 
-/* RFC 9113, 8.1: a server that has answered without reading all of the request asks the client to
- * stop, with a reset that is no error. */
+/* RFC 9113, 8.1: after a complete response to an incomplete request, RST_STREAM with NO_ERROR stops
+ * the client's sending. */
 static void on_answer_sent(struct grpc_session *session, struct grpc_stream *stream) {
     grpc_stream_set_response_state(stream, GRPC_RESPONSE_SENT);
     if (!stream->remote_ended) {
@@ -278,7 +279,7 @@ static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) 
     return 0;
 }
 
-/* An answer that cannot be said (its fields are far too large): the call ends without. */
+/* nghttp2 refused to send a head (far too large): resets the stream. */
 static int on_not_sent(nghttp2_session *h2, const nghttp2_frame *frame, int code, void *user) {
     struct grpc_session *session = user;
     (void)code;
@@ -298,7 +299,7 @@ static int on_send_data(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t
     if (!grpc_output_add_data_frame(flight->output, &stream->out, flight, head, len)) {
         return NGHTTP2_ERR_WOULDBLOCK;
     }
-    grpc_stream_update_timer(stream); /* it was taken: the time begins anew */
+    grpc_stream_update_timer(stream); /* progress: restart the write timeout */
     return 0;
 }
 
@@ -322,12 +323,12 @@ static nghttp2_session_callbacks *grpc_frames_callbacks(void) {
 }
 
 enum {
-    /* nghttp2's own count does not know which streams were answered: ours does
-     * (net/transport/h2_rate_limit.h). */
+    /* disables nghttp2's limit, which also counts resets of answered streams (see
+     * net/transport/h2_rate_limit.h) */
     NO_RESET_LIMIT = 1 << 30,
     MAX_SETTINGS = 32,
-    MAX_ACKS = 1000, /* waiting to be sent to a peer who does not read */
-    /* What a method may say in the head or the trailers of an answer. */
+    MAX_ACKS = 1000, /* queued for a peer that does not read */
+    /* of a response's head or trailers */
     MAX_HEADER_BLOCK_BYTES = 1 << 20,
 };
 
@@ -435,7 +436,7 @@ struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core) {
     return list;
 }
 
-/* Forgets that it asked. */
+/* Removes the session from the schedule. */
 static void grpc_core_unschedule(struct grpc_core *core, struct grpc_session *session) {
     struct grpc_session *before = NULL, *at = core->scheduled;
     while (at && at != session) {
@@ -450,7 +451,7 @@ static void grpc_core_unschedule(struct grpc_core *core, struct grpc_session *se
     core->last_scheduled = core->last_scheduled == session ? before : core->last_scheduled;
 }
 
-/* All of them end at one time. */
+/* All of them end at the same time. */
 void grpc_core_sweep(struct grpc_core *core) {
     assert(!core->running);
     core->running = true;
@@ -459,7 +460,7 @@ void grpc_core_sweep(struct grpc_core *core) {
         struct grpc_stream *stream = core->ended;
         core->ended = stream->ended_next;
         stream->in_sweep_list = false;
-        if (grpc_stream_can_free(stream)) { /* else whoever completes it asks again */
+        if (grpc_stream_can_free(stream)) { /* else it is scheduled again when it can be freed */
             grpc_stream_free(stream);
         }
     }
@@ -498,7 +499,7 @@ uint64_t grpc_core_next_timer_ns(const struct grpc_core *core) {
     return a < b ? a : b;
 }
 
-/* For who speaks HTTP/1.1 to this port. */
+/* Response to HTTP/1.1 requests. */
 #define PLAIN_TEXT                                                                                 \
     "This port speaks gRPC: HTTP/2 from the first byte. HTTP/1.1 has a port of its own (--http)\n"
 static const char PLAIN_ANSWER[] = "HTTP/1.1 505 HTTP Version Not Supported\r\n"
@@ -508,7 +509,7 @@ static const char PLAIN_ANSWER[] = "HTTP/1.1 505 HTTP Version Not Supported\r\n"
 static_assert(sizeof(PLAIN_TEXT) - 1 == 91, "its length stands in the answer");
 
 enum {
-    /* Heads of answers that wait for a peer who does not read: it is not read from either. */
+    /* Frames queued for a peer that does not read: above this, it is not read either. */
     MAX_QUEUED = 1000,
 };
 
@@ -564,7 +565,7 @@ void grpc_session_fail(struct grpc_session *session, uint32_t code, const char *
     grpc_core_schedule_write(core, session);
 }
 
-/* Hands to nghttp2 what its callbacks may not: that the session failed. */
+/* Terminates a failed session; nghttp2 does not allow that inside its callbacks. */
 static void grpc_session_submit_terminate(struct grpc_session *session) {
     if (session->terminating && !session->terminate_submitted) {
         session->terminate_submitted = true;
@@ -575,14 +576,14 @@ static void grpc_session_submit_terminate(struct grpc_session *session) {
 void grpc_session_reject(struct grpc_session *session, const struct error *err) {
     struct str text = str_of(err->text);
     session->terminating = session->terminate_submitted = true;
-    session->preface.result = H2_PREFACE_OK; /* it is not waited for */
+    session->preface.result = H2_PREFACE_OK; /* does not wait for the preface */
     nghttp2_submit_goaway(session->h2, NGHTTP2_FLAG_NONE, 0, NGHTTP2_ENHANCE_YOUR_CALM,
                           (const uint8_t *)text.ptr, text.len);
     grpc_core_schedule_write(session->core, session);
 }
 
-/* RFC 9113, 6.8: first a notice, and when the client has surely seen it, which calls were the last.
- * Those that it began in between are served. */
+/* RFC 9113, 6.8: first a shutdown notice; after the client's PING ACK, GOAWAY with the last stream
+ * id. Calls that the client starts in between are served. */
 void grpc_session_drain(struct grpc_session *session) {
     if (session->draining || !session->h2) {
         return;
@@ -641,7 +642,7 @@ static void receive_frames(struct grpc_session *session, struct str data) {
     }
 }
 
-/* Returns: whether HTTP/2 begins behind it. */
+/* Returns: whether HTTP/2 frames follow. */
 static bool receive_preface(struct grpc_session *session, struct str *data) {
     if (session->preface.result == H2_PREFACE_OK) {
         return true;
@@ -657,7 +658,7 @@ static bool receive_preface(struct grpc_session *session, struct str *data) {
     case H2_PREFACE_OTHER:
         grpc_session_fail(session, NGHTTP2_PROTOCOL_ERROR,
                           "the first bytes are not the preface of HTTP/2");
-        session->plain_reply_sent = true; /* there is nobody who would understand an answer */
+        session->plain_reply_sent = true; /* the peer would not understand GOAWAY */
         break;
     case H2_PREFACE_MORE:
         break;
@@ -690,7 +691,7 @@ bool grpc_session_has_output(const struct grpc_session *session) {
     if (!session->h2 || session->write_batch.writing || session->plain_reply_sent) {
         return false;
     }
-    /* Nothing is said before the client has spoken: it may be one of HTTP/1.1. */
+    /* Nothing is sent before the client's first bytes: it may use HTTP/1.1. */
     return session->plain_reply.len > 0 ||
            (session->preface.result == H2_PREFACE_OK &&
             ((session->terminating && !session->terminate_submitted) ||
@@ -723,5 +724,5 @@ bool grpc_session_collect_output(struct grpc_session *session, struct grpc_outpu
 
 void grpc_session_on_written(struct grpc_session *session) {
     grpc_write_batch_complete(&session->write_batch, grpc_send_on_message_sent);
-    grpc_core_schedule_write(session->core, session); /* more to collect, or over */
+    grpc_core_schedule_write(session->core, session); /* more output, or the session is done */
 }

@@ -1,5 +1,5 @@
-/* Sessions under attack: each is counted and capped, the connection closed with the right word
- * where it goes too far, and a well-behaved client is not met by it. */
+/* Sessions under attack: each abuse is counted and capped, the connection is closed with the right
+ * error code, and a correct client is not affected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,8 +22,8 @@ static void assert_alive(const struct grpc_fixture *fixture) {
     assert_false(grpc_session_is_done(&fixture->session));
 }
 
-/* Calls that are reset before they are answered: no more are alive than a multiple of what may be,
- * and at last the connection ends. */
+/* Calls reset before their response: a bounded multiple of max_streams is alive, and finally the
+ * connection ends. */
 static void rapid_reset_bounds_live_calls_and_ends_connection(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -40,14 +40,14 @@ static void rapid_reset_bounds_live_calls_and_ends_connection(void **state) {
     assert_int_equal(most, 4 * fixture->options.limits.max_streams);
     struct str refused = raw_find(fixture, NGHTTP2_RST_STREAM, raw.id);
     assert_true(refused.len == 4 && refused.ptr[3] == NGHTTP2_REFUSED_STREAM);
-    for (size_t i = 0; i < MOST_CALLS; i++) { /* those that the service remembers */
+    for (size_t i = 0; i < MOST_CALLS; i++) { /* those that the service recorded */
         if (fixture->service.calls[i].call) {
             recorded_call_finish(&fixture->service.calls[i], NULL);
         }
     }
     grpc_core_sweep(&fixture->core);
     raw_end(&raw);
-    /* The others are not known any more: let the world end with them. */
+    /* The other calls are not recorded: finish them. */
     while (fixture->session.streams) {
         struct grpc_stream *stream = fixture->session.streams;
         static struct recorded_call forgotten;
@@ -74,7 +74,7 @@ static void reset_flood_ends_connection(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* Resets that the server sends because a frame was wrong for its stream count as well. */
+/* Resets that the server sends because of an invalid frame count as well. */
 static void provoked_resets_end_connection(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -90,7 +90,7 @@ static void provoked_resets_end_connection(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* Proxies end each call so: after its answer, with or without an end of their own. */
+/* Proxies end each call so: after its response, with or without END_STREAM. */
 static void resets_after_responses_are_allowed(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -103,7 +103,7 @@ static void resets_after_responses_are_allowed(void **state) {
         assert_true(fixture->raw_len > 0);
         raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_INTERNAL_ERROR);
         fixture->raw_len = i + 1 < 50000 ? 0 : fixture->raw_len;
-        if (i % 1000 == 999) { /* the client's acknowledgement of windows */
+        if (i % 1000 == 999) { /* acknowledges windows */
             raw_u32(&raw, NGHTTP2_WINDOW_UPDATE, 0, 6000);
         }
     }
@@ -121,7 +121,7 @@ static void flood(void (*frame)(struct raw *raw), int n, bool ends) {
     raw_call(&raw, "/t.T/Bidi", 0);
     for (int i = 0; i < n; i++) {
         frame(&raw);
-        if (i % 500 == 499) { /* slowly enough for nghttp2's own limits */
+        if (i % 500 == 499) { /* below nghttp2's own limits */
             raw_feed(fixture, &raw);
         }
     }
@@ -151,7 +151,7 @@ static void frame_padding(struct raw *raw) {
     raw_frame(raw, NGHTTP2_DATA, NGHTTP2_FLAG_PADDED, raw->id, "\2\0\0", 3);
 }
 
-/* Pings between calls, as who measures the connection sends them. */
+/* PINGs between calls, as a client that measures the round trip sends them. */
 static void frame_ping_and_call(struct raw *raw) {
     frame_ping(raw);
     raw_frame(raw, NGHTTP2_DATA, 0, raw->id, "\0\0\0\0\0", 5);
@@ -191,7 +191,7 @@ static void pings_during_data_are_allowed(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* A peer who sends control frames and reads nothing. */
+/* A peer that sends control frames and reads nothing. */
 static void unread_acks_end_connection(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -212,15 +212,15 @@ static void unread_acks_end_connection(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* Answers that nobody reads: at some point nothing more is read either. */
+/* A peer that reads no responses: finally the server stops reading. */
 static void unread_responses_stop_reading(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
     struct raw raw;
     raw_begin(&raw);
     grpc_fixture_feed(fixture, raw.bytes, raw.n);
-    assert_true(grpc_session_collect_output(&fixture->session, fixture->output)); /* is being
-                                                                                     written */
+    assert_true(grpc_session_collect_output(&fixture->session, fixture->output)); /* a write is in
+                                                                                     progress */
     assert_true(grpc_session_wants_input(&fixture->session));
     raw.n = 0;
     for (int i = 0; i < 2000; i++) {
@@ -254,7 +254,7 @@ static void continuation_flood_ends_connection(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* An entry of the table, indexed again and again: a byte that means 4000. */
+/* One entry of the dynamic table, indexed again and again: each byte expands to 4000. */
 static void bomb(bool trailers) {
     struct grpc_fixture *fixture = grpc_fixture_open();
     struct raw raw;
@@ -287,7 +287,7 @@ static void header_bombs_end_connection(void **state) {
     bomb(true);
 }
 
-/* Many fields without a byte in them. */
+/* Many empty fields. */
 static void many_empty_fields_are_refused(void **state) {
     (void)state;
     struct grpc_limits limits = grpc_fixture_limits();
@@ -313,7 +313,7 @@ static void many_empty_fields_are_refused(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* A call that was answered and is closed; of its stream nothing is kept. */
+/* An answered and closed call, whose stream nghttp2 has forgotten. */
 static struct grpc_fixture *grpc_fixture_with_call(struct raw *raw) {
     struct grpc_fixture *fixture = grpc_fixture_open();
     raw_begin(raw);
@@ -325,7 +325,7 @@ static struct grpc_fixture *grpc_fixture_with_call(struct raw *raw) {
     return fixture;
 }
 
-/* RFC 9113, 5.1: who has ended a stream and goes on speaking on it is wrong about all of them. */
+/* RFC 9113, 5.1: frames after END_STREAM are a connection error. */
 static void frames_after_end_stream_end_connection(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -351,7 +351,7 @@ static void frames_after_end_stream_end_connection(void **state) {
     }
 }
 
-/* Priorities cost, of streams that are closed as well. */
+/* PRIORITY frames count on closed streams as well. */
 static void priority_flood_on_closed_stream_ends_connection(void **state) {
     (void)state;
     struct raw raw;
@@ -365,7 +365,7 @@ static void priority_flood_on_closed_stream_ends_connection(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* What may come behind an end, and what was on its way when a stream was reset from here. */
+/* Frames that are allowed after END_STREAM, or were in flight when the server reset the stream. */
 static void late_frames_after_reset_are_allowed(void **state) {
     (void)state;
     struct raw raw;
@@ -373,7 +373,7 @@ static void late_frames_after_reset_are_allowed(void **state) {
     raw_u32(&raw, NGHTTP2_WINDOW_UPDATE, raw.id, 1);
     raw_u32(&raw, NGHTTP2_RST_STREAM, raw.id, NGHTTP2_CANCEL);
     raw_frame(&raw, NGHTTP2_PRIORITY, 0, raw.id, "\0\0\0\0\5", 5);
-    raw_call(&raw, "/t.T/Nowhere", 0); /* refused before its end */
+    raw_call(&raw, "/t.T/Nowhere", 0); /* refused before END_STREAM */
     raw_feed(fixture, &raw);
     assert_int_equal(raw_find(fixture, NGHTTP2_RST_STREAM, raw.id).len, 4);
     raw_frame(&raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw.id, "\0\0\0\0\1a", 6);
@@ -383,7 +383,7 @@ static void late_frames_after_reset_are_allowed(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* What breaks the rules of HTTP/2 ends the connection with nghttp2's word for it. */
+/* A violation of HTTP/2 ends the connection with nghttp2's error code. */
 static void protocol_errors_send_goaway_with_code(void **state) {
     (void)state;
     static const struct {

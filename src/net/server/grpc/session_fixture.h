@@ -1,6 +1,5 @@
-/* For the tests of sessions: a server session and a client of nghttp2's own in one memory, between
- * which bytes go in pieces of any size; and a service with a method of each kind. No socket, and no
- * clock but the one the test drives. */
+/* Fixture for the session tests: a server session and an nghttp2 client in memory, bytes delivered
+ * in pieces of any size, and a service with a method of each kind. The test drives the clock. */
 #ifndef SLUICE_NET_SERVER_GRPC_SESSION_FIXTURE_H
 #define SLUICE_NET_SERVER_GRPC_SESSION_FIXTURE_H
 
@@ -13,24 +12,24 @@ enum { MOST_CALLS = 256, SECOND = 1000000000 };
 
 /* ---- the service ----------------------------------------------------------------------------- */
 
-/* What a method has seen of a call. */
+/* The events of a call as the method got them. */
 struct recorded_call {
     struct grpc_call *call;
     const char *method;
     int n_messages, n_half_closed, n_writable, n_cancelled, n_ended;
     size_t n_bytes;
-    enum status why; /* cancelled */
-    bool aligned;    /* the byte that was to be, in the last message */
+    enum status why; /* if cancelled */
+    bool aligned;    /* whether the requested byte of the last message is aligned */
     bool finished;
 };
 
 struct service {
     struct recorded_call calls[MOST_CALLS];
     size_t n;
-    size_t n_released; /* answers' bytes */
+    size_t n_released; /* released responses */
 };
 
-/* The test's; methods reach it by their context. */
+/* The test's service, from the method's context. */
 static inline struct service *service_of(const struct grpc_call *call) {
     return call->method->context;
 }
@@ -69,7 +68,7 @@ static inline void recorded_call_finish(struct recorded_call *recorded, const st
     grpc_finish(recorded->call, err);
 }
 
-/* A message on its way back. */
+/* A message that is sent back. */
 struct echo {
     struct grpc_message *message;
     struct service *service;
@@ -82,7 +81,7 @@ static inline void echo_release(void *user) {
     free(echo);
 }
 
-/* Sends the message at hand back, from where it lies. */
+/* Sends the message back without copying it. */
 static inline void echo_send(struct grpc_call *call) {
     struct echo *echo = malloc(sizeof(*echo));
     *echo = (struct echo){call->message, service_of(call)};
@@ -98,7 +97,7 @@ static inline void step_echo(struct grpc_call *call, enum grpc_event event) {
     }
 }
 
-/* Answers when the test says so. */
+/* Responds when the test says so. */
 static inline void step_later(struct grpc_call *call, enum grpc_event event) {
     recorded_call_of(call, event);
     if (event == GRPC_MESSAGE) {
@@ -129,7 +128,7 @@ static inline void step_bidi(struct grpc_call *call, enum grpc_event event) {
     }
 }
 
-/* Takes any number of messages and says how many bytes they had. */
+/* Receives any number of messages and replies with their total size. */
 static inline void step_sum(struct grpc_call *call, enum grpc_event event) {
     struct recorded_call *recorded = recorded_call_of(call, event);
     if (event == GRPC_BEGIN) {
@@ -148,7 +147,7 @@ static inline void step_sum(struct grpc_call *call, enum grpc_event event) {
 }
 
 /* Sends as many messages as the first byte says, each of 1,000 times that many bytes, and waits for
- * each to leave. */
+ * GRPC_WRITABLE after each. */
 static inline void step_many(struct grpc_call *call, enum grpc_event event) {
     static const char zeros[256000];
     struct recorded_call *recorded = recorded_call_of(call, event);
@@ -169,7 +168,7 @@ static inline void step_many(struct grpc_call *call, enum grpc_event event) {
     }
 }
 
-/* Does nothing by itself. */
+/* Does nothing. */
 static inline void step_deaf(struct grpc_call *call, enum grpc_event event) {
     recorded_call_of(call, event);
     if (event == GRPC_MESSAGE) {
@@ -177,7 +176,7 @@ static inline void step_deaf(struct grpc_call *call, enum grpc_event event) {
     }
 }
 
-/* Wants the byte behind the first 'x' aligned. */
+/* Requests that the byte after the first 'x' is aligned. */
 static inline size_t align_behind_x(struct str beginning) {
     const char *x = memchr(beginning.ptr, 'x', beginning.len);
     return x ? (size_t)(x - beginning.ptr) + 1 : 0;
@@ -217,7 +216,7 @@ static inline void service_methods(struct service *service, struct grpc_method *
 enum pace { PACE_WHOLE, PACE_BYTES, PACE_SEVENS, PACE_RANDOM, N_PACES };
 
 struct grpc_fixture {
-    enum pace pace; /* how bytes go to the server */
+    enum pace pace; /* piece sizes of the bytes to the server */
     unsigned seed;
     struct worker *worker;
     struct net_budget budget;
@@ -232,11 +231,11 @@ struct grpc_fixture {
     size_t n_alive;
     _Atomic uint64_t n_calls;
     uint64_t now_ns;
-    int64_t gauges[3]; /* before */
-    bool no_reading;   /* the client does not take what the server says */
-    size_t n_writes;   /* outputs with something in them */
+    int64_t gauges[3]; /* before the test */
+    bool no_reading;   /* the client does not read the server's output */
+    size_t n_writes;   /* non-empty outputs */
     char refused[ERROR_TEXT_BYTES];
-    char *raw; /* all that the server said, when `keep_raw` */
+    char *raw; /* all bytes of the server, with `keep_raw` */
     size_t raw_len;
     bool keep_raw;
 };
@@ -269,7 +268,7 @@ static const enum metric WORLD_GAUGES[] = {METRIC_REQUESTS_IN_FLIGHT, METRIC_BOD
                                            METRIC_ARENAS};
 enum { N_GAUGES = sizeof(WORLD_GAUGES) / sizeof(WORLD_GAUGES[0]) };
 
-/* Fills in everything but the sessions. */
+/* Sets up everything except the sessions. */
 static inline struct grpc_fixture *grpc_fixture_new(const struct grpc_limits *limits) {
     struct grpc_fixture *fixture = calloc(1, sizeof(*fixture));
     struct error err;
@@ -297,7 +296,7 @@ static inline struct grpc_fixture *grpc_fixture_new(const struct grpc_limits *li
     return fixture;
 }
 
-/* Both sides, with the client's settings. */
+/* Both sides, with these client settings. */
 static inline void grpc_fixture_open_client(struct grpc_fixture *fixture,
                                             const nghttp2_settings_entry *settings,
                                             size_t n_settings) {
@@ -315,7 +314,7 @@ static inline struct grpc_fixture *grpc_fixture_open(void) {
     return fixture;
 }
 
-/* How many of `n` bytes go next. */
+/* Returns: how many of `n` bytes to deliver next. */
 static inline size_t grpc_fixture_piece_size(struct grpc_fixture *fixture, size_t n) {
     size_t piece = n;
     if (fixture->pace == PACE_BYTES) {
@@ -329,12 +328,12 @@ static inline size_t grpc_fixture_piece_size(struct grpc_fixture *fixture, size_
     return piece < n ? piece : n;
 }
 
-/* Bytes to the server. */
+/* Feeds bytes to the server. */
 static inline void grpc_fixture_feed(struct grpc_fixture *fixture, const void *data, size_t n) {
     const char *at = data;
     while (n > 0) {
         size_t piece = grpc_fixture_piece_size(fixture, n);
-        /* A copy of its own, so that a view that outlives it is seen. */
+        /* A copy, so that the sanitizer finds a view that outlives it. */
         char *copy = malloc(piece);
         memcpy(copy, at, piece);
         grpc_session_receive(&fixture->session, str_make(copy, piece));
@@ -351,7 +350,7 @@ static inline void grpc_fixture_store(struct grpc_fixture *fixture, const void *
     fixture->raw_len += n;
 }
 
-/* What was collected arrives. */
+/* Delivers the collected output. */
 static inline void grpc_fixture_deliver(struct grpc_fixture *fixture) {
     for (size_t i = 0; i < fixture->output->n; i++) {
         const struct piece *piece = &fixture->output->pieces[i];
@@ -366,7 +365,7 @@ static inline void grpc_fixture_deliver(struct grpc_fixture *fixture) {
     grpc_core_sweep(&fixture->core);
 }
 
-/* One turn of the server. Returns: whether it said something. */
+/* One iteration of the server. Returns: whether it produced output. */
 static inline bool grpc_fixture_run_once(struct grpc_fixture *fixture) {
     grpc_core_sweep(&fixture->core);
     if (fixture->no_reading || fixture->session.write_batch.writing) {
@@ -377,7 +376,7 @@ static inline bool grpc_fixture_run_once(struct grpc_fixture *fixture) {
     if (!grpc_session_has_output(&fixture->session)) {
         return false;
     }
-    assert_true(record); /* a real server would not look */
+    assert_true(record); /* a real server does not check */
     if (!grpc_session_collect_output(&fixture->session, fixture->output)) {
         return false;
     }
@@ -386,7 +385,7 @@ static inline bool grpc_fixture_run_once(struct grpc_fixture *fixture) {
     return true;
 }
 
-/* Until nobody has anything to say. */
+/* Runs until neither side has output. */
 static inline void grpc_fixture_run(struct grpc_fixture *fixture) {
     bool busy = true;
     while (busy) {
@@ -407,7 +406,7 @@ static inline void grpc_fixture_advance_clock(struct grpc_fixture *fixture, uint
     grpc_core_sweep(&fixture->core);
 }
 
-/* Ends all of it; nothing may be left over. */
+/* Frees everything; nothing may leak. */
 static inline void grpc_fixture_free(struct grpc_fixture *fixture) {
     grpc_session_close(&fixture->session);
     for (size_t i = 0; i < MOST_CALLS; i++) {

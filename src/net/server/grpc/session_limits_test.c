@@ -1,5 +1,5 @@
-/* What a session does about clients that are slow, go away, take or send too much: each rule by a
- * test that shows the bound, and that a well-behaved client is not met by it. */
+/* Limits of a session for clients that are slow, disconnect, or send too much: each test shows the
+ * bound, and that a correct client is not affected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static struct recorded_call *recorded_call_first(struct grpc_fixture *fixture, c
     return NULL;
 }
 
-/* A client whose windows have so many bytes, and that does not open them. */
+/* A client with windows of this size, which it does not open. */
 static struct grpc_fixture *grpc_fixture_small_window(uint32_t window) {
     struct grpc_limits limits = grpc_fixture_limits();
     struct grpc_fixture *fixture = grpc_fixture_new(&limits);
@@ -51,7 +51,7 @@ static struct grpc_fixture *grpc_fixture_small_window(uint32_t window) {
 
 /* ---- methods that do not read ---------------------------------------------------------------- */
 
-/* No more than the stream's window is held for a method that does not read; others go on. */
+/* A method that does not read holds at most the stream's window; other calls continue. */
 static void unread_call_holds_at_most_one_window(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -82,7 +82,7 @@ static void unread_call_holds_at_most_one_window(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* One that reads a message now and then: what is kept does not grow, whatever was sent. */
+/* A method that reads a message now and then: the buffered bytes do not grow. */
 static void slow_method_bounds_buffered_messages(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -101,7 +101,7 @@ static void slow_method_bounds_buffered_messages(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* A method that asks for many at once gets them as they come, and each once. */
+/* A method that requests many messages at once gets each once, as they arrive. */
 static void read_many_at_once_delivers_each_message_once(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -127,7 +127,7 @@ static void read_many_at_once_delivers_each_message_once(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* All streams together are bounded by the budget. */
+/* The budget bounds all streams together. */
 static void budget_bounds_all_streams_together(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -141,7 +141,7 @@ static void budget_bounds_all_streams_together(void **state) {
         assert_true(fixture->budget.n_body_bytes <= 200000);
     }
     assert_false(calls[0]->closed);
-    for (int i = 0; i < 20; i++) { /* who failed holds nothing */
+    for (int i = 0; i < 20; i++) { /* a failed call holds nothing */
         if (fixture->service.calls[i].n_cancelled > 0) {
             assert_int_equal(fixture->service.calls[i].why, ST_OVERLOADED);
             recorded_call_finish(&fixture->service.calls[i], NULL);
@@ -179,7 +179,7 @@ static void deadline_cancels_call(void **state) {
     assert_int_equal(recorded->why, ST_DEADLINE_EXCEEDED);
     grpc_fixture_run(fixture);
     assert_grpc(call, "4");
-    assert_int_equal(fixture->n_alive, 1); /* the method still has it */
+    assert_int_equal(fixture->n_alive, 1); /* the method has not finished it */
     struct piece piece = {"late", 4};
     grpc_send(recorded->call, &piece, 1, NULL, NULL);
     recorded_call_finish(recorded, NULL);
@@ -190,7 +190,7 @@ static void deadline_cancels_call(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* Before the message has come; the method never hears of it. */
+/* Before the message arrived: the method never starts. */
 static void deadline_before_message_never_starts_method(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -204,7 +204,7 @@ static void deadline_before_message_never_starts_method(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* Within a message of the answer, a part of which has left: only a reset can follow. */
+/* In the middle of a response message, part of which was sent: only a reset is possible. */
 static void deadline_mid_message_resets_stream(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_small_window(50000);
@@ -221,7 +221,7 @@ static void deadline_mid_message_resets_stream(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* The same, where nghttp2 has made the frame already and the output had no room for it. */
+/* The same, where nghttp2 has made the frame header and the output had no capacity for the data. */
 static void deadline_with_frame_already_made_ends_call(void **state) {
     (void)state;
     struct grpc_limits limits = grpc_fixture_limits();
@@ -237,7 +237,7 @@ static void deadline_with_frame_already_made_ends_call(void **state) {
     }
     grpc_fixture_run(fixture);
     fixture->no_reading = false;
-    grpc_fixture_run_once(fixture); /* one output, and it is full */
+    grpc_fixture_run_once(fixture); /* one output, which is full */
     size_t n_promised = 0;
     for (const struct grpc_stream *at = fixture->session.streams; at; at = at->next) {
         n_promised += at->out.n_reserved > 0;
@@ -252,7 +252,7 @@ static void deadline_with_frame_already_made_ends_call(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* The client's window is shut: the status needs none. */
+/* The client's window is closed: the status needs none. */
 static void deadline_without_window_still_sends_status(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_small_window(0);
@@ -267,8 +267,7 @@ static void deadline_without_window_still_sends_status(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* A message that pauses ends its call; one that goes on slowly, and a stream between messages, do
- * not. */
+/* A message without progress ends its call; a slow one and a stream between messages continue. */
 static void body_timeout_ends_paused_message(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -295,7 +294,7 @@ static void body_timeout_ends_paused_message(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* A client that takes nothing of an answer. */
+/* A client that reads nothing of a response. */
 static void write_timeout_ends_unread_response(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_small_window(1000);
@@ -325,7 +324,7 @@ static void reset(struct grpc_fixture *fixture, const struct client_call *call) 
     nghttp2_submit_rst_stream(fixture->client.h2, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
 }
 
-/* A reset in each state of a call leaves nothing behind. */
+/* A reset in each state of a call leaks nothing. */
 static void reset_in_every_state_leaks_nothing(void **state) {
     (void)state;
     static const char *const PATHS[] = {"/t.T/Echo", "/t.T/Later", "/t.T/Bidi",   "/t.T/Deaf",
@@ -353,7 +352,7 @@ static void reset_in_every_state_leaks_nothing(void **state) {
     }
 }
 
-/* The same while bytes of the answer are on their way to the socket: they stay until they left. */
+/* The same while a write is in progress: the bytes stay valid until it ends. */
 static void reset_during_write_releases_after_write(void **state) {
     (void)state;
     for (int lost = 0; lost < 2; lost++) {
@@ -373,7 +372,7 @@ static void reset_during_write_releases_after_write(void **state) {
             grpc_fixture_run(fixture);
         }
         grpc_core_sweep(&fixture->core);
-        size_t sum = 0; /* the sanitizer sees whether they are still there */
+        size_t sum = 0; /* the sanitizer checks that they are valid */
         for (size_t i = 0; i < fixture->output->n; i++) {
             const unsigned char *bytes = fixture->output->pieces[i].data;
             for (size_t j = 0; j < fixture->output->pieces[i].n_bytes; j++) {
@@ -407,8 +406,7 @@ static void lost_connection_cancels_all_calls(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* A server that answers before the request was read asks for no more of it, with a reset that is no
- * error. */
+/* A response sent before the request was read: the stream is reset with NO_ERROR. */
 static void early_response_resets_with_no_error(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -423,7 +421,7 @@ static void early_response_resets_with_no_error(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* Trailers that nghttp2 will not send: the call ends all the same. */
+/* nghttp2 refuses to send the trailers: the call still ends. */
 static void trailers_too_large_reset_stream(void **state) {
     (void)state;
     struct grpc_limits limits = grpc_fixture_limits();
@@ -443,7 +441,8 @@ static void trailers_too_large_reset_stream(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* A head over the limit is refused and the connection goes on; far over it, it does not. */
+/* A head over the limit is refused and the connection stays open; far over it, the connection
+ * ends. */
 static void head_over_limit_is_refused(void **state) {
     (void)state;
     static char value[4001];
@@ -476,15 +475,15 @@ static void drain_sends_two_goaways_and_finishes_calls(void **state) {
     assert_true(fixture->client.goaway);
     assert_int_equal(fixture->client.goaway_last, INT32_MAX);
     assert_false(grpc_session_is_done(&fixture->session));
-    /* Begun before the client read the notice: its call crosses it, and is served. */
+    /* Started before the client read the notice: the call is served. */
     struct raw raw = {.id = call->id};
     raw_call(&raw, "/t.T/Later", 0);
     raw_frame(&raw, NGHTTP2_DATA, NGHTTP2_FLAG_END_STREAM, raw.id, "\0\0\0\0\1a", 6);
     grpc_fixture_feed(fixture, raw.bytes, raw.n);
     assert_int_equal(fixture->service.n, 2);
-    grpc_fixture_run(fixture); /* the client's answer to the ping */
+    grpc_fixture_run(fixture); /* PING ACK */
     assert_int_equal(fixture->client.goaway_last, raw.id);
-    /* Begun afterwards: not seen. */
+    /* Started afterwards: ignored. */
     raw.n = 0;
     raw_call(&raw, "/t.T/Later", NGHTTP2_FLAG_END_STREAM);
     grpc_fixture_feed(fixture, raw.bytes, raw.n);
@@ -493,7 +492,7 @@ static void drain_sends_two_goaways_and_finishes_calls(void **state) {
     grpc_fixture_run(fixture);
     assert_grpc(call, "0");
     assert_false(grpc_session_is_done(&fixture->session));
-    fixture->keep_raw = true; /* the client does not know of that call */
+    fixture->keep_raw = true; /* the client does not know that call */
     recorded_call_finish(&fixture->service.calls[1], NULL);
     while (grpc_fixture_run_once(fixture)) {
     }
@@ -510,7 +509,7 @@ static void first_bytes_of_other_protocols_are_answered(void **state) {
     for (size_t i = 0; i < 2; i++) {
         struct grpc_fixture *fixture = grpc_fixture_open();
         fixture->keep_raw = true;
-        assert_false(grpc_session_has_output(&fixture->session)); /* the client speaks first */
+        assert_false(grpc_session_has_output(&fixture->session)); /* the client sends first */
         grpc_fixture_feed(fixture, ROWS[i].bytes, strlen(ROWS[i].bytes));
         while (grpc_fixture_run_once(fixture)) {
         }

@@ -1,5 +1,5 @@
-/* Calls of each kind over a session, at every pace of the bytes; what is wrong with a call is told,
- * and the connection goes on. */
+/* Calls of each kind over a session with every piece size; an invalid call gets an error and the
+ * connection stays open. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 #include "codec/http1/content_coding.h"
 
-/* A text of so many bytes that is not all the same. */
+/* A text of that length with varying bytes. */
 static struct str text_of(size_t n) {
     static char text[1 << 20];
     assert_true(n <= sizeof(text));
@@ -44,7 +44,7 @@ static void assert_failed(const struct client_call *call, const char *status, co
     assert_true(call->closed);
 }
 
-/* Runs a test at each pace. */
+/* Runs a test with each piece size. */
 static void at_each_pace(void (*test)(struct grpc_fixture *fixture)) {
     for (int pace = 0; pace < N_PACES; pace++) {
         struct grpc_fixture *fixture = grpc_fixture_open();
@@ -83,7 +83,7 @@ static void unary_call_at_every_pace_is_answered(void **state) {
     at_each_pace(unary);
 }
 
-/* All calls that are answered in a turn leave in one write. */
+/* All calls answered in one iteration leave in one write. */
 static void responses_of_one_iteration_leave_in_one_write(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -204,7 +204,7 @@ static void failing_call_at_every_pace_reports_status(void **state) {
     at_each_pace(failing);
 }
 
-/* The byte that shall be aligned is, wherever the message is cut. */
+/* The requested byte is aligned, wherever the message is split. */
 static void aligned(struct grpc_fixture *fixture) {
     static const size_t AT[] = {0, 1, 63, 64, 500, 1000};
     for (size_t i = 0; i < sizeof(AT) / sizeof(AT[0]); i++) {
@@ -261,7 +261,7 @@ static void bad_heads_are_refused(void **state) {
     at_each_pace(bad_heads);
 }
 
-/* What is no gRPC gets HTTP's answer. */
+/* A request that is not gRPC gets an HTTP response. */
 static void plain_http_request_gets_http_response(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -289,11 +289,11 @@ static void plain_http_request_gets_http_response(void **state) {
             assert_non_null(strstr(body, ROWS[i].body));
         }
     }
-    assert_int_equal(fixture->service.n, 0); /* a unary call without a message is seen by nobody */
+    assert_int_equal(fixture->service.n, 0); /* a unary method does not start without a message */
     grpc_fixture_free(fixture);
 }
 
-/* Its answer waits for the end of the request, but not for ever. */
+/* Its response waits for the end of the request, up to the body timeout. */
 static void plain_http_response_waits_for_request_end(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -305,7 +305,7 @@ static void plain_http_response_waits_for_request_end(void **state) {
         call->id = nghttp2_submit_request(fixture->client.h2, NULL, nv, 4, &provider, NULL);
         client_add(&fixture->client, call, text_of(200000).ptr, 200000);
         grpc_fixture_run(fixture);
-        assert_int_equal(call->out_at, 200000); /* dropped, without a window for them */
+        assert_int_equal(call->out_at, 200000); /* dropped, and the window returned */
         assert_string_equal(call->status, "");
         if (i == 0) {
             client_end(&fixture->client, call);
@@ -320,7 +320,7 @@ static void plain_http_response_waits_for_request_end(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* Messages of a unary call that are wrong, as bytes. */
+/* Invalid messages of a unary call, as bytes. */
 static const struct bad_message {
     struct str bytes;
     const char *coding, *status, *part;
@@ -361,7 +361,7 @@ static void bad_messages_are_refused(void **state) {
     at_each_pace(bad_messages);
 }
 
-/* The same in a stream: what came before is answered. */
+/* The same in a streaming call: earlier messages are answered. */
 static void bad_stream(struct grpc_fixture *fixture) {
     struct client_call *call = client_begin(&fixture->client, "/t.T/Bidi", NULL);
     client_message(&fixture->client, call, false, "good", 4);
@@ -418,7 +418,7 @@ static void compressed_messages_are_inflated(void **state) {
     at_each_pace(compression);
 }
 
-/* Several members of gzip in a row are one message; a megabyte of zeros over the limit is not. */
+/* Several gzip members in a row are one message; a megabyte of zeros over the limit is refused. */
 static void inflated_message_over_limit_is_refused(void **state) {
     (void)state;
     struct grpc_fixture *fixture = grpc_fixture_open();
@@ -456,7 +456,7 @@ static void inflated_message_over_limit_is_refused(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* Answers, to those who accept it. */
+/* Responses are compressed for clients that accept it. */
 static void responses_are_compressed_if_accepted(void **state) {
     (void)state;
     struct grpc_limits limits = grpc_fixture_limits();

@@ -1,5 +1,6 @@
-/* A call's life: begun by its head, ended by whichever of its three parties (method, client, time)
- * is first, freed when all are through with it. */
+/* A call: its head, the response's head and trailers, and its end, by the method, the client or a
+ * timeout, whichever is first. It is freed when method, nghttp2 and socket are done with it. A
+ * plain HTTP request gets an HTTP response here. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -38,7 +39,7 @@ void grpc_head_add(struct grpc_stream *stream, struct str name, struct str value
     stream->head_too_large = stream->head_too_large || !kept;
 }
 
-/* gRPC over HTTP2, "Requests": what is no gRPC call is told so in HTTP's own words. */
+/* gRPC over HTTP2, "Requests": a request that is not gRPC gets an HTTP error. */
 static enum status check_http(const struct grpc_stream *stream, struct error *err) {
     if (!str_is(stream->http_method, "POST")) {
         return error_set(err, ST_METHOD_NOT_ALLOWED,
@@ -88,8 +89,7 @@ static enum status read_timeout(struct grpc_stream *stream, struct error *err) {
     return ST_OK;
 }
 
-/* Reads what the head says of the call. Returns: ST_…, what is wrong; is_plain is set where it is
- * no gRPC at all. */
+/* Parses the head. Returns: ST_OK, or what is wrong; sets is_plain when the request is not gRPC. */
 static enum status grpc_head_check(struct grpc_stream *stream, struct error *err) {
     struct grpc_call *call = &stream->call;
     call->fields = stream->head.items;
@@ -193,7 +193,7 @@ struct str grpc_find_field(const struct grpc_call *call, const char *name, size_
     return grpc_fields_find(call->fields, call->n_fields, name, n);
 }
 
-/* Notes what is wrong; the answer leaves when the request has ended. */
+/* Stores the error; the response is sent when the request has ended. */
 static void grpc_plain_refuse(struct grpc_stream *stream, const struct error *err) {
     const struct grpc_core *core = stream->core;
     if (core->on_refused) {
@@ -267,7 +267,7 @@ struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
     return stream;
 }
 
-/* Leaves the session, unless that was closed before. */
+/* Removes it from the session's list, unless the session is closed. */
 static void unlink_stream(struct grpc_stream *stream) {
     struct grpc_session *session = stream->session;
     if (!session) {
@@ -307,7 +307,7 @@ void grpc_stream_free(struct grpc_stream *stream) {
         metric_add(METRIC_REQUESTS_IN_FLIGHT, -1);
     }
     --*core->n_alive;
-    arena_free(stream->call.arena); /* with the stream itself */
+    arena_free(stream->call.arena); /* the stream lives in it */
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */
@@ -345,7 +345,7 @@ void grpc_stream_emit(struct grpc_stream *stream, enum grpc_event event) {
     stream->call.method->on_event(&stream->call, event);
     stream->in_callback = inner;
     if (!inner && stream->in.n_reads_wanted > 0 && stream->call.method->streams) {
-        grpc_receive_deliver(stream); /* it asked from within its step */
+        grpc_receive_deliver(stream); /* a read was requested within the callback */
     }
 }
 
@@ -387,7 +387,7 @@ void grpc_stream_on_head(struct grpc_stream *stream) {
         grpc_stream_start_method(stream);
     } else {
         stream->in.arena = stream->call.arena;
-        stream->in.n_reads_wanted = 1; /* the method sees the call when its message is there */
+        stream->in.n_reads_wanted = 1; /* the method starts with its message */
     }
     grpc_stream_update_timer(stream);
 }
@@ -399,7 +399,7 @@ void grpc_stream_start_method(struct grpc_stream *stream) {
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* The status is decided. It leaves behind what was sent, or as the whole answer. */
+/* The status is known: sends it after the queued messages, or as the whole response. */
 static void finish_response(struct grpc_stream *stream, const struct error *err) {
     bool whole = stream->response_state == GRPC_RESPONSE_NONE;
     if (err) {
@@ -419,18 +419,18 @@ static void finish_response(struct grpc_stream *stream, const struct error *err)
         grpc_send_status(stream);
     }
     if (stream->out.n_bytes == 0) {
-        grpc_stream_update_timer(stream); /* else the wait began when the message was queued */
+        grpc_stream_update_timer(stream); /* else the timer started when the message was queued */
     }
     grpc_core_schedule_write(stream->core, stream->session);
 }
 
-/* No status can be said (any more). */
+/* Resets the stream: no status can be sent. */
 static void reset_stream(struct grpc_stream *stream) {
     nghttp2_submit_rst_stream(stream->session->h2, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_CANCEL);
     grpc_core_schedule_write(stream->core, stream->session);
 }
 
-/* From now on nobody waits. Returns: false when that is known already. */
+/* Marks the call as cancelled. Returns: false when it is already. */
 static bool mark_cancelled(struct grpc_stream *stream, const struct error *err) {
     struct grpc_call *call = &stream->call;
     if (call->is_cancelled) {
@@ -458,8 +458,7 @@ void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err) {
         if (stream->method_state == GRPC_METHOD_NOT_STARTED && core->on_refused) {
             core->on_refused(stream->session, err, false);
         }
-        /* What was sent before something went wrong is still worth reading; what comes too late is
-         * not. */
+        /* Messages sent before an error are still useful; after the deadline they are not. */
         bool late = err->status == ST_DEADLINE_EXCEEDED;
         if (late && grpc_send_queue_is_mid_message(&stream->out)) {
             reset_stream(stream);
@@ -476,7 +475,7 @@ void grpc_stream_cancel(struct grpc_stream *stream, const struct error *err) {
 void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait) {
     struct error err;
     if (wait == GRPC_WAIT_MESSAGE && stream->is_plain) {
-        grpc_plain_answer(stream); /* it is known already */
+        grpc_plain_answer(stream); /* the error is known already */
         return;
     }
     if (wait == GRPC_WAIT_MESSAGE) {
@@ -497,7 +496,7 @@ void grpc_stream_closed(struct grpc_stream *stream) {
     stream->closed = true;
     session->n_open--;
     if (session->recent == stream) {
-        session->recent = NULL; /* nghttp2 forgets its streams by itself */
+        session->recent = NULL; /* nghttp2 frees its streams by itself */
     }
     timer_heap_remove(&stream->core->deadlines, &stream->deadline);
     timer_list_stop(&stream->core->stream_timers, &stream->timeout);
