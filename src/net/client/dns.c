@@ -38,7 +38,7 @@ struct dns_lookup {
     void *user;
 };
 
-/* ---- what came of it ------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void set_ares_error(int code, struct error *err) {
     switch (code) {
@@ -300,7 +300,7 @@ void dns_resolver_free(struct dns_resolver *resolver) {
     }
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- lookups --------------------------------------------------------------------------------- */
 
 enum status dns_lookup_start(struct dns_resolver *resolver, const char *name, enum dns_kind kind,
                              void (*done)(void *user, const struct dns_answer *answer), void *user,

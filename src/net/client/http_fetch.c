@@ -28,7 +28,7 @@ enum { NS_PER_MS = 1000000, READ_BYTES = 72 << 10, FIELD_BYTES = 8 << 10 };
 /* TCP keepalive: the first probe after half of the configured time, then one every sixth. */
 enum { ALIVE_IDLE_PART = 2, ALIVE_EVERY_PART = 6, MS_PER_S = 1000 };
 
-/* ---- what lasts ------------------------------------------------------------------------------ */
+/* ---- options of all fetches ------------------------------------------------------------------ */
 
 static void set_pem(CURL *easy, CURLoption option, struct str pem) {
     struct curl_blob blob = {.data = (void *)(uintptr_t)pem.ptr,
@@ -140,7 +140,7 @@ static enum status set_fields(CURL *easy, const struct http_fetch_request *reque
     return status;
 }
 
-/* ---- another name for the certificate -------------------------------------------------------- */
+/* ---- another name in the certificate --------------------------------------------------------- */
 
 /* The URL gets the certificate's name, which curl verifies; the connection and the Host field keep
  * the original host. */
@@ -185,7 +185,7 @@ static enum status set_url(CURL *easy, const struct http_fetch_request *request,
     return status;
 }
 
-/* ---- one ask --------------------------------------------------------------------------------- */
+/* ---- options of one request ------------------------------------------------------------------ */
 
 /* Returns: whether the handle must be reset before and after this request. */
 static bool http_curl_needs_reset(const struct http_fetch_request *request) {
@@ -332,7 +332,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *user) {
     return n_bytes;
 }
 
-/* ---- what came of it ------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void set_io_error(struct http_fetch *fetch, CURLcode code, struct http_fetch_result *out) {
     long number = 0;
@@ -524,7 +524,7 @@ void http_fetcher_free(struct http_fetcher *fetcher) {
     }
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- lookups --------------------------------------------------------------------------------- */
 
 /* Sets what all fetches with this TLS share. */
 static void init_handle(struct http_fetch *fetch, const struct http_fetch_tls *tls) {

@@ -11,7 +11,7 @@
 
 #include "net/client/http_fetch_fixture.h"
 
-/* ---- what is sent ---------------------------------------------------------------------------- */
+/* ---- requests as sent ------------------------------------------------------------------------ */
 
 /* A server of one connection that reads a head and that many body bytes and records them. */
 struct listener {

@@ -221,7 +221,7 @@ static void fetcher_stop_cancels_running_fetches(void **state) {
     test_server_stop(&server);
 }
 
-/* ---- those that do not answer ---------------------------------------------------------------- */
+/* ---- servers that do not answer -------------------------------------------------------------- */
 
 static void fetch_closed_port_is_refused(void **state) {
     (void)state;

@@ -41,7 +41,7 @@ static void outgoing_cut(struct net_outgoing *out, size_t n_bytes) {
     }
 }
 
-/* ---- the socket, or TLS above it ------------------------------------------------------------- */
+/* ---- socket or TLS --------------------------------------------------------------------------- */
 
 /* Counts plaintext only; TLS counts its records itself. */
 static void count_sent(const struct net_conn *conn, size_t n_bytes) {
@@ -75,7 +75,7 @@ static size_t net_conn_unsent_bytes(const struct net_conn *conn) {
     return uv_stream_get_write_queue_size(&conn->uv.stream) + n_waiting;
 }
 
-/* ---- gathered answers ------------------------------------------------------------------------ */
+/* ---- coalesced responses --------------------------------------------------------------------- */
 
 /* Small responses that the socket did not take at once. */
 struct flush {
@@ -180,7 +180,7 @@ void net_conn_send_small(struct net_conn *conn, struct str data) {
     }
 }
 
-/* ---- from where the bytes lie ---------------------------------------------------------------- */
+/* ---- writes in place ------------------------------------------------------------------------- */
 
 /* Sends what the socket takes now; a large response often needs two or three writes while the peer
  * reads. Returns: a negative error that ends the connection, or 0. */
@@ -224,7 +224,7 @@ bool net_conn_send(struct net_conn *conn, struct net_outgoing *out, struct net_w
     return false;
 }
 
-/* ---- one answer ------------------------------------------------------------------------------ */
+/* ---- a call's response ----------------------------------------------------------------------- */
 
 static void on_written(uv_write_t *write, int status) {
     struct net_call *call =
@@ -298,7 +298,7 @@ static struct str consume_input(struct net_conn *conn, struct str data) {
     return data;
 }
 
-/* ---- the stash ------------------------------------------------------------------------------- */
+/* ---- pending input --------------------------------------------------------------------------- */
 
 static void pending_input_copy(struct net_conn *conn, struct str data) {
     assert(!conn->pending_input && data.len <= NET_DECRYPTED_BYTES);
@@ -698,7 +698,7 @@ void net_conn_update_io(struct net_conn *conn) {
     update_timer(conn);
 }
 
-/* ---- when nothing happens -------------------------------------------------------------------- */
+/* ---- timeouts -------------------------------------------------------------------------------- */
 
 static void write_timed_out(struct net_conn *conn) {
     if (net_conn_unsent_bytes(conn) == conn->unsent_at_arm) {

@@ -166,7 +166,7 @@ static void run_worker_report(struct worker_msg *msg) {
     }
 }
 
-/* ---- where it was asked ---------------------------------------------------------------------- */
+/* ---- on the reply worker --------------------------------------------------------------------- */
 
 static void report_free(struct net_report *report) {
     for (size_t i = 0; i < report->n_worker_reports; i++) {

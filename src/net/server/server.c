@@ -19,7 +19,7 @@ static void net_server_on_worker_stopped(struct net_server *server);
 
 static const uint64_t LINGER_NS = 5000000000u; /* between two reads of dropped input */
 
-/* ---- turns ----------------------------------------------------------------------------------- */
+/* ---- deferred work --------------------------------------------------------------------------- */
 
 void server_worker_free_ended_calls(struct server_worker *server_worker) {
     while (server_worker->ended) {
@@ -157,7 +157,7 @@ void server_worker_schedule_deferred(struct server_worker *server_worker) {
     }
 }
 
-/* ---- time ------------------------------------------------------------------------------------ */
+/* ---- timers ---------------------------------------------------------------------------------- */
 
 static void on_timer(uv_timer_t *timer);
 
@@ -201,7 +201,7 @@ static void on_timer(uv_timer_t *timer) {
     server_worker_schedule_timer(server_worker, timer_list_next_ns(&server_worker->conn_timers));
 }
 
-/* ---- a shard's life ------------------------------------------------------------------------- */
+/* ---- starting and stopping a worker ---------------------------------------------------------- */
 
 static void server_worker_init(struct server_worker *server_worker, struct net_server *server,
                                struct worker *worker) {
@@ -381,7 +381,7 @@ uint64_t net_server_in_flight(const struct net_server *server) {
     return n;
 }
 
-/* ---- beginning and end ----------------------------------------------------------------------- */
+/* ---- creating and freeing -------------------------------------------------------------------- */
 
 static void on_one_closed(struct net_server *server) {
     assert(server->n_open > 0);

@@ -6,11 +6,10 @@
  * Lifetime: a connection is freed when its handle is closed; a call at the end of the event-loop
  * iteration in which it ended. Code that runs within an iteration may access both without checks.
  *
- * Back pressure: the server does not read ahead of a slow reader. While a write of coalesced
- * responses is queued, or while pending input waits for a response, the connection is not read; a
- * write that makes no progress for write_timeout closes it. At most one write per connection is
- * queued, so per connection the bytes held for a slow reader are one response, or
- * NET_COALESCE_BUFFER_BYTES of coalesced ones.
+ * Back pressure: the server does not read ahead of a slow reader. While coalesced responses are
+ * queued on the socket, or input waits for a response, the connection is not read; a write without
+ * progress for write_timeout closes it. So a connection holds at most NET_READ_BYTES of pending
+ * input, NET_COALESCE_BUFFER_BYTES of coalesced responses and the response in progress.
  *
  * Thread: the worker's, for a worker, its connections and its calls; the acceptor's for the
  * server's own functions, unless stated otherwise. */

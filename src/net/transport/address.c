@@ -1,5 +1,5 @@
-/* Addresses as people write them. It refuses to ask a name server: what it takes is numeric, or
- * "localhost". */
+/* Parses and prints addresses. Only numeric hosts and "localhost" are accepted; no name is looked
+ * up. */
 #include "net/transport/address.h"
 
 #include <arpa/inet.h>
@@ -35,7 +35,7 @@ static enum status unix_parse(struct str text, struct address *out, struct error
     return ST_OK;
 }
 
-/* Is `host` a numeric address of that family? */
+/* Returns: whether `host` is a numeric address of that family. */
 static bool host_parse(int family, struct str host, void *out) {
     char text[INET6_ADDRSTRLEN];
     if (host.len >= sizeof(text)) {
@@ -55,7 +55,7 @@ static bool host4_parse(struct str host, uint16_t port, struct address *out) {
                       &sin->sin_addr);
 }
 
-/* An empty host is all addresses, of both families. */
+/* An empty host means all addresses of both families. */
 static bool host6_parse(struct str host, uint16_t port, struct address *out) {
     struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)&out->storage;
     sin6->sin6_family = AF_INET6;

@@ -1,4 +1,4 @@
-/* Addresses: what is taken, how it prints, and what is refused with which words. */
+/* Addresses: accepted texts, how they print, and the errors of the others. */
 #include "net/transport/address.h"
 
 #include <setjmp.h>

@@ -1,9 +1,7 @@
-/* Bodies in memory. A small one lives in the exchange's arena and is not accounted: those are
- * bounded by the number of connections. A larger one has a block of the worker's pool; the budget
- * is asked for it in steps, as bytes come, so that a client that promises much and sends little
- * holds little.
- *
- * It refuses to be larger than its limit by one byte, compressed or not. */
+/* Bodies in memory. A small one lives in the exchange's arena and is not accounted: the number of
+ * connections bounds those. A larger one has a block of the worker's pool; budget is reserved in
+ * steps as bytes arrive, so a client that announces much and sends little holds little. The size
+ * limit is exact, compressed or not. */
 #include "net/transport/body.h"
 
 #include <assert.h>
@@ -12,13 +10,13 @@
 #include "core/base/metric/metric.h"
 
 enum {
-    UNACCOUNTED_BYTES = 2048, /* of each body, not accounted */
-    ARENA_MAX_BYTES = 16384,  /* up to here in the arena */
+    UNACCOUNTED_BYTES = 2048, /* of each body, never accounted */
+    ARENA_MAX_BYTES = 16384,  /* bodies up to this size are in the arena */
     ALIGNMENT = 64,
-    INITIAL_CAPACITY = 1024,     /* of a body that does not say its length */
-    MIN_RESERVE_BYTES = 65536,   /* of the budget, when little has come */
-    RESERVE_RATIO = 4,           /* times what has come, */
-    MAX_RESERVE_BYTES = 1 << 22, /* up to here */
+    INITIAL_CAPACITY = 1024,     /* of a body of unknown length */
+    MIN_RESERVE_BYTES = 65536,   /* smallest step of the budget */
+    RESERVE_RATIO = 4,           /* step as a multiple of the received bytes, */
+    MAX_RESERVE_BYTES = 1 << 22, /* up to this */
 };
 
 /* ---- the budget ------------------------------------------------------------------------------ */
@@ -36,19 +34,19 @@ enum status body_check_budget(const struct net_budget *budget, uint64_t n_bytes,
     return fits ? ST_OK : budget_error(budget, err);
 }
 
-/* The most bytes that this body can be. */
-static size_t most_bytes(const struct body *body) {
+/* Returns: the largest size this body can have. */
+static size_t max_body_bytes(const struct body *body) {
     bool known = !body->inflate && body->length != UINT64_MAX;
     return known ? (size_t)body->length : body->max_bytes;
 }
 
-/* Makes sure that `wanted` bytes may be used, at most most_bytes. The more has come, the further
- * ahead of it the budget is asked. */
+/* Reserves budget for `wanted` bytes, at most max_body_bytes. The more was received, the larger the
+ * step ahead. */
 static enum status reserve_budget(struct body *body, size_t wanted, struct error *err) {
     if (wanted <= body->n_reserved) {
         return ST_OK;
     }
-    size_t need = wanted - body->n_reserved, most = most_bytes(body) - body->n_reserved;
+    size_t need = wanted - body->n_reserved, most = max_body_bytes(body) - body->n_reserved;
     size_t step = body->len < MIN_RESERVE_BYTES / RESERVE_RATIO   ? MIN_RESERVE_BYTES
                   : body->len < MAX_RESERVE_BYTES / RESERVE_RATIO ? body->len * RESERVE_RATIO
                                                                   : MAX_RESERVE_BYTES;
@@ -63,7 +61,7 @@ static enum status reserve_budget(struct body *body, size_t wanted, struct error
     return ST_OK;
 }
 
-/* ---- room ------------------------------------------------------------------------------------ */
+/* ---- capacity -------------------------------------------------------------------------------- */
 
 static enum status size_error(const struct body *body, struct error *err) {
     return error_set(err, ST_BODY_TOO_LARGE,
@@ -76,7 +74,7 @@ static enum status no_memory(size_t cap, struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a body of %zu bytes", cap);
 }
 
-/* What goes in front of the first byte so that the byte at align_at is aligned. */
+/* Returns: padding before the first byte so that the byte at align_at is aligned. */
 static size_t alignment_padding(const struct body *body) {
     return (0 - body->align_at) % ALIGNMENT;
 }
@@ -115,7 +113,7 @@ static enum status grow_in_pool(struct body *body, size_t cap, struct error *err
     return ST_OK;
 }
 
-/* Room for `cap` bytes. */
+/* Grows the buffer to `cap` bytes. */
 static enum status grow_buffer(struct body *body, size_t cap, struct error *err) {
     if (cap > SIZE_MAX / 2) {
         return no_memory(cap, err);
@@ -123,7 +121,7 @@ static enum status grow_buffer(struct body *body, size_t cap, struct error *err)
     return cap <= ARENA_MAX_BYTES ? grow_in_arena(body, cap, err) : grow_in_pool(body, cap, err);
 }
 
-/* Room for `n_bytes` more, doubling where the length is unknown. */
+/* Ensures capacity for `n_bytes` more, doubling where the length is unknown. */
 static enum status ensure_capacity(struct body *body, size_t n_bytes, struct error *err) {
     if (n_bytes > body->max_bytes - body->len) {
         return size_error(body, err);
@@ -145,7 +143,7 @@ static void count_in_flight(struct body *body, size_t n_bytes) {
     metric_add(METRIC_BODY_BYTES_IN_FLIGHT, (int64_t)n_bytes);
 }
 
-/* ---- beginning ------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 enum status body_init(struct body *body, const struct body_allocator *means,
                       const struct body_plan *plan, struct error *err) {
@@ -176,7 +174,7 @@ enum status body_init(struct body *body, const struct body_allocator *means,
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* The limit is reached; whatever else comes out of the compressed text is too much. */
+/* The limit is reached: any further output of the decompressor is an error. */
 static enum status inflate_nothing(struct body *body, struct str *data, size_t *n_out,
                                    struct error *err) {
     char scratch;
@@ -223,7 +221,7 @@ enum status body_add(struct body *body, struct str data, struct error *err) {
         return inflate_add(body, data, err);
     }
     while (data.len > 0) {
-        /* Not more than the budget has given: it is asked for what follows what has come. */
+        /* At most what is reserved: the next step depends on what was received. */
         enum status st = ensure_capacity(body, 1, err);
         size_t n = body->n_reserved - body->len;
         n = n < data.len ? n : data.len;
@@ -243,7 +241,7 @@ enum status body_add(struct body *body, struct str data, struct error *err) {
 
 char *body_read_buffer(struct body *body, size_t *n_bytes) {
     assert(body->in_place);
-    /* Room for a good piece, if the budget has it; something there is room for in any case. */
+    /* Prefer a large read, if the budget has it; else whatever capacity is left. */
     size_t good = body->left < MIN_RESERVE_BYTES ? (size_t)body->left : MIN_RESERVE_BYTES;
     (void)reserve_budget(body, body->len + good, NULL);
     size_t granted = body->n_reserved - body->len;

@@ -1,7 +1,7 @@
-/* Large blocks straight from the system, reused. With SLUICE_ARENA_EMULATE each is an allocation of
- * exactly the size asked for, so that the address sanitizer sees an overrun by one byte.
+/* Large blocks from mmap, reused. With SLUICE_ARENA_EMULATE each is a malloc of exactly the
+ * requested size, so that the address sanitizer finds an overrun by one byte.
  *
- * Blocks grow by moving pages, not bytes, and pages keep their alignment while they move. */
+ * Blocks grow with mremap, which moves pages without copying and keeps their alignment. */
 #include "net/transport/body_pool.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@ static const size_t LARGEST_BYTES = (size_t)1 << 40;
 
 enum { PAGE_BYTES = 4096, SMALLEST_BYTES = 65536 };
 
-/* The thread sanitizer does not see mremap, and would take the next owner of an address for another
- * thread's rival. */
+/* The thread sanitizer does not track mremap, and would report a race with the next owner of the
+ * address. */
 #if defined(__SANITIZE_THREAD__)
 #define BODY_POOL_COPIES 1
 #elif defined(__has_feature)
@@ -46,8 +46,8 @@ static void *pages_alloc(size_t n_bytes) {
 static void pages_free(void *ptr, size_t n_bytes) {
     munmap(ptr, n_bytes);
 }
-/* Rounded up by at most an eighth, so that bodies of nearly the same size share blocks. Returns: 0
- * when there is no such size. */
+/* Rounds up by at most an eighth, so that bodies of similar size share blocks. Returns: 0 when
+ * there is no such size. */
 static size_t size_class(size_t n_bytes) {
     size_t step = PAGE_BYTES;
     if (n_bytes <= SMALLEST_BYTES) {
@@ -82,7 +82,7 @@ void body_pool_init(struct body_pool *pool, size_t max_bytes) {
     *pool = (struct body_pool){.max_bytes = max_bytes};
 }
 
-/* Takes a block out of the pool; the order of the others stays, oldest first. */
+/* Removes a block from the pool; the others stay ordered, oldest first. */
 static struct body_block block_remove(struct body_pool *pool, size_t i) {
     struct body_block block = pool->blocks[i];
     pool->n--;
@@ -104,9 +104,9 @@ void body_pool_fini(struct body_pool *pool) {
 
 void *body_pool_alloc(struct body_pool *pool, size_t n_bytes, size_t *got) {
     size_t best = SIZE_MAX;
-    for (size_t i = pool->n; i-- > 0;) { /* the newest of equals is the warmest */
+    for (size_t i = pool->n; i-- > 0;) { /* the newest of equals is the warmest in the cache */
         size_t size = pool->blocks[i].n_bytes;
-        /* A far larger block is left for a far larger body. */
+        /* A far larger block is kept for a far larger body. */
         if (size >= n_bytes && size / 4 <= n_bytes &&
             (best == SIZE_MAX || size < pool->blocks[best].n_bytes)) {
             best = i;

@@ -1,5 +1,5 @@
-/* Bodies: in one place and aligned, whatever pieces they come in; limits hold to the byte; the
- * budget is asked for what comes and gets all of it back. */
+/* Bodies: contiguous and aligned for every split of the input; exact limits; budget reserved as
+ * bytes arrive and fully returned. */
 #include "net/transport/body.h"
 
 #include <setjmp.h>
@@ -57,7 +57,7 @@ static void check_text(const struct body *body, const char *text, size_t n) {
     assert_int_equal(((uintptr_t)body->data + body->align_at) % 64, 0);
 }
 
-/* Adds in pieces. Returns: the first failure. */
+/* Adds in pieces. Returns: the first error. */
 static enum status add(struct bench *bench, const char *text, size_t n, size_t piece) {
     enum status st = ST_OK;
     for (size_t at = 0; st == ST_OK && at < n; at += piece) {
@@ -226,10 +226,10 @@ static void body_reserves_budget_as_bytes_arrive(void **state) {
     assert_true(bench.budget.n_body_bytes >= 3000 - 2048 && bench.budget.n_body_bytes <= 1 << 17);
     enum status st = add(&bench, text, TEXT_BYTES - 3000, 10000);
     assert_int_equal(st, ST_OVERLOADED);
-    assert_true(bench.body.len > (1 << 20) - 10000); /* up to the last bytes of it */
+    assert_true(bench.body.len > (1 << 20) - 10000); /* up to the last bytes of the budget */
     assert_true(bench.budget.n_body_bytes <= 1 << 20);
 
-    struct body second; /* a small one is free */
+    struct body second; /* a small one is not accounted */
     plan = (struct body_plan){.length = 2000, .max_bytes = TEXT_BYTES};
     assert_int_equal(body_init(&second, &bench.means, &plan, &bench.err), ST_OK);
     assert_int_equal(body_add(&second, str_make(text, 2000), &bench.err), ST_OK);

@@ -1,6 +1,5 @@
 /* What all servers of a process share: the memory of bodies in flight and the number of
- * connections, each with its limit. Zero counts and two limits make one; it lives longer than the
- * servers that are given it.
+ * connections, each with its limit. Zeroed except for the limits; outlives the servers.
  *
  * Thread: any. */
 #ifndef SLUICE_NET_TRANSPORT_BUDGET_H
@@ -11,19 +10,19 @@
 #include <stdint.h>
 
 struct net_budget {
-    uint64_t body_memory;     /* most bytes of bodies (--body-memory) */
+    uint64_t body_memory;     /* limit of all bodies (--body-memory) */
     uint64_t max_connections; /* (--max-connections) */
     _Atomic uint64_t n_body_bytes;
     _Atomic uint64_t n_conns;
 };
 
-/* Would so many bytes fit now? */
+/* Returns: whether `n_bytes` fit now. */
 static inline bool net_budget_fits(const struct net_budget *budget, uint64_t n_bytes) {
     uint64_t used = atomic_load_explicit(&budget->n_body_bytes, memory_order_relaxed);
     return used <= budget->body_memory && n_bytes <= budget->body_memory - used;
 }
 
-/* Returns: false when they don't fit; nothing is taken then. */
+/* Returns: false when they don't fit; nothing is reserved then. */
 static inline bool net_budget_reserve(struct net_budget *budget, uint64_t n_bytes) {
     uint64_t used = atomic_fetch_add_explicit(&budget->n_body_bytes, n_bytes, memory_order_relaxed);
     if (used <= budget->body_memory && n_bytes <= budget->body_memory - used) {
@@ -37,8 +36,8 @@ static inline void net_budget_release(struct net_budget *budget, uint64_t n_byte
     atomic_fetch_sub_explicit(&budget->n_body_bytes, n_bytes, memory_order_relaxed);
 }
 
-/* One more connection; it counts even when it is too many, until it is closed. Returns: by how many
- * there are now more than may be. */
+/* Counts a connection, even one over the limit, until it is closed. Returns: the number of
+ * connections over the limit. */
 static inline uint64_t net_budget_add_conn(struct net_budget *budget) {
     uint64_t n = atomic_fetch_add_explicit(&budget->n_conns, 1, memory_order_relaxed) + 1;
     return n > budget->max_connections ? n - budget->max_connections : 0;

@@ -1,4 +1,4 @@
-/* Which streams are known to have ended, against a list of all that did. */
+/* Ended streams, compared with a complete list. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static void closed_streams_initially_empty(void **state) {
     for (int32_t id = 0; id < 2000; id++) {
         assert_false(h2_closed_streams_has(&ended, id));
     }
-    h2_closed_streams_add(&ended, 1); /* never began */
+    h2_closed_streams_add(&ended, 1); /* never opened */
     assert_false(h2_closed_streams_has(&ended, 1));
 }
 
@@ -36,7 +36,7 @@ static void closed_streams_add_marks_one_stream(void **state) {
     assert_false(h2_closed_streams_has(&ended, INT32_MAX));
 }
 
-/* Streams begin with gaps and end in any order; each answer is held against a list of all. */
+/* Streams begin with gaps and end in any order; each answer is compared with a complete list. */
 static void check_random(unsigned gap) {
     static bool ends[N];
     struct h2_closed_streams ended = {0};

@@ -1,5 +1,5 @@
-/* For the fuzzers of sessions of gRPC, on both sides: what is left of the input, frames made of it,
- * and reading what is to be written. Nothing else includes this. */
+/* For the fuzzers of the gRPC sessions (server and client): consumes the input, builds frames,
+ * reads the output. Included by them only. */
 #ifndef SLUICE_NET_TRANSPORT_H2_FUZZ_FIXTURE_H
 #define SLUICE_NET_TRANSPORT_H2_FUZZ_FIXTURE_H
 
@@ -8,7 +8,7 @@
 
 #include "net/transport/grpc/send_queue.h"
 
-/* The next byte of the input; 0 behind its end. */
+/* Returns: the next byte of the input; 0 at its end. */
 static inline uint8_t take(struct str *input) {
     if (input->len == 0) {
         return 0;
@@ -18,7 +18,7 @@ static inline uint8_t take(struct str *input) {
     return byte;
 }
 
-/* The next `n`, or what is left. */
+/* Returns: the next `n` bytes, or what remains. */
 static inline struct str take_bytes(struct str *input, size_t n) {
     n = n < input->len ? n : input->len;
     struct str bytes = str_make(input->ptr, n);
@@ -28,7 +28,7 @@ static inline struct str take_bytes(struct str *input, size_t n) {
 
 enum { MOST_FRAME_BODY = 70000, FRAME_BYTES = 9 + MOST_FRAME_BODY };
 
-/* A frame of what fits of `body`. Returns: it, in `out`. */
+/* Builds a frame of as much of `body` as fits. Returns: a view of `out`. */
 static inline struct str frame_print(char out[FRAME_BYTES], uint8_t type, uint8_t flags,
                                      uint32_t id, struct str body) {
     size_t n = body.len < MOST_FRAME_BODY ? body.len : MOST_FRAME_BODY;
@@ -42,7 +42,7 @@ static inline struct str frame_print(char out[FRAME_BYTES], uint8_t type, uint8_
     return str_make(out, sizeof(head) + n);
 }
 
-/* A message that is what it says: zeros, a few or 20,000. Returns: a view until the next. */
+/* A well-formed message of zeros, a few or 20,000. Returns: a view valid until the next call. */
 static inline struct str message_of(uint8_t how) {
     static char bytes[5 + 20000];
     size_t n = how & 64 ? 20000 : how & 63;
@@ -51,7 +51,7 @@ static inline struct str message_of(uint8_t how) {
     return str_make(bytes, 5 + n);
 }
 
-/* Reads what is to be written, as a socket would. */
+/* Reads the output, as a socket would. */
 static inline void touch(const struct grpc_output *output) {
     static volatile char sink;
     for (size_t i = 0; i < output->n; i++) {

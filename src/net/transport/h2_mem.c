@@ -1,4 +1,4 @@
-/* nghttp2's four functions, as they are wanted there. */
+/* Adapts small_blocks to nghttp2's allocator interface. */
 #include "net/transport/h2_mem.h"
 
 static void *mem_malloc(size_t n_bytes, void *user) {

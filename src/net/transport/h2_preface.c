@@ -1,4 +1,4 @@
-/* Looks at the first bytes one by one. */
+/* Compares the first bytes one by one. */
 #include "net/transport/h2_preface.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@ static const char PREFACE[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 static_assert(sizeof(PREFACE) - 1 == H2_PREFACE_BYTES, "the preface has 24 bytes");
 
-/* A method, a space, and how a target can begin (RFC 9112, 3.2). */
+/* Matches a method, a space, and the start of a request target (RFC 9112, 3.2). */
 static enum h2_preface_result match_http1(const struct h2_preface *preface) {
     unsigned n = 0;
     while (n < preface->n && preface->bytes[n] >= 'A' && preface->bytes[n] <= 'Z') {

@@ -1,4 +1,4 @@
-/* What first bytes are taken for, whole and byte by byte. */
+/* How first bytes are classified, whole and byte by byte. */
 #include "net/transport/h2_preface.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 static const struct row {
     const char *bytes;
     enum h2_preface_result result;
-    size_t n_left; /* behind what was looked at */
+    size_t n_left; /* bytes not consumed */
 } ROWS[] = {
     {"", H2_PREFACE_MORE, 0},
     {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r", H2_PREFACE_MORE, 0},

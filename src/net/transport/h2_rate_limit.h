@@ -1,8 +1,6 @@
-/* What a well-behaved peer does seldom and an attacker often, counted: each costs a token, tokens
- * come back with time. Sans I/O.
+/* Token buckets for events that are rare with a correct peer and frequent in an attack. Sans I/O.
  *
- * A reset of a stream that was answered costs nothing: proxies end theirs so as a matter of
- * course. */
+ * A reset of an answered stream costs no token: proxies reset their streams routinely. */
 #ifndef SLUICE_NET_TRANSPORT_H2_RATE_LIMIT_H
 #define SLUICE_NET_TRANSPORT_H2_RATE_LIMIT_H
 
@@ -11,22 +9,22 @@
 
 struct h2_bucket {
     uint64_t used;
-    uint64_t since_ns; /* up to when tokens have been given back */
+    uint64_t since_ns; /* tokens are refilled up to this time */
 };
 
-/* How much is allowed at once, and for ever. */
+/* Burst and sustained rate. */
 struct h2_rate_limit {
     uint64_t burst;
     uint64_t per_second;
 };
 
-/* Pings, settings, priorities, empty frames: what needs no call and asks for an answer. */
+/* PING, SETTINGS, PRIORITY and empty frames: they need no call and require a response. */
 static const struct h2_rate_limit H2_CONTROL_LIMIT = {2000, 200};
-/* Resets of calls that were not answered: clients with short deadlines do that by the thousand, an
- * attack by the hundred thousand. */
+/* Resets of unanswered calls: clients with short deadlines send thousands, an attack hundreds of
+ * thousands. */
 static const struct h2_rate_limit H2_RESETS_LIMIT = {30000, 15000};
 
-/* Takes a token. Returns: false when there is none: this is no peer to serve. */
+/* Takes a token. Returns: false when the bucket is empty: the connection must be closed. */
 static inline bool h2_bucket_take(struct h2_bucket *bucket, const struct h2_rate_limit *allowance,
                                   uint64_t now_ns) {
     uint64_t step_ns = UINT64_C(1000000000) / allowance->per_second;

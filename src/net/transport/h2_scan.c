@@ -1,4 +1,4 @@
-/* From head to head. What is wrong with a frame itself is nghttp2's to say. */
+/* Walks from frame head to frame head; nghttp2 validates the frames themselves. */
 #include "net/transport/h2_scan.h"
 
 #include <nghttp2/nghttp2.h>
@@ -9,7 +9,7 @@ static int32_t id_of(const unsigned char *head) {
     return (head[5] & 0x7f) << 24 | head[6] << 16 | head[7] << 8 | head[8];
 }
 
-/* Returns: false when it comes behind the end. */
+/* Returns: false when the frame follows the peer's end of its stream. */
 static bool note_frame(struct h2_closed_streams *ended, unsigned char type, int32_t id) {
     bool speaks = type == NGHTTP2_HEADERS || type == NGHTTP2_DATA;
     if (speaks && h2_closed_streams_has(ended, id)) {
@@ -23,7 +23,7 @@ static bool note_frame(struct h2_closed_streams *ended, unsigned char type, int3
     return true;
 }
 
-/* Returns: the next head, when all of it is there. */
+/* Returns: the next frame head, when it is complete. */
 static const unsigned char *next_head(struct h2_scan *scan, struct str *data) {
     const unsigned char *head = (const unsigned char *)data->ptr;
     size_t n = H2_FRAME_HEAD_BYTES - scan->n_head;

@@ -12,7 +12,7 @@
 
 enum { MOST_FRAMES = 6, MOST_BYTES = 100000, CLOSED = 0x01020305 };
 
-/* Streams are told by how far they are from the one that is closed. */
+/* Streams are given by their distance to the closed one. */
 static const struct row {
     const char *what;
     struct {
@@ -23,7 +23,7 @@ static const struct row {
     } frames[MOST_FRAMES]; /* as many as n */
     size_t n;
     bool good;
-    bool in_fields; /* at the end */
+    bool in_fields; /* after the last frame */
 } ROWS[] = {
     {"a call", {{NGHTTP2_HEADERS, 2, 30, 4}, {NGHTTP2_DATA, 2, 500, 1}}, 2, true, false},
     {"a large frame", {{NGHTTP2_DATA, -2, 70000, 0}, {NGHTTP2_DATA, -2, 3, 0}}, 2, true, false},
@@ -80,10 +80,10 @@ static size_t print(const struct row *row, char *out) {
         char head[H2_FRAME_HEAD_BYTES];
         print_u32((uint32_t)n_bytes << 8 | row->frames[i].type, head);
         head[4] = (char)row->frames[i].flags;
-        print_u32(id | UINT32_C(1) << 31, head + 5); /* that bit means nothing */
+        print_u32(id | UINT32_C(1) << 31, head + 5); /* the reserved bit is ignored */
         memcpy(out + n, head, sizeof(head));
         n += sizeof(head);
-        /* Empty frames of DATA behind the end, if they are read amiss. */
+        /* Empty DATA frames on an ended stream, if they are parsed as frames. */
         memset(head, 0, 5);
         print_u32(CLOSED, head + 5);
         for (size_t k = 0; k < n_bytes; k++) {

@@ -1,4 +1,4 @@
-/* Small answers. */
+/* Text responses and method checks of the admin pages. */
 #include "telemetry/admin/http_text.h"
 
 void http_text_reply(struct http_exchange *exchange, int status, const char *type,

@@ -5,7 +5,7 @@
 
 enum { MAX_CONNECTIONS = 256 };
 
-static const uint64_t BODY_BYTES = 65536; /* of requests, none of which needs one */
+static const uint64_t BODY_BYTES = 65536; /* requests need no body */
 
 bool admin_listener_is_enabled(const char *where) {
     return !str_is(str_of(where), "none");

@@ -1,4 +1,4 @@
-/* Reading /proc. */
+/* Reads /proc. */
 #include "telemetry/admin/machine.h"
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@ enum { FILE_BYTES = 4096 };
 
 static const uint64_t INTERVAL_NS = 1000000000;
 
-/* The beginning of a file. Returns: empty where it can't be read. */
+/* Reads the beginning of a file. Returns: empty when it can't be read. */
 static struct str read_file(const char *path, char buffer[FILE_BYTES]) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -23,7 +23,7 @@ static struct str read_file(const char *path, char buffer[FILE_BYTES]) {
     return str_make(buffer, n > 0 ? (size_t)n : 0);
 }
 
-/* The next number; what is before it must be blanks. */
+/* Parses the next number, after blanks. */
 static uint64_t next_number(struct str *text) {
     uint64_t value = 0;
     *text = str_trim(*text);
@@ -33,7 +33,7 @@ static uint64_t next_number(struct str *text) {
     return value;
 }
 
-/* What is behind `key` on the line that begins with it. */
+/* Returns: the text after `key` on the line that begins with it. */
 static struct str find_line(struct str text, struct str key) {
     while (text.ptr) {
         struct str line = str_cut(&text, '\n');
@@ -75,7 +75,7 @@ void admin_machine_init(struct admin_machine *machine) {
     *machine = (struct admin_machine){.busy = 0};
     lock_init(&machine->lock);
     sample_cpu_ticks(machine);
-    machine->utilization = 0; /* that was since the machine started */
+    machine->utilization = 0; /* it covered the time since boot */
 }
 
 void admin_machine_fini(struct admin_machine *machine) {
@@ -97,7 +97,7 @@ void admin_machine_read(struct admin_machine *machine, struct admin_machine_stat
     out->memory_used_bytes =
         out->memory_total_bytes > available ? out->memory_total_bytes - available : 0;
     text = read_file("/proc/self/statm", buffer);
-    next_number(&text); /* the size comes first */
+    next_number(&text); /* the first number is the total size */
     out->resident_bytes = next_number(&text) * (uint64_t)sysconf(_SC_PAGESIZE);
     getrusage(RUSAGE_SELF, &usage);
     out->cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +

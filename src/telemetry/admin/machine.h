@@ -1,5 +1,5 @@
-/* What the kernel says of this process and of the machine under it. Nothing is kept but what a
- * share of time needs: what was seen the time before. */
+/* Resource usage of the process and the machine, from the kernel. The CPU utilization compares with
+ * the sample before. */
 #ifndef SLUICE_TELEMETRY_ADMIN_MACHINE_H
 #define SLUICE_TELEMETRY_ADMIN_MACHINE_H
 
@@ -8,22 +8,22 @@
 #include "core/base/str.h"
 #include "core/event/lock.h"
 
-/* What could not be read is 0. */
+/* Values that can't be read are 0. */
 struct admin_machine_stats {
     uint64_t resident_bytes;
-    double cpu_seconds; /* of the process */
+    double cpu_seconds; /* of the process, since it started */
     double utilization; /* of all the machine's CPUs, 0 to 1, over the last second or more */
     uint64_t memory_total_bytes, memory_used_bytes;
 };
 
 struct admin_machine {
     struct lock lock;
-    uint64_t sampled_ns; /* when the two below were read */
+    uint64_t sampled_ns; /* time of the last sample */
     uint64_t busy, idle;
-    double utilization; /* up to then */
+    double utilization; /* at the last sample */
 };
 
-/* The first time of CPUs to compare with is read here. */
+/* Takes the first CPU sample. */
 void admin_machine_init(struct admin_machine *machine);
 void admin_machine_fini(struct admin_machine *machine);
 /* Thread: any. */
@@ -31,9 +31,9 @@ void admin_machine_read(struct admin_machine *machine, struct admin_machine_stat
 
 /* ---- for the tests --------------------------------------------------------------------------- */
 
-/* The number behind a line's `key` ("MemTotal:"); 0 when there is none. */
+/* Returns: the number after `key` ("MemTotal:") at the start of a line; 0 when there is none. */
 uint64_t admin_machine_parse_number(struct str text, struct str key);
-/* CPU time from /proc/stat, in ticks. */
+/* Parses the CPU time from /proc/stat, in ticks. */
 void admin_machine_parse_cpu_ticks(struct str text, uint64_t *busy, uint64_t *idle);
 
 #endif

@@ -1,4 +1,4 @@
-/* What is read of /proc: its texts, and that the real ones give numbers that can be. */
+/* Parsing of /proc texts, and plausibility of the real ones. */
 #include "telemetry/admin/machine.h"
 
 #include <setjmp.h>
@@ -47,7 +47,7 @@ static void machine_read_fills_plausible_stats(void **state) {
     clock_set_fake_ns(1000);
     admin_machine_init(&machine);
     admin_machine_read(&machine, &seen);
-    assert_true(seen.utilization <= 0); /* nothing to compare with yet */
+    assert_true(seen.utilization <= 0); /* no earlier sample */
     assert_true(seen.resident_bytes > 4096);
     assert_true(seen.memory_total_bytes > seen.memory_used_bytes);
     clock_set_fake_ns(UINT64_C(2000000000));

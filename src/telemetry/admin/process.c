@@ -1,4 +1,5 @@
-/* Families of the process and its machine. Names and help are in core/base/metric/metric.def. */
+/* Metric families of the process and its machine. Names and help texts are in
+ * core/base/metric/metric.def. */
 #include "telemetry/admin/process.h"
 
 #include <time.h>

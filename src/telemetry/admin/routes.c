@@ -1,4 +1,4 @@
-/* Routing of an operators' listener. */
+/* Routing of the admin listener. */
 #include "telemetry/admin/routes.h"
 
 #include "codec/kserve/metadata.h"
@@ -44,7 +44,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
     }
 }
 
-/* Nothing here waits for a body: every request is answered by its head. */
+/* Every request is answered by on_head. */
 static void on_body(struct http_exchange *exchange, void *context) {
     (void)exchange, (void)context;
 }

@@ -1,5 +1,5 @@
-/* The pages of an operators' listener, a table: which path, and who answers. Each is asked with GET
- * or HEAD; a path that is not in the table is told which are.
+/* The pages of the admin listener: a table of paths and callbacks. Only GET and HEAD are allowed; a
+ * 404 lists the paths.
  *
  * Thread: the exchange's. */
 #ifndef SLUICE_TELEMETRY_ADMIN_ROUTES_H
@@ -13,12 +13,12 @@ struct admin_route {
 };
 
 struct admin_routes {
-    const struct admin_route *items; /* two or more, as they are named to who asks for another */
+    const struct admin_route *items; /* at least two: the 404 text lists them */
     size_t n;
-    void *context; /* for all of them */
+    void *context; /* passed to all of them */
 };
 
-/* The table of callbacks for http_server_new; `routes` must outlive the server. */
+/* Returns: the handler for http_server_new; `routes` must outlive the server. */
 struct http_handler admin_routes_handler(struct admin_routes *routes);
 
 #endif

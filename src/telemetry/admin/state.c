@@ -1,11 +1,11 @@
-/* First what is served, which is written down here and now, then connections, which their workers
- * write down. */
+/* The state report: first what is served, printed at once, then the connections, which their
+ * workers print. */
 #include "telemetry/admin/state.h"
 
 #include "core/base/log.h"
 #include "telemetry/admin/http_text.h"
 
-enum { MAX_LOG_LINES = 2000 }; /* in the log */
+enum { MAX_LOG_LINES = 2000 }; /* of one report */
 
 static enum status start_report(struct admin_state *state, struct buf *out,
                                 void (*done)(void *user), void *user, struct error *err) {
@@ -13,7 +13,7 @@ static enum status start_report(struct admin_state *state, struct buf *out,
     return net_report_start(state->servers, state->n_servers, state->worker, out, done, user, err);
 }
 
-/* ---- as an answer ---------------------------------------------------------------------------- */
+/* ---- as a response --------------------------------------------------------------------------- */
 
 struct state_reply {
     struct http_exchange *exchange;
@@ -44,7 +44,7 @@ void admin_state_reply(struct admin_state *state, struct http_exchange *exchange
 /* ---- in the log ------------------------------------------------------------------------------ */
 
 struct state_log {
-    struct arena *arena; /* it lies in it */
+    struct arena *arena; /* the struct lives in it */
     struct buf text;
 };
 

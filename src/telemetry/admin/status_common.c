@@ -1,4 +1,4 @@
-/* The process and its errors as JSON, and the head of a page. */
+/* The process and its errors as JSON, and the status page's response. */
 #include "telemetry/admin/status_common.h"
 
 #include "core/base/metric/metric.h"
@@ -63,8 +63,8 @@ void status_json_add_histogram(struct json_writer *json, const char *name,
     json_write_close(json, '}');
 }
 
-/* The browser is told what the page needs, so that it refuses everything else: names of models and
- * endpoints are data, whatever is in them. */
+/* The Content-Security-Policy allows only what the page needs: names of models and endpoints are
+ * untrusted data. */
 void status_page_reply(struct http_exchange *exchange, struct str page) {
     static const struct http_field fields[] = {
         {STR("Content-Security-Policy"),

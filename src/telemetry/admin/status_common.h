@@ -1,5 +1,5 @@
-/* What the status pages of the server and of the picker have in common, beside status_common.css
- * and .js: the numbers of the process, and how a page is sent. */
+/* Common parts of the status pages of the server and the picker, with status_common.css and .js:
+ * the process's numbers, and the response with a page. */
 #ifndef SLUICE_TELEMETRY_ADMIN_STATUS_COMMON_H
 #define SLUICE_TELEMETRY_ADMIN_STATUS_COMMON_H
 
@@ -10,11 +10,11 @@
 
 /* Members now_ns, server, process and errors. */
 void status_json_add_process(struct json_writer *json, struct admin_process *process, bool ready);
-/* A member with the sum and the buckets, up to the last that is not empty: bucket i counts what is
- * at most 2^i microseconds, or items. */
+/* Adds a member with the sum and the buckets up to the last one that is not empty: bucket i counts
+ * values of at most 2^i (microseconds or items). */
 void status_json_add_histogram(struct json_writer *json, const char *name,
                                const struct metric_distribution *distribution);
-/* Answers with a page that is one file: the browser is told to load nothing. */
+/* Replies with a page that is one file and loads no other resource. */
 void status_page_reply(struct http_exchange *exchange, struct str page);
 
 #endif

@@ -1,5 +1,4 @@
-/* Batches of spans on their way to a collector: the oldest is being sent, the newest being
- * filled. */
+/* Batches of spans in a queue: the oldest is being sent, the newest is being filled. */
 #include "telemetry/trace/export.h"
 
 #include <stdlib.h>
@@ -16,11 +15,11 @@
 
 enum {
     MAX_TRIES = 5,
-    TRY_TIMEOUT_S = 10, /* how long one may take */
+    TRY_TIMEOUT_S = 10, /* of one try */
     MAX_BACKOFF_S = 30,
     STOP_TIMEOUT_S = 3,
     FIRST_BYTES = 4096,
-    ANSWER_BYTES = 4096, /* in which a collector says what it did not take */
+    ANSWER_BYTES = 4096, /* of the collector's response, for its error text */
 };
 
 /* Lives in its own arena. */
@@ -28,7 +27,7 @@ struct batch {
     struct arena *arena;
     struct buf text;
     size_t n_traces, n_spans;
-    bool closed; /* takes no more; its text is whole */
+    bool closed; /* complete: no more spans are added */
     unsigned tries;
     struct batch *next;
 };
@@ -39,17 +38,17 @@ struct trace_export {
     struct trace_export_options options;
     struct prng prng;
     struct batch *oldest, *newest;
-    size_t n_spans;           /* in all of them */
-    struct http_fetch *fetch; /* of the oldest; NULL: it is not being sent */
+    size_t n_spans;           /* in all batches */
+    struct http_fetch *fetch; /* of the oldest batch; NULL: not being sent */
     char answer[ANSWER_BYTES];
-    size_t n_answer;    /* bytes of it; over ANSWER_BYTES: it was longer, and is not there */
-    struct timer timer; /* the next thing to do */
-    uint64_t due_ns;    /* when the newest is sent at the latest */
-    uint64_t retry_ns;  /* the oldest is not sent before */
-    bool failing;       /* the last batch got lost: it has been logged */
-    bool refusing;      /* some spans of the last were refused: it has been logged */
+    size_t n_answer;    /* response bytes; over ANSWER_BYTES: it was too long, and is not stored */
+    struct timer timer; /* for the next send, retry or stop */
+    uint64_t due_ns;    /* the newest batch is sent at the latest */
+    uint64_t retry_ns;  /* the oldest batch is not retried before */
+    bool failing;       /* the last batch was dropped: logged already */
+    bool refusing;      /* spans of the last batch were rejected: logged already */
     bool ending;
-    bool stopping; /* the fetcher has been told */
+    bool stopping; /* the fetcher is stopping */
     uint64_t stop_deadline_ns;
     void (*stopped)(void *user);
     void *user;
@@ -74,7 +73,7 @@ static struct batch *batch_new(const struct trace_export *self) {
     return batch;
 }
 
-/* The one that takes the next trace. Returns: NULL when there is no memory for it. */
+/* Returns: the batch for the next trace; NULL when out of memory. */
 static struct batch *open_batch(struct trace_export *self) {
     struct batch *newest = self->newest;
     if (newest && !newest->closed && newest->n_spans + OTLP_SPANS <= self->options.max_batch) {
@@ -97,7 +96,7 @@ static void free_oldest_batch(struct trace_export *self) {
     arena_free(batch->arena);
 }
 
-/* It is there, or given up. */
+/* The oldest batch was accepted or is dropped. */
 static void finish_oldest_batch(struct trace_export *self, bool written, const char *why) {
     struct batch *batch = self->oldest;
     metric_add(written ? METRIC_TRACES_WRITTEN : METRIC_TRACES_FAILED, (int64_t)batch->n_traces);
@@ -110,7 +109,7 @@ static void finish_oldest_batch(struct trace_export *self, bool written, const c
     free_oldest_batch(self);
 }
 
-/* Clause: OTLP, partial success: what was refused is told, and not sent again. */
+/* Clause: OTLP, partial success: rejected spans are logged and not sent again. */
 static void finish_accepted_batch(struct trace_export *self) {
     struct arena *arena = arena_new(NULL, 0);
     struct str said = str_make(self->answer, self->n_answer), why = STR("");
@@ -132,12 +131,12 @@ static void finish_accepted_batch(struct trace_export *self) {
 
 static void fill_random_id(struct prng *prng, unsigned char *out, size_t n) {
     for (size_t i = 0; i < n; i += sizeof(uint64_t)) {
-        uint64_t bits = prng_next(prng) | 1; /* no id is 0 */
+        uint64_t bits = prng_next(prng) | 1; /* an id of 0 is invalid */
         memcpy(out + i, &bits, sizeof bits);
     }
 }
 
-/* The calendar's time at 0 of the monotonic clock. */
+/* Returns: the Unix time at 0 of the monotonic clock. */
 static uint64_t unix_time_at_clock_zero(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -244,7 +243,7 @@ static void send_oldest_batch(struct trace_export *self) {
     }
 }
 
-/* When the oldest is to be sent. Returns: 0 for at once. */
+/* Returns: when the oldest batch is due; 0: now. */
 static uint64_t oldest_batch_send_ns(const struct trace_export *self) {
     const struct batch *batch = self->oldest;
     bool full = batch->closed || batch->next ||
@@ -261,7 +260,7 @@ static void on_timer(struct timer *timer) {
 static void stop_if_drained(struct trace_export *self) {
     if (self->ending && !self->stopping && !self->oldest && !self->fetch) {
         self->stopping = true;
-        worker_post(self->worker, &self->msg); /* not from within a callback of the fetcher */
+        worker_post(self->worker, &self->msg); /* not within a callback of the fetcher */
     }
 }
 
@@ -287,13 +286,13 @@ static void advance_export(struct trace_export *self) {
     next = self->ending ? self->stop_deadline_ns : next;
     if (next > 0 && !self->stopping) {
         if (!timer_start(worker_timers(self->worker), &self->timer, next)) {
-            fail_all_batches(self); /* nobody would come back to it */
+            fail_all_batches(self); /* no timer would retry */
         }
     }
     stop_if_drained(self);
 }
 
-/* ---- beginning and end ----------------------------------------------------------------------- */
+/* ---- creating and freeing -------------------------------------------------------------------- */
 
 static void on_stopped(void *user) {
     struct trace_export *self = user;

@@ -1,4 +1,4 @@
-/* Files of traces. What was there under the name of one is replaced, as the reference has it. */
+/* Trace files. An existing file of the same name is replaced, as the reference does. */
 #include "telemetry/trace/file.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
 
-enum { FILE_MODE = 0640 /* tensors are not everybody's */ };
+enum { FILE_MODE = 0640 /* tensors may be confidential */ };
 
 void trace_file_init(struct trace_file *file, const char *path) {
     *file = (struct trace_file){.path = path, .fd = -1};
@@ -46,7 +46,7 @@ static int open_file(const char *path) {
     return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, FILE_MODE);
 }
 
-/* Returns: false, and errno says why. */
+/* Returns: false with errno set. */
 static bool write_all(int fd, struct str text, off_t at) {
     while (text.len > 0) {
         ssize_t n = pwrite(fd, text.ptr, text.len, at);
@@ -61,15 +61,14 @@ static bool write_all(int fd, struct str text, off_t at) {
     return true;
 }
 
-/* The bracket, or comma, before; the objects; the bracket behind. */
+/* Writes `before` (bracket or comma), the objects, and the closing bracket. */
 static bool write_array(int fd, char before, struct str objects, off_t at) {
     return write_all(fd, objects, at + 1) &&
            write_all(fd, STR("]\n"), at + 1 + (off_t)objects.len) &&
            write_all(fd, str_make(&before, 1), at);
 }
 
-/* What a write that failed has left, on a full disk for one, goes: the bracket is back where it
- * was. */
+/* After a failed write (disk full), truncates the file and restores the closing bracket. */
 static void restore_end(const struct trace_file *file) {
     bool bracket = file->end == 0 || write_all(file->fd, STR("]\n"), file->end);
     if (!bracket || ftruncate(file->fd, file->end > 0 ? file->end + 2 : 0) != 0) {
@@ -93,7 +92,7 @@ void trace_file_append(struct trace_file *file, struct str objects, uint64_t n) 
     }
 }
 
-/* Under another name until it is whole: who waits for the file finds all of it. */
+/* Written under a temporary name and renamed, so that a reader sees only complete files. */
 void trace_file_write_next(struct trace_file *file, struct str objects, uint64_t n) {
     char path[PATH_MAX], part[PATH_MAX];
     int len = snprintf(path, sizeof(path), "%s.%" PRIu64, file->path, file->next_index);

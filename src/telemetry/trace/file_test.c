@@ -1,4 +1,4 @@
-/* Files of traces: a JSON array after each write, numbered ones whole from the start. */
+/* Trace files: a JSON array after each write, numbered files complete from the start. */
 #include "telemetry/trace/file.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 
 enum { PATH_BYTES = 128 };
 
-static char folder[] = "/tmp/trace_file_XXXXXX"; /* mkdtemp writes it */
+static char folder[] = "/tmp/trace_file_XXXXXX"; /* mkdtemp modifies it */
 
 static int begin(void **state) {
     (void)state;
@@ -50,14 +50,14 @@ static void trace_file_appended_traces_form_one_array(void **state) {
     trace_file_init(&file, path_of("t", path));
     trace_file_append(&file, STR("{\"id\":1}"), 1);
     assert_int_equal(stat(path, &info), 0);
-    assert_int_equal(info.st_mode & 07, 0); /* not everybody's */
+    assert_int_equal(info.st_mode & 07, 0); /* not readable by others */
     assert_int_equal(link(path, path_of("first", other)), 0);
     expect("first", "[{\"id\":1}]\n");
     trace_file_append(&file, STR("{\"id\":2},{\"id\":3}"), 2);
     trace_file_close(&file);
     expect("t", "[{\"id\":1},{\"id\":2},{\"id\":3}]\n");
     trace_file_init(&file, path);
-    trace_file_append(&file, STR("{}"), 1); /* what was there is replaced */
+    trace_file_append(&file, STR("{}"), 1); /* the existing file is replaced */
     trace_file_close(&file);
     expect("t", "[{}]\n");
 }
@@ -75,7 +75,7 @@ static void trace_file_numbered_files_are_consecutive(void **state) {
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-/* What can't be written is counted; the next one may go well. */
+/* A failed write is counted; the next one may succeed. */
 static void trace_file_failed_write_is_counted(void **state) {
     struct trace_file file;
     char path[PATH_BYTES];
@@ -92,7 +92,7 @@ static void trace_file_failed_write_is_counted(void **state) {
     assert_int_equal(metric_read(METRIC_TRACES_FAILED), failed + 2);
 }
 
-/* Returns: what it was. */
+/* Returns: the previous limit. */
 static rlim_t limit_files(rlim_t n_bytes) {
     struct rlimit limit;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -102,7 +102,7 @@ static rlim_t limit_files(rlim_t n_bytes) {
     return before;
 }
 
-/* As on a full disk, where a part of it may still be written: what was there stays an array. */
+/* A partial write, as on a full disk, is undone: the file stays an array. */
 static void trace_file_partial_write_is_undone(void **state) {
     static const char large[] = "{\"id\":2222222222222222}";
     struct trace_file file;

@@ -329,7 +329,7 @@ static void grpc_client_stream_emit(struct grpc_client_stream *stream,
     stream->in_callback = inner;
 }
 
-/* ---- beginning ------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 static enum status set_fields(struct grpc_client_stream *stream,
                               const struct grpc_client_call_options *options, struct error *err) {
@@ -546,7 +546,7 @@ void grpc_client_stream_sweep(struct grpc_client_stream *stream) {
     }
 }
 
-/* ---- for callers ----------------------------------------------------------------------------- */
+/* ---- functions of grpc_client.h -------------------------------------------------------------- */
 
 /* Makes nghttp2 read data again. */
 static void resume_data(struct grpc_client_stream *stream) {

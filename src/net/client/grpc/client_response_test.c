@@ -222,7 +222,7 @@ static void response_compressed_messages_are_inflated(void **state) {
     }
 }
 
-/* ---- the end of a stream --------------------------------------------------------------------- */
+/* ---- end of a stream ------------------------------------------------------------------------- */
 
 static void response_end_without_trailers_is_bad_answer(void **state) {
     struct session_pair *pair = session_pair_open_raw(&LIMITS);
@@ -333,7 +333,7 @@ static void goaway_with_error_is_reason_of_open_calls(void **state) {
     session_pair_free(pair);
 }
 
-/* ---- what is wrong with the whole connection ------------------------------------------------- */
+/* ---- connection errors ----------------------------------------------------------------------- */
 
 /* What a server of something else, or a broken one, says first. */
 static const struct {
@@ -479,7 +479,7 @@ static void response_head_over_limit_is_header_too_large(void **state) {
     }
 }
 
-/* ---- anywhere -------------------------------------------------------------------------------- */
+/* ---- cancellation in callbacks --------------------------------------------------------------- */
 
 /* An answer to a unary call and to a streaming one, interleaved. */
 static void good_answers(struct frames *frames) {

@@ -95,7 +95,7 @@ static void write_output(struct grpc_client_conn *conn) {
     }
 }
 
-/* ---- what there is to say -------------------------------------------------------------------- */
+/* ---- collecting and writing ------------------------------------------------------------------ */
 
 /* Collects and sends once. Returns: whether to continue. */
 static bool collect_and_write(struct grpc_client_conn *conn) {
@@ -155,7 +155,7 @@ bool grpc_client_conn_is_usable(const struct grpc_client_conn *conn) {
            (conn->phase == GRPC_CLIENT_CONNECTED && !conn->session.going_away);
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 static void on_closed(uv_handle_t *handle);
 
@@ -359,7 +359,7 @@ static int resolve_name(struct grpc_client_conn *conn) {
     return rc;
 }
 
-/* ---- the beginning --------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static void on_connect_timeout(struct timer *timer) {
     static const char *const WORDS[] = {

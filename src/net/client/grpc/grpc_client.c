@@ -185,7 +185,7 @@ static void free_closed_conns(struct grpc_client *client) {
     }
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 static void on_handle_closed(uv_handle_t *handle) {
     struct grpc_client *client = handle->data;
@@ -225,7 +225,7 @@ static void close_if_done(struct grpc_client *client) {
     uv_close((uv_handle_t *)&client->idle, on_handle_closed);
 }
 
-/* ---- turns ----------------------------------------------------------------------------------- */
+/* ---- deferred work --------------------------------------------------------------------------- */
 
 static void run_round(struct grpc_client *client) {
     if (client->stopping) {
@@ -303,7 +303,7 @@ static void on_timeout(struct timer *timer) {
     grpc_client_schedule_deferred(client);
 }
 
-/* ---- a client's life ------------------------------------------------------------------------- */
+/* ---- creating and freeing a client ----------------------------------------------------------- */
 
 static enum status make_core(struct grpc_client *client, const struct grpc_client_options *options,
                              struct error *err) {

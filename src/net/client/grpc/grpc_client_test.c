@@ -262,7 +262,7 @@ static void client_stop_while_connecting_cancels_call(void **state) {
     close(bare.fd);
 }
 
-/* ---- servers that come and go ---------------------------------------------------------------- */
+/* ---- servers that restart -------------------------------------------------------------------- */
 
 static void client_reconnects_after_server_restart(void **state) {
     struct caller caller;
@@ -361,7 +361,7 @@ static void client_connect_timeout_fails_call(void **state) {
     close(bare.fd);
 }
 
-/* ---- servers of something else --------------------------------------------------------------- */
+/* ---- servers of other protocols -------------------------------------------------------------- */
 
 static void answer_with(struct str text, const char *expected, enum status status) {
     struct caller caller;

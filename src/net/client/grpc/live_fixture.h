@@ -120,7 +120,7 @@ static inline void caller_echo(struct caller *caller, struct str text) {
     assert_answered(&record, text);
 }
 
-/* ---- a listener of the test's own ------------------------------------------------------------ */
+/* ---- a listener run by the test -------------------------------------------------------------- */
 
 struct bare {
     int fd;

@@ -177,7 +177,7 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a gRPC client");
 }
 
-/* ---- beginning and end ----------------------------------------------------------------------- */
+/* ---- creating and freeing -------------------------------------------------------------------- */
 
 static uint64_t or_default(uint64_t value, uint64_t otherwise) {
     return value > 0 ? value : otherwise;
@@ -265,7 +265,7 @@ void grpc_client_core_fail_waiting(struct grpc_client_core *core, const struct e
     }
 }
 
-/* ---- the end of calls, and time -------------------------------------------------------------- */
+/* ---- finished calls and timers --------------------------------------------------------------- */
 
 void grpc_client_core_sweep(struct grpc_client_core *core) {
     assert(!core->running);
@@ -307,7 +307,7 @@ enum {
     FIRST_STREAMS = 100,
 };
 
-/* ---- beginning ------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 static int submit_settings(const struct grpc_client_session *session) {
     const struct grpc_client_limits *limits = &session->core->limits;

@@ -215,7 +215,7 @@ static inline void session_pair_free(struct session_pair *pair) {
     clock_set_fake_ns(0);
 }
 
-/* ---- frames of the test's own ---------------------------------------------------------------- */
+/* ---- frames written by the test -------------------------------------------------------------- */
 
 /* Frames that the server sends, as bytes. Zeroed memory is empty. */
 struct frames {

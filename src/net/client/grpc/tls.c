@@ -59,7 +59,7 @@ void grpc_client_tls_free(struct grpc_client *client) {
     }
 }
 
-/* ---- sealed bytes to the socket -------------------------------------------------------------- */
+/* ---- encrypted bytes to the socket ----------------------------------------------------------- */
 
 static void on_encrypted_sent(uv_write_t *write, int status) {
     struct encrypted_write *encrypted = (struct encrypted_write *)write;
@@ -173,7 +173,7 @@ void grpc_client_tls_send_close_notify(struct grpc_client_conn *conn) {
     }
 }
 
-/* ---- hands ----------------------------------------------------------------------------------- */
+/* ---- handshake ------------------------------------------------------------------------------- */
 
 /* RFC 9113, 3.2: both peers must agree on "h2". */
 static bool is_h2_negotiated(const struct grpc_client_conn *conn) {

@@ -65,7 +65,7 @@ static int remove_files(void **state) {
     return 0;
 }
 
-/* ---- both ends ------------------------------------------------------------------------------- */
+/* ---- client and server ----------------------------------------------------------------------- */
 
 /* `client_ca`: a file's name, or NULL. */
 static struct tls_server *serve(const char *client_ca) {

@@ -235,7 +235,7 @@ static void on_watch_event(struct grpc_call *call, enum grpc_event event) {
     grpc_health_watch(call->method->context, call, event);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- creating and freeing -------------------------------------------------------------------- */
 
 enum status grpc_health_new(const struct grpc_health_options *options, struct grpc_health **out,
                             struct error *err) {

@@ -103,7 +103,7 @@ nghttp2_data_provider grpc_send_provider(struct grpc_stream *stream) {
     return (nghttp2_data_provider){.source.ptr = stream, .read_callback = on_read};
 }
 
-/* ---- letting go ------------------------------------------------------------------------------ */
+/* ---- dropping and completing ----------------------------------------------------------------- */
 
 void grpc_send_clear(struct grpc_stream *stream) {
     grpc_send_queue_clear(&stream->out, &stream->session->write_batch);
@@ -134,7 +134,7 @@ static void consume_window(struct grpc_stream *stream, size_t n_bytes) {
     }
 }
 
-/* ---- to the method --------------------------------------------------------------------------- */
+/* ---- delivery to the method ------------------------------------------------------------------ */
 
 /* Continues with the pending input. */
 static enum status resume_pending(struct grpc_stream *stream, struct error *err) {
@@ -211,7 +211,7 @@ void grpc_read(struct grpc_call *call) {
     }
 }
 
-/* ---- from the connection --------------------------------------------------------------------- */
+/* ---- input from the connection --------------------------------------------------------------- */
 
 /* Buffers bytes after a complete message that the method has not read. */
 static enum status buffer_input(struct grpc_stream *stream, struct str data, struct error *err) {

@@ -313,7 +313,7 @@ static void server_idle_timeout_sends_goaway(void **state) {
     test_grpc_end(&test);
 }
 
-/* ---- who should not be here ------------------------------------------------------------------ */
+/* ---- clients of other protocols -------------------------------------------------------------- */
 
 static void server_http1_request_gets_505(void **state) {
     (void)state;

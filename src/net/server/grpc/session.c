@@ -93,7 +93,7 @@ static void on_head(struct grpc_session *session) {
     }
 }
 
-/* ---- what has to be paid for ----------------------------------------------------------------- */
+/* ---- abuse counters -------------------------------------------------------------------------- */
 
 /* Frames that need no call but cost a response or processing. */
 static bool is_control(const struct grpc_session *session, const nghttp2_frame *frame) {
@@ -414,7 +414,7 @@ uint64_t grpc_core_now(const struct grpc_core *core) {
     return core->running ? core->now_ns : clock_now_ns();
 }
 
-/* ---- turns ----------------------------------------------------------------------------------- */
+/* ---- deferred work --------------------------------------------------------------------------- */
 
 void grpc_core_schedule_write(struct grpc_core *core, struct grpc_session *session) {
     if (session && session->h2 && !session->scheduled) {
@@ -467,7 +467,7 @@ void grpc_core_sweep(struct grpc_core *core) {
     core->running = false;
 }
 
-/* ---- time ------------------------------------------------------------------------------------ */
+/* ---- timers ---------------------------------------------------------------------------------- */
 
 static struct grpc_stream *stream_of_deadline(struct timer_node *deadline) {
     return (struct grpc_stream *)(void *)((char *)deadline -
@@ -513,7 +513,7 @@ enum {
     MAX_QUEUED = 1000,
 };
 
-/* ---- beginning ------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 static int submit_settings(const struct grpc_session *session) {
     const struct grpc_limits *limits = &session->core->options->limits;

@@ -211,7 +211,7 @@ static inline void service_methods(struct service *service, struct grpc_method *
     }
 }
 
-/* ---- both in one memory ---------------------------------------------------------------------- */
+/* ---- server and client in memory ------------------------------------------------------------- */
 
 enum pace { PACE_WHOLE, PACE_BYTES, PACE_SEVENS, PACE_RANDOM, N_PACES };
 

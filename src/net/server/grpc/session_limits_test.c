@@ -155,7 +155,7 @@ static void budget_bounds_all_streams_together(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* ---- time ------------------------------------------------------------------------------------ */
+/* ---- timers ---------------------------------------------------------------------------------- */
 
 static struct client_call *begin_with_deadline(struct grpc_fixture *fixture, const char *path) {
     const char *const fields[] = {"grpc-timeout", "5S", NULL};
@@ -318,7 +318,7 @@ static void write_timeout_ends_unread_response(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* ---- clients that go away -------------------------------------------------------------------- */
+/* ---- clients that disconnect ----------------------------------------------------------------- */
 
 static void reset(struct grpc_fixture *fixture, const struct client_call *call) {
     nghttp2_submit_rst_stream(fixture->client.h2, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
@@ -462,7 +462,7 @@ static void head_over_limit_is_refused(void **state) {
     grpc_fixture_free(fixture);
 }
 
-/* ---- the end of a connection ----------------------------------------------------------------- */
+/* ---- end of a connection --------------------------------------------------------------------- */
 
 static void drain_sends_two_goaways_and_finishes_calls(void **state) {
     (void)state;

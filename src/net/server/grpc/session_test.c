@@ -226,7 +226,7 @@ static void message_field_is_aligned_to_64_bytes(void **state) {
     at_each_pace(aligned);
 }
 
-/* ---- what is wrong with a call --------------------------------------------------------------- */
+/* ---- invalid calls --------------------------------------------------------------------------- */
 
 static const struct bad_head {
     const char *path;

@@ -349,7 +349,7 @@ void grpc_stream_emit(struct grpc_stream *stream, enum grpc_event event) {
     }
 }
 
-/* ---- beginning ------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 static void count_in_flight(struct grpc_stream *stream) {
     stream->counted = true;
@@ -509,7 +509,7 @@ void grpc_stream_closed(struct grpc_stream *stream) {
     grpc_stream_schedule_sweep(stream);
 }
 
-/* ---- for methods ----------------------------------------------------------------------------- */
+/* ---- functions of server.h ------------------------------------------------------------------- */
 
 void grpc_finish(struct grpc_call *call, const struct error *err) {
     struct grpc_stream *stream = (struct grpc_stream *)call;

@@ -1,5 +1,5 @@
-/* The inside of the HTTP/1.1 server: what it adds to net/server/server.h and
- * net/server/request_response.h. For the http_*.c files of this room only. */
+/* Internals of the HTTP/1.1 server, on top of net/server/server.h and
+ * net/server/request_response.h. Internal to net/server/http and the connection report. */
 #ifndef SLUICE_NET_SERVER_HTTP_CONN_H
 #define SLUICE_NET_SERVER_HTTP_CONN_H
 
@@ -13,17 +13,17 @@
 #include "net/server/http/server.h"
 #include "net/server/request_response.h"
 
-/* An exchange from its first byte on. */
+/* A request and its response. */
 struct http_call {
     struct net_call base;
-    struct http_exchange exchange; /* the handler's part */
+    struct http_exchange exchange; /* the handler's view */
     struct http1_request *request;
-    uint64_t skipped;                             /* of a body whose length is not known */
-    struct http_chunk *first_chunk, **chunks_end; /* of a stream: not sent yet */
-    bool may_send_body; /* the client may send the body (it did not wait, or was told) */
+    uint64_t skipped;                             /* bytes skipped of a chunked body */
+    struct http_chunk *first_chunk, **chunks_end; /* of a streamed response: not sent yet */
+    bool may_send_body; /* the client may send the body: it did not wait, or got 100 Continue */
 };
 
-/* Server and Date of this second, one for each worker. */
+/* Server and Date fields of the current second, one per worker. */
 struct http_common_fields {
     char text[HTTP1_COMMON_FIELDS_BYTES];
     struct str view;
@@ -35,7 +35,7 @@ struct http_server {
     struct http_limits limits;
     struct http_handler handler;
     const char *server_name;
-    struct http_common_fields *common_fields; /* as many as shards */
+    struct http_common_fields *common_fields; /* one per worker */
 };
 
 static inline struct http_server *http_server_of(const struct server_worker *server_worker) {
@@ -46,33 +46,34 @@ static inline struct http_call *http_call_of(struct http_exchange *exchange) {
     return (struct http_call *)(void *)((char *)exchange - offsetof(struct http_call, exchange));
 }
 
-/* The one at hand. */
+/* The current call. */
 static inline struct http_call *http_conn_call(const struct request_response_conn *conn) {
     return (struct http_call *)conn->call;
 }
 
-/* In net/server/conn_describe.c. */
+/* In net/server/report.c. */
 void http_describe(const struct net_conn *conn, struct buf *out);
 
 /* ---- server.c: bodies in --------------------------------------------------------------------- */
 
-/* May the rest of the body be skipped, so that the connection stays? */
+/* Returns: whether the rest of the body may be skipped to keep the connection. */
 bool http_receive_may_skip(struct http_call *call);
 
 /* ---- reply.c --------------------------------------------------------------------------------- */
 
 void http_send_continue(struct request_response_conn *conn);
-/* What becomes of the connection after this answer, and of a body that is still coming. */
+/* Decides whether the connection stays open after this response, and whether the rest of a body is
+ * skipped. */
 void http_reply_decide_keep_alive(struct request_response_conn *conn, struct http_call *call,
                                   bool close);
-/* Server and Date. */
+/* Returns: the Server and Date fields. */
 struct str http_reply_common_fields(const struct server_worker *server_worker);
 
 /* ---- stream.c -------------------------------------------------------------------------------- */
 
-/* A piece has left, or the whole answer of a call that does not stream. */
+/* A chunk was sent, or the whole response of a call that does not stream. */
 void http_stream_on_written(struct net_call *base);
-/* Gives up what is not sent. */
+/* Drops the chunks that are not sent. */
 void http_stream_clear(struct http_call *call);
 
 #endif

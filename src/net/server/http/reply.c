@@ -1,5 +1,5 @@
-/* Answers on their way out: a head in the exchange's arena and the pieces of the body from where
- * they lie. What becomes of the connection, and of a body that is still coming, is decided here. */
+/* Responses: the head from the exchange's arena and the pieces of the body in place. The fate of
+ * the connection, and of a body that is still arriving, is decided here. */
 #include <assert.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "core/event/clock.h"
 #include "net/server/http/conn.h"
 
-enum { STACK_BUFS = 16 }; /* more than that are listed in the arena */
+enum { STACK_BUFS = 16 }; /* more are allocated in the arena */
 
 void http_send_continue(struct request_response_conn *conn) {
     static const char CONTINUE[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -19,8 +19,8 @@ void http_send_continue(struct request_response_conn *conn) {
     if (request_response_is_closed(conn)) {
         return;
     }
-    /* A socket that takes none of it has other answers to send first; the client will not wait for
-     * ever (RFC 9110, 10.1.1). */
+    /* If the socket takes nothing, earlier responses are queued before it; the client does not wait
+     * for 100 Continue indefinitely (RFC 9110, 10.1.1). */
     ssize_t n = net_conn_try_write(&conn->net, &buf, 1);
     if (n != 0 && n != (ssize_t)buf.len) {
         net_conn_close(&conn->net);
@@ -50,7 +50,7 @@ void http_reply_decide_keep_alive(struct request_response_conn *conn, struct htt
                  head->keep_alive && !draining && http_receive_may_skip(call);
     net_conn->close_after_reply =
         net_conn->close_after_reply || close || draining || !head->keep_alive || !(whole || skips);
-    /* A client that said it would close, and whose request is whole, sends nothing more. */
+    /* A client that announced `close`, and whose request is complete, sends nothing more. */
     net_conn->skip_linger =
         whole && !head->keep_alive && net_conn->n_pipelined_bytes == 0 && !net_conn->pending_input;
     request_response_set_state(conn, skips ? REQUEST_RESPONSE_REPLY_SKIP : REQUEST_RESPONSE_REPLY);
@@ -121,7 +121,7 @@ void http_reply(struct http_exchange *exchange, const struct http_reply *reply) 
     }
 }
 
-/* Returns: the content type; NULL when there is no memory for a body. */
+/* Returns: the content type; NULL when out of memory for a body. */
 static const char *error_print(struct http_call *call, struct arena *arena,
                                const struct error *error, struct piece *piece) {
     const struct http_handler *handler = &http_server_of(call->base.server_worker)->handler;

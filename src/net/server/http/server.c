@@ -1,5 +1,6 @@
-/* The HTTP server as a whole: net/server/server.h with HTTP's own limits, handler and common
- * fields. */
+/* The HTTP server: net/server/server.h with HTTP's limits, handler and common fields; and its
+ * connections: heads go to the handler, bodies to memory, and refused bodies are dropped where that
+ * keeps the connection. */
 #include "net/server/http/server.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* Room for the body, and a word to a client that waits for one before it sends it. */
+/* Prepares memory for the body, and sends 100 Continue to a client that waits for it. */
 static void payload_begin(struct request_response_conn *conn) {
     struct http_call *call = http_conn_call(conn);
     struct http_exchange *exchange = &call->exchange;
@@ -17,7 +18,7 @@ static void payload_begin(struct request_response_conn *conn) {
     struct body_allocator means = {exchange->arena, &server_worker->pool,
                                    server_worker->server->budget};
     uint64_t length = exchange->head.content_length;
-    length = length < UINT64_MAX ? length : UINT64_MAX - 1; /* which is far over any limit too */
+    length = length < UINT64_MAX ? length : UINT64_MAX - 1; /* far over any limit too */
     struct body_plan plan = {
         .length = exchange->head.chunked ? UINT64_MAX : length,
         .max_bytes = exchange->plan.max_bytes,
@@ -34,7 +35,7 @@ static void payload_begin(struct request_response_conn *conn) {
     }
 }
 
-/* The head is complete: asks the handler, then prepares for the body. */
+/* The head is complete: calls the handler, then prepares for the body. */
 static void http_receive_head(struct request_response_conn *conn) {
     struct http_call *call = http_conn_call(conn);
     struct http_exchange *exchange = &call->exchange;
@@ -42,7 +43,7 @@ static void http_receive_head(struct request_response_conn *conn) {
     exchange->head = *http1_request_head(call->request);
     const struct http_head *head = &exchange->head;
     exchange->suppress_body = str_is(head->method, "HEAD");
-    /* Who sends the body at once does not wait. */
+    /* A client that sends the body at once does not wait for 100 Continue. */
     call->may_send_body = head->expect != HTTP_EXPECT_CONTINUE || conn->net.n_pipelined_bytes > 0;
     conn->skip_left = head->content_length;
     request_response_set_state(conn,
@@ -91,24 +92,24 @@ static void fail_timeout(struct request_response_conn *conn, const char *why) {
     payload_fail(conn, &err);
 }
 
-/* The body does not come, or too slowly: refuses the request. */
+/* The body is late or too slow: refuses the request. */
 static void http_receive_timed_out(struct request_response_conn *conn) {
     fail_timeout(conn, "the body of the request did not come in time (--body-timeout)");
 }
 
-/* A body may come slowly, but not so slowly that holding its memory is not worth it. */
+/* A slow body is accepted down to min_body_rate, as it holds memory. */
 static void check_min_rate(struct request_response_conn *conn) {
     if (net_call_body_is_too_slow(conn->call)) {
         fail_timeout(conn, "the body of the request comes too slowly (--min-body-rate)");
     }
 }
 
-/* The length is known: what follows from bytes having come, or having been refused. */
+/* Body of known length: continues after bytes were added or refused. */
 static void on_body_bytes(struct request_response_conn *conn, enum status st,
                           const struct error *err) {
     if (st != ST_OK) {
         if (conn->skip_left == 0) {
-            request_response_set_state(conn, REQUEST_RESPONSE_WAIT); /* nothing is left to skip */
+            request_response_set_state(conn, REQUEST_RESPONSE_WAIT); /* the whole body arrived */
         }
         payload_fail(conn, err);
     } else if (conn->skip_left == 0) {
@@ -127,7 +128,7 @@ static void chunked_add(struct request_response_conn *conn, struct str *data) {
     enum status st = http1_request_step(call->request, data, &event, &piece, &err);
     conn->net.n_pipelined_bytes = data->len;
     if (st != ST_OK) {
-        conn->net.close_after_reply = true; /* nobody knows where the next request begins */
+        conn->net.close_after_reply = true; /* the start of the next request is unknown */
         payload_fail(conn, &err);
         return;
     }
@@ -147,7 +148,8 @@ static void chunked_add(struct request_response_conn *conn, struct str *data) {
     }
 }
 
-/* Bytes of the body (state BODY), or of one that is skipped. Cuts off `data` what was consumed. */
+/* Processes bytes of the body (state BODY); http_receive_skip those of a skipped one. Removes what
+ * was consumed from `data`. */
 static void http_receive_body(struct request_response_conn *conn, struct str *data) {
     if (!http_conn_call(conn)->exchange.head.chunked) {
         struct error err;
@@ -163,7 +165,7 @@ static void http_receive_body(struct request_response_conn *conn, struct str *da
     }
 }
 
-/* So many bytes were read straight into the body. */
+/* Bytes were read straight into the body. */
 static void http_receive_in_place(struct net_conn *net_conn, size_t n_bytes) {
     struct request_response_conn *conn = (struct request_response_conn *)net_conn;
     struct error err;
@@ -178,7 +180,7 @@ bool http_receive_may_skip(struct http_call *call) {
         (const struct request_response_conn *)call->base.conn;
     uint64_t left =
         call->exchange.head.chunked ? http1_request_chunk_left(call->request) : conn->skip_left;
-    /* One that was not told to may send the body, or not. */
+    /* A client that got no 100 Continue may send the body, or not. */
     return call->may_send_body && left <= request_response_max_skipped(conn);
 }
 
@@ -194,7 +196,7 @@ static void chunked_skip(struct request_response_conn *conn, struct str *data) {
     }
     call->skipped += before - data->len;
     if (st != ST_OK || call->skipped > REQUEST_RESPONSE_SKIP_MAX_BYTES) {
-        conn->net.close_after_reply = true; /* the body is longer than the connection is worth */
+        conn->net.close_after_reply = true; /* the body exceeds what is skipped */
         request_response_finish_skip(conn);
         return;
     }
@@ -218,7 +220,7 @@ static const struct http_handler *handler_of(const struct net_call *call) {
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* Returns: false when out of memory, and the connection is closed. */
+/* Returns: false when out of memory; the connection is closed. */
 static bool begin_request(struct request_response_conn *conn) {
     const struct http_limits *limits = &http_server_of(conn->net.server_worker)->limits;
     struct net_call *base = net_call_new(&conn->net, sizeof(struct http_call));
@@ -290,7 +292,7 @@ static bool on_bytes(struct net_conn *net_conn, struct str *data) {
     return true;
 }
 
-/* ---- what else happens to a connection ------------------------------------------------------- */
+/* ---- hooks of struct net_protocol ------------------------------------------------------------ */
 
 static void on_refused(struct net_conn *net_conn, const struct error *err) {
     struct request_response_conn *conn = (struct request_response_conn *)net_conn;

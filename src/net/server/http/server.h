@@ -1,18 +1,22 @@
-/* The HTTP/1.1 server: reads heads and bodies strictly, keeps requests of a connection in order,
- * and writes answers from where their bytes lie. It knows no protocol above HTTP: what is asked and
- * answered is a handler's business, and the form of an error's body is the handler's too.
+/* The HTTP/1.1 server: parses heads and bodies strictly, processes the requests of a connection in
+ * order, and sends responses without copying them. A handler decides about requests and responses,
+ * and writes the bodies of errors.
  *
- * An exchange is one request and its answer. It lives on the worker of its connection, with one
+ * An exchange is one request and its response. It lives on the worker of its connection, with one
  * arena:
  *
  *     on_head → (body arrives in its final place) → on_body → … → http_reply → on_end
  *
  * on_head may reply at once (an error, or a request without a body); on_body is then not called. A
- * request without a body is complete in on_head: no on_body follows it, the reply may come later.
- * The rest of a body that was refused is discarded within a bound; past it the server half-closes,
- * so that the client can still read the answer. on_end is called exactly once, also when the client
- * goes away before the answer: then `gone` was set first and http_reply becomes a no-op that
- * releases.
+ * request without a body is complete in on_head: no on_body follows, the reply may come later. The
+ * rest of a refused body is dropped within a bound; past it the server half-closes, so that the
+ * client can still read the response. on_end is called exactly once, also when the client
+ * disconnects before the response: then `gone` was set first and http_reply only releases.
+ *
+ * Back pressure: a pipelined request waits until the response before it is sent, and a client that
+ * does not read its responses stops being read. The handler never waits: its response is sent in
+ * place and released when the client has taken it. After write_timeout_ns without progress the
+ * connection is closed.
  *
  * Thread: all callbacks and http_reply on the exchange's worker. */
 #ifndef SLUICE_NET_SERVER_HTTP_SERVER_H
@@ -36,10 +40,10 @@
 struct http_server;
 struct tls_server;
 
-/* How a body shall be received; set by on_head. Defaults: the server's limits, identity. */
+/* How a body is received; set by on_head. Defaults: the server's limits, identity. */
 struct http_body_plan {
-    uint64_t max_bytes;      /* after decompression; 413 past it */
-    size_t align_at;         /* this offset of the body falls on a 64-byte boundary */
+    uint64_t max_bytes;      /* after decompression; a larger one is 413 */
+    size_t align_at;         /* this offset of the body is 64-byte aligned */
     enum http_coding coding; /* decompressed while it arrives */
 };
 
@@ -48,29 +52,28 @@ struct http_exchange {
     struct worker *worker;
     struct http_head head;
     struct http_body_plan plan;
-    struct str body;    /* complete when on_body is called; stays until on_end */
-    bool gone;          /* the client went away */
-    bool pipelined;     /* set for on_body: other requests of the connection lie around this one;
-                            if
-                           its answer comes at once, it leaves in one write with theirs */
+    struct str body;    /* complete when on_body is called; valid until on_end */
+    bool gone;          /* the client disconnected */
+    bool pipelined;     /* set for on_body: other requests of the connection are pipelined around
+                           this one; an immediate response leaves in one write with theirs */
     bool suppress_body; /* set by net for HEAD: headers as for GET, no body */
-    void *user;         /* the handler's own */
+    void *user;         /* for the handler's use */
 };
 
-/* An answer. The arrays (fields, pieces) are read during http_reply only. The bytes of the pieces
- * are not copied: they must stay until `release`, which is called exactly once, when they are sent
- * or no longer needed, on the exchange's worker (bytes in the exchange's arena stay as long as
- * that). */
+/* A response. The arrays (fields, pieces) are read during http_reply only. The bytes of the pieces
+ * are not copied: they must stay valid until `release` is called, exactly once, on the exchange's
+ * worker, when they are sent or no longer needed (bytes in the exchange's arena are valid as long
+ * as that). Back pressure: the handler never waits; a client that reads slowly delays `release`. */
 struct http_reply {
     int status;
     const char *content_type;        /* NULL: no body and no Content-Type */
-    const struct http_field *fields; /* further fields, written as they are */
+    const struct http_field *fields; /* additional fields, written as they are */
     size_t n_fields;
     const struct piece *pieces;
     size_t n_pieces;
     void (*release)(void *user); /* may be NULL */
     void *user;
-    bool close; /* end the connection after this answer */
+    bool close; /* close the connection after this response */
 };
 
 struct http_handler {
@@ -79,23 +82,25 @@ struct http_handler {
     void (*on_body)(struct http_exchange *exchange, void *context);
     void (*on_disconnect)(struct http_exchange *exchange, void *context); /* may be NULL */
     void (*on_end)(struct http_exchange *exchange, void *context);        /* may be NULL */
-    /* Writes the body of an error (net's own ones too) and names its Content-Type. */
+    /* Writes the body of an error (the server's own too). Returns: its Content-Type. */
     const char *(*error_body)(struct buf *out, const struct error *error, void *context);
 };
 
-/* Writes the answer. Exactly once per exchange. */
+/* Sends the response. Exactly once per exchange. */
 void http_reply(struct http_exchange *exchange, const struct http_reply *reply);
-/* The same for an error, through error_body; `fields` may add some (Allow). */
+/* Sends an error response made by error_body; `fields` may add some (Allow). */
 void http_reply_error(struct http_exchange *exchange, const struct error *error,
                       const struct http_field *fields, size_t n_fields);
 
-/* The same in pieces, each sent as it comes: http_stream_begin (status, content type and fields of
- * `reply` count) instead of http_reply, when the request is whole; http_stream_send any number of
- * times; http_stream_end, exactly once, also when the client is gone (on_gone): what is sent then
- * is only released. HTTP/1.1 gets chunks, HTTP/1.0 a body that ends with the connection. The pieces
- * are as those of http_reply. What keeps them in line is not in the exchange's arena, so that a
- * stream may be long. Out of memory the connection is closed; so it is for a send without pieces,
- * by which a handler says that there is one missing. */
+/* A streamed response, each chunk sent as it comes: http_stream_begin (status, content type and
+ * fields of `reply` apply) instead of http_reply, once the request is complete; http_stream_send
+ * any number of times; http_stream_end, exactly once, also after on_disconnect: later chunks are
+ * only released. HTTP/1.1 uses chunked coding, HTTP/1.0 a body that ends with the connection.
+ * Pieces are as those of http_reply. Chunks are queued outside the exchange's arena, so a stream
+ * may be long. Out of memory, and for a send without pieces (a chunk is missing), the connection is
+ * closed. Back pressure: chunks are queued without a limit while the client reads slowly; a handler
+ * bounds them by the `release` of earlier chunks. After write_timeout_ns without progress the
+ * connection is closed. */
 void http_stream_begin(struct http_exchange *exchange, const struct http_reply *reply);
 void http_stream_send(struct http_exchange *exchange, const struct piece *pieces, size_t n_pieces,
                       void (*release)(void *user), void *user);
@@ -108,17 +113,17 @@ struct http_limits {
     uint64_t request_memory;    /* of one exchange's arena: 503 */
     uint64_t idle_timeout_ns;   /* between requests: close */
     uint64_t header_timeout_ns; /* first byte to end of head: 408 */
-    uint64_t body_timeout_ns;   /* between two pieces of a body, and see min_body_rate: 408 */
+    uint64_t body_timeout_ns;   /* between two parts of a body, and see min_body_rate: 408 */
     uint64_t min_body_rate;     /* bytes/s a body must reach on average after body_timeout: 408 */
-    uint64_t write_timeout_ns;  /* an answer of which nothing more is taken: close */
-    uint64_t discard_size;      /* of a refused body, read and dropped before closing */
+    uint64_t write_timeout_ns;  /* of a response without progress: close */
+    uint64_t discard_size;      /* of a refused body: bytes read and dropped before closing */
 };
 
 struct http_server_options {
     struct http_limits limits;
-    struct net_budget *budget; /* bodies or connections past it: 503 */
+    struct net_budget *budget; /* bodies or connections over it: 503 */
     struct http_handler handler;
-    struct worker *const *workers; /* connections go to the one with the fewest */
+    struct worker *const *workers; /* each connection goes to the one with the fewest */
     size_t n_workers;
     struct worker *acceptor; /* its loop accepts; may be one of `workers` */
     const char *server_name; /* the Server field */
@@ -126,24 +131,24 @@ struct http_server_options {
 
 enum status http_server_new(const struct http_server_options *options, struct http_server **out,
                             struct error *err);
-/* Binds and listens; `bound` gets the real address (port 0 resolved). A Unix socket's stale file is
- * replaced, a live one is an error. Over TLS when `tls` is not NULL, which outlives the server's
- * stop. Thread: before the acceptor's loop runs, or on it. */
+/* Binds and listens; `bound` gets the bound address (port 0 resolved). The stale file of a Unix
+ * socket is replaced; a socket in use is an error. Over TLS when `tls` is not NULL; it must outlive
+ * the server's stop. Thread: before the acceptor's loop runs, or on it. */
 enum status http_server_listen(struct http_server *server, const struct address *address,
                                const struct tls_server *tls, struct address *bound,
                                struct error *err);
-/* From now on every answer says `Connection: close` and idle connections are closed; new
- * connections are still taken. Thread: the acceptor's. */
+/* From now on every response has `Connection: close` and idle connections are closed; new
+ * connections are still accepted. Thread: the acceptor's. */
 void http_server_drain(struct http_server *server);
-/* Exchanges begun and not ended, over all workers. Thread: any. */
+/* Returns: the number of exchanges in flight, of all workers. Thread: any. */
 uint64_t http_server_in_flight(const struct http_server *server);
-/* For net/server/report.h. */
+/* The base server, for net/server/report.h. */
 struct net_server *http_server_net(struct http_server *server);
-/* Closes listeners and connections; `done` runs on the acceptor's thread when the last handle of
- * every worker is closed and the last exchange has ended (handlers still reply to those they have).
- * The workers' loops must run. Idempotent, never blocks. Thread: the acceptor's. */
+/* Closes listeners and connections; `done` runs on the acceptor's thread when every handle is
+ * closed and every exchange has ended (handlers still reply to those they have). The workers' loops
+ * must run. Idempotent, never blocks. Thread: the acceptor's. */
 void http_server_stop(struct http_server *server, void (*done)(void *user), void *user);
-/* After `done`, or of a server that never listened. NULL is allowed. */
+/* After `done`, or if the server never listened. NULL is allowed. */
 void http_server_free(struct http_server *server);
 
 #endif

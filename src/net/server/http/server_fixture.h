@@ -1,10 +1,10 @@
-/* For the tests of the HTTP server: a server on net/server/server_fixture.h, a handler with a
- * resource for each kind of answer, and what a client has to know of answers.
+/* Fixture for the HTTP server tests: a server on net/server/server_fixture.h, a handler with a
+ * resource for each kind of response, and a response parser.
  *
  *     GET  /hello       "hello", at once          GET /later      "later", by a message
  *     POST /echo        the body                  POST /later     the body, by a message
- *     POST /refuse      404 at the head           GET /big        8 MiB of 'b'
- *     POST /small       the body, at most 10      GET /never      not before test_answer_never
+ *     POST /refuse      404 in on_head            GET /big        8 MiB of 'b'
+ *     POST /small       the body, at most 10      GET /never      after test_answer_never
  *     POST /aligned?N   byte N is aligned: "yes"  GET /fields     with Allow
  *     GET  /greedy      503, all memory taken
  *
@@ -25,7 +25,7 @@
 
 enum { TEST_BIG_BYTES = 8 << 20, TEST_ANSWER_BYTES = 1 << 16 };
 
-/* An answer that comes later. */
+/* A delayed response. */
 struct test_later {
     struct worker_msg msg;
     struct http_exchange *exchange;
@@ -37,7 +37,7 @@ struct test_server {
     struct http_server *server;
     char *big;
     atomic_int heads, bodies, ends, gones, releases, replies;
-    struct test_later *_Atomic never; /* the one that waits */
+    struct test_later *_Atomic never; /* the waiting one */
 };
 
 /* ---- the handler ----------------------------------------------------------------------------- */
@@ -159,7 +159,7 @@ static inline const char *test_error_body(struct buf *out, const struct error *e
     return "text/plain";
 }
 
-/* Lets /never answer. */
+/* Makes /never respond. */
 static inline void test_answer_never(struct test_server *server) {
     struct test_later *later = NULL;
     while (!(later = atomic_exchange(&server->never, NULL))) {
@@ -170,7 +170,7 @@ static inline void test_answer_never(struct test_server *server) {
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
-/* Generous ones; a test changes what it is about. */
+/* Large limits; each test lowers those it is about. */
 static inline struct http_limits test_limits(void) {
     const uint64_t second = 1000000000u;
     return (struct http_limits){
@@ -185,7 +185,7 @@ static inline struct http_limits test_limits(void) {
     };
 }
 
-/* `handler` is called with the server. `tls` NULL: without. */
+/* `handler` gets the server as context. `tls` NULL: no TLS. */
 static inline void test_server_start_as(struct test_server *server, struct http_handler handler,
                                         const struct http_limits *limits, struct net_budget budget,
                                         const char *address, const struct tls_server *tls) {
@@ -246,14 +246,15 @@ static inline void test_run_drain(struct worker_msg *msg) {
 static inline void test_run_stop(struct worker_msg *msg) {
     struct test_server *server = test_server_of(msg);
     http_server_stop(server->server, test_host_stopped, &server->host);
-    http_server_stop(server->server, test_host_stopped, NULL); /* changes nothing */
+    http_server_stop(server->server, test_host_stopped, NULL); /* no effect */
 }
 
 static inline void test_ask_stop(struct test_server *server) {
     test_host_ask_stop(&server->host, test_run_stop);
 }
 
-/* Stops, and proves that nothing is left over: what began has ended, what was sent is released. */
+/* Stops the server and checks that nothing leaked: every exchange has ended, every response is
+ * released. */
 static inline void test_server_stop(struct test_server *server) {
     test_ask_stop(server);
     test_host_wait(&server->host);
@@ -271,21 +272,22 @@ static inline int test_connect(const struct test_server *server) {
     return test_connect_to(&server->host.bound);
 }
 
-/* One answer: status, the head as it is, and the body. */
+/* A response: status, raw head, body. */
 struct test_answer {
     int status;
     char head[4096];
     size_t head_len;
     char body[TEST_ANSWER_BYTES];
     size_t body_len;
-    bool closes; /* says so */
+    bool closes; /* has Connection: close */
 };
 
 static inline bool test_head_has(const struct test_answer *answer, const char *line) {
     return strstr(answer->head, line) != NULL;
 }
 
-/* Returns: false when the connection ends before the head does. `head_request`: no body follows. */
+/* Returns: false when the connection ends before the head is complete. `head_request`: no body
+ * follows. */
 static inline bool test_read_answer(int fd, struct test_answer *answer, bool head_request) {
     *answer = (struct test_answer){0};
     while (answer->head_len < 4 ||
@@ -314,7 +316,7 @@ static inline bool test_read_answer(int fd, struct test_answer *answer, bool hea
     return true;
 }
 
-/* Reads an answer and demands this status and body. */
+/* Reads a response and checks its status and body. */
 static inline void test_expect(int fd, int status, const char *body) {
     static struct test_answer answer;
     if (!test_read_answer(fd, &answer, false)) {

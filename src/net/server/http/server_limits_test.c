@@ -1,6 +1,6 @@
-/* The HTTP server at its limits: what a client does that is too much, too slow, or not there any
- * more. Each case ends with the fixture's proof that nothing is left over. Times are limits of the
- * server's, as short as a test wants them; no test measures one. */
+/* The HTTP server at its limits: clients that send too much, are too slow, or disconnect. Each case
+ * ends with the fixture's leak checks. Timeouts are the server's limits, as short as a test needs;
+ * no test measures time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,12 +45,12 @@ static void body_too_large_client_still_sending_reads_413(void **state) {
     int n = snprintf(head, sizeof(head),
                      "POST /echo HTTP/1.1\r\n" HOST "Content-Length: %d\r\n\r\n", BYTES);
     test_send(fd, str_make(head, (size_t)n));
-    assert_true(test_send_zeros(fd, BYTES)); /* it reads nothing until all is sent */
+    assert_true(test_send_zeros(fd, BYTES)); /* reads nothing until all is sent */
     test_expect(fd, 413, "BODY_TOO_LARGE");
     assert_true(test_is_closed(fd));
     close(fd);
 
-    fd = test_connect(&server); /* the same in chunks */
+    fd = test_connect(&server); /* the same with chunks */
     test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"));
     bool alive = true;
     for (int i = 0; i < 100 && alive; i++) {
@@ -102,7 +102,7 @@ static void body_memory_exhausted_gets_503(void **state) {
     struct net_budget budget = test_budget();
     budget.body_memory = 1 << 20;
     test_server_start_with(&server, &limits, budget, "127.0.0.1:0");
-    /* Who only promises much takes nothing. */
+    /* A large Content-Length alone reserves no memory. */
     int promises[8];
     for (int i = 0; i < 8; i++) {
         promises[i] = test_connect(&server);
@@ -135,7 +135,8 @@ static void request_memory_exhausted_gets_503(void **state) {
     test_send(fd, STR("POST /aligned?0 HTTP/1.1\r\n" HOST "Content-Length: 15000\r\n\r\n"));
     assert_true(test_send_zeros(fd, 15000));
     test_expect(fd, 503, "NO_MEMORY");
-    test_send(fd, STR("GET /greedy HTTP/1.1\r\n" HOST "\r\n")); /* the handler takes all of it */
+    test_send(fd,
+              STR("GET /greedy HTTP/1.1\r\n" HOST "\r\n")); /* the handler allocates all of it */
     test_expect(fd, 503, "NO_MEMORY");
     test_send(fd, STR(GOOD));
     test_expect(fd, 200, "hello");
@@ -156,7 +157,7 @@ static void connection_over_limit_gets_503(void **state) {
         test_expect(fds[i], 200, "hello");
     }
     int fd = test_connect(&server);
-    test_expect(fd, 503, "TOO_MANY_CONNECTIONS"); /* without being asked */
+    test_expect(fd, 503, "TOO_MANY_CONNECTIONS"); /* without a request */
     test_send(fd, STR(GOOD));
     shutdown(fd, SHUT_WR);
     assert_true(test_is_closed(fd));
@@ -191,18 +192,18 @@ static void accept_without_descriptors_resumes_later(void **state) {
     assert_int_equal(
         connect(second, (struct sockaddr *)&server.host.bound.storage, server.host.bound.len), 0);
     test_send(second, STR(GOOD));
-    for (int i = 0; i < 50; i++) { /* others are served meanwhile */
+    for (int i = 0; i < 50; i++) { /* other clients are served meanwhile */
         test_send(fd, STR(GOOD));
         test_expect(fd, 200, "hello");
     }
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    test_expect(second, 200, "hello"); /* it only waited */
+    test_expect(second, 200, "hello"); /* it was only delayed */
     close(second);
     close(fd);
     test_server_stop(&server);
 }
 
-/* Reads nothing yet, and has little room for what comes. */
+/* Reads nothing yet, with a small receive buffer. */
 static int ask_for_big(const struct test_server *server) {
     int fd = test_connect(server);
     int size = 1 << 16;
@@ -221,12 +222,12 @@ static void pipelining_stops_while_reply_is_unread(void **state) {
     }
     test_wait_for(&server.heads, 1);
     check_good(&server);
-    assert_int_equal(server.heads, 2); /* the second big one waits for the first */
+    assert_int_equal(server.heads, 2); /* the second /big waits for the first */
     close(fd);
     test_server_stop(&server);
 }
 
-/* ---- times ----------------------------------------------------------------------------------- */
+/* ---- timeouts -------------------------------------------------------------------------------- */
 
 static void idle_timeout_closes_connection(void **state) {
     (void)state;
@@ -235,7 +236,7 @@ static void idle_timeout_closes_connection(void **state) {
     limits.idle_timeout_ns = SHORT_NS;
     start(&server, limits);
     int fd = test_connect(&server);
-    assert_true(test_is_closed(fd)); /* without a word */
+    assert_true(test_is_closed(fd)); /* without a response */
     close(fd);
     fd = test_connect(&server);
     test_send(fd, STR(GOOD));
@@ -256,11 +257,11 @@ static void header_timeout_gets_408(void **state) {
     test_expect(fd, 408, "REQUEST_TIMEOUT");
     close(fd);
     fd = test_connect(&server);
-    test_trickle(fd, 'G'); /* a byte now and then does not help */
+    test_trickle(fd, 'G'); /* single bytes do not extend the timeout */
     test_expect(fd, 408, "REQUEST_TIMEOUT");
     close(fd);
     fd = test_connect(&server);
-    test_send(fd, STR("\r\n")); /* an empty line is no request */
+    test_send(fd, STR("\r\n")); /* an empty line is not a request */
     assert_true(test_is_closed(fd));
     close(fd);
     test_server_stop(&server);
@@ -309,7 +310,7 @@ static void write_timeout_closes_connection(void **state) {
     limits.write_timeout_ns = SHORT_NS;
     start(&server, limits);
     int fd = ask_for_big(&server);
-    test_wait_for(&server.releases, 1); /* given up */
+    test_wait_for(&server.releases, 1); /* cancelled */
     assert_true(test_read(fd, all, sizeof(all)) < TEST_BIG_BYTES);
     close(fd);
     test_server_stop(&server);
@@ -338,7 +339,7 @@ static void write_timeout_restarts_on_progress(void **state) {
     test_server_stop(&server);
 }
 
-/* ---- clients that go ------------------------------------------------------------------------- */
+/* ---- clients that disconnect ----------------------------------------------------------------- */
 
 static void half_closed_client_gets_replies(void **state) {
     (void)state;
@@ -363,7 +364,7 @@ static void half_closed_client_gets_replies(void **state) {
     assert_true(test_is_closed(fd));
     close(fd);
 
-    fd = test_connect(&server); /* half a request has no answer */
+    fd = test_connect(&server); /* no response to an incomplete request */
     test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nab"));
     shutdown(fd, SHUT_WR);
     assert_true(test_is_closed(fd));
@@ -391,7 +392,7 @@ static void client_disconnect_calls_handler(void **state) {
     test_wait_for(&server.gones, 2);
     test_wait_for(&server.ends, 2);
 
-    fd = test_connect(&server); /* in the middle of its answer */
+    fd = test_connect(&server); /* in the middle of its response */
     test_send(fd, STR("GET /big HTTP/1.1\r\n" HOST "\r\n"));
     test_wait_for(&server.heads, 3);
     test_reset(fd);
@@ -452,7 +453,7 @@ static void stop_in_every_state_completes(void **state) {
     test_wait_for(&server.heads, 4);
     test_ask_stop(&server);
     test_wait_for(&server.gones, 2);
-    assert_false(server.host.stopped); /* the handler still has one */
+    assert_false(server.host.stopped); /* the handler still has an exchange */
     test_answer_never(&server);
     for (size_t i = 0; i < TEXTS_N; i++) {
         close(fds[i]);
@@ -492,7 +493,7 @@ static void listen_replaces_only_stale_unix_sockets(void **state) {
     snprintf(stale.sun_path, sizeof(stale.sun_path), "%s/s", folder);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&stale, sizeof(stale)), 0);
-    close(fd); /* its file stays */
+    close(fd); /* the socket's file stays */
     test_server_start(&server, &limits, address);
     check_good(&server);
 

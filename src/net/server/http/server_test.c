@@ -1,5 +1,5 @@
-/* The HTTP server as its clients see it: each row is what is sent on a new connection, whole and
- * byte by byte, and every answer that comes back. */
+/* The HTTP server as its clients see it: each row is the input on a new connection, sent whole and
+ * byte by byte, and all expected responses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static const struct row {
         int status;
         const char *body;
     } answers[MOST_ANSWERS];
-    bool stays; /* the connection takes another request */
+    bool stays; /* the connection accepts another request */
 } ROWS[] = {
     {"a request", STR(GOOD), {{200, "hello"}}, true},
     {"two of them", STR(GOOD GOOD), {{200, "hello"}, {200, "hello"}}, true},
@@ -164,7 +164,7 @@ static void check_row(const struct test_server *server, const struct row *row, s
     for (size_t at = 0; at < row->sent.len; at += piece) {
         size_t n = row->sent.len - at < piece ? row->sent.len - at : piece;
         if (!test_try_send(fd, row->sent.ptr + at, n)) {
-            break; /* refused before its end */
+            break; /* refused before the end of the request */
         }
     }
     for (size_t i = 0; i < MOST_ANSWERS && row->answers[i].status; i++) {
@@ -227,7 +227,7 @@ static void reply_heads_have_expected_fields(void **state) {
     assert_true(test_head_has(&answer, "\r\nContent-Length: 6\r\n"));
     assert_true(test_head_has(&answer, "\r\nAllow: GET, HEAD\r\n"));
     assert_false(test_head_has(&answer, "\r\nConnection: "));
-    test_expect(fd, 200, "hello"); /* no body came between */
+    test_expect(fd, 200, "hello"); /* no 100 Continue in between */
     test_send(fd, STR("GET /hello HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));
     assert_true(test_read_answer(fd, &answer, false));
     assert_true(test_head_has(&answer, "\r\nConnection: keep-alive\r\n"));
@@ -251,11 +251,11 @@ static void expect_continue_gets_100_before_body(void **state) {
         test_send(fd, STR("abc"));
         test_expect(fd, 200, "abc");
     }
-    /* Who does not wait gets none. */
+    /* A client that does not wait gets no 100 Continue. */
     test_send(fd, STR("POST /echo HTTP/1.1\r\n" HOST
                       "Expect: 100-continue\r\nContent-Length: 3\r\n\r\nabc"));
     test_expect(fd, 200, "abc");
-    /* Who is refused gets the refusal instead, and the end: nobody knows whether the body comes. */
+    /* A refused client gets the final status and a close: whether the body follows is unknown. */
     test_send(fd, STR("POST /refuse HTTP/1.1\r\n" HOST
                       "Expect: 100-continue\r\nContent-Length: 3\r\n\r\n"));
     test_expect(fd, 404, "NOT_FOUND");
@@ -282,7 +282,7 @@ static void pipelined_10000_requests_answered_in_order(void **state) {
         for (size_t i = 0; i < REQUESTS; i++) {
             memcpy(all + i * request.len, request.ptr, request.len);
         }
-        /* All are sent before the first answer is read: what the sockets hold is enough. */
+        /* All are sent before the first response is read: the socket buffers suffice. */
         int size = 4 << 20;
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
         test_send(fd, str_make(all, REQUESTS * request.len));

@@ -1,5 +1,5 @@
-/* Answers in pieces: what comes while the socket is busy is listed, and sent one after the other
- * from where it lies. It refuses to gather: each piece is news that somebody waits for. */
+/* Streamed responses: chunks that the socket does not take at once are queued and sent in order, in
+ * place. They are not coalesced: each is news for the client. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 #include "core/base/metric/metric.h"
 #include "net/server/http/conn.h"
 
-enum { SIZE_BYTES = 20 }; /* of a chunk in hexadecimal, and CRLF */
+enum { SIZE_BYTES = 20 }; /* of a chunk size in hexadecimal, and CRLF */
 
-/* A piece of the answer with what frames it. */
+/* A chunk with its framing. */
 struct http_chunk {
     struct http_chunk *next;
     void (*release)(void *user);
@@ -46,8 +46,8 @@ void http_stream_clear(struct http_call *call) {
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* Sends what is listed, as far as the socket takes it; after the last piece the connection goes on.
- * A connection that is lost meanwhile empties the list. */
+/* Sends queued chunks until the socket is full; after the last one the connection continues. A
+ * connection closed meanwhile clears the queue. */
 static void send_chunks(struct http_call *call) {
     struct net_call *base = &call->base;
     while (base->conn && !base->writing && call->first_chunk) {
@@ -88,7 +88,7 @@ static void queue_chunk(struct http_call *call, struct http_chunk *chunk) {
     call->chunks_end = &chunk->next;
 }
 
-/* ---- beginning, pieces, end ------------------------------------------------------------------ */
+/* ---- begin, send, end ------------------------------------------------------------------------ */
 
 static struct http_chunk *head_chunk_new(struct http_call *call, const struct http_reply *reply) {
     struct http_exchange *exchange = &call->exchange;
@@ -143,7 +143,7 @@ static struct http_chunk *data_chunk_new(const struct http_call *call, const str
     for (size_t i = 0; i < n_pieces; i++) {
         n_bytes += pieces[i].n_bytes;
     }
-    assert(n_bytes > 0); /* an empty chunk would be the end */
+    assert(n_bytes > 0); /* an empty chunk would end the body */
     if (framed) {
         int n = snprintf(chunk->size, SIZE_BYTES, "%zx\r\n", n_bytes);
         net_outgoing_add(&chunk->out, chunk->size, (size_t)n);
@@ -167,7 +167,7 @@ void http_stream_send(struct http_exchange *exchange, const struct piece *pieces
         if (release) {
             release(user);
         }
-        if (conn) { /* to leave it out would be a lie */
+        if (conn) { /* the body must not look complete without it */
             net_conn_close(conn);
         }
         return;

@@ -1,5 +1,5 @@
-/* Answers in pieces, as a client sees them: framed as its version of HTTP wants it, in order
- * however slowly it reads, and each piece given back once, also when it has left. */
+/* Streamed responses as a client sees them: framed for its HTTP version, in order however slowly it
+ * reads, each chunk released exactly once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,9 +13,9 @@
 
 enum { LARGE = 1 << 20, MOST_PIECES = 64 };
 
-/* A stream under way. GET /N: N pieces, one a turn, each a letter; /large?N: pieces of 1 MiB, all
- * at once; /open: two pieces, and no end until the client is gone; /lost: one, and then one that is
- * missing. */
+/* A streamed response. GET /N: N chunks, one per loop iteration, each a letter; /large?N: chunks of
+ * 1 MiB, all at once; /open: two chunks, no end until the client disconnects; /lost: one chunk,
+ * then a missing one. */
 struct stream {
     struct worker_msg msg;
     struct http_exchange *exchange;
@@ -26,7 +26,7 @@ struct stream {
 static char large[MOST_PIECES][LARGE];
 
 static void piece(struct stream *stream, const char *data, size_t n_bytes) {
-    /* In three parts, one of them empty. */
+    /* In three pieces, one of them empty. */
     struct piece parts[] = {{data, 1}, {data, 0}, {data + 1, n_bytes - 1}};
     atomic_fetch_add(&stream->server->replies, 1);
     http_stream_send(stream->exchange, parts, 3, test_released, stream->server);
@@ -87,7 +87,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
     go_on(stream);
 }
 
-/* The one that stays open ends with its client. */
+/* /open ends when its client disconnects. */
 static void on_gone(struct http_exchange *exchange, void *context) {
     struct test_server *server = context;
     atomic_fetch_add(&server->gones, 1);
@@ -126,7 +126,7 @@ static void expect_bytes(int fd, const char *text) {
     assert_memory_equal(read, text, n);
 }
 
-/* A chunk of one byte over and over. */
+/* Reads a chunk of one repeated byte. */
 static void expect_large(int fd, int i) {
     static char read[LARGE];
     char head[16];
@@ -181,7 +181,7 @@ static void stream_http10_ends_with_connection(void **state) {
     test_server_stop(&server);
 }
 
-/* More than the socket takes: what comes meanwhile waits in line, and nothing is released early. */
+/* More than the socket takes: later chunks are queued, and none is released early. */
 static void stream_slow_reader_queues_chunks(void **state) {
     struct test_server server;
     static struct test_answer answer;
@@ -215,7 +215,7 @@ static void stream_client_disconnect_releases_chunks(void **state) {
     test_reset(fd);
     test_wait_for(&server.gones, 1);
     test_wait_for(&server.releases, 3);
-    fd = test_connect(&server); /* in the middle of a line of pieces */
+    fd = test_connect(&server); /* with chunks queued */
     test_send(fd, STR(GET("/large?64", "1.1")));
     read_head(fd, &answer);
     expect_large(fd, 0);
@@ -224,7 +224,7 @@ static void stream_client_disconnect_releases_chunks(void **state) {
     test_server_stop(&server);
 }
 
-/* What is missing is not left out: the body has no end. */
+/* A missing chunk leaves the body without its end. */
 static void stream_missing_piece_closes_connection(void **state) {
     struct test_server server;
     static struct test_answer answer;

@@ -1,4 +1,7 @@
-/* The MIP server as a whole: net/server/server.h with MIP's own limits and handler. */
+/* The MIP server: net/server/server.h with MIP's limits and handler; and its connections: packets
+ * in, pings and errors answered, replies of the handler sent.
+ *
+ * The log has the reason of an error, which the packet cannot carry; its rate is limited. */
 #include "net/server/mip/server.h"
 
 #include "core/os/log_limit.h"
@@ -13,21 +16,21 @@
 
 struct mip_conn {
     struct request_response_conn serial;
-    uint8_t n_head; /* bytes of the header that are here */
+    uint8_t n_head; /* bytes of the header received */
     char head[MIP_HEADER_BYTES];
 };
 
-/* An inference, from its header on. */
+/* An inference request. */
 struct mip_call {
     struct net_call base;
-    struct mip_exchange exchange; /* the handler's part */
+    struct mip_exchange exchange; /* the handler's view */
 };
 
 struct mip_server {
     struct net_server net;
     struct mip_limits limits;
     struct mip_handler handler;
-    struct log_limit *logs; /* as many as shards */
+    struct log_limit *logs; /* one per worker */
 };
 
 static inline struct mip_server *mip_server_of(const struct server_worker *server_worker) {
@@ -38,8 +41,7 @@ static_assert((int)METRIC_MIP_ERRORS_PROTOCOL + (int)MIP_ERROR_INTERNAL ==
                   (int)METRIC_MIP_ERRORS_INTERNAL,
               "the rows of the counter are in the order of the codes");
 
-/* An error that is answered: counts it by its code and logs it with its reason, which the packet
- * does not carry. */
+/* An error response: counts it by its code and logs its reason. */
 static void mip_log_error(const struct net_conn *conn, const struct error *err) {
     const struct server_worker *server_worker = conn->server_worker;
     struct log_limit *log = &mip_server_of(server_worker)->logs[server_worker_index(server_worker)];
@@ -61,7 +63,7 @@ static void mip_log_error(const struct net_conn *conn, const struct error *err) 
     log->n_suppressed = 0;
 }
 
-/* The connection ended within a packet. */
+/* The connection closed in the middle of a packet. */
 static void mip_log_truncated(const struct net_conn *conn, const char *why) {
     char peer[ADDRESS_TEXT_BYTES];
     metric_add(METRIC_MIP_TRUNCATED_TOTAL, 1);
@@ -72,15 +74,15 @@ static void mip_log_truncated(const struct net_conn *conn, const char *why) {
     }
 }
 
-enum { STACK_BUFS = 16 }; /* more than that are listed in the arena */
+enum { STACK_BUFS = 16 }; /* more are allocated in the arena */
 
-/* A packet is answered now. */
+/* A request was answered. */
 static void count_request(void) {
     metric_add(METRIC_REQUESTS_TOTAL, 1);
     metric_add(METRIC_MIP_REQUESTS_TOTAL, 1);
 }
 
-/* Sends a packet that is all header; then the connection goes on, or ends. */
+/* Sends a packet without payload; then the connection continues, or closes. */
 static void send_header(struct request_response_conn *conn, const struct mip_header *header) {
     char bytes[MIP_HEADER_BYTES];
     mip_header_encode(header, bytes);
@@ -97,7 +99,7 @@ static void send_error(struct request_response_conn *conn, const struct error *e
                                            .subtype = (uint8_t)status_mip(err->status)});
 }
 
-/* Answers the ping at hand (state HEAD). */
+/* Answers a ping (state HEAD). */
 static void mip_reply_ping(struct request_response_conn *conn) {
     count_request();
     request_response_set_state(conn, REQUEST_RESPONSE_REPLY);
@@ -106,9 +108,9 @@ static void mip_reply_ping(struct request_response_conn *conn) {
 }
 
 /* Answers a packet that no handler has (state HEAD or BODY) with an error. `left` bytes of its
- * payload are still to come: skipped, where they are few and known, else the connection ends. */
+ * payload are still to come: skipped if few and known, else the connection closes. */
 static void mip_refuse(struct request_response_conn *conn, uint64_t left, const struct error *err) {
-    /* In another version the size may be anywhere. */
+    /* Another version may place the size elsewhere. */
     bool known = err->status != ST_BAD_VERSION;
     count_request();
     conn->net.close_after_reply =
@@ -122,7 +124,7 @@ static void mip_refuse(struct request_response_conn *conn, uint64_t left, const 
 
 /* ---- replies of the handler ------------------------------------------------------------------ */
 
-/* Lists the pieces, in `arena` when they are many. Returns: false when out of memory. */
+/* Lists the pieces, in `arena` when there are many. Returns: false when out of memory. */
 static bool outgoing_make(struct arena *arena, const struct mip_answer *answer,
                           struct net_outgoing *out, uv_buf_t stack[STACK_BUFS]) {
     *out = (struct net_outgoing){.bufs = stack};
@@ -136,7 +138,7 @@ static bool outgoing_make(struct arena *arena, const struct mip_answer *answer,
     return out->bufs != NULL;
 }
 
-/* Returns: false when the peer is gone, and the call has ended. */
+/* Returns: false when the peer has disconnected; the call has ended. */
 static bool reply_begin(struct net_call *call) {
     assert(!call->replied);
     call->replied = true;
@@ -207,7 +209,7 @@ static void payload_end(struct request_response_conn *conn) {
     handler->on_infer(exchange_of(call), handler->context);
 }
 
-/* No handler has seen it. */
+/* The payload failed before a handler got it. */
 static void payload_fail(struct request_response_conn *conn, const struct error *err) {
     struct net_call *call = conn->call;
     conn->call = NULL;
@@ -222,7 +224,7 @@ static void fail_timeout(struct request_response_conn *conn, const char *why) {
     payload_fail(conn, &err);
 }
 
-/* What follows from bytes having come, or having been refused. */
+/* Continues after bytes were added or refused. */
 static void on_payload_bytes(struct request_response_conn *conn, enum status st,
                              const struct error *err) {
     if (st != ST_OK) {
@@ -243,7 +245,7 @@ static void on_read_buffer_filled(struct net_conn *net_conn, size_t n_bytes) {
 
 /* ---- headers --------------------------------------------------------------------------------- */
 
-/* Refuses by what is announced (DESIGN, "Limits"; MIP, "Errors": ERROR_MEMORY). */
+/* Checks the announced size (DESIGN, "Limits"; MIP, "Errors": ERROR_MEMORY). */
 static enum status check_size(const struct server_worker *server_worker, uint32_t n_bytes,
                               struct error *err) {
     uint64_t most = mip_server_of(server_worker)->limits.max_body_size;
@@ -256,7 +258,7 @@ static enum status check_size(const struct server_worker *server_worker, uint32_
     return body_check_budget(server_worker->server->budget, n_bytes, err);
 }
 
-/* Room for the payload. Returns: ST_NO_MEMORY. */
+/* Creates the call with memory for the payload. Returns: ST_NO_MEMORY. */
 static enum status call_new(struct request_response_conn *conn, const struct mip_header *header,
                             struct error *err) {
     struct server_worker *server_worker = conn->net.server_worker;
@@ -284,7 +286,7 @@ static enum status call_new(struct request_response_conn *conn, const struct mip
     return ST_OK;
 }
 
-/* A header is here. */
+/* A header is complete. */
 static void packet_begin(struct request_response_conn *conn, const struct mip_header *header) {
     struct error err;
     enum status st = mip_header_check_request(header, &err);
@@ -359,7 +361,7 @@ static bool on_bytes(struct net_conn *net_conn, struct str *data) {
     return true;
 }
 
-/* ---- what else happens to a connection ------------------------------------------------------- */
+/* ---- hooks of struct net_protocol ------------------------------------------------------------ */
 
 static void on_refused(struct net_conn *net_conn, const struct error *err) {
     struct request_response_conn *conn = (struct request_response_conn *)net_conn;

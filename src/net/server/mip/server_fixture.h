@@ -1,11 +1,11 @@
-/* For the tests of the MIP server: a server on net/server/server_fixture.h, a handler that answers
- * an inference with its own items in capitals, and what a client has to know of packets. The first
- * item says what else it does:
+/* Fixture for the MIP server tests: a server on net/server/server_fixture.h, a handler that
+ * responds to an inference with its own items in capitals, and packets of a client. The first item
+ * selects what else it does:
  *
- *     later   answers by a message                    never   not before test_answer_never
- *     large   answers with 8 MiB                      parts   answers in many pieces
- *     greed   the same, with all its memory taken     fails   answers BACKEND_FAILED
- *     kilos   answers with 1000 bytes
+ *     later   responds by a message                   never   after test_answer_never
+ *     large   responds with 8 MiB                     parts   responds in many pieces
+ *     greed   the same, with all its memory taken     fails   responds BACKEND_FAILED
+ *     kilos   responds with 1000 bytes
  */
 #ifndef SLUICE_NET_SERVER_MIP_SERVER_FIXTURE_H
 #define SLUICE_NET_SERVER_MIP_SERVER_FIXTURE_H
@@ -21,7 +21,7 @@
 
 enum { TEST_LARGE_BYTES = 8 << 20, TEST_PARTS = 100 };
 
-/* Packets, as texts to be put together. A size is a text of four bytes. */
+/* Packets, as string literals to concatenate. A size is a literal of four bytes. */
 #define HEAD(kind, subtype, size) "\0" kind subtype "\0" size
 #define PING HEAD("\1", "\0", "\0\0\0\0")
 #define PONG HEAD("\1", "\1", "\0\0\0\0")
@@ -47,13 +47,13 @@ enum { TEST_LARGE_BYTES = 8 << 20, TEST_PARTS = 100 };
 struct test_mip {
     struct test_host host;
     struct mip_server *server;
-    const void *user; /* of the listener; what exchanges have to carry */
+    const void *user; /* expected listener of the exchanges */
     atomic_int infers, ends, gones, releases, replies;
     atomic_int of_worker[TEST_WORKERS];
-    struct test_later *_Atomic never; /* the one that waits */
+    struct test_later *_Atomic never; /* the waiting one */
 };
 
-/* An answer that comes later. */
+/* A delayed response. */
 struct test_later {
     struct worker_msg msg;
     struct mip_exchange *exchange;
@@ -62,7 +62,7 @@ struct test_later {
 
 /* ---- the handler ----------------------------------------------------------------------------- */
 
-/* A packet that is released when it is sent. */
+/* A packet that is freed when it is sent. */
 struct test_packet {
     struct test_mip *mip;
     size_t n_bytes;
@@ -99,7 +99,7 @@ static inline struct test_packet *test_packet_new(struct test_mip *mip, struct m
     return packet;
 }
 
-/* In so many pieces, the first of them empty. */
+/* In that many pieces, the first of them empty. */
 static inline void test_reply(struct mip_exchange *exchange, struct test_packet *packet, size_t n) {
     struct piece pieces[TEST_PARTS];
     size_t at = 0;
@@ -189,7 +189,7 @@ static inline void test_on_end(struct mip_exchange *exchange, void *context) {
     atomic_fetch_add(&((struct test_mip *)context)->ends, 1);
 }
 
-/* Lets "never" answer. */
+/* Makes "never" respond. */
 static inline void test_answer_never(struct test_mip *mip) {
     struct test_later *later = NULL;
     while (!(later = atomic_exchange(&mip->never, NULL))) {
@@ -200,7 +200,7 @@ static inline void test_answer_never(struct test_mip *mip) {
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
-/* Generous ones; a test changes what it is about. */
+/* Large limits; each test lowers those it is about. */
 static inline struct mip_limits test_limits(void) {
     const uint64_t second = 1000000000u;
     return (struct mip_limits){
@@ -255,10 +255,11 @@ static inline void test_run_drain(struct worker_msg *msg) {
 static inline void test_run_stop(struct worker_msg *msg) {
     struct test_mip *mip = test_mip_of(msg);
     mip_server_stop(mip->server, test_host_stopped, &mip->host);
-    mip_server_stop(mip->server, test_host_stopped, NULL); /* changes nothing */
+    mip_server_stop(mip->server, test_host_stopped, NULL); /* no effect */
 }
 
-/* Stops, and proves that nothing is left over: what began has ended, what was sent is released. */
+/* Stops the server and checks that nothing leaked: every exchange has ended, every response is
+ * released. */
 static inline void test_mip_stop(struct test_mip *mip) {
     test_host_ask_stop(&mip->host, test_run_stop);
     test_host_wait(&mip->host);
@@ -275,7 +276,7 @@ static inline int test_connect(const struct test_mip *mip) {
     return test_connect_to(&mip->host.bound);
 }
 
-/* Reads these bytes. */
+/* Reads and checks these bytes. */
 static inline void test_expect(int fd, struct str bytes) {
     char got[4096];
     for (size_t at = 0; at < bytes.len;) {
@@ -297,7 +298,7 @@ static inline void test_ask(int fd, struct str sent, struct str expected) {
     test_expect(fd, expected);
 }
 
-/* The server takes a new connection, and serves it. */
+/* Checks that the server accepts and serves a new connection. */
 static inline void test_is_well(const struct test_mip *mip) {
     int fd = test_connect(mip);
     test_ask(fd, STR(PING ASK("hello")), STR(PONG TOLD("HELLO")));

@@ -1,6 +1,6 @@
-/* The MIP server's limits: what a peer does that is too much, too slow, or not there any more. Each
- * case ends with the fixture's proof that nothing is left over. Times are limits of the server's,
- * as short as a test wants them; no test measures one. */
+/* The MIP server at its limits: peers that send too much, are too slow, or disconnect. Each case
+ * ends with the fixture's leak checks. Timeouts are the server's limits, as short as a test needs;
+ * no test measures time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,14 +16,14 @@
 
 static const uint64_t SHORT_NS = 50000000;
 
-/* The header of an inference with such a payload. */
+/* Sends the header of an inference with a payload of this size. */
 static void announce(int fd, uint32_t n_bytes) {
     char bytes[MIP_HEADER_BYTES];
     mip_header_encode(&(struct mip_header){.kind = MIP_INFER, .n_bytes = n_bytes}, bytes);
     test_send(fd, str_make(bytes, sizeof(bytes)));
 }
 
-/* All of an inference of one item, of zeros. */
+/* Sends a whole inference of one item, of zeros. */
 static bool send_infer(int fd, uint32_t n_bytes) {
     const struct mip_item item = {MIP_TEXT, {NULL, n_bytes - 12}};
     char head[MIP_ITEM_HEAD_BYTES];
@@ -33,7 +33,7 @@ static bool send_infer(int fd, uint32_t n_bytes) {
            test_send_zeros(fd, n_bytes - 12);
 }
 
-/* Reads the answer to that, but for its bytes. */
+/* Reads the response to it, except its bytes. */
 static void expect_infer(int fd, uint32_t n_bytes) {
     char *answer = malloc(MIP_HEADER_BYTES + (size_t)n_bytes);
     struct mip_header header;
@@ -82,11 +82,11 @@ static void payload_refused_small_is_skipped(void **state) {
     int fd = test_connect(&mip);
     for (uint32_t size = 1001; size <= 65536; size += 64535) {
         announce(fd, size);
-        test_expect(fd, STR(MEMORY)); /* before the payload comes */
+        test_expect(fd, STR(MEMORY)); /* before the payload arrives */
         assert_true(test_send_zeros(fd, size));
         test_ask(fd, STR(PING), STR(PONG));
     }
-    announce(fd, 65537); /* more than the connection is worth */
+    announce(fd, 65537); /* more than is skipped */
     test_expect(fd, STR(MEMORY));
     assert_true(test_is_closed(fd));
     close(fd);
@@ -108,7 +108,7 @@ static void payload_refused_peer_still_sending_reads_error(void **state) {
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         int fd = test_connect(&mip);
         test_send(fd, ROWS[i].head);
-        assert_true(test_send_zeros(fd, BYTES)); /* it reads nothing until all is sent */
+        assert_true(test_send_zeros(fd, BYTES)); /* reads nothing until all is sent */
         test_expect(fd, ROWS[i].answer);
         assert_true(test_is_closed(fd));
         close(fd);
@@ -138,7 +138,7 @@ static void body_memory_exhausted_gets_error_memory(void **state) {
     budget.body_memory = 1 << 20;
     test_mip_start_with(&mip, &limits, budget, "127.0.0.1:0");
     int promises[8];
-    for (int i = 0; i < 8; i++) { /* who only promises takes nothing */
+    for (int i = 0; i < 8; i++) { /* an announced size alone reserves no memory */
         promises[i] = test_connect(&mip);
         announce(promises[i], 900000);
     }
@@ -146,19 +146,19 @@ static void body_memory_exhausted_gets_error_memory(void **state) {
     int fd = test_connect(&mip);
     assert_true(send_infer(fd, 1000000));
     expect_infer(fd, 1000000);
-    announce(fd, 3000000); /* nobody's memory is enough for that */
+    announce(fd, 3000000); /* larger than any memory */
     test_expect(fd, STR(MEMORY));
     close(fd);
 
-    /* Two that both may begin; for one of them it is not enough. */
+    /* Two payloads start; the budget suffices for one of them. */
     int64_t before = metric_read(METRIC_BODY_BYTES_TOTAL);
     assert_true(test_send_zeros(promises[0], 800000));
     wait_for_metric(METRIC_BODY_BYTES_TOTAL, before + 800000);
     assert_true(test_send_zeros(promises[1], 900000));
     test_expect(promises[1], STR(MEMORY));
-    assert_true(test_is_closed(promises[1])); /* most of it was still to come */
+    assert_true(test_is_closed(promises[1])); /* most of its payload was still to come */
     fd = test_connect(&mip);
-    announce(fd, 900000); /* and a third is told at once */
+    announce(fd, 900000); /* a third one is refused at once */
     test_expect(fd, STR(MEMORY));
     close(fd);
     for (int i = 0; i < 8; i++) {
@@ -194,7 +194,7 @@ static void connection_over_limit_gets_error_internal(void **state) {
         test_ask(fds[i], STR(PING), STR(PONG));
     }
     int fd = test_connect(&mip);
-    test_expect(fd, STR(INTERNAL)); /* without being asked */
+    test_expect(fd, STR(INTERNAL)); /* without a request */
     assert_true(test_is_closed(fd));
     close(fd);
     for (int i = 0; i < 2; i++) {
@@ -210,7 +210,7 @@ static void connection_over_limit_gets_error_internal(void **state) {
 
 /* ---- peers that don't read ------------------------------------------------------------------- */
 
-/* Starts on a Unix socket, whose two directions don't hold each other up as TCP's do when one is
+/* Starts on a Unix socket, whose directions do not block each other as TCP's do when one is
  * full. */
 static void start_unix(struct test_mip *mip, struct mip_limits limits, char folder[64]) {
     char address[80];
@@ -232,7 +232,7 @@ static void write_timeout_closes_connection_of_unread_answers(void **state) {
     for (size_t i = 0; i < sizeof(TEXTS) / sizeof(TEXTS[0]); i++) {
         int fd = test_connect(&mip);
         while (test_try_send(fd, TEXTS[i].ptr, TEXTS[i].len)) {
-        } /* until it is given up */
+        } /* until the connection is closed */
         close(fd);
     }
     test_is_well(&mip);
@@ -240,9 +240,9 @@ static void write_timeout_closes_connection_of_unread_answers(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* The last answer may not fit the socket behind those before it: it waits until the peer reads, and
- * only then the server half-closes. Not more than that: the peer could still send. The number of
- * answers with which that happens is the kernel's; it is among these. */
+/* The last response may not fit the socket after earlier ones: it waits until the peer reads, and
+ * then the server half-closes but no more, as the peer may still send. The number of responses that
+ * fill the socket depends on the kernel; the loop covers it. */
 static void linger_sends_queued_answers_before_half_close(void **state) {
     (void)state;
     enum { FEWEST = 100, MOST = 300, ASK_BYTES = 25, ANSWER_BYTES = 1020 };
@@ -257,7 +257,7 @@ static void linger_sends_queued_answers_before_half_close(void **state) {
         }
         memset(asks + n * ASK_BYTES, 1, MIP_HEADER_BYTES); /* another version */
         test_send(fd, str_make(asks, n * ASK_BYTES + MIP_HEADER_BYTES));
-        usleep(2000); /* nobody reads until the socket is full */
+        usleep(2000); /* nothing is read until the socket is full */
         assert_int_equal(test_read(fd, got, n * ANSWER_BYTES), n * ANSWER_BYTES);
         test_expect(fd, STR(PROTOCOL));
         assert_true(test_is_closed(fd));
@@ -290,7 +290,7 @@ static void write_timeout_restarts_on_progress(void **state) {
     test_mip_stop(&mip);
 }
 
-/* ---- times ----------------------------------------------------------------------------------- */
+/* ---- timeouts -------------------------------------------------------------------------------- */
 
 static void idle_timeout_closes_connection(void **state) {
     (void)state;
@@ -299,13 +299,13 @@ static void idle_timeout_closes_connection(void **state) {
     limits.idle_timeout_ns = SHORT_NS;
     test_mip_start(&mip, limits);
     int fd = test_connect(&mip);
-    assert_true(test_is_closed(fd)); /* without a word */
+    assert_true(test_is_closed(fd)); /* without a response */
     close(fd);
     fd = test_connect(&mip);
     test_ask(fd, STR(PING), STR(PONG));
     assert_true(test_is_closed(fd));
     close(fd);
-    fd = test_connect(&mip); /* who waits for an answer is not idle */
+    fd = test_connect(&mip); /* a connection that waits for a response is not idle */
     test_send(fd, STR(ASK("never")));
     test_wait_for(&mip.infers, 1);
     usleep(4 * (useconds_t)(SHORT_NS / 1000));
@@ -350,7 +350,7 @@ static void body_timeout_gets_error_internal(void **state) {
         assert_true(test_is_closed(fd));
         close(fd);
     }
-    int fd = test_connect(&mip); /* nor one that nobody wants */
+    int fd = test_connect(&mip); /* nor is one whose response is not read */
     test_send(fd, STR(HEAD("\7", "\0", "\0\0\1\0") "abc"));
     test_expect(fd, STR(METHOD));
     assert_true(test_is_closed(fd));
@@ -373,7 +373,7 @@ static void payload_below_min_rate_gets_error_internal(void **state) {
     test_mip_stop(&mip);
 }
 
-/* ---- peers that go --------------------------------------------------------------------------- */
+/* ---- peers that disconnect ------------------------------------------------------------------- */
 
 static void half_closed_peer_gets_answers(void **state) {
     (void)state;
@@ -394,7 +394,7 @@ static void half_closed_peer_gets_answers(void **state) {
     assert_true(test_is_closed(fd));
     close(fd);
 
-    fd = test_connect(&mip); /* an error is an answer too */
+    fd = test_connect(&mip); /* an error is a response too */
     test_send(fd, STR(ASK("fails")));
     shutdown(fd, SHUT_WR);
     test_expect(fd, STR(INTERNAL));
@@ -419,7 +419,7 @@ static void truncated_packet_is_counted(void **state) {
         int fd = test_connect(&mip);
         test_send(fd, TEXTS[i]);
         shutdown(fd, SHUT_WR);
-        assert_true(test_is_closed(fd)); /* without a word */
+        assert_true(test_is_closed(fd)); /* without a response */
         close(fd);
         assert_int_equal(metric_read(METRIC_MIP_TRUNCATED_TOTAL) - before, 1);
     }
@@ -440,7 +440,7 @@ static void peer_disconnect_calls_handler(void **state) {
     test_answer_never(&mip);
     test_wait_for(&mip.ends, 1);
 
-    fd = test_connect(&mip); /* in the middle of a payload no handler has it */
+    fd = test_connect(&mip); /* in the middle of a payload, before the handler has it */
     announce(fd, 300000);
     wait_for_metric(METRIC_REQUESTS_IN_FLIGHT, 1);
     test_reset(fd);
@@ -449,7 +449,7 @@ static void peer_disconnect_calls_handler(void **state) {
     }
     assert_int_equal(mip.infers, 1);
 
-    fd = test_connect(&mip); /* in the middle of its answer */
+    fd = test_connect(&mip); /* in the middle of its response */
     test_send(fd, STR(ASK("large")));
     test_wait_for(&mip.infers, 2);
     test_reset(fd);
@@ -513,7 +513,7 @@ static void stop_in_every_state_completes(void **state) {
     wait_for_metric(METRIC_CONNECTIONS, TEXTS_N);
     test_host_ask_stop(&mip.host, test_run_stop);
     test_wait_for(&mip.gones, 1);
-    assert_false(mip.host.stopped); /* the handler still has one */
+    assert_false(mip.host.stopped); /* the handler still has an exchange */
     test_answer_never(&mip);
     for (size_t i = 0; i < TEXTS_N; i++) {
         close(fds[i]);

@@ -1,6 +1,6 @@
-/* The MIP server as its clients see it: each row is what is sent on a new connection, whole, byte
- * by byte, and in two pieces at every split, and all that comes back. The packets of
- * tests/vectors/mip are among them. */
+/* The MIP server as its clients see it: each row is the input on a new connection, sent whole, byte
+ * by byte, and in two parts at every split, and all expected bytes. The packets of
+ * tests/vectors/mip are included. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +21,8 @@
 static const struct row {
     const char *what;
     struct str sent, answer;
-    int error;  /* the code that is counted once; -1: none */
-    bool stays; /* the connection takes another packet */
+    int error;  /* error code that is counted once; -1: none */
+    bool stays; /* the connection accepts another packet */
 } ROWS[] = {
     {"a ping", TEXT(PING), TEXT(PONG), -1, true},
     {"pings", TEXT(PING PING PING PING), TEXT(PONG PONG PONG PONG), -1, true},
@@ -103,8 +103,8 @@ static int64_t errors_in_all(void) {
     return n;
 }
 
-/* Sends the row in pieces that end at each multiple of `piece`, but for the first, which has
- * `first` bytes. */
+/* Sends the row in pieces that end at each multiple of `piece`, except the first, which has `first`
+ * bytes. */
 static void check_row(const struct test_mip *mip, const struct row *row, size_t first,
                       size_t piece) {
     int fd = test_connect(mip), on = 1;
@@ -113,7 +113,7 @@ static void check_row(const struct test_mip *mip, const struct row *row, size_t 
     for (size_t at = 0, n = first; at < row->sent.len; at += n, n = piece) {
         n = row->sent.len - at < n ? row->sent.len - at : n;
         if (!test_try_send(fd, row->sent.ptr + at, n)) {
-            break; /* refused before its end */
+            break; /* refused before the end of the packet */
         }
     }
     char got[512];
@@ -164,7 +164,7 @@ static void server_over_unix_socket_matches_table(void **state) {
     assert_int_equal(rmdir(folder), 0); /* the socket's file is gone */
 }
 
-/* ---- many ------------------------------------------------------------------------------------ */
+/* ---- pipelined packets ----------------------------------------------------------------------- */
 
 static char *repeat(struct str text, size_t n) {
     char *all = malloc(n * text.len);
@@ -190,7 +190,7 @@ static void pipelined_packets_answered_in_order(void **state) {
     struct test_mip mip;
     test_mip_start(&mip, test_limits());
     int fd = test_connect(&mip), size = 4 << 20;
-    /* All are sent before the first answer is read: what the sockets hold is enough. */
+    /* All are sent before the first response is read: the socket buffers suffice. */
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
     for (size_t i = 0; i < sizeof(ROUNDS) / sizeof(ROUNDS[0]); i++) {
         size_t n = ROUNDS[i].n;
@@ -198,7 +198,7 @@ static void pipelined_packets_answered_in_order(void **state) {
         int64_t before = metric_read(METRIC_ARENAS);
         test_ask(fd, str_make(sent, n * ROUNDS[i].sent.len),
                  str_make(answer, n * ROUNDS[i].answer.len));
-        assert_true(i > 1 || metric_read(METRIC_ARENAS) == before); /* none for a ping */
+        assert_true(i > 1 || metric_read(METRIC_ARENAS) == before); /* a ping needs no arena */
         free(sent);
         free(answer);
     }
@@ -257,7 +257,7 @@ static void connections_are_balanced_over_workers(void **state) {
     test_mip_stop(&mip);
 }
 
-/* ---- what is told of errors ------------------------------------------------------------------ */
+/* ---- error log and counters ------------------------------------------------------------------ */
 
 static size_t occurrences(const char *text, const char *part) {
     size_t n = 0;
@@ -300,7 +300,7 @@ static void error_answers_are_logged_with_rate_limit(void **state) {
     fclose(log);
     assert_int_equal(errors_of(MIP_ERROR_METHOD) - before, ERRORS + 1);
     size_t lines = occurrences(text, "answered with an error");
-    assert_true(lines >= 1 && lines < ERRORS / 2); /* it is not filled */
+    assert_true(lines >= 1 && lines < ERRORS / 2); /* the rate is limited */
     assert_int_equal(occurrences(text, "METHOD"), lines);
     assert_int_equal(occurrences(text, "expected a packet of kind 1 (ping) or 2"), lines);
     assert_true(occurrences(text, "127.0.0.1:") >= 2 * lines);

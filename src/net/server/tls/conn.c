@@ -1,5 +1,6 @@
-/* A connection's handshake, and what comes after it. It refuses to know what the protocol makes of
- * the bytes. */
+/* TLS of a server connection: handshake, decryption before the protocol gets the bytes, encryption
+ * of its writes, and the log and counters of handshakes. Failures that matter to an operator are
+ * logged as info; disconnects of scanners and probes as debug. */
 #include "net/server/tls/conn.h"
 
 #include <assert.h>
@@ -50,25 +51,25 @@ static void net_tls_log_success(const struct net_conn *conn) {
 
 enum {
     MAX_ENCRYPTED_WRITES = 16
-}; /* copies on their way: a peer that asks for more and reads none is closed */
+}; /* encrypted copies queued: a peer that requests more without reading is closed */
 
-/* A place in a list of buffers. */
+/* A position in a list of buffers. */
 struct cursor {
     const uv_buf_t *bufs;
     unsigned n;
-    size_t at; /* within the first */
+    size_t at; /* in the first buffer */
 };
 
-/* A write that waits: the list is its own, the bytes are its caller's. */
+/* A queued write: it owns the list, its caller the bytes. */
 struct net_tls_write {
     struct net_tls_write *next;
     uv_write_t *write;
     uv_write_cb done;
-    struct cursor rest; /* what is not yet sealed */
+    struct cursor rest; /* not encrypted yet */
     uv_buf_t bufs[];
 };
 
-/* Sealed bytes that the socket did not take at once. */
+/* Encrypted bytes that the socket did not take at once. */
 struct encrypted_write {
     uv_write_t write;
     struct net_conn *conn;
@@ -87,8 +88,8 @@ static void cursor_advance(struct cursor *cursor, size_t n_bytes) {
     }
 }
 
-/* The plain bytes of the next record, which stay behind the cursor: from where they lie, or, where
- * that would make small records, put together in `place`. */
+/* The plaintext of the next record: in place, or, where that would make small records, coalesced in
+ * `place`. Does not move the cursor. */
 static struct str next_record(struct cursor from, char *place) {
     size_t left = from.bufs->len - from.at, n = 0;
     if (left >= TLS_RECORD_BYTES || from.n == 1) {
@@ -105,7 +106,7 @@ static struct str next_record(struct cursor from, char *place) {
     return str_make(place, n);
 }
 
-/* Seals as many records as fit. Returns: plain bytes, or -1 when the session is over. */
+/* Encrypts as many records as fit. Returns: plaintext bytes, or -1 when the session has failed. */
 static ssize_t encrypt_records(struct net_conn *conn, struct tls_io *io, struct cursor *from) {
     size_t n = 0;
     while (from->n > 0) {
@@ -123,11 +124,11 @@ static ssize_t encrypt_records(struct net_conn *conn, struct tls_io *io, struct 
     return (ssize_t)n;
 }
 
-/* ---- sealed bytes to the socket -------------------------------------------------------------- */
+/* ---- encrypted bytes to the socket ----------------------------------------------------------- */
 
 static int send_waiting(struct net_conn *conn);
 
-/* Takes off the list what has left. */
+/* Removes completed writes from the queue. */
 static struct net_tls_write *pop_done(struct net_tls *tls) {
     struct net_tls_write *first = tls->first, **end = &first;
     while (*end && (*end)->rest.n == 0) {
@@ -157,7 +158,7 @@ static void on_encrypted_sent(uv_write_t *write, int status) {
     conn->n_encrypted_writes--;
     if (status < 0) {
         net_conn_close(conn);
-        return; /* and what waits is told when the handle is closed */
+        return; /* queued writes are completed when the handle is closed */
     }
     metric_add(METRIC_SENT_BYTES_TOTAL, (int64_t)n_bytes);
     if (conn->n_encrypted_writes == 0) {
@@ -182,7 +183,7 @@ static struct encrypted_write *encrypted_new(struct net_conn *conn, size_t cap) 
     return encrypted;
 }
 
-/* Takes `sealed` over. Returns: 0, or libuv's error. */
+/* Takes ownership of `encrypted`. Returns: 0, or libuv's error. */
 static int encrypted_send(struct net_conn *conn, struct encrypted_write *encrypted) {
     uv_buf_t buf = {.base = encrypted->data, .len = encrypted->n_bytes};
     int rc = uv_write(&encrypted->write, &conn->uv.stream, &buf, 1, on_encrypted_sent);
@@ -194,12 +195,12 @@ static int encrypted_send(struct net_conn *conn, struct encrypted_write *encrypt
     return rc;
 }
 
-/* What a session wants to say, or what is said without one: at once, or from a copy. Returns: false
- * when the connection was closed. */
+/* Sends output of the session, or plaintext before it: at once what the socket takes, the rest from
+ * a copy. Returns: false when the connection was closed. */
 static bool net_tls_send_encrypted(struct net_conn *conn, const char *data, size_t n_bytes) {
-    /* libuv's type has no const; nobody writes there. */
+    /* libuv's type has no const; it does not write there. */
     uv_buf_t buf = {.base = (char *)(uintptr_t)data, .len = n_bytes};
-    int rc = uv_try_write(&conn->uv.stream, &buf, 1); /* nothing, when there is a queue */
+    int rc = uv_try_write(&conn->uv.stream, &buf, 1); /* writes nothing when a write is queued */
     size_t n = rc > 0 ? (size_t)rc : 0;
     metric_add(METRIC_SENT_BYTES_TOTAL, (int64_t)n);
     if (n == n_bytes) {
@@ -225,7 +226,7 @@ ssize_t net_tls_try_write(struct net_conn *conn, const uv_buf_t *bufs, unsigned 
                         .out_cap = NET_TLS_ENCRYPTED_BYTES};
     struct cursor from = {bufs, n, 0};
     if (conn->n_encrypted_writes > 0 || conn->tls->first) {
-        return 0; /* not before those */
+        return 0; /* after the writes in progress */
     }
     ssize_t n_plain = encrypt_records(conn, &io, &from);
     if (n_plain < 0 || !net_tls_send_encrypted(conn, io.out, io.out_len)) {
@@ -234,8 +235,8 @@ ssize_t net_tls_try_write(struct net_conn *conn, const uv_buf_t *bufs, unsigned 
     return n_plain;
 }
 
-/* Seals what waits, as much as goes in one piece, into `sealed`. Returns: false when the session is
- * over. */
+/* Encrypts queued writes, up to the capacity of `encrypted`. Returns: false when the session has
+ * failed. */
 static bool encrypt_waiting(struct net_conn *conn, struct encrypted_write *encrypted) {
     struct net_tls *tls = conn->tls;
     struct tls_io io = {.out = encrypted->data, .out_cap = NET_TLS_ENCRYPTED_BYTES};
@@ -253,8 +254,8 @@ static bool encrypt_waiting(struct net_conn *conn, struct encrypted_write *encry
     return true;
 }
 
-/* Sends the next piece of what waits; nothing else is on its way. Returns: 0, or an error that ends
- * the connection. */
+/* Sends the next part of the queued writes; no other write is in progress. Returns: 0, or an error
+ * that ends the connection. */
 static int send_waiting(struct net_conn *conn) {
     if (!conn->tls->first || conn->phase == NET_CLOSED) {
         return 0;
@@ -300,7 +301,7 @@ int net_tls_queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t
         tls->n_waiting_bytes += bufs[i].len;
     }
     int rc = conn->n_encrypted_writes == 0 ? send_waiting(conn) : 0;
-    if (rc != 0) { /* then it was the only one */
+    if (rc != 0) { /* then it is the only one */
         tls->first = NULL;
         free(waiting);
     }
@@ -315,7 +316,7 @@ void net_tls_cancel_writes(struct net_conn *conn) {
     }
 }
 
-/* ---- a connection's life --------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 bool net_tls_attach(struct net_conn *conn, const struct tls_server *server) {
     conn->tls = calloc(1, sizeof(*conn->tls));
@@ -350,13 +351,13 @@ void net_tls_free(struct net_conn *conn) {
     }
 }
 
-/* For what a session says while it reads or ends. */
+/* I/O buffers for session output outside of writes. */
 static struct tls_io io_of(const struct net_conn *conn, struct str in) {
     return (struct tls_io){
         .in = in, .out = conn->server_worker->tls->encrypted, .out_cap = NET_TLS_ENCRYPTED_BYTES};
 }
 
-/* Sends what the session has said. Returns: false when the connection is closed. */
+/* Sends the session's output. Returns: false when the connection is closed. */
 static bool flush_session(struct net_conn *conn, struct tls_io *io) {
     size_t n = io->out_len;
     io->out_len = 0;
@@ -373,15 +374,15 @@ void net_tls_send_close_notify(struct net_conn *conn) {
     struct tls_io io = io_of(conn, str_make(NULL, 0));
     tls_session_send_close_notify(&tls->session, &io);
     if (io.out_len > 0) {
-        /* A socket that does not take this takes nothing else either. */
+        /* If the socket is full, close_notify is dropped. */
         uv_buf_t buf = {.base = io.out, .len = io.out_len};
         (void)uv_try_write(&conn->uv.stream, &buf, 1);
     }
 }
 
-/* ---- who does not speak TLS ------------------------------------------------------------------ */
+/* ---- plaintext on a TLS port ----------------------------------------------------------------- */
 
-/* Whoever writes http:// for https:// is told, in what he speaks. */
+/* The response to a client that uses http:// instead of https://, in its own protocol. */
 static struct str answer_in_plaintext(struct str request) {
     static const char HTTP1[] =
         "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 68\r\n"
@@ -409,7 +410,7 @@ static void refuse_plaintext(struct net_conn *conn, struct str request) {
 static void on_handshake_done(struct net_conn *conn) {
     net_tls_log_success(conn);
     conn->tls->in_handshake = false;
-    /* What follows has a time of its own. */
+    /* The protocol has timeouts of its own. */
     timer_list_stop(&conn->server_worker->conn_timers, &conn->timeout);
     if (conn->over_limit) {
         net_conn_reject(conn);
@@ -423,7 +424,7 @@ void net_tls_handshake_failed(const struct net_conn *conn, enum tls_failure fail
     }
 }
 
-/* Returns: false while it lasts, or when the connection has ended. */
+/* Returns: false while the handshake continues, or when the connection has ended. */
 static bool do_handshake(struct net_conn *conn, struct tls_io *io) {
     struct net_tls *tls = conn->tls;
     enum tls_result result;
@@ -443,14 +444,14 @@ static bool do_handshake(struct net_conn *conn, struct tls_io *io) {
         return conn->phase == NET_OPEN;
     }
     if (result == TLS_FAILED) {
-        net_conn_close_gracefully(conn, false); /* the peer shall still read why */
+        net_conn_close_gracefully(conn, false); /* lets the peer read the reason */
     }
     return false;
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Opens the next bytes into `place`, and tells the peer what it has to know. */
+/* Decrypts the next bytes into `place`, and sends the session's output. */
 static enum tls_result decrypt_into(struct net_conn *conn, struct tls_io *io, char *place,
                                     size_t n_room, size_t *n_read) {
     struct error err;
@@ -464,7 +465,7 @@ static enum tls_result decrypt_into(struct net_conn *conn, struct tls_io *io, ch
     return result;
 }
 
-/* Opens what fits where the next bytes belong, and hands it over. */
+/* Decrypts into the buffer that the protocol wants, and passes the bytes on. */
 static enum tls_result decrypt_once(struct net_conn *conn, struct tls_io *io) {
     size_t n_room = NET_DECRYPTED_BYTES, n = 0;
     char *place = conn->protocol->read_buffer(conn, &n_room);

@@ -1,5 +1,4 @@
-/* What TLS adds to connections: how they end, who is slow, who is gone, who speaks something
- * else. */
+/* TLS connections that end: closed in order, slow, disconnected, or of another protocol. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +10,7 @@
 
 static const uint64_t SHORT_NS = 50000000;
 
-/* ---- ends ------------------------------------------------------------------------------------ */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 static void server_close_sends_close_notify(void **state) {
     static struct test_server server;
@@ -51,7 +50,7 @@ static void drain_sends_close_notify(void **state) {
     test_server_stop(&server);
 }
 
-/* A client that has said all it has to say still gets its answer. */
+/* A client that sent close_notify still gets its response. */
 static void client_close_notify_still_gets_reply(void **state) {
     static struct test_server server;
     (void)state;
@@ -89,7 +88,7 @@ static void client_disconnects_leak_nothing(void **state) {
     test_server_stop(&server);
 }
 
-/* Refused with a body under way: the answer can be read. */
+/* A response that refuses a body can be read while the body is sent. */
 static void refused_body_client_reads_413(void **state) {
     static struct test_server server;
     (void)state;
@@ -135,7 +134,7 @@ static void write_timeout_closes_without_close_notify(void **state) {
     while (metric_read(METRIC_CONNECTIONS) > 0) {
         usleep(1000);
     }
-    /* What was sent is not taken for all there is. */
+    /* A truncated response is not taken as complete. */
     read_head(ssl, &status);
     (void)read_tls(ssl, got, sizeof(got));
     assert_false(ended_well(ssl));
@@ -143,7 +142,7 @@ static void write_timeout_closes_without_close_notify(void **state) {
     test_server_stop(&server);
 }
 
-/* ---- who does not speak TLS ------------------------------------------------------------------ */
+/* ---- plaintext on a TLS port ----------------------------------------------------------------- */
 
 static int64_t failures_of(enum tls_failure failure) {
     return metric_read((enum metric)((int)METRIC_TLS_FAILURES_PLAINTEXT + (int)failure));
@@ -192,10 +191,10 @@ static void garbage_bytes_fail_handshake(void **state) {
     for (size_t i = 0; i < sizeof(sent) / sizeof(sent[0]); i++) {
         int fd = test_connect(&server);
         test_send(fd, sent[i]);
-        (void)test_read(fd, alert, sizeof(alert)); /* until it ends */
+        (void)test_read(fd, alert, sizeof(alert)); /* until it closes */
         close(fd);
     }
-    /* Behind a good handshake too. */
+    /* After a successful handshake too. */
     SSL *ssl = connect_tls(&server);
     test_send(SSL_get_fd(ssl), STR("\x17\x03\x03\x00\x20 this is nobody's secret, is it?"));
     assert_false(ended_well(ssl));
@@ -204,7 +203,7 @@ static void garbage_bytes_fail_handshake(void **state) {
     assert_int_equal(server.heads, 0);
 }
 
-/* Handshakes that do not go on hold nobody up, and end. */
+/* Stalled handshakes time out and block no other connection. */
 static void slow_handshakes_time_out_without_blocking_others(void **state) {
     enum { SLOW = 50 };
     static struct test_server server;
@@ -229,7 +228,7 @@ static void slow_handshakes_time_out_without_blocking_others(void **state) {
     hang_up(ssl);
     for (size_t i = 0; i < SLOW; i++) {
         char rest[8192];
-        (void)test_read(fds[i], rest, sizeof(rest)); /* until it ends */
+        (void)test_read(fds[i], rest, sizeof(rest)); /* until it closes */
         close(fds[i]);
     }
     test_server_stop(&server);
@@ -259,8 +258,7 @@ static void abandoned_handshakes_are_counted(void **state) {
     assert_int_equal(failures_of(TLS_FAILURE_DISCONNECTED) - before, 10);
 }
 
-/* Stopped in the middle of everything. */
-/* Stopped in a handshake, while an answer is written and while a body is read. */
+/* Stopped in a handshake, while a response is written and while a body is read. */
 static void stop_in_every_state_completes(void **state) {
     static struct test_server server;
     int64_t n_handshakes = metric_read(METRIC_TLS_HANDSHAKES_TOTAL);

@@ -1,5 +1,5 @@
-/* For the tests of TLS through sockets: the HTTP server of net/server/http/server_fixture.h over
- * TLS, and a client with OpenSSL on a socket that waits. */
+/* Fixture for tests of TLS over sockets: the HTTP server of net/server/http/server_fixture.h over
+ * TLS, and a blocking client with OpenSSL. */
 #ifndef SLUICE_NET_SERVER_TLS_CONN_FIXTURE_H
 #define SLUICE_NET_SERVER_TLS_CONN_FIXTURE_H
 
@@ -47,7 +47,7 @@ static inline SSL *connect_tls(const struct test_server *server) {
     return shake_hands(test_connect(server));
 }
 
-/* Ends without a word. */
+/* Disconnects without close_notify. */
 static inline void hang_up(SSL *ssl) {
     int fd = SSL_get_fd(ssl);
     SSL_free(ssl);
@@ -74,7 +74,7 @@ static inline size_t read_tls(SSL *ssl, char *out, size_t n) {
     return got;
 }
 
-/* Did it end as TLS wants it, so that nobody could have cut it off? */
+/* Returns: whether it ended with close_notify, so that it was not truncated. */
 static inline bool ended_well(SSL *ssl) {
     char byte;
     ERR_clear_error();
@@ -82,7 +82,7 @@ static inline bool ended_well(SSL *ssl) {
     return rc == 0 && SSL_get_error(ssl, rc) == SSL_ERROR_ZERO_RETURN;
 }
 
-/* Reads a head. Returns: the length of the body that follows; `*status` is the answer's. */
+/* Reads a head. Returns: the length of the body that follows; `*status` is the response's. */
 static inline size_t read_head(SSL *ssl, int *status) {
     char head[2048] = "";
     size_t n = 0;
@@ -122,7 +122,7 @@ static inline void send_post(SSL *ssl, const char *path, size_t n_bytes) {
     send_tls(ssl, str_make(head, (size_t)n));
 }
 
-/* ---- before and after all tests -------------------------------------------------------------- */
+/* ---- setup and teardown ---------------------------------------------------------------------- */
 
 static inline void write_file(const char *path, const char *text) {
     FILE *file = fopen(path, "w");

@@ -1,5 +1,4 @@
-/* The HTTP server over TLS, as its clients see it through sockets: the same requests and answers as
- * without. */
+/* The HTTP server over TLS as its clients see it: the same requests and responses as without. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,7 +94,7 @@ static void bytes_one_by_one_are_answered(void **state) {
     test_server_stop(&server);
 }
 
-/* Large bodies both ways: read straight into place, answered while the client is slow. */
+/* Large bodies both ways: read in place, sent to a slow client. */
 static void large_bodies_both_ways_are_intact(void **state) {
     static const size_t sizes[] = {20000, TLS_RECORD_BYTES * 5, 1 << 20, sizeof(body)};
     static char got[sizeof(body)];
@@ -136,7 +135,7 @@ static void body_offset_is_aligned_to_64_bytes(void **state) {
     test_server_stop(&server);
 }
 
-/* A reader that takes little at a time gets all of it, and the next answers behind it. */
+/* A slow reader gets all bytes, and the responses after them. */
 static void slow_reader_gets_all_bytes(void **state) {
     static char got[TEST_BIG_BYTES];
     static struct test_server server;
@@ -162,7 +161,7 @@ static void slow_reader_gets_all_bytes(void **state) {
     test_server_stop(&server);
 }
 
-/* The answers of many small requests, of which the client reads none for a while. */
+/* The responses of many small requests, none read for a while. */
 static void unread_replies_are_all_delivered(void **state) {
     static struct test_server server;
     (void)state;

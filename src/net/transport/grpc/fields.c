@@ -1,4 +1,4 @@
-/* Lists of header fields. */
+/* Lists of header fields in an arena. */
 #include "net/transport/grpc/fields.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { FIRST_FIELDS = 16 };
 
-/* Room for one more. */
+/* Grows the list by at least one item. */
 static bool make_room(struct arena *arena, struct grpc_fields *fields) {
     if (fields->n < fields->cap) {
         return true;
@@ -23,7 +23,7 @@ static bool make_room(struct arena *arena, struct grpc_fields *fields) {
     return items != NULL;
 }
 
-/* Appends a copy of both, in one piece of the arena. Returns: false when out of memory. */
+/* Appends a copy of name and value, in one allocation. Returns: false when out of memory. */
 static bool append_copy(struct arena *arena, struct grpc_fields *fields, struct str name,
                         struct str value) {
     size_t n_bytes;
@@ -40,7 +40,7 @@ static bool append_copy(struct arena *arena, struct grpc_fields *fields, struct 
     return true;
 }
 
-/* Binary values that somebody has joined by commas were several fields once, and are again. */
+/* Binary values that a proxy has joined with commas are split again. */
 bool grpc_fields_add(struct arena *arena, struct grpc_fields *fields, struct str name,
                      struct str value) {
     bool binary = str_ends_with(name, STR("-bin")), kept;

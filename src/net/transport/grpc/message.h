@@ -1,16 +1,17 @@
-/* What server and client of gRPC have in common for those who use them: a message as it came, and
- * the fields of a head. */
+/* Types of the gRPC server's and client's public interfaces: a received message and a metadata
+ * field. */
 #ifndef SLUICE_NET_TRANSPORT_GRPC_MESSAGE_H
 #define SLUICE_NET_TRANSPORT_GRPC_MESSAGE_H
 
 #include "core/base/arena.h"
 #include "core/base/str.h"
 
-/* A message, decompressed. Owns: whoever got it, until grpc_message_free. */
+/* A received message, decompressed. Owns: the receiver of the event, until grpc_message_free. */
 struct grpc_message {
-    struct str data; /* in one piece; its first byte is aligned so that views of large fields can
-                            be (align_at of who receives it) */
-    struct arena *arena; /* for what is made of it; goes with it. A unary call's own */
+    struct str data;     /* contiguous; aligned so that the offset chosen by align_at is 64-byte
+                        aligned */
+    struct arena *arena; /* for the use of the message's owner; freed with it. The call's own for a
+                            unary call */
 };
 
 /* NULL is allowed. */

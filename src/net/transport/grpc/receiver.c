@@ -1,4 +1,5 @@
-/* A message in the making: its prefix, as much as tells where it is to lie, its body. */
+/* Assembles messages: the prefix, the first bytes, which decide the alignment, and the body; and
+ * buffers the input after a complete message. */
 #include "net/transport/grpc/receiver.h"
 
 #include <assert.h>
@@ -33,7 +34,7 @@ static enum status grow_buffer(struct grpc_pending_input *pending, struct net_bu
     return ST_OK;
 }
 
-/* Puts a copy behind what is there. Returns: ST_OVERLOADED, ST_NO_MEMORY; nothing was added. */
+/* Appends a copy. Returns: ST_OVERLOADED, ST_NO_MEMORY; nothing was added then. */
 static enum status grpc_pending_input_add_copy(struct grpc_pending_input *pending,
                                                struct net_budget *budget, struct str data,
                                                struct error *err) {
@@ -58,7 +59,7 @@ static enum status grpc_pending_input_add_copy(struct grpc_pending_input *pendin
     return st;
 }
 
-/* Drops so many bytes from the front; an empty one holds nothing. */
+/* Removes bytes from the front; frees the buffer when it is empty. */
 static void grpc_pending_input_consume(struct grpc_pending_input *pending,
                                        struct net_budget *budget, size_t n_bytes) {
     assert(n_bytes <= pending->len - pending->at);
@@ -70,13 +71,13 @@ static void grpc_pending_input_consume(struct grpc_pending_input *pending,
     }
 }
 
-enum { FIRST_BYTES = 1024 }; /* of a message: enough to see where its large field lies */
+enum { FIRST_BYTES = 1024 }; /* enough of a message to find its large field */
 
-/* A message on its way in, and until its owner frees it. */
+/* A message while it is received, and until its owner frees it. */
 struct grpc_incoming_message {
     struct grpc_message message;
     struct body body;
-    char *first_bytes; /* what has come before the body can be placed */
+    char *first_bytes; /* received before the body is allocated */
     size_t n_first_bytes;
     bool own_arena;
 };
@@ -107,11 +108,11 @@ void grpc_message_free(struct grpc_message *message) {
     }
     body_fini(&in->body, in->body.block ? clock_now_ns() : 0);
     if (in->own_arena) {
-        arena_free(message->arena); /* with the message itself */
+        arena_free(message->arena); /* the message lives in it */
     }
 }
 
-/* ---- where it goes --------------------------------------------------------------------------- */
+/* ---- placing the body ------------------------------------------------------------------------ */
 
 static enum status check_prefix(const struct grpc_receiver *receiver, struct grpc_prefix *prefix,
                                 struct error *err) {
@@ -133,7 +134,7 @@ static enum status check_prefix(const struct grpc_receiver *receiver, struct grp
     return body_check_budget(means->budget, prefix->n_bytes, err);
 }
 
-/* Makes room for the message, of which the beginning is known. */
+/* Allocates the body, once the first bytes are known. */
 static enum status begin_body(struct grpc_receiver *receiver, struct str first_bytes,
                               struct error *err) {
     const struct grpc_receiver_options *means = receiver->receiver_options;
@@ -156,7 +157,7 @@ static enum status begin_body(struct grpc_receiver *receiver, struct str first_b
     return body_init(&receiver->message->body, &body, &plan, err);
 }
 
-/* The prefix is here. */
+/* The prefix is complete. */
 static enum status begin_message(struct grpc_receiver *receiver, struct str data,
                                  struct error *err) {
     struct grpc_prefix prefix;

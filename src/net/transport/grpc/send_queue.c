@@ -1,4 +1,5 @@
-/* A list of messages, each a list of pieces behind a prefix, and a place in it. */
+/* A queue of messages, each a list of pieces after a prefix, with a read position; and the output
+ * into which frames are collected. */
 #include "net/transport/grpc/send_queue.h"
 
 #include <assert.h>
@@ -9,7 +10,7 @@
 #include "core/base/small_blocks.h"
 #include "net/transport/h2_scan.h"
 
-enum { COMPRESS_FROM_BYTES = 1024 }; /* smaller messages do not get smaller */
+enum { COMPRESS_FROM_BYTES = 1024 }; /* smaller messages do not shrink */
 
 /* ---- compression ----------------------------------------------------------------------------- */
 
@@ -21,8 +22,8 @@ static size_t total_bytes(const struct piece *pieces, size_t n) {
     return n_bytes;
 }
 
-/* Makes one piece of them, on the heap. Returns: false when it can't be done, and the message
- * leaves as it is. */
+/* Compresses the pieces into one, on the heap. Returns: false on failure; the message is sent
+ * uncompressed then. */
 static bool compress_copy(const struct grpc_send_queue_options *options, const struct piece *pieces,
                           size_t n, size_t n_bytes, struct piece *out) {
     struct deflate *codec = deflate_new(options->coding, options->compression_level);
@@ -47,7 +48,7 @@ static bool compress_copy(const struct grpc_send_queue_options *options, const s
 
 /* ---- one message ----------------------------------------------------------------------------- */
 
-/* With arena, it lives as long as that. */
+/* Allocated in the arena if there is one. */
 static struct grpc_queued_message *message_new(const struct grpc_send_queue_options *options,
                                                size_t n_pieces) {
     size_t n_bytes = sizeof(struct grpc_queued_message) + (n_pieces + 1) * sizeof(struct piece);
@@ -114,7 +115,7 @@ bool grpc_send_queue_push(struct grpc_send_queue *queue,
         message->release = free;
         message->user = (void *)(uintptr_t)small.data;
         if (release) {
-            release(user); /* a copy leaves */
+            release(user); /* the compressed copy is sent */
         }
     } else {
         message_init(message, pieces, n_pieces, false);
@@ -130,13 +131,14 @@ size_t grpc_send_queue_reserve(struct grpc_send_queue *queue, size_t most) {
     return queue->n_reserved;
 }
 
-/* The bytes to be collected next, not past the end of a piece. */
+/* Returns: the next bytes to collect, up to the end of a piece. */
 static struct piece grpc_send_queue_peek(const struct grpc_send_queue *queue) {
     const struct piece *piece = &queue->first->pieces[queue->piece];
     return (struct piece){(const char *)piece->data + queue->at, piece->n_bytes - queue->at};
 }
 
-/* The first message leaves the queue, but may be on its way to the socket. */
+/* Moves the first message from the queue to the write batch, where it stays until its bytes are
+ * sent. */
 static void move_to_batch(struct grpc_send_queue *queue, struct grpc_write_batch *flight) {
     struct grpc_queued_message *message = queue->first;
     queue->first = message->next;
@@ -149,7 +151,7 @@ static void move_to_batch(struct grpc_send_queue *queue, struct grpc_write_batch
     flight->sent = message;
 }
 
-/* So many of them were. */
+/* Marks bytes as collected. */
 static void grpc_send_queue_advance(struct grpc_send_queue *queue, struct grpc_write_batch *flight,
                                     size_t n_bytes) {
     const struct grpc_queued_message *message = queue->first;
@@ -168,7 +170,7 @@ bool grpc_send_queue_is_mid_message(const struct grpc_send_queue *queue) {
     return queue->n_reserved > 0 || queue->piece > 0 || queue->at > 0;
 }
 
-/* ---- letting go ------------------------------------------------------------------------------ */
+/* ---- dropping and completing ----------------------------------------------------------------- */
 
 void grpc_send_queue_clear(struct grpc_send_queue *queue, struct grpc_write_batch *flight) {
     bool begun = queue->piece > 0 || queue->at > 0;
@@ -200,11 +202,11 @@ void grpc_write_batch_complete(struct grpc_write_batch *flight,
 }
 
 enum {
-    /* The most that nghttp2 gives at once: a frame of 16 KiB, which is what it makes of DATA too,
-     * with a few bytes to spare for a change of mind. */
+    /* The most that nghttp2 returns at once: a frame of 16 KiB, also its limit for DATA, and a few
+     * bytes to spare. */
     FRAME_BYTES = 16384 + 32,
-    SMALL_BYTES = 1024, /* up to here a piece is copied */
-    /* A frame of DATA is its head, large pieces, and between them small ones copied together. */
+    SMALL_BYTES = 1024, /* pieces up to this size are copied */
+    /* A DATA frame is its head, large pieces, and coalesced small ones between them. */
     FRAME_PIECES = 2 * (FRAME_BYTES / SMALL_BYTES) + 2,
 };
 

@@ -1,7 +1,7 @@
-/* Settings of TLS, made once from the files. What is not an OpenSSL default is here, with why:
- * TLS 1.2 or later; with 1.2 only ciphers that HTTP/2 allows (RFC 9113, appendix A): forward
- * secrecy and authenticated encryption; no renegotiation, no compression; sessions are resumed by
- * tickets, which need no memory here. */
+/* TLS settings made from the files. What differs from OpenSSL's defaults: TLS 1.2 or later; with
+ * 1.2 only ciphers that HTTP/2 allows (RFC 9113, appendix A): forward secrecy and authenticated
+ * encryption; no renegotiation, no compression; sessions resume by tickets, which need no memory on
+ * the server. */
 #include "net/transport/tls/context.h"
 
 #include <openssl/err.h>
@@ -19,9 +19,9 @@ const char *tls_pem_reason(void) {
     return reason ? reason : "OpenSSL gives no reason";
 }
 
-/* ---- what a file is instead ------------------------------------------------------------------ */
+/* ---- errors of file contents ----------------------------------------------------------------- */
 
-/* The label of its first block, "CERTIFICATE"; empty: it has none. */
+/* Returns: the label of the first PEM block, "CERTIFICATE"; empty: there is none. */
 static struct str first_label(struct str text) {
     const char *begin = text.len > 0 ? memmem(text.ptr, text.len, BEGIN, sizeof(BEGIN) - 1) : NULL;
     if (!begin) {
@@ -32,7 +32,7 @@ static struct str first_label(struct str text) {
     return str_cut(&rest, '-');
 }
 
-/* There is no block in the file that could be read as `wanted`. */
+/* The file has no block that could be read as `wanted`. */
 static enum status wrong_content_error(const struct tls_text *file, const char *wanted,
                                        struct error *err) {
     struct str label = first_label(file->text);
@@ -52,7 +52,7 @@ static enum status wrong_content_error(const struct tls_text *file, const char *
                      file->name, wanted);
 }
 
-/* Was the last error that no (further) block was found? */
+/* Returns: whether the last error was the end of the PEM blocks. */
 static bool is_no_block(void) {
     unsigned long error = ERR_peek_last_error();
     return error == 0 ||
@@ -89,7 +89,7 @@ static enum status read_certs(const struct tls_text *file, BIO *bio, STACK_OF(X5
     return n > 0 ? ST_OK : wrong_content_error(file, "a certificate", err);
 }
 
-/* All certificates of the file, at least one. Returns: ST_BAD_CONFIG. Owns: *out. */
+/* Reads all certificates of the file, at least one. Returns: ST_BAD_CONFIG. Owns: *out. */
 static enum status tls_pem_certs(const struct tls_text *file, STACK_OF(X509) * *out,
                                  struct error *err) {
     BIO *bio = open_text(file->text);
@@ -106,20 +106,20 @@ static enum status tls_pem_certs(const struct tls_text *file, STACK_OF(X509) * *
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* A passphrase is asked for: nobody is there to type it. */
+/* Refuses to ask for a passphrase: there is no terminal. */
 static int on_passphrase(char *out, int n_bytes, int writing, void *asked) {
     (void)out, (void)n_bytes, (void)writing;
     *(bool *)asked = true;
     return -1;
 }
 
-/* OpenSSL says the same of a file without a key as of one with a damaged key. */
+/* OpenSSL reports the same error for a missing and for a damaged key. */
 static bool has_key(struct str text) {
     static const char LABEL[] = "PRIVATE KEY-----";
     return text.len > 0 && memmem(text.ptr, text.len, LABEL, sizeof(LABEL) - 1) != NULL;
 }
 
-/* The first private key of the file. Returns: ST_BAD_CONFIG. Owns: *out. */
+/* Reads the first private key of the file. Returns: ST_BAD_CONFIG. Owns: *out. */
 static enum status tls_pem_key(const struct tls_text *file, EVP_PKEY **out, struct error *err) {
     bool asked = false;
     if (!has_key(file->text)) {
@@ -146,11 +146,11 @@ static enum status tls_pem_key(const struct tls_text *file, EVP_PKEY **out, stru
                      tls_pem_reason());
 }
 
-static const char CIPHERS[] = "ECDHE+AESGCM:ECDHE+CHACHA20"; /* of TLS 1.2 */
+static const char CIPHERS[] = "ECDHE+AESGCM:ECDHE+CHACHA20"; /* for TLS 1.2 */
 
 /* ---- certificate and key --------------------------------------------------------------------- */
 
-/* Which certificate of the file does the key belong to? -1: none. */
+/* Returns: the index of the certificate that matches the key; -1: none. */
 static int find_cert_of_key(EVP_PKEY *key, const STACK_OF(X509) * certs) {
     int n = sk_X509_num(certs), i = 0;
     while (i < n && X509_check_private_key(sk_X509_value(certs, i), key) != 1) {
@@ -219,7 +219,7 @@ static enum status use_cert_and_key(SSL_CTX *ssl, const struct tls_texts *texts,
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
-/* From now on a client needs a certificate that one of these has signed. */
+/* Requires a client certificate signed by one of these CAs. */
 static enum status require_client_certs(SSL_CTX *ssl, const struct tls_text *file,
                                         struct error *err) {
     STACK_OF(X509) * certs;
@@ -236,12 +236,12 @@ static enum status require_client_certs(SSL_CTX *ssl, const struct tls_text *fil
     return st;
 }
 
-/* ---- a context's life ------------------------------------------------------------------------ */
+/* ---- creating and freeing a context ---------------------------------------------------------- */
 
 static bool configure(SSL_CTX *ssl) {
     static const unsigned char WHOSE_SESSIONS[] = "sluice";
     SSL_CTX_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-    /* A connection that rests keeps no buffers; a record may be offered again from elsewhere. */
+    /* An idle connection keeps no buffers; a record may be retried from another address. */
     SSL_CTX_set_mode(ssl, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                               SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);

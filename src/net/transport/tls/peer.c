@@ -1,4 +1,4 @@
-/* From the files of a client to OpenSSL's settings, and from its errors to sentences. */
+/* Configures OpenSSL from a client's TLS files, and explains its errors. */
 #include "net/transport/tls/peer.h"
 
 #include <arpa/inet.h>
@@ -17,7 +17,8 @@ static const char *openssl_reason(void) {
 
 static enum status use_ca(SSL_CTX *ssl, const struct tls_file *ca, struct error *err) {
     if (!ca->path) {
-        SSL_CTX_set_default_verify_paths(ssl); /* one that trusts nobody says so when it matters */
+        SSL_CTX_set_default_verify_paths(ssl); /* without a CA, verification fails later with its
+                                                  own error */
         return ST_OK;
     }
     if (SSL_CTX_load_verify_locations(ssl, ca->path, NULL) != 1) {
@@ -27,7 +28,7 @@ static enum status use_ca(SSL_CTX *ssl, const struct tls_file *ca, struct error 
     return ST_OK;
 }
 
-/* A passphrase is asked for: this is no place to type it. */
+/* Refuses to ask for a passphrase: there is no terminal. */
 static int on_passphrase(char *out, int n_bytes, int writing, void *asked) {
     (void)out, (void)n_bytes, (void)writing;
     *(bool *)asked = true;
@@ -86,9 +87,9 @@ enum status tls_peer_configure(SSL_CTX *ssl, const struct tls_peer_options *opti
     return st == ST_OK ? use_cert(ssl, options, err) : st;
 }
 
-/* ---- a connection ---------------------------------------------------------------------------- */
+/* ---- one connection -------------------------------------------------------------------------- */
 
-/* RFC 6066, 3: no addresses in SNI. */
+/* RFC 6066, 3: SNI has no addresses. */
 bool tls_peer_set_host(SSL *ssl, const char *host) {
     unsigned char address[sizeof(struct in6_addr)];
     if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1) {
@@ -97,7 +98,7 @@ bool tls_peer_set_host(SSL *ssl, const char *host) {
     return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
-/* Is it the server's word on the certificate that it was shown? */
+/* Returns: whether the server refused the client certificate. */
 static bool is_client_cert_refused(int why) {
     static const int REASONS[] = {
         SSL_R_TLSV1_ALERT_UNKNOWN_CA,          SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,

@@ -1,4 +1,4 @@
-/* An EC key on P-256 and an X.509 v3 certificate of it, by itself. */
+/* Makes an EC key on P-256 and a self-signed X.509 v3 certificate. */
 #include "net/transport/tls/self_signed.h"
 
 #include <openssl/bio.h>
@@ -28,7 +28,7 @@ static bool add_extension(X509 *cert, int id, const char *value) {
     return added;
 }
 
-/* Clients that remember certificates tell them apart by it. */
+/* A new serial number each time, so that clients can tell the certificates apart. */
 static bool set_serial(X509 *cert) {
     unsigned char bytes[SERIAL_BYTES];
     if (RAND_bytes(bytes, sizeof bytes) != 1) {

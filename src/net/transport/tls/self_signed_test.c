@@ -1,5 +1,5 @@
-/* A certificate of our own: one that OpenSSL takes for a server, with the key it belongs to, valid
- * now and for long, and another each time. */
+/* The self-signed certificate: accepted by OpenSSL for a server, matching its key, valid now and
+ * for years, different each time. */
 #include "net/transport/tls/self_signed.h"
 
 #include <setjmp.h>

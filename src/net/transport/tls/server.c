@@ -1,4 +1,4 @@
-/* Files into a context, again and again. */
+/* Builds a context from the files, and again whenever they change. */
 #include "net/transport/tls/server.h"
 
 #include <stdio.h>
@@ -10,24 +10,23 @@
 #include "net/transport/tls/context.h"
 #include "net/transport/tls/self_signed.h"
 
-/* Tickets are sealed with a key of their context: so often, at least, it is a new one. */
+/* A context's ticket key is replaced at least this often, by a new context. */
 enum { RENEW_SECONDS = 12 * 3600, NAME_BYTES = 256 };
 
 enum { CERT, KEY, CLIENT_CA, FILES };
 
 struct tls_server {
-    struct watched_file files[FILES]; /* path NULL: none */
+    struct watched_file files[FILES]; /* path NULL: not configured */
     char names[FILES][NAME_BYTES];    /* "--http-tls-cert /etc/sluice/tls.crt" */
-    struct str self_signed_pem; /* self-signed: the certificate and its key; ptr NULL: it is of the
-                                   files */
+    struct str self_signed_pem; /* certificate and key if self-signed; ptr NULL: from the files */
     struct tls_context *context;
-    time_t made_at; /* or last tried */
+    time_t made_at; /* of the context, or of the last attempt */
 };
 
 /* ---- from files to a context ----------------------------------------------------------------- */
 
-/* `*changed` is set when something is other than the last time. Returns: of the first that can't be
- * read, why not. */
+/* `*changed`: some file's content changed. Returns: the error of the first file that can't be
+ * read. */
 static enum status read_files(struct tls_server *server, bool *changed, struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; i < FILES; i++) {
@@ -56,7 +55,7 @@ static struct tls_text text_of(const struct tls_server *server, size_t i) {
     return (struct tls_text){given ? server->names[i] : NULL, watched_file_text(&server->files[i])};
 }
 
-/* Replaces the context by one of what was read. */
+/* Replaces the context by one made from the files' content. */
 static enum status make_context(struct tls_server *server, time_t now, struct error *err) {
     struct tls_texts texts = {text_of(server, CERT), text_of(server, KEY),
                               text_of(server, CLIENT_CA)};
@@ -76,7 +75,7 @@ static enum status make_context(struct tls_server *server, time_t now, struct er
     return ST_OK;
 }
 
-/* ---- a server's life ------------------------------------------------------------------------- */
+/* ---- creating and freeing a server ----------------------------------------------------------- */
 
 static void set_file(struct tls_server *server, size_t i, const struct tls_file *file) {
     server->files[i].path = file->path;
@@ -129,7 +128,7 @@ struct tls_context *tls_server_context(const struct tls_server *server) {
     return tls_context_ref(server->context);
 }
 
-/* ---- looking again --------------------------------------------------------------------------- */
+/* ---- reload ---------------------------------------------------------------------------------- */
 
 static void log_reload(const struct tls_server *server) {
     char expiry[TLS_DATE_BYTES];
@@ -145,7 +144,7 @@ static void log_reload_failure(const struct error *err) {
               LOG_CSTR("reason", err->text));
 }
 
-/* What was read is other than before, or `st` says why it can't be read. */
+/* The content changed, or `st` is the error of reading it. */
 static bool reload_context(struct tls_server *server, enum status st, time_t now,
                            struct error *err) {
     if (st == ST_OK) {
@@ -166,7 +165,7 @@ bool tls_server_reload(struct tls_server *server, time_t now) {
     if (changed) {
         made = reload_context(server, st, now, &err);
     } else if (st == ST_OK && now - server->made_at >= RENEW_SECONDS) {
-        made = make_context(server, now, &err) == ST_OK; /* or they were no good before */
+        made = make_context(server, now, &err) == ST_OK; /* or the content was invalid before */
     }
     clear_files(server);
     return made;

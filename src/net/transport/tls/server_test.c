@@ -1,5 +1,5 @@
-/* The files of TLS: a sentence for each way in which one can be wrong, and what happens when they
- * change while connections are open. */
+/* TLS files: an error message for each way in which one can be wrong, and reloads while connections
+ * are open. */
 #include "net/transport/tls/server.h"
 
 #include <setjmp.h>
@@ -56,14 +56,14 @@ static struct tls_server_options options_of(char paths[3][PATH_BYTES], bool with
                                        .client_ca = {"--tls-client-ca", with_ca ? paths[2] : NULL}};
 }
 
-/* ---- sentences ------------------------------------------------------------------------------- */
+/* ---- error messages -------------------------------------------------------------------------- */
 
-/* NULL: there is no such file. */
+/* NULL: the file does not exist. */
 static const struct file_row {
     const char *what;
     const char *cert, *key, *ca;
     bool with_ca;
-    const char *says[3]; /* what the sentence has to have; none: all is well */
+    const char *says[3]; /* parts of the message; none: valid */
 } FILES[] = {
     {"good", .cert = "S", .key = "K"},
     {"a chain", .cert = "C", .key = "L"},
@@ -91,7 +91,7 @@ static const struct file_row {
     {"a chain in the wrong order", "W", "L", .says = {"/cert: ", "own certificate first", "2"}},
 };
 
-/* A letter stands for something that is made at the start. */
+/* A letter stands for a text made at the start. */
 static const char *text_of(const char *text) {
     return strcmp(text, "S") == 0   ? server_id.cert_pem
            : strcmp(text, "K") == 0 ? server_id.key_pem
@@ -149,7 +149,7 @@ static void tls_server_new_non_files_are_io_errors(void **state) {
     options.cert.path = "/dev/null";
     assert_int_equal(tls_server_new(&options, NOW, &server, &err), ST_IO);
     assert_non_null(strstr(err.text, "expected a regular file"));
-    options.cert.path = path_of("pipe"); /* which nobody writes to */
+    options.cert.path = path_of("pipe"); /* without a writer */
     assert_int_equal(mkfifo(options.cert.path, 0600), 0);
     assert_int_equal(tls_server_new(&options, NOW, &server, &err), ST_IO);
     unlink(options.cert.path);
@@ -193,7 +193,7 @@ static void certificate_dates_are_checked(void **state) {
 
 static int64_t reloads, failures;
 
-/* Checks once, and what was counted. */
+/* Reloads once and checks the result and the counters. */
 static void check_once(struct tls_server *server, time_t now, bool made, int n_reloads,
                        int n_failures) {
     assert_true(tls_server_reload(server, now) == made);
@@ -203,7 +203,7 @@ static void check_once(struct tls_server *server, time_t now, bool made, int n_r
     assert_int_equal(metric_read(METRIC_RELOAD_FAILURES_TLS), failures);
 }
 
-/* Is this the certificate that new connections get? */
+/* Returns: whether new connections get this certificate. */
 static bool serves(const struct tls_server *server, const struct test_identity *identity) {
     struct tls_context *context = tls_server_context(server);
     bool same = X509_cmp(SSL_CTX_get0_certificate(context->ssl), identity->cert) == 0;
@@ -244,7 +244,7 @@ static void reload_broken_files_keeps_old_context(void **state) {
     char paths[3][PATH_BYTES];
     struct tls_server *server = good_server(paths);
     (void)state;
-    file_write("cert", chain); /* the key follows later */
+    file_write("cert", chain); /* the key is written later */
     check_once(server, 1, false, 0, 1);
     check_once(server, 2, false, 0, 0);
     assert_true(serves(server, &server_id));
@@ -259,7 +259,7 @@ static void reload_broken_files_keeps_old_context(void **state) {
     tls_server_free(server);
 }
 
-/* Kubernetes: files are links through a link that is swapped. */
+/* Kubernetes: the files are symlinks through a symlink that is swapped. */
 static void reload_follows_swapped_symlinks(void **state) {
     char paths[3][PATH_BYTES];
     (void)state;
@@ -291,7 +291,7 @@ static void reload_follows_swapped_symlinks(void **state) {
     rmdir(path_of("v2"));
 }
 
-/* Keys of tickets do not live for ever, though the files stay. */
+/* Ticket keys are renewed even if the files stay. */
 static void reload_renews_context_after_12_hours(void **state) {
     char paths[3][PATH_BYTES];
     struct tls_server *server = good_server(paths);
@@ -307,7 +307,7 @@ static void reload_renews_context_after_12_hours(void **state) {
     tls_server_free(server);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- whole servers --------------------------------------------------------------------------- */
 
 static int make_identities(void **state) {
     const char *tmp = getenv("TMPDIR");

@@ -1,12 +1,14 @@
-/* OpenSSL between two pieces of memory. Its BIO takes the peer's bytes from where they were read
- * and puts ours where they are written from; nothing is buffered in between. */
+/* OpenSSL between two buffers: its BIO reads the peer's bytes and writes ours in the caller's
+ * memory, without buffering.
+ *
+ * Failures are explained by a table of frequent reasons, else by OpenSSL's own text. */
 #include "net/transport/tls/session.h"
 
 #include <openssl/err.h>
 
 #include "net/transport/tls/peer.h"
 
-enum { ALERTS = SSL_AD_REASON_OFFSET }; /* from here on, reasons are alerts that the peer sent */
+enum { ALERTS = SSL_AD_REASON_OFFSET }; /* reasons from here on are alerts received from the peer */
 
 static const struct {
     int reason;
@@ -26,14 +28,14 @@ static const struct {
     {SSL_R_UNEXPECTED_EOF_WHILE_READING, TLS_FAILURE_DISCONNECTED, "the client went away"},
 };
 
-/* The client's certificate was looked at, and refused. */
+/* The client's certificate failed verification. */
 static enum tls_failure explain_certificate(long verdict, struct error *err) {
     error_set(err, ST_UNAUTHENTICATED, "the client's certificate is refused: %s",
               X509_verify_cert_error_string(verdict));
     return TLS_FAILURE_CERTIFICATE;
 }
 
-/* Explains what waits in OpenSSL's queue of errors, and empties it. */
+/* Explains the first error in OpenSSL's queue, and clears the queue. */
 static enum tls_failure tls_failure_explain(const struct tls_session *session, struct error *err) {
     if (!SSL_is_server(session->ssl)) {
         tls_peer_explain(session->ssl, 0, err);
@@ -63,7 +65,7 @@ static enum tls_failure tls_failure_explain(const struct tls_session *session, s
     return TLS_FAILURE_PROTOCOL;
 }
 
-/* ---- OpenSSL's side of the bytes ------------------------------------------------------------- */
+/* ---- BIO for OpenSSL ------------------------------------------------------------------------- */
 
 static struct tls_io *io_of(BIO *bio) {
     return ((struct tls_session *)BIO_get_data(bio))->io;
@@ -100,7 +102,7 @@ static int on_bio_write(BIO *bio, const char *data, size_t n_bytes, size_t *n_wr
 
 static long on_bio_ctrl(BIO *bio, int command, long number, void *pointer) {
     (void)bio, (void)number, (void)pointer;
-    return command == BIO_CTRL_FLUSH; /* nothing is held back, and the rest does not apply */
+    return command == BIO_CTRL_FLUSH; /* nothing is buffered; other commands do not apply */
 }
 
 BIO_METHOD *tls_session_bio_method(void) {
@@ -116,7 +118,8 @@ BIO_METHOD *tls_session_bio_method(void) {
 
 /* ---- ALPN ------------------------------------------------------------------------------------ */
 
-/* Ours first. A client that offers none is not asked here. (RFC 7301, 3.2) */
+/* The server's order of preference decides. OpenSSL does not call this for a client without ALPN.
+ * (RFC 7301, 3.2) */
 int tls_session_on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                         const unsigned char *in, unsigned in_len, void *user) {
     const struct tls_session *session = SSL_get_app_data(ssl);
@@ -133,7 +136,7 @@ int tls_session_on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_
     return SSL_TLSEXT_ERR_OK;
 }
 
-/* ---- a session's life ------------------------------------------------------------------------ */
+/* ---- creating and freeing a session ---------------------------------------------------------- */
 
 bool tls_session_init(struct tls_session *session, struct tls_context *context, struct str alpn) {
     session->context = context;
@@ -160,16 +163,16 @@ void tls_session_fini(struct tls_session *session) {
     session->context = NULL;
 }
 
-/* ---- steps ----------------------------------------------------------------------------------- */
+/* ---- handshake, read, write ------------------------------------------------------------------ */
 
 static void begin_call(struct tls_session *session, struct tls_io *io) {
     session->io = io;
-    if (ERR_peek_error() != 0) { /* looking is much cheaper than clearing */
+    if (ERR_peek_error() != 0) { /* peeking is much cheaper than clearing */
         ERR_clear_error();
     }
 }
 
-/* What OpenSSL's return value means. */
+/* Maps OpenSSL's return value. */
 static enum tls_result end_call(struct tls_session *session, int rc) {
     switch (rc > 0 ? SSL_ERROR_NONE : SSL_get_error(session->ssl, rc)) {
     case SSL_ERROR_NONE:
@@ -209,7 +212,7 @@ enum tls_result tls_session_read(struct tls_session *session, struct tls_io *io,
     while (result == TLS_DONE && *n_read < n_bytes) {
         size_t n = 0;
         if (io->in.len == 0 && SSL_has_pending(session->ssl) == 0) {
-            return TLS_WANT_READ; /* which OpenSSL would find out at much greater length */
+            return TLS_WANT_READ; /* OpenSSL would take much longer to find out */
         }
         begin_call(session, io);
         result =
@@ -229,8 +232,8 @@ enum tls_result tls_session_write(struct tls_session *session, struct tls_io *io
     }
     begin_call(session, io);
     enum tls_result result = end_call(session, SSL_write_ex(session->ssl, data.ptr, data.len, &n));
-    /* There was room for all of it, and nothing has to come first: it was sealed, or it can't
-     * be. */
+    /* There was capacity for the whole record and nothing had to come first: it was encrypted, or
+     * it cannot be. */
     if (result != TLS_DONE || n != data.len) {
         session->broken = true;
         return TLS_FAILED;
@@ -241,7 +244,7 @@ enum tls_result tls_session_write(struct tls_session *session, struct tls_io *io
 void tls_session_send_close_notify(struct tls_session *session, struct tls_io *io) {
     if (!session->broken && SSL_is_init_finished(session->ssl)) {
         begin_call(session, io);
-        SSL_shutdown(session->ssl); /* does not wait for the peer's */
+        SSL_shutdown(session->ssl); /* does not wait for the peer's close_notify */
         ERR_clear_error();
     }
 }
@@ -260,7 +263,7 @@ bool tls_session_is_resumed(const struct tls_session *session) {
     return SSL_session_reused(session->ssl) == 1;
 }
 
-/* Every message of TLS begins with a byte below 'A', or (SSL 2) above 'Z'. */
+/* Every TLS message begins with a byte below 'A', or (SSL 2) above 'Z'. */
 bool tls_looks_like_plaintext(struct str first) {
     return first.len > 0 && first.ptr[0] >= 'A' && first.ptr[0] <= 'Z';
 }

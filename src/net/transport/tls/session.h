@@ -1,9 +1,7 @@
-/* One end of a TLS connection, the server's unless SSL_set_connect_state said otherwise, sans I/O:
- * bytes from the peer go in, bytes to the peer come out, and between them is what the protocol
- * above reads and writes. No socket, no clock, no buffer of its own but OpenSSL's: both ends of a
- * connection can stand in a test.
- *
- * Sealed is what travels, encrypted in records; plain is what is in it.
+/* One side of a TLS connection, the server's unless SSL_set_connect_state was called, sans I/O:
+ * encrypted bytes of the peer go in, encrypted bytes to the peer come out, and the protocol reads
+ * and writes plaintext. It has no buffers besides OpenSSL's, so both sides of a connection can run
+ * in a test.
  *
  * Thread: one at a time. */
 #ifndef SLUICE_NET_TRANSPORT_TLS_SESSION_H
@@ -17,12 +15,13 @@
 #include "net/transport/tls/context.h"
 
 enum {
-    TLS_RECORD_BYTES = 16384, /* of plain bytes, at most (RFC 8446, 5.1) */
-    TLS_ENCRYPTED_RECORD_MAX_BYTES = TLS_RECORD_BYTES + 1024, /* is enough for one, sealed */
+    TLS_RECORD_BYTES = 16384, /* limit of plaintext (RFC 8446, 5.1) */
+    TLS_ENCRYPTED_RECORD_MAX_BYTES = TLS_RECORD_BYTES + 1024, /* capacity that suffices for one
+                                                                 encrypted record */
 };
 
-/* What a function had to work with, the caller's: the peer's bytes, of which what was taken is cut
- * off, and room for bytes to the peer. */
+/* The caller's buffers: input from the peer, from which consumed bytes are removed, and output to
+ * the peer. */
 struct tls_io {
     struct str in;
     char *out;
@@ -30,22 +29,23 @@ struct tls_io {
 };
 
 enum tls_result {
-    TLS_DONE,       /* what was asked for */
-    TLS_WANT_READ,  /* `in` is used up, and more has to come first */
-    TLS_WANT_WRITE, /* `out` has no room: empty it and call again */
-    TLS_CLOSED,     /* the peer said that it sends nothing more (close_notify) */
-    TLS_FAILED,     /* over; what `out` holds still tells the peer why */
+    TLS_DONE,       /* the operation is complete */
+    TLS_WANT_READ,  /* `in` is consumed, more input is needed */
+    TLS_WANT_WRITE, /* `out` is full: send it and call again */
+    TLS_CLOSED,     /* the peer sent close_notify */
+    TLS_FAILED,     /* failed; `out` may hold an alert for the peer */
 };
 
-/* Why a handshake failed, for the counters; in the order of the metric's rows. */
+/* Why a handshake failed; in the order of the metric's rows. */
 enum tls_failure {
-    TLS_FAILURE_PLAINTEXT,    /* what came is no TLS */
-    TLS_FAILURE_PROTOCOL,     /* no version, cipher, … in common, or against the rules */
-    TLS_FAILURE_ALPN,         /* none of the protocols that the client offers */
-    TLS_FAILURE_CERTIFICATE,  /* the client's is missing or refused */
-    TLS_FAILURE_REFUSED,      /* the client refused ours, or gave up with an alert */
-    TLS_FAILURE_TIMEOUT,      /* it did not end in time */
-    TLS_FAILURE_DISCONNECTED, /* the connection ended before it did */
+    TLS_FAILURE_PLAINTEXT,    /* the input is not TLS */
+    TLS_FAILURE_PROTOCOL,     /* no common version or cipher, or a protocol violation */
+    TLS_FAILURE_ALPN,         /* no common ALPN protocol */
+    TLS_FAILURE_CERTIFICATE,  /* the client's certificate is missing or refused */
+    TLS_FAILURE_REFUSED,      /* the client refused the server's certificate, or sent another
+                                 alert */
+    TLS_FAILURE_TIMEOUT,      /* the handshake timed out */
+    TLS_FAILURE_DISCONNECTED, /* the connection closed during the handshake */
     TLS_FAILURES,
 };
 
@@ -53,41 +53,41 @@ struct tls_session {
     SSL *ssl;
     struct tls_context *context;
     struct tls_io *io; /* during a call */
-    struct str alpn;   /* ours, in the order of liking, each after its length; empty: any */
+    struct str alpn;   /* ours, in order of preference, each after its length; empty: any */
     bool broken;
 };
 
-/* Fills in zeroed memory. `context` is taken over: its reference is the session's. Returns: false
- * when out of memory. Owns: tls_session_fini, also after a failure. */
+/* Initialises zeroed memory. Takes the reference `context`. Returns: false when out of memory.
+ * Owns: tls_session_fini, also after a failure. */
 bool tls_session_init(struct tls_session *session, struct tls_context *context, struct str alpn)
     __attribute__((warn_unused_result));
 /* Zeroed memory is allowed. */
 void tls_session_fini(struct tls_session *session);
 
-/* Goes on with the handshake. Returns: TLS_DONE when it is over, TLS_WANT_READ, TLS_WANT_WRITE, or
- * TLS_FAILED with `*why` and a sentence. */
+/* Continues the handshake. Returns: TLS_DONE when it is complete, TLS_WANT_READ, TLS_WANT_WRITE, or
+ * TLS_FAILED with `*why` and `err`. */
 enum tls_result tls_session_handshake(struct tls_session *session, struct tls_io *io,
                                       enum tls_failure *why, struct error *err)
     __attribute__((warn_unused_result));
-/* After the handshake: opens what has come, up to `n_bytes`. `*n_read` is always set. Returns:
- * TLS_DONE when `data` is full, TLS_WANT_READ, TLS_CLOSED, or TLS_FAILED. */
+/* After the handshake: decrypts up to `n_bytes`. `*n_read` is always set. Returns: TLS_DONE when
+ * `data` is full, TLS_WANT_READ, TLS_CLOSED, or TLS_FAILED. */
 enum tls_result tls_session_read(struct tls_session *session, struct tls_io *io, char *data,
                                  size_t n_bytes, size_t *n_read, struct error *err)
     __attribute__((warn_unused_result));
-/* After the handshake: seals one record of at most TLS_RECORD_BYTES. Returns: TLS_DONE when all of
- * `data` is sealed, TLS_WANT_WRITE when nothing is (there is less than
+/* After the handshake: encrypts one record of at most TLS_RECORD_BYTES. Returns: TLS_DONE when all
+ * of `data` is encrypted, TLS_WANT_WRITE when nothing is (`out` has less capacity than
  * TLS_ENCRYPTED_RECORD_MAX_BYTES), TLS_FAILED. */
 enum tls_result tls_session_write(struct tls_session *session, struct tls_io *io, struct str data)
     __attribute__((warn_unused_result));
-/* Tells the peer that nothing more comes (close_notify), if it can be told. */
+/* Writes close_notify to `out`, if the session's state allows it. */
 void tls_session_send_close_notify(struct tls_session *session, struct tls_io *io);
 
-/* For the log: "TLSv1.3", "TLS_AES_256_GCM_SHA384", and whether an earlier session went on. */
+/* For the log: "TLSv1.3", "TLS_AES_256_GCM_SHA384", and whether an earlier session was resumed. */
 const char *tls_session_version(const struct tls_session *session);
 const char *tls_session_cipher(const struct tls_session *session);
 bool tls_session_is_resumed(const struct tls_session *session);
 
-/* Do the first bytes of a connection look like a request in plain text? */
+/* Returns: whether the first bytes of a connection look like a plaintext request. */
 bool tls_looks_like_plaintext(struct str first);
 
 /* ---- for context.c ----------------------------------------------------------------------- */

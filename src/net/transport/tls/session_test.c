@@ -1,5 +1,5 @@
-/* Both ends of TLS in memory: handshakes and data at every split and with little room, who is let
- * in and who is not, and what is said then. */
+/* Both sides of TLS in memory: handshakes and data at every split and with small buffers, accepted
+ * and refused clients, and the errors. */
 #include "net/transport/tls/session.h"
 
 #include <setjmp.h>
@@ -19,21 +19,21 @@ static const char HTTP1[] = "\x08http/1.1\x08http/1.0", H2[] = "\x02h2";
 
 static struct test_identity server_id, client_id, other_id;
 
-/* Two ends and what is under way from one to the other. */
+/* Both sides and the bytes between them. */
 struct pair {
     struct tls_session session;
     SSL *client;
     enum tls_result result; /* of the session's last step */
     enum tls_failure why;
     struct error err;
-    int alert;        /* that the client got last; -1: none */
-    bool shaken;      /* the session's handshake is over */
-    size_t out_bytes; /* the session gets so much room at a time */
-    size_t in_bytes;  /* ... and so many bytes */
+    int alert;        /* last one that the client got; -1: none */
+    bool shaken;      /* the session's handshake is complete */
+    size_t out_bytes; /* output capacity of the session per step */
+    size_t in_bytes;  /* ... and input bytes */
     char out[WIRE_BYTES];
 };
 
-/* Notes the alerts that the client gets. */
+/* Records the alerts that the client gets. */
 static void on_info(const SSL *ssl, int where, int value) {
     if (where == SSL_CB_READ_ALERT) {
         ((struct pair *)SSL_get_app_data(ssl))->alert = value & 0xff;
@@ -51,12 +51,12 @@ static void pair_init(struct pair *pair, struct tls_context *context, SSL_CTX *c
 
 static void pair_fini(struct pair *pair) {
     tls_session_fini(&pair->session);
-    /* Else OpenSSL would not resume a session that ended without a word. */
+    /* Else OpenSSL would not resume a session that ended without close_notify. */
     SSL_set_shutdown(pair->client, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
     SSL_free(pair->client);
 }
 
-/* What the session said reaches the client. */
+/* Delivers the session's output to the client. */
 static void deliver(struct pair *pair, struct tls_io *io) {
     if (io->out_len > 0) {
         BIO_write(SSL_get_rbio(pair->client), io->out, (int)io->out_len);
@@ -77,7 +77,7 @@ static void shake(struct pair *pair, struct str in) {
     }
 }
 
-/* What the client has to say, in pieces. */
+/* Delivers the client's output in pieces. */
 static void client_speaks(struct pair *pair) {
     char *data;
     BIO *bio = SSL_get_wbio(pair->client);
@@ -90,7 +90,7 @@ static void client_speaks(struct pair *pair) {
     BIO_reset(bio);
 }
 
-/* Until nobody has anything to say. Returns: whether both are content. */
+/* Runs until neither side has output. Returns: whether both handshakes are complete. */
 static bool pair_shake(struct pair *pair) {
     pair->result = TLS_WANT_READ;
     for (int i = 0; i < 10 && pair->result == TLS_WANT_READ; i++) {
@@ -100,7 +100,7 @@ static bool pair_shake(struct pair *pair) {
     return SSL_do_handshake(pair->client) == 1 && pair->shaken;
 }
 
-/* The last alert that the client got; -1: none. */
+/* Returns: the last alert that the client got; -1: none. */
 static int alert_of(struct pair *pair) {
     char byte;
     SSL_do_handshake(pair->client);
@@ -138,7 +138,7 @@ static void handshake_in_pieces_succeeds(void **state) {
     tls_context_unref(context);
 }
 
-/* The first flight of a client, cut after every byte. */
+/* The client's first flight, truncated after every byte. */
 static void handshake_truncated_wants_read(void **state) {
     struct tls_context *context = test_tls_context(&server_id, NULL);
     SSL_CTX *client = test_client_context(&server_id, NULL);
@@ -159,14 +159,14 @@ static void handshake_truncated_wants_read(void **state) {
     tls_context_unref(context);
 }
 
-/* ---- who is let in --------------------------------------------------------------------------- */
+/* ---- accepted and refused clients ------------------------------------------------------------ */
 
 static const struct peer_row {
     const char *what;
     int max_version; /* 0: any */
     const char *ciphers;
     struct str offers; /* ALPN */
-    bool mutual;       /* the server wants a certificate by client_id */
+    bool mutual;       /* the server requires a certificate signed by client_id */
     const struct test_identity *shows;
     struct str alpn; /* the server's */
     bool welcome;
@@ -314,7 +314,7 @@ static void plaintext_first_bytes_are_detected(void **state) {
     SSL_CTX_free(client);
 }
 
-/* The client does not trust our certificate, and says so. */
+/* The client does not trust the server's certificate and sends an alert. */
 static void handshake_client_alert_is_refused(void **state) {
     SSL_CTX *client = test_client_context(&other_id, NULL);
     static struct pair pair;
@@ -331,7 +331,7 @@ static void handshake_client_alert_is_refused(void **state) {
 
 static char plain[3 * TLS_RECORD_BYTES], opened[sizeof(plain)], sealed[WIRE_BYTES];
 
-/* The client's bytes on the wire, all of them. */
+/* Returns: all encrypted bytes of the client. */
 static struct str client_wire(struct pair *pair) {
     char *data;
     size_t n = (size_t)BIO_get_mem_data(SSL_get_wbio(pair->client), &data);
@@ -426,7 +426,7 @@ static void record_with_flipped_bit_fails(void **state) {
         sealed[at] ^= 1;
         enum tls_result result = read_piece(&pair, in, sizeof(opened), &n_all);
         assert_int_equal(n_all, 0);
-        /* A length that is longer may still come. */
+        /* A larger record length means that more may still come. */
         bool longer = (at == 3 || at == 4) && result == TLS_WANT_READ;
         if (result != TLS_FAILED && !longer) {
             fail_msg("byte %zu: %d", at, (int)result);
@@ -442,7 +442,7 @@ static void record_with_flipped_bit_fails(void **state) {
     SSL_CTX_free(client);
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 static void close_notify_both_ways(void **state) {
     SSL_CTX *client = test_client_context(&server_id, NULL);
@@ -451,12 +451,12 @@ static void close_notify_both_ways(void **state) {
     char byte;
     (void)state;
     established(&pair, client);
-    /* The client's, behind its last words. */
+    /* The client's close_notify, after its last data. */
     SSL_write(pair.client, "bye", 3);
     SSL_shutdown(pair.client);
     assert_int_equal(read_piece(&pair, client_wire(&pair), sizeof(opened), &n_all), TLS_CLOSED);
     assert_int_equal(n_all, 3);
-    /* We may still speak, and then end too. */
+    /* The server may still send, and then closes too. */
     struct tls_io io = {.out = pair.out, .out_cap = WIRE_BYTES};
     assert_int_equal(tls_session_write(&pair.session, &io, STR("see you")), TLS_DONE);
     tls_session_send_close_notify(&pair.session, &io);
@@ -468,7 +468,7 @@ static void close_notify_both_ways(void **state) {
     SSL_CTX_free(client);
 }
 
-/* An end that is said within the handshake is none of a session. */
+/* close_notify during the handshake is a failure. */
 static void close_notify_during_handshake_fails(void **state) {
     SSL_CTX *client = test_client_context(&server_id, NULL);
     static struct pair pair;
@@ -507,14 +507,14 @@ static void session_ticket_resumes_session(void **state) {
                 SSL_set_session(pair.client, ticket);
             }
             assert_true(pair_shake(&pair));
-            SSL_read(pair.client, &byte, 1); /* takes tickets in */
+            SSL_read(pair.client, &byte, 1); /* processes tickets */
             if (tls_session_is_resumed(&pair.session) != (round > 0)) {
                 fail_msg("%s, round %d", tls_session_version(&pair.session), round);
             }
             pair_fini(&pair);
         }
     }
-    /* Other files, other keys of tickets: who was let in then may not be welcome now. */
+    /* Changed files come with new ticket keys: a client accepted then may not be accepted now. */
     pair_init(&pair, test_tls_context(&server_id, &client_id), client, STR(HTTP1));
     SSL_set_session(pair.client, ticket);
     assert_true(pair_shake(&pair));
@@ -541,7 +541,7 @@ static void renegotiation_is_refused(void **state) {
     SSL_CTX_free(client);
 }
 
-/* Keys are changed as the client wishes, and it is told ours. */
+/* The client requests a key update, and gets ours. */
 static void key_update_is_accepted(void **state) {
     SSL_CTX *client = test_client_context(&server_id, NULL);
     static struct pair pair;

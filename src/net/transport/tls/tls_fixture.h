@@ -1,4 +1,4 @@
-/* For the tests of TLS: certificates made on the spot, and a client that stands in memory. */
+/* Fixture for the TLS tests: certificates made on the fly, and a client in memory. */
 #ifndef SLUICE_NET_TRANSPORT_TLS_TLS_FIXTURE_H
 #define SLUICE_NET_TRANSPORT_TLS_TLS_FIXTURE_H
 
@@ -40,8 +40,8 @@ static inline void test_extend(X509 *cert, X509 *issuer, int nid, const char *va
     X509_EXTENSION_free(extension);
 }
 
-/* A certificate for `name`, valid from and until so many seconds from now, signed by `issuer`
- * (NULL: itself). Each may sign others. */
+/* A certificate for `name`, valid in this range of seconds from now, signed by `issuer` (NULL:
+ * itself). Each may sign others. */
 static inline void test_identity_init_at(struct test_identity *self, const char *name,
                                          const struct test_identity *issuer, long from,
                                          long until) {
@@ -82,7 +82,7 @@ static inline void test_identity_fini(struct test_identity *self) {
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
-/* `client_ca` NULL: clients need no certificate. */
+/* `client_ca` NULL: no client certificates. */
 static inline struct tls_context *test_tls_context(const struct test_identity *server,
                                                    const struct test_identity *client_ca) {
     struct tls_texts texts = {.cert = {"cert", str_of(server->cert_pem)},
@@ -98,7 +98,7 @@ static inline struct tls_context *test_tls_context(const struct test_identity *s
     return context;
 }
 
-/* Trusts `server`; shows `identity`, or nothing where it is NULL. */
+/* Trusts `server`; presents `identity`, if it is not NULL. */
 static inline SSL_CTX *test_client_context(const struct test_identity *server,
                                            const struct test_identity *identity) {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
@@ -111,7 +111,7 @@ static inline SSL_CTX *test_client_context(const struct test_identity *server,
     return context;
 }
 
-/* A client whose bytes are in memory, both ways. */
+/* A client with memory BIOs. */
 static inline SSL *test_client_new(SSL_CTX *context) {
     SSL *ssl = SSL_new(context);
     SSL_set_bio(ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
