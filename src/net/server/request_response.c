@@ -90,7 +90,7 @@ enum status request_response_advance_body(struct request_response_conn *conn, si
     return st;
 }
 
-/* ---- bodies that nobody wants ---------------------------------------------------------------- */
+/* ---- skipped bodies -------------------------------------------------------------------------- */
 
 uint64_t request_response_max_skipped(const struct request_response_conn *conn) {
     uint64_t most = conn->net.server_worker->server->limits.discard_size;

@@ -1,11 +1,11 @@
-// What the status pages share: of the server (status_page.html) and of the picker.
+// Common script of the status pages of the server (status_page.html) and the picker.
 "use strict";
 const KEPT = 120;    // samples of history, one a second
-const SPAN = 10;     // samples that rates of "now" are taken over
+const SPAN = 10;     // samples for the current rates
 const $ = id => document.getElementById(id);
 const state = { recent: [], rows: new Map(), selected: null, picked: false, tiles: new Map(), last: 0 };
 
-// ---- words for numbers ----------------------------------------------------------------------------
+// ---- formatting numbers ----------------------------------------------------------------------------
 const digits = (n, most) => n.toLocaleString("en", { maximumFractionDigits: most });
 const number = n => n >= 1e6 ? digits(n / 1e6, 2) + " M" : n >= 1e5 ? digits(n / 1e3, 0) + " k" : digits(n, n < 10 ? 1 : 0);
 const rate = n => n === null ? "–" : n > 0 && n < 0.05 ? "<0.1" : number(n);
@@ -52,7 +52,7 @@ function spark(svg, values, color) {
 
 // ---- differences ----------------------------------------------------------------------------------
 const total = buckets => buckets.reduce((sum, n) => sum + n, 0);
-// What was added to a histogram since `then` (undefined: all of it).
+// The values added to a histogram since `then` (undefined: all of them).
 const added = (now, then) => then ? { sum: now.sum - then.sum, buckets: now.buckets.map((n, i) => n - (then.buckets[i] || 0)) } : now;
 function quantile(buckets, q) {
   const rank = q * total(buckets);
@@ -82,7 +82,7 @@ function tile(name, value, note, point, color = "var(--a)") {
 
 // ---- charts ---------------------------------------------------------------------------------------
 const W = 370;
-// Bars over a scale that doubles; the labels say where a bar ends.
+// Bars over a scale that doubles; a label is the upper bound of its bar.
 function histogram(buckets, from, to, color, label, marks) {
   const n = to - from + 1, width = W / n, h = 56, most = Math.max(...buckets, 1), all = total(buckets) || 1;
   const svg = make("svg", { class: "chart", viewBox: `0 0 ${W} ${h + 14}` });
@@ -124,8 +124,8 @@ function drawErrors(now, short) {
   }));
 }
 
-// ---- all of it, once a second ---------------------------------------------------------------------
-// `prepare` makes an answer what `draw` wants to see; `draw` finds the answers in state.recent.
+// ---- update, once a second ---------------------------------------------------------------------
+// `prepare` converts a response for `draw`, which reads the responses in state.recent.
 function watch(prepare, draw) {
   async function ask() {
     try {

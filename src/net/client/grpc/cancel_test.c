@@ -1,5 +1,5 @@
-/* Calls of the gRPC client that are cancelled, in each state of theirs: the server sees a reset
- * where it knew of the call, and each call ends once. */
+/* Calls of the gRPC client cancelled in each state: the server gets a reset if it knows the call,
+ * and each call ends once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 #include "codec/protobuf/grpc_status.h"
 
-/* A text of so many bytes that is not all the same. */
+/* A text of that length with varying bytes. */
 static struct str text_of(size_t n) {
     static char text[1 << 20];
     assert_true(n <= sizeof(text));
@@ -60,7 +60,7 @@ static void cancel_waiting_call_never_reaches_server(void **state) {
     session_pair_free(pair);
 }
 
-/* nghttp2 has it, and its head has not left. */
+/* nghttp2 has the call, and its head is not sent. */
 static void cancel_before_head_sent_never_reaches_server(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
@@ -80,7 +80,7 @@ static void cancel_before_head_sent_never_reaches_server(void **state) {
     session_pair_free(pair);
 }
 
-/* The message is partly on its way: collected, promised, or held up by the window. */
+/* Part of the message is collected, reserved, or blocked by the window. */
 static void cancel_mid_message_releases_once(void **state) {
     (void)state;
     for (size_t n_turns = 1; n_turns < 6; n_turns++) {
@@ -100,8 +100,8 @@ static void cancel_mid_message_releases_once(void **state) {
     }
 }
 
-/* Its bytes are with the socket when it is cancelled: they are released when they have left, and
- * the caller need not wait for that. */
+/* A write of its bytes is in progress: they are released when it ends; the caller gets
+ * GRPC_CLIENT_END before. */
 static void cancel_during_write_releases_after_write(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
@@ -124,7 +124,7 @@ static void cancel_during_write_releases_after_write(void **state) {
     session_pair_free(pair);
 }
 
-/* The server has it; it hears of it. */
+/* The server has the call and is notified. */
 static void cancel_running_call_reaches_server(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
@@ -153,7 +153,7 @@ static void cancel_inside_event_callback_ends_call(void **state) {
     session_pair_free(pair);
 }
 
-/* All has come; the caller has not asked for it. */
+/* The whole response was received, and the caller has not read it. */
 static void cancel_unread_call_discards_messages(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
@@ -171,7 +171,7 @@ static void cancel_unread_call_discards_messages(void **state) {
     session_pair_free(pair);
 }
 
-/* What came before the end is given before it, however late it is asked for. */
+/* Messages before END_STREAM are delivered before the end, however late they are requested. */
 static void read_after_end_of_stream_delivers_messages_first(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
@@ -185,7 +185,7 @@ static void read_after_end_of_stream_delivers_messages_first(void **state) {
     grpc_client_read(record->call);
     session_pair_run(pair);
     assert_true(record->n_messages == 1 && record->n_ended == 0);
-    session_pair_close(pair, "gone"); /* the call does not need it any more */
+    session_pair_close(pair, "gone"); /* the call does not need the connection any more */
     grpc_client_read(record->call);
     grpc_client_core_sweep(&pair->core);
     assert_int_equal(record->n_messages, 2);

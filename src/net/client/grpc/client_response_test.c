@@ -1,6 +1,6 @@
-/* Answers frame by frame, written by the test: those of servers and proxies who keep the rules in
- * their own way, and of those who don't. Whatever comes, wherever it is cut and wherever it stops,
- * a call ends once, says why, and leaves nothing behind. */
+/* Responses written frame by frame: unusual but valid ones of servers and proxies, and invalid
+ * ones. Wherever a response is split or truncated, each call ends once, with a reason, and nothing
+ * leaks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static void assert_ended(const struct call_record *record, enum status status, i
     }
 }
 
-/* After whatever was said on stream 1 the connection serves on. */
+/* After any response on stream 1 the connection still works. */
 static void assert_serves(struct session_pair *pair) {
     struct frames frames = {0};
     struct call_record *record = session_pair_unary(pair, "/a.A/Next", STR("b"));
@@ -45,7 +45,7 @@ static void assert_serves(struct session_pair *pair) {
 
 /* ---- one head -------------------------------------------------------------------------------- */
 
-/* Answers that are one frame of HEADERS, and the end of the stream. */
+/* Responses of one HEADERS frame with END_STREAM. */
 static const struct {
     const char *head;
     enum status status;
@@ -70,7 +70,7 @@ static const struct {
     {":status: 503\n", ST_REFUSED, 14, "HTTP 503"},
     {":status: 401\n", ST_REFUSED, 16, "HTTP 401"},
     {":status: 302\nlocation: /elsewhere\n", ST_REFUSED, 2, "HTTP 302"},
-    /* a proxy's own answer to a gRPC call */
+    /* a proxy's own response to a gRPC call */
     {":status: 503\ncontent-type: application/grpc\ngrpc-status: 14\ngrpc-message: no upstream\n",
      ST_REFUSED, 14, "no upstream"},
     {FRAMES_OK_HEAD "grpc-encoding: zstd\n", ST_BAD_ANSWER, -1, "\"zstd\""},
@@ -87,7 +87,7 @@ static void response_trailers_only_heads_match_table(void **state) {
             frames_head(&frames, 1, HEADS[i].head, true);
             session_pair_receive_frames(pair, &frames);
             if (streams && HEADS[i].code == -1 && strstr(HEADS[i].part, "without a message")) {
-                assert_ended(record, ST_OK, 0, ""); /* a stream may be empty */
+                assert_ended(record, ST_OK, 0, ""); /* a streaming response may be empty */
             } else {
                 assert_ended(record, HEADS[i].status, HEADS[i].code, HEADS[i].part);
             }
@@ -99,7 +99,7 @@ static void response_trailers_only_heads_match_table(void **state) {
     }
 }
 
-/* An answer that is no gRPC may have a body: it is not waited for. */
+/* The body of a response that is not gRPC is not waited for. */
 static void response_html_page_fails_without_waiting_for_body(void **state) {
     struct session_pair *pair = session_pair_open_raw(&LIMITS);
     struct frames frames = {0};
@@ -135,7 +135,7 @@ static void response_informational_heads_are_skipped(void **state) {
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* What stands between a good head and good trailers. */
+/* Bytes between a valid head and valid trailers. */
 static const struct {
     struct str data;
     enum status status;
@@ -185,8 +185,8 @@ static struct str compressed(enum http_coding coding, struct str text) {
     return str_make(out, n_out);
 }
 
-/* Compressed as the head says; cut off; a text that grows beyond the limit; and not compressed at
- * all, which is allowed for each message. */
+/* Compressed as the head says; truncated; inflating over the limit; and uncompressed, which is
+ * allowed for each message. */
 static void response_compressed_messages_are_inflated(void **state) {
     static char zeros[200000];
     static const char *const NAMES[] = {[HTTP_GZIP] = "gzip", [HTTP_DEFLATE] = "deflate"};
@@ -238,7 +238,7 @@ static void response_end_without_trailers_is_bad_answer(void **state) {
     session_pair_free(pair);
 }
 
-/* At each point of an answer; and after it, when it means nothing any more. */
+/* A reset at each point of a response; after its end it has no effect. */
 static void response_reset_maps_to_grpc_code(void **state) {
     static const struct {
         uint32_t reset;
@@ -294,7 +294,8 @@ static void goaway(struct frames *frames, int32_t last, uint32_t code, const cha
     free(payload.data);
 }
 
-/* The server will answer what it has begun; the rest may be tried elsewhere. */
+/* The server will answer the calls up to the last stream id; the others may be retried
+ * elsewhere. */
 static void goaway_fails_unprocessed_calls_as_retriable(void **state) {
     struct session_pair *pair = session_pair_open_raw(&LIMITS);
     struct frames frames = {0};
@@ -319,7 +320,7 @@ static void goaway_fails_unprocessed_calls_as_retriable(void **state) {
     session_pair_free(pair);
 }
 
-/* ... and why it went is what the calls say that it left behind. */
+/* ... and the GOAWAY's error is the reason of the calls that it does not answer. */
 static void goaway_with_error_is_reason_of_open_calls(void **state) {
     struct session_pair *pair = session_pair_open_raw(&LIMITS);
     struct frames frames = {0};
@@ -335,7 +336,7 @@ static void goaway_with_error_is_reason_of_open_calls(void **state) {
 
 /* ---- connection errors ----------------------------------------------------------------------- */
 
-/* What a server of something else, or a broken one, says first. */
+/* First bytes of a server of another protocol, or a broken one. */
 static const struct {
     struct str bytes;
     const char *part;
@@ -368,7 +369,7 @@ static void connection_of_other_protocol_is_rejected(void **state) {
     }
 }
 
-/* What ends the connection, behind good settings. */
+/* Invalid frames after a valid SETTINGS. */
 static void settings_ack_flood(struct frames *frames) {
     for (int i = 0; i < 20000; i++) {
         frames_frame(frames, NGHTTP2_PING, 0, 0, STR("abcdefgh"));
@@ -379,10 +380,10 @@ static void header_bomb(struct frames *frames) {
     struct frames block = {0};
     static char value[100];
     memset(value, 'v', sizeof(value));
-    frames_add(&block, "\x40\1a\x64", 4); /* RFC 7541, 6.2.1: kept for later … */
+    frames_add(&block, "\x40\1a\x64", 4); /* RFC 7541, 6.2.1: added to the dynamic table … */
     frames_add(&block, value, sizeof(value));
     for (int i = 0; i < 5000; i++) {
-        frames_add(&block, "\xbe", 1); /* … and used again with one byte */
+        frames_add(&block, "\xbe", 1); /* … and indexed with one byte */
     }
     frames_frame(frames, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1,
                  str_make(block.data, block.len));
@@ -432,8 +433,8 @@ static void connection_breaking_http2_fails_calls(void **state) {
     }
 }
 
-/* A push that left before the server could know that none is wanted is refused, and nothing
- * more. */
+/* A push promise sent before the server has seen ENABLE_PUSH 0 is refused; the connection stays
+ * open. */
 static void push_promise_before_settings_ack_is_refused(void **state) {
     struct session_pair *pair = session_pair_new(&LIMITS);
     struct frames frames = {0};
@@ -479,9 +480,9 @@ static void response_head_over_limit_is_header_too_large(void **state) {
     }
 }
 
-/* ---- cancellation in callbacks --------------------------------------------------------------- */
+/* ---- every split and every byte ------------------------------------------------------------ */
 
-/* An answer to a unary call and to a streaming one, interleaved. */
+/* Interleaved responses to a unary and a streaming call. */
 static void good_answers(struct frames *frames) {
     frames_settings(frames);
     frames_head(frames, 1, FRAMES_OK_HEAD "test: a\n", false);
@@ -520,7 +521,7 @@ static void response_split_at_every_byte_is_same(void **state) {
     free(all.data);
 }
 
-/* The connection is lost behind any byte. */
+/* The connection is lost after each byte. */
 static void response_connection_lost_at_every_byte_is_io_error(void **state) {
     struct frames all = {0};
     (void)state;
@@ -530,14 +531,14 @@ static void response_connection_lost_at_every_byte_is_io_error(void **state) {
         const struct call_record *record = ask_both(pair);
         session_pair_feed(pair, all.data, i);
         session_pair_close(pair, "the connection was lost");
-        assert_ended(&record[0], ST_IO, -1, "lost"); /* its trailers are the last to come */
+        assert_ended(&record[0], ST_IO, -1, "lost"); /* its trailers are the last bytes */
         assert_int_equal(record[1].n_ended, 1);
         session_pair_free(pair);
     }
     free(all.data);
 }
 
-/* Each byte is another one, once with some bits turned and once as any: whatever it then means. */
+/* Each byte is changed, by flipping bits and by replacement. */
 static void response_every_byte_corrupted_never_crashes(void **state) {
     static const char MASKS[] = {1, 4, 32, (char)0x80, (char)0xff};
     struct frames all = {0};

@@ -1,5 +1,5 @@
-/* The gRPC client over sockets: calls of our own server, which comes and goes, and of listeners
- * that are no such thing. */
+/* The gRPC client over sockets: calls to our own server, which stops and starts, and to listeners
+ * that are not gRPC servers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +53,7 @@ static void client_over_ipv6_is_answered(void **state) {
     unary_on("[::1]:0");
 }
 
-/* A name is looked up, and each of its addresses tried. */
+/* A name is looked up, and each of its addresses is tried. */
 static void client_resolves_name_and_tries_each_address(void **state) {
     struct caller caller;
     char target[64];
@@ -103,7 +103,7 @@ static void client_many_calls_share_one_connection(void **state) {
     }
     for (int i = 0; i < N; i++) {
         caller_until_ended(&caller, &record[i]);
-        /* More than the server takes, begun before it had said so, it did not begin. */
+        /* Calls over the server's limit that started before its SETTINGS were not processed. */
         if (record[i].not_processed) {
             assert_ended(&record[i], ST_REFUSED, "did not begin the call");
         } else {
@@ -191,13 +191,14 @@ static void client_deadline_ends_call(void **state) {
         &(struct grpc_client_call_options){.path = STR("/t.T/Later"), .timeout_ns = 20 * MS});
     call_record_send(&record, STR("a"));
     caller_until_ended(&caller, &record);
-    if (record.error.status == ST_REFUSED) { /* the server keeps it too, and may be first */
+    if (record.error.status == ST_REFUSED) { /* the server enforces the deadline too, and may be
+                                                first */
         assert_int_equal(record.code, GRPC_CODE_DEADLINE_EXCEEDED);
     } else {
         assert_ended(&record, ST_DEADLINE_EXCEEDED, "no answer came in time");
     }
     caller_echo(&caller, STR("a"));
-    if (atomic_load(&test.n_later) > 0) { /* else it was too late for the server to begin */
+    if (atomic_load(&test.n_later) > 0) { /* else the server got it too late to start it */
         test_finish_later(&test, 0);
     }
     caller_close(&caller);
@@ -216,10 +217,10 @@ static void client_cancel_ends_call(void **state) {
         usleep(200);
     }
     grpc_client_cancel(record.call);
-    assert_int_equal(record.n_ended, 0); /* never from within */
+    assert_int_equal(record.n_ended, 0); /* never from within a function */
     caller_until_ended(&caller, &record);
     assert_ended(&record, ST_CANCELLED, "cancelled");
-    while (atomic_load(&test.cancels) < 1) { /* the server is told */
+    while (atomic_load(&test.cancels) < 1) { /* the server is notified */
         caller_step(&caller, false);
         usleep(200);
     }
@@ -292,7 +293,7 @@ static void client_reconnects_after_server_restart(void **state) {
         assert_ended(&refused, ST_IO, "no connection: ");
         assert_true(refused.not_processed);
     }
-    /* One that waits is begun when there is a server. */
+    /* A waiting call starts once there is a server. */
     caller_ask(
         &caller, &waits,
         &(struct grpc_client_call_options){.path = STR("/t.T/Echo"), .wait_for_ready = true});
@@ -307,7 +308,7 @@ static void client_reconnects_after_server_restart(void **state) {
     test_grpc_end(&test);
 }
 
-/* Attempts become rare, and what is asked for between them fails at once, for the same reason. */
+/* Attempts become rarer, and calls between them fail at once with the same reason. */
 static void client_backoff_doubles_and_fails_calls_meanwhile(void **state) {
     const uint64_t first = UINT64_C(100) * MS;
     struct caller caller;
@@ -315,7 +316,7 @@ static void client_backoff_doubles_and_fails_calls_meanwhile(void **state) {
     struct bare bare;
     (void)state;
     bare_listen(&bare);
-    close(bare.fd); /* nobody listens there any more */
+    close(bare.fd); /* the port is closed */
     caller_open(&caller, &(struct grpc_client_options){.target = str_of(bare.target),
                                                        .limits.initial_backoff_ns = first,
                                                        .limits.max_backoff_ns = 5 * first});
@@ -355,7 +356,8 @@ static void client_connect_timeout_fails_call(void **state) {
     bare_listen(&bare);
     caller_open(&caller, &(struct grpc_client_options){.target = str_of(bare.target),
                                                        .limits.connect_timeout_ns = 30 * MS});
-    caller_call(&caller, &record, "/t.T/Echo", STR("a")); /* nobody accepts, or says anything */
+    caller_call(&caller, &record, "/t.T/Echo",
+                STR("a")); /* connections are neither accepted nor answered */
     assert_ended(&record, ST_IO, "the server did not say in time that it speaks HTTP/2");
     caller_close(&caller);
     close(bare.fd);
@@ -389,7 +391,7 @@ static void client_server_of_other_protocol_is_named(void **state) {
     answer_with(STR(""), "the server closed the connection", ST_IO);
 }
 
-/* GOAWAY (RFC 9113, 6.8): what has begun goes on, the next call has another connection. */
+/* GOAWAY (RFC 9113, 6.8): open calls continue, the next call gets another connection. */
 static void client_goaway_moves_next_call_to_new_connection(void **state) {
     static const char SETTINGS[] = "\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0";
     static const char GOAWAY[] = "\0\0\x08\x07\0\0\0\0\0\0\0\0\x01\0\0\0\0";
@@ -428,7 +430,7 @@ static void client_goaway_moves_next_call_to_new_connection(void **state) {
     caller_until_ended(&caller, &first);
     assert_answered(&first, STR("b"));
     assert_int_equal(grpc_client_n_connected(caller.client), 1);
-    while (!bare_is_closed(one)) { /* it has nothing left to do */
+    while (!bare_is_closed(one)) { /* it has no open call */
         caller_step(&caller, false);
         usleep(200);
     }

@@ -1,5 +1,5 @@
-/* Calls of each kind between the client's session and our own server's, at every pace of the bytes:
- * what is asked arrives, what is answered comes back, and each call ends once, whoever ends it. */
+/* Calls of each kind between the client's session and our own server's, with every piece size:
+ * requests and responses arrive, and each call ends once, whichever side ends it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static void assert_failed(const struct call_record *record, enum status status, 
     }
 }
 
-/* Runs a test at each pace, in both directions. */
+/* Runs a test with each piece size, in both directions. */
 static void at_each_pace(void (*test)(struct session_pair *pair)) {
     for (int pace = 0; pace < N_PACES; pace++) {
         struct session_pair *pair = session_pair_open();
@@ -129,7 +129,7 @@ static void client_streaming_at_every_pace_is_answered(void **state) {
     at_each_pace(client_streaming);
 }
 
-/* More than all windows hold: they are opened as the caller takes what came. */
+/* More bytes than the windows: they are opened as the caller reads. */
 static void server_streaming(struct session_pair *pair) {
     struct call_record *record = session_pair_stream(pair, "/t.T/Many");
     call_record_send(record, STR("\xc8"));
@@ -149,7 +149,7 @@ static void server_streaming_delivers_all_messages(void **state) {
     session_pair_free(pair);
 }
 
-/* What has left and may be followed by more. */
+/* GRPC_CLIENT_WRITABLE when all messages are sent. */
 static void writable_event_follows_sent_messages(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
@@ -177,7 +177,8 @@ static void message_field_is_aligned_to_64_bytes(void **state) {
         call_record_send(record[i], str_make(text, sizeof(text)));
         session_pair_run(pair);
         assert_ok(record[i]);
-        assert_true(record[i]->aligned || at >= 1024); /* it is looked for at the beginning */
+        assert_true(record[i]->aligned || at >= 1024); /* only the first bytes are searched for
+                                                          it */
     }
     session_pair_free(pair);
 }
@@ -211,7 +212,7 @@ static void unary_ok_without_message_is_bad_answer(void **state) {
     session_pair_free(pair);
 }
 
-/* The server answers before it has read all: the rest is not sent. */
+/* The server responds before it has read the request: the rest is not sent. */
 static void early_response_stops_sending(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
@@ -311,7 +312,7 @@ static struct call_record *with_timeout(struct session_pair *pair, const char *p
     return record;
 }
 
-/* The server is told how long it may take, and both keep it. */
+/* The deadline is sent to the server, and both sides enforce it. */
 static void deadline_is_sent_and_enforced(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
@@ -320,7 +321,7 @@ static void deadline_is_sent_and_enforced(void **state) {
     const struct grpc_call *call = pair->fixture->service.calls[0].call;
     assert_int_equal(call->deadline_ns, pair->now_ns + 5 * (uint64_t)SECOND);
     assert_int_equal(grpc_client_core_next_timer_ns(&pair->core), call->deadline_ns);
-    pair->fixture->no_reading = true; /* the server's own refusal does not arrive */
+    pair->fixture->no_reading = true; /* the server's own status does not arrive */
     session_pair_advance_clock(pair, 5 * (uint64_t)SECOND - 1);
     assert_int_equal(record->n_ended, 0);
     session_pair_advance_clock(pair, 1);
@@ -332,7 +333,7 @@ static void deadline_is_sent_and_enforced(void **state) {
     session_pair_free(pair);
 }
 
-/* Waiting for a connection is part of it, and what is left is what the server is told. */
+/* The wait for a connection counts; the server gets the remaining time. */
 static void deadline_includes_wait_for_connection(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
@@ -373,7 +374,7 @@ static void calls_over_max_streams_wait(void **state) {
     session_pair_free(pair);
 }
 
-/* Before the server has said how many it takes, more may have been begun: they wait inside. */
+/* Before the server's SETTINGS more calls than it takes may have started. */
 static void calls_over_max_streams_before_settings_may_be_refused(void **state) {
     struct grpc_limits limits = grpc_fixture_limits();
     struct grpc_client_limits client = {0};
@@ -395,7 +396,7 @@ static void calls_over_max_streams_before_settings_may_be_refused(void **state) 
     session_pair_free(pair);
 }
 
-/* The server drains: what is under way is answered, nothing begins any more, then it is over. */
+/* The server drains: open calls are answered, none starts any more, then the connection closes. */
 static void server_drain_finishes_open_calls(void **state) {
     struct session_pair *pair = session_pair_open();
     (void)state;
@@ -432,7 +433,7 @@ static void lost_connection_fails_open_calls(void **state) {
     session_pair_free(pair);
 }
 
-/* A caller who takes nothing holds up his own call, at most a window of it. */
+/* A caller that does not read blocks its own call only, which buffers at most one window. */
 static void unread_stream_holds_at_most_one_window(void **state) {
     struct grpc_limits limits = grpc_fixture_limits();
     struct grpc_client_limits client = {.stream_window_bytes = 100000};

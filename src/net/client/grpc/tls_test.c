@@ -1,5 +1,4 @@
-/* The gRPC client over TLS: certificates that are right, and each way in which they can be
- * wrong. */
+/* The gRPC client over TLS: valid certificates, and each way in which they can be wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +66,7 @@ static int remove_files(void **state) {
 
 /* ---- client and server ----------------------------------------------------------------------- */
 
-/* `client_ca`: a file's name, or NULL. */
+/* `client_ca`: a file name, or NULL. */
 static struct tls_server *serve(const char *client_ca) {
     char cert[160], key[160], ca[160];
     struct grpc_limits limits = test_limits();
@@ -91,7 +90,7 @@ static void serve_end(struct tls_server *tls) {
 }
 
 struct wish {
-    const char *ca, *cert, *key, *server_name; /* files' names; NULL: none */
+    const char *ca, *cert, *key, *server_name; /* file names; NULL: none */
     bool insecure;
 };
 
@@ -206,7 +205,7 @@ static void tls_streaming_is_answered(void **state) {
     serve_end(tls);
 }
 
-/* One end speaks TLS, the other doesn't. */
+/* One side uses TLS, the other does not. */
 static void tls_on_one_side_only_is_named(void **state) {
     struct tls_server *tls = serve(NULL);
     struct grpc_limits limits = test_limits();
@@ -242,7 +241,7 @@ static void tls_to_plaintext_server_is_named(void **state) {
     close(bare.fd);
 }
 
-/* A server of TLS that does not choose "h2". */
+/* A TLS server that does not select "h2". */
 static void tls_server_without_h2_alpn_is_named(void **state) {
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
     struct caller caller;

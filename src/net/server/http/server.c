@@ -173,7 +173,7 @@ static void http_receive_in_place(struct net_conn *net_conn, size_t n_bytes) {
     on_body_bytes(conn, st, &err);
 }
 
-/* ---- bodies that nobody wants ---------------------------------------------------------------- */
+/* ---- skipped bodies -------------------------------------------------------------------------- */
 
 bool http_receive_may_skip(struct http_call *call) {
     const struct request_response_conn *conn =

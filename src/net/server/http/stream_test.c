@@ -88,7 +88,7 @@ static void on_head(struct http_exchange *exchange, void *context) {
 }
 
 /* /open ends when its client disconnects. */
-static void on_gone(struct http_exchange *exchange, void *context) {
+static void on_disconnect(struct http_exchange *exchange, void *context) {
     struct test_server *server = context;
     atomic_fetch_add(&server->gones, 1);
     if (str_is(exchange->head.path, "/open")) {
@@ -104,7 +104,7 @@ static void on_gone(struct http_exchange *exchange, void *context) {
 static void start(struct test_server *server) {
     struct http_limits limits = test_limits();
     struct http_handler handler = {.on_head = on_head,
-                                   .on_disconnect = on_gone,
+                                   .on_disconnect = on_disconnect,
                                    .on_end = test_on_end,
                                    .error_body = test_error_body};
     test_server_start_as(server, handler, &limits, test_budget(), "127.0.0.1:0", NULL);
