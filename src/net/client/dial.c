@@ -43,7 +43,7 @@ static void on_connected(uv_connect_t *connect, int status) {
     if (result.refused) {
         error_set(&result.error, ST_IO, "refused the connection");
     } else if (status != 0) {
-        error_set(&result.error, ST_IO, "could not be connected to: %s", uv_strerror(status));
+        error_set(&result.error, ST_IO, "cannot be reached: %s", uv_strerror(status));
     }
     finish_dial(dial, &result);
 }

@@ -137,5 +137,5 @@ int main(void) {
         cmocka_unit_test(dial_cancel_prevents_callback),
         cmocka_unit_test(dial_address_without_port_is_bad_config),
     };
-    return cmocka_run_group_tests_name("net/dial", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("net/client/dial", tests, NULL, NULL);
 }

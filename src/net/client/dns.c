@@ -68,7 +68,7 @@ static void set_ares_error(int code, struct error *err) {
         error_set(err, ST_BAD_ANSWER, "answered with something that is no DNS");
         break;
     case ARES_EBADNAME:
-        error_set(err, ST_BAD_CONFIG, "this can't be a name");
+        error_set(err, ST_BAD_CONFIG, "not a valid name");
         break;
     case ARES_ENOMEM:
         error_set(err, ST_NO_MEMORY, "no memory for the answer");
@@ -254,7 +254,7 @@ enum status dns_resolver_new(const struct dns_resolver_options *options, struct 
                              struct error *err) {
     struct dns_resolver *resolver = calloc(1, sizeof(*resolver));
     if (!resolver) {
-        return error_set(err, ST_NO_MEMORY, "no memory for asking the DNS");
+        return error_set(err, ST_NO_MEMORY, "no memory for a DNS lookup");
     }
     int code = ares_library_init(ARES_LIB_INIT_ALL);
     if (code == ARES_SUCCESS) {
@@ -273,7 +273,7 @@ enum status dns_resolver_new(const struct dns_resolver_options *options, struct 
     if (code != ARES_SUCCESS) {
         free(resolver);
         return error_set(err, code == ARES_ENOMEM ? ST_NO_MEMORY : ST_IO,
-                         "the DNS can't be asked: %s", ares_strerror(code));
+                         "the DNS resolver can't be set up: %s", ares_strerror(code));
     }
     *out = resolver;
     return ST_OK;
@@ -307,7 +307,7 @@ enum status dns_lookup_start(struct dns_resolver *resolver, const char *name, en
                              struct dns_lookup **out, struct error *err) {
     struct dns_lookup *lookup = calloc(1, sizeof(*lookup));
     if (!lookup) {
-        return error_set(err, ST_NO_MEMORY, "no memory for asking the DNS");
+        return error_set(err, ST_NO_MEMORY, "no memory for a DNS lookup");
     }
     *lookup = (struct dns_lookup){.done = done, .user = user};
     *out = lookup; /* before the callback may free it */

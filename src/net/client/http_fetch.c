@@ -111,7 +111,7 @@ static enum status check_field(const char *text, const char *what, struct error 
 static enum status list_append(struct curl_slist **list, const char *text, struct error *err) {
     struct curl_slist *longer = curl_slist_append(*list, text);
     if (!longer) {
-        return error_set(err, ST_NO_MEMORY, "no memory for what is asked over HTTP");
+        return error_set(err, ST_NO_MEMORY, "no memory for an HTTP request");
     }
     *list = longer;
     return ST_OK;
@@ -177,7 +177,7 @@ static enum status set_url(CURL *easy, const struct http_fetch_request *request,
                    : error_set(err, ST_NO_MEMORY, "no memory for fetching %s", request->url);
     }
     CURLU *url = curl_url();
-    enum status status = error_set(err, ST_BAD_CONFIG, "is no URL");
+    enum status status = error_set(err, ST_BAD_CONFIG, "is not a URL");
     if (url && curl_url_set(url, CURLUPART_URL, request->url, CURLU_PATH_AS_IS) == CURLUE_OK) {
         status = rename_host(easy, url, tls->name, lists, err);
     }
@@ -207,8 +207,7 @@ static enum status set_body(CURL *easy, const struct http_fetch_request *request
     if (code == CURLE_OK && request->method) {
         code = curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
     }
-    return code == CURLE_OK ? ST_OK
-                            : error_set(err, ST_NO_MEMORY, "no memory for what is sent over HTTP");
+    return code == CURLE_OK ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for an HTTP request");
 }
 
 static void set_limits(CURL *easy, const struct http_fetch_request *request) {
@@ -341,7 +340,7 @@ static void set_io_error(struct http_fetch *fetch, CURLcode code, struct http_fe
     if (out->refused) {
         error_set(&out->error, ST_IO, "refused the connection");
     } else if (code == CURLE_COULDNT_CONNECT && number != 0) {
-        error_set(&out->error, ST_IO, "could not be connected to: %s", strerror((int)number));
+        error_set(&out->error, ST_IO, "cannot be reached: %s", strerror((int)number));
     } else if (code == CURLE_GOT_NOTHING) {
         error_set(&out->error, ST_IO, "closed the connection without an answer");
     } else {
@@ -358,7 +357,7 @@ static void set_curl_error(struct http_fetch *fetch, CURLcode code, struct http_
     } else if (code == CURLE_OPERATION_TIMEDOUT) {
         error_set(err, ST_DEADLINE_EXCEEDED, "timed out");
     } else if (code == CURLE_URL_MALFORMAT) {
-        error_set(err, ST_BAD_CONFIG, "is no URL");
+        error_set(err, ST_BAD_CONFIG, "is not a URL");
     } else if (code == CURLE_PARTIAL_FILE) {
         error_set(err, ST_BAD_ANSWER, "closed the connection within its answer");
     } else if (code == CURLE_WEIRD_SERVER_REPLY || code == CURLE_UNSUPPORTED_PROTOCOL) {
@@ -470,7 +469,7 @@ enum status http_fetcher_new(struct worker *worker, const struct http_fetch_tls 
             curl_global_cleanup();
         }
         free(fetcher);
-        return error_set(err, ST_NO_MEMORY, "no memory for fetching over HTTP");
+        return error_set(err, ST_NO_MEMORY, "no memory for an HTTP client");
     }
     fetcher->worker = worker;
     fetcher->tls = tls ? *tls : (struct http_fetch_tls){0};

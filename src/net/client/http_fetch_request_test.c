@@ -178,5 +178,5 @@ int main(void) {
         cmocka_unit_test(request_body_is_echoed),
         cmocka_unit_test(request_with_control_character_is_refused),
     };
-    return cmocka_run_group_tests_name("net/http_fetch_sent", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("net/client/http_fetch_request", tests, NULL, NULL);
 }

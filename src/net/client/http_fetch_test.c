@@ -403,5 +403,5 @@ int main(void) {
         cmocka_unit_test(fetch_ignores_proxy_environment),
         cmocka_unit_test(fetch_over_tls_verifies_server),
     };
-    return cmocka_run_group_tests_name("net/http_fetch", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("net/client/http_fetch", tests, NULL, NULL);
 }

@@ -358,7 +358,7 @@ void net_conn_handle_eof(struct net_conn *conn, bool half_closed) {
     conn->reading = false; /* libuv has stopped reading */
     if (net_tls_in_handshake(conn) && conn->phase == NET_OPEN) {
         net_tls_handshake_failed(conn, TLS_FAILURE_DISCONNECTED,
-                                 "the client went away within the handshake");
+                                 "the client disconnected during the handshake");
         half_closed = false;
     }
     if (conn->phase != NET_OPEN || !half_closed || !conn->protocol->on_eof(conn)) {
@@ -712,7 +712,7 @@ void net_conn_timed_out(struct net_conn *conn, enum net_timeout timeout) {
     case NET_TIMEOUT_BODY:
         if (net_tls_in_handshake(conn)) {
             net_tls_handshake_failed(conn, TLS_FAILURE_TIMEOUT,
-                                     "the handshake was not over in time (--header-timeout)");
+                                     "TLS handshake timed out (--header-timeout)");
             net_conn_close(conn);
         } else {
             conn->protocol->on_timeout(conn, timeout);

@@ -51,7 +51,7 @@ static enum status stale_remove(const struct address *address, struct error *err
         return ST_OK; /* there is none, or bind reports the error */
     }
     if (!S_ISSOCK(info.st_mode)) {
-        return listen_error(address, "the file is there and is no socket", EEXIST, err);
+        return listen_error(address, "the file exists and is not a socket", EEXIST, err);
     }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
@@ -61,7 +61,7 @@ static enum status stale_remove(const struct address *address, struct error *err
     int error = errno;
     close(fd);
     if (rc == 0 || error == EAGAIN) {
-        return listen_error(address, "somebody listens there already", EADDRINUSE, err);
+        return listen_error(address, "another process listens there already", EADDRINUSE, err);
     }
     if (error == ECONNREFUSED && unlink(unix_path(address)) != 0) {
         return listen_error(address, "the stale socket cannot be removed", errno, err);
@@ -135,8 +135,7 @@ static void on_accept_pause_over(uv_timer_t *timer) {
 
 /* Out of descriptors or memory: new connections wait in the backlog. */
 static void accept_pause(struct listener *listener, int error) {
-    log_event(LOG_WARNING, "cannot accept connections for now",
-              LOG_CSTR("reason", strerror(error)));
+    log_event(LOG_WARNING, "accept failed, pausing", LOG_CSTR("reason", strerror(error)));
     uv_poll_stop(&listener->poll);
     uv_timer_start(&listener->accept_pause, on_accept_pause_over, ACCEPT_PAUSE_MS, 0);
 }

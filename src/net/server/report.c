@@ -26,19 +26,19 @@ static void add_name(struct buf *out, struct str name) {
 
 void request_response_describe(const struct net_conn *net_conn, struct buf *out) {
     static const char *const states[REQUEST_RESPONSE_STATES] = {
-        [REQUEST_RESPONSE_IDLE] = "rests",
-        [REQUEST_RESPONSE_HEAD] = "sends a head",
-        [REQUEST_RESPONSE_BODY] = "sends a body",
-        [REQUEST_RESPONSE_WAIT] = "waits for its answer",
-        [REQUEST_RESPONSE_REPLY] = "takes its answer",
-        [REQUEST_RESPONSE_REPLY_SKIP] = "takes its answer, while the rest of its body is dropped",
-        [REQUEST_RESPONSE_SKIP] = "sends the rest of a body, which is dropped",
-        [REQUEST_RESPONSE_ENDED] = "is over",
+        [REQUEST_RESPONSE_IDLE] = "idle",
+        [REQUEST_RESPONSE_HEAD] = "reading head",
+        [REQUEST_RESPONSE_BODY] = "reading body",
+        [REQUEST_RESPONSE_WAIT] = "waiting for the response",
+        [REQUEST_RESPONSE_REPLY] = "writing response",
+        [REQUEST_RESPONSE_REPLY_SKIP] = "writing response, dropping the rest of the body",
+        [REQUEST_RESPONSE_SKIP] = "dropping the rest of the body",
+        [REQUEST_RESPONSE_ENDED] = "closed",
     };
     const struct request_response_conn *conn = (const struct request_response_conn *)net_conn;
     buf_add_str(out, str_of(states[conn->state]));
     if (conn->call && conn->call->received > 0) {
-        buf_printf(out, ", %llu bytes of body came", (unsigned long long)conn->call->received);
+        buf_printf(out, ", %llu bytes of body received", (unsigned long long)conn->call->received);
     }
 }
 
@@ -71,10 +71,10 @@ static void describe_call(const struct grpc_call *call, struct buf *out) {
 
 static void describe_stream(const struct grpc_stream *stream, struct buf *out) {
     static const char *const answers[] = {
-        [GRPC_RESPONSE_NONE] = "waits for its answer",
-        [GRPC_RESPONSE_OPEN] = "takes answers",
-        [GRPC_RESPONSE_ENDING] = "takes the end of its answer",
-        [GRPC_RESPONSE_SENT] = "is answered",
+        [GRPC_RESPONSE_NONE] = "waiting for the response",
+        [GRPC_RESPONSE_OPEN] = "writing responses",
+        [GRPC_RESPONSE_ENDING] = "writing the status",
+        [GRPC_RESPONSE_SENT] = "answered",
     };
     buf_printf(out, "; call %d ", (int)stream->id);
     add_name(out, stream->path);
@@ -85,7 +85,7 @@ static void describe_stream(const struct grpc_stream *stream, struct buf *out) {
 void grpc_describe(const struct net_conn *net_conn, struct buf *out) {
     const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
     size_t n = 0;
-    buf_printf(out, "has %zu calls", session->n_open);
+    buf_printf(out, "%zu calls", session->n_open);
     for (const struct grpc_stream *stream = session->streams; stream && n < MAX_STREAMS;
          stream = stream->next) {
         if (!stream->closed) {
@@ -125,19 +125,19 @@ struct net_report {
 
 static void print_conn(struct buf *out, const struct net_conn *conn) {
     static const char *const phases[] = {
-        [NET_OPEN] = "", [NET_LINGER] = "ends: ", [NET_CLOSED] = "is closed: "};
+        [NET_OPEN] = "", [NET_LINGER] = "closing: ", [NET_CLOSED] = "closed: "};
     char peer[ADDRESS_TEXT_BYTES];
     buf_printf(out, "    %s to %s%s: %s", net_conn_peer(conn, peer), conn->listen_endpoint->text,
                conn->tls ? " over TLS" : "", phases[conn->phase]);
     if (conn->over_limit) {
-        buf_add_str(out, STR("is refused, one too many"));
+        buf_add_str(out, STR("refused, over the connection limit"));
     } else if (conn->protocol->describe && conn->phase == NET_OPEN) {
         conn->protocol->describe(conn, out);
     }
     if (conn->timeout.armed) {
         uint64_t now_ns = clock_now_ns();
         uint64_t left_ns = conn->timeout.due_ns > now_ns ? conn->timeout.due_ns - now_ns : 0;
-        buf_printf(out, "; %.3g s until it is given up", (double)left_ns / 1e9);
+        buf_printf(out, "; timeout in %.3g s", (double)left_ns / 1e9);
     }
     buf_add_char(out, '\n');
 }

@@ -13,7 +13,7 @@
 
 static enum status address_error(struct str text, struct error *err, const char *why) {
     return error_set(err, ST_BAD_CONFIG,
-                     "\"%.*s\" is no address: %s. Expected HOST:PORT (127.0.0.1:8000), "
+                     "\"%.*s\" is not an address: %s. Expected HOST:PORT (127.0.0.1:8000), "
                      "[IPV6]:PORT, :PORT for all addresses of this machine, or unix:/PATH",
                      STR_ARG(text), why);
 }
@@ -26,7 +26,7 @@ static enum status unix_parse(struct str text, struct address *out, struct error
     }
     if (path.len >= sizeof(sun->sun_path) || memchr(path.ptr, '\0', path.len)) {
         return error_set(err, ST_BAD_CONFIG,
-                         "\"%.*s\" is no address: the path of a socket has at most %zu bytes",
+                         "\"%.*s\" is not an address: the path of a socket has at most %zu bytes",
                          STR_ARG(text), sizeof(sun->sun_path) - 1);
     }
     sun->sun_family = AF_UNIX;
@@ -89,7 +89,7 @@ enum status address_parse(struct str text, struct address *out, struct error *er
     if ((bracketed && host.len == 0) ||
         !(v6 ? host6_parse(host, (uint16_t)port, out) : host4_parse(host, (uint16_t)port, out))) {
         return address_error(text, err,
-                             v6 ? "in brackets belongs a numeric IPv6 address"
+                             v6 ? "expected a numeric IPv6 address in brackets"
                                 : "the host is not a numeric address or localhost");
     }
     return ST_OK;

@@ -23,7 +23,7 @@ enum {
 
 static enum status budget_error(const struct net_budget *budget, struct error *err) {
     return error_set(err, ST_OVERLOADED,
-                     "the bodies in flight fill the %llu bytes that they may take (--body-memory)",
+                     "the bodies in flight use up all %llu bytes of --body-memory",
                      (unsigned long long)budget->body_memory);
 }
 

@@ -68,6 +68,6 @@ void admin_state_log(struct admin_state *state) {
     if (!state_log ||
         start_report(state, &state_log->text, state_log_done, state_log, &err) != ST_OK) {
         arena_free(arena);
-        log_message(LOG_WARNING, "no memory to write down the state");
+        log_message(LOG_WARNING, "out of memory for the state report");
     }
 }

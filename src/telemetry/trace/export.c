@@ -101,7 +101,7 @@ static void finish_oldest_batch(struct trace_export *self, bool written, const c
     struct batch *batch = self->oldest;
     metric_add(written ? METRIC_TRACES_WRITTEN : METRIC_TRACES_FAILED, (int64_t)batch->n_traces);
     if (!written && !self->failing) {
-        log_event(LOG_ERROR, "cannot send traces", LOG_CSTR("reason", why),
+        log_event(LOG_ERROR, "trace export failed", LOG_CSTR("reason", why),
                   LOG_U64("traces", batch->n_traces));
     }
     self->failing = !written;
@@ -118,7 +118,7 @@ static void finish_accepted_batch(struct trace_export *self) {
         n_refused = otlp_trace_rejected_spans(arena, said, &why);
     }
     if (n_refused > 0 && !self->refusing) {
-        log_event(LOG_WARNING, "the collector refused spans", LOG_U64("spans", n_refused),
+        log_event(LOG_WARNING, "trace collector rejected spans", LOG_U64("spans", n_refused),
                   LOG_U64("of", self->oldest->n_spans), LOG_STR("reason", why));
     }
     self->refusing = n_refused > 0;

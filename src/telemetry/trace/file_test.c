@@ -144,5 +144,5 @@ int main(void) {
         cmocka_unit_test(trace_file_failed_write_is_counted),
         cmocka_unit_test(trace_file_partial_write_is_undone),
     };
-    return cmocka_run_group_tests_name("serve/trace_file", tests, begin, end);
+    return cmocka_run_group_tests_name("telemetry/trace/file", tests, begin, end);
 }

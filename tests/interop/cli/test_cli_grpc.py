@@ -102,7 +102,7 @@ def test_infer_grpc_large_tensor_round_trip(both):
     (("id_fp32", "-i", "INPUT0=[1]", "--datatype", "INPUT0=INT8", "--shape", "INPUT0=1"), 1,
      "INVALID_ARGUMENT: input \"INPUT0\": expected datatype FP32"),
     (("id_failing", "-i", "INPUT0=[1]"), 1, "out of ink"),
-    (("id_slow", "-i", "INPUT0=[1]", "--timeout", "50ms"), 1, "DEADLINE_EXCEEDED|in time"),
+    (("id_slow", "-i", "INPUT0=[1]", "--timeout", "50ms"), 1, "DEADLINE_EXCEEDED|before the deadline"),
     (("id_uint8", "-i", "INPUT0=[1,2,3]", "--max-answer-size", "10"), 1, "--max-answer-size"),
     (("id_fp32", "-i", "INPUT0=[1]", "--binary"), 2, "--binary is for HTTP, and grpc://"),
     (("id_fp32", "-i", "INPUT0=[1]", "--raw"), 2, "--raw is for HTTP, and grpc://"),
@@ -293,7 +293,7 @@ def test_cli_grpc_over_tls(start_server, repositories, tmp_path):
             (("--insecure", *mine), "127.0.0.1", None),
             (("--cacert", client_ca, *mine), "127.0.0.1", "the server's certificate is refused: "),
             (mine, "127.0.0.1", "the server's certificate is refused: "),
-            (("--cacert", ca), "127.0.0.1", "the server wants a certificate of us (--cert FILE --key FILE)")):
+            (("--cacert", ca), "127.0.0.1", "the server requires a client certificate (--cert FILE --key FILE)")):
         url = f"grpcs://{host}:{port}"
         done = run("infer", url, *call, *flags)
         if says is None:

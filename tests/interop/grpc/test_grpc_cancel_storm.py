@@ -219,7 +219,7 @@ def test_shutdown_with_blocked_health_watch_is_clean(live):
             connection.sock.sendall(frames)
         stream, frames = connection.open(h2.call_fields(b"/grpc.health.v1.Health/Watch", TEN_MS))
         connection.sock.sendall(frames + h2.frame(h2.DATA, h2.END_STREAM, stream, h2.message(b"")))
-        live.server.wait_for(lambda: "/Watch takes the end of its answer" in live.state(),
+        live.server.wait_for(lambda: "/Watch writing the status" in live.state(),
                              "the end of the Watch's time")
         live.server.signal()
         live.server.wait_for(lambda: "ending" in live.server.log_text(), "the signal's effect")

@@ -178,7 +178,7 @@ def test_infer_nan_score_is_internal_error(start_server, write):
     ("tcp://127.0.0.1:0", "names no model"),
     ("tcp://127.0.0.1:0=nobody", 'unknown model "nobody"'),
     ("tcp://127.0.0.1:0=nobody:1", 'unknown model "nobody"'),
-    ("tcp://example.com:0=onnx_add", "no address"),
+    ("tcp://example.com:0=onnx_add", "not an address"),
     ("unix:///nowhere/at/all=onnx_add", "/nowhere/at/all"),
 ])
 def test_start_invalid_listener_fails(repositories, flag, words):

@@ -141,12 +141,12 @@ def test_debug_state_requests_and_instances(fresh):
 
         def settled():
             text = get(fresh, "/debug/state").body.decode()
-            return "2 waiting, 1 running" in text and text.count("sends a head") == 2 and text
+            return "2 waiting, 1 running" in text and text.count("reading head") == 2 and text
         text = wait_for(settled)
     assert re.search(r"^model id_slowest 1: 2 waiting, 1 running, 1 instance\n"
                      r"  instance 0: 1 requests, 1 rows, for [0-9.]+ ms\n"
                      r"(  waits for [0-9.]+ ms: 1 row, id mine\n){2}at rest: ", text), text
-    assert text.count("waits for its answer, ") == 3
+    assert text.count("waiting for the response, ") == 3
     assert text.count("(POST /v2/models/id_slowest/infer)") == 3
     assert "id_fp32 1" in text and "(GET /debug/state)" in text
     for name in ("http", "grpc", "mip", "metrics"):
@@ -166,7 +166,7 @@ def test_debug_state_is_bounded(fresh):
     try:
         text = wait_for(lambda: [text for text in [get(fresh, "/debug/state").body.decode()]
                                  if "and 50 more" in text])[0]
-        assert text.count(": rests") == 200 and text.count("and 50 more") == 2
+        assert text.count(": idle") == 200 and text.count("and 50 more") == 2
     finally:
         for client in clients:
             client.close()

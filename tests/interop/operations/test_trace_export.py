@@ -158,11 +158,11 @@ def test_export_busy_collector_is_retried(start):
 
 def test_export_refusing_collector_is_logged(start):
     live, collector = start("rate=1", SOON, answers=[(400, {}), (500, {})])
-    live.server.expect_error("cannot send traces")
+    live.server.expect_error("trace export failed")
     for number in range(2):
         live.infer()
         live.wait_count(number + 1, "failed")
-    assert live.server.log_text().count("cannot send traces") == 1
+    assert live.server.log_text().count("trace export failed") == 1
     live.infer()
     live.wait_count(1)
     assert collector.n_asked == 3
@@ -172,12 +172,12 @@ def test_export_partial_success_is_logged(start):
     """What it refuses is told once, and not sent again; what it says besides is nothing."""
     said = [b'{"partialSuccess":{"rejectedSpans":"%d","errorMessage":"too old"}}' % n for n in (2, 1, 3)]
     live, collector = start("rate=1", SOON, said=[*said, b"{" * 5000, b"[" * 100, b"none"])
-    live.server.expect_error("cannot send traces")
+    live.server.expect_error("trace export failed")
     for n, result in ((1, "written"), (2, "written"), (1, "failed"), (3, "written"), (4, "written"), (5, "written")):
         live.infer()
         live.wait_count(n, result)
     log = live.server.log_text()
-    assert log.count("the collector refused spans") == 1 and '"spans":2,"of":3,"reason":"too old"' in log
+    assert log.count("trace collector rejected spans") == 1 and '"spans":2,"of":3,"reason":"too old"' in log
     assert log.count("the collector refused all spans") == 1
     assert collector.n_asked == 6
 
@@ -186,7 +186,7 @@ def test_export_without_collector_is_bounded(start):
     """Requests don't notice; the queue is bounded, and the end does not wait for long."""
     live, _ = start("rate=1", SOON, "opentelemetry,bsp_max_queue_size=9", "opentelemetry,bsp_max_export_batch_size=3",
                     url="http://127.0.0.1:1/v1/traces")
-    live.server.expect_error("cannot send traces")
+    live.server.expect_error("trace export failed")
     live.infer(n=20)
     live.wait_count(17, "dropped")
     live.check_alive()

@@ -127,7 +127,7 @@ void grpc_client_conn_flush(struct grpc_client_conn *conn) {
     if (grpc_client_session_has_output(session)) {
         grpc_client_schedule_deferred(conn->client);
     } else if (grpc_client_session_is_done(session) && conn->n_encrypted_writes == 0) {
-        grpc_client_conn_fail(conn, "the connection ended");
+        grpc_client_conn_fail(conn, "connection closed");
     }
 }
 
@@ -337,7 +337,7 @@ static void on_resolved(uv_getaddrinfo_t *lookup, int status, struct addrinfo *a
         return;
     }
     if (status != 0) {
-        snprintf(text, sizeof(text), "the name can't be looked up: %s", uv_strerror(status));
+        snprintf(text, sizeof(text), "name lookup failed: %s", uv_strerror(status));
         grpc_client_conn_fail(conn, text);
         return;
     }
@@ -363,10 +363,10 @@ static int resolve_name(struct grpc_client_conn *conn) {
 
 static void on_connect_timeout(struct timer *timer) {
     static const char *const WORDS[] = {
-        [GRPC_CLIENT_RESOLVING] = "the name could not be looked up in time",
-        [GRPC_CLIENT_CONNECTING] = "there was no connection in time",
-        [GRPC_CLIENT_TLS_HANDSHAKE] = "the TLS handshake did not end in time",
-        [GRPC_CLIENT_CONNECTED] = "the server did not say in time that it speaks HTTP/2",
+        [GRPC_CLIENT_RESOLVING] = "name lookup timed out",
+        [GRPC_CLIENT_CONNECTING] = "connection timed out",
+        [GRPC_CLIENT_TLS_HANDSHAKE] = "TLS handshake timed out",
+        [GRPC_CLIENT_CONNECTED] = "timed out waiting for the server's HTTP/2 SETTINGS",
     };
     struct grpc_client_conn *conn =
         (struct grpc_client_conn *)(void *)((char *)timer -

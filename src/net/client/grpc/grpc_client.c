@@ -14,10 +14,11 @@
 static void grpc_client_target_fini(struct grpc_client_target *target);
 
 static enum status target_error(struct str text, const char *why, struct error *err) {
-    return error_set(err, ST_BAD_CONFIG,
-                     "\"%.*s\" is no server: %s. Expected HOST:PORT (127.0.0.1:8001), [IPV6]:PORT, "
-                     "or unix:/PATH",
-                     STR_ARG(text), why);
+    return error_set(
+        err, ST_BAD_CONFIG,
+        "\"%.*s\" is not a server address: %s. Expected HOST:PORT (127.0.0.1:8001), [IPV6]:PORT, "
+        "or unix:/PATH",
+        STR_ARG(text), why);
 }
 
 static char *dup_text(struct str text) {

@@ -130,7 +130,7 @@ static int on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *user) 
     if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR &&
         !is_failing(session)) {
         size_t len = frame->goaway.opaque_data_len;
-        error_set(&err, ST_BAD_ANSWER, "the server broke a rule of HTTP/2: %s%s%.*s",
+        error_set(&err, ST_BAD_ANSWER, "the server violated HTTP/2: %s%s%.*s",
                   nghttp2_http2_strerror(frame->goaway.error_code), len > 0 ? ": " : "", (int)len,
                   len > 0 ? (const char *)frame->goaway.opaque_data : "");
         session->terminate_submitted = true;
@@ -290,8 +290,8 @@ void grpc_client_core_run_timers(struct grpc_client_core *core, uint64_t now_ns)
     while ((deadline = timer_heap_pop_due(&core->deadlines, now_ns))) {
         struct grpc_client_stream *stream = stream_of_deadline(deadline);
         error_set(&err, ST_DEADLINE_EXCEEDED,
-                  stream->state == GRPC_CLIENT_WAITING ? "there was no connection in time"
-                                                       : "no answer came in time");
+                  stream->state == GRPC_CLIENT_WAITING ? "no connection before the deadline"
+                                                       : "no response before the deadline");
         grpc_client_stream_set_status(stream, -1, &err);
     }
     core->running = false;
@@ -424,8 +424,7 @@ static void receive_frames(struct grpc_client_session *session, struct str data)
     struct error err;
     ssize_t n = nghttp2_session_mem_recv(session->h2, (const uint8_t *)data.ptr, data.len);
     if (n < 0) {
-        error_set(&err, ST_BAD_ANSWER, "the server broke a rule of HTTP/2: %s",
-                  nghttp2_strerror((int)n));
+        error_set(&err, ST_BAD_ANSWER, "the server violated HTTP/2: %s", nghttp2_strerror((int)n));
         grpc_client_session_fail(session,
                                  n == NGHTTP2_ERR_FLOODED ? (uint32_t)NGHTTP2_ENHANCE_YOUR_CALM
                                                           : (uint32_t)NGHTTP2_INTERNAL_ERROR,

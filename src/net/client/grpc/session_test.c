@@ -325,7 +325,7 @@ static void deadline_is_sent_and_enforced(void **state) {
     session_pair_advance_clock(pair, 5 * (uint64_t)SECOND - 1);
     assert_int_equal(record->n_ended, 0);
     session_pair_advance_clock(pair, 1);
-    assert_failed(record, ST_DEADLINE_EXCEEDED, -1, "no answer came in time");
+    assert_failed(record, ST_DEADLINE_EXCEEDED, -1, "no response before the deadline");
     assert_int_equal(pair->fixture->service.calls[0].why, ST_DEADLINE_EXCEEDED);
     pair->fixture->no_reading = false;
     session_pair_run(pair);
@@ -340,7 +340,7 @@ static void deadline_includes_wait_for_connection(void **state) {
     struct call_record *record = with_timeout(pair, "/t.T/Later", 2 * (uint64_t)SECOND);
     struct call_record *late = with_timeout(pair, "/t.T/Later", 3 * (uint64_t)SECOND);
     session_pair_advance_clock(pair, 2 * (uint64_t)SECOND);
-    assert_failed(record, ST_DEADLINE_EXCEEDED, -1, "no connection in time");
+    assert_failed(record, ST_DEADLINE_EXCEEDED, -1, "no connection before the deadline");
     assert_true(record->not_processed);
     session_pair_run(pair);
     assert_int_equal(pair->fixture->service.calls[0].call->deadline_ns, pair->now_ns + SECOND);

@@ -156,7 +156,7 @@ void grpc_client_tls_push(struct grpc_client_conn *conn) {
             return;
         }
         if (result != TLS_DONE && result != TLS_WANT_WRITE) {
-            grpc_client_conn_fail(conn, "TLS is over");
+            grpc_client_conn_fail(conn, "the TLS session has failed");
         }
     }
 }

@@ -157,9 +157,9 @@ static void tls_client_certificate_is_required(void **state) {
     (void)state;
     expect_echo(&(struct wish){.ca = "server", .cert = "client", .key = "client-key"});
     expect_failure(&(struct wish){.ca = "server"}, address_of(&test),
-                   "the server wants a certificate of us (--cert FILE --key FILE)");
+                   "the server requires a client certificate (--cert FILE --key FILE)");
     expect_failure(&(struct wish){.ca = "server", .cert = "server", .key = "server-key"},
-                   address_of(&test), "the server refuses our certificate (--cert FILE): ");
+                   address_of(&test), "the server refused the client certificate (--cert FILE): ");
     serve_end(tls);
 }
 
@@ -235,7 +235,7 @@ static void tls_to_plaintext_server_is_named(void **state) {
     bare_hear(fd, &caller);
     test_send(fd, STR("HTTP/1.1 400 Bad Request\r\n\r\n"));
     caller_until_ended(&caller, &record);
-    assert_ended(&record, ST_IO, "what the server says is no TLS");
+    assert_ended(&record, ST_IO, "the server does not use TLS");
     close(fd);
     caller_close(&caller);
     close(bare.fd);

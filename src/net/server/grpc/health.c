@@ -63,7 +63,7 @@ enum status grpc_health_check(const struct grpc_health *health, struct str messa
     }
     enum grpc_health_state state = state_of(health, service);
     if (state == GRPC_HEALTH_SERVICE_UNKNOWN) {
-        return error_set(err, ST_NOT_FOUND, "there is nothing called \"%.*s\" here; expected %s",
+        return error_set(err, ST_NOT_FOUND, "unknown service \"%.*s\"; expected %s",
                          STR_ARG(service), health->options.names);
     }
     pb_add_varint(out, STATUS, state);
@@ -128,7 +128,7 @@ static void update_watch(struct watch *watch) {
     struct error err;
     send_state(watch);
     if (atomic_load(&watch->watchers->health->shutting_down)) {
-        error_set(&err, ST_NOT_READY, "the server is about to end");
+        error_set(&err, ST_NOT_READY, "the server is shutting down");
         end_watch(watch, &err);
     }
 }

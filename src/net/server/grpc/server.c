@@ -26,7 +26,7 @@ static void grpc_log_refused(struct grpc_session *session, const struct error *e
         LOG_CSTR("reason", err->text),
         LOG_U64("left_out", log->n_suppressed),
     };
-    log_write(level, whole ? "a gRPC connection was ended" : "a gRPC call was refused", fields,
+    log_write(level, whole ? "gRPC connection terminated" : "gRPC call refused", fields,
               log->n_suppressed > 0 ? 4 : 3);
     log->n_suppressed = 0;
 }
@@ -226,7 +226,7 @@ static void on_timeout(struct net_conn *net_conn, enum net_timeout timeout) {
     (void)timeout;
     if (conn->session_opened) {
         grpc_session_fail(&conn->session, NGHTTP2_SETTINGS_TIMEOUT,
-                          "the preface or a head was not complete in time (--header-timeout)");
+                          "timed out waiting for the preface or a header block (--header-timeout)");
     } else {
         net_conn_close(net_conn);
     }

@@ -31,7 +31,7 @@ static struct grpc_stream *stream_of(struct grpc_session *session, int32_t id) {
 static void count_reset(struct grpc_session *session) {
     if (!h2_bucket_take(&session->resets, &H2_RESETS_LIMIT, grpc_core_now(session->core))) {
         grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
-                          "more resets of unanswered calls than any client needs");
+                          "too many resets of unanswered calls");
     }
 }
 
@@ -69,7 +69,7 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
     session->head_bytes += name_len + value_len + FIELD_OVERHEAD;
     if (session->head_bytes > limit * HEADER_ABUSE_RATIO) {
         grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
-                          "header fields far over the limit that the settings told "
+                          "header fields far over the limit of the settings "
                           "(--max-header-size)");
     }
     if (session->terminating) {
@@ -115,7 +115,7 @@ static bool is_control(const struct grpc_session *session, const nghttp2_frame *
 static void count_control(struct grpc_session *session) {
     if (!h2_bucket_take(&session->control, &H2_CONTROL_LIMIT, grpc_core_now(session->core))) {
         grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
-                          "more pings, settings, priorities or empty frames than any client needs");
+                          "too many pings, settings, priorities or empty frames");
     }
 }
 
@@ -633,10 +633,9 @@ static void receive_frames(struct grpc_session *session, struct str data) {
     ssize_t n = nghttp2_session_mem_recv(session->h2, (const uint8_t *)data.ptr, data.len);
     if (n == NGHTTP2_ERR_FLOODED) {
         grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
-                          "more pings or settings than were answered yet");
+                          "too many unanswered pings or settings");
     } else if (n == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS) {
-        grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM,
-                          "a head in more frames than any client needs");
+        grpc_session_fail(session, NGHTTP2_ENHANCE_YOUR_CALM, "a header block in too many frames");
     } else if (n < 0) {
         grpc_session_fail(session, NGHTTP2_INTERNAL_ERROR, nghttp2_strerror((int)n));
     }
@@ -678,7 +677,8 @@ void grpc_session_receive(struct grpc_session *session, struct str data) {
         bool good = h2_scan_add(&session->scan, data);
         receive_frames(session, data);
         if (!good) {
-            grpc_session_fail(session, NGHTTP2_STREAM_CLOSED, "a frame behind its stream's end");
+            grpc_session_fail(session, NGHTTP2_STREAM_CLOSED,
+                              "a frame after the end of its stream");
         }
     }
     core->running = false;

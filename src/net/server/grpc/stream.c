@@ -479,11 +479,11 @@ void grpc_stream_timed_out(struct grpc_stream *stream, enum grpc_wait wait) {
         return;
     }
     if (wait == GRPC_WAIT_MESSAGE) {
-        error_set(&err, ST_REQUEST_TIMEOUT, "the message did not come in time (--body-timeout)");
+        error_set(&err, ST_REQUEST_TIMEOUT, "timed out waiting for the message (--body-timeout)");
         grpc_stream_cancel(stream, &err);
         return;
     }
-    error_set(&err, ST_CANCELLED, "the client did not take the answer in time (--write-timeout)");
+    error_set(&err, ST_CANCELLED, "timed out sending the response (--write-timeout)");
     reset_stream(stream);
     if (mark_cancelled(stream, &err)) {
         notify_method(stream);
@@ -503,7 +503,7 @@ void grpc_stream_closed(struct grpc_stream *stream) {
     grpc_receive_discard(stream);
     grpc_send_clear(stream);
     if (stream->method_state == GRPC_METHOD_ACTIVE) {
-        error_set(&err, ST_CANCELLED, "the client went away before its answer");
+        error_set(&err, ST_CANCELLED, "the client disconnected before the response");
         grpc_stream_cancel(stream, &err);
     }
     grpc_stream_schedule_sweep(stream);

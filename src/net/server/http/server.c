@@ -94,13 +94,13 @@ static void fail_timeout(struct request_response_conn *conn, const char *why) {
 
 /* The body is late or too slow: refuses the request. */
 static void http_receive_timed_out(struct request_response_conn *conn) {
-    fail_timeout(conn, "the body of the request did not come in time (--body-timeout)");
+    fail_timeout(conn, "timed out waiting for the request body (--body-timeout)");
 }
 
 /* A slow body is accepted down to min_body_rate, as it holds memory. */
 static void check_min_rate(struct request_response_conn *conn) {
     if (net_call_body_is_too_slow(conn->call)) {
-        fail_timeout(conn, "the body of the request comes too slowly (--min-body-rate)");
+        fail_timeout(conn, "the request body is too slow (--min-body-rate)");
     }
 }
 
@@ -309,7 +309,7 @@ static void head_timed_out(struct request_response_conn *conn) {
         return;
     }
     error_set(&err, ST_REQUEST_TIMEOUT,
-              "the head of the request was not complete in time (--header-timeout)");
+              "timed out waiting for the request head (--header-timeout)");
     http_reply_error(&call->exchange, &err, NULL, 0);
 }
 

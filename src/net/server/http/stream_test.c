@@ -265,5 +265,5 @@ int main(void) {
         cmocka_unit_test(stream_missing_piece_closes_connection),
         cmocka_unit_test(stream_server_stop_closes_connection),
     };
-    return cmocka_run_group_tests_name("net/http_stream", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("net/server/http/stream", tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ static void mip_log_error(const struct net_conn *conn, const struct error *err) 
         LOG_CSTR("reason", err->text),
         LOG_U64("left_out", log->n_suppressed),
     };
-    log_write(LOG_WARNING, "answered with an error", fields, log->n_suppressed > 0 ? 5 : 4);
+    log_write(LOG_WARNING, "MIP request failed", fields, log->n_suppressed > 0 ? 5 : 4);
     log->n_suppressed = 0;
 }
 
@@ -68,7 +68,7 @@ static void mip_log_truncated(const struct net_conn *conn, const char *why) {
     char peer[ADDRESS_TEXT_BYTES];
     metric_add(METRIC_MIP_TRUNCATED_TOTAL, 1);
     if (log_enabled(LOG_DEBUG)) {
-        log_event(LOG_DEBUG, "a connection ended within a packet",
+        log_event(LOG_DEBUG, "MIP connection closed mid-packet",
                   LOG_CSTR("peer", net_conn_peer(conn, peer)),
                   LOG_CSTR("listener", conn->listen_endpoint->text), LOG_CSTR("reason", why));
     }
@@ -232,7 +232,7 @@ static void on_payload_bytes(struct request_response_conn *conn, enum status st,
     } else if (conn->skip_left == 0) {
         payload_end(conn);
     } else if (net_call_body_is_too_slow(conn->call)) {
-        fail_timeout(conn, "the payload comes too slowly (--min-body-rate)");
+        fail_timeout(conn, "the payload is too slow (--min-body-rate)");
     }
 }
 
@@ -373,11 +373,11 @@ static void on_refused(struct net_conn *net_conn, const struct error *err) {
 static void on_timeout(struct net_conn *net_conn, enum net_timeout timeout) {
     struct request_response_conn *conn = (struct request_response_conn *)net_conn;
     if (timeout == NET_TIMEOUT_BODY && conn->state == REQUEST_RESPONSE_BODY) {
-        fail_timeout(conn, "the payload did not come in time (--body-timeout)");
+        fail_timeout(conn, "timed out waiting for the payload (--body-timeout)");
         return;
     }
     if (timeout == NET_TIMEOUT_HEAD) {
-        mip_log_truncated(net_conn, "the header was not complete in time (--header-timeout)");
+        mip_log_truncated(net_conn, "timed out waiting for the header (--header-timeout)");
     }
     net_conn_close(net_conn);
 }

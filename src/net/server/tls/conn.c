@@ -30,7 +30,7 @@ static void net_tls_log_failure(const struct net_conn *conn, enum tls_failure fa
         LOG_CSTR("reason", why),
         LOG_U64("left_out", limit->n_suppressed),
     };
-    log_write(level, "no TLS with a client", fields, limit->n_suppressed > 0 ? 4 : 3);
+    log_write(level, "TLS handshake failed", fields, limit->n_suppressed > 0 ? 4 : 3);
     limit->n_suppressed = 0;
 }
 
@@ -42,7 +42,7 @@ static void net_tls_log_success(const struct net_conn *conn) {
         metric_add(METRIC_TLS_RESUMPTIONS_TOTAL, 1);
     }
     if (log_enabled(LOG_DEBUG)) {
-        log_event(LOG_DEBUG, "TLS with a client", LOG_CSTR("peer", net_conn_peer(conn, peer)),
+        log_event(LOG_DEBUG, "TLS handshake completed", LOG_CSTR("peer", net_conn_peer(conn, peer)),
                   LOG_CSTR("version", tls_session_version(session)),
                   LOG_CSTR("cipher", tls_session_cipher(session)),
                   LOG_CSTR("session", tls_session_is_resumed(session) ? "resumed" : "new"));
@@ -399,7 +399,8 @@ static struct str answer_in_plaintext(struct str request) {
 
 static void refuse_plaintext(struct net_conn *conn, struct str request) {
     struct str answer = answer_in_plaintext(request);
-    net_tls_log_failure(conn, TLS_FAILURE_PLAINTEXT, "what came is no TLS but plain text");
+    net_tls_log_failure(conn, TLS_FAILURE_PLAINTEXT,
+                        "the client sent a plaintext request instead of TLS");
     if (net_tls_send_encrypted(conn, answer.ptr, answer.len)) {
         net_conn_close_gracefully(conn, false);
     }

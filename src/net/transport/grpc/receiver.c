@@ -20,8 +20,7 @@ static enum status grow_buffer(struct grpc_pending_input *pending, struct net_bu
     }
     if (!net_budget_reserve(budget, cap - pending->cap)) {
         return error_set(err, ST_OVERLOADED,
-                         "the bodies in flight fill the %llu bytes that they may take "
-                         "(--body-memory)",
+                         "the bodies in flight use up all %llu bytes of --body-memory",
                          (unsigned long long)budget->body_memory);
     }
     char *data = realloc(pending->data, cap);

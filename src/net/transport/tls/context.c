@@ -138,7 +138,7 @@ static enum status tls_pem_key(const struct tls_text *file, EVP_PKEY **out, stru
     if (asked) {
         ERR_clear_error();
         return error_set(err, ST_BAD_CONFIG,
-                         "%s: the key is encrypted, and a server can't type its passphrase; "
+                         "%s: the key is encrypted, and a server cannot enter its passphrase; "
                          "`openssl pkey -in FILE -out NEW` writes it without one",
                          file->name);
     }
@@ -172,15 +172,15 @@ static enum status check_key_matches(const struct tls_texts *texts, EVP_PKEY *ke
     }
     if (owner > 0) {
         return error_set(err, ST_BAD_CONFIG,
-                         "%s: expected the server's own certificate first, then those that vouch "
-                         "for it; the key belongs to certificate %d of the file",
+                         "%s: expected the server's own certificate first, then its chain; "
+                         "the key belongs to certificate %d of the file",
                          texts->cert.name, owner + 1);
     }
     return ST_OK;
 }
 
 static enum status openssl_error(const struct tls_text *file, struct error *err) {
-    return error_set(err, ST_BAD_CONFIG, "%s: OpenSSL does not take it: %s", file->name,
+    return error_set(err, ST_BAD_CONFIG, "%s: OpenSSL rejects it: %s", file->name,
                      tls_pem_reason());
 }
 

@@ -121,18 +121,18 @@ void tls_peer_explain(const SSL *ssl, int system_error, struct error *err) {
     ERR_clear_error();
     if (verdict != X509_V_OK && SSL_get_verify_mode(ssl) != SSL_VERIFY_NONE) {
         error_set(err, ST_IO,
-                  "the server's certificate is refused: %s (--cacert FILE says whom to trust)",
+                  "the server's certificate is refused: %s (--cacert FILE sets the trusted CAs)",
                   X509_verify_cert_error_string(verdict));
     } else if (why == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED) {
-        error_set(err, ST_IO, "the server wants a certificate of us (--cert FILE --key FILE)");
+        error_set(err, ST_IO, "the server requires a client certificate (--cert FILE --key FILE)");
     } else if (is_client_cert_refused(why)) {
-        error_set(err, ST_IO, "the server refuses our certificate (--cert FILE): %s", words);
+        error_set(err, ST_IO, "the server refused the client certificate (--cert FILE): %s", words);
     } else if (why == SSL_AD_REASON_OFFSET + SSL_AD_NO_APPLICATION_PROTOCOL) {
         error_set(err, ST_IO,
                   "the server speaks another protocol on that port: HTTP and gRPC have "
                   "one each");
     } else if (why == SSL_R_WRONG_VERSION_NUMBER) {
-        error_set(err, ST_IO, "what the server says is no TLS: is it http:// or grpc://?");
+        error_set(err, ST_IO, "the server does not use TLS: is it http:// or grpc://?");
     } else if (words) {
         error_set(err, ST_IO, "%s", words);
     } else {

@@ -69,7 +69,7 @@ static enum status make_context(struct tls_server *server, time_t now, struct er
     tls_context_unref(server->context);
     server->context = context;
     if (tls_context_check_dates(context, now, &why) != ST_OK) {
-        log_event(LOG_WARNING, "clients will refuse this certificate",
+        log_event(LOG_WARNING, "TLS certificate not valid now",
                   LOG_CSTR("file", server->names[CERT]), LOG_CSTR("reason", why.text));
     }
     return ST_OK;
@@ -133,14 +133,14 @@ struct tls_context *tls_server_context(const struct tls_server *server) {
 static void log_reload(const struct tls_server *server) {
     char expiry[TLS_DATE_BYTES];
     metric_add(METRIC_RELOADS_TLS, 1);
-    log_event(LOG_INFO, "the files of TLS have changed: new connections get the new ones",
+    log_event(LOG_INFO, "TLS files reloaded for new connections",
               LOG_CSTR("file", server->names[CERT]),
               LOG_CSTR("expires", tls_context_expiry(server->context, expiry)));
 }
 
 static void log_reload_failure(const struct error *err) {
     metric_add(METRIC_RELOAD_FAILURES_TLS, 1);
-    log_event(LOG_ERROR, "the files of TLS have changed and can't be used: the old ones stay",
+    log_event(LOG_ERROR, "TLS reload failed, keeping the previous files",
               LOG_CSTR("reason", err->text));
 }
 

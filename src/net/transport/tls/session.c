@@ -16,16 +16,16 @@ static const struct {
     const char *text;
 } REASONS[] = {
     {SSL_R_NO_APPLICATION_PROTOCOL, TLS_FAILURE_ALPN,
-     "the client offers only protocols (ALPN) that are not spoken here"},
+     "no protocol (ALPN) in common with the client"},
     {SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, TLS_FAILURE_CERTIFICATE,
-     "the client has no certificate, and here it needs one"},
+     "the client sent no certificate, but one is required"},
     {SSL_R_UNSUPPORTED_PROTOCOL, TLS_FAILURE_PROTOCOL,
      "the client offers no version of TLS from 1.2 on"},
     {SSL_R_VERSION_TOO_LOW, TLS_FAILURE_PROTOCOL,
      "the client offers no version of TLS from 1.2 on"},
     {SSL_R_NO_SHARED_CIPHER, TLS_FAILURE_PROTOCOL, "no cipher in common with the client"},
-    {SSL_R_WRONG_VERSION_NUMBER, TLS_FAILURE_PROTOCOL, "what came is no TLS"},
-    {SSL_R_UNEXPECTED_EOF_WHILE_READING, TLS_FAILURE_DISCONNECTED, "the client went away"},
+    {SSL_R_WRONG_VERSION_NUMBER, TLS_FAILURE_PROTOCOL, "the client does not use TLS"},
+    {SSL_R_UNEXPECTED_EOF_WHILE_READING, TLS_FAILURE_DISCONNECTED, "the client disconnected"},
 };
 
 /* The client's certificate failed verification. */
@@ -56,12 +56,11 @@ static enum tls_failure tls_failure_explain(const struct tls_session *session, s
         }
     }
     if (ERR_GET_LIB(error) == ERR_LIB_SSL && reason >= ALERTS) {
-        error_set(err, ST_BAD_REQUEST, "the client gave up: %s",
-                  words ? words : "it does not say why");
+        error_set(err, ST_BAD_REQUEST, "the client sent a TLS alert: %s",
+                  words ? words : "no reason given");
         return TLS_FAILURE_REFUSED;
     }
-    error_set(err, ST_BAD_REQUEST, "%s",
-              words ? words : "the client's bytes are not what TLS demands");
+    error_set(err, ST_BAD_REQUEST, "%s", words ? words : "the client violated the TLS protocol");
     return TLS_FAILURE_PROTOCOL;
 }
 
@@ -196,7 +195,7 @@ enum tls_result tls_session_handshake(struct tls_session *session, struct tls_io
     if (result == TLS_CLOSED) {
         session->broken = true;
         *why = TLS_FAILURE_DISCONNECTED;
-        error_set(err, ST_BAD_REQUEST, "the client ended the connection within the handshake");
+        error_set(err, ST_BAD_REQUEST, "the client closed the connection during the handshake");
         return TLS_FAILED;
     }
     if (result == TLS_FAILED) {
