@@ -170,23 +170,23 @@ static struct dns_resolver *resolver_of_sockets(struct socket_watcher_set *socke
 /* Sets the timer to the next timeout of c-ares. */
 static void update_timer(struct dns_resolver *resolver) {
     struct loop_timers *timers = worker_timers(resolver->worker);
-    struct timeval room, *wait = ares_timeout(resolver->channel, NULL, &room);
+    struct timeval buffer, *wait = ares_timeout(resolver->channel, NULL, &buffer);
     if (!wait) {
         timer_stop(timers, &resolver->timer);
         return;
     }
     uint64_t us = (uint64_t)wait->tv_sec * US_PER_S + (uint64_t)wait->tv_usec;
-    uint64_t due_ns = clock_now_ns() + us * NS_PER_US + NS_PER_MS; /* rounded up, so that it never
-                                                                      fires too early */
+    /* Rounded up, so that it never fires too early. */
+    uint64_t due_ns = clock_now_ns() + us * NS_PER_US + NS_PER_MS;
     /* Out of memory: the next lookup tries again. */
     (void)!timer_start(timers, &resolver->timer, due_ns);
 }
 
 static void run_ares(struct dns_resolver *resolver, ares_socket_t readable,
                      ares_socket_t writable) {
-    struct timeval room;
+    struct timeval buffer;
     ares_process_fd(resolver->channel, readable, writable);
-    if (!ares_timeout(resolver->channel, NULL, &room)) {
+    if (!ares_timeout(resolver->channel, NULL, &buffer)) {
         /* No query is in progress. A timed-out query may have left a dead connection, which 1.34
          * would use for the next query; processing timeouts now closes it. */
         ares_process_fd(resolver->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);

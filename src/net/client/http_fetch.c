@@ -287,7 +287,7 @@ static void link_running(struct http_fetch *fetch) {
 }
 
 /* Removes it from curl and puts it into the idle list. */
-static void recycle(struct http_fetch *fetch) {
+static void fetch_recycle(struct http_fetch *fetch) {
     struct http_fetcher *fetcher = fetch->fetcher;
     curl_multi_remove_handle(fetcher->multi, fetch->easy);
     *(fetch->prev ? &fetch->prev->next : &fetcher->running) = fetch->next;
@@ -381,7 +381,7 @@ static void finish_fetch(struct http_fetch *fetch, CURLcode code) {
         set_curl_error(fetch, code, &out);
     }
     fetch->done(fetch->user, &out);
-    recycle(fetch);
+    fetch_recycle(fetch);
 }
 
 static void process_completed(struct http_fetcher *fetcher) {
@@ -500,7 +500,7 @@ void http_fetcher_stop(struct http_fetcher *fetcher, void (*done)(void *user), v
     while (fetcher->running) {
         struct http_fetch *fetch = fetcher->running;
         fetch->done(fetch->user, &cancelled);
-        recycle(fetch);
+        fetch_recycle(fetch);
     }
     while (fetcher->idle) {
         struct http_fetch *fetch = fetcher->idle;
@@ -575,7 +575,7 @@ static enum status start_transfer(struct http_fetch *fetch,
         status = error_set(err, ST_NO_MEMORY, "no memory for fetching %s", request->url);
     }
     if (status != ST_OK) {
-        recycle(fetch);
+        fetch_recycle(fetch);
     }
     return status;
 }
@@ -599,5 +599,5 @@ int http_fetch_status(const struct http_fetch *fetch) {
 }
 
 void http_fetch_cancel(struct http_fetch *fetch) {
-    recycle(fetch);
+    fetch_recycle(fetch);
 }

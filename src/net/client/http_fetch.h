@@ -59,8 +59,8 @@ struct http_fetch_request {
     const char *content_type;
     const char *const *fields; /* additional fields: "Accept: application/json" */
     size_t n_fields;
-    size_t max_body_size;             /* of the response; 0: the body is dropped, whatever its
-                                         size */
+    /* Of the response; 0: the body is dropped, whatever its size. */
+    size_t max_body_size;
     const char *bearer;               /* bearer token; NULL: none */
     const struct http_fetch_tls *tls; /* NULL: the fetcher's */
     bool own_connection;              /* uses a new connection and closes it afterwards */

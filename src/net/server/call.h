@@ -17,8 +17,8 @@ struct net_call {
     struct arena *arena;
     struct net_conn *conn; /* NULL: the connection is closed */
     struct server_worker *server_worker;
-    struct arena *reply_arena; /* for the response of a request that used up its own arena, or
-                                  NULL */
+    /* For the response of a request that used up its own arena, or NULL. */
+    struct arena *reply_arena;
     struct body body;
     uint64_t body_started_ns;
     uint64_t received; /* body bytes as received */

@@ -320,18 +320,18 @@ void net_conn_process_input(struct net_conn *conn, struct str data) {
 }
 
 void net_conn_process_pending(struct net_conn *conn) {
-    char *stash = conn->pending_input;
-    if (!stash || conn->phase == NET_CLOSED) {
+    char *pending = conn->pending_input;
+    if (!pending || conn->phase == NET_CLOSED) {
         return;
     }
-    struct str data = str_make(stash + conn->pending_at, conn->pending_len - conn->pending_at);
+    struct str data = str_make(pending + conn->pending_at, conn->pending_len - conn->pending_at);
     conn->pending_input = NULL;
     data = consume_input(conn, data);
     if (data.len > 0) {
-        conn->pending_input = stash;
+        conn->pending_input = pending;
         conn->pending_at = conn->pending_len - data.len;
     } else {
-        free(stash);
+        free(pending);
     }
 }
 
@@ -339,7 +339,7 @@ void net_conn_process_pending(struct net_conn *conn) {
 
 /* Returns: where the protocol wants the next bytes, or NULL for the worker's buffer. TLS records
  * must be decrypted first. */
-static char *room(struct net_conn *conn, size_t *n_bytes) {
+static char *direct_read_buffer(struct net_conn *conn, size_t *n_bytes) {
     bool plain = conn->phase == NET_OPEN && !conn->tls;
     return plain ? conn->protocol->read_buffer(conn, n_bytes) : NULL;
 }
@@ -347,7 +347,7 @@ static char *room(struct net_conn *conn, size_t *n_bytes) {
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
     struct net_conn *conn = handle->data;
     size_t n_bytes = NET_READ_BYTES;
-    char *place = room(conn, &n_bytes);
+    char *place = direct_read_buffer(conn, &n_bytes);
     (void)suggested;
     buf->base = place ? place : conn->server_worker->in;
     buf->len = n_bytes;
@@ -382,7 +382,8 @@ static bool is_reset(const struct net_conn *conn) {
 static void yield_to_other_conns(struct net_conn *conn, ssize_t n_read) {
     const struct net_protocol *protocol = conn->protocol;
     size_t n_bytes;
-    if (n_read == NET_READ_BYTES && conn->phase == NET_OPEN && !room(conn, &n_bytes) &&
+    if (n_read == NET_READ_BYTES && conn->phase == NET_OPEN &&
+        !direct_read_buffer(conn, &n_bytes) &&
         !(protocol->is_receiving_bulk && protocol->is_receiving_bulk(conn))) {
         server_worker_schedule_resume(conn->server_worker, conn);
     }
@@ -515,8 +516,8 @@ void net_call_on_conn_closed(struct net_call *call, bool whole) {
     bool handler_has_it = call->handler_started && !call->replied;
     call->conn = NULL;
     if (handler_has_it) {
-        call->server_worker->server->protocol->on_call_disconnected(call); /* may reply, which ends
-                                                                              the call */
+        /* May reply, which ends the call. */
+        call->server_worker->server->protocol->on_call_disconnected(call);
     }
     /* A handler that waits for the body does not reply any more; one that has the request does. A
      * write in progress ends the call in its callback. */
@@ -528,7 +529,7 @@ void net_call_on_conn_closed(struct net_call *call, bool whole) {
 }
 
 /* Upper bound of the linger, however fast the peer sends. */
-static const uint64_t LINGER_MOST_NS = 30000000000u;
+static const uint64_t LINGER_MAX_NS = 30000000000u;
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
@@ -638,7 +639,7 @@ void net_conn_close_gracefully(struct net_conn *conn, bool clean) {
     assert(conn->phase == NET_OPEN);
     conn->phase = NET_LINGER;
     conn->skip_linger = clean;
-    conn->linger_end_ns = clock_now_ns() + LINGER_MOST_NS;
+    conn->linger_end_ns = clock_now_ns() + LINGER_MAX_NS;
     free(conn->pending_input);
     conn->pending_input = NULL;
     if (!net_conn_is_sending(conn)) {

@@ -212,22 +212,22 @@ static bool make_worker_reports(struct net_report *report) {
     }
     report->worker_reports = calloc(total, sizeof(*report->worker_reports));
     report->n_worker_reports = report->worker_reports ? total : 0;
-    bool room = report->worker_reports != NULL;
-    for (size_t i = 0; room && i < report->n_servers; i++) {
+    bool allocated = report->worker_reports != NULL;
+    for (size_t i = 0; allocated && i < report->n_servers; i++) {
         struct net_server *server = report->servers[i].server;
-        for (size_t j = 0; room && j < server->n_workers; j++, n++) {
+        for (size_t j = 0; allocated && j < server->n_workers; j++, n++) {
             struct worker_report *worker_report = &report->worker_reports[n];
             *worker_report = (struct worker_report){.msg = {.run = run_worker_report},
                                                     .report = report,
                                                     .server_worker = &server->workers[j],
                                                     .arena = arena_new(NULL, 0)};
-            room = worker_report->arena != NULL;
-            if (room) {
+            allocated = worker_report->arena != NULL;
+            if (allocated) {
                 buf_init(&worker_report->text, worker_report->arena, 0);
             }
         }
     }
-    return room;
+    return allocated;
 }
 
 enum status net_report_start(const struct net_report_server *servers, size_t n,

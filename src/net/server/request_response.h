@@ -11,16 +11,16 @@
 
 /* State of a connection. Changed only by request_response_set_state. */
 enum request_response_state {
-    REQUEST_RESPONSE_IDLE,       /* no byte of the next request received */
-    REQUEST_RESPONSE_HEAD,       /* reading a head */
-    REQUEST_RESPONSE_BODY,       /* the head is parsed; reading the body */
-    REQUEST_RESPONSE_WAIT,       /* the handler has the whole request */
-    REQUEST_RESPONSE_REPLY,      /* writing the response; nothing more of the request is read */
-    REQUEST_RESPONSE_REPLY_SKIP, /* as REPLY, while the rest of a refused body is read and
-                                    dropped */
-    REQUEST_RESPONSE_SKIP,       /* the response is written; the rest of the body is still
-                                    dropped */
-    REQUEST_RESPONSE_ENDED,      /* the connection lingers or is closed */
+    REQUEST_RESPONSE_IDLE,  /* no byte of the next request received */
+    REQUEST_RESPONSE_HEAD,  /* reading a head */
+    REQUEST_RESPONSE_BODY,  /* the head is parsed; reading the body */
+    REQUEST_RESPONSE_WAIT,  /* the handler has the whole request */
+    REQUEST_RESPONSE_REPLY, /* writing the response; nothing more of the request is read */
+    /* As REPLY, while the rest of a refused body is read and dropped. */
+    REQUEST_RESPONSE_REPLY_SKIP,
+    /* The response is written; the rest of the body is still dropped. */
+    REQUEST_RESPONSE_SKIP,
+    REQUEST_RESPONSE_ENDED, /* the connection lingers or is closed */
     REQUEST_RESPONSE_STATES,
 };
 

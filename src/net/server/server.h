@@ -51,8 +51,8 @@ enum net_timeout {
 };
 
 enum {
-    NET_READ_BYTES = 65536, /* the worker's buffer for input that is not read straight into a
-                               body */
+    /* The worker's buffer for input that is not read straight into a body. */
+    NET_READ_BYTES = 65536,
     NET_DECRYPTED_BYTES = NET_READ_BYTES + 32768, /* over TLS: plus the record that is completed */
     NET_COALESCE_BUFFER_BYTES = 16384,            /* for small responses of pipelined requests */
     NET_COALESCE_MAX_BYTES = 4096,                /* a larger response is not coalesced */
@@ -213,9 +213,9 @@ struct net_server {
     size_t next_worker; /* where the search for the least loaded worker begins */
     struct listen_endpoint **listen_endpoints;
     size_t n_listen_endpoints;
-    size_t n_open;        /* listeners and workers that are not stopped */
-    atomic_bool draining; /* set for all workers at once, before any of them closes idle
-                             connections */
+    size_t n_open; /* listeners and workers that are not stopped */
+    /* Set for all workers at once, before any of them closes idle connections. */
+    atomic_bool draining;
     bool stopping;
     void (*done)(void *user);
     void *user;

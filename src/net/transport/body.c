@@ -186,11 +186,11 @@ static enum status inflate_nothing(struct body *body, struct str *data, size_t *
 }
 
 static enum status inflate_add(struct body *body, struct str data, struct error *err) {
-    size_t room, n_out;
+    size_t capacity, n_out;
     enum status st = ST_OK;
     do {
         if (body->len == body->max_bytes) {
-            room = 1;
+            capacity = 1;
             st = inflate_nothing(body, &data, &n_out, err);
             continue;
         }
@@ -200,10 +200,10 @@ static enum status inflate_add(struct body *body, struct str data, struct error 
         }
         size_t end = body->cap < body->n_reserved ? body->cap : body->n_reserved;
         end = end < body->max_bytes ? end : body->max_bytes;
-        room = end - body->len;
-        st = inflate_step(body->inflate, &data, body->data + body->len, room, &n_out, err);
+        capacity = end - body->len;
+        st = inflate_step(body->inflate, &data, body->data + body->len, capacity, &n_out, err);
         count_in_flight(body, n_out);
-    } while (st == ST_OK && (data.len > 0 || n_out == room));
+    } while (st == ST_OK && (data.len > 0 || n_out == capacity));
     return st;
 }
 

@@ -27,8 +27,8 @@ static void body_pool_alloc_after_free_reuses_block(void **state) {
     assert_int_equal(again, got);
     assert_int_equal(pool.n_bytes, 0);
     body_pool_free(&pool, block, got, 100);
-    char *small = body_pool_alloc(&pool, MIB / 2, &again); /* a far smaller one gets a block of its
-                                                              own */
+    /* A far smaller one gets a block of its own. */
+    char *small = body_pool_alloc(&pool, MIB / 2, &again);
     assert_ptr_not_equal(small, block);
     body_pool_free(&pool, small, again, 100);
     body_pool_fini(&pool);

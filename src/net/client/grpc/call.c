@@ -82,8 +82,8 @@ void grpc_client_response_on_reset(struct grpc_client_stream *stream, uint32_t c
     struct error err;
     bool refused = code == NGHTTP2_REFUSED_STREAM; /* RFC 9113, 8.7: safe to retry */
     stream->call.not_processed = refused && stream->state < GRPC_CLIENT_STATUS_SET;
-    if (refused && stream->session->goaway_error.status != ST_OK) { /* it has the reason, and holds
-                                                                       for all calls */
+    /* It has the reason, and holds for all calls. */
+    if (refused && stream->session->goaway_error.status != ST_OK) {
         grpc_client_stream_set_status(stream, -1, &stream->session->goaway_error);
         return;
     }

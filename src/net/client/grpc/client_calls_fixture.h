@@ -23,8 +23,8 @@ struct call_record {
     struct error error;
     int code;
     bool not_processed;
-    bool aligned;                /* whether the byte after the first 'x' of the last message is
-                                    aligned */
+    /* Whether the byte after the first 'x' of the last message is aligned. */
+    bool aligned;
     char field[64], trailer[64]; /* "test", "test-bin" of head and trailers */
 };
 

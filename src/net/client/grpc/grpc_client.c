@@ -253,8 +253,8 @@ static void update_timer(struct grpc_client *client) {
     if (due_ns == UINT64_MAX) {
         timer_stop(worker_timers(client->worker), &client->timer);
     } else if (!timer_start(worker_timers(client->worker), &client->timer, due_ns)) {
-        grpc_client_schedule_deferred(client); /* out of memory: runs in the next iteration
-                                                  instead */
+        /* Out of memory: runs in the next iteration instead. */
+        grpc_client_schedule_deferred(client);
     }
 }
 

@@ -36,17 +36,18 @@
 struct grpc_client;
 
 enum grpc_client_event {
-    GRPC_CLIENT_HEAD,     /* the response head arrived: call->fields. Not for a response without a
-                             separate head */
-    GRPC_CLIENT_MESSAGE,  /* ownership of call->message passes to the caller */
-    GRPC_CLIENT_WRITABLE, /* all queued messages are sent, see grpc_client_queued_bytes; streaming
-                             calls only */
-    GRPC_CLIENT_END,      /* call->error, code, trailers */
+    /* The response head arrived: call->fields. Not for a response without a separate head. */
+    GRPC_CLIENT_HEAD,
+    GRPC_CLIENT_MESSAGE, /* ownership of call->message passes to the caller */
+    /* All queued messages are sent, see grpc_client_queued_bytes; streaming calls only. */
+    GRPC_CLIENT_WRITABLE,
+    GRPC_CLIENT_END, /* call->error, code, trailers */
 };
 
 struct grpc_client_call {
-    struct arena *arena; /* for the caller's use too; freed once the call has ended and none of its
-                            bytes are queued for the socket */
+    /* For the caller's use too; freed once the call has ended and none of its bytes are queued for
+     * the socket. */
+    struct arena *arena;
     void *user;
     const struct grpc_field *fields; /* the server's metadata, from GRPC_CLIENT_HEAD on */
     size_t n_fields;
@@ -57,8 +58,8 @@ struct grpc_client_call {
      * response: ST_IO (no connection, or connection lost), ST_DEADLINE_EXCEEDED, ST_CANCELLED,
      * ST_BAD_ANSWER, ST_BODY_TOO_LARGE, ST_HEADER_TOO_LARGE, ST_OVERLOADED, ST_NO_MEMORY. */
     struct error error;
-    int code; /* with ST_OK and ST_REFUSED: grpc-status (codec/protobuf/grpc_status.h); else
-                       -1 */
+    /* With ST_OK and ST_REFUSED: grpc-status (codec/protobuf/grpc_status.h); else -1. */
+    int code;
     bool not_processed; /* the server certainly did not process it: safe to retry */
 };
 
@@ -72,9 +73,9 @@ struct grpc_client_call_options {
     uint64_t timeout_ns;             /* from now, including the wait for a connection; 0: none */
     grpc_client_event_cb *on_event;
     void *user;
-    bool streams;        /* streaming: any number of messages each way; else one */
-    bool wait_for_ready; /* a failed connection attempt does not end the call, only its timeout
-                            does */
+    bool streams; /* streaming: any number of messages each way; else one */
+    /* A failed connection attempt does not end the call, only its timeout does. */
+    bool wait_for_ready;
     /* Given the first bytes of a response message (all of it, or up to a few KiB), returns the
      * offset that shall be 64-byte aligned. May be NULL. */
     size_t (*align_at)(struct str beginning);
@@ -114,9 +115,9 @@ struct str grpc_client_find(const struct grpc_field *fields, size_t n_fields, co
 
 /* 0 selects the default of each. */
 struct grpc_client_limits {
-    uint64_t max_message_bytes;       /* of a response, decompressed; default 256 MiB */
-    const char *setting;              /* name of the setting for error messages; default
-                                         "max_message_bytes" */
+    uint64_t max_message_bytes; /* of a response, decompressed; default 256 MiB */
+    /* Name of the setting for error messages; default "max_message_bytes". */
+    const char *setting;
     uint64_t max_header_size;         /* of a response, decoded; default 64 KiB */
     uint64_t connect_timeout_ns;      /* including the name lookup; default 20 s */
     uint64_t initial_backoff_ns;      /* between two connection attempts; default 100 ms */
@@ -129,8 +130,8 @@ struct grpc_client_limits {
 /* TLS 1.2 or later, with ALPN "h2". */
 struct grpc_client_tls {
     struct tls_peer_options files; /* read once, by grpc_client_new */
-    const char *server_name;       /* name that the server's certificate must have; NULL: the
-                                      target's host */
+    /* Name that the server's certificate must have; NULL: the target's host. */
+    const char *server_name;
 };
 
 /* Read during grpc_client_new only. */

@@ -191,8 +191,8 @@ static void client_deadline_ends_call(void **state) {
         &(struct grpc_client_call_options){.path = STR("/t.T/Later"), .timeout_ns = 20 * MS});
     call_record_send(&record, STR("a"));
     caller_until_ended(&caller, &record);
-    if (record.error.status == ST_REFUSED) { /* the server enforces the deadline too, and may be
-                                                first */
+    /* The server enforces the deadline too, and may be first. */
+    if (record.error.status == ST_REFUSED) {
         assert_int_equal(record.code, GRPC_CODE_DEADLINE_EXCEEDED);
     } else {
         assert_ended(&record, ST_DEADLINE_EXCEEDED, "no response before the deadline");

@@ -29,8 +29,8 @@ static bool is_failing(const struct grpc_client_session *session) {
 
 static int on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, void *user) {
     struct grpc_client_session *session = user;
-    bool push = frame->hd.type == NGHTTP2_PUSH_PROMISE; /* the server may not have seen our
-                                                           ENABLE_PUSH 0 yet */
+    /* The server may not have seen our ENABLE_PUSH 0 yet. */
+    bool push = frame->hd.type == NGHTTP2_PUSH_PROMISE;
     session->head_stream = push ? NULL : stream_of(h2, frame->hd.stream_id);
     session->head_bytes = 0;
     return push ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE : 0;
@@ -143,9 +143,9 @@ static int on_send_data(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t
                         nghttp2_data_source *source, void *user) {
     struct grpc_client_session *session = user;
     struct grpc_client_stream *stream = source->ptr;
-    struct grpc_write_batch *flight = &session->write_batch;
+    struct grpc_write_batch *batch = &session->write_batch;
     (void)h2, (void)frame;
-    return grpc_output_add_data_frame(flight->output, &stream->out, flight, head, len)
+    return grpc_output_add_data_frame(batch->output, &stream->out, batch, head, len)
                ? 0
                : NGHTTP2_ERR_WOULDBLOCK;
 }
@@ -447,8 +447,8 @@ static const char *other_protocol(struct str first) {
 /* Buffers the first bytes until the protocol is known. Returns: whether frames follow. */
 static bool receive_first(struct grpc_client_session *session, struct str *data) {
     struct error err;
-    size_t room = sizeof(session->first) - session->n_first;
-    size_t n = data->len < room ? data->len : room;
+    size_t capacity = sizeof(session->first) - session->n_first;
+    size_t n = data->len < capacity ? data->len : capacity;
     memcpy(session->first + session->n_first, data->ptr, n);
     session->n_first += n;
     *data = str_make(data->ptr + n, data->len - n);

@@ -67,8 +67,8 @@ struct grpc_client_stream {
     struct grpc_client_call call; /* the caller's view */
     struct grpc_client_core *core;
     struct grpc_client_session *session; /* NULL: not started, or the connection is closed */
-    struct grpc_client_list *list;       /* the list that holds it: the waiting calls, or a
-                                            session's */
+    /* The list that holds it: the waiting calls, or a session's. */
+    struct grpc_client_list *list;
     struct grpc_client_stream *prev, *next;
     struct grpc_client_stream *ended_next;
     grpc_client_event_cb *on_event;
@@ -107,8 +107,8 @@ struct grpc_client_session {
     struct error error;        /* why the session failed; ST_OK: it has not */
     struct error goaway_error; /* reason from the server's GOAWAY; ST_OK: none or no error */
     uint32_t error_code;       /* HTTP/2 error code sent to the server */
-    char first[8];             /* first bytes of the connection, to detect a server of another
-                                  protocol */
+    /* First bytes of the connection, to detect a server of another protocol. */
+    char first[8];
     size_t n_first;
     bool settings_received;   /* the server's first SETTINGS arrived */
     bool call_answered;       /* a response head was received */

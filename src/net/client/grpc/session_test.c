@@ -177,8 +177,8 @@ static void message_field_is_aligned_to_64_bytes(void **state) {
         call_record_send(record[i], str_make(text, sizeof(text)));
         session_pair_run(pair);
         assert_ok(record[i]);
-        assert_true(record[i]->aligned || at >= 1024); /* only the first bytes are searched for
-                                                          it */
+        /* Only the first bytes are searched for it. */
+        assert_true(record[i]->aligned || at >= 1024);
     }
     session_pair_free(pair);
 }

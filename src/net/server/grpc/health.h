@@ -20,8 +20,8 @@ struct grpc_health_options {
     /* Returns the current state of a service. Called on any worker. */
     enum grpc_health_state (*state_of)(void *context, struct str service);
     void *context;
-    const char *names;             /* what the names stand for, for error messages: "a model; empty:
-                                      the server" */
+    /* What the names stand for, for error messages: "a model; empty: the server". */
+    const char *names;
     struct worker *const *workers; /* the server's */
     size_t n_workers;
 };

@@ -173,7 +173,7 @@ static void on_refused(struct net_conn *net_conn, const struct error *err) {
     }
 }
 
-static char *room(struct net_conn *conn, size_t *n_bytes) {
+static char *read_buffer(struct net_conn *conn, size_t *n_bytes) {
     (void)conn, (void)n_bytes;
     return NULL;
 }
@@ -261,7 +261,7 @@ static const struct net_protocol grpc_protocol = {
     .alpn = "\x02h2",
     .on_refused = on_refused,
     .on_bytes = on_bytes,
-    .read_buffer = room,
+    .read_buffer = read_buffer,
     .on_read_buffer_filled = on_read_buffer_filled,
     .on_eof = on_eof,
     .on_timeout = on_timeout,

@@ -59,14 +59,13 @@ struct grpc_call {
     const struct grpc_method *method;
     void *context; /* the method's */
     struct str authority;
-    const struct grpc_field
-        *fields; /* the client's metadata, reserved names included, without pseudo-header fields */
+    /* The client's metadata, reserved names included, without pseudo-header fields. */
+    const struct grpc_field *fields;
     size_t n_fields;
     uint64_t deadline_ns;         /* on the monotonic clock; 0: none */
     struct grpc_message *message; /* during GRPC_MESSAGE */
-    struct error
-        cancel_error;  /* from GRPC_CANCELLED on: the reason (ST_CANCELLED, _DEADLINE_EXCEEDED,
-                          _BAD_…, _REQUEST_TIMEOUT) */
+    /* From GRPC_CANCELLED on: ST_CANCELLED, _DEADLINE_EXCEEDED, _BAD_…, _REQUEST_TIMEOUT. */
+    struct error cancel_error;
     bool is_cancelled; /* GRPC_CANCELLED was delivered or is being delivered */
     void *user;        /* for the method's use; NULL at GRPC_BEGIN */
 };
@@ -117,8 +116,8 @@ struct str grpc_find_field(const struct grpc_call *call, const char *name, size_
 
 /* Each is a setting (program/model_server/settings.def). */
 struct grpc_limits {
-    size_t max_header_size;     /* header list, decoded; enforced by the session (RFC 9113,
-                                   6.5.2) */
+    /* Header list, decoded; enforced by the session (RFC 9113, 6.5.2). */
+    size_t max_header_size;
     uint64_t max_message_bytes; /* decompressed; a larger one is RESOURCE_EXHAUSTED */
     uint64_t request_memory;    /* of one message's arena */
     uint32_t max_streams;       /* at once on a connection */

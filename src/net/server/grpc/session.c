@@ -105,8 +105,8 @@ static bool is_control(const struct grpc_session *session, const nghttp2_frame *
     case NGHTTP2_SETTINGS:
         return !ack;
     case NGHTTP2_PING:
-        return !ack && !session->sent_since_ping; /* measuring the round trip while data flows is
-                                                     allowed */
+        /* Measuring the round trip while data flows is allowed. */
+        return !ack && !session->sent_since_ping;
     default:
         return false;
     }
@@ -293,10 +293,10 @@ static int on_not_sent(nghttp2_session *h2, const nghttp2_frame *frame, int code
 static int on_send_data(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t *head, size_t len,
                         nghttp2_data_source *source, void *user) {
     struct grpc_session *session = user;
-    struct grpc_write_batch *flight = &session->write_batch;
+    struct grpc_write_batch *batch = &session->write_batch;
     struct grpc_stream *stream = source->ptr;
     (void)h2, (void)frame;
-    if (!grpc_output_add_data_frame(flight->output, &stream->out, flight, head, len)) {
+    if (!grpc_output_add_data_frame(batch->output, &stream->out, batch, head, len)) {
         return NGHTTP2_ERR_WOULDBLOCK;
     }
     grpc_stream_update_timer(stream); /* progress: restart the write timeout */

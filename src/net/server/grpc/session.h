@@ -61,9 +61,9 @@ struct grpc_core {
     struct grpc_receiver_options receiver_options;
     struct timer_heap deadlines;
     struct timer_list stream_timers;
-    uint64_t now_ns;                                 /* while `running` */
-    bool running;                                    /* receive, collect_output or run_timers is on
-                                                        the stack */
+    uint64_t now_ns; /* while `running` */
+    /* Receive, collect_output or run_timers is on the stack. */
+    bool running;
     struct grpc_stream *ended;                       /* checked by the next sweep */
     struct grpc_session *scheduled, *last_scheduled; /* sessions with output, or done */
     struct grpc_output *spare_output;                /* a free output buffer */

@@ -219,8 +219,8 @@ static void unread_responses_stop_reading(void **state) {
     struct raw raw;
     raw_begin(&raw);
     grpc_fixture_feed(fixture, raw.bytes, raw.n);
-    assert_true(grpc_session_collect_output(&fixture->session, fixture->output)); /* a write is in
-                                                                                     progress */
+    /* A write is in progress. */
+    assert_true(grpc_session_collect_output(&fixture->session, fixture->output));
     assert_true(grpc_session_wants_input(&fixture->session));
     raw.n = 0;
     for (int i = 0; i < 2000; i++) {

@@ -52,10 +52,11 @@ struct http_exchange {
     struct worker *worker;
     struct http_head head;
     struct http_body_plan plan;
-    struct str body;    /* complete when on_body is called; valid until on_end */
-    bool gone;          /* the client disconnected */
-    bool pipelined;     /* set for on_body: other requests of the connection are pipelined around
-                           this one; an immediate response leaves in one write with theirs */
+    struct str body; /* complete when on_body is called; valid until on_end */
+    bool gone;       /* the client disconnected */
+    /* Set for on_body: other requests of the connection are pipelined around this one; an immediate
+     * response leaves in one write with theirs. */
+    bool pipelined;
     bool suppress_body; /* set by net for HEAD: headers as for GET, no body */
     void *user;         /* for the handler's use */
 };

@@ -15,7 +15,7 @@
 #include "core/event/clock.h"
 
 struct mip_conn {
-    struct request_response_conn serial;
+    struct request_response_conn base;
     uint8_t n_head; /* bytes of the header received */
     char head[MIP_HEADER_BYTES];
 };
@@ -316,10 +316,10 @@ static void read_header(struct mip_conn *conn, struct str *data) {
     memcpy(conn->head + conn->n_head, data->ptr, n);
     conn->n_head = (uint8_t)(conn->n_head + n);
     *data = str_make(data->ptr + n, data->len - n);
-    conn->serial.net.n_pipelined_bytes = data->len;
+    conn->base.net.n_pipelined_bytes = data->len;
     if (conn->n_head == MIP_HEADER_BYTES) {
         mip_header_decode(conn->head, &header);
-        packet_begin(&conn->serial, &header);
+        packet_begin(&conn->base, &header);
     }
 }
 

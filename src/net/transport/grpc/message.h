@@ -8,10 +8,10 @@
 
 /* A received message, decompressed. Owns: the receiver of the event, until grpc_message_free. */
 struct grpc_message {
-    struct str data;     /* contiguous; aligned so that the offset chosen by align_at is 64-byte
-                        aligned */
-    struct arena *arena; /* for the use of the message's owner; freed with it. The call's own for a
-                            unary call */
+    /* Contiguous; aligned so that the offset chosen by align_at is 64-byte aligned. */
+    struct str data;
+    /* For the use of the message's owner; freed with it. The call's own for a unary call. */
+    struct arena *arena;
 };
 
 /* NULL is allowed. */

@@ -56,8 +56,9 @@ struct grpc_receiver {
     enum grpc_receiving state;
     char prefix[GRPC_PREFIX_BYTES];
     size_t prefix_len;
-    unsigned n_reads_wanted; /* requested messages; no other message is started, because the window
-                                does not bound its memory */
+    /* Requested messages; no other message is started, because the window does not bound its
+     * memory. */
+    unsigned n_reads_wanted;
     struct grpc_incoming_message *message;   /* the current message */
     struct grpc_pending_input pending_input; /* input after the current message */
 };

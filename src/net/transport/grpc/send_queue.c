@@ -27,14 +27,14 @@ static size_t total_bytes(const struct piece *pieces, size_t n) {
 static bool compress_copy(const struct grpc_send_queue_options *options, const struct piece *pieces,
                           size_t n, size_t n_bytes, struct piece *out) {
     struct deflate *codec = deflate_new(options->coding, options->compression_level);
-    size_t room = codec ? deflate_bound(codec, n_bytes) : SIZE_MAX;
-    char *data = room <= UINT32_MAX ? malloc(room) : NULL;
+    size_t capacity = codec ? deflate_bound(codec, n_bytes) : SIZE_MAX;
+    char *data = capacity <= UINT32_MAX ? malloc(capacity) : NULL;
     size_t len = 0;
     bool done = data != NULL;
     for (size_t i = 0; done && i < n; i++) {
         struct str in = str_make(pieces[i].data, pieces[i].n_bytes);
         size_t n_out = 0;
-        done = deflate_step(codec, &in, i + 1 == n, data + len, room - len, &n_out);
+        done = deflate_step(codec, &in, i + 1 == n, data + len, capacity - len, &n_out);
         len += n_out;
     }
     deflate_free(codec);
@@ -139,7 +139,7 @@ static struct piece grpc_send_queue_peek(const struct grpc_send_queue *queue) {
 
 /* Moves the first message from the queue to the write batch, where it stays until its bytes are
  * sent. */
-static void move_to_batch(struct grpc_send_queue *queue, struct grpc_write_batch *flight) {
+static void move_to_batch(struct grpc_send_queue *queue, struct grpc_write_batch *batch) {
     struct grpc_queued_message *message = queue->first;
     queue->first = message->next;
     queue->piece = queue->at = 0;
@@ -147,12 +147,12 @@ static void move_to_batch(struct grpc_send_queue *queue, struct grpc_write_batch
         queue->last = NULL;
     }
     queue->n_in_write++;
-    message->next = flight->sent;
-    flight->sent = message;
+    message->next = batch->sent;
+    batch->sent = message;
 }
 
 /* Marks bytes as collected. */
-static void grpc_send_queue_advance(struct grpc_send_queue *queue, struct grpc_write_batch *flight,
+static void grpc_send_queue_advance(struct grpc_send_queue *queue, struct grpc_write_batch *batch,
                                     size_t n_bytes) {
     const struct grpc_queued_message *message = queue->first;
     queue->at += n_bytes;
@@ -161,7 +161,7 @@ static void grpc_send_queue_advance(struct grpc_send_queue *queue, struct grpc_w
     if (queue->at == message->pieces[queue->piece].n_bytes) {
         queue->at = 0;
         if (++queue->piece == message->n_pieces) {
-            move_to_batch(queue, flight);
+            move_to_batch(queue, batch);
         }
     }
 }
@@ -172,10 +172,10 @@ bool grpc_send_queue_is_mid_message(const struct grpc_send_queue *queue) {
 
 /* ---- dropping and completing ----------------------------------------------------------------- */
 
-void grpc_send_queue_clear(struct grpc_send_queue *queue, struct grpc_write_batch *flight) {
+void grpc_send_queue_clear(struct grpc_send_queue *queue, struct grpc_write_batch *batch) {
     bool begun = queue->piece > 0 || queue->at > 0;
-    if (begun && (flight->output || flight->writing)) {
-        move_to_batch(queue, flight);
+    if (begun && (batch->output || batch->writing)) {
+        move_to_batch(queue, batch);
     }
     while (queue->first) {
         struct grpc_queued_message *message = queue->first;
@@ -186,11 +186,11 @@ void grpc_send_queue_clear(struct grpc_send_queue *queue, struct grpc_write_batc
     queue->piece = queue->at = queue->n_bytes = queue->n_reserved = 0;
 }
 
-void grpc_write_batch_complete(struct grpc_write_batch *flight,
+void grpc_write_batch_complete(struct grpc_write_batch *batch,
                                void (*left)(struct grpc_send_queue *queue)) {
-    struct grpc_queued_message *message = flight->sent;
-    flight->sent = NULL;
-    flight->writing = false;
+    struct grpc_queued_message *message = batch->sent;
+    batch->sent = NULL;
+    batch->writing = false;
     while (message) {
         struct grpc_send_queue *queue = message->queue;
         struct grpc_queued_message *next = message->next;
@@ -232,7 +232,7 @@ void grpc_output_add_copy(struct grpc_output *output, const void *data, size_t n
 }
 
 bool grpc_output_add_data_frame(struct grpc_output *output, struct grpc_send_queue *queue,
-                                struct grpc_write_batch *flight, const uint8_t *head,
+                                struct grpc_write_batch *batch, const uint8_t *head,
                                 size_t n_bytes) {
     if (!has_room(output)) {
         return false;
@@ -248,7 +248,7 @@ bool grpc_output_add_data_frame(struct grpc_output *output, struct grpc_send_que
         } else {
             output->pieces[output->n++] = piece;
         }
-        grpc_send_queue_advance(queue, flight, piece.n_bytes);
+        grpc_send_queue_advance(queue, batch, piece.n_bytes);
         n_bytes -= piece.n_bytes;
     }
     return true;

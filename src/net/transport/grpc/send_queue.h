@@ -67,9 +67,9 @@ size_t grpc_send_queue_reserve(struct grpc_send_queue *queue, size_t most);
 /* Returns: whether a part of a message was sent or reserved. */
 bool grpc_send_queue_is_mid_message(const struct grpc_send_queue *queue);
 /* Drops the queued messages; those in a write batch are released when it is complete. */
-void grpc_send_queue_clear(struct grpc_send_queue *queue, struct grpc_write_batch *flight);
+void grpc_send_queue_clear(struct grpc_send_queue *queue, struct grpc_write_batch *batch);
 /* The collected output was sent, or never will be: releases its messages; calls `left` for each. */
-void grpc_write_batch_complete(struct grpc_write_batch *flight,
+void grpc_write_batch_complete(struct grpc_write_batch *batch,
                                void (*left)(struct grpc_send_queue *queue));
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -95,7 +95,7 @@ int grpc_output_collect(struct grpc_output *output, nghttp2_session *h2);
 /* Within nghttp2's send_data callback: adds a DATA frame of its head (9 bytes) and `n_bytes` that
  * the queue has reserved. Returns: false when the output has no capacity for it now. */
 bool grpc_output_add_data_frame(struct grpc_output *output, struct grpc_send_queue *queue,
-                                struct grpc_write_batch *flight, const uint8_t *head,
+                                struct grpc_write_batch *batch, const uint8_t *head,
                                 size_t n_bytes);
 
 #endif

@@ -238,7 +238,7 @@ static enum status require_client_certs(SSL_CTX *ssl, const struct tls_text *fil
 
 /* ---- creating and freeing a context ---------------------------------------------------------- */
 
-static bool configure(SSL_CTX *ssl) {
+static bool context_configure(SSL_CTX *ssl) {
     static const unsigned char WHOSE_SESSIONS[] = "sluice";
     SSL_CTX_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     /* An idle connection keeps no buffers; a record may be retried from another address. */
@@ -262,7 +262,7 @@ enum status tls_context_new(const struct tls_texts *texts, struct tls_context **
     context->ssl = SSL_CTX_new(TLS_server_method());
     context->bio = tls_session_bio_method();
     enum status st = ST_OK;
-    if (!context->ssl || !context->bio || !configure(context->ssl)) {
+    if (!context->ssl || !context->bio || !context_configure(context->ssl)) {
         st = error_set(err, ST_INTERNAL, "OpenSSL can't be set up for TLS: %s", tls_pem_reason());
     }
     if (st == ST_OK) {

@@ -20,10 +20,10 @@ struct tls_text {
 };
 
 struct tls_texts {
-    struct tls_text cert;      /* PEM: the server's certificate, then its chain */
-    struct tls_text key;       /* PEM, not encrypted */
-    struct tls_text client_ca; /* PEM: CAs of client certificates; name NULL: no client
-                                  certificates */
+    struct tls_text cert; /* PEM: the server's certificate, then its chain */
+    struct tls_text key;  /* PEM, not encrypted */
+    /* PEM: CAs of client certificates; name NULL: no client certificates. */
+    struct tls_text client_ca;
 };
 
 struct tls_context {

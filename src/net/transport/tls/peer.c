@@ -17,8 +17,8 @@ static const char *openssl_reason(void) {
 
 static enum status use_ca(SSL_CTX *ssl, const struct tls_file *ca, struct error *err) {
     if (!ca->path) {
-        SSL_CTX_set_default_verify_paths(ssl); /* without a CA, verification fails later with its
-                                                  own error */
+        /* Without a CA, verification fails later with its own error. */
+        SSL_CTX_set_default_verify_paths(ssl);
         return ST_OK;
     }
     if (SSL_CTX_load_verify_locations(ssl, ca->path, NULL) != 1) {

@@ -21,11 +21,11 @@ struct tls_file {
 
 /* The texts must outlive the server. */
 struct tls_server_options {
-    struct tls_file cert;      /* PEM: the server's certificate, then its chain */
-    struct tls_file key;       /* PEM, not encrypted; may be the same file */
-    struct tls_file client_ca; /* PEM: CAs of client certificates; path NULL: no client
-                                  certificates */
-    bool self_signed;          /* instead of `cert` and `key`, whose paths are NULL */
+    struct tls_file cert; /* PEM: the server's certificate, then its chain */
+    struct tls_file key;  /* PEM, not encrypted; may be the same file */
+    /* PEM: CAs of client certificates; path NULL: no client certificates. */
+    struct tls_file client_ca;
+    bool self_signed; /* instead of `cert` and `key`, whose paths are NULL */
 };
 
 /* Reads the files; logs a warning for a certificate that has expired or is not valid yet. Returns:

@@ -86,8 +86,8 @@ static int on_bio_read(BIO *bio, char *data, size_t n_bytes, size_t *n_read) {
 
 static int on_bio_write(BIO *bio, const char *data, size_t n_bytes, size_t *n_written) {
     struct tls_io *io = io_of(bio);
-    size_t room = io->out_cap - io->out_len;
-    size_t n = room < n_bytes ? room : n_bytes;
+    size_t capacity = io->out_cap - io->out_len;
+    size_t n = capacity < n_bytes ? capacity : n_bytes;
     BIO_clear_retry_flags(bio);
     if (n == 0) {
         BIO_set_retry_write(bio);

@@ -16,8 +16,8 @@
 
 enum {
     TLS_RECORD_BYTES = 16384, /* limit of plaintext (RFC 8446, 5.1) */
-    TLS_ENCRYPTED_RECORD_MAX_BYTES = TLS_RECORD_BYTES + 1024, /* capacity that suffices for one
-                                                                 encrypted record */
+    /* Capacity that suffices for one encrypted record. */
+    TLS_ENCRYPTED_RECORD_MAX_BYTES = TLS_RECORD_BYTES + 1024,
 };
 
 /* The caller's buffers: input from the peer, from which consumed bytes are removed, and output to
@@ -38,12 +38,12 @@ enum tls_result {
 
 /* Why a handshake failed; in the order of the metric's rows. */
 enum tls_failure {
-    TLS_FAILURE_PLAINTEXT,    /* the input is not TLS */
-    TLS_FAILURE_PROTOCOL,     /* no common version or cipher, or a protocol violation */
-    TLS_FAILURE_ALPN,         /* no common ALPN protocol */
-    TLS_FAILURE_CERTIFICATE,  /* the client's certificate is missing or refused */
-    TLS_FAILURE_REFUSED,      /* the client refused the server's certificate, or sent another
-                                 alert */
+    TLS_FAILURE_PLAINTEXT,   /* the input is not TLS */
+    TLS_FAILURE_PROTOCOL,    /* no common version or cipher, or a protocol violation */
+    TLS_FAILURE_ALPN,        /* no common ALPN protocol */
+    TLS_FAILURE_CERTIFICATE, /* the client's certificate is missing or refused */
+    /* The client refused the server's certificate, or sent another alert. */
+    TLS_FAILURE_REFUSED,
     TLS_FAILURE_TIMEOUT,      /* the handshake timed out */
     TLS_FAILURE_DISCONNECTED, /* the connection closed during the handshake */
     TLS_FAILURES,
