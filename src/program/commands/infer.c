@@ -2,9 +2,7 @@
  * names. */
 #include <stdio.h>
 
-#include "program/commands/infer_grpc.h"
-#include "program/commands/infer_http.h"
-#include "program/commands/infer_mip.h"
+#include "program/commands/infer_protocol.h"
 #include "program/options/commands.h"
 
 static int run(struct arena *arena, const struct infer_settings *settings) {

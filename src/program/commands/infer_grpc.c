@@ -1,12 +1,11 @@
 /* `sluice infer` over gRPC: metadata where it is needed, the inference, the answer. */
-#include "program/commands/infer_grpc.h"
+#include "program/commands/infer_protocol.h"
 
 #include "codec/protobuf/grpc_text.h"
 #include "program/commands/curl_command.h"
 #include "program/commands/hexdump.h"
+#include "program/commands/infer_answer.h"
 #include "program/commands/infer_call.h"
-#include "program/commands/infer_print.h"
-#include "program/commands/infer_save.h"
 #include "program/requests/file.h"
 #include "program/requests/grpc_infer_message.h"
 #include "program/requests/grpc_link.h"

@@ -1,11 +1,10 @@
 /* `sluice infer` over HTTP: metadata where it is needed, the inference, the answer. */
-#include "program/commands/infer_http.h"
+#include "program/commands/infer_protocol.h"
 
 #include "program/commands/curl_command.h"
 #include "program/commands/hexdump.h"
+#include "program/commands/infer_answer.h"
 #include "program/commands/infer_call.h"
-#include "program/commands/infer_print.h"
-#include "program/commands/infer_save.h"
 #include "program/requests/file.h"
 #include "program/requests/shell.h"
 #include "program/requests/tls_client.h"

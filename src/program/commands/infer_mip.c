@@ -1,5 +1,5 @@
 /* One inference over MIP, through the public client: what this does any program can. */
-#include "program/commands/infer_mip.h"
+#include "program/commands/infer_protocol.h"
 
 #include "codec/mip/packet.h"
 #include "program/commands/hexdump.h"

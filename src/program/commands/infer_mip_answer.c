@@ -6,9 +6,9 @@
 #include <stdio.h>
 
 #include "core/base/utf8.h"
-#include "program/commands/infer_save.h"
+#include "program/commands/infer_answer.h"
 #include "program/requests/file.h"
-#include "program/requests/json_line.h"
+#include "program/requests/json_text.h"
 
 static struct str bytes_of(const sluice_mip_item *item) {
     return str_make(item->n_bytes > 0 ? item->data : "", item->n_bytes);

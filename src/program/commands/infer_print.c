@@ -1,6 +1,6 @@
 /* Answers for people. The numbers' text is wire's, so that what is shown is what a server would
  * send. */
-#include "program/commands/infer_print.h"
+#include "program/commands/infer_answer.h"
 
 #include <inttypes.h>
 

@@ -1,6 +1,6 @@
 /* Answers as people see them: data nested as its shape says, and whole answers; files' names from
  * outputs' names. */
-#include "program/commands/infer_print.h"
+#include "program/commands/infer_answer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#include "program/commands/infer_save.h"
 
 static void infer_print_data_is_nested_by_shape(void **state) {
     (void)state;

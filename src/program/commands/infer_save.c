@@ -1,5 +1,5 @@
 /* Outputs into files. */
-#include "program/commands/infer_save.h"
+#include "program/commands/infer_answer.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,12 +3,11 @@
 #include <stdio.h>
 
 #include "core/base/log.h"
-#include "program/model_server/check.h"
 #include "program/model_server/process.h"
 #include "program/model_server/settings.h"
 #include "program/options/commands.h"
+#include "serve/frontend/labels.h"
 #include "serve/frontend/mip/plan.h"
-#include "serve/frontend/model_labels.h"
 #include "serve/repository/repository.h"
 
 #define NS_PER_S UINT64_C(1000000000)

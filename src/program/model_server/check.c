@@ -1,5 +1,5 @@
 /* Checking settings and models. */
-#include "program/model_server/check.h"
+#include "program/model_server/process.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "program/model_server/grpc.h"
 
 #include "program/model_server/security.h"
-#include "program/process/grpc_listen.h"
+#include "program/process/listen_address.h"
 #include "serve/frontend/header_forward.h"
 
 enum {

@@ -1,8 +1,47 @@
 /* Starting and ending the servers of all protocols. */
 #include "program/model_server/listeners.h"
 
+#include <assert.h>
+
 #include "core/base/log.h"
 #include "core/os/ready_file.h"
+#include "serve/admin/api.h"
+
+/* ---- the admin listener ---------------------------------------------------------------------- */
+
+static enum status admin_init(struct serve_admin *self, const struct serve_settings *settings,
+                              const struct http_limits *limits, struct repository *repository,
+                              struct worker *main, struct error *err) {
+    admin_metrics_init(&self->metrics, repository, SLUICE_VERSION);
+    self->has_metrics = true;
+    self->api = (struct admin_api){
+        .metrics = &self->metrics,
+        .state = {.print = admin_models_print, .context = repository, .worker = main}};
+    return admin_listener_open(&self->listener, settings->metrics, limits,
+                               admin_api_handler(&self->api), main, err);
+}
+
+static void admin_add_server(struct serve_admin *self, const char *name,
+                             struct net_server *server) {
+    struct admin_state *state = &self->api.state;
+    assert(state->n_servers < NET_REPORT_SERVERS);
+    state->servers[state->n_servers++] = (struct net_report_server){name, server};
+}
+
+static void log_admin_state(struct serve_admin *self) {
+    if (self->api.state.n_servers > 0) { /* the start has come so far */
+        admin_state_log(&self->api.state);
+    }
+}
+
+static void admin_free(struct serve_admin *self) {
+    admin_listener_free(&self->listener);
+    if (self->has_metrics) {
+        admin_metrics_fini(&self->metrics);
+    }
+}
+
+/* ---- the servers ----------------------------------------------------------------------------- */
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
@@ -165,16 +204,15 @@ static enum status open_mip(struct serve_listeners *self, struct repository *rep
 
 /* After all of them were made. */
 static void watch_servers(struct serve_listeners *self) {
-    serve_admin_add_server(&self->admin, "http", http_server_net(self->http));
+    admin_add_server(&self->admin, "http", http_server_net(self->http));
     if (self->grpc.server) {
-        serve_admin_add_server(&self->admin, "grpc", grpc_server_net(self->grpc.server));
+        admin_add_server(&self->admin, "grpc", grpc_server_net(self->grpc.server));
     }
     if (self->mip.server) {
-        serve_admin_add_server(&self->admin, "mip", mip_server_net(self->mip.server));
+        admin_add_server(&self->admin, "mip", mip_server_net(self->mip.server));
     }
     if (self->admin.listener.server) {
-        serve_admin_add_server(&self->admin, "metrics",
-                               http_server_net(self->admin.listener.server));
+        admin_add_server(&self->admin, "metrics", http_server_net(self->admin.listener.server));
     }
 }
 
@@ -182,7 +220,7 @@ static enum status open_admin(struct serve_listeners *self, struct repository *r
                               const struct process_threads *threads, struct error *err) {
     struct http_limits limits = limits_of(self->settings);
     enum status st =
-        serve_admin_open(&self->admin, self->settings, &limits, repository, threads->main, err);
+        admin_init(&self->admin, self->settings, &limits, repository, threads->main, err);
     if (st == ST_OK) {
         watch_servers(self);
     }
@@ -260,7 +298,7 @@ void serve_listeners_write_ready_file(const struct serve_listeners *self) {
 }
 
 void serve_listeners_log_state(struct serve_listeners *self) {
-    serve_admin_log_state(&self->admin);
+    log_admin_state(&self->admin);
 }
 
 void serve_listeners_drain(struct serve_listeners *self) {
@@ -328,7 +366,7 @@ void serve_listeners_free(struct serve_listeners *self) {
     header_forward_free(self->http_forward);
     serve_grpc_free(&self->grpc);
     serve_mip_free(&self->mip);
-    serve_admin_free(&self->admin);
+    admin_free(&self->admin);
     serve_security_free(&self->security);
     shm_registry_free(self->shared);
     tracer_close(&self->tracer);

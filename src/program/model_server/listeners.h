@@ -4,13 +4,23 @@
 #define SLUICE_PROGRAM_MODEL_SERVER_LISTENERS_H
 
 #include "net/server/http/server.h"
-#include "program/model_server/admin.h"
 #include "program/model_server/grpc.h"
 #include "program/model_server/mip.h"
 #include "program/model_server/security.h"
+#include "program/model_server/settings.h"
 #include "program/process/process.h"
+#include "serve/admin/api.h"
 #include "serve/frontend/http/api.h"
 #include "serve/frontend/shm_registry.h"
+#include "telemetry/admin/listener.h"
+
+/* What operators look at: the numbers behind /metrics, and the listener of --metrics. */
+struct serve_admin {
+    struct admin_metrics metrics;
+    bool has_metrics;
+    struct admin_api api;
+    struct admin_listener listener;
+};
 
 /* Where it is listened on; one for each setting: HTTP's first, then gRPC's, MIP's, and metrics'. */
 struct serve_bound_address {

@@ -16,4 +16,10 @@
 enum status serve_process_run(const struct serve_settings *settings,
                               const struct repository_options *models, struct error *err);
 
+/* `sluice serve --check`: everything is read and loaded, nothing is listened on. */
+/* Prints on standard output what every model came to, and what MIP makes of those that it serves.
+ * Returns: the exit code; what is wrong is said on standard error or in the log. */
+int serve_check(const struct serve_settings *settings, const struct repository_options *options,
+                struct arena *arena);
+
 #endif

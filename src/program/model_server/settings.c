@@ -9,15 +9,15 @@
 #include <unistd.h>
 
 #include "core/base/log.h"
+#include "core/base/num.h"
 #include "core/os/cpus.h"
 #include "net/transport/address.h"
-#include "program/model_server/cache_config.h"
 #include "program/model_server/grpc.h"
 #include "program/model_server/security.h"
 #include "program/options/command.h"
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/mip/target.h"
-#include "serve/trace/config.h"
+#include "serve/trace/tracer.h"
 #include "telemetry/admin/listener.h"
 
 /* From the folder of the installed program to its backends and parts; the build sets them from the
@@ -200,6 +200,39 @@ static enum status check_patterns(const struct serve_settings *settings, struct 
     return header_forward_check(settings->grpc_header_forward_pattern, err) != ST_OK
                ? error_prefix(err, "--grpc-header-forward-pattern")
                : ST_OK;
+}
+
+/* --cache-config, the form in which the reference server takes its cache: NAME,KEY=VALUE, given
+ * once for each key. Here there is one cache, `local`, with one key, `size`. */
+static enum status read_cache_item(struct str text, uint64_t *out, struct error *err) {
+    uint64_t n_bytes;
+    struct str value = text;
+    struct str name = str_cut(&value, ',');
+    struct str key = str_cut(&value, '=');
+    if (!str_is(name, "local")) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--cache-config: there is one cache, local: write local,size=BYTES");
+    }
+    if (!str_is(key, "size") || !num_parse_bytes(value, &n_bytes)) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--cache-config: expected local,size=BYTES, got \"%.*s\"", STR_ARG(text));
+    }
+    if (*out > 0 && *out != n_bytes) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "--cache-config and --cache-size (or two of the first) say different "
+                         "sizes");
+    }
+    *out = n_bytes;
+    return ST_OK;
+}
+
+static enum status cache_config_read(const struct option_texts *texts, uint64_t *out,
+                                     struct error *err) {
+    enum status st = ST_OK;
+    for (size_t i = 0; i < texts->n && st == ST_OK; i++) {
+        st = read_cache_item(str_of(texts->items[i]), out, err);
+    }
+    return st;
 }
 
 static enum status resolve_settings(struct serve_settings *out, struct arena *arena,

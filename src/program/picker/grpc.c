@@ -1,7 +1,7 @@
 /* Opens, drains and stops the gRPC servers. */
 #include "program/picker/grpc.h"
 
-#include "program/process/grpc_listen.h"
+#include "program/process/listen_address.h"
 
 enum {
     /* How much may be sent on a stream, and on a connection, before it is processed: a body of some

@@ -8,6 +8,9 @@
 #include "core/base/arena.h"
 #include "net/transport/address.h"
 
+struct grpc_server;
+struct tls_server;
+
 /* What one protocol's addresses are read by. */
 struct listen_scheme {
     const char *flag;  /* "http" */
@@ -39,5 +42,13 @@ void listen_address_log(const struct listen_scheme *scheme,
 /* As `sluice infer` takes it: "http://127.0.0.1:8000". Returns: NULL when out of memory. */
 const char *listen_address_url(struct arena *arena, const struct listen_scheme *scheme,
                                const struct listen_address *listen_address);
+
+/* Listens at `text`, an item of the setting, and says so in the log. `tls` may be NULL where
+ * `scheme` has no certificate; `any_tls`: as of listen_address_log. Fills `place`, with the real
+ * port. Returns: why it can't, with the flag. Thread: the server's acceptor. */
+enum status grpc_listen(struct grpc_server *server, const struct listen_scheme *scheme,
+                        const char *text, const struct tls_server *tls, bool any_tls,
+                        struct listen_address *listen_address, struct error *err)
+    __attribute__((warn_unused_result));
 
 #endif

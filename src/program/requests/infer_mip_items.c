@@ -9,7 +9,7 @@
 #include "core/base/utf8.h"
 #include "program/requests/file.h"
 #include "program/requests/infer_source.h"
-#include "program/requests/json_line.h"
+#include "program/requests/json_text.h"
 
 enum { N_KINDS = 3 };
 

@@ -7,7 +7,7 @@
 #include "codec/kserve/data.h"
 #include "core/tensor/bytes.h"
 #include "program/requests/infer_shape.h"
-#include "program/requests/json_shape.h"
+#include "program/requests/json_text.h"
 #include "program/requests/npy.h"
 
 static enum status no_memory(const struct infer_source *source, struct error *err) {

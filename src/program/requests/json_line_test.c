@@ -1,5 +1,5 @@
 /* JSON laid out on one line, and what is not JSON. */
-#include "program/requests/json_line.h"
+#include "program/requests/json_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

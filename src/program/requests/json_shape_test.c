@@ -1,5 +1,5 @@
 /* The shape of nested arrays. */
-#include "program/requests/json_shape.h"
+#include "program/requests/json_text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,10 +1,169 @@
 /* From the files of a command line to OpenSSL's settings. */
 #include "program/requests/tls_client.h"
 
+#include <errno.h>
 #include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
-#include "program/requests/tls_transport.h"
+struct tls_client {
+    SSL_CTX *ssl;
+    BIO_METHOD *bio; /* a socket that never raises SIGPIPE */
+};
+
+struct tls_transport {
+    const struct tls_client *client;
+    SSL *ssl; /* of the connection there is */
+    int fd;
+    char reason[ERROR_TEXT_BYTES];
+};
+
+/* ---- the socket ------------------------------------------------------------------------------ */
+
+static int fd_of(BIO *bio) {
+    return ((const struct tls_transport *)BIO_get_data(bio))->fd;
+}
+
+static int on_read(BIO *bio, char *data, size_t n_bytes, size_t *n_read) {
+    BIO_clear_retry_flags(bio);
+    ssize_t n = recv(fd_of(bio), data, n_bytes, 0);
+    *n_read = n > 0 ? (size_t)n : 0;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        BIO_set_retry_read(bio);
+    }
+    return n > 0;
+}
+
+static int on_write(BIO *bio, const char *data, size_t n_bytes, size_t *n_written) {
+    BIO_clear_retry_flags(bio);
+    ssize_t n = send(fd_of(bio), data, n_bytes, MSG_NOSIGNAL);
+    *n_written = n > 0 ? (size_t)n : 0;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        BIO_set_retry_write(bio);
+    }
+    return n > 0;
+}
+
+static long on_ctrl(BIO *bio, int command, long number, void *pointer) {
+    (void)bio, (void)number, (void)pointer;
+    return command == BIO_CTRL_FLUSH;
+}
+
+static BIO_METHOD *bio_method_new(void) {
+    BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket");
+    if (method &&
+        (BIO_meth_set_read_ex(method, on_read) != 1 ||
+         BIO_meth_set_write_ex(method, on_write) != 1 || BIO_meth_set_ctrl(method, on_ctrl) != 1)) {
+        BIO_meth_free(method);
+        return NULL;
+    }
+    return method;
+}
+
+/* ---- a connection ---------------------------------------------------------------------------- */
+
+static int32_t start(void *context, int fd, const char *host) {
+    static const unsigned char HTTP1[] = "\x08http/1.1";
+    struct tls_transport *self = context;
+    ERR_clear_error();
+    self->fd = fd;
+    self->ssl = SSL_new(self->client->ssl);
+    BIO *bio = BIO_new(self->client->bio);
+    if (!self->ssl || !bio || !tls_peer_set_host(self->ssl, host) ||
+        SSL_set_alpn_protos(self->ssl, HTTP1, sizeof(HTTP1) - 1) != 0) {
+        BIO_free(bio);
+        SSL_free(self->ssl); /* what did not start is not stopped */
+        self->ssl = NULL;
+        return SLUICE_TRANSPORT_FAILED;
+    }
+    BIO_set_data(bio, self);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(self->ssl, bio, bio);
+    SSL_set_connect_state(self->ssl); /* shakes hands in the first reads and writes */
+    return 0;
+}
+
+static void stop(void *context) {
+    struct tls_transport *self = context;
+    ERR_clear_error();
+    SSL_shutdown(self->ssl); /* says goodbye, and does not wait for an answer */
+    SSL_free(self->ssl);
+    self->ssl = NULL;
+    ERR_clear_error();
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static int64_t io_result(struct tls_transport *self, int rc, size_t n_moved) {
+    int system_error = errno;
+    struct error err;
+    switch (SSL_get_error(self->ssl, rc)) {
+    case SSL_ERROR_NONE:
+        return (int64_t)n_moved;
+    case SSL_ERROR_WANT_READ:
+        return SLUICE_TRANSPORT_WANT_READ;
+    case SSL_ERROR_WANT_WRITE:
+        return SLUICE_TRANSPORT_WANT_WRITE;
+    case SSL_ERROR_ZERO_RETURN:
+        return 0;
+    default:
+        tls_peer_explain(self->ssl, system_error, &err);
+        snprintf(self->reason, ERROR_TEXT_BYTES, "%s", err.text);
+        return SLUICE_TRANSPORT_FAILED;
+    }
+}
+
+static int64_t read_plain(void *context, void *data, size_t n_bytes) {
+    struct tls_transport *self = context;
+    size_t n = 0;
+    ERR_clear_error();
+    errno = 0;
+    int rc = SSL_read_ex(self->ssl, data, n_bytes, &n);
+    return io_result(self, rc, n);
+}
+
+static int64_t write_plain(void *context, const void *data, size_t n_bytes) {
+    struct tls_transport *self = context;
+    size_t n = 0;
+    ERR_clear_error();
+    errno = 0;
+    int rc = SSL_write_ex(self->ssl, data, n_bytes, &n);
+    int64_t moved = io_result(self, rc, n);
+    if (moved == 0) { /* only a read can say that the peer has ended */
+        snprintf(self->reason, ERROR_TEXT_BYTES, "the server ended the connection");
+        return SLUICE_TRANSPORT_FAILED;
+    }
+    return moved;
+}
+
+static const char *reason(void *context) {
+    const struct tls_transport *self = context;
+    return self->reason[0] != '\0' ? self->reason : NULL;
+}
+
+/* ---- a transport's life ---------------------------------------------------------------------- */
+
+struct tls_transport *tls_transport_new(const struct tls_client *client,
+                                        sluice_client_transport *functions) {
+    struct tls_transport *self = calloc(1, sizeof(*self));
+    if (self) {
+        self->client = client;
+        *functions = (sluice_client_transport){.size = sizeof(*functions),
+                                               .context = self,
+                                               .start = start,
+                                               .read = read_plain,
+                                               .write = write_plain,
+                                               .stop = stop,
+                                               .reason = reason};
+    }
+    return self;
+}
+
+void tls_transport_free(void *transport) {
+    free(transport);
+}
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
@@ -43,7 +202,7 @@ enum status tls_client_new(const struct tls_client_options *options, const struc
     struct tls_client *client = calloc(1, sizeof(*client));
     if (client) {
         client->ssl = SSL_CTX_new(TLS_client_method());
-        client->bio = tls_transport_bio_method();
+        client->bio = bio_method_new();
     }
     enum status st = client && client->ssl && client->bio
                          ? tls_peer_configure(client->ssl, &files, err)

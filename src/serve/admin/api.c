@@ -1,7 +1,6 @@
 /* The pages of the operators' listener. */
 #include "serve/admin/api.h"
 
-#include "serve/admin/status_json.h"
 #include "serve/admin/status_page.h"
 #include "telemetry/admin/http_text.h"
 #include "telemetry/admin/status_common.h"

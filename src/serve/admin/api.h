@@ -19,4 +19,14 @@ struct admin_api {
 /* The table of callbacks for http_server_new; `api` must outlive the server. */
 struct http_handler admin_api_handler(struct admin_api *api);
 
+/* models.c: What every model and instance is doing, as a text for people: for
+ * telemetry/admin/state.h. */
+/* `context` is the repository. Thread: any. */
+void admin_models_print(void *context, struct buf *out);
+
+/* status_json.c: What the status page draws, as one JSON object. Everything that only goes up is
+ * given as it stands: whoever asks again sees how fast. */
+/* Thread: any. */
+void status_json_print(struct admin_metrics *metrics, struct buf *out);
+
 #endif

@@ -1,5 +1,5 @@
 /* Versions that are doing something, one by one; the others by their names. */
-#include "serve/admin/models.h"
+#include "serve/admin/api.h"
 
 #include "serve/repository/version_state.h"
 #include "serve/scheduler/statistics/statistics.h"

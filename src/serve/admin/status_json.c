@@ -1,5 +1,5 @@
 /* The models behind the status page. Of batches, a histogram's buckets are of rows. */
-#include "serve/admin/status_json.h"
+#include "serve/admin/api.h"
 
 #include "serve/scheduler/statistics/statistics.h"
 #include "telemetry/admin/status_common.h"

@@ -1,10 +1,11 @@
 /* Regions: a list under a lock, each with its object's descriptor and a count of who holds it. */
-#include "serve/frontend/shm_region.h"
+#include "serve/frontend/shm_registry.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -13,7 +14,15 @@
 #include "core/base/metric/metric.h"
 #include "core/event/lock.h"
 
-enum { MAX_REGIONS = 1024 /* each is an open file */ };
+enum { MAX_REGIONS = 1024 /* each is an open file */, ALIGNMENT = 64 };
+
+struct shm_region {
+    struct v2_shared_memory_region spec; /* as it was registered */
+    char *text;                          /* of name and key */
+    int fd;
+    atomic_size_t refs; /* of the list, and of each request that uses it */
+    struct shm_region *next;
+};
 
 struct shm_registry {
     struct shm_registry_options options;
@@ -32,13 +41,9 @@ struct shm_registry *shm_registry_new(const struct shm_registry_options *options
     return registry;
 }
 
-struct net_budget *shm_registry_budget(const struct shm_registry *registry) {
-    return registry->options.budget;
-}
-
 /* ---- a region -------------------------------------------------------------------------------- */
 
-void shm_region_unref(struct shm_region *region) {
+static void region_unref(struct shm_region *region) {
     if (region && atomic_fetch_sub_explicit(&region->refs, 1, memory_order_acq_rel) == 1) {
         metric_add(METRIC_SHARED_REGIONS, -1);
         close(region->fd);
@@ -67,7 +72,8 @@ static struct shm_region *unlink_region(struct shm_registry *registry, struct sh
     return region;
 }
 
-struct shm_region *shm_region_find(struct shm_registry *registry, struct str name) {
+/* Returns: a reference; NULL: there is no region of that name. */
+static struct shm_region *ref_region(struct shm_registry *registry, struct str name) {
     lock_acquire(&registry->lock);
     struct shm_region *region = *find_link(registry, name);
     if (region) {
@@ -216,7 +222,7 @@ enum status shm_register_region(struct shm_registry *registry,
     if (st == ST_OK) {
         st = add_region(registry, region, err);
         if (st != ST_OK) {
-            shm_region_unref(region);
+            region_unref(region);
         }
     }
     return st;
@@ -246,7 +252,7 @@ enum status shm_unregister_region(struct shm_registry *registry, struct str name
     lock_release(&registry->lock);
     while (removed) {
         struct shm_region *next = removed->next;
-        shm_region_unref(removed);
+        region_unref(removed);
         removed = next;
     }
     return ST_OK;
@@ -271,9 +277,229 @@ enum status shm_visit_regions(struct shm_registry *registry, struct str name,
 void shm_registry_free(struct shm_registry *registry) {
     if (registry) {
         while (registry->first) {
-            shm_region_unref(unlink_region(registry, &registry->first));
+            region_unref(unlink_region(registry, &registry->first));
         }
         lock_fini(&registry->lock);
         free(registry);
     }
+}
+
+/* ---- requests: regions ----------------------------------------------------------------------- */
+
+/* Finds the region, and sees that the part that is named lies in it. Returns: with a reference. */
+static enum status find_region(struct shm_registry *registry, const char *kind, struct str tensor,
+                               const struct infer_region *range, struct shm_region **out,
+                               struct error *err) {
+    char name[TENSOR_NAME_TEXT_BYTES];
+    uint64_t end;
+    *out = ref_region(registry, range->name);
+    if (!*out) {
+        return error_set(err, ST_NOT_FOUND, "%s %s: no such shared memory region", kind,
+                         tensor_name_print(tensor, name));
+    }
+    uint64_t n_bytes = (*out)->spec.n_bytes;
+    if (range->offset >= n_bytes || __builtin_add_overflow(range->offset, range->n_bytes, &end) ||
+        end > n_bytes) {
+        region_unref(*out);
+        *out = NULL;
+        return error_set(err, ST_BAD_SHAPE,
+                         "%s %s: shared_memory_offset and shared_memory_byte_size lead beyond the "
+                         "end of the region",
+                         kind, tensor_name_print(tensor, name));
+    }
+    return ST_OK;
+}
+
+/* ---- requests: inputs ------------------------------------------------------------------------ */
+
+static bool read_all(const struct shm_region *region, uint64_t offset, char *data, size_t n) {
+    uint64_t at = region->spec.offset + offset; /* within the object when it was registered */
+    while (n > 0) {
+        ssize_t got = pread(region->fd, data, n, (off_t)at);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            return false;
+        }
+        data += got;
+        at += (uint64_t)got;
+        n -= (size_t)got;
+    }
+    return true;
+}
+
+/* A few bytes of a request name any number of an object's: they count as if they had been sent. */
+static enum status charge_memory(struct shm_registry *registry, struct shm_request *use, uint64_t n,
+                                 struct error *err) {
+    use->budget = registry->options.budget;
+    if (!net_budget_reserve(use->budget, n)) {
+        return error_set(err, ST_OVERLOADED,
+                         "tensors in shared memory count as bodies in flight, which fill the %llu "
+                         "bytes that they may take (--body-memory)",
+                         (unsigned long long)use->budget->body_memory);
+    }
+    use->n_bytes += n;
+    metric_add(METRIC_BODY_BYTES_IN_FLIGHT, (int64_t)n);
+    return ST_OK;
+}
+
+void shm_request_fini(struct shm_request *use) {
+    if (use->n_bytes > 0) {
+        net_budget_release(use->budget, use->n_bytes);
+        metric_add(METRIC_BODY_BYTES_IN_FLIGHT, -(int64_t)use->n_bytes);
+        use->n_bytes = 0;
+    }
+}
+
+/* The part of the region that is the input's. */
+static enum status read_region(const struct shm_region *region, struct arena *arena,
+                               struct infer_input *input, struct error *err) {
+    struct tensor *tensor = &input->tensor;
+    size_t n = (size_t)input->region.n_bytes;
+    struct piece *piece = arena_alloc(arena, sizeof(*piece));
+    char *data = n > 0 ? arena_alloc_aligned(arena, n, ALIGNMENT) : NULL;
+    if (!piece || (n > 0 && !data)) {
+        return error_set(err, ST_NO_MEMORY, "out of memory for a tensor in shared memory");
+    }
+    if (!read_all(region, input->region.offset, data, n)) {
+        char name[TENSOR_NAME_TEXT_BYTES];
+        return error_set(err, ST_BAD_SHAPE,
+                         "input %s: the shared memory object is shorter than it was when its "
+                         "region was registered",
+                         tensor_name_print(tensor->name, name));
+    }
+    *piece = (struct piece){data, n};
+    tensor->pieces = piece;
+    tensor->n_pieces = n > 0 ? 1 : 0;
+    tensor->n_bytes = n;
+    metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)n);
+    return ST_OK;
+}
+
+static enum status read_input(struct shm_registry *registry, struct infer_request *request,
+                              struct infer_input *input, struct shm_request *use,
+                              struct error *err) {
+    struct shm_region *region;
+    enum status st =
+        find_region(registry, "input", input->tensor.name, &input->region, &region, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    assert(region);
+    st = charge_memory(registry, use, input->region.n_bytes, err);
+    if (st == ST_OK) {
+        st = read_region(region, request->arena, input, err);
+    }
+    region_unref(region);
+    return st;
+}
+
+/* ---- requests: outputs ----------------------------------------------------------------------- */
+
+static bool has_output_regions(const struct infer_request *request) {
+    for (size_t i = 0; i < request->n_wanted; i++) {
+        if (request->wanted[i].region.name.ptr) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum status ref_output_regions(struct shm_registry *registry,
+                                      const struct infer_request *request, struct shm_request *use,
+                                      struct error *err) {
+    if (!has_output_regions(request)) {
+        return ST_OK;
+    }
+    use->regions = arena_calloc(request->arena, request->n_wanted, sizeof(struct shm_region *));
+    if (!use->regions) {
+        return error_set(err, ST_NO_MEMORY, "no memory for the request");
+    }
+    enum status st = ST_OK;
+    for (; st == ST_OK && use->n < request->n_wanted; use->n++) {
+        const struct infer_requested_output *wanted = &request->wanted[use->n];
+        if (wanted->region.name.ptr) {
+            st = find_region(registry, "output", wanted->name, &wanted->region,
+                             &use->regions[use->n], err);
+        }
+    }
+    return st;
+}
+
+enum status shm_request_read_inputs(struct shm_registry *registry, struct infer_request *request,
+                                    struct shm_request *use, struct error *err) {
+    enum status st = ref_output_regions(registry, request, use, err);
+    for (size_t i = 0; st == ST_OK && i < request->n_inputs; i++) {
+        if (request->inputs[i].region.name.ptr) {
+            st = read_input(registry, request, &request->inputs[i], use, err);
+        }
+    }
+    if (st != ST_OK) {
+        shm_request_finish_outputs(use, request, &(struct infer_response){.error.status = st});
+    }
+    return st;
+}
+
+/* Writing behind the end would make the object longer again. */
+static bool is_within_object(const struct shm_region *region, uint64_t end) {
+    struct stat info;
+    return fstat(region->fd, &info) == 0 && info.st_size >= 0 && end <= (uint64_t)info.st_size;
+}
+
+static bool write_all(const struct shm_region *region, uint64_t at, const char *data, size_t n) {
+    while (n > 0) {
+        ssize_t put = pwrite(region->fd, data, n, (off_t)at);
+        if (put < 0 && errno == EINTR) {
+            continue;
+        }
+        if (put <= 0) {
+            return false;
+        }
+        data += put;
+        at += (uint64_t)put;
+        n -= (size_t)put;
+    }
+    return true;
+}
+
+static enum status write_output(const struct shm_region *region, const struct infer_region *range,
+                                struct tensor *output, struct error *err) {
+    char name[TENSOR_NAME_TEXT_BYTES];
+    uint64_t at = region->spec.offset + range->offset;
+    if (output->n_bytes > range->n_bytes) {
+        return error_set(err, ST_BAD_OUTPUT,
+                         "output %s: it has %zu bytes, more than its shared_memory_byte_size",
+                         tensor_name_print(output->name, name), output->n_bytes);
+    }
+    bool written = is_within_object(region, at + output->n_bytes);
+    for (size_t i = 0; written && i < output->n_pieces; i++) {
+        written = write_all(region, at, output->pieces[i].data, output->pieces[i].n_bytes);
+        at += output->pieces[i].n_bytes;
+    }
+    if (!written) {
+        return error_set(err, ST_BAD_OUTPUT, "output %s: the shared memory cannot be written",
+                         tensor_name_print(output->name, name));
+    }
+    metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)output->n_bytes);
+    output->n_pieces = 0;
+    output->n_bytes = 0;
+    return ST_OK;
+}
+
+void shm_request_finish_outputs(struct shm_request *use, const struct infer_request *request,
+                                struct infer_response *response) {
+    struct error err;
+    for (size_t i = 0; i < use->n; i++) {
+        struct shm_region *region = use->regions[i];
+        if (region && response->error.status == ST_OK &&
+            write_output(region, &request->wanted[i].region, &response->outputs[i], &err) !=
+                ST_OK) {
+            infer_response_release(response);
+            response->error = err;
+        }
+        region_unref(region);
+    }
+    use->regions = NULL;
+    use->n = 0;
 }

@@ -1,5 +1,5 @@
 /* --trace-config. Values have the rules that clients' have, but that a file may be named. */
-#include "serve/trace/config.h"
+#include "serve/trace/tracer.h"
 
 #include "core/base/num.h"
 #include "core/base/utf8.h"

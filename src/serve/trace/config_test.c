@@ -1,5 +1,5 @@
 /* --trace-config: what each setting means, and what is refused. */
-#include "serve/trace/config.h"
+#include "serve/trace/tracer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,10 +4,314 @@
 
 #include <stdlib.h>
 
+#include "codec/trace/trace_record.h"
+#include "core/base/checked.h"
 #include "core/base/log.h"
-#include "serve/trace/state.h"
+#include "core/base/metric/metric.h"
+#include "core/event/clock.h"
+#include "core/event/lock.h"
+#include "core/event/worker.h"
+#include "core/tensor/tensor.h"
+#include "serve/trace/trace.h"
+#include "telemetry/trace/file.h"
 
 enum { N_COLLECTOR_OPTIONS = 5 };
+
+enum {
+    TRACE_MAX_QUEUED = 8192,
+    TRACE_MAX_TENSOR_BYTES = 64 * 1024 * 1024, /* of tensors in traces that are not written yet */
+    TRACE_MAX_TEXT_BYTES = 16 * 1024 * 1024,   /* that waits for its file to be full */
+};
+
+/* Settings as they applied for a while: a change makes new ones, and these go when the last trace
+ * that was begun under them has been written. */
+struct trace_setting {
+    struct v2_trace_values values; /* the count is what is left of it */
+    bool is_set[V2_TRACE_KEYS];    /* not taken over from those it falls back on */
+    bool replaced;
+    char *model;         /* NULL: the server's */
+    uint64_t n_requests; /* requests, since it applies */
+    size_t n_unwritten;  /* traces that have begun and are neither written nor dropped */
+    struct trace_setting *next;
+    /* the writer's own */
+    struct arena *arena; /* of the text; NULL: there is none */
+    struct buf text;     /* the traces of a file that is not full yet */
+    uint64_t n_buffered;
+};
+
+struct tracer_core {
+    struct tracer *tracer;
+    struct lock lock;
+    struct v2_trace_values defaults; /* what the server's settings fall back on */
+    struct trace_setting *server;
+    struct trace_setting *settings; /* all of them, with the server's and those replaced */
+    struct trace *queue;            /* ended, not yet written */
+    struct trace **queue_end;
+    size_t n_queued;
+    size_t n_bytes; /* of copied tensors, of traces that are not written yet */
+    uint64_t last_id;
+    bool posted; /* the writer has been told and has not looked yet */
+    bool ending;
+    struct worker_msg msg;
+    struct worker *writer;          /* NULL: there is nowhere to write to */
+    struct trace_file file;         /* the writer's own */
+    struct trace_export *collector; /* instead of it; the writer's own */
+    struct arena *shown_arena;
+    struct v2_trace_option *shown; /* what is told of the collector */
+    size_t n_shown;
+};
+
+/* Lives in its own arena. */
+struct trace {
+    struct trace_record record;
+    struct trace_tensor *tensors; /* the record's */
+    struct tracer_core *core;
+    struct trace_setting *setting; /* that it was begun under */
+    uint32_t level;
+    struct arena *arena;
+    size_t n_bytes;  /* of copied tensors */
+    bool incomplete; /* there was no memory for a part of it */
+    bool has_parent; /* who has begun it: */
+    struct traceparent parent;
+    struct str state;
+    struct trace *next;
+};
+
+static void trace_free(struct trace *trace) {
+    struct tracer_core *core = trace->core;
+    lock_acquire(&core->lock);
+    core->n_bytes -= trace->n_bytes;
+    lock_release(&core->lock);
+    arena_free(trace->arena);
+}
+
+static void setting_free(struct trace_setting *setting) {
+    arena_free(setting->arena);
+    free(setting->model);
+    free(setting);
+}
+
+/* Unlinks and frees it. The lock is held. */
+static void remove_setting(struct tracer_core *core, struct trace_setting **at) {
+    struct trace_setting *setting = *at;
+    lock_assert_held(&core->lock);
+    *at = setting->next;
+    setting_free(setting);
+}
+
+/* ---- the writer: files ----------------------------------------------------------------------- */
+
+static bool is_buffered(const struct trace_setting *setting) {
+    return setting->values.log_frequency > 0 || setting->values.count >= 0;
+}
+
+/* Writes what is gathered: into a file with a number, or behind the others. */
+static void write_buffered(struct tracer_core *core, struct trace_setting *setting, bool numbered) {
+    if (setting->n_buffered > 0) {
+        struct str text = buf_str(&setting->text);
+        if (numbered) {
+            trace_file_write_next(&core->file, text, setting->n_buffered);
+        } else {
+            trace_file_append(&core->file, text, setting->n_buffered);
+        }
+    }
+    arena_free(setting->arena);
+    setting->arena = NULL;
+    setting->n_buffered = 0;
+}
+
+static bool init_text(struct trace_setting *setting) {
+    if (!setting->arena) {
+        setting->arena = arena_new(NULL, 0);
+        if (setting->arena) {
+            buf_init(&setting->text, setting->arena, 0);
+        }
+    }
+    return setting->arena != NULL;
+}
+
+static void buffer_trace(struct tracer_core *core, struct trace *trace) {
+    struct trace_setting *setting = trace->setting;
+    struct buf text;
+    buf_init(&text, trace->arena, 2048);
+    trace_record_print(&text, &trace->record, trace->level & V2_TRACE_TIMESTAMPS);
+    bool fits = !text.failed && init_text(setting);
+    size_t before = setting->text.len;
+    if (fits) {
+        if (setting->n_buffered > 0) {
+            buf_add_char(&setting->text, ',');
+        }
+        buf_add_str(&setting->text, buf_str(&text));
+        fits = !setting->text.failed;
+    }
+    if (!fits) {
+        metric_add(METRIC_TRACES_DROPPED, 1);
+        if (setting->arena) {
+            setting->text.len = before;
+            setting->text.failed = false;
+        }
+        return;
+    }
+    setting->n_buffered++;
+    uint32_t frequency = setting->values.log_frequency; /* what changes of settings is the count */
+    if (frequency > 0 && setting->n_buffered >= frequency) {
+        write_buffered(core, setting, true);
+    } else if (setting->text.len >= TRACE_MAX_TEXT_BYTES) {
+        write_buffered(core, setting, frequency > 0);
+    }
+}
+
+static void write_trace(struct tracer_core *core, struct trace *trace) {
+    if (core->collector) {
+        trace_export_add(core->collector, &trace->record, trace->has_parent ? &trace->parent : NULL,
+                         trace->state);
+    } else {
+        buffer_trace(core, trace);
+    }
+}
+
+/* ---- the writer: the queue ------------------------------------------------------------------- */
+
+static struct trace *take_queue(struct tracer_core *core) {
+    lock_acquire(&core->lock);
+    struct trace *traces = core->queue;
+    core->queue = NULL;
+    core->queue_end = &core->queue;
+    core->n_queued = 0;
+    core->posted = false;
+    lock_release(&core->lock);
+    return traces;
+}
+
+static void write_queue(struct tracer_core *core) {
+    struct trace *trace = take_queue(core);
+    while (trace) {
+        struct trace *next = trace->next;
+        write_trace(core, trace);
+        lock_acquire(&core->lock);
+        trace->setting->n_unwritten--;
+        lock_release(&core->lock);
+        trace_free(trace);
+        trace = next;
+    }
+}
+
+/* Settings whose traces are all there, or that are gone. The lock is held: what is due is taken out
+ * of their hands before it is written. */
+enum due { NOT_DUE, DUE_APPEND, DUE_NUMBERED };
+
+static enum due setting_due(const struct tracer_core *core, const struct trace_setting *setting) {
+    bool over = setting->n_unwritten == 0 && (setting->replaced || core->ending);
+    if (setting->n_buffered == 0) {
+        return NOT_DUE;
+    }
+    if (!is_buffered(setting)) {
+        return DUE_APPEND;
+    }
+    if (setting->values.count == 0 && setting->n_unwritten == 0) {
+        return DUE_NUMBERED; /* Clause: trace extension, trace_count: regardless of log_frequency */
+    }
+    return !over ? NOT_DUE : setting->values.log_frequency > 0 ? DUE_NUMBERED : DUE_APPEND;
+}
+
+/* The next settings behind `*at` that have something due; NULL: none. Those that are over are
+ * dropped on the way. */
+static struct trace_setting *next_due(struct tracer_core *core, enum due *due) {
+    struct trace_setting **at = &core->settings;
+    while (*at) {
+        *due = setting_due(core, *at);
+        if (*due != NOT_DUE) {
+            return *at;
+        }
+        if ((*at)->replaced && (*at)->n_unwritten == 0) {
+            remove_setting(core, at);
+        } else {
+            at = &(*at)->next;
+        }
+    }
+    return NULL;
+}
+
+static void write_due_files(struct tracer_core *core) {
+    enum due due;
+    for (;;) {
+        lock_acquire(&core->lock);
+        struct trace_setting *setting = next_due(core, &due);
+        lock_release(&core->lock);
+        if (!setting) { /* only this thread frees settings: it stays until the next round */
+            return;
+        }
+        write_buffered(core, setting, due == DUE_NUMBERED);
+    }
+}
+
+/* ---- the writer: the thread ------------------------------------------------------------------ */
+
+static void on_sent(void *user) {
+    struct tracer_core *core = user;
+    worker_stop(core->writer);
+}
+
+static void on_wake(struct worker_msg *msg) {
+    struct tracer_core *core =
+        (struct tracer_core *)(void *)((char *)msg - offsetof(struct tracer_core, msg));
+    write_queue(core);
+    write_due_files(core);
+    lock_acquire(&core->lock);
+    bool ending = core->ending;
+    lock_release(&core->lock);
+    if (ending && core->collector) {
+        trace_export_stop(core->collector, on_sent, core);
+    } else if (ending) {
+        worker_stop(core->writer);
+    }
+}
+
+static void wake_writer(struct tracer_core *core) {
+    lock_assert_held(&core->lock);
+    if (!core->posted && core->writer) {
+        core->posted = true;
+        worker_post(core->writer, &core->msg);
+    }
+}
+
+static enum status writer_start(struct tracer_core *core,
+                                const struct trace_export_options *collector, struct error *err) {
+    struct worker *writer;
+    core->msg.run = on_wake;
+    enum status st = worker_new("traces", &writer, err);
+    if (st != ST_OK) {
+        return st;
+    }
+    if (collector) {
+        st = trace_export_new(writer, collector, &core->collector, err);
+    }
+    if (st == ST_OK) {
+        st = worker_start(writer, err);
+    }
+    if (st == ST_OK) {
+        core->writer = writer;
+    } else {
+        worker_free(writer);
+    }
+    return st;
+}
+
+static void writer_stop(struct tracer_core *core) {
+    if (!core->writer) {
+        return;
+    }
+    lock_acquire(&core->lock);
+    core->ending = true;
+    wake_writer(core);
+    lock_release(&core->lock);
+    worker_join(core->writer);
+    worker_free(core->writer);
+    core->writer = NULL;
+    trace_export_free(core->collector);
+    core->collector = NULL;
+    trace_file_close(&core->file);
+}
 
 /* ---- looking up ------------------------------------------------------------------------------ */
 
@@ -21,7 +325,7 @@ static struct trace_setting *find_model_setting(const struct tracer_core *core, 
     return NULL;
 }
 
-struct trace_setting *tracer_setting_find(struct tracer_core *core, struct str model) {
+static struct trace_setting *find_setting(struct tracer_core *core, struct str model) {
     lock_assert_held(&core->lock);
     struct trace_setting *own = model.len > 0 ? find_model_setting(core, model) : NULL;
     return own ? own : core->server;
@@ -105,31 +409,18 @@ static bool merge_settings(const struct trace_setting *before, const struct v2_t
     return any;
 }
 
-static void setting_free(struct trace_setting *setting) {
-    arena_free(setting->arena);
-    free(setting->model);
-    free(setting);
-}
-
 /* It applies no more; NULL: there was none. The writer frees it when its traces are written. */
 static void retire_setting(struct tracer_core *core, struct trace_setting *setting) {
     if (setting && core->writer) {
         setting->replaced = true;
-        tracer_writer_wake(core);
+        wake_writer(core);
     } else if (setting) {
         struct trace_setting **at = &core->settings;
         while (*at != setting) {
             at = &(*at)->next;
         }
-        tracer_setting_remove(core, at);
+        remove_setting(core, at);
     }
-}
-
-void tracer_setting_remove(struct tracer_core *core, struct trace_setting **at) {
-    struct trace_setting *setting = *at;
-    lock_assert_held(&core->lock);
-    *at = setting->next;
-    setting_free(setting);
 }
 
 /* Puts new settings in the place of `before`. */
@@ -159,8 +450,9 @@ static struct trace_setting *setting_new(const struct trace_setting *like, struc
     return setting;
 }
 
-static enum status change(struct tracer_core *core, struct str model,
-                          const struct v2_trace_update *wanted, bool checked, struct error *err) {
+static enum status change_setting(struct tracer_core *core, struct str model,
+                                  const struct v2_trace_update *wanted, bool checked,
+                                  struct error *err) {
     struct trace_setting *before = model.len > 0 ? find_model_setting(core, model) : core->server;
     struct trace_setting made = {.next = NULL};
     bool any = merge_settings(before, wanted,
@@ -188,7 +480,7 @@ static enum status update_model_settings(struct tracer_core *core, struct error 
     for (struct trace_setting *at = core->settings; at && st == ST_OK; at = next) {
         next = at->next; /* new ones are put in front */
         if (at->model && !at->replaced) {
-            st = change(core, str_of(at->model), &nothing, false, err);
+            st = change_setting(core, str_of(at->model), &nothing, false, err);
         }
     }
     return st;
@@ -210,7 +502,7 @@ enum status tracer_change_settings(struct tracer *tracer, struct str model,
         return ST_OK;
     }
     lock_acquire(&core->lock);
-    enum status st = change(core, model, wanted, true, err);
+    enum status st = change_setting(core, model, wanted, true, err);
     if (st == ST_OK && model.len == 0) {
         st = update_model_settings(core, err);
     }
@@ -229,13 +521,270 @@ enum status tracer_change_settings(struct tracer *tracer, struct str model,
 struct v2_trace_settings tracer_get_settings(struct tracer *tracer, struct str model) {
     struct tracer_core *core = tracer->core;
     lock_acquire(&core->lock);
-    struct v2_trace_settings shown = {.values = tracer_setting_find(core, model)->values,
+    struct v2_trace_settings shown = {.values = find_setting(core, model)->values,
                                       .opentelemetry = core->collector != NULL,
                                       .file = core->file.path ? core->file.path : "",
                                       .options = core->shown,
                                       .n_options = core->n_shown};
     lock_release(&core->lock);
     return shown;
+}
+
+enum status trace_model_check(struct repository *repository, struct str model, struct error *err) {
+    struct model_version *version = NULL;
+    if (model.len == 0) {
+        return ST_OK;
+    }
+    enum status st = repository_find(repository, model, str_make(NULL, 0), &version, err);
+    if (st == ST_OK) {
+        model_version_unref(version);
+    }
+    return st == ST_NOT_READY ? (err->status = ST_BAD_REQUEST) : st;
+}
+
+/* ---- a trace --------------------------------------------------------------------------------- */
+
+/* Clause: trace extension, trace_rate and trace_count. Of a request whose caller has decided, that
+ * decides (`caller` NULL: nobody has). */
+static bool is_sampled(struct trace_setting *setting, const struct traceparent *caller) {
+    struct v2_trace_values *values = &setting->values;
+    if (values->level > 0 && caller) {
+        return caller->sampled;
+    }
+    if (values->level == 0 || values->rate == 0 || values->count == 0) {
+        return false;
+    }
+    if (++setting->n_requests % values->rate != 0) {
+        return false;
+    }
+    values->count -= values->count > 0;
+    return true;
+}
+
+static struct trace *trace_new(struct tracer_core *core, struct trace_setting *setting,
+                               const struct model_spec *spec) {
+    struct arena *arena = arena_new(NULL, 0); /* it ends on another thread */
+    struct trace *trace = arena ? arena_calloc(arena, 1, sizeof(*trace)) : NULL;
+    if (trace) {
+        trace->core = core;
+        trace->setting = setting;
+        trace->arena = arena;
+        trace->record.model = arena_dup(arena, spec->name);
+        trace->record.version = spec->version;
+    }
+    if (!trace || !trace->record.model.ptr) {
+        arena_free(arena);
+        return NULL;
+    }
+    return trace;
+}
+
+/* The lock is held. */
+static void count_dropped(struct tracer_core *core, struct trace_setting *setting) {
+    setting->n_unwritten--;
+    metric_add(METRIC_TRACES_DROPPED, 1);
+    wake_writer(core);
+}
+
+/* A caller's trace counts where traces of several servers come together.
+ * Clause: W3C Trace Context, 3.2: what is malformed is passed over. */
+static bool read_trace_context(const struct tracer_core *core, const struct trace_context *caller,
+                               struct traceparent *out) {
+    return core->collector && caller->n_parents == 1 && traceparent_parse(caller->parent, out);
+}
+
+static void store_trace_context(struct trace *trace, const struct traceparent *parent,
+                                struct str state) {
+    trace->has_parent = true;
+    trace->parent = *parent;
+    if (tracestate_is_valid(state)) {
+        trace->state = arena_dup(trace->arena, state);
+        trace->incomplete = !trace->state.ptr;
+    }
+}
+
+struct trace *trace_sample(struct tracer *tracer, const struct model_spec *spec,
+                           const struct trace_context *caller) {
+    struct tracer_core *core = tracer->core;
+    struct traceparent parent;
+    bool has_parent = read_trace_context(core, caller, &parent);
+    lock_acquire(&core->lock);
+    struct trace_setting *setting = find_setting(core, spec->name);
+    bool sampled = is_sampled(setting, has_parent ? &parent : NULL);
+    uint32_t level = setting->values.level;
+    uint64_t id = sampled ? ++core->last_id : 0;
+    setting->n_unwritten += sampled;
+    lock_release(&core->lock);
+    if (!sampled) {
+        return NULL;
+    }
+    struct trace *trace = trace_new(core, setting, spec);
+    if (!trace) {
+        lock_acquire(&core->lock);
+        count_dropped(core, setting);
+        lock_release(&core->lock);
+        return NULL;
+    }
+    trace->level = level;
+    trace->record.id = id;
+    if (has_parent) {
+        store_trace_context(trace, &parent, caller->state);
+    }
+    return trace;
+}
+
+struct trace *trace_sample_http(struct tracer *tracer, const struct model_spec *spec,
+                                const struct http_head *head) {
+    struct trace_context caller = {.parent = {NULL, 0}};
+    caller.n_parents = http_head_find(head, "traceparent", &caller.parent);
+    if (caller.n_parents > 0 && http_head_find(head, "tracestate", &caller.state) != 1) {
+        caller.state = STR("");
+    }
+    return trace_sample(tracer, spec, &caller);
+}
+
+struct trace *trace_sample_grpc(struct tracer *tracer, const struct model_spec *spec,
+                                const struct grpc_call *call) {
+    struct trace_context caller;
+    size_t n_states;
+    caller.parent = grpc_find_field(call, "traceparent", &caller.n_parents);
+    caller.state = grpc_find_field(call, "tracestate", &n_states);
+    caller.state = n_states == 1 ? caller.state : STR("");
+    return trace_sample(tracer, spec, &caller);
+}
+
+void trace_submit(struct trace *trace) {
+    struct tracer_core *core = trace->core;
+    lock_acquire(&core->lock);
+    bool dropped = trace->incomplete || core->n_queued >= TRACE_MAX_QUEUED;
+    if (dropped) {
+        count_dropped(core, trace->setting);
+    } else {
+        *core->queue_end = trace;
+        core->queue_end = &trace->next;
+        core->n_queued++;
+        wake_writer(core);
+    }
+    lock_release(&core->lock);
+    if (dropped) {
+        trace_free(trace);
+    }
+}
+
+/* ---- times ----------------------------------------------------------------------------------- */
+
+void trace_timestamp_record(struct trace *trace, enum trace_timestamp mark) {
+    trace->record.ns[mark] = clock_now_ns();
+}
+
+/* Where the backend does not say when it computed, all of it was computing. */
+static void set_compute_timestamps(struct trace *trace, const struct call *call) {
+    uint64_t *ns = trace->record.ns;
+    bool said = call->compute_start_ns >= call->started_ns &&
+                call->compute_end_ns >= call->compute_start_ns &&
+                call->finished_ns >= call->compute_end_ns;
+    ns[TRACE_COMPUTE_START] = call->started_ns;
+    ns[TRACE_COMPUTE_INPUT_END] = said ? call->compute_start_ns : call->started_ns;
+    ns[TRACE_COMPUTE_OUTPUT_START] = said ? call->compute_end_ns : call->finished_ns;
+    ns[TRACE_COMPUTE_END] = call->finished_ns;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/* Room for the bytes of a tensor. Returns: false when too many wait to be written. */
+static bool reserve_tensor_bytes(struct trace *trace, size_t n_bytes) {
+    struct tracer_core *core = trace->core;
+    lock_acquire(&core->lock);
+    bool fits =
+        n_bytes <= TRACE_MAX_TENSOR_BYTES && core->n_bytes <= TRACE_MAX_TENSOR_BYTES - n_bytes;
+    if (fits) {
+        core->n_bytes += n_bytes;
+        trace->n_bytes += n_bytes;
+    }
+    lock_release(&core->lock);
+    return fits;
+}
+
+static char *bytes_copy(struct arena *arena, const struct tensor *tensor) {
+    char *data = arena_alloc(arena, tensor->n_bytes);
+    if (data) {
+        size_t n_bytes = pieces_copy(tensor->pieces, tensor->n_pieces, data, tensor->n_bytes);
+        metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)n_bytes);
+    }
+    return data;
+}
+
+static bool tensor_copy(struct trace *trace, const struct tensor *from, struct tensor *to) {
+    struct arena *arena = trace->arena;
+    size_t rank = from->shape.rank;
+    struct piece *piece = arena_alloc(arena, sizeof(*piece));
+    int64_t *dims = arena_calloc(arena, rank, sizeof(*dims));
+    *to = *from;
+    to->name = arena_dup(arena, from->name);
+    if (!piece || !dims || !to->name.ptr || !reserve_tensor_bytes(trace, from->n_bytes)) {
+        return false;
+    }
+    if (rank > 0) {
+        memcpy(dims, from->shape.dims, rank * sizeof(*dims));
+    }
+    *piece = (struct piece){bytes_copy(arena, from), from->n_bytes};
+    to->shape = (struct shape){dims, rank};
+    to->pieces = piece;
+    to->n_pieces = 1;
+    return piece->data != NULL;
+}
+
+static void add_tensor(struct trace *trace, const struct tensor *tensor, bool is_output) {
+    size_t n = trace->record.n_tensors;
+    struct trace_tensor *grown = trace->incomplete
+                                     ? NULL
+                                     : arena_realloc(trace->arena, trace->tensors,
+                                                     n * sizeof(*grown), (n + 1) * sizeof(*grown));
+    if (!grown) {
+        trace->incomplete = true;
+        return;
+    }
+    trace->record.tensors = trace->tensors = grown;
+    grown[n].is_output = is_output;
+    if (tensor_copy(trace, tensor, &grown[n].tensor)) {
+        trace->record.n_tensors++;
+    } else {
+        trace->incomplete = true;
+    }
+}
+
+/* ---- what happens to it ---------------------------------------------------------------------- */
+
+void trace_add_request_copy(struct trace *trace, const struct infer_request *request) {
+    trace_timestamp_record(trace, TRACE_REQUEST_START);
+    if (request->id.len > 0) {
+        trace->record.request_id = arena_dup(trace->arena, request->id);
+        trace->incomplete = trace->incomplete || !trace->record.request_id.ptr;
+    }
+    for (size_t i = 0; trace->level & V2_TRACE_TENSORS && i < request->n_inputs; i++) {
+        add_tensor(trace, &request->inputs[i].tensor, false);
+    }
+}
+
+void trace_add_partial_response_copy(struct trace *trace, const struct infer_response *response) {
+    bool has = response->error.status == ST_OK && (trace->level & V2_TRACE_TENSORS);
+    for (size_t i = 0; has && i < response->n_outputs; i++) {
+        add_tensor(trace, &response->outputs[i], true);
+    }
+}
+
+void trace_add_response_copy(struct trace *trace, const struct call *call) {
+    trace->record.ns[TRACE_QUEUE_START] = call->queued_ns;
+    if (call->started_ns > 0) {
+        set_compute_timestamps(trace, call);
+    }
+    if (call->response.error.status == ST_OK) {
+        trace->record.ns[TRACE_INFER_RESPONSE_COMPLETE] = call->finished_ns;
+    } else {
+        trace->record.failure = arena_dup(trace->arena, str_of(call->response.error.text));
+    }
+    trace_add_partial_response_copy(trace, &call->response);
+    trace_timestamp_record(trace, TRACE_REQUEST_END);
 }
 
 /* ---- beginning and end ----------------------------------------------------------------------- */
@@ -291,7 +840,7 @@ enum status tracer_open(struct tracer *tracer, const struct tracer_options *opti
         st = describe_collector(core, &options->collector, err);
     }
     if (st == ST_OK && (options->opentelemetry || options->file)) {
-        st = tracer_writer_start(core, options->opentelemetry ? &options->collector : NULL, err);
+        st = writer_start(core, options->opentelemetry ? &options->collector : NULL, err);
     }
     if (st == ST_OK && check_setting(core, server, err) != ST_OK) {
         st = err->status = ST_BAD_CONFIG;
@@ -310,7 +859,7 @@ void tracer_close(struct tracer *tracer) {
         return;
     }
     atomic_store_explicit(&tracer->on, false, memory_order_relaxed);
-    tracer_writer_stop(core);
+    writer_stop(core);
     while (core->settings) {
         struct trace_setting *setting = core->settings;
         core->settings = setting->next;

@@ -15,6 +15,7 @@
 #include "codec/kserve/trace.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
+#include "serve/repository/repository.h"
 #include "telemetry/trace/export.h"
 
 struct tracer_core;
@@ -31,6 +32,12 @@ struct tracer_options {
     bool opentelemetry;            /* they go to a collector instead */
     struct trace_export_options collector;
 };
+
+/* Reads "level=TIMESTAMPS", "rate=100", "count=-1", "mode=triton", "triton,file=FILE",
+ * "triton,log-frequency=50", `n` of them, of which later ones win; levels add up. What is not said
+ * has the reference's defaults. Returns: ST_BAD_CONFIG. Owns: *out refers to the texts. */
+enum status trace_config_parse(const char *const *items, size_t n, struct tracer_options *out,
+                               struct error *err) __attribute__((warn_unused_result));
 
 /* The texts must outlive it. Returns: ST_BAD_CONFIG for values that can't work, ST_NO_MEMORY,
  * ST_IO. */
@@ -50,5 +57,9 @@ enum status tracer_change_settings(struct tracer *tracer, struct str model,
     __attribute__((warn_unused_result));
 /* What applies to the model. */
 struct v2_trace_settings tracer_get_settings(struct tracer *tracer, struct str model);
+
+/* Those that are served; empty: the server. Returns: ST_UNKNOWN_MODEL; ST_BAD_REQUEST for one that
+ * is not ready. Clause: trace extension. */
+enum status trace_model_check(struct repository *repository, struct str model, struct error *err);
 
 #endif

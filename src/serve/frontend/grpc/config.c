@@ -1,5 +1,5 @@
 /* ModelConfig, field by field. What Sluice has no use for is not in it. */
-#include "serve/frontend/grpc/config.h"
+#include "serve/frontend/grpc/method.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "core/base/metric/metric.h"
 #include "serve/frontend/classify.h"
 #include "serve/frontend/header_forward.h"
-#include "serve/frontend/model_labels.h"
+#include "serve/frontend/labels.h"
 
 /* ---- what both methods share ----------------------------------------------------------------- */
 

@@ -1,7 +1,6 @@
 /* The methods that tell about the server and its models. */
 #include "codec/kserve/grpc/v2_grpc.h"
 #include "serve/frontend/extensions.h"
-#include "serve/frontend/grpc/config.h"
 #include "serve/frontend/grpc/method.h"
 
 #define SERVICE "/inference.GRPCInferenceService/"

@@ -5,6 +5,7 @@
 
 #include "core/base/buf.h"
 #include "net/server/grpc/health.h"
+#include "serve/config/config.h"
 #include "serve/frontend/grpc/api.h"
 #include "serve/frontend/keys_file.h"
 #include "serve/scheduler/per_worker.h"
@@ -59,5 +60,10 @@ const struct grpc_method_entry *grpc_repository_method_table(size_t *n);
 const struct grpc_method_entry *grpc_memory_method_table(size_t *n);
 const struct grpc_method_entry *grpc_logging_method_table(size_t *n);
 const struct grpc_method_entry *grpc_trace_method_table(size_t *n);
+
+/* config.c: A model's configuration as the answer of ModelConfig (proto/model_config.proto). */
+/* Appends a ModelConfigResponse: what was configured, completed from the model, defaults filled
+ * in. */
+void grpc_config_encode(struct buf *out, const struct model_config *config);
 
 #endif

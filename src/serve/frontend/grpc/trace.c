@@ -1,6 +1,5 @@
 /* The trace extension over gRPC: TraceSetting changes what it is asked to and says what is. */
 #include "serve/frontend/grpc/method.h"
-#include "serve/trace/model.h"
 #include "serve/trace/tracer.h"
 
 static enum status answer_trace_setting(struct grpc_api *api, struct grpc_call *call,

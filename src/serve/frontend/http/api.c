@@ -4,16 +4,8 @@
 
 #include "codec/kserve/metadata.h"
 #include "codec/kserve/path.h"
-#include "serve/frontend/config_json.h"
 #include "serve/frontend/extensions.h"
-#include "serve/frontend/http/generate.h"
-#include "serve/frontend/http/infer.h"
-#include "serve/frontend/http/logging.h"
-#include "serve/frontend/http/memory.h"
-#include "serve/frontend/http/repository.h"
-#include "serve/frontend/http/request_ops.h"
-#include "serve/frontend/http/stats.h"
-#include "serve/frontend/http/trace.h"
+#include "serve/frontend/http/routes.h"
 #include "serve/frontend/load_report.h"
 #include "telemetry/admin/http_text.h"
 

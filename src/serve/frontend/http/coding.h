@@ -2,7 +2,11 @@
 #ifndef SLUICE_SERVE_FRONTEND_HTTP_CODING_H
 #define SLUICE_SERVE_FRONTEND_HTTP_CODING_H
 
+#include <stdbool.h>
+
+#include "core/base/arena.h"
 #include "core/base/status.h"
+#include "core/tensor/tensor.h"
 #include "net/server/http/server.h"
 
 /* Reads Content-Encoding: gzip, x-gzip, deflate, identity or none. Returns: ST_UNKNOWN_ENCODING for
@@ -14,5 +18,11 @@ enum status http_coding_of_body(const struct http_head *head, enum http_coding *
 enum http_coding http_coding_of_answer(const struct http_head *head);
 /* "gzip", "deflate". */
 const char *http_coding_name(enum http_coding coding);
+
+/* Compresses the pieces, one after the other, into one block of `arena`. `coding` is gzip or
+ * deflate.
+ * Returns: false when there is no memory for that. */
+bool http_compress(struct arena *arena, enum http_coding coding, const struct piece *pieces,
+                   size_t n_pieces, struct piece *out) __attribute__((warn_unused_result));
 
 #endif

@@ -1,13 +1,12 @@
 /* generate and generate_stream: the body becomes an infer_request by what the model takes; each
  * answer is printed as it comes. What goes wrong before the first answer has a status of its own;
  * later it can only be said in the body, whose status has left. */
-#include "serve/frontend/http/generate.h"
+#include "serve/frontend/http/routes.h"
 
 #include "codec/kserve/generate.h"
 #include "codec/kserve/metadata.h"
 #include "core/base/metric/metric.h"
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/request_ops.h"
 #include "serve/frontend/load_report.h"
 #include "serve/scheduler/call.h"
 #include "serve/trace/trace.h"

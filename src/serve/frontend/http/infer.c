@@ -1,7 +1,7 @@
 /* One inference over HTTP. The head decides where the body is put; the body becomes an
  * infer_request whose tensors are views of it; the model answers on this same worker; the answer
  * leaves from where the backend left it. Nothing here looks into JSON or tensors. */
-#include "serve/frontend/http/infer.h"
+#include "serve/frontend/http/routes.h"
 
 #include "codec/kserve/decode_cache.h"
 #include "codec/kserve/raw.h"
@@ -10,10 +10,8 @@
 #include "core/base/num.h"
 #include "serve/frontend/classify.h"
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/compress.h"
-#include "serve/frontend/http/request_ops.h"
+#include "serve/frontend/labels.h"
 #include "serve/frontend/load_report.h"
-#include "serve/frontend/model_labels.h"
 #include "serve/frontend/shm_registry.h"
 #include "serve/scheduler/call.h"
 #include "serve/trace/trace.h"

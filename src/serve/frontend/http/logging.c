@@ -1,8 +1,7 @@
 /* The logging extension over HTTP: a GET says what is, a POST changes it and says the same. */
-#include "serve/frontend/http/logging.h"
+#include "serve/frontend/http/routes.h"
 
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/request_ops.h"
 #include "serve/frontend/log_settings.h"
 #include "telemetry/admin/http_text.h"
 

@@ -1,8 +1,7 @@
 /* Shared memory over HTTP: what is asked is read, and done at once. */
-#include "serve/frontend/http/memory.h"
+#include "serve/frontend/http/routes.h"
 
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/request_ops.h"
 #include "serve/frontend/shm_registry.h"
 #include "telemetry/admin/http_text.h"
 

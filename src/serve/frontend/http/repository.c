@@ -1,10 +1,9 @@
 /* A change of what is served, over HTTP: the body is read, the repository does it on a thread of
  * its own, and the answer leaves when it has. A client that goes away meanwhile stops nothing. */
-#include "serve/frontend/http/repository.h"
+#include "serve/frontend/http/routes.h"
 
 #include "codec/kserve/repository.h"
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/request_ops.h"
 #include "serve/frontend/repository_index.h"
 #include "telemetry/admin/http_text.h"
 

@@ -1,6 +1,6 @@
 /* The statistics extension over HTTP: what the model room counts, as the JSON that the reference
  * server's clients read. */
-#include "serve/frontend/http/stats.h"
+#include "serve/frontend/http/routes.h"
 
 #include <stdio.h>
 

@@ -1,9 +1,8 @@
 /* The trace extension over HTTP: a GET says what is, a POST changes it and says the same. */
-#include "serve/frontend/http/trace.h"
+#include "serve/frontend/http/routes.h"
 
 #include "serve/frontend/http/coding.h"
-#include "serve/frontend/http/request_ops.h"
-#include "serve/trace/model.h"
+#include "serve/trace/tracer.h"
 #include "telemetry/admin/http_text.h"
 
 enum {

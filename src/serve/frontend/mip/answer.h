@@ -4,7 +4,11 @@
 #ifndef SLUICE_SERVE_FRONTEND_MIP_ANSWER_H
 #define SLUICE_SERVE_FRONTEND_MIP_ANSWER_H
 
+#include <stdint.h>
+
 #include "codec/mip/packet.h"
+#include "core/base/status.h"
+#include "core/tensor/tensor.h"
 #include "serve/frontend/mip/plan.h"
 
 /* From so many bytes on a text is not copied; below that the system call pays more for a piece of
@@ -41,5 +45,23 @@ enum status mip_answer_add(struct mip_answer_writer *writer, size_t index,
 enum status mip_answer_end(struct mip_answer_writer *writer, const struct mip_infer *request,
                            const struct piece **pieces, size_t *n_pieces, struct error *err)
     __attribute__((warn_unused_result));
+
+/* An output of a call, row by row: each element of the batch gets what is its own. */
+struct mip_rows {
+    const struct tensor *tensor;
+    struct shape shape;  /* of a row */
+    uint64_t n_elements; /* in a row */
+    size_t row_bytes;    /* BYTES: rows differ */
+    struct str rest;     /* what no row has had yet */
+    struct piece piece;  /* of the row that was given last */
+};
+
+/* `n_rows` is the batch, which the first dimension must be; 0: the model does not batch, all of it
+ * is one row. `tensor` (an answer's: its bytes in one piece) must stay. Returns: ST_BAD_OUTPUT. */
+enum status mip_rows_init(struct mip_rows *rows, const struct tensor *tensor, uint64_t n_rows,
+                          struct error *err) __attribute__((warn_unused_result));
+/* The next row as a tensor: a view that is valid until the next one is taken. At most as often as
+ * there are rows. */
+void mip_rows_next(struct mip_rows *rows, struct tensor *out);
 
 #endif

@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "core/tensor/bytes.h"
-#include "serve/frontend/mip/rows.h"
 
 /* A tensor on the test's stack. */
 struct given {

@@ -9,7 +9,6 @@
 #include "codec/kserve/request.h"
 #include "serve/frontend/mip/answer.h"
 #include "serve/frontend/mip/plan.h"
-#include "serve/frontend/mip/rows.h"
 #include "serve/picture/picture.h"
 #include "serve/scheduler/call.h"
 #include "serve/trace/trace.h"

@@ -1,5 +1,5 @@
 /* From shape and settings to a picture's plan. */
-#include "serve/frontend/mip/picture.h"
+#include "serve/frontend/mip/plan.h"
 
 /* Where things are among the dimensions of a picture. */
 struct axes {

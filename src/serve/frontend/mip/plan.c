@@ -2,9 +2,9 @@
 #include "serve/frontend/mip/plan.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "serve/config/config.h"
-#include "serve/frontend/mip/picture.h"
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory for what MIP makes of the model");
@@ -117,6 +117,91 @@ static enum status plan_inputs(struct arena *arena, const struct mip_settings *s
         }
     }
     return check_settings_used(plan, settings, err);
+}
+
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+static enum status no_memory_for_labels(const char *path, struct error *err) {
+    return error_set(err, ST_NO_MEMORY, "out of memory for the labels in %s", path);
+}
+
+static int compare_labels(const void *a, const void *b) {
+    const struct str *left = *(const struct str *const *)a, *right = *(const struct str *const *)b;
+    size_t n = left->len < right->len ? left->len : right->len;
+    int order = memcmp(left->ptr, right->ptr, n);
+    return order != 0 ? order : (left->len > right->len) - (left->len < right->len);
+}
+
+static void sort_labels(const struct str **sorted, const struct str *labels, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        sorted[i] = &labels[i];
+    }
+    qsort(sorted, n, sizeof(*sorted), compare_labels);
+}
+
+static bool is_duplicate(const struct str *const *sorted, size_t n, size_t i) {
+    return (i > 0 && str_eq(*sorted[i - 1], *sorted[i])) ||
+           (i + 1 < n && str_eq(*sorted[i], *sorted[i + 1]));
+}
+
+/* Renames what is there more than once; `renamed` has room for all. */
+static bool number_duplicates(struct arena *arena, const struct str *const *sorted, size_t n,
+                              const struct str *labels, struct str *renamed) {
+    for (size_t i = 0; i < n; i++) {
+        size_t index = (size_t)(sorted[i] - labels);
+        renamed[index] = *sorted[i];
+        if (is_duplicate(sorted, n, i)) {
+            renamed[index] = arena_printf(arena, "%.*s (%zu)", STR_ARG(*sorted[i]), index);
+        }
+        if (!renamed[index].ptr) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum status make_unique(struct arena *arena, const char *path, struct labels *labels,
+                               struct error *err) {
+    size_t n = labels->n;
+    const struct str **sorted = arena_calloc(arena, n, sizeof(*sorted));
+    struct str *renamed = arena_calloc(arena, n, sizeof(*renamed));
+    if (!sorted || !renamed) {
+        return no_memory_for_labels(path, err);
+    }
+    sort_labels(sorted, labels->items, n);
+    if (!number_duplicates(arena, sorted, n, labels->items, renamed)) {
+        return no_memory_for_labels(path, err);
+    }
+    sort_labels(sorted, renamed, n);
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (str_eq(*sorted[i], *sorted[i + 1])) {
+            return error_set(err, ST_BAD_CONFIG,
+                             "%s: the label \"%.*s\" is also what another label, which is there "
+                             "more than once, is called with its number",
+                             path, STR_ARG(*sorted[i]));
+        }
+    }
+    labels->items = renamed;
+    return ST_OK;
+}
+
+/* A key can't be empty. */
+static enum status check_none_empty(const char *path, const struct labels *labels,
+                                    struct error *err) {
+    for (size_t i = 0; i < labels->n; i++) {
+        if (labels->items[i].len == 0) {
+            return error_set(err, ST_BAD_CONFIG, "%s:%zu: expected a label, the line is empty",
+                             path, i + 1);
+        }
+    }
+    return labels->n > 0 ? ST_OK
+                         : error_set(err, ST_BAD_CONFIG, "%s: there are no labels in it", path);
+}
+
+enum status mip_labels_make_keys(struct arena *arena, const char *path, struct labels *labels,
+                                 struct error *err) {
+    enum status st = check_none_empty(path, labels, err);
+    return st == ST_OK ? make_unique(arena, path, labels, err) : st;
 }
 
 /* ---- outputs --------------------------------------------------------------------------------- */
@@ -263,4 +348,84 @@ enum status mip_plan_add(struct model_version *version, struct error *err) {
 
 const struct mip_plan *mip_plan_of(const struct model_version *version) {
     return model_version_user_data(version, MODEL_VERSION_MIP);
+}
+
+/* ---- text for people ------------------------------------------------------------------------- */
+
+static void print_numbers(const char *name, const double *values, size_t n, double usual,
+                          struct buf *out) {
+    bool same = true, all_usual = true;
+    for (size_t i = 0; i < n; i++) {
+        same = same && values[i] == values[0];
+        all_usual = all_usual && values[i] == usual;
+    }
+    if (all_usual) {
+        return;
+    }
+    buf_printf(out, ", %s", name);
+    for (size_t i = 0; i < (same ? 1 : n); i++) {
+        buf_printf(out, " %g", values[i]);
+    }
+}
+
+static void print_picture(const struct picture_plan *plan, struct buf *out) {
+    size_t channels = plan->color == PICTURE_GREY ? 1 : PICTURE_MAX_CHANNELS;
+    buf_printf(out, "pictures become %" PRIu32 "x%" PRIu32 " %s (%s, filter %s", plan->width,
+               plan->height, mip_color_name(plan->color), mip_fit_name(plan->fit),
+               mip_filter_name(plan->filter));
+    if (channels > 1) {
+        buf_printf(out, ", %s", plan->layout == PICTURE_NCHW ? "nchw" : "nhwc");
+    }
+    print_numbers("scale", &plan->scale, 1, 1, out);
+    print_numbers("mean", plan->mean, channels, 0, out);
+    print_numbers("std", plan->std, channels, 1, out);
+    buf_add_char(out, ')');
+}
+
+static void print_input(const struct mip_input *input, struct buf *out) {
+    bool bytes = input->spec->datatype == DT_BYTES;
+    buf_printf(out, "%.*s  %s; ", STR_ARG(input->spec->name), bytes ? "TEXT, JSON" : "JSON");
+    switch (input->pictures) {
+    case MIP_PICTURES_DECODED:
+        print_picture(&input->picture, out);
+        break;
+    case MIP_PICTURES_AS_FILE:
+        buf_printf(out, "pictures as the files they are");
+        break;
+    case MIP_PICTURES_REFUSED:
+        buf_printf(out, "no pictures: %s", input->why_refused);
+        break;
+    }
+}
+
+static void print_output(const struct mip_output *output, struct buf *out) {
+    buf_printf(out, "%.*s  ", STR_ARG(output->spec->name));
+    if (output->top_k > 0) {
+        buf_printf(out, "JSON, the %zu best%s by ", output->top_k,
+                   output->softmax ? " after softmax" : "");
+        if (output->labels.n > 0) {
+            buf_printf(out, "%zu labels", output->labels.n);
+        } else {
+            buf_printf(out, "index");
+        }
+    } else if (output->softmax) {
+        buf_printf(out, "JSON, after softmax");
+    } else if (output->spec->datatype == DT_BYTES) {
+        buf_printf(out, "TEXT where it is one element, else JSON");
+    } else {
+        buf_printf(out, "JSON");
+    }
+}
+
+void mip_plan_print(const struct mip_plan *plan, struct buf *out) {
+    for (size_t i = 0; i < plan->spec->n_inputs; i++) {
+        buf_printf(out, "  %-10s ", i == 0 ? "inputs" : "");
+        print_input(&plan->inputs[i], out);
+        buf_add_char(out, '\n');
+    }
+    for (size_t i = 0; i < plan->spec->n_outputs; i++) {
+        buf_printf(out, "  %-10s ", i == 0 ? "outputs" : "");
+        print_output(&plan->outputs[i], out);
+        buf_add_char(out, '\n');
+    }
 }

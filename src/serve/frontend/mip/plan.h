@@ -10,8 +10,9 @@
 
 #include "core/base/buf.h"
 #include "core/base/status.h"
+#include "core/tensor/shape.h"
 #include "core/tensor/tensor.h"
-#include "serve/frontend/mip/labels.h"
+#include "serve/frontend/labels.h"
 #include "serve/frontend/mip/settings.h"
 #include "serve/picture/picture.h"
 #include "serve/scheduler/model_version.h"
@@ -68,5 +69,25 @@ const struct mip_plan *mip_plan_of(const struct model_version *version);
 bool mip_plan_decodes_pictures(const struct mip_plan *plan);
 /* What becomes of each input and output, for people (--check): lines of two columns. */
 void mip_plan_print(const struct mip_plan *plan, struct buf *out);
+
+/* Labels as the keys of a JSON object, so that none may be empty and no two may be equal: labels
+ * that are in the file more than once get their line's index behind them, "crane (134)" and
+ * "crane (517)". */
+/* Makes keys of labels, whose file `path` names in messages. Returns: ST_BAD_CONFIG with the line,
+ * ST_NO_MEMORY. Owns: in `arena`, which the labels' text has to outlive. */
+enum status mip_labels_make_keys(struct arena *arena, const char *path, struct labels *labels,
+                                 struct error *err) __attribute__((warn_unused_result));
+
+/* Can an input be a picture? Its shape says where height, width and channels are; where it leaves
+ * that open, or the settings say something else, they decide or are refused. */
+/* Makes a picture's plan for an input of `datatype` (any but BYTES) whose elements of the batch
+ * have the shape `dims` (-1: any size). `out_dims` (room for dims.rank) gets the shape that a
+ * picture has then, without -1. What is taken: [H,W]; [C,H,W] and [H,W,C], C being 1 or 3; all of
+ * them with dimensions of 1 or -1 in front.
+ * Returns: ST_UNSUPPORTED with one sentence that says why not. */
+enum status mip_picture_plan(enum datatype datatype, struct shape dims,
+                             const struct mip_settings *settings, struct picture_plan *out,
+                             int64_t *out_dims, struct error *err)
+    __attribute__((warn_unused_result));
 
 #endif

@@ -1,6 +1,6 @@
 /* ModelConfig, field by field, in the order in which the reference server prints them. What Sluice
  * has no use for is in it with its default. */
-#include "serve/frontend/config_json.h"
+#include "serve/frontend/http/routes.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The values of MIP's settings: what each reader takes, and that it takes nothing else. */
-#include "serve/frontend/mip/values.h"
+#include "serve/frontend/mip/settings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -76,5 +76,5 @@ static void value_parsed_text_is_stored(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(value_each_text_is_accepted_or_refused),
                                        cmocka_unit_test(value_parsed_text_is_stored)};
-    return cmocka_run_group_tests_name("serve/mip_values", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/frontend/mip/settings", tests, NULL, NULL);
 }

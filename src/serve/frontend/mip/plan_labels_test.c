@@ -1,5 +1,5 @@
 /* Labels: lines, what is no label, and names that would be one key twice. */
-#include "serve/frontend/mip/labels.h"
+#include "serve/frontend/mip/plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -91,5 +91,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(labels_each_text_gives_unique_keys_or_error),
         cmocka_unit_test(labels_unreadable_file_error_names_path)};
-    return cmocka_run_group_tests_name("serve/mip_labels", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/frontend/mip/plan_labels", tests, NULL, NULL);
 }
