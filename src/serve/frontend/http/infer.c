@@ -109,16 +109,7 @@ static enum status decode_request(struct http_infer *infer, struct http_api *api
         return v2_raw_decode(exchange->arena, body, infer->spec, &api->limits, &infer->request,
                              err);
     }
-    size_t json_bytes = body.len;
-    if (infer->header == V2_HEADER_JSON) {
-        if (infer->json_bytes > body.len) {
-            return error_set(err, ST_BAD_FRAMING,
-                             "Inference-Header-Content-Length is %llu, but the body has only %zu "
-                             "bytes",
-                             (unsigned long long)infer->json_bytes, body.len);
-        }
-        json_bytes = (size_t)infer->json_bytes;
-    }
+    size_t json_bytes = infer->header == V2_HEADER_JSON ? (size_t)infer->json_bytes : body.len;
     return v2_request_decode_cached(decode_cache_of(api, exchange->worker), exchange->arena, body,
                                     json_bytes, &api->limits, &infer->request, err);
 }
