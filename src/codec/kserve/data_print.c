@@ -226,7 +226,7 @@ static enum status print_strings(struct element_print *print, struct buf *out, u
         size_t good = utf8_valid_prefix(element.ptr, element.len);
         if (good < element.len) {
             char name[TENSOR_NAME_TEXT_BYTES];
-            return error_set(err, ST_BAD_DATA,
+            return error_set(err, ST_NOT_UTF8,
                              "tensor %s: element %" PRIu64 " is not UTF-8 (byte %zu of %zu), which "
                              "JSON can't carry%s",
                              tensor_name_print(print->tensor->name, name), print->n_strings, good,

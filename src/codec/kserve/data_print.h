@@ -9,9 +9,8 @@
 #include "core/base/status.h"
 #include "core/tensor/tensor.h"
 
-/* Appends all elements as "[…]". The tensor's size must fit its shape. Returns: ST_BAD_DATA,
- * naming the element, for a BYTES element that is not UTF-8 or whose framing is broken;
- * ST_NO_MEMORY. */
+/* Appends all elements as "[…]". The tensor's size must fit its shape. Returns: ST_NOT_UTF8,
+ * naming the BYTES element; ST_BAD_DATA for BYTES with broken framing; ST_NO_MEMORY. */
 enum status v2_data_print(struct buf *out, const struct tensor *tensor, struct error *err)
     __attribute__((warn_unused_result));
 
@@ -36,8 +35,8 @@ struct element_print {
 enum status element_print_start(struct element_print *print, struct arena *arena,
                                 const struct tensor *tensor, const char *hint, struct error *err)
     __attribute__((warn_unused_result));
-/* Appends the next `n` elements, each followed by a comma. Returns: ST_BAD_DATA, naming the
- * element, for one that is not UTF-8; also when fewer elements are left. */
+/* Appends the next `n` elements, each followed by a comma. Returns: ST_NOT_UTF8, naming the
+ * element; ST_BAD_DATA when fewer elements are left. */
 enum status element_print_next(struct element_print *print, struct buf *out, uint64_t n,
                                struct error *err) __attribute__((warn_unused_result));
 /* Checks that all bytes of the tensor are printed. Returns: ST_BAD_DATA. */

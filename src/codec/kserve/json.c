@@ -94,7 +94,7 @@ enum status v2_json_check_size(const char *kind, const struct tensor *tensor, st
 }
 
 enum status v2_json_output_error(enum status status, struct error *err) {
-    if (status != ST_BAD_DATA) {
+    if (status != ST_BAD_DATA && status != ST_NOT_UTF8) {
         return status;
     }
     if (err) {

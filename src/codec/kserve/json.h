@@ -26,8 +26,8 @@ void v2_json_tensor_head(struct buf *out, const struct tensor *tensor, bool firs
 enum status v2_json_check_size(const char *kind, const struct tensor *tensor, struct error *err)
     __attribute__((warn_unused_result));
 
-/* An invalid output is not the client's fault: ST_BAD_DATA becomes ST_BAD_OUTPUT, in `err` too.
- * Returns: the new status. */
+/* An invalid output is not the client's fault: ST_BAD_DATA and ST_NOT_UTF8 become ST_BAD_OUTPUT, in
+ * `err` too. Returns: the new status. */
 enum status v2_json_output_error(enum status status, struct error *err);
 
 /* The JSON and the tensors that follow it. */

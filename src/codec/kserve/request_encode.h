@@ -23,7 +23,7 @@ struct v2_request_body {
  * i has the form request->forms[i], or request->binary_default where that is V2_FORM_DEFAULT or
  * request->forms is NULL; it is written for each output, because servers differ in what
  * `binary_data_output` covers. Returns: ST_BAD_SHAPE or ST_BAD_DATA for a size that does not fit
- * the shape; ST_BAD_DATA for a BYTES input that is not UTF-8 and has form JSON. Owns: everything
+ * the shape; ST_NOT_UTF8 for a BYTES input that is not UTF-8 and has form JSON. Owns: everything
  * is in `arena` or the tensors' own bytes.
  * Clause: binary-tensor-data "Binary Tensor Request"; OIP, inference request. */
 enum status v2_request_encode(struct arena *arena, const struct v2_request *request,

@@ -169,7 +169,7 @@ static void v2_request_encode_invalid_is_refused(void **state) {
           .n_pieces = 1,
           .n_bytes = 5},
          true,
-         ST_BAD_DATA,
+         ST_NOT_UTF8,
          "element 0 is not UTF-8"},
         {{.name = {"\xff", 1},
           .datatype = DT_INT8,

@@ -87,7 +87,8 @@ enum status v2_response_encode(struct arena *arena, const struct model_spec *mod
     }
     v2_json_add(&json, "]}");
     if (status != ST_OK) {
-        return v2_json_output_error(status, err);
+        /* The client can ask for the output as binary. */
+        return status == ST_NOT_UTF8 ? status : v2_json_output_error(status, err);
     }
     if (json.failed) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the answer");

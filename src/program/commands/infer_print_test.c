@@ -1,5 +1,5 @@
-/* Answers as people see them: data nested as its shape says, and whole answers; files' names from
- * outputs' names. */
+/* Responses as readable JSON: data nested by its shape, whole responses; and file names of outputs.
+ */
 #include "program/commands/infer_answer.h"
 
 #include <setjmp.h>
@@ -90,7 +90,7 @@ static void infer_print_answer_is_json(void **state) {
     arena_free(arena);
 }
 
-/* Bytes that are no text have no JSON; the message says what to do. */
+/* Bytes that are not UTF-8 have no JSON; the message has the remedy. */
 static void infer_print_non_utf8_refused(void **state) {
     (void)state;
     static const int64_t dims[] = {1};
@@ -106,7 +106,7 @@ static void infer_print_non_utf8_refused(void **state) {
     struct error err = {0};
     struct buf out;
     buf_init(&out, arena, 0);
-    assert_int_equal(infer_answer_print(&out, &answer, &err), ST_BAD_DATA);
+    assert_int_equal(infer_answer_print(&out, &answer, &err), ST_NOT_UTF8);
     assert_non_null(strstr(err.text, "--format raw"));
     arena_free(arena);
 }
