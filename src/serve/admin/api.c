@@ -1,4 +1,4 @@
-/* The pages of the operators' listener. */
+/* The pages of the admin listener: one row for each path. */
 #include "serve/admin/api.h"
 
 #include "serve/admin/status_page.h"

@@ -1,5 +1,5 @@
-/* What operators look at, on a listener of its own (--metrics): metrics, and what the server is
- * doing. It changes nothing, and reads counters only.
+/* The admin listener (--metrics): metrics, the status page and the debug state. It reads counters
+ * and changes nothing.
  *
  * Thread: admin_api_handler on the main thread; its callbacks on the worker of the listener. */
 #ifndef SLUICE_SERVE_ADMIN_API_H
@@ -19,14 +19,12 @@ struct admin_api {
 /* The table of callbacks for http_server_new; `api` must outlive the server. */
 struct http_handler admin_api_handler(struct admin_api *api);
 
-/* models.c: What every model and instance is doing, as a text for people: for
- * telemetry/admin/state.h. */
-/* `context` is the repository. Thread: any. */
+/* models.c: appends the state of every model and instance as text, for telemetry/admin/state.h.
+ * `context` is the struct repository. Thread: any. */
 void admin_models_print(void *context, struct buf *out);
 
-/* status_json.c: What the status page draws, as one JSON object. Everything that only goes up is
- * given as it stands: whoever asks again sees how fast. */
-/* Thread: any. */
+/* status_json.c: appends the JSON object that the status page draws. Counters are totals: the page
+ * computes rates from two readings. Thread: any. */
 void status_json_print(struct admin_metrics *metrics, struct buf *out);
 
 #endif

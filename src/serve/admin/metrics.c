@@ -1,20 +1,21 @@
-/* Putting /metrics together. Each version's counters are read once, then written family by family,
- * as both formats want it. Names and help are in core/base/metric/metric.def. */
+/* The page /metrics. The counters of each version are read once, then written metric family by
+ * family, which both text formats require. Names and help texts are in core/base/metric/metric.def.
+ */
 #include "serve/admin/metrics.h"
 
 #include <string.h>
 
 #include "serve/scheduler/statistics/statistics.h"
 
-/* Of times, these bounds are shown: 32 us to 16.8 s. Sizes begin at 1 and end with the largest that
- * the model takes. */
+/* The bounds shown of a time histogram: 32 us to 16.8 s. A size histogram begins at 1 and ends with
+ * the largest batch that the model takes. */
 enum { FIRST_TIME_BUCKET = 5, LAST_TIME_BUCKET = 24 };
 
 enum { NS_PER_US = 1000 };
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A model version. */
+/* One model version that is ready. */
 struct row {
     struct str labels;
     uint64_t max_batch_size;
@@ -44,7 +45,7 @@ static struct str labels_of(struct table *table, const struct model_spec *spec) 
     return buf_str(&labels);
 }
 
-/* What models that are being let go still have at hand. */
+/* Versions that are unloading still have requests in flight. */
 static void add_load(struct table *table, struct model_version *version) {
     uint64_t n_queued, n_running, n_instances;
     model_version_gauges(version, &n_queued, &n_running, &n_instances);
@@ -52,7 +53,8 @@ static void add_load(struct table *table, struct model_version *version) {
     table->n_running += n_running;
 }
 
-/* Models that have become ready since they were counted are on the next page. */
+/* `rows` has the capacity of the first pass: a model that became ready since then is in the next
+ * scrape. */
 static void read_entry(void *user, const struct repository_entry *entry) {
     struct table *table = user;
     if (entry->phase == REPOSITORY_UNLOADING) {
@@ -110,12 +112,12 @@ static void print_totals(struct metric_text *text, const struct table *table) {
 
 #define MEMBER(member) offsetof(struct model_statistics, member)
 
-/* Those with one number for each version. */
+/* Families with one number for each version. */
 static const struct column {
     enum metric_family family;
     size_t member; /* an uint64_t of struct model_statistics */
     uint64_t divisor;
-    bool only_cached; /* only those whose answers are kept have it */
+    bool only_cached; /* only versions with a response cache have it */
 } COLUMNS[] = {
     {METRIC_FAMILY_SUCCESS, MEMBER(success.count), 1, false},
     {METRIC_FAMILY_INFERENCES, MEMBER(n_inferences), 1, false},
@@ -176,7 +178,8 @@ static void print_seconds(struct metric_text *text, const struct table *table) {
     }
 }
 
-/* A histogram of each version: a struct metric_distribution of struct model_statistics. */
+/* One histogram for each version, from the struct metric_distribution at offset `member` of struct
+ * model_statistics. */
 static void print_histogram(struct metric_text *text, const struct table *table,
                             enum metric_family family, size_t member, enum metric_unit unit) {
     metric_family_begin(text, family);

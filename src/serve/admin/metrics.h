@@ -1,5 +1,4 @@
-/* The page /metrics: the registry's own numbers, those of the machine, and those of each model
- * version. */
+/* The page /metrics: the metric registry, the process, and each model version. */
 #ifndef SLUICE_SERVE_ADMIN_METRICS_H
 #define SLUICE_SERVE_ADMIN_METRICS_H
 
@@ -14,9 +13,9 @@ struct admin_metrics {
 void admin_metrics_init(struct admin_metrics *metrics, struct repository *repository,
                         const char *version);
 void admin_metrics_fini(struct admin_metrics *metrics);
-/* Writes all of the page. Thread: any. */
+/* Appends the whole page. Thread: any. */
 void admin_metrics_print(struct admin_metrics *metrics, struct metric_text *text);
-/* Answers a request for it, in the format that its Accept asks for. */
+/* Answers a request with the page, in the format that its Accept header selects. */
 void admin_metrics_reply(struct admin_metrics *metrics, struct http_exchange *exchange);
 
 #endif

@@ -1,12 +1,12 @@
-/* Versions that are doing something, one by one; the others by their names. */
+/* The models in /debug/state: active versions in full, idle ones by name. */
 #include "serve/admin/api.h"
 
 #include "serve/repository/version_state.h"
 #include "serve/scheduler/statistics/statistics.h"
 
 enum {
-    MAX_ACTIVE_MODELS = 200, /* that are doing something */
-    MAX_IDLE_MODELS = 50,    /* names of others */
+    MAX_ACTIVE_MODELS = 200, /* versions with requests queued or running */
+    MAX_IDLE_MODELS = 50,    /* names of idle versions */
 };
 
 struct models {

@@ -1,4 +1,5 @@
-/* The models behind the status page. Of batches, a histogram's buckets are of rows. */
+/* The JSON of the status page: the models and their counters. The buckets of a batch-size histogram
+ * count rows. */
 #include "serve/admin/api.h"
 
 #include "serve/scheduler/statistics/statistics.h"

@@ -1,5 +1,4 @@
-/* The status page, as it is sent: status_page.html, which cmake/embed.cmake makes part of the
- * program. */
+/* The bytes of status_page.html, which cmake/embed.cmake compiles into the program. */
 #ifndef SLUICE_SERVE_ADMIN_STATUS_PAGE_H
 #define SLUICE_SERVE_ADMIN_STATUS_PAGE_H
 

@@ -1,4 +1,4 @@
-/* Ranking outputs and writing down the best. */
+/* The classification extension: replaces outputs by their top-k classes. */
 #include "serve/frontend/classify.h"
 
 #include <assert.h>
@@ -34,7 +34,7 @@ enum status classify_check(const struct infer_request *request, const struct mod
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* As the reference does: six decimals for floats. */
+/* Floats with six decimals, as the reference server prints them. */
 static void print_value(struct buf *out, enum datatype datatype, const char *data, size_t i) {
     double value = top_k_value(datatype, data, i);
     if (datatype == DT_UINT64) {
@@ -46,7 +46,8 @@ static void print_value(struct buf *out, enum datatype datatype, const char *dat
         memcpy(&whole, data + i * sizeof(whole), sizeof(whole));
         buf_add_i64(out, whole);
     } else if (datatype == DT_FP32 || datatype == DT_FP64) {
-        buf_printf(out, "%f", isnan(value) ? fabs(value) : value); /* a NaN has no sign */
+        buf_printf(out, "%f",
+                   isnan(value) ? fabs(value) : value); /* prints a NaN without its sign */
     } else {
         buf_add_i64(out, (int64_t)value);
     }
@@ -70,7 +71,8 @@ static void print_class(struct buf *out, enum datatype datatype, const char *dat
 
 /* ---- an output ------------------------------------------------------------------------------- */
 
-/* How an output is cut: `batch` elements with `n` values each, of which `best` are wanted. */
+/* The layout of an output: `batch` elements with `n` values each, of which the `top` greatest are
+ * listed. */
 struct class_layout {
     uint64_t batch;
     size_t n, top;
@@ -104,7 +106,7 @@ static enum status classify(struct arena *arena, const struct tensor *output,
     if (!top) {
         return ST_NO_MEMORY;
     }
-    assert(output->n_pieces <= 1); /* as backends give them */
+    assert(output->n_pieces <= 1); /* backends return outputs in one piece */
     for (uint64_t row = 0; layout.top > 0 && row < layout.batch; row++) {
         assert(data);
         top_k_find(output->datatype, data, layout.n, layout.top, top);

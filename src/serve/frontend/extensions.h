@@ -1,4 +1,4 @@
-/* The extensions that server metadata claims, over every protocol: only those that work. */
+/* The extensions that the server metadata lists, over every protocol. */
 #ifndef SLUICE_SERVE_FRONTEND_EXTENSIONS_H
 #define SLUICE_SERVE_FRONTEND_EXTENSIONS_H
 

@@ -1,5 +1,5 @@
-/* The C library's regular expressions, on names only: the pattern is the operator's, the names are
- * anybody's, and looked at only while they are short. */
+/* Header forwarding with POSIX regular expressions. Only names of at most HEADER_FORWARD_NAME_BYTES
+ * are matched, because clients choose them. */
 #include "serve/frontend/header_forward.h"
 
 #include <regex.h>
@@ -49,10 +49,10 @@ enum status header_forward_check(const char *pattern, struct error *err) {
     return st;
 }
 
-/* ---- of a request ---------------------------------------------------------------------------- */
+/* ---- the fields of a request ----------------------------------------------------------------- */
 
 static bool matches(const struct header_forward *self, struct str name) {
-    char text[HEADER_FORWARD_NAME_BYTES + 1]; /* the expression ends at a NUL */
+    char text[HEADER_FORWARD_NAME_BYTES + 1]; /* regexec needs a NUL-terminated name */
     if (name.len > HEADER_FORWARD_NAME_BYTES) {
         return false;
     }
@@ -61,7 +61,8 @@ static bool matches(const struct header_forward *self, struct str name) {
     return regexec(&self->pattern, text, 0, NULL, 0) == 0;
 }
 
-/* Parameters as they grow: those of the request and room for every field. */
+/* The parameter list being built: the capacity is that of the request's parameters plus every
+ * field. */
 struct param_list {
     struct param *items;
     size_t n;

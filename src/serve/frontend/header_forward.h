@@ -1,7 +1,7 @@
-/* Headers of HTTP and metadata of gRPC that become parameters of a request, so that the model sees
- * them: those whose name a pattern fits. Immutable.
+/* HTTP headers and gRPC metadata that are forwarded to the model as request parameters: those whose
+ * name matches a pattern. Immutable.
  *
- * Thread: any, but for new and free. */
+ * Thread: any, except new and free. */
 #ifndef SLUICE_SERVE_FRONTEND_HEADER_FORWARD_H
 #define SLUICE_SERVE_FRONTEND_HEADER_FORWARD_H
 
@@ -11,27 +11,28 @@
 
 struct header_forward;
 
-enum { HEADER_FORWARD_NAME_BYTES = 255 }; /* a longer name never fits */
+enum { HEADER_FORWARD_NAME_BYTES = 255 }; /* a longer name never matches */
 
-/* `pattern` is a POSIX extended regular expression that fits a name where it is found anywhere in
- * it, in upper and lower case alike unless it begins with "(?-i)". Returns: ST_BAD_CONFIG for what
- * is none; ST_NO_MEMORY. Owns: *out until header_forward_free. */
+/* `pattern` is a POSIX extended regular expression, matched anywhere in the name, case-insensitive
+ * unless it begins with "(?-i)". Returns: ST_BAD_CONFIG for an invalid expression; ST_NO_MEMORY.
+ * Owns: *out until header_forward_free. */
 enum status header_forward_new(const char *pattern, struct header_forward **out, struct error *err)
     __attribute__((warn_unused_result));
 /* NULL is allowed. */
 void header_forward_free(struct header_forward *self);
-/* Is it a pattern? NULL is fine, too: nothing is forwarded. Returns: as above. */
+/* Checks a pattern. NULL is valid: nothing is forwarded. Returns: as header_forward_new. */
 enum status header_forward_check(const char *pattern, struct error *err)
     __attribute__((warn_unused_result));
 
-/* Adds the fields that fit behind `params`, which are in `arena`, as text. Of equal names the first
- * counts: the request's own, then the first field. `self` NULL: none fits. Returns: ST_BAD_FIELD
- * for a field with a reserved name and for a value that is not UTF-8; ST_NO_MEMORY.
- * Clause: parameters extension, header forwarding. */
+/* Appends the matching fields to `params`, which are in `arena`, as string parameters. The first
+ * value of a name wins: the request's own parameter, then the first field. `self` NULL: no field
+ * matches. Returns: ST_BAD_FIELD for a field with a reserved name or a value that is not UTF-8;
+ * ST_NO_MEMORY. Clause: parameters extension, header forwarding. */
 enum status header_forward_http(const struct header_forward *self, struct arena *arena,
                                 const struct http_head *head, struct params *params,
                                 struct error *err) __attribute__((warn_unused_result));
-/* The same; what is gRPC's own ("te", "content-type", "grpc-…") and binary ("…-bin") never fits. */
+/* As header_forward_http, of metadata. Fields of gRPC itself ("te", "content-type", "grpc-…") and
+ * binary ones ("…-bin") never match. */
 enum status header_forward_grpc(const struct header_forward *self, struct arena *arena,
                                 const struct grpc_call *call, struct params *params,
                                 struct error *err) __attribute__((warn_unused_result));

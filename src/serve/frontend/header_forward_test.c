@@ -1,4 +1,4 @@
-/* Which headers and metadata become parameters, behind those of the request. */
+/* Which headers and metadata become parameters, and their order after those of the request. */
 #include "serve/frontend/header_forward.h"
 
 #include <setjmp.h>
@@ -53,7 +53,7 @@ static void header_forward_http_matching_fields_become_params(void **state) {
     static const struct {
         const char *pattern;
         enum status status;
-        const char *text; /* the parameters, or of the message */
+        const char *text; /* the parameters, or the error message */
     } rows[] = {
         {"no-such", ST_OK, "own=request's"},
         {"^x-one$", ST_OK, "own=request's,X-One=1,x-one=2"},
@@ -87,7 +87,7 @@ static void header_forward_http_matching_fields_become_params(void **state) {
     }
 }
 
-/* Looking at a name takes no more than a short one does. */
+/* The time for a long name is that of a short one. */
 static void header_forward_long_name_never_matches(void **state) {
     static char name[HEADER_FORWARD_NAME_BYTES + 1];
     struct arena *arena = arena_new(NULL, 0);

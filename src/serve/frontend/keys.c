@@ -1,5 +1,6 @@
-/* Keys that change while requests are under way: what a request reads is swapped whole, and never
- * freed before the end, since a worker may be looking at it. It is small, and changes are rare. */
+/* Keys that can change while requests run. A request reads one snapshot of the file. Replaced
+ * snapshots are freed only by keys_free, because a worker may still read one; they are small and
+ * changes are rare. */
 #include "serve/frontend/keys.h"
 
 #include <stdatomic.h>
@@ -10,7 +11,7 @@
 #include "core/base/metric/metric.h"
 #include "core/os/watched_file.h"
 
-/* One state of the file. */
+/* One snapshot of the file. */
 struct keys_snapshot {
     struct keys_file *file;
     struct keys_snapshot *prev;
@@ -18,16 +19,16 @@ struct keys_snapshot {
 
 struct keys {
     struct watched_file watched;
-    struct keys_snapshot *_Atomic current; /* the first of all states there were */
+    struct keys_snapshot *_Atomic current; /* head of the list of all snapshots */
 };
 
-/* ---- a state after the other ----------------------------------------------------------------- */
+/* ---- snapshots ----------------------------------------------------------------- */
 
 static const struct keys_file *current_file(const struct keys *keys) {
     return atomic_load_explicit(&keys->current, memory_order_acquire)->file;
 }
 
-/* What was read becomes what counts. */
+/* Parses the bytes just read and publishes them as the current snapshot. */
 static enum status publish_snapshot(struct keys *keys, struct error *err) {
     struct keys_snapshot *snapshot = calloc(1, sizeof(*snapshot));
     if (!snapshot) {
@@ -96,7 +97,7 @@ bool keys_reload(struct keys *keys) {
     return changed && st == ST_OK;
 }
 
-/* ---- what the front ends ask ----------------------------------------------------------------- */
+/* ---- authorization ----------------------------------------------------------------- */
 
 bool keys_are_required(const struct keys *keys, enum keys_group group) {
     return keys_file_requires_key(current_file(keys), group);

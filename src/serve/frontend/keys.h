@@ -1,7 +1,7 @@
-/* Keys of a running server: a file of them (keys_file.h) that is looked at again, and what the
- * front ends ask of it. A request sees one state of the file, whole.
+/* API keys of a running server: a keys file (keys_file.h) that is reloaded when it changes, and the
+ * check that the front ends call for each request. A request sees one snapshot of the file.
  *
- * Thread: keys_new, _check and _free on the main thread; the rest on any. */
+ * Thread: keys_new, _reload and _free on the main thread; the rest on any. */
 #ifndef SLUICE_SERVE_FRONTEND_KEYS_H
 #define SLUICE_SERVE_FRONTEND_KEYS_H
 
@@ -17,26 +17,27 @@ struct keys;
  * path. Owns: *out until keys_free. */
 enum status keys_new(const char *path, struct keys **out, struct error *err)
     __attribute__((warn_unused_result));
-/* NULL is allowed. No request may be under way. */
+/* NULL is allowed. No request may be in flight. */
 void keys_free(struct keys *keys);
-/* Reads the file again. Other bytes are taken over, or leave what there is when they can't be used;
- * either is logged and counted, once for each change. Returns: true when they were taken over. */
+/* Reads the file again. When its bytes changed, publishes the new keys, or keeps the old ones when
+ * the file is invalid; each change is logged and counted once. Returns: true when new keys were
+ * published. */
 bool keys_reload(struct keys *keys);
 /* Does the group need a key? */
 bool keys_are_required(const struct keys *keys, enum keys_group group);
 
-/* What a refused client is told besides the error (RFC 9110, 11.6.1): the value of
- * WWW-Authenticate. */
+/* The size of the WWW-Authenticate value that a 401 response carries (RFC 9110, 11.6.1). */
 enum { KEYS_CHALLENGE_BYTES = 128 };
 
-/* May this request use the group? `keys` NULL: whoever asks may. `challenge` is filled in when not.
- * Returns: ST_UNAUTHENTICATED, counted. */
+/* Checks whether the request may use the group. `keys` NULL: all requests may. `challenge` is
+ * filled on failure. Returns: ST_UNAUTHENTICATED, which is counted. */
 enum status keys_authorize_http(const struct keys *keys, enum keys_group group,
                                 const struct http_head *head, char challenge[KEYS_CHALLENGE_BYTES],
                                 struct error *err) __attribute__((warn_unused_result));
-/* The value of the field `name` of a request. Returns: how many such fields it has. */
+/* Looks up the field `name` of a request. Returns: the number of such fields; *value is the first.
+ */
 typedef size_t keys_field_find(const void *request, const char *name, struct str *value);
-/* The same for other protocols: `find` looks the key's field up in `request`. */
+/* As keys_authorize_http, for other protocols: `find` looks up the key's field in `request`. */
 enum status keys_admit(const struct keys *keys, enum keys_group group, keys_field_find *find,
                        const void *request, struct error *err) __attribute__((warn_unused_result));
 

@@ -1,4 +1,4 @@
-/* From YAML to digests, and the comparison. */
+/* Parsing of the keys file, and the comparison of digests. */
 #include "serve/frontend/keys_file.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { FIELD_BYTES = 64, MAX_KEY_BYTES = 4096 };
 
-static const char HASHED[] = "sha256:"; /* a key of which the file has only the digest */
+static const char HASHED[] = "sha256:"; /* prefix of a key that is given by its digest */
 
 struct group {
     bool is_configured;
@@ -44,7 +44,8 @@ static bool digest_parse(struct str hex, struct secret_digest *out) {
            hex_decode_lower(hex.ptr, out->bytes, sizeof(out->bytes));
 }
 
-/* What can stand in a field of HTTP as it is, and is not cut off at its ends. */
+/* The key can be sent as a field value: no controls, and no spaces at its ends, which a parser
+ * would trim. */
 static bool is_sendable(struct str key) {
     for (size_t i = 0; i < key.len; i++) {
         if (key.ptr[i] <= ' ' || key.ptr[i] > '~') {
@@ -57,7 +58,7 @@ static bool is_sendable(struct str key) {
 static enum status key_read(const struct doc_node *node, struct secret_digest *out,
                             struct error *err) {
     struct str text = {NULL, 0};
-    if (doc_read_str(node, &text, NULL) != ST_OK) { /* its own sentence would show the key */
+    if (doc_read_str(node, &text, NULL) != ST_OK) { /* its error text would contain the key */
         return doc_error(node, err,
                          "expected text; a key that looks like something else goes in quotes");
     }
@@ -185,7 +186,7 @@ void keys_file_free(struct keys_file *file) {
     }
 }
 
-/* ---- the verdict ----------------------------------------------------------------------------- */
+/* ---- authorization --------------------------------------------------------------------------- */
 
 const char *keys_file_field(const struct keys_file *file) {
     return file->field;
@@ -199,8 +200,8 @@ bool keys_file_requires_key(const struct keys_file *file, enum keys_group group)
     return file->groups[group].is_configured || group == KEYS_CONTROL || group == KEYS_NO_GROUP;
 }
 
-/* The key in the field's value; empty: none. (RFC 6750, 2.1; the scheme in any case, RFC 9110,
- * 11.1) */
+/* The key in the field's value; empty: none. The scheme is case-insensitive (RFC 6750, 2.1; RFC
+ * 9110, 11.1). */
 static struct str key_from_value(const struct keys_file *file, struct str value) {
     struct str rest = str_trim(value);
     if (file->raw_key) {
@@ -222,7 +223,7 @@ enum status keys_file_authorize(const struct keys_file *file, enum keys_group gr
     struct str key = n_values == 1 ? key_from_value(file, value) : STR("");
     struct secret_digest digest = secret_digest_of(key);
     bool known = false;
-    for (size_t i = 0; i < keys->n; i++) { /* all of them: how many are tried says nothing */
+    for (size_t i = 0; i < keys->n; i++) { /* always all keys: constant time */
         known = secret_digest_equal(&digest, &keys->keys[i]) || known;
     }
     if (key.len == 0) {

@@ -1,4 +1,4 @@
-/* Keys: what a file may say, who is admitted, and what happens when the file changes. */
+/* API keys: the file format, authorization, and reloads. */
 #include "serve/frontend/keys.h"
 
 #include <setjmp.h>
@@ -26,7 +26,7 @@ static struct keys_file *parse(const char *text, struct error *err) {
 static void keys_file_each_text_parses_or_names_error(void **state) {
     static const struct {
         const char *text;
-        const char *says; /* NULL: it is a file of keys */
+        const char *says; /* NULL: the file is valid */
     } rows[] = {
         {"infer: [a, b]\nhealth: c\n", NULL},
         {"header: X-Api-Key\ninfer: [a]\n", NULL},
@@ -68,7 +68,7 @@ static void keys_file_each_text_parses_or_names_error(void **state) {
     }
 }
 
-/* A sentence never has a key in it, whatever is wrong with the file. */
+/* No error text contains a key, whatever is wrong with the file. */
 static void keys_file_error_text_contains_no_key(void **state) {
     static const char *const texts[] = {
         "infer: [\"s3cret two\"]\n", "infer: [3141592653]\n", "infer: [\"sha256:s3cret\"]\n",
@@ -83,7 +83,7 @@ static void keys_file_error_text_contains_no_key(void **state) {
     }
 }
 
-/* ---- verdicts -------------------------------------------------------------------------------- */
+/* ---- authorization --------------------------------------------------------------------------- */
 
 static const char BEARER[] = "infer: [one, two]\nhealth: [three]\n";
 static const char BARE[] = "header: X-Api-Key\ninfer: [one]\ncontrol: [root]\n";
@@ -113,8 +113,8 @@ static void keys_file_each_value_is_accepted_or_refused(void **state) {
         {BEARER, KEYS_INFER, 1, "Bearer onee", false},
         {BEARER, KEYS_INFER, 1, "Bearer ONE", false},
         {BEARER, KEYS_INFER, 1, "Bearer one two", false},
-        {BEARER, KEYS_INFER, 1, "Bearer three", false}, /* another group's */
-        {BEARER, KEYS_INFER, 2, "Bearer one", false},   /* which one counts? */
+        {BEARER, KEYS_INFER, 1, "Bearer three", false}, /* a key of another group */
+        {BEARER, KEYS_INFER, 2, "Bearer one", false},   /* ambiguous */
         {BEARER, KEYS_CONTROL, 1, "Bearer one", false}, /* closed unless named */
         {BEARER, KEYS_CONTROL, 0, "", false},
         {BEARER, KEYS_NO_GROUP, 1, "Bearer one", false},
@@ -150,7 +150,7 @@ static void keys_file_sha256_entry_accepts_only_key(void **state) {
               &err);
     (void)state;
     assert_non_null(file);
-    /* The digest itself is no key. */
+    /* The digest itself is not a key. */
     assert_int_equal(
         keys_file_authorize(
             file, KEYS_INFER, 1,

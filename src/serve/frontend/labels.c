@@ -1,4 +1,4 @@
-/* Reading labels. */
+/* Label files, and the labels of a model's outputs. */
 #include "serve/frontend/labels.h"
 
 #include <errno.h>
@@ -115,7 +115,7 @@ static enum status no_memory_for_model(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory for the model's labels");
 }
 
-/* That the file is one of the model's own was seen when the configuration was read. */
+/* The configuration reader has checked that the file is inside the model's directory. */
 static enum status load_output_labels(struct arena *arena, struct str directory,
                                       const struct model_config_tensor *output, struct labels *out,
                                       struct error *err) {

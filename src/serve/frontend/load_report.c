@@ -1,4 +1,4 @@
-/* Load reports. The numbers are gauges that the models keep anyway: nothing is counted for this. */
+/* Load reports, made of the gauges that the models have. */
 #include "serve/frontend/load_report.h"
 
 #include "serve/scheduler/statistics/statistics.h"
@@ -84,7 +84,7 @@ enum load_report_format load_report_requested_format(const struct http_head *hea
     return str_eq_nocase(value, STR("json")) ? LOAD_REPORT_JSON : LOAD_REPORT_NONE;
 }
 
-/* One of the report's own metrics, with `prefix` before its name. */
+/* Appends a named metric of the report, with `prefix` before its name. */
 static void print_named_metric(struct buf *out, enum load_report_format format, const char *prefix,
                                const char *name, uint64_t value) {
     if (format == LOAD_REPORT_TEXT) {

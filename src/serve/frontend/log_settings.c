@@ -1,5 +1,4 @@
-/* The extension has a switch for each level and a number for the rest, as the log has. Who turns
- * every switch off finds that out here only: nothing is written any more. */
+/* The logging extension: a switch for each log level, and the verbose level. */
 #include "serve/frontend/log_settings.h"
 
 #include "core/base/log.h"

@@ -1,11 +1,11 @@
-/* The index. Only what lies in a repository (or was named to be served) is in it; what is replaced
- * and still held is not. */
+/* The index of the model repository extension. It lists the versions that are in a repository, or
+ * named at the start; a replaced version that is still in use is not listed. */
 #include "serve/frontend/repository_index.h"
 
 #include "codec/protobuf/pb.h"
 #include "core/base/num.h"
 
-/* The words of the extension; "" for what nobody has touched yet. */
+/* The state names of the extension; "" for a version that was never loaded. */
 static const char *state_of(enum repository_phase phase) {
     static const char *const states[REPOSITORY_PHASES] = {
         [REPOSITORY_LOADING] = "LOADING",      [REPOSITORY_READY] = "READY",
@@ -87,7 +87,7 @@ void repository_index_encode(struct repository *repository, bool ready, struct b
     repository_visit(repository, add_pb, &index);
 }
 
-/* ---- a load ---------------------------------------------------------------------------------- */
+/* ---- load requests --------------------------------------------------------------------------- */
 
 enum status repository_change_from_request(struct arena *arena,
                                            const struct v2_repository_request *request,

@@ -1,5 +1,5 @@
-/* What the front ends of the model repository extension have in common: the index, as each protocol
- * writes it, and a request for the repository. */
+/* The model repository extension, as far as HTTP and gRPC share it: the index, and load requests.
+ */
 #ifndef SLUICE_SERVE_FRONTEND_REPOSITORY_INDEX_H
 #define SLUICE_SERVE_FRONTEND_REPOSITORY_INDEX_H
 
@@ -7,13 +7,14 @@
 #include "core/base/buf.h"
 #include "serve/repository/repository.h"
 
-/* The array of models and versions; with `ready` only those that are. Thread: a worker's.
- * Clause: model repository extension, "Index". */
+/* Appends the JSON array of models and versions; `ready`: only those that are ready. Thread: a
+ * worker's. Clause: model repository extension, "Index". */
 void repository_index_print_json(struct repository *repository, bool ready, struct buf *out);
-/* The same as a RepositoryIndexResponse. */
+/* Appends the index as a RepositoryIndexResponse. */
 void repository_index_encode(struct repository *repository, bool ready, struct buf *out);
 
-/* What is asked for with a load, for the change. Returns: ST_NO_MEMORY. Owns: in `arena`. */
+/* Copies the parameters of a load request to the change. Returns: ST_NO_MEMORY. Owns: in `arena`.
+ */
 enum status repository_change_from_request(struct arena *arena,
                                            const struct v2_repository_request *request,
                                            struct repository_change *out, struct error *err)

@@ -1,4 +1,5 @@
-/* Regions: a list under a lock, each with its object's descriptor and a count of who holds it. */
+/* Shared memory regions: a list under a lock, each with the open object and a reference count; and
+ * the copies between regions and requests. */
 #include "serve/frontend/shm_registry.h"
 
 #include <assert.h>
@@ -14,20 +15,20 @@
 #include "core/base/metric/metric.h"
 #include "core/event/lock.h"
 
-enum { MAX_REGIONS = 1024 /* each is an open file */, ALIGNMENT = 64 };
+enum { MAX_REGIONS = 1024 /* each has an open file descriptor */, ALIGNMENT = 64 };
 
 struct shm_region {
-    struct v2_shared_memory_region spec; /* as it was registered */
-    char *text;                          /* of name and key */
+    struct v2_shared_memory_region spec; /* as registered */
+    char *text;                          /* storage of name and key */
     int fd;
-    atomic_size_t refs; /* of the list, and of each request that uses it */
+    atomic_size_t refs; /* the list, and each request that uses it */
     struct shm_region *next;
 };
 
 struct shm_registry {
     struct shm_registry_options options;
     struct lock lock;
-    struct shm_region *first, **last; /* in the order they came */
+    struct shm_region *first, **last; /* in order of registration */
     size_t n;
 };
 
@@ -52,7 +53,7 @@ static void region_unref(struct shm_region *region) {
     }
 }
 
-/* The place where the region of that name hangs, or the list's end. */
+/* The link that points to the region of that name, or the end of the list. */
 static struct shm_region **find_link(struct shm_registry *registry, struct str name) {
     lock_assert_held(&registry->lock);
     struct shm_region **at = &registry->first;
@@ -105,7 +106,7 @@ static bool is_allowed(const struct shm_registry_options *options, struct str ke
     return fits;
 }
 
-/* `key` is without slashes in front. */
+/* `key`: leading slashes are removed. */
 static enum status check_key(const struct shm_registry *registry, struct str key,
                              struct error *err) {
     if (key.len == 0 || key.len >= NAME_MAX || memchr(key.ptr, '/', key.len) ||
@@ -122,7 +123,7 @@ static enum status check_key(const struct shm_registry *registry, struct str key
     return ST_OK;
 }
 
-/* Is the region within its object? */
+/* Checks that the region is inside its object. */
 static enum status check_size(int fd, const struct v2_shared_memory_region *spec,
                               struct error *err) {
     struct stat info;
@@ -146,7 +147,7 @@ static enum status open_object(struct str key, int *out, struct error *err) {
     return *out >= 0 ? ST_OK : error_set(err, ST_IO, "the shared memory object cannot be opened");
 }
 
-/* Owns: `fd` from then on, when it is given a region. */
+/* Owns: `fd`, unless it returns NULL. */
 static struct shm_region *region_new(const struct v2_shared_memory_region *spec, int fd) {
     struct shm_region *region = calloc(1, sizeof(*region));
     char *text = malloc(spec->name.len + spec->key.len);
@@ -286,7 +287,7 @@ void shm_registry_free(struct shm_registry *registry) {
 
 /* ---- requests: regions ----------------------------------------------------------------------- */
 
-/* Finds the region, and sees that the part that is named lies in it. Returns: with a reference. */
+/* Finds the region, and checks that the range is inside it. Returns: *out with a reference. */
 static enum status find_region(struct shm_registry *registry, const char *kind, struct str tensor,
                                const struct infer_region *range, struct shm_region **out,
                                struct error *err) {
@@ -313,7 +314,7 @@ static enum status find_region(struct shm_registry *registry, const char *kind, 
 /* ---- requests: inputs ------------------------------------------------------------------------ */
 
 static bool read_all(const struct shm_region *region, uint64_t offset, char *data, size_t n) {
-    uint64_t at = region->spec.offset + offset; /* within the object when it was registered */
+    uint64_t at = region->spec.offset + offset; /* was inside the object at registration */
     while (n > 0) {
         ssize_t got = pread(region->fd, data, n, (off_t)at);
         if (got < 0 && errno == EINTR) {
@@ -329,7 +330,8 @@ static bool read_all(const struct shm_region *region, uint64_t offset, char *dat
     return true;
 }
 
-/* A few bytes of a request name any number of an object's: they count as if they had been sent. */
+/* A short request can name large regions: their bytes count against the body budget as if they had
+ * been sent. */
 static enum status charge_memory(struct shm_registry *registry, struct shm_request *use, uint64_t n,
                                  struct error *err) {
     use->budget = registry->options.budget;
@@ -352,7 +354,7 @@ void shm_request_fini(struct shm_request *use) {
     }
 }
 
-/* The part of the region that is the input's. */
+/* Copies the input's range of the region into the arena. */
 static enum status read_region(const struct shm_region *region, struct arena *arena,
                                struct infer_input *input, struct error *err) {
     struct tensor *tensor = &input->tensor;
@@ -441,7 +443,7 @@ enum status shm_request_read_inputs(struct shm_registry *registry, struct infer_
     return st;
 }
 
-/* Writing behind the end would make the object longer again. */
+/* pwrite beyond the end would extend an object that the client has truncated. */
 static bool is_within_object(const struct shm_region *region, uint64_t end) {
     struct stat info;
     return fstat(region->fd, &info) == 0 && info.st_size >= 0 && end <= (uint64_t)info.st_size;

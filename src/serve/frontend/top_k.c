@@ -1,5 +1,5 @@
-/* The best are in a heap while the others pass by, the worst of them on top; then it is emptied,
- * from its top to the end of the list. */
+/* A heap holds the best k elements, the worst of them at its root; at the end it is emptied from
+ * the root into the result, last place first. */
 #include "serve/frontend/top_k.h"
 
 #include <assert.h>
@@ -67,13 +67,13 @@ double top_k_value(enum datatype datatype, const char *data, size_t i) {
     return NAN;
 }
 
-/* The bits of a double in an order that goes for both signs; none is as low as NaN's. */
+/* Maps a double to an integer of the same order, for both signs; NaN is the lowest. */
 static uint64_t rank_of(double value) {
     static const uint64_t SIGN = UINT64_C(1) << 63;
     if (isnan(value)) {
         return 0;
     }
-    value += 0.0; /* -0 is as good as 0 */
+    value += 0.0; /* -0 equals 0 */
     uint64_t bits;
     memcpy(&bits, &value, sizeof(bits));
     return bits & SIGN ? ~bits : bits | SIGN;
@@ -95,7 +95,7 @@ static bool ranks_before(struct top_k_item one, struct top_k_item other) {
     return one.rank != other.rank ? one.rank > other.rank : one.index < other.index;
 }
 
-/* Puts `one` in the place of the top, from where it sinks below those that are worse. */
+/* Replaces the root by `one` and restores the heap order. */
 static void heap_replace_top(struct top_k_item *heap, size_t n, struct top_k_item one) {
     size_t at = 0;
     for (size_t child = 1; child < n; child = 2 * at + 1) {

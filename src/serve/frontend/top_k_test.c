@@ -1,5 +1,5 @@
-/* The best values: their order, ties, NaN, both zeros, numbers that doubles can't tell apart, and
- * lists of all lengths against sorting. */
+/* Top-k: order, ties, NaN, both zeros, integers beyond a double's precision, and lists of all
+ * lengths compared with a sort. */
 #include "serve/frontend/top_k.h"
 
 #include <setjmp.h>
@@ -34,7 +34,7 @@ static void top_k_each_datatype_is_ordered(void **state) {
     expect(DT_FP64, (double[]){-0.0, 0.0, -1e-320, 1e-320}, 4, (size_t[]){3, 0, 1, 2});
     expect(DT_INT8, (int8_t[]){-128, 127, 0, -1}, 4, (size_t[]){1, 2, 3, 0});
     expect(DT_UINT8, (uint8_t[]){128, 127, 255}, 3, (size_t[]){2, 0, 1});
-    /* 2^53 + 1 and its like are no doubles */
+    /* 2^53 + 1 has no double */
     expect(DT_INT64, (int64_t[]){1LL << 53, (1LL << 53) + 1, INT64_MIN, INT64_MAX, INT64_MIN + 1},
            5, (size_t[]){3, 1, 0, 4, 2});
     expect(DT_UINT64, (uint64_t[]){UINT64_MAX - 1, UINT64_MAX, 0}, 3, (size_t[]){1, 0, 2});

@@ -1,4 +1,5 @@
-/* --trace-config. Values have the rules that clients' have, but that a file may be named. */
+/* Parsing of --trace-config. Values follow the rules of the trace extension; a file can be set only
+ * here. */
 #include "serve/trace/tracer.h"
 
 #include "core/base/num.h"
@@ -14,7 +15,7 @@ static enum status error_unknown_setting(const char *item, struct error *err) {
                      item);
 }
 
-/* The reference's words. */
+/* The level names of the reference server. */
 static enum status read_level(struct str text, struct v2_trace_values *values, struct error *err) {
     static const struct {
         const char *word;
@@ -59,7 +60,7 @@ static enum status read_server(struct str name, struct str value, const char *it
                            "mode: expected triton or opentelemetry, got \"%.*s\"", STR_ARG(value));
 }
 
-/* key=value; of equal keys the last counts. */
+/* KEY=VALUE; the last value of a key wins. */
 static enum status read_resource(struct str value, struct trace_export_options *out,
                                  struct error *err) {
     struct str key = str_cut(&value, '=');

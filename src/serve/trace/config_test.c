@@ -1,4 +1,4 @@
-/* --trace-config: what each setting means, and what is refused. */
+/* --trace-config: the meaning of each setting, and the errors. */
 #include "serve/trace/tracer.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* The trace of one request, from the decision that it is traced until it is handed to the writer.
- * Everything takes NULL, a request that is not traced, and does nothing then.
+/* The trace of one request, from the sampling decision until it is handed to the writer. Every
+ * function takes NULL, which is a request that is not traced, and does nothing.
  *
  * Thread: the request's worker. */
 #ifndef SLUICE_SERVE_TRACE_TRACE_H
@@ -13,21 +13,21 @@
 
 struct trace;
 
-/* What a request says of a trace that it is a part of: traceparent and tracestate. */
+/* The trace context of a request: the fields traceparent and tracestate. */
 struct trace_context {
-    size_t n_parents; /* more than one is none */
+    size_t n_parents; /* of traceparent fields; only exactly 1 counts */
     struct str parent, state;
 };
 
-/* A request of this model begins. Returns: NULL, unless it is to be traced. Owns: who calls, until
- * trace_end. */
+/* Decides whether a request of the model is traced. Returns: NULL when it is not. Owns: the caller,
+ * until trace_end. */
 struct trace *trace_sample(struct tracer *tracer, const struct model_spec *spec,
-                           const struct trace_context *caller);
+                           const struct trace_context *context);
 struct trace *trace_sample_http(struct tracer *tracer, const struct model_spec *spec,
                                 const struct http_head *head);
 struct trace *trace_sample_grpc(struct tracer *tracer, const struct model_spec *spec,
                                 const struct grpc_call *call);
-/* Where nobody can say what it is a part of. */
+/* For protocols without a trace context (MIP). */
 static inline struct trace *trace_begin(struct tracer *tracer, const struct model_spec *spec) {
     static const struct trace_context no_parent = {.n_parents = 0};
     return tracer_is_on(tracer) ? trace_sample(tracer, spec, &no_parent) : NULL;
@@ -41,21 +41,21 @@ static inline struct trace *trace_begin_grpc(struct tracer *tracer, const struct
     return tracer_is_on(tracer) ? trace_sample_grpc(tracer, spec, call) : NULL;
 }
 
-/* It is now. */
+/* Records the current time for `mark`. */
 void trace_timestamp_record(struct trace *trace, enum trace_timestamp mark);
 static inline void trace_timestamp_set(struct trace *trace, enum trace_timestamp mark) {
     if (trace) {
         trace_timestamp_record(trace, mark);
     }
 }
-/* What the model is about to be asked. */
+/* Records the request that is passed to the model: its id, and its inputs at level TENSORS. */
 void trace_add_request_copy(struct trace *trace, const struct infer_request *request);
 static inline void trace_add_request(struct trace *trace, const struct infer_request *request) {
     if (trace) {
         trace_add_request_copy(trace, request);
     }
 }
-/* One of the answers of a model that gives several, but for the last. */
+/* Records one response of a decoupled model, except the last. */
 void trace_add_partial_response_copy(struct trace *trace, const struct infer_response *response);
 static inline void trace_add_partial_response(struct trace *trace,
                                               const struct infer_response *response) {
@@ -63,14 +63,14 @@ static inline void trace_add_partial_response(struct trace *trace,
         trace_add_partial_response_copy(trace, response);
     }
 }
-/* The call has come back. */
+/* Records the result of the call: times, error, and outputs at level TENSORS. */
 void trace_add_response_copy(struct trace *trace, const struct call *call);
 static inline void trace_add_response(struct trace *trace, const struct call *call) {
     if (trace) {
         trace_add_response_copy(trace, call);
     }
 }
-/* The request is over; `*trace` is NULL afterwards. */
+/* Ends the trace: hands it to the writer. `*trace` becomes NULL. */
 void trace_submit(struct trace *trace);
 static inline void trace_end(struct trace **trace) {
     if (*trace) {

@@ -1,5 +1,7 @@
-/* The settings of traces and who has them. There are few, so that looking one up is going through
- * them; it is done under a lock, but only while somebody's requests are traced. */
+/* Trace settings, the traces of requests, and the writer thread. Settings are few, so that a lookup
+ * is a linear search; it takes the lock, but only while some setting has tracing on. A trace has an
+ * arena of its own, which goes to the writer thread with it; tensor bytes are copied, because the
+ * request may have ended when they are written. */
 #include "serve/trace/tracer.h"
 
 #include <stdlib.h>
@@ -19,59 +21,59 @@ enum { N_COLLECTOR_OPTIONS = 5 };
 
 enum {
     TRACE_MAX_QUEUED = 8192,
-    TRACE_MAX_TENSOR_BYTES = 64 * 1024 * 1024, /* of tensors in traces that are not written yet */
-    TRACE_MAX_TEXT_BYTES = 16 * 1024 * 1024,   /* that waits for its file to be full */
+    TRACE_MAX_TENSOR_BYTES = 64 * 1024 * 1024, /* tensor bytes in traces that are not written yet */
+    TRACE_MAX_TEXT_BYTES = 16 * 1024 * 1024,   /* buffered text of one file */
 };
 
-/* Settings as they applied for a while: a change makes new ones, and these go when the last trace
- * that was begun under them has been written. */
+/* One generation of settings. A change makes a new generation; the old one is freed when the last
+ * trace that was sampled under it has been written. */
 struct trace_setting {
-    struct v2_trace_values values; /* the count is what is left of it */
-    bool is_set[V2_TRACE_KEYS];    /* not taken over from those it falls back on */
+    struct v2_trace_values values; /* count: traces still to sample */
+    bool is_set[V2_TRACE_KEYS];    /* set here, not inherited */
     bool replaced;
     char *model;         /* NULL: the server's */
-    uint64_t n_requests; /* requests, since it applies */
-    size_t n_unwritten;  /* traces that have begun and are neither written nor dropped */
+    uint64_t n_requests; /* requests seen under this generation */
+    size_t n_unwritten;  /* traces that are neither written nor dropped */
     struct trace_setting *next;
-    /* the writer's own */
-    struct arena *arena; /* of the text; NULL: there is none */
-    struct buf text;     /* the traces of a file that is not full yet */
+    /* used by the writer only */
+    struct arena *arena; /* of `text`; NULL: no text buffered */
+    struct buf text;     /* traces buffered for the next file */
     uint64_t n_buffered;
 };
 
 struct tracer_core {
     struct tracer *tracer;
     struct lock lock;
-    struct v2_trace_values defaults; /* what the server's settings fall back on */
+    struct v2_trace_values defaults; /* the server settings' defaults */
     struct trace_setting *server;
-    struct trace_setting *settings; /* all of them, with the server's and those replaced */
-    struct trace *queue;            /* ended, not yet written */
+    struct trace_setting *settings; /* all generations, replaced ones included */
+    struct trace *queue;            /* ended traces, not yet written */
     struct trace **queue_end;
     size_t n_queued;
-    size_t n_bytes; /* of copied tensors, of traces that are not written yet */
+    size_t n_bytes; /* of copied tensors in traces that are not written yet */
     uint64_t last_id;
-    bool posted; /* the writer has been told and has not looked yet */
+    bool posted; /* a wake-up message is on its way to the writer */
     bool ending;
     struct worker_msg msg;
-    struct worker *writer;          /* NULL: there is nowhere to write to */
-    struct trace_file file;         /* the writer's own */
-    struct trace_export *collector; /* instead of it; the writer's own */
+    struct worker *writer;          /* NULL: no file and no collector */
+    struct trace_file file;         /* used by the writer only */
+    struct trace_export *collector; /* instead of the file; used by the writer only */
     struct arena *shown_arena;
-    struct v2_trace_option *shown; /* what is told of the collector */
+    struct v2_trace_option *shown; /* the collector options that the extension reports */
     size_t n_shown;
 };
 
 /* Lives in its own arena. */
 struct trace {
     struct trace_record record;
-    struct trace_tensor *tensors; /* the record's */
+    struct trace_tensor *tensors; /* backs record.tensors */
     struct tracer_core *core;
-    struct trace_setting *setting; /* that it was begun under */
+    struct trace_setting *setting; /* the generation it was sampled under */
     uint32_t level;
     struct arena *arena;
     size_t n_bytes;  /* of copied tensors */
-    bool incomplete; /* there was no memory for a part of it */
-    bool has_parent; /* who has begun it: */
+    bool incomplete; /* out of memory for a part: the trace is dropped */
+    bool has_parent; /* `parent` and `state` are the caller's */
     struct traceparent parent;
     struct str state;
     struct trace *next;
@@ -91,7 +93,7 @@ static void setting_free(struct trace_setting *setting) {
     free(setting);
 }
 
-/* Unlinks and frees it. The lock is held. */
+/* Unlinks and frees the setting. The lock is held. */
 static void remove_setting(struct tracer_core *core, struct trace_setting **at) {
     struct trace_setting *setting = *at;
     lock_assert_held(&core->lock);
@@ -105,7 +107,7 @@ static bool is_buffered(const struct trace_setting *setting) {
     return setting->values.log_frequency > 0 || setting->values.count >= 0;
 }
 
-/* Writes what is gathered: into a file with a number, or behind the others. */
+/* Writes the buffered traces: to the next numbered file, or appended to the main one. */
 static void write_buffered(struct tracer_core *core, struct trace_setting *setting, bool numbered) {
     if (setting->n_buffered > 0) {
         struct str text = buf_str(&setting->text);
@@ -153,7 +155,7 @@ static void buffer_trace(struct tracer_core *core, struct trace *trace) {
         return;
     }
     setting->n_buffered++;
-    uint32_t frequency = setting->values.log_frequency; /* what changes of settings is the count */
+    uint32_t frequency = setting->values.log_frequency; /* constant during a generation */
     if (frequency > 0 && setting->n_buffered >= frequency) {
         write_buffered(core, setting, true);
     } else if (setting->text.len >= TRACE_MAX_TEXT_BYTES) {
@@ -196,8 +198,8 @@ static void write_queue(struct tracer_core *core) {
     }
 }
 
-/* Settings whose traces are all there, or that are gone. The lock is held: what is due is taken out
- * of their hands before it is written. */
+/* What a generation has to write: nothing, an append to the main file, or a numbered file. The lock
+ * is held. */
 enum due { NOT_DUE, DUE_APPEND, DUE_NUMBERED };
 
 static enum due setting_due(const struct tracer_core *core, const struct trace_setting *setting) {
@@ -214,8 +216,8 @@ static enum due setting_due(const struct tracer_core *core, const struct trace_s
     return !over ? NOT_DUE : setting->values.log_frequency > 0 ? DUE_NUMBERED : DUE_APPEND;
 }
 
-/* The next settings behind `*at` that have something due; NULL: none. Those that are over are
- * dropped on the way. */
+/* Returns: the next generation with text to write; NULL: none. Replaced generations without
+ * unwritten traces are freed on the way. */
 static struct trace_setting *next_due(struct tracer_core *core, enum due *due) {
     struct trace_setting **at = &core->settings;
     while (*at) {
@@ -238,7 +240,7 @@ static void write_due_files(struct tracer_core *core) {
         lock_acquire(&core->lock);
         struct trace_setting *setting = next_due(core, &due);
         lock_release(&core->lock);
-        if (!setting) { /* only this thread frees settings: it stays until the next round */
+        if (!setting) { /* stays valid: freed by this thread only */
             return;
         }
         write_buffered(core, setting, due == DUE_NUMBERED);
@@ -313,9 +315,9 @@ static void writer_stop(struct tracer_core *core) {
     trace_file_close(&core->file);
 }
 
-/* ---- looking up ------------------------------------------------------------------------------ */
+/* ---- settings: lookup ------------------------------------------------------------------------ */
 
-/* Those of the model itself; NULL: it has none. */
+/* The model's own settings. Returns: NULL when it has none. */
 static struct trace_setting *find_model_setting(const struct tracer_core *core, struct str model) {
     for (struct trace_setting *at = core->settings; at; at = at->next) {
         if (!at->replaced && at->model && str_eq(str_of(at->model), model)) {
@@ -331,7 +333,7 @@ static struct trace_setting *find_setting(struct tracer_core *core, struct str m
     return own ? own : core->server;
 }
 
-/* A collector's callers may have decided that a request is traced. */
+/* With a collector, a caller's traceparent may request a trace at rate 0. */
 static bool is_tracing(const struct tracer_core *core, const struct trace_setting *setting) {
     return setting->values.level != 0 && (setting->values.rate > 0 || core->collector);
 }
@@ -344,7 +346,7 @@ static void update_is_on(struct tracer_core *core) {
     atomic_store_explicit(&core->tracer->on, on, memory_order_relaxed);
 }
 
-/* ---- changing -------------------------------------------------------------------------------- */
+/* ---- settings: changes ----------------------------------------------------------------------- */
 
 static enum status check_setting(const struct tracer_core *core,
                                  const struct trace_setting *setting, struct error *err) {
@@ -366,7 +368,7 @@ static enum status check_setting(const struct tracer_core *core,
                : error_set(err, ST_BAD_FIELD, "trace_rate: expected at least 1");
 }
 
-/* The value of a key. */
+/* Copies the value of one key. */
 static void copy_value(enum v2_trace_key key, const struct v2_trace_values *from,
                        struct v2_trace_values *to) {
     switch (key) {
@@ -388,8 +390,8 @@ static void copy_value(enum v2_trace_key key, const struct v2_trace_values *from
     }
 }
 
-/* What applies after a change: what is set or was, else what it falls back on. Returns: whether
- * anything is its own. */
+/* Computes the settings after a change: the new value, else the previous one, else the fallback.
+ * Returns: whether any value is the own one. */
 static bool merge_settings(const struct trace_setting *before, const struct v2_trace_update *wanted,
                            const struct v2_trace_values *fallback, struct trace_setting *out) {
     bool any = false;
@@ -409,7 +411,7 @@ static bool merge_settings(const struct trace_setting *before, const struct v2_t
     return any;
 }
 
-/* It applies no more; NULL: there was none. The writer frees it when its traces are written. */
+/* Retires a generation (NULL: none). The writer frees it when its traces are written. */
 static void retire_setting(struct tracer_core *core, struct trace_setting *setting) {
     if (setting && core->writer) {
         setting->replaced = true;
@@ -423,7 +425,7 @@ static void retire_setting(struct tracer_core *core, struct trace_setting *setti
     }
 }
 
-/* Puts new settings in the place of `before`. */
+/* Makes `setting` the current generation instead of `before`. */
 static void replace_setting(struct tracer_core *core, struct trace_setting *before,
                             struct trace_setting *setting) {
     setting->next = core->settings;
@@ -472,13 +474,13 @@ static enum status change_setting(struct tracer_core *core, struct str model,
     return st;
 }
 
-/* The server's have changed: models follow in what is not their own. */
+/* The server settings changed: models inherit the values that they have not set. */
 static enum status update_model_settings(struct tracer_core *core, struct error *err) {
     static const struct v2_trace_update nothing = {.model = {NULL, 0}};
     enum status st = ST_OK;
     struct trace_setting *next;
     for (struct trace_setting *at = core->settings; at && st == ST_OK; at = next) {
-        next = at->next; /* new ones are put in front */
+        next = at->next; /* new generations are linked at the front */
         if (at->model && !at->replaced) {
             st = change_setting(core, str_of(at->model), &nothing, false, err);
         }
@@ -542,14 +544,14 @@ enum status trace_model_check(struct repository *repository, struct str model, s
     return st == ST_NOT_READY ? (err->status = ST_BAD_REQUEST) : st;
 }
 
-/* ---- a trace --------------------------------------------------------------------------------- */
+/* ---- sampling and ending a trace ------------------------------------------------------------- */
 
-/* Clause: trace extension, trace_rate and trace_count. Of a request whose caller has decided, that
- * decides (`caller` NULL: nobody has). */
-static bool is_sampled(struct trace_setting *setting, const struct traceparent *caller) {
+/* Clause: trace extension, trace_rate and trace_count. A sampled flag of the caller (`parent`)
+ * takes precedence; NULL: there is none. */
+static bool is_sampled(struct trace_setting *setting, const struct traceparent *parent) {
     struct v2_trace_values *values = &setting->values;
-    if (values->level > 0 && caller) {
-        return caller->sampled;
+    if (values->level > 0 && parent) {
+        return parent->sampled;
     }
     if (values->level == 0 || values->rate == 0 || values->count == 0) {
         return false;
@@ -563,7 +565,7 @@ static bool is_sampled(struct trace_setting *setting, const struct traceparent *
 
 static struct trace *trace_new(struct tracer_core *core, struct trace_setting *setting,
                                const struct model_spec *spec) {
-    struct arena *arena = arena_new(NULL, 0); /* it ends on another thread */
+    struct arena *arena = arena_new(NULL, 0); /* freed on the writer thread */
     struct trace *trace = arena ? arena_calloc(arena, 1, sizeof(*trace)) : NULL;
     if (trace) {
         trace->core = core;
@@ -586,11 +588,11 @@ static void count_dropped(struct tracer_core *core, struct trace_setting *settin
     wake_writer(core);
 }
 
-/* A caller's trace counts where traces of several servers come together.
- * Clause: W3C Trace Context, 3.2: what is malformed is passed over. */
-static bool read_trace_context(const struct tracer_core *core, const struct trace_context *caller,
+/* The caller's trace context is used with a collector only, where traces of several servers are
+ * joined. Clause: W3C Trace Context, 3.2: a malformed traceparent is ignored. */
+static bool read_trace_context(const struct tracer_core *core, const struct trace_context *context,
                                struct traceparent *out) {
-    return core->collector && caller->n_parents == 1 && traceparent_parse(caller->parent, out);
+    return core->collector && context->n_parents == 1 && traceparent_parse(context->parent, out);
 }
 
 static void store_trace_context(struct trace *trace, const struct traceparent *parent,
@@ -604,10 +606,10 @@ static void store_trace_context(struct trace *trace, const struct traceparent *p
 }
 
 struct trace *trace_sample(struct tracer *tracer, const struct model_spec *spec,
-                           const struct trace_context *caller) {
+                           const struct trace_context *context) {
     struct tracer_core *core = tracer->core;
     struct traceparent parent;
-    bool has_parent = read_trace_context(core, caller, &parent);
+    bool has_parent = read_trace_context(core, context, &parent);
     lock_acquire(&core->lock);
     struct trace_setting *setting = find_setting(core, spec->name);
     bool sampled = is_sampled(setting, has_parent ? &parent : NULL);
@@ -628,29 +630,29 @@ struct trace *trace_sample(struct tracer *tracer, const struct model_spec *spec,
     trace->level = level;
     trace->record.id = id;
     if (has_parent) {
-        store_trace_context(trace, &parent, caller->state);
+        store_trace_context(trace, &parent, context->state);
     }
     return trace;
 }
 
 struct trace *trace_sample_http(struct tracer *tracer, const struct model_spec *spec,
                                 const struct http_head *head) {
-    struct trace_context caller = {.parent = {NULL, 0}};
-    caller.n_parents = http_head_find(head, "traceparent", &caller.parent);
-    if (caller.n_parents > 0 && http_head_find(head, "tracestate", &caller.state) != 1) {
-        caller.state = STR("");
+    struct trace_context context = {.parent = {NULL, 0}};
+    context.n_parents = http_head_find(head, "traceparent", &context.parent);
+    if (context.n_parents > 0 && http_head_find(head, "tracestate", &context.state) != 1) {
+        context.state = STR("");
     }
-    return trace_sample(tracer, spec, &caller);
+    return trace_sample(tracer, spec, &context);
 }
 
 struct trace *trace_sample_grpc(struct tracer *tracer, const struct model_spec *spec,
                                 const struct grpc_call *call) {
-    struct trace_context caller;
+    struct trace_context context;
     size_t n_states;
-    caller.parent = grpc_find_field(call, "traceparent", &caller.n_parents);
-    caller.state = grpc_find_field(call, "tracestate", &n_states);
-    caller.state = n_states == 1 ? caller.state : STR("");
-    return trace_sample(tracer, spec, &caller);
+    context.parent = grpc_find_field(call, "traceparent", &context.n_parents);
+    context.state = grpc_find_field(call, "tracestate", &n_states);
+    context.state = n_states == 1 ? context.state : STR("");
+    return trace_sample(tracer, spec, &context);
 }
 
 void trace_submit(struct trace *trace) {
@@ -671,13 +673,13 @@ void trace_submit(struct trace *trace) {
     }
 }
 
-/* ---- times ----------------------------------------------------------------------------------- */
+/* ---- timestamps ------------------------------------------------------------------------------ */
 
 void trace_timestamp_record(struct trace *trace, enum trace_timestamp mark) {
     trace->record.ns[mark] = clock_now_ns();
 }
 
-/* Where the backend does not say when it computed, all of it was computing. */
+/* Without compute times of the backend, the whole execution counts as compute. */
 static void set_compute_timestamps(struct trace *trace, const struct call *call) {
     uint64_t *ns = trace->record.ns;
     bool said = call->compute_start_ns >= call->started_ns &&
@@ -689,9 +691,9 @@ static void set_compute_timestamps(struct trace *trace, const struct call *call)
     ns[TRACE_COMPUTE_END] = call->finished_ns;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------- */
+/* ---- copies of tensors ----------------------------------------------------------------------- */
 
-/* Room for the bytes of a tensor. Returns: false when too many wait to be written. */
+/* Reserves memory for tensor bytes. Returns: false when the unwritten traces hold too many. */
 static bool reserve_tensor_bytes(struct trace *trace, size_t n_bytes) {
     struct tracer_core *core = trace->core;
     lock_acquire(&core->lock);
@@ -753,7 +755,7 @@ static void add_tensor(struct trace *trace, const struct tensor *tensor, bool is
     }
 }
 
-/* ---- what happens to it ---------------------------------------------------------------------- */
+/* ---- records of a request -------------------------------------------------------------------- */
 
 void trace_add_request_copy(struct trace *trace, const struct infer_request *request) {
     trace_timestamp_record(trace, TRACE_REQUEST_START);
@@ -787,9 +789,9 @@ void trace_add_response_copy(struct trace *trace, const struct call *call) {
     trace_timestamp_record(trace, TRACE_REQUEST_END);
 }
 
-/* ---- beginning and end ----------------------------------------------------------------------- */
+/* ---- open and close ----------------------------------------------------------------------- */
 
-/* What clients are told: the settings in the reference's words. */
+/* Prepares the collector settings that the trace extension reports, with the reference's names. */
 static enum status describe_collector(struct tracer_core *core,
                                       const struct trace_export_options *options,
                                       struct error *err) {

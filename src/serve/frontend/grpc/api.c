@@ -1,4 +1,5 @@
-/* The table of methods, put together from the rows of the services. */
+/* The method table of the gRPC front end, made of the tables of its services, and unary methods
+ * that answer at once. */
 #include "serve/frontend/grpc/api.h"
 
 #include <stdlib.h>
@@ -11,10 +12,10 @@ bool grpc_api_is_ready(const struct grpc_api *api) {
            repository_is_ready(api->options.repository);
 }
 
-/* The step of every method that answers at once. */
+/* The event callback of every method that answers at once. */
 static void step_unary(struct grpc_call *call, enum grpc_event event) {
     const struct grpc_method_context *context = grpc_method_context_of(call);
-    if (event == GRPC_CANCELLED) { /* between the message and the answer nothing can be */
+    if (event == GRPC_CANCELLED) { /* cannot happen between the message and the answer */
         grpc_finish(call, &call->cancel_error);
     }
     if (event != GRPC_MESSAGE) {
@@ -36,7 +37,7 @@ static void step_unary(struct grpc_call *call, enum grpc_event event) {
     grpc_finish(call, st == ST_OK ? NULL : &err);
 }
 
-/* A keys_field_find. */
+/* A keys_field_find over the metadata. */
 static size_t find_metadata(const void *request, const char *name, struct str *value) {
     size_t n;
     *value = grpc_find_field(request, name, &n);

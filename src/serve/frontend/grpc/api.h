@@ -1,6 +1,5 @@
 /* KServe v2 over gRPC: the front end between the gRPC server and the models. One table has a row
- * for each method; inference is infer.c's and infer_stream.c's, health health.c's.
- * What bytes mean is `wire`'s business, what a model does is `model`'s.
+ * for each method; inference is in infer.c and infer_stream.c, health in health.c.
  *
  * Thread: grpc_api_new, _drain and _free on the main thread; methods on any worker. */
 #ifndef SLUICE_SERVE_FRONTEND_GRPC_API_H
@@ -23,27 +22,28 @@ struct grpc_api_options {
     struct tracer *tracer;                /* serve/trace/tracer.h */
     const char *server_name;              /* metadata: name */
     const char *server_version;           /* metadata: version */
-    const struct header_forward *forward; /* metadata for models; NULL: none */
-    size_t max_in_flight;          /* requests of one ModelStreamInfer that are not answered yet */
-    struct worker *const *workers; /* those of the server; for Health's Watch */
+    const struct header_forward *forward; /* metadata forwarded to models; NULL: none */
+    size_t max_in_flight;                 /* unanswered requests of one ModelStreamInfer */
+    struct worker *const *workers;        /* workers of the server, for Health/Watch */
     size_t n_workers;
 };
 
 struct grpc_api;
 
-/* Returns: ST_NO_MEMORY. Owns: *out until grpc_api_free, which is after the server's end. */
+/* Returns: ST_NO_MEMORY. Owns: *out until grpc_api_free, after the server has stopped. */
 enum status grpc_api_new(const struct grpc_api_options *options, struct grpc_api **out,
                          struct error *err) __attribute__((warn_unused_result));
 void grpc_api_free(struct grpc_api *api);
-/* For grpc_server_options.admit, with the keys (serve/frontend/keys.h) as its context: the method's
- * row names the group whose keys are needed. */
+/* For grpc_server_options.admit, with the keys (serve/frontend/keys.h) as its argument: checks the
+ * key group of the method's row. */
 enum status grpc_api_admit(const struct grpc_call *call, void *keys, struct error *err)
     __attribute__((warn_unused_result));
-/* The table for grpc_server_new; lives as long as the api. */
+/* The method table for grpc_server_new; lives as long as the api. */
 const struct grpc_method *grpc_api_methods(const struct grpc_api *api, size_t *n);
-/* The state of the server or of a model may have changed: tells those who watch. Thread: any. */
+/* The state of the server or of a model may have changed: notifies the streams of Health/Watch.
+ * Thread: any. */
 void grpc_api_notify_health_watchers(struct grpc_api *api);
-/* ServerReady says no from now on; calls are still served. Thread: any. */
+/* ServerReady answers false from now on; calls are still served. Thread: any. */
 void grpc_api_drain(struct grpc_api *api);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which keys the methods need: admission over gRPC, and that no method is without a group. */
+/* Authorization over gRPC, and the key group of every method. */
 #include "serve/frontend/grpc/api.h"
 
 #include <setjmp.h>
@@ -52,7 +52,7 @@ static void over_grpc(void **state) {
     keys_free(keys);
 }
 
-/* Every method has a group: one without would be closed to all. */
+/* A method without a group would reject every key. */
 static void every_method_has_a_group(void **state) {
     const struct grpc_method_entry *(*const services[])(size_t * n) = {
         grpc_infer_method_table, grpc_metadata_method_table, grpc_health_method_table,

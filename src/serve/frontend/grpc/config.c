@@ -1,4 +1,4 @@
-/* ModelConfig, field by field. What Sluice has no use for is not in it. */
+/* ModelConfig as protobuf, field by field. Fields that Sluice does not use are absent. */
 #include "serve/frontend/grpc/method.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ enum {
 
 enum { KIND_CPU = 2 };
 
-/* DataType has numbers of its own. */
+/* The number in the enum DataType. */
 static uint64_t data_type(enum datatype datatype) {
     static const uint8_t numbers[DT_COUNT_] = {
         [DT_BOOL] = 1,  [DT_UINT8] = 2, [DT_UINT16] = 3, [DT_UINT32] = 4, [DT_UINT64] = 5,
@@ -213,7 +213,7 @@ static void add_sequences(struct buf *out, const struct model_config *config) {
     pb_end(out, batching);
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- other fields ---------------------------------------------------------------------------- */
 
 static void add_transaction_policy(struct buf *out, const struct model_config *config) {
     if (config->decoupled) {

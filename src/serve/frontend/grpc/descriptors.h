@@ -1,4 +1,4 @@
-/* The descriptors of the server's services, built into the program from proto/: a FileDescriptorSet
+/* The FileDescriptorSet of the server's services, compiled into the program from proto/
  * (cmake/proto.cmake). */
 #ifndef SLUICE_SERVE_FRONTEND_GRPC_DESCRIPTORS_H
 #define SLUICE_SERVE_FRONTEND_GRPC_DESCRIPTORS_H

@@ -1,5 +1,5 @@
 /* grpc.health.v1.Health: the state of the server, of its inference service, and of each model by
- * its name. The rest is net/server/grpc/health.h's. */
+ * its name. net/server/grpc/health.h implements the protocol. */
 #include "serve/frontend/grpc/method.h"
 
 static bool is_server(struct str service) {

@@ -1,5 +1,5 @@
-/* ModelInfer: a message in, a message out, on one worker. Nothing here looks into protobuf or
- * tensors. */
+/* ModelInfer, and what ModelInfer and ModelStreamInfer share: a message is decoded, checked, run on
+ * the same worker, and encoded. */
 #include "serve/frontend/grpc/infer.h"
 
 #include "codec/kserve/grpc/decode_cache.h"
@@ -8,7 +8,7 @@
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/labels.h"
 
-/* ---- what both methods share ----------------------------------------------------------------- */
+/* ---- both methods ----------------------------------------------------------------- */
 
 static struct grpc_infer *infer_of(struct call *call) {
     return (struct grpc_infer *)(void *)((char *)call - offsetof(struct grpc_infer, call));
@@ -39,7 +39,7 @@ static void on_partial_response(struct call *call, struct infer_response *respon
     infer->on_partial_response(infer, response);
 }
 
-/* Any number of answers does not fit a call that carries one. */
+/* A decoupled model may send any number of responses; ModelInfer carries one. */
 static enum status check_decoupled_allowed(const struct grpc_infer *infer, struct error *err) {
     if (!infer->spec->decoupled || infer->on_partial_response) {
         return ST_OK;
@@ -52,7 +52,7 @@ static enum status check_decoupled_allowed(const struct grpc_infer *infer, struc
         tensor_name_print(infer->spec->name, name));
 }
 
-/* Each answer would overwrite the one before it. */
+/* Each response would overwrite the one before it. */
 static enum status check_decoupled_outputs(const struct grpc_infer *infer, struct error *err) {
     for (size_t i = 0; infer->spec->decoupled && i < infer->memory.n; i++) {
         if (infer->memory.regions[i]) {
@@ -63,7 +63,7 @@ static enum status check_decoupled_outputs(const struct grpc_infer *infer, struc
     return ST_OK;
 }
 
-/* A worker's memory of requests. */
+/* The decode cache of a worker. */
 struct worker_decode_cache {
     struct per_worker per_worker;
     struct v2_grpc_decode_cache requests;
@@ -208,14 +208,14 @@ static void step_infer(struct grpc_call *call, enum grpc_event event) {
     if (event == GRPC_MESSAGE) {
         begin_infer(call);
     } else if (event == GRPC_CANCELLED && infer) {
-        grpc_infer_cancel(infer); /* its answer still comes, and finishes the call */
+        grpc_infer_cancel(infer); /* its `done` is still called, and finishes the call */
     } else if (event == GRPC_END && infer) {
         grpc_infer_fini(infer);
         grpc_message_free(infer->message);
     }
 }
 
-/* Where the first tensor's bytes begin, so that they lie where the backend can read them. */
+/* The offset of the first tensor's bytes, which the server aligns for the backend. */
 static size_t align_at(struct str beginning) {
     return v2_grpc_raw_offset(beginning);
 }

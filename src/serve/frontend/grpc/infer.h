@@ -1,5 +1,5 @@
-/* An inference that came over gRPC: from a message to the model and back to pieces. ModelInfer and
- * ModelStreamInfer differ in what they do around it. For the grpc_*.c files of this room only. */
+/* An inference over gRPC, from a message to the model and back to pieces: what ModelInfer and
+ * ModelStreamInfer share. */
 #ifndef SLUICE_SERVE_FRONTEND_GRPC_INFER_H
 #define SLUICE_SERVE_FRONTEND_GRPC_INFER_H
 
@@ -14,33 +14,35 @@
 struct grpc_infer {
     struct call call;
     struct v2_grpc_request request;
-    struct shm_request memory; /* of the client's */
+    struct shm_request memory; /* shared memory of the client */
     struct grpc_call *rpc;
     struct grpc_message *message;
     const struct model_spec *spec;
-    const struct labels *labels; /* of its outputs */
-    bool submitted;              /* the call is with the model */
-    bool queued;                 /* it was, at least once: errors since are the model's */
+    const struct labels *labels; /* one per output of the model */
+    bool submitted;              /* the call is in flight */
+    bool queued;                 /* it was submitted: errors from then on are the model's */
     struct trace *trace;
-    /* Given the answer (or error) of the model, the last of a decoupled one; on the worker. */
+    /* The response (or error) of the model is in call.response; for a decoupled model, the last
+     * one. Thread: the worker. */
     void (*done)(struct grpc_infer *infer);
-    /* Given each answer of a decoupled model before that, to be released. NULL: such models are
-     * refused. */
+    /* Called with each earlier response of a decoupled model; the callee releases it. NULL:
+     * decoupled models are rejected. */
     void (*on_partial_response)(struct grpc_infer *infer, struct infer_response *response);
 };
 
-/* Returns: NULL when out of memory; the message is still the caller's then. */
+/* Returns: NULL when out of memory; the caller still owns the message then. */
 struct grpc_infer *grpc_infer_new(struct grpc_call *rpc, struct grpc_message *message,
                                   void (*done)(struct grpc_infer *infer));
-/* Decodes, checks, and submits it. `done` is called exactly once, perhaps before this returns;
- * infer->call.response has what came of it. */
+/* Decodes, checks and submits the request. `done` is called exactly once, possibly before this
+ * returns; infer->call.response has the result. */
 void grpc_infer_start(struct grpc_infer *infer);
-/* Its answer has left, or nobody wants it; before its memory goes. */
+/* Ends the inference: its response was sent or is not needed. Call it before the message is freed.
+ */
 void grpc_infer_fini(struct grpc_infer *infer);
-/* Nobody waits any more. */
+/* Cancels the call if it is in flight; `done` is still called. */
 void grpc_infer_cancel(struct grpc_infer *infer);
-/* The last answer as pieces of a message. Returns: the model's error, or why its answer can't be
- * expressed. */
+/* Encodes the (last) response as pieces of a message. Returns: the model's error, or why the
+ * response cannot be encoded. */
 enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_grpc_message *out,
                               struct error *err) __attribute__((warn_unused_result));
 

@@ -1,28 +1,29 @@
-/* ModelStreamInfer: many requests in flight on one stream, answered in the order asked, each
- * answered or failed on its own. What is answered early waits for those before it; the answers of
- * decoupled models leave as they come, between those of others. */
+/* ModelStreamInfer: many requests in flight on one stream; each succeeds or fails on its own.
+ * Responses are sent in the order of the requests: one that is ready early waits for those before
+ * it. Responses of decoupled models are sent as they arrive. Back pressure: a request is read for
+ * each one that is answered, so that at most max_in_flight are unanswered. */
 #include "core/base/metric/metric.h"
 #include "serve/frontend/classify.h"
 #include "serve/frontend/grpc/infer.h"
 
-/* A request of the stream, in its message's arena. */
+/* One request of the stream; lives in its message's arena. */
 struct stream_item {
-    struct grpc_infer infer; /* first: one is the other */
+    struct grpc_infer infer; /* first member: cast between the two */
     struct stream_item *next;
-    size_t n_partials; /* answers of a decoupled model on their way; they may lie in its request */
+    size_t n_partials; /* partial responses being sent; they may refer to this request */
     bool answered;
-    bool is_finished; /* its end was sent, or nobody wants it */
+    bool is_finished; /* its last response was sent, or is not needed */
 };
 
 struct stream {
     struct grpc_call *call;
-    struct stream_item *first; /* in the order asked */
-    struct stream_item **tail; /* where the next one is linked */
+    struct stream_item *first; /* in the order of the requests */
+    struct stream_item **tail; /* link of the next item */
     bool half_closed;          /* the client sends no more */
     bool strict;               /* triton_grpc_error: the first failure of a model ends the stream */
-    bool failed;               /* it has */
+    bool failed;               /* `failure` ends the stream */
     bool finished;             /* grpc_finish was called */
-    bool flushing;             /* answers are being sent, or calls cancelled: on the stack */
+    bool flushing;             /* guards against recursion */
     struct error failure;
 };
 
@@ -30,7 +31,7 @@ static void item_free_if_finished(struct stream_item *item) {
     if (item->is_finished && item->n_partials == 0) {
         infer_response_release(&item->infer.call.response);
         grpc_infer_fini(&item->infer);
-        grpc_message_free(item->infer.message); /* with the item itself */
+        grpc_message_free(item->infer.message); /* frees the item too */
     }
 }
 
@@ -40,10 +41,10 @@ static void item_release(void *user) {
     item_free_if_finished(item);
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- responses ------------------------------------------------------------------------------- */
 
-/* The words for a failure that the model had, or one before it: the facts name what each
- * carries. */
+/* Encodes an error response; it has model, version and the final flag only when the request was
+ * submitted. */
 static void print_error(struct buf *out, const struct stream_item *item, const struct error *err,
                         bool final) {
     const struct v2_grpc_request *request = &item->infer.request;
@@ -73,8 +74,8 @@ static void send_error(struct stream *stream, struct stream_item *item, const st
     grpc_send(stream->call, &piece, 1, item_release, item);
 }
 
-/* A decoupled model has said that nothing more follows, and nothing else: only who asked for it is
- * told. The version is the one that was asked for. */
+/* The end mark of a decoupled model: no outputs follow. It is sent only to a client that requested
+ * it, with the version that the request has. */
 static bool is_empty_final(const struct stream_item *item) {
     const struct infer_response *response = &item->infer.call.response;
     return item->infer.spec && item->infer.spec->decoupled && response->error.status == ST_OK &&
@@ -113,8 +114,8 @@ static void send_item(struct stream *stream, struct stream_item *item) {
     send_error(stream, item, &err);
 }
 
-/* Those that are cancelled may answer at once: all stay in the list until flush, which has to
- * follow. */
+/* A cancelled call may call on_done at once: `flushing` keeps all items in the list. The caller
+ * must call flush_answers afterwards. */
 static void cancel_all_requests(struct stream *stream) {
     bool inner = stream->flushing;
     stream->flushing = true;
@@ -135,7 +136,7 @@ static void finish_if_drained(struct stream *stream) {
     }
 }
 
-/* Of what is answered the first that may leave, unlinked; NULL: none may. */
+/* Unlinks the first answered item that may be sent. Returns: NULL when there is none. */
 static struct stream_item *pop_answered(struct stream *stream) {
     bool others_wait = false;
     for (struct stream_item **at = &stream->first; *at; at = &(*at)->next) {
@@ -151,7 +152,7 @@ static struct stream_item *pop_answered(struct stream *stream) {
     return NULL;
 }
 
-/* Sends what is answered, as far as the order allows. */
+/* Sends the answered items, as far as the order allows. */
 static void flush_answers(struct stream *stream) {
     if (stream->flushing) {
         return;
@@ -180,13 +181,14 @@ static void on_done(struct grpc_infer *infer) {
     flush_answers(infer->rpc->user);
 }
 
-/* ---- answers of decoupled models, but for the last ------------------------------------------- */
+/* ---- partial responses of decoupled models ------------------------------------------- */
 
-/* One on its way. The memory of its request would fill with the heads of many. */
+/* A partial response being sent, in an arena of its own: the request's arena would grow with each.
+ */
 struct partial_response {
     struct stream_item *item;
     struct infer_response *response;
-    struct arena *arena; /* the part is in it */
+    struct arena *arena; /* holds this struct */
 };
 
 static void partial_response_free(void *user) {
@@ -198,13 +200,13 @@ static void partial_response_free(void *user) {
     item_free_if_finished(item);
 }
 
-/* An answer that is left out would be a lie. */
+/* A response cannot be skipped: the stream fails. */
 static void fail_out_of_memory(struct stream *stream) {
     stream->failed = true;
     error_set(&stream->failure, ST_NO_MEMORY, "no memory for an answer");
 }
 
-/* The answer, or the failure that it is. Returns: false when out of memory. */
+/* Sends the response, or the error in it. Returns: false when out of memory. */
 static bool send_partial_response(struct stream *stream, struct partial_response *partial) {
     const struct stream_item *item = partial->item;
     struct infer_response *response = partial->response;
@@ -301,7 +303,7 @@ static void add_request(struct stream *stream, struct grpc_message *message) {
     item->infer.on_partial_response = on_partial_response;
     *stream->tail = item;
     stream->tail = &item->next;
-    if (stream->failed) { /* it waits for those before it, which are being given up */
+    if (stream->failed) { /* answered in order, after the cancelled requests before it */
         error_set(&item->infer.call.response.error, ST_CANCELLED, "the stream has failed");
         on_done(&item->infer);
         return;

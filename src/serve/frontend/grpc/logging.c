@@ -1,4 +1,4 @@
-/* The logging extension over gRPC: LogSettings changes what it is asked to and says what is. */
+/* The logging extension over gRPC: LogSettings changes the settings and returns the new ones. */
 #include "serve/frontend/grpc/method.h"
 #include "serve/frontend/log_settings.h"
 
@@ -7,7 +7,7 @@ static enum status answer_log_settings(struct grpc_api *api, struct grpc_call *c
     struct v2_log_settings wanted;
     enum status st = v2_grpc_log_decode(message, &wanted, err);
     (void)api, (void)call;
-    log_settings_apply(&wanted); /* what stands before the key that is wrong stays */
+    log_settings_apply(&wanted); /* settings before the invalid one are applied */
     if (st == ST_OK) {
         struct v2_log_settings now = log_settings_get();
         v2_grpc_log_encode(out, &now);

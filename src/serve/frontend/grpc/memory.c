@@ -1,4 +1,5 @@
-/* The system shared memory extension over gRPC, and that there is none for memory of GPUs. */
+/* The system shared memory extension over gRPC; the methods for CUDA shared memory answer that it
+ * is not supported. */
 #include "codec/kserve/grpc/v2_grpc.h"
 #include "codec/kserve/shared_memory.h"
 #include "serve/frontend/grpc/method.h"

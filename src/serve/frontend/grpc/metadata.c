@@ -1,4 +1,4 @@
-/* The methods that tell about the server and its models. */
+/* Metadata and readiness of the server and its models. */
 #include "codec/kserve/grpc/v2_grpc.h"
 #include "serve/frontend/extensions.h"
 #include "serve/frontend/grpc/method.h"
@@ -39,7 +39,7 @@ static enum status answer_server(struct grpc_api *api, struct grpc_call *call, s
     return v2_grpc_empty_decode(message, err);
 }
 
-/* An unknown model is an error here, not a no; one that is still loading is a no. */
+/* An unknown model is an error; a model that is still loading is not ready. */
 static enum status answer_model_ready(struct grpc_api *api, struct grpc_call *call,
                                       struct str message, struct buf *out, struct error *err) {
     struct model_version *version;

@@ -1,5 +1,4 @@
-/* What the methods of the gRPC front end have in common. For the grpc_*.c files of this room
- * only. */
+/* Internal header of the gRPC front end: the rows of its method table, and the API object. */
 #ifndef SLUICE_SERVE_FRONTEND_GRPC_METHOD_H
 #define SLUICE_SERVE_FRONTEND_GRPC_METHOD_H
 
@@ -10,21 +9,21 @@
 #include "serve/frontend/keys_file.h"
 #include "serve/scheduler/per_worker.h"
 
-/* A method that answers at once, from what it is asked and what the server knows. */
+/* A unary method that answers at once: appends the response message to `out`. */
 typedef enum status grpc_unary_handler(struct grpc_api *api, struct grpc_call *call,
                                        struct str message, struct buf *out, struct error *err);
 
-/* A row of a service: `step` (with `streams`), or `answer`. */
+/* A row of the method table: either `on_event` (with `streams`), or `unary`. */
 struct grpc_method_entry {
     const char *path;
-    enum keys_group group; /* whose keys open it */
+    enum keys_group group; /* the keys of this group are valid */
     grpc_unary_handler *unary;
     grpc_event_cb *on_event;
     bool streams;
     size_t (*align_at)(struct str beginning);
 };
 
-/* What a method's context is. */
+/* The context of a method. */
 struct grpc_method_context {
     struct grpc_api *api;
     const struct grpc_method_entry *entry;
@@ -38,7 +37,7 @@ static inline const struct grpc_method_context *grpc_method_context_of(
 struct grpc_api {
     struct grpc_api_options options;
     struct grpc_health *health;
-    struct per_worker_table decode_caches; /* of inferences; infer.c */
+    struct per_worker_table decode_caches; /* of inference requests, per worker; infer.c */
     atomic_bool draining;
     struct grpc_method *methods;
     struct grpc_method_context *contexts;
@@ -47,10 +46,10 @@ struct grpc_api {
 
 bool grpc_api_is_ready(const struct grpc_api *api);
 
-/* health.c: for struct grpc_health_options; the context is the api. Thread: any. */
+/* health.c: for struct grpc_health_options; `context` is the api. Thread: any. */
 enum grpc_health_state grpc_api_health_state(void *context, struct str service);
 
-/* Rows of each service, `n` of them. */
+/* The `n` rows of each service. */
 const struct grpc_method_entry *grpc_metadata_method_table(size_t *n);
 const struct grpc_method_entry *grpc_infer_method_table(size_t *n);
 const struct grpc_method_entry *grpc_health_method_table(size_t *n);
@@ -61,9 +60,8 @@ const struct grpc_method_entry *grpc_memory_method_table(size_t *n);
 const struct grpc_method_entry *grpc_logging_method_table(size_t *n);
 const struct grpc_method_entry *grpc_trace_method_table(size_t *n);
 
-/* config.c: A model's configuration as the answer of ModelConfig (proto/model_config.proto). */
-/* Appends a ModelConfigResponse: what was configured, completed from the model, defaults filled
- * in. */
+/* config.c: appends a model's configuration as a ModelConfigResponse (proto/model_config.proto): as
+ * configured, completed from the model, with defaults. */
 void grpc_config_encode(struct buf *out, const struct model_config *config);
 
 #endif

@@ -1,4 +1,4 @@
-/* Server reflection, in both versions. The rest is net/server/grpc/reflect.h's. */
+/* Server reflection, v1 and v1alpha. net/server/grpc/reflect.h implements the protocol. */
 #include "net/server/grpc/reflect.h"
 #include "serve/frontend/grpc/descriptors.h"
 #include "serve/frontend/grpc/method.h"

@@ -1,5 +1,5 @@
 /* The model repository extension over gRPC: RepositoryIndex, RepositoryModelLoad and
- * RepositoryModelUnload. As over HTTP, a client that goes away stops nothing. */
+ * RepositoryModelUnload. A client that disconnects does not cancel a change. */
 #include "codec/kserve/repository.h"
 #include "serve/frontend/grpc/method.h"
 #include "serve/frontend/repository_index.h"
@@ -15,7 +15,7 @@ struct grpc_repository {
 
 static void finish_call(struct grpc_repository *self, const struct error *err) {
     struct grpc_call *call = self->call;
-    grpc_message_free(self->message); /* and this with it */
+    grpc_message_free(self->message); /* frees `self` too */
     grpc_finish(call, err);
 }
 
@@ -88,7 +88,7 @@ static void begin_change(struct grpc_call *call, enum repository_action act) {
 static void step(struct grpc_call *call, enum grpc_event event, enum repository_action act) {
     if (event == GRPC_MESSAGE) {
         begin_change(call, act);
-    } else if (event == GRPC_CANCELLED && !call->user) { /* before its message */
+    } else if (event == GRPC_CANCELLED && !call->user) { /* cancelled before its message */
         grpc_finish(call, &call->cancel_error);
     }
 }

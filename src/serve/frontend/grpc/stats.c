@@ -1,5 +1,5 @@
 /* The statistics extension over gRPC: ModelStatistics. Field numbers are those of
- * proto/grpc_service.proto; what is 0 is left out, as proto3 has it. */
+ * proto/grpc_service.proto; zeros are omitted, as in proto3. */
 #include <stdio.h>
 
 #include "codec/kserve/grpc/v2_grpc.h"
@@ -46,7 +46,7 @@ enum {
     RESPONSE_CANCELLED = 6,
 };
 
-/* Of a map's entry. */
+/* A map entry */
 enum { MAP_KEY = 1, MAP_VALUE = 2 };
 
 /* StatisticDuration */
@@ -144,7 +144,7 @@ static enum status answer_statistics(struct grpc_api *api, struct grpc_call *cal
     st = repository_visit_ready(api->options.repository, name,
                                 version.len > 0 ? version : str_make(NULL, 0), add_version, out,
                                 err);
-    /* As the reference server has it, for an unknown name too. */
+    /* As the reference server does, for an unknown name too. */
     return st == ST_OK ? ST_OK : (err->status = ST_BAD_REQUEST);
 }
 

@@ -1,4 +1,4 @@
-/* The trace extension over gRPC: TraceSetting changes what it is asked to and says what is. */
+/* The trace extension over gRPC: TraceSetting changes the settings and returns the new ones. */
 #include "serve/frontend/grpc/method.h"
 #include "serve/trace/tracer.h"
 

@@ -1,5 +1,5 @@
-/* Routing of KServe v2 over HTTP. One table says which methods a resource has and who answers
- * it. */
+/* Routing of KServe v2 over HTTP: one table row per resource, and the resources that need no
+ * request body. */
 #include "serve/frontend/http/api.h"
 
 #include "codec/kserve/metadata.h"
@@ -101,7 +101,7 @@ static void answer_load(struct http_api *api, struct http_exchange *exchange,
     http_json_reply(exchange, 200, &body);
 }
 
-/* One row per resource: whose keys open it, how it is called and who answers. */
+/* One row per resource: the key group, the methods, and the function that answers it. */
 static const struct route {
     enum keys_group group;
     enum http_method_set methods;
@@ -140,7 +140,7 @@ static bool has_key(const struct http_api *api, struct http_exchange *exchange,
     return false;
 }
 
-/* Answers 401 to who has no key, before anything else is said. */
+/* Without a valid key the answer is 401, before any other check. */
 static bool is_admitted(const struct http_api *api, struct http_exchange *exchange,
                         enum keys_group group) {
     return !api->keys || has_key(api, exchange, group);
@@ -166,25 +166,25 @@ static void on_head(struct http_exchange *exchange, void *context) {
     }
 }
 
-/* What a route keeps begins with its job. */
+/* exchange->user of a route that waits begins with its struct http_request_ops. */
 static void on_body(struct http_exchange *exchange, void *context) {
     const struct http_request_ops *ops = exchange->user;
-    ops->body(context, exchange);
+    ops->on_body(context, exchange);
 }
 
 static void on_disconnect(struct http_exchange *exchange, void *context) {
     const struct http_request_ops *ops = exchange->user;
     (void)context;
-    if (ops && ops->gone) {
-        ops->gone(exchange);
+    if (ops && ops->on_disconnect) {
+        ops->on_disconnect(exchange);
     }
 }
 
 static void on_end(struct http_exchange *exchange, void *context) {
     const struct http_request_ops *ops = exchange->user;
     (void)context;
-    if (ops && ops->end) {
-        ops->end(exchange);
+    if (ops && ops->on_end) {
+        ops->on_end(exchange);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Content-Encoding and Accept-Encoding. It knows the words and weights of RFC 9110, not how
- * anything is compressed. */
+/* Content-Encoding and Accept-Encoding (RFC 9110), and the compression of responses. The fastest
+ * level is used, because a worker compresses between the requests of its connections. */
 #include "serve/frontend/http/coding.h"
 
 #include "codec/http1/content_coding.h"
@@ -53,8 +53,8 @@ enum status http_coding_of_body(const struct http_head *head, enum http_coding *
     return ST_OK;
 }
 
-/* A weight in thousandths: "0", "1", "0.5", "1.000". Anything else counts as 0, which refuses the
- * coding: an answer nobody asked for would be worse than an uncompressed one. */
+/* Parses a weight ("0", "1", "0.5", "1.000") to thousandths. An invalid weight is 0, which excludes
+ * the coding: an uncompressed answer is always acceptable. */
 static unsigned weight_parse(struct str text) {
     double q = 0;
     if (!num_parse_f64(text, &q) || q < 0 || q > 1) {
@@ -63,7 +63,7 @@ static unsigned weight_parse(struct str text) {
     return (unsigned)(q * 1000 + 0.5);
 }
 
-/* One element of the list: "gzip", "gzip;q=0.5", "gzip ; q=0.5". Returns: its weight. */
+/* Parses one list element: "gzip", "gzip;q=0.5", "gzip ; q=0.5". Returns: its weight. */
 static unsigned element_parse(struct str element, struct str *word) {
     struct str rest = element;
     *word = str_trim(str_cut(&rest, ';'));
@@ -77,7 +77,7 @@ static unsigned element_parse(struct str element, struct str *word) {
     return weight;
 }
 
-/* What the field says of each coding; -1: not named. */
+/* The weight of each coding; -1: not listed. */
 struct weights {
     int of[3];
     int others; /* "*" */
@@ -116,7 +116,7 @@ enum http_coding http_coding_of_answer(const struct http_head *head) {
     int best_weight = 0;
     for (size_t i = 0; i < 3; i++) {
         int weight = weights.of[order[i]];
-        if (weight < 0) { /* not named: "*" speaks for it; identity is always a last resort */
+        if (weight < 0) { /* not listed: "*" applies; identity is always acceptable */
             weight = weights.others >= 0 ? weights.others : 0;
         }
         if (weight > best_weight) {
@@ -127,7 +127,7 @@ enum http_coding http_coding_of_answer(const struct http_head *head) {
     return best;
 }
 
-/* ---- compressing ----------------------------------------------------------------------------- */
+/* ---- compression ----------------------------------------------------------------------------- */
 
 static bool pieces_total_bytes(const struct piece *pieces, size_t n_pieces, size_t *out) {
     *out = 0;
@@ -139,7 +139,8 @@ static bool pieces_total_bytes(const struct piece *pieces, size_t n_pieces, size
     return true;
 }
 
-/* Feeds all pieces; `room` is deflate_bound of their sum, so that no step can run out of it. */
+/* Compresses all pieces; `capacity` is deflate_bound of their sum, so that every step has output
+ * capacity. */
 static bool compress_pieces(struct deflate *codec, const struct piece *pieces, size_t n_pieces,
                             char *out, size_t capacity, size_t *n_out) {
     bool done = false;
@@ -156,7 +157,7 @@ static bool compress_pieces(struct deflate *codec, const struct piece *pieces, s
     return done;
 }
 
-/* Returns: the room that the compressed bytes may need; 0 when that can't be had. */
+/* Returns: the capacity that the compressed bytes need at most; 0 when it overflows. */
 static size_t compressed_capacity(struct deflate *codec, const struct piece *pieces,
                                   size_t n_pieces) {
     size_t total = 0;

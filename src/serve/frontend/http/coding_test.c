@@ -1,4 +1,4 @@
-/* Content-Encoding and Accept-Encoding: what is asked for, and what comes of it. */
+/* Content-Encoding and Accept-Encoding: parsing and the choice of a coding. */
 #include "serve/frontend/http/coding.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* ModelConfig, field by field, in the order in which the reference server prints them. What Sluice
- * has no use for is in it with its default. */
+/* ModelConfig as JSON, field by field, in the order in which the reference server prints them.
+ * Fields that Sluice does not use have their defaults. */
 #include "serve/frontend/http/routes.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* A member whose name somebody chose. */
+/* Begins a member whose name comes from a configuration. */
 static void begin_named(struct json_writer *json, struct str name) {
     json_write_separator(json);
     buf_add_json_string(json->out, name);
@@ -17,7 +17,7 @@ static void begin_named(struct json_writer *json, struct str name) {
     json_write_open(json, '{');
 }
 
-/* `brackets`: those of an object or a list. */
+/* `brackets`: "{}" or "[]". */
 static void add_empty(struct json_writer *json, const char *name, const char *brackets) {
     json_write_open_member(json, name, brackets[0]);
     json_write_close(json, brackets[1]);
@@ -157,7 +157,8 @@ static void add_batching(struct json_writer *json, const struct model_config *co
 
 /* ---- sequences ------------------------------------------------------------------------------- */
 
-/* What stands for false and for true, under the datatype's own name; the other two are empty. */
+/* Adds the values for false and true under the field of the datatype; the fields of the other
+ * datatypes are empty. */
 static void add_pair(struct json_writer *json, const char *name, enum datatype datatype,
                      const struct model_control *control) {
     json_write_open_member(json, name, '[');
@@ -239,7 +240,7 @@ static void add_sequences(struct json_writer *json, const struct model_config *c
     json_write_close(json, '}');
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- other fields ---------------------------------------------------------------------------- */
 
 static void add_transaction_policy(struct json_writer *json, const struct model_config *config) {
     json_write_open_member(json, "model_transaction_policy", '{');
@@ -303,7 +304,7 @@ static void add_warmups(struct json_writer *json, const struct model_config *con
     json_write_close(json, ']');
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the configuration ----------------------------------------------------------------------- */
 
 void config_json_print(struct buf *out, const struct model_config *config) {
     struct json_writer all = {.out = out}, *json = &all;

@@ -1,6 +1,7 @@
-/* generate and generate_stream: the body becomes an infer_request by what the model takes; each
- * answer is printed as it comes. What goes wrong before the first answer has a status of its own;
- * later it can only be said in the body, whose status has left. */
+/* generate and generate_stream: the JSON body becomes an infer_request by the model's inputs; each
+ * response is printed as JSON, for generate_stream as a server-sent event. An error before the
+ * first response has an HTTP status of its own; a later one is only in the body, because the head
+ * is sent. */
 #include "serve/frontend/http/routes.h"
 
 #include "codec/kserve/generate.h"
@@ -14,23 +15,22 @@
 
 enum { FIRST_BYTES = 256 };
 
-/* What is kept for a request; lives in the exchange's arena. */
+/* One request; lives in the exchange's arena. */
 struct http_generate {
-    struct http_request_ops ops; /* first: it is what exchange->user begins with */
+    struct http_request_ops ops; /* first member: exchange->user points to it */
     struct call call;
     struct infer_request request;
     struct http_exchange *exchange;
     struct repository *repository;
-    struct model_version *version;        /* until call_submit takes it over */
-    struct model_version *served_version; /* the same; the call keeps it alive until its `done`
-                                              returned */
-    const struct model_spec *spec;        /* of it */
+    struct model_version *version;        /* a reference, until call_submit takes it */
+    struct model_version *served_version; /* same version, until `done` returns */
+    const struct model_spec *spec;        /* of the version */
     bool streams;                         /* generate_stream */
-    bool stream_begun;                    /* the head of the stream was sent */
-    bool submitted;                       /* the call is with the model */
+    bool stream_begun;                    /* the head of the response was sent */
+    bool submitted;                       /* the call is in flight */
     size_t n_answers;
-    struct buf answer;    /* of generate: the only one */
-    struct error failure; /* of the first answer, or of generate another after it */
+    struct buf answer;    /* the only response of generate */
+    struct error failure; /* of the first response, or the wrong number of responses */
     struct trace *trace;
 };
 
@@ -43,7 +43,7 @@ static void reply_failure(struct http_exchange *exchange, const struct error *er
     http_reply_error(exchange, err, NULL, 0);
 }
 
-/* ---- generate: one answer -------------------------------------------------------------------- */
+/* ---- generate: one response ------------------------------------------------------------------ */
 
 static enum status set_count_error(struct http_generate *generate, const char *count) {
     return error_set(&generate->failure, ST_UNSUPPORTED,
@@ -73,8 +73,8 @@ static void store_single_answer(struct http_generate *generate,
     }
 }
 
-/* Clause: generate: the status is that of the first answer; what is wrong with their number is said
- * in the body. */
+/* Clause: generate: the HTTP status is that of the first response; an error in the number of
+ * responses is reported in the body. */
 static void reply_single_answer(struct http_generate *generate) {
     struct http_exchange *exchange = generate->exchange;
     if (generate->n_answers == 0) {
@@ -97,10 +97,10 @@ static void reply_single_answer(struct http_generate *generate) {
 
 /* ---- generate_stream: events ----------------------------------------------------------------- */
 
-/* An answer as an event, in an arena of its own. */
+/* A response as an event, in an arena of its own. */
 struct event {
     struct arena *arena;
-    struct infer_response *response; /* released when it has left; NULL: nothing to release */
+    struct infer_response *response; /* released after sending; NULL: none */
     struct piece piece;
 };
 
@@ -139,7 +139,7 @@ static void print_event(struct buf *out, const struct http_generate *generate,
     buf_add_str(out, STR("\n\n"));
 }
 
-/* `owned`: `response` is released when the event has left. */
+/* `owned`: releases `response` when the event was sent. */
 static void send_event(struct http_generate *generate, struct infer_response *response,
                        bool owned) {
     struct http_exchange *exchange = generate->exchange;
@@ -155,16 +155,16 @@ static void send_event(struct http_generate *generate, struct infer_response *re
             infer_response_release(response);
         }
         arena_free(arena);
-        http_stream_send(exchange, NULL, 0, NULL, NULL); /* one is missing */
+        http_stream_send(exchange, NULL, 0, NULL, NULL); /* closes the connection */
         return;
     }
     *event = (struct event){arena, owned ? response : NULL, {out.data, out.len}};
     http_stream_send(exchange, &event->piece, 1, free_event, event);
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- responses of the model ------------------------------------------------------------------ */
 
-/* A first answer that is an error has a status of its own, once the model is through. */
+/* A first response that is an error gets an HTTP status of its own, when the model has finished. */
 static bool is_first_error(const struct http_generate *generate,
                            const struct infer_response *response) {
     return generate->n_answers == 1 && response->error.status != ST_OK;
@@ -186,7 +186,7 @@ static void emit_event(struct http_generate *generate, struct infer_response *re
     }
 }
 
-/* Nothing of a request that can only fail is needed any more. */
+/* The request can only fail: cancels it in the model. */
 static void cancel_if_failed(struct http_generate *generate) {
     if (generate->submitted && !generate->stream_begun && generate->failure.status != ST_OK) {
         call_cancel(&generate->call);
@@ -196,7 +196,7 @@ static void cancel_if_failed(struct http_generate *generate) {
 static void on_partial_response(struct call *call, struct infer_response *response) {
     struct http_generate *generate = generate_of(call);
     if (generate->exchange->gone ||
-        (!generate->stream_begun && generate->failure.status != ST_OK)) { /* nobody wants it */
+        (!generate->stream_begun && generate->failure.status != ST_OK)) { /* not sent */
         infer_response_release(response);
         return;
     }
@@ -211,7 +211,7 @@ static void on_partial_response(struct call *call, struct infer_response *respon
     cancel_if_failed(generate);
 }
 
-/* Is the last answer one, or only the end of the others? */
+/* Is the last response of the model one to send, or only its end mark? */
 static bool last_is_answer(const struct http_generate *generate) {
     const struct infer_response *response = &generate->call.response;
     bool says_only_end =
@@ -226,7 +226,7 @@ static void finish_stream(struct http_generate *generate) {
         return;
     }
     metric_add(METRIC_INFERENCES_TOTAL, 1);
-    if (!generate->stream_begun) { /* no answer at all */
+    if (!generate->stream_begun) { /* no response at all */
         begin_stream(generate);
     }
     http_stream_end(generate->exchange);
@@ -239,7 +239,7 @@ static void finish_cancelled(struct http_generate *generate) {
         http_stream_end(generate->exchange);
         return;
     }
-    error_set(&err, ST_CANCELLED, "the client went away before its answer");
+    error_set(&err, ST_CANCELLED, "the client closed the connection before the response");
     reply_failure(generate->exchange, &err);
 }
 
@@ -308,7 +308,7 @@ static void on_end(struct http_exchange *exchange) {
     trace_end(&generate->trace);
 }
 
-/* Clause: generate takes no content codings. */
+/* Clause: generate accepts no content codings. */
 static enum status read_request_head(struct http_exchange *exchange, const struct http_api *api,
                                      struct error *err) {
     enum http_coding coding;
@@ -328,8 +328,8 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
         reply_failure(exchange, &err);
         return;
     }
-    generate->ops =
-        (struct http_request_ops){.body = on_body, .gone = on_disconnect, .end = on_end};
+    generate->ops = (struct http_request_ops){
+        .on_body = on_body, .on_disconnect = on_disconnect, .on_end = on_end};
     generate->exchange = exchange;
     generate->repository = api->repository;
     generate->streams = path->resource == V2_GENERATE_STREAM;
@@ -345,7 +345,7 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
     generate->spec = model_version_spec(generate->version);
     generate->trace = trace_begin_http(api->tracer, generate->spec, &exchange->head);
     trace_timestamp_set(generate->trace, TRACE_HTTP_RECV_START);
-    if (!exchange->head.has_body) { /* an empty body is complete already */
+    if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
         on_body(api, exchange);
     }
 }

@@ -1,6 +1,6 @@
-/* One inference over HTTP. The head decides where the body is put; the body becomes an
- * infer_request whose tensors are views of it; the model answers on this same worker; the answer
- * leaves from where the backend left it. Nothing here looks into JSON or tensors. */
+/* One inference over HTTP. The head decides the alignment of the body; the body becomes an
+ * infer_request whose tensors are views of it; the model responds on the same worker; the outputs
+ * are sent from the backend's memory. */
 #include "serve/frontend/http/routes.h"
 
 #include "codec/kserve/decode_cache.h"
@@ -16,27 +16,26 @@
 #include "serve/scheduler/call.h"
 #include "serve/trace/trace.h"
 
-/* What is kept for an inference; lives in the exchange's arena. */
+/* One inference; lives in the exchange's arena. */
 struct http_infer {
-    struct http_request_ops ops; /* first: it is what exchange->user begins with */
+    struct http_request_ops ops; /* first member: exchange->user points to it */
     struct call call;
     struct v2_request request;
-    struct shm_request memory; /* of the client's */
+    struct shm_request memory; /* shared memory of the client */
     struct http_exchange *exchange;
     struct repository *repository;
-    struct model_version *version;        /* until call_submit takes it over */
-    struct model_version *served_version; /* the same; the call keeps it alive until its `done`
-                                              returned */
-    const struct model_spec *spec;        /* of it */
+    struct model_version *version;        /* a reference, until call_submit takes it */
+    struct model_version *served_version; /* same version, until `done` returns */
+    const struct model_spec *spec;        /* of the version */
     enum v2_header_kind header;
     uint64_t json_bytes;
-    bool submitted; /* the call is with the model */
+    bool submitted; /* the call is in flight */
     struct trace *trace;
 };
 
 enum {
     MAX_REPLY_FIELDS = 4,
-    /* Compressing this much takes a worker about a second, in which it serves nobody else. */
+    /* Compressing this much blocks a worker for about a second. */
     MAX_COMPRESSED_BYTES = 64 * 1024 * 1024,
 };
 
@@ -55,7 +54,8 @@ static void reply_failure(struct http_exchange *exchange, const struct error *er
     http_reply_error(exchange, err, fields, n);
 }
 
-/* The same for what was tried in the request's own memory: who found it full knows no settings. */
+/* As reply_failure, for work in the request's arena: an out-of-memory error names the setting,
+ * which the code that ran out does not know. */
 static void reply_memory_failure(struct http_exchange *exchange, const struct error *err) {
     struct error named = *err;
     if (err->status == ST_NO_MEMORY) {
@@ -66,7 +66,7 @@ static void reply_memory_failure(struct http_exchange *exchange, const struct er
     reply_failure(exchange, &named);
 }
 
-/* Reads the headers that say what the body is and where its first tensor begins. */
+/* Reads the headers that decide how the body is received, and where its first tensor begins. */
 static enum status read_request_head(struct http_infer *infer, const struct http_api *api,
                                      struct error *err) {
     struct http_exchange *exchange = infer->exchange;
@@ -87,20 +87,20 @@ static enum status read_request_head(struct http_infer *infer, const struct http
     return ST_OK;
 }
 
-/* A worker's memory of requests. */
+/* The decode cache of a worker. */
 struct worker_decode_cache {
     struct per_worker per_worker;
     struct v2_decode_cache requests;
 };
 
-/* Returns: NULL when there is no memory for one. */
+/* Returns: NULL when out of memory. */
 static struct v2_decode_cache *decode_cache_of(struct http_api *api, const struct worker *worker) {
     struct worker_decode_cache *cache =
         (struct worker_decode_cache *)per_worker_get(&api->decode_caches, worker, sizeof(*cache));
     return cache ? &cache->requests : NULL;
 }
 
-/* Body → request, by what the head said. */
+/* Decodes the body in the form that the head announced. */
 static enum status decode_request(struct http_infer *infer, struct http_api *api,
                                   struct error *err) {
     struct http_exchange *exchange = infer->exchange;
@@ -123,9 +123,9 @@ static void add_field(struct http_reply *reply, struct http_field *fields, struc
     fields[reply->n_fields++] = (struct http_field){name, value};
 }
 
-/* Compresses what was encoded if the client would like that. An answer that is too large for it, or
- * for whose second form there is no memory, leaves as it is: RFC 9110, 12.5.3 allows that. Returns:
- * the coding. */
+/* Compresses the encoded response where the client accepts it. A response that is too large, or for
+ * which there is no memory, is sent uncompressed, which RFC 9110, 12.5.3 allows. Returns: the
+ * coding. */
 static enum http_coding compress_answer(struct http_exchange *exchange,
                                         const struct v2_response *encoded, struct piece *out) {
     enum http_coding coding = http_coding_of_answer(&exchange->head);
@@ -166,7 +166,7 @@ static void send_answer(struct http_infer *infer, const struct v2_response *enco
     http_reply(exchange, &reply);
 }
 
-/* The model has answered; on the worker. */
+/* The model has responded. Thread: the worker. */
 static void on_done(struct call *call) {
     struct http_infer *infer =
         (struct http_infer *)((char *)call - offsetof(struct http_infer, call));
@@ -180,9 +180,9 @@ static void on_done(struct call *call) {
     if (response->error.status != ST_OK) {
         infer_response_release(response);
         reply_failure(exchange, &response->error);
-    } else if (exchange->gone) { /* writing it down would be work for nobody */
+    } else if (exchange->gone) { /* encoding the response would be wasted work */
         infer_response_release(response);
-        error_set(&err, ST_CANCELLED, "the client went away before its answer");
+        error_set(&err, ST_CANCELLED, "the client closed the connection before the response");
         reply_failure(exchange, &err);
     } else if (classify_outputs(infer->call.request, infer->spec,
                                 model_labels(infer->served_version), response, &err) != ST_OK ||
@@ -275,7 +275,8 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
         reply_failure(exchange, &err);
         return;
     }
-    infer->ops = (struct http_request_ops){.body = on_body, .gone = on_disconnect, .end = on_end};
+    infer->ops = (struct http_request_ops){
+        .on_body = on_body, .on_disconnect = on_disconnect, .on_end = on_end};
     infer->exchange = exchange;
     infer->repository = api->repository;
     exchange->user = infer;
@@ -293,7 +294,7 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
     }
     infer->trace = trace_begin_http(api->tracer, infer->spec, &exchange->head);
     trace_timestamp_set(infer->trace, TRACE_HTTP_RECV_START);
-    if (!exchange->head.has_body) { /* an empty body is complete already */
+    if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
         on_body(api, exchange);
     }
 }

@@ -1,14 +1,12 @@
-/* The logging extension over HTTP: a GET says what is, a POST changes it and says the same. */
+/* The logging extension over HTTP: GET returns the settings, POST changes them and returns the new
+ * ones. */
 #include "serve/frontend/http/routes.h"
 
 #include "serve/frontend/http/coding.h"
 #include "serve/frontend/log_settings.h"
 #include "telemetry/admin/http_text.h"
 
-enum {
-    MAX_BODY_BYTES = 65536
-}; /* of a body: six short settings, and room for what is passed
-                                    over */
+enum { MAX_BODY_BYTES = 65536 }; /* six short settings, and unknown members */
 
 static void reply_log_settings(struct http_exchange *exchange) {
     struct v2_log_settings now = log_settings_get();
@@ -22,7 +20,7 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct v2_log_settings wanted;
     struct error err;
     enum status st = v2_log_decode(exchange->arena, exchange->body, &api->limits, &wanted, &err);
-    log_settings_apply(&wanted); /* what stands before the key that is wrong stays */
+    log_settings_apply(&wanted); /* settings before the invalid one are applied */
     if (st != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
     } else {
@@ -32,7 +30,7 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
 
 void http_logging_begin(struct http_api *api, struct http_exchange *exchange,
                         const struct v2_path *path) {
-    static const struct http_request_ops ops = {.body = on_body};
+    static const struct http_request_ops ops = {.on_body = on_body};
     struct error err;
     (void)path;
     if (!str_is(exchange->head.method, "POST")) {
@@ -45,7 +43,7 @@ void http_logging_begin(struct http_api *api, struct http_exchange *exchange,
     }
     exchange->plan.max_bytes = MAX_BODY_BYTES;
     exchange->user = (void *)&ops;
-    if (!exchange->head.has_body) { /* an empty body is complete already */
+    if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
         on_body(api, exchange);
     }
 }

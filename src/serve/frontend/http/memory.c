@@ -1,11 +1,12 @@
-/* Shared memory over HTTP: what is asked is read, and done at once. */
+/* The system shared memory extension over HTTP. Requests are answered at once, when the body is
+ * complete. */
 #include "serve/frontend/http/routes.h"
 
 #include "serve/frontend/http/coding.h"
 #include "serve/frontend/shm_registry.h"
 #include "telemetry/admin/http_text.h"
 
-enum { MAX_BODY_BYTES = 65536 }; /* of a body: three short members */
+enum { MAX_BODY_BYTES = 65536 }; /* three short members */
 
 /* Lives in the exchange's arena. */
 struct http_memory {
@@ -69,7 +70,7 @@ void http_memory_begin(struct http_api *api, struct http_exchange *exchange,
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
-    *self = (struct http_memory){.ops = {.body = on_body},
+    *self = (struct http_memory){.ops = {.on_body = on_body},
                                  .name = path->region,
                                  .registers = path->resource == V2_SHARED_MEMORY_REGISTER};
     if (http_coding_of_body(&exchange->head, &exchange->plan.coding, &err) != ST_OK) {
@@ -78,7 +79,7 @@ void http_memory_begin(struct http_api *api, struct http_exchange *exchange,
     }
     exchange->plan.max_bytes = MAX_BODY_BYTES;
     exchange->user = self;
-    if (!exchange->head.has_body) { /* an empty body is complete already */
+    if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
         on_body(api, exchange);
     }
 }

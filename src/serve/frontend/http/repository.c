@@ -1,5 +1,6 @@
-/* A change of what is served, over HTTP: the body is read, the repository does it on a thread of
- * its own, and the answer leaves when it has. A client that goes away meanwhile stops nothing. */
+/* Model load and unload, and the index, over HTTP: the repository makes the change on a thread of
+ * its own, and the response is sent when it is done. A client that disconnects does not cancel the
+ * change. */
 #include "serve/frontend/http/routes.h"
 
 #include "codec/kserve/repository.h"
@@ -7,7 +8,7 @@
 #include "serve/frontend/repository_index.h"
 #include "telemetry/admin/http_text.h"
 
-/* Lives in the exchange's arena, which stays until the answer. */
+/* Lives in the exchange's arena, which is freed after the response. */
 struct http_repository {
     struct http_request_ops ops;
     struct repository_change change;
@@ -39,7 +40,7 @@ static enum status decode_request(struct http_repository *self, const struct htt
                                   struct error *err) {
     struct http_exchange *exchange = self->exchange;
     struct json_limits limits = api->limits;
-    limits.max_json_size = api->max_body_size; /* files are in it */
+    limits.max_json_size = api->max_body_size; /* the body may contain model files */
     switch (self->change.action) {
     case REPOSITORY_LOAD:
         return v2_repository_load_decode(exchange->arena, exchange->body, &limits, &self->request,
@@ -96,7 +97,7 @@ void http_repository_begin(struct http_api *api, struct http_exchange *exchange,
         return;
     }
     *self = (struct http_repository){
-        .ops = {.body = on_body},
+        .ops = {.on_body = on_body},
         .change = {.action = act,
                    .model = path->model,
                    .worker = exchange->worker,
@@ -106,7 +107,7 @@ void http_repository_begin(struct http_api *api, struct http_exchange *exchange,
     };
     exchange->plan.max_bytes = api->max_body_size;
     exchange->user = self;
-    if (!exchange->head.has_body) { /* an empty body is complete already */
+    if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
         on_body(api, exchange);
     }
 }

@@ -1,5 +1,5 @@
-/* The routes of the HTTP front end: what a route waiting for its body keeps in the exchange, and
- * the function that each route of api.c begins with. */
+/* The routes of the HTTP front end: the callbacks of a route that waits, and the function that
+ * answers each route of api.c. */
 #ifndef SLUICE_SERVE_FRONTEND_HTTP_ROUTES_H
 #define SLUICE_SERVE_FRONTEND_HTTP_ROUTES_H
 
@@ -7,58 +7,50 @@
 #include "serve/config/config.h"
 #include "serve/frontend/http/api.h"
 
-/* What stands behind an exchange whose answer comes later: it waits for its body, or for somebody
- * else. The first member of what a route keeps in exchange->user; routes that answer at once keep
- * nothing. */
+/* The callbacks of a route that waits for its body or for a model: the first member of the struct
+ * that exchange->user points to. A route that answers at once leaves exchange->user NULL. */
 struct http_request_ops {
-    void (*body)(struct http_api *api, struct http_exchange *exchange); /* it is complete */
-    void (*gone)(struct http_exchange *exchange);                       /* may be NULL */
-    void (*end)(struct http_exchange *exchange);                        /* may be NULL */
+    void (*on_body)(struct http_api *api, struct http_exchange *exchange);
+    void (*on_disconnect)(struct http_exchange *exchange); /* may be NULL */
+    void (*on_end)(struct http_exchange *exchange);        /* may be NULL */
 };
 
-/* infer.c */
-/* The head of POST …/infer was read: finds the model, reads the headers that decide how the body is
- * received, or answers with an error at once. */
+/* infer.c: the head of POST …/infer was read. Finds the model and reads the headers that decide how
+ * the body is received, or answers with an error. */
 void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
                       const struct v2_path *path);
 
-/* generate.c */
-/* The head of POST …/generate or …/generate_stream was read. */
+/* generate.c: the head of POST …/generate or …/generate_stream was read. */
 void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
                          const struct v2_path *path);
 
-/* repository.c */
-/* POST /v2/repository/index, /v2/repository/models/M/load and …/unload, by path->resource. */
+/* repository.c: POST /v2/repository/index, /v2/repository/models/M/load and …/unload, by
+ * path->resource. */
 void http_repository_begin(struct http_api *api, struct http_exchange *exchange,
                            const struct v2_path *path);
 
-/* memory.c */
-/* GET /v2/systemsharedmemory[/region/NAME]/status */
+/* memory.c: GET /v2/systemsharedmemory[/region/NAME]/status */
 void http_memory_answer_status(struct http_api *api, struct http_exchange *exchange,
                                const struct v2_path *path);
 /* POST …/region/NAME/register, …[/region/NAME]/unregister */
 void http_memory_begin(struct http_api *api, struct http_exchange *exchange,
                        const struct v2_path *path);
 
-/* stats.c */
-/* GET /v2/models/stats, /v2/models/M[/versions/V]/stats. */
+/* stats.c: GET /v2/models/stats, /v2/models/M[/versions/V]/stats. */
 void http_stats_answer(struct http_api *api, struct http_exchange *exchange,
                        const struct v2_path *path);
 
-/* logging.c */
-/* GET and POST /v2/logging. */
+/* logging.c: GET and POST /v2/logging. */
 void http_logging_begin(struct http_api *api, struct http_exchange *exchange,
                         const struct v2_path *path);
 
-/* trace.c */
-/* GET and POST /v2/trace/setting, /v2/models/M/trace/setting. */
+/* trace.c: GET and POST /v2/trace/setting, /v2/models/M/trace/setting. */
 void http_trace_begin(struct http_api *api, struct http_exchange *exchange,
                       const struct v2_path *path);
 
-/* config.c: A model's configuration as JSON: proto3's mapping of ModelConfig with the fields' own
- * names. */
-/* Appends it: what was configured, completed from the model, defaults filled in. Scalars and lists
- * are there also when empty, messages only when set; enums are names, 64-bit numbers are numbers.
+/* config.c: appends a model's configuration as JSON, in proto3's mapping of ModelConfig with the
+ * fields' own names: as configured, completed from the model, with defaults. Scalars and lists are
+ * present also when empty, messages only when set; enums are names, 64-bit numbers are numbers.
  * Clause: model configuration extension. */
 void config_json_print(struct buf *out, const struct model_config *config);
 

@@ -1,4 +1,4 @@
-/* The statistics extension over HTTP: what the model room counts, as the JSON that the reference
+/* The statistics extension over HTTP: the counters of the models as the JSON that the reference
  * server's clients read. */
 #include "serve/frontend/http/routes.h"
 
@@ -60,7 +60,7 @@ static void add_response(struct json_writer *json, const struct statistics_respo
     add_time(json, "cancel", &response->cancel);
 }
 
-/* Of decoupled models: answers by their place among those to a request. */
+/* Counters of decoupled models, by the index of the response to a request. */
 static void add_responses(struct json_writer *json, struct model_version *version) {
     struct statistics_response *responses;
     size_t n = model_version_responses(version, json->out->arena, &responses);
@@ -89,7 +89,7 @@ static void add_version(void *user, struct model_version *version) {
     add_requests(json, &statistics);
     add_responses(json, version);
     add_batches(json, version);
-    /* What memory a model takes its backend doesn't say. */
+    /* Always empty: backends do not report memory. */
     json_write_open_member(json, "memory_usage", '[');
     json_write_close(json, ']');
     json_write_close(json, '}');
@@ -105,7 +105,7 @@ void http_stats_answer(struct http_api *api, struct http_exchange *exchange,
     json_write_open_member(&json, "model_stats", '[');
     if (!body.failed && repository_visit_ready(api->repository, path->model, path->version,
                                                add_version, &json, &err) != ST_OK) {
-        err.status = ST_BAD_REQUEST; /* as the reference server has it, for an unknown name too */
+        err.status = ST_BAD_REQUEST; /* as the reference server does, for an unknown name too */
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }

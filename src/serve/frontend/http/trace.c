@@ -1,18 +1,16 @@
-/* The trace extension over HTTP: a GET says what is, a POST changes it and says the same. */
+/* The trace extension over HTTP: GET returns the settings, POST changes them and returns the new
+ * ones. */
 #include "serve/frontend/http/routes.h"
 
 #include "serve/frontend/http/coding.h"
 #include "serve/trace/tracer.h"
 #include "telemetry/admin/http_text.h"
 
-enum {
-    MAX_BODY_BYTES = 65536
-}; /* of a body: five short settings, and room for what is passed
-                                    over */
+enum { MAX_BODY_BYTES = 65536 }; /* five short settings, and unknown members */
 
-/* What is kept for a change; lives in the exchange's arena. */
+/* A change of settings; lives in the exchange's arena. */
 struct http_trace {
-    struct http_request_ops ops; /* first: it is what exchange->user begins with */
+    struct http_request_ops ops; /* first member: exchange->user points to it */
     struct str model;
 };
 
@@ -37,14 +35,14 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     }
 }
 
-/* Waits for the body. Returns: why that can't be. */
+/* Prepares to receive the body. Returns: ST_NO_MEMORY, ST_UNKNOWN_ENCODING. */
 static enum status begin_change(struct http_exchange *exchange, struct str model,
                                 struct error *err) {
     struct http_trace *self = arena_calloc(exchange->arena, 1, sizeof(*self));
     if (!self) {
         return error_set(err, ST_NO_MEMORY, "no memory for the request");
     }
-    *self = (struct http_trace){{.body = on_body}, model};
+    *self = (struct http_trace){{.on_body = on_body}, model};
     exchange->plan.max_bytes = MAX_BODY_BYTES;
     exchange->user = self;
     return http_coding_of_body(&exchange->head, &exchange->plan.coding, err);
@@ -60,7 +58,7 @@ void http_trace_begin(struct http_api *api, struct http_exchange *exchange,
         reply_trace_settings(api, exchange, model);
     } else if (begin_change(exchange, model, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
-    } else if (!exchange->head.has_body) { /* an empty body is complete already */
+    } else if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
         on_body(api, exchange);
     }
 }

@@ -1,4 +1,4 @@
-/* Writing the answer. */
+/* Writing the answer packet: outputs are split into rows, and each row becomes an item. */
 #include "serve/frontend/mip/answer.h"
 
 #include <assert.h>
@@ -44,7 +44,7 @@ enum status mip_rows_init(struct mip_rows *rows, const struct tensor *tensor, ui
         rows->row_bytes = (size_t)(tensor->n_bytes / n_rows);
     }
     if (!shape_elements(rows->shape, &rows->n_elements)) {
-        return error_not_batched(tensor, n_rows, err); /* cannot be: the whole has been counted */
+        return error_not_batched(tensor, n_rows, err); /* cannot happen */
     }
     return ST_OK;
 }
@@ -82,13 +82,13 @@ enum status mip_answer_begin(struct mip_answer_writer *writer, struct arena *are
     if (!buf_reserve(&writer->block, PACKET_HEAD_BYTES)) {
         return no_memory(writer, err);
     }
-    buf_advance(&writer->block, PACKET_HEAD_BYTES); /* mip_answer_end fills it */
+    buf_advance(&writer->block, PACKET_HEAD_BYTES); /* written by mip_answer_end */
     return ST_OK;
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* Writes the head of an item whose `n_bytes` are in the block or are a view. */
+/* Writes the head of an item at `at`; its `n_bytes` are in the block or are a view. */
 static enum status encode_item_head(struct mip_answer_writer *writer, size_t at,
                                     enum mip_item_type type, size_t n_bytes, struct error *err) {
     if (n_bytes > UINT32_MAX) {
@@ -186,7 +186,7 @@ static enum status encode_packet_head(struct mip_answer_writer *writer,
     return ST_OK;
 }
 
-/* Appends bytes of the block up to `to`, if there are any. */
+/* Appends a piece, unless it is empty. Returns: the new number of pieces. */
 static size_t add_piece(struct piece *pieces, size_t n, const char *data, size_t n_bytes) {
     if (n_bytes > 0) {
         pieces[n++] = (struct piece){data, n_bytes};

@@ -1,4 +1,4 @@
-/* Outputs as items: rows of a call's outputs, and the packet that is made of them. */
+/* Outputs as items: the rows of a call's outputs, and the packet made of them. */
 #include "serve/frontend/mip/answer.h"
 
 #include <setjmp.h>
@@ -49,9 +49,9 @@ static void mip_rows_numbers_are_views(void **state) {
         assert_int_equal(row.shape.rank, 1);
         assert_int_equal(row.shape.dims[0], 2);
         assert_int_equal(row.n_bytes, 4);
-        assert_ptr_equal(row.pieces[0].data, data + 2 * i); /* where the backend has it */
+        assert_ptr_equal(row.pieces[0].data, data + 2 * i); /* a view */
     }
-    assert_int_equal(mip_rows_init(&rows, &given.tensor, 0, &err), ST_OK); /* all of it */
+    assert_int_equal(mip_rows_init(&rows, &given.tensor, 0, &err), ST_OK); /* one row */
     mip_rows_next(&rows, &row);
     assert_int_equal(row.shape.rank, 2);
     assert_int_equal(row.n_bytes, sizeof(data));
@@ -101,7 +101,7 @@ static void mip_rows_other_batch_dimension_is_refused(void **state) {
 
 /* ---- packets --------------------------------------------------------------------------------- */
 
-/* A model of one output, and an answer to a packet of `batch` elements with two inputs. */
+/* A model with one output, and an answer to a packet of `batch` elements with two inputs. */
 struct answer {
     struct arena *arena;
     struct tensor_spec spec;
@@ -166,8 +166,8 @@ static void mip_answer_numbers_become_json_items(void **state) {
     arena_free(answer.arena);
 }
 
-/* One element of BYTES leaves as TEXT: a short one is copied, a long one stays where it is unless
- * it will be gone. */
+/* One BYTES element becomes TEXT: a short one is copied, a long one is a view if its memory stays.
+ */
 static void mip_answer_long_text_is_not_copied(void **state) {
     (void)state;
     enum { LONG = MIP_VIEW_MIN_BYTES };
@@ -200,7 +200,7 @@ static void mip_answer_long_text_is_not_copied(void **state) {
     free(data);
 }
 
-/* Views and JSON by turns: the order is the items'. */
+/* Views and JSON alternate: the order is that of the items. */
 static void mip_answer_views_keep_item_order(void **state) {
     (void)state;
     enum { LONG = MIP_VIEW_MIN_BYTES + 1, N = 12 };
@@ -238,7 +238,7 @@ static void mip_answer_unencodable_output_is_refused(void **state) {
         mip_answer_add(&answer.writer, 0, &given.tensor, true, answer.arena, &answer.err),
         ST_BAD_OUTPUT);
     arena_free(answer.arena);
-    /* memory */
+    /* out of memory */
     static double many[4096];
     struct arena *small = arena_new(NULL, 8192);
     begin(&answer, 1);

@@ -1,5 +1,5 @@
-/* One inference over MIP: the packet is decoded, held against the model, and runs as a batch; what
- * comes of it leaves as one packet. Nothing here looks into items. */
+/* One inference over MIP: the packet is decoded, checked against the model, and run as a batch,
+ * whose outputs are sent as one packet. */
 #include "serve/frontend/mip/api.h"
 
 #include <stddef.h>
@@ -7,7 +7,7 @@
 #include "core/base/metric/metric.h"
 #include "serve/frontend/mip/batch.h"
 
-/* What is kept for a packet; lives in the exchange's arena. */
+/* One packet; lives in the exchange's arena. */
 struct mip_inference {
     struct mip_batch batch;
     struct mip_infer infer;
@@ -18,7 +18,7 @@ struct mip_inference {
 
 static void reply_failure(struct mip_exchange *exchange, const struct error *err) {
     struct error named = *err;
-    if (err->status == ST_NO_MEMORY) { /* who found it full knows no settings */
+    if (err->status == ST_NO_MEMORY) { /* adds the setting */
         error_set(&named, ST_NO_MEMORY, "%s (--request-memory)", err->text);
     }
     metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
@@ -47,8 +47,8 @@ static void on_done(struct mip_batch *batch) {
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-/* Clause: MIP, "Inference": n-input is the number of the model's inputs. Optional ones may be left
- * out at the end. */
+/* Clause: MIP, "Inference": n-input is the number of the model's inputs. Optional inputs may be
+ * omitted at the end. */
 static enum status check_counts(const struct mip_infer *infer, const struct mip_plan *plan,
                                 struct error *err) {
     const struct model_spec *spec = plan->spec;
@@ -73,7 +73,7 @@ static enum status check_counts(const struct mip_infer *infer, const struct mip_
                      spec->n_inputs - plan->n_required, infer->n_inputs);
 }
 
-/* What is malformed is refused for that, whether there is a model or not. */
+/* The packet is decoded first: a malformed one is reported as such even when there is no model. */
 static enum status prepare_inference(struct mip_inference *call, struct mip_api *api,
                                      struct error *err) {
     struct mip_exchange *exchange = call->exchange;

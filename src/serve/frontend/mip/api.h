@@ -1,5 +1,5 @@
-/* The Model Invocation Protocol: the front end that stands between the MIP server and the models. A
- * listener serves one model; a packet is one inference of it.
+/* The Model Invocation Protocol: the front end between the MIP server and the models. A listener
+ * serves one model; a packet is one inference of it.
  *
  * Thread: the handler on any worker. */
 #ifndef SLUICE_SERVE_FRONTEND_MIP_API_H
@@ -17,11 +17,11 @@ struct mip_api {
     struct pictures *pictures;
     struct tracer *tracer;
     struct json_limits limits; /* of items in JSON */
-    uint64_t request_memory;   /* of one packet, besides its payload */
+    uint64_t request_memory;   /* limit of one packet, besides its payload */
 };
 
-/* The table of callbacks for mip_server_new; `api` must outlive the server. The cookie that
- * mip_server_listen is given is a struct mip_target, resolved. */
+/* The table of callbacks for mip_server_new; `api` must outlive the server. The user data of
+ * mip_server_listen is a resolved struct mip_target. */
 struct mip_handler mip_api_handler(struct mip_api *api);
 
 #endif

@@ -1,5 +1,5 @@
-/* The window of parts: each step does one thing, and what is done next depends on nothing but what
- * there is. */
+/* The window of chunks. Each step does one thing, and the next step depends only on the state of
+ * the batch. */
 #include "serve/frontend/mip/batch.h"
 
 #include <assert.h>
@@ -9,8 +9,8 @@
 #include "core/event/clock.h"
 
 enum {
-    STEP_BUDGET_NS = 2 * 1000 * 1000, /* then others have theirs */
-    MAX_DECODING = 16,                /* pictures under way */
+    STEP_BUDGET_NS = 2 * 1000 * 1000, /* per event-loop iteration */
+    MAX_DECODING = 16,                /* pictures being decoded */
 };
 
 static void run_steps(struct mip_batch *batch);
@@ -19,7 +19,8 @@ static struct mip_chunk *chunk_at(struct mip_batch *batch, size_t i) {
     return batch->chunks[(batch->oldest + i) % MIP_BATCH_CHUNKS];
 }
 
-/* Called with `stepping`: what a cancelled call does at once must not lead to another step. */
+/* The caller has set `stepping`, because a cancelled call may call back at once, which must not run
+ * another step. */
 static void fail_batch(struct mip_batch *batch, const struct error *err) {
     assert(batch->stepping);
     if (batch->error.status != ST_OK) {
@@ -38,7 +39,7 @@ static void free_oldest_chunk(struct mip_batch *batch) {
     batch->short_of_memory = false;
 }
 
-/* ---- steps: each returns whether it did something -------------------------------------------- */
+/* ---- steps: each returns whether it made progress -------------------------------------------- */
 
 static bool step_submit(struct mip_batch *batch) {
     for (size_t i = 0; i < batch->n_chunks; i++) {
@@ -58,7 +59,8 @@ static bool step_submit(struct mip_batch *batch) {
     return false;
 }
 
-/* Is it all that the packet asks for? Then its outputs may stay until the answer is sent. */
+/* Is the chunk the whole batch? Then its outputs stay until the answer is sent, and can be views.
+ */
 static bool is_whole_batch(const struct mip_batch *batch, const struct mip_chunk *chunk) {
     return chunk->n == batch->context.infer->batch;
 }
@@ -83,7 +85,7 @@ static bool step_write(struct mip_batch *batch) {
     return true;
 }
 
-/* What a new part may take. Returns: 0 when there is nothing left. */
+/* The memory available for a new chunk. Returns: 0 when there is none. */
 static size_t memory_left(struct mip_batch *batch) {
     size_t used = arena_bytes(batch->arena);
     for (size_t i = 0; i < batch->n_chunks; i++) {
@@ -92,7 +94,7 @@ static size_t memory_left(struct mip_batch *batch) {
     return used < batch->memory_bytes ? (size_t)(batch->memory_bytes - used) : 0;
 }
 
-/* Parts under way give memory back when they end; where there are none it is over. */
+/* Running chunks release memory when they end; without any, the batch fails. */
 static bool handle_no_memory(struct mip_batch *batch, const struct error *err) {
     if (batch->n_chunks == 0) {
         fail_batch(batch, err);
@@ -122,11 +124,11 @@ static bool step_begin(struct mip_batch *batch) {
     return true;
 }
 
-/* The newest part could not take its next element for want of memory. */
+/* The newest chunk has no memory for its next element. */
 static bool shrink_chunk(struct mip_batch *batch, struct mip_chunk *chunk,
                          const struct error *err) {
     if (chunk->n > 0) {
-        mip_chunk_close(chunk); /* it runs with fewer */
+        mip_chunk_close(chunk); /* it runs with fewer elements */
         return true;
     }
     mip_chunk_free(chunk);
@@ -163,7 +165,7 @@ static bool step_gather(struct mip_batch *batch) {
     return true;
 }
 
-/* After a failure: whatever has come back is given back. */
+/* After a failure: frees the chunks in order, each when it is idle. */
 static bool step_end(struct mip_batch *batch) {
     if (batch->n_chunks == 0 || !mip_chunk_is_idle(chunk_at(batch, 0))) {
         return false;
@@ -179,7 +181,7 @@ static bool run_step(struct mip_batch *batch) {
     return step_submit(batch) || step_write(batch) || step_gather(batch);
 }
 
-/* ---- turns ----------------------------------------------------------------------------------- */
+/* ---- event-loop iterations ------------------------------------------------------------------- */
 
 static bool is_finished(struct mip_batch *batch) {
     if (batch->n_chunks == 0) {
@@ -227,10 +229,10 @@ static void on_chunk_progress(struct mip_chunk *chunk) {
     run_steps((struct mip_batch *)((char *)chunk->context - offsetof(struct mip_batch, context)));
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
-/* What is known to be needed at least: the first element's tensors. It is looked at before anything
- * is allocated. */
+/* Checks the least memory that an element needs, the tensors of the first one, before anything is
+ * allocated. */
 static enum status check_element_fits(const struct mip_batch *batch, struct error *err) {
     const struct mip_infer *infer = batch->context.infer;
     size_t sum = 0;
@@ -269,7 +271,7 @@ void mip_batch_cancel(struct mip_batch *batch) {
         return;
     }
     assert(!batch->stepping);
-    error_set(&err, ST_CANCELLED, "the client went away before its answer");
+    error_set(&err, ST_CANCELLED, "the client closed the connection before the response");
     batch->stepping = true;
     fail_batch(batch, &err);
     batch->stepping = false;

@@ -1,10 +1,10 @@
-/* A packet's batch on its way: cut into parts that the model can take at once, a few of them under
- * way at a time, and written into one answer in the order of the elements. Items are read when
- * their part begins, so a packet holds the memory of its window of parts, its answer, and no
- * more.
+/* The batch of a packet: it is cut into chunks that the model can run at once. A few chunks run at
+ * a time, and their outputs are written into one answer in the order of the elements. Items are
+ * read when their chunk begins, so that a packet needs the memory of its window of chunks and of
+ * its answer.
  *
- * Where something fails the whole packet does: parts under way are cancelled and waited for. A long
- * batch gives the worker's other connections their turn.
+ * A failure fails the whole packet: running chunks are cancelled, and waited for. A long batch
+ * yields to the worker's other connections after STEP_BUDGET_NS.
  *
  * Thread: the packet's worker. */
 #ifndef SLUICE_SERVE_FRONTEND_MIP_BATCH_H
@@ -12,40 +12,40 @@
 
 #include "serve/frontend/mip/chunk.h"
 
-/* Parts under way: enough that the model need not wait for the next to be read, few enough that one
- * packet does not fill the model's queue. */
+/* Chunks in the window: enough that the model does not wait for the next one to be read, few enough
+ * that one packet does not fill the model's queue. */
 enum { MIP_BATCH_CHUNKS = 4 };
 
 struct mip_batch {
-    /* set by the caller, besides zeroes; source.moved is the batch's own */
+    /* set by the caller, the rest zeroed; context.progressed is set by mip_batch_start */
     struct mip_chunk_context context;
-    struct arena *arena;   /* the answer's */
-    uint64_t memory_bytes; /* of answer and parts (--request-memory) */
-    /* Exactly once; may run before mip_batch_start or mip_batch_cancel returns. */
+    struct arena *arena;   /* of the answer */
+    uint64_t memory_bytes; /* limit of answer and chunks (--request-memory) */
+    /* Called exactly once; possibly before mip_batch_start or mip_batch_cancel returns. */
     void (*done)(struct mip_batch *batch);
 
-    /* filled for `done` */
-    struct error error;         /* status ST_OK: the packet that answers is in the */
-    const struct piece *pieces; /* pieces, which stay until mip_batch_fini */
+    /* the result, for `done` */
+    struct error error;         /* ST_OK: the answer packet is in `pieces`, */
+    const struct piece *pieces; /* which are valid until mip_batch_fini */
     size_t n_pieces;
 
-    /* the batch's own */
-    struct mip_chunk *chunks[MIP_BATCH_CHUNKS]; /* those under way are n_parts from `oldest` on */
+    /* internal */
+    struct mip_chunk *chunks[MIP_BATCH_CHUNKS]; /* ring: n_chunks from `oldest` on */
     size_t oldest, n_chunks;
-    size_t n_taken; /* elements that are in parts, or were */
+    size_t n_taken; /* elements taken into chunks so far */
     struct mip_answer_writer writer;
-    struct worker_msg msg; /* for the next turn */
+    struct worker_msg msg; /* continues in the next event-loop iteration */
     bool posted;           /* the message is on its way */
-    bool stepping;         /* no second time meanwhile */
-    bool short_of_memory;  /* no new part before one has ended */
+    bool stepping;         /* guards against recursion */
+    bool short_of_memory;  /* no new chunk before one has ended */
     bool finished;         /* `done` was called */
 };
 
 void mip_batch_start(struct mip_batch *batch);
-/* Nobody waits any more: ends with ST_CANCELLED as soon as everything is back. Nothing happens
- * after `done`. */
+/* Cancels the batch: it ends with ST_CANCELLED when all chunks are idle. No effect after `done`. */
 void mip_batch_cancel(struct mip_batch *batch);
-/* After `done`, exactly once: the answer was sent, or will not be. */
+/* Frees the chunks. Call it exactly once after `done`, when the answer was sent or is not needed.
+ */
 void mip_batch_fini(struct mip_batch *batch);
 
 #endif

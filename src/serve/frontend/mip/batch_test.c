@@ -1,5 +1,5 @@
-/* A packet's batch through a model, without a socket: how it is cut into calls, that what comes
- * back is in order, and that nothing is left behind whatever fails. */
+/* The batch of a packet without a socket: how it is cut into calls, the order of the outputs, and
+ * that nothing is left after each failure. */
 #include "serve/frontend/mip/batch.h"
 
 #include <setjmp.h>
@@ -18,8 +18,8 @@ enum { MAX_CALLS = 64, ANSWER_BYTES = 1 << 16 };
 
 /* ---- a model with free rows ------------------------------------------------------------------ */
 
-/* x and y, FP32 [N,-1] (or [-1,-1] without a batch): y is x. What a call was, in the order of their
- * beginning, is noted. */
+/* x and y, FP32 [N,-1] (or [-1,-1] without a batch): y is x. The calls are recorded in the order in
+ * which they begin. */
 static struct {
     int n_calls;
     int64_t dims[MAX_CALLS][2];
@@ -62,7 +62,7 @@ static void give_back(void *cookie) {
     free(gathered);
 }
 
-/* Copies x, which may lie in pieces, and gives it `dims`. */
+/* Copies x, which may be in pieces, and sets its shape to `dims`. */
 static void answer_with(sluice_model *model, const sluice_request *request, const int64_t *dims,
                         size_t rank) {
     const sluice_input *x = &request->inputs[0];
@@ -127,7 +127,7 @@ struct packet {
     int n_done;
     enum status status;
     char text[ERROR_TEXT_BYTES];
-    char *answer; /* the items, with blanks between them */
+    char *answer; /* the items, separated by spaces */
     size_t answer_len;
 };
 
@@ -152,7 +152,7 @@ static void open_packet(struct packet *packet, struct model_config config, uint1
     packet->batch.memory_bytes = 1 << 24;
 }
 
-/* Item i is [i, i, …], of the width that `widths` has for it, over and over. */
+/* Item i is [i, i, …], with the widths of `widths`, repeated. */
 static void fill(struct packet *packet, const size_t *widths, size_t n_widths) {
     for (size_t i = 0; i < packet->infer.batch; i++) {
         struct buf text;
@@ -222,7 +222,7 @@ static void start(struct rig *rig) {
     }
 }
 
-/* Runs the packet; afterwards nothing of it may be left. */
+/* Runs the packet, and checks that nothing is left of it. */
 static void run(struct packet *packet) {
     int64_t arenas = metric_read(METRIC_ARENAS), held = metric_read(METRIC_OUTPUTS_HELD);
     rig_run(&packet->rig, start, 1);
@@ -310,7 +310,7 @@ static void batch_of_unbatched_model_runs_call_per_element(void **state) {
     }
 }
 
-/* Elements of one shape run together as far as they are neighbours. */
+/* Neighbouring elements of one shape run together. */
 static void batch_with_mixed_shapes_is_split_by_shape(void **state) {
     (void)state;
     static const size_t widths[] = {2, 2, 2, 3, 2, 2, 1, 1};
@@ -322,21 +322,21 @@ static void batch_with_mixed_shapes_is_split_by_shape(void **state) {
         run(&packet);
         expect_echo(&packet, widths, 8);
         assert_int_equal(seen.n_calls, 12);
-        for (size_t k = 0; k < 4; k++) { /* in which order they run is the scheduler's */
+        for (size_t k = 0; k < 4; k++) { /* the scheduler chooses the order */
             assert_int_equal(count_calls(calls[k]), 3);
         }
         close_packet(&packet);
     }
 }
 
-/* The largest batch of all; the worker's other messages have their turn meanwhile. */
+/* The largest batch; the worker's other messages run meanwhile. */
 static void batch_of_maximum_size_yields_to_worker(void **state) {
     (void)state;
     struct packet packet;
     open_packet(&packet, (struct model_config){.run_on = RUN_ON_WORKER}, MIP_MAX_BATCH);
     fill(&packet, four, 1);
     clock_set_fake_ns(1000000000);
-    packet.rig.model->execution_ns = 5000000; /* longer than a turn */
+    packet.rig.model->execution_ns = 5000000; /* longer than STEP_BUDGET_NS */
     run(&packet);
     clock_set_fake_ns(0);
     expect_echo(&packet, four, 1);
@@ -397,7 +397,7 @@ static void batch_with_unbatched_output_fails(void **state) {
     close_packet(&packet);
 }
 
-/* Whatever is under way when the client goes away comes back first. */
+/* Running chunks end before the cancelled batch does. */
 static void batch_cancelled_waits_for_running_calls(void **state) {
     (void)state;
     for (size_t i = 0; i < 2; i++) {
@@ -407,7 +407,7 @@ static void batch_cancelled_waits_for_running_calls(void **state) {
         packet.cancels = true;
         atomic_store(&packet.rig.model->gate_closed, i == 0);
         run(&packet);
-        expect_failure(&packet, ST_CANCELLED, "went away");
+        expect_failure(&packet, ST_CANCELLED, "the client closed the connection");
         assert_true(seen.n_calls <= MIP_BATCH_CHUNKS);
         close_packet(&packet);
     }
@@ -415,7 +415,7 @@ static void batch_cancelled_waits_for_running_calls(void **state) {
 
 /* ---- pictures -------------------------------------------------------------------------------- */
 
-/* x takes pictures of four values; there is no part that decodes them. */
+/* x takes pictures of four values; there is no picture decoder. */
 static void batch_with_undecodable_picture_fails(void **state) {
     (void)state;
     static const int64_t dims[] = {4};
@@ -441,7 +441,7 @@ static void batch_with_undecodable_picture_fails(void **state) {
         assert_int_equal(pictures_new(&options, &packet.pictures, &err), ST_OK);
         run(&packet);
         if (packet.cancels) {
-            expect_failure(&packet, ST_CANCELLED, "went away");
+            expect_failure(&packet, ST_CANCELLED, "the client closed the connection");
         } else {
             expect_failure(&packet, ST_UNSUPPORTED, "batch element 6");
         }
@@ -452,7 +452,8 @@ static void batch_with_undecodable_picture_fails(void **state) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Parts take turns where they don't fit side by side, and are smaller where not even one does. */
+/* Chunks run one after the other where two do not fit in memory, and are smaller where one does
+ * not. */
 static void batch_with_little_memory_uses_smaller_chunks(void **state) {
     (void)state;
     static const size_t wide[] = {300};
@@ -481,7 +482,7 @@ static void batch_with_too_little_memory_fails(void **state) {
     close_packet(&packet);
 }
 
-/* What is known to be needed is held against the limit before anything is allocated. */
+/* The known need of an element is checked before anything is allocated. */
 static void batch_element_over_memory_limit_fails_before_call(void **state) {
     (void)state;
     struct packet packet;

@@ -1,4 +1,7 @@
-/* The life of a part: made, closed, called, written, freed. */
+/* The life of a chunk: created, filled, closed, run, written, freed. Elements are read item by
+ * item; an element is added only when all its items are valid. Tensor bytes stay where they were
+ * read, in pieces, and the backend gathers them once. Pictures are decoded to where the backend
+ * reads them. */
 #include "serve/frontend/mip/chunk.h"
 
 #include <assert.h>
@@ -21,7 +24,7 @@ static void chunk_set_state(struct mip_chunk *chunk, enum mip_chunk_state to) {
     chunk->state = to;
 }
 
-/* ---- in -------------------------------------------------------------------------------------- */
+/* ---- create and close ------------------------------------------------------------------------ */
 
 static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "out of memory for a part of the batch");
@@ -38,7 +41,7 @@ struct mip_chunk *mip_chunk_new(struct mip_chunk_context *context, size_t first,
         arena_free(arena);
         return NULL;
     }
-    /* Field by field: the call, and the texts of errors, are large and set by others. */
+    /* Set field by field, because zeroing the call and the error texts would be expensive. */
     chunk->context = context;
     chunk->state = MIP_CHUNK_FILLING;
     chunk->arena = arena;
@@ -81,7 +84,7 @@ static bool is_decoded(const struct mip_chunk *chunk, size_t input) {
            chunk->context->plan->inputs[input].pictures == MIP_PICTURES_DECODED;
 }
 
-/* The file itself is the element: its length, and its bytes where they came in. */
+/* The picture file itself is the element: its length, and its bytes in place. */
 static enum status read_picture_file(struct mip_chunk *chunk, struct str file,
                                      const struct mip_input *input, struct tensor *out,
                                      struct error *err) {
@@ -90,7 +93,7 @@ static enum status read_picture_file(struct mip_chunk *chunk, struct str file,
     if (!pieces || !length) {
         return no_memory_for_element(chunk, err);
     }
-    bytes_encode_length(length, (uint32_t)file.len); /* a packet has less than 4 GiB */
+    bytes_encode_length(length, (uint32_t)file.len); /* a packet is shorter than 4 GiB */
     pieces[0] = (struct piece){length, BYTES_LENGTH_BYTES};
     pieces[1] = (struct piece){file.ptr, file.len};
     *out = (struct tensor){.datatype = DT_BYTES,
@@ -164,8 +167,8 @@ static bool reserve_pieces(struct mip_chunk *chunk, struct mip_chunk_input *inpu
     return true;
 }
 
-/* Room for the pictures of all elements that are still to come; where memory is short the part will
- * have fewer. */
+/* Reserves memory for the pictures of all further elements; when memory is short, reduces the
+ * capacity of the chunk. */
 static bool reserve_slots(struct mip_chunk *chunk, struct mip_chunk_input *input, size_t n_bytes) {
     size_t n = chunk->capacity - chunk->n, total;
     while (n > 0 && !input->slots) {
@@ -196,12 +199,12 @@ static bool add_picture(struct mip_chunk *chunk, size_t index) {
     picture->element = chunk->first + chunk->n;
     picture->input = index;
     picture->next = chunk->pictures;
-    picture->done = true; /* it has not begun */
+    picture->done = true; /* not submitted yet */
     chunk->pictures = picture;
     return true;
 }
 
-/* Everything that can fail happens before anything is the part's. */
+/* Reserves everything that append_element needs, so that adding cannot fail half-way. */
 static enum status reserve_element(struct mip_chunk *chunk, struct error *err) {
     for (size_t i = 0; i < chunk->context->infer->n_inputs; i++) {
         struct mip_chunk_input *input = &chunk->inputs[i];
@@ -234,7 +237,7 @@ static void on_picture(struct picture_job *job) {
     chunk->context->progressed(chunk);
 }
 
-/* Returns: where the picture will be. */
+/* Submits the picture to the decoder. Returns: where its values will be. */
 static void *start_decoding(struct mip_chunk *chunk, size_t index) {
     const struct mip_input *plan = &chunk->context->plan->inputs[index];
     struct mip_chunk_input *input = &chunk->inputs[index];
@@ -254,10 +257,10 @@ static void *start_decoding(struct mip_chunk *chunk, size_t index) {
     return slot;
 }
 
-/* A picture that lies right behind the one before it makes one piece with it. */
+/* Appends a piece; a picture adjacent to the previous one extends its piece. */
 static void add_piece(struct mip_chunk_input *input, const char *data, size_t n_bytes) {
     struct piece *last = input->n_pieces > 0 ? &input->pieces[input->n_pieces - 1] : NULL;
-    assert(input->pieces); /* make_room has seen to it */
+    assert(input->pieces); /* reserve_pieces has allocated it */
     bool joins = data != input->slots && last && (const char *)last->data + last->n_bytes == data;
     if (joins) {
         last->n_bytes += n_bytes;
@@ -314,7 +317,7 @@ enum status mip_chunk_add_element(struct mip_chunk *chunk, bool *taken, struct e
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* The batch dimension, and behind it those of an element. */
+/* The shape of the whole chunk: the batch dimension, then those of an element. */
 static bool batch_shape(const struct mip_chunk *chunk, struct shape element, struct shape *out) {
     if (!chunk->context->plan->batches) {
         *out = element;
@@ -388,7 +391,7 @@ enum status mip_chunk_submit(struct mip_chunk *chunk, struct error *err) {
     return ST_OK;
 }
 
-/* ---- out ------------------------------------------------------------------------------------- */
+/* ---- writing the outputs --------------------------------------------------------------------- */
 
 static enum status init_rows(struct mip_chunk *chunk, struct error *err) {
     const struct infer_response *response = &chunk->call.response;
@@ -420,7 +423,7 @@ enum status mip_chunk_write(struct mip_chunk *chunk, struct mip_answer_writer *w
     return st;
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- cancel and free ------------------------------------------------------------------------- */
 
 void mip_chunk_cancel(struct mip_chunk *chunk) {
     for (struct mip_chunk_picture *picture = chunk->pictures; picture && chunk->n_decoding > 0;
@@ -443,5 +446,5 @@ void mip_chunk_free(struct mip_chunk *chunk) {
     if (chunk->state == MIP_CHUNK_ANSWERED) {
         infer_response_release(&chunk->call.response);
     }
-    arena_free(chunk->arena); /* the part itself, too */
+    arena_free(chunk->arena); /* the chunk itself, too */
 }

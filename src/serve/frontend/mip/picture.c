@@ -1,16 +1,16 @@
-/* From shape and settings to a picture's plan. */
+/* The plan of a picture input, from its shape and settings. */
 #include "serve/frontend/mip/plan.h"
 
-/* Where things are among the dimensions of a picture. */
+/* The indices of a picture's dimensions. */
 struct axes {
     size_t height, width;
-    size_t channels; /* NO_AXIS: there is none, and one channel */
+    size_t channels; /* NO_AXIS: no such dimension, one channel */
 };
 
 static const size_t NO_AXIS = SIZE_MAX;
 
-/* Dimensions in front that say nothing: as many of 1 or -1 as are beyond `rank`. Returns: how many;
- * the shape has still more than that when the next is another size. */
+/* Skips leading dimensions of 1 or -1, as many as the shape has beyond `rank`. Returns: their
+ * number; more dimensions than `rank` are left when one of them has another size. */
 static size_t skip_leading_dims(struct shape dims, size_t rank) {
     size_t n = 0;
     while (dims.rank - n > rank && (dims.dims[n] == 1 || dims.dims[n] == -1)) {
@@ -23,7 +23,7 @@ static bool is_channels(int64_t dim) {
     return dim == 1 || dim == 3;
 }
 
-/* With -1 for the channels the layout must have been said. */
+/* A channel dimension of -1 needs a layout in the settings. */
 static bool fits_layout(int64_t dim, bool said) {
     return is_channels(dim) || (said && dim == -1);
 }
@@ -73,7 +73,7 @@ static enum status choose_color(int64_t channels, const struct mip_settings *set
                      (long long)channels);
 }
 
-/* One side: from the shape, or from the settings where the shape leaves it open. */
+/* One side of the picture: from the shape, or from the settings where the shape has -1. */
 static enum status choose_side(const char *side, int64_t dim, uint32_t said, uint32_t *out,
                                struct error *err) {
     if (dim == -1 && said == 0) {
@@ -92,7 +92,7 @@ static enum status choose_side(const char *side, int64_t dim, uint32_t said, uin
     return ST_OK;
 }
 
-/* One number is for all channels. */
+/* Expands one number to all channels. */
 static enum status expand_per_channel(const char *name, const struct mip_per_channel *from,
                                       size_t channels, double *out, struct error *err) {
     if (from->n > channels) {

@@ -1,4 +1,5 @@
-/* Making a plan: every input and output with its settings. */
+/* Building the plan: every input and output with its settings, labels as keys, and the text for
+ * --check. */
 #include "serve/frontend/mip/plan.h"
 
 #include <inttypes.h>
@@ -16,7 +17,7 @@ static struct shape element_dims(struct shape shape, bool batches) {
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-/* Can an element of that shape be one value? */
+/* Can an element of that shape be a single value? */
 static bool may_be_single(struct shape dims) {
     for (size_t i = 0; i < dims.rank; i++) {
         if (dims.dims[i] != 1 && dims.dims[i] != -1) {
@@ -53,7 +54,7 @@ static enum status plan_decoding(const struct mip_settings *settings, struct mip
     return ST_OK;
 }
 
-/* Not to be a picture is no error, unless the settings say of this very input how to be one. */
+/* An input that cannot be a picture is an error only when a setting names this input. */
 static enum status plan_input(struct arena *arena, const struct mip_settings *settings,
                               struct mip_input *input, struct error *err) {
     bool bytes = input->spec->datatype == DT_BYTES;
@@ -82,7 +83,7 @@ static enum status plan_input(struct arena *arena, const struct mip_settings *se
     return input->why_refused ? ST_OK : no_memory(err);
 }
 
-/* Settings for all inputs must be of use to one of them. */
+/* Settings for all inputs must apply to one of them. */
 static enum status check_settings_used(const struct mip_plan *plan,
                                        const struct mip_settings *settings, struct error *err) {
     for (size_t i = 0; i < plan->spec->n_inputs; i++) {
@@ -144,7 +145,7 @@ static bool is_duplicate(const struct str *const *sorted, size_t n, size_t i) {
            (i + 1 < n && str_eq(*sorted[i], *sorted[i + 1]));
 }
 
-/* Renames what is there more than once; `renamed` has room for all. */
+/* Appends the index to labels that occur more than once; `renamed` has the capacity for all. */
 static bool number_duplicates(struct arena *arena, const struct str *const *sorted, size_t n,
                               const struct str *labels, struct str *renamed) {
     for (size_t i = 0; i < n; i++) {
@@ -185,7 +186,7 @@ static enum status make_unique(struct arena *arena, const char *path, struct lab
     return ST_OK;
 }
 
-/* A key can't be empty. */
+/* A key cannot be empty. */
 static enum status check_none_empty(const char *path, const struct labels *labels,
                                     struct error *err) {
     for (size_t i = 0; i < labels->n; i++) {
@@ -206,7 +207,8 @@ enum status mip_labels_make_keys(struct arena *arena, const char *path, struct l
 
 /* ---- outputs --------------------------------------------------------------------------------- */
 
-/* What config.pbtxt names is a file of the model's own; the server's settings may name any. */
+/* A labels file that config.pbtxt names must be inside the model's directory; the server's settings
+ * may name any file. */
 static enum status check_labels_path(const struct mip_settings *settings, struct error *err) {
     struct str rest = settings->labels;
     if (settings->labels_by_server) {
@@ -298,7 +300,7 @@ static enum status plan_outputs(struct arena *arena, const struct mip_settings *
     return ST_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the plan ------------------------------------------------------------------------------- */
 
 enum status mip_plan_new(struct arena *arena, const struct model_spec *spec,
                          const struct model_config *config, struct str directory,
@@ -350,7 +352,7 @@ const struct mip_plan *mip_plan_of(const struct model_version *version) {
     return model_version_user_data(version, MODEL_VERSION_MIP);
 }
 
-/* ---- text for people ------------------------------------------------------------------------- */
+/* ---- text for --check ------------------------------------------------------------------------ */
 
 static void print_numbers(const char *name, const double *values, size_t n, double usual,
                           struct buf *out) {

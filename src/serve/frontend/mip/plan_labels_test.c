@@ -1,4 +1,4 @@
-/* Labels: lines, what is no label, and names that would be one key twice. */
+/* Labels as keys: lines, invalid labels, and duplicates. */
 #include "serve/frontend/mip/plan.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 static const struct {
     const char *text;
-    const char *labels; /* with '|' between them; NULL: refused */
+    const char *labels; /* separated by '|'; NULL: an error */
     const char *says;
 } rows[] = {
     {"a\nb\nc\n", "a|b|c", NULL},
@@ -24,7 +24,7 @@ static const struct {
      "a|b", NULL},
     {" two words \n\ttab\t\n", "two words|tab", NULL},
     {"\xc3\xa9t\xc3\xa9\n", "\xc3\xa9t\xc3\xa9", NULL},
-    /* one key must not be there twice */
+    /* duplicates */
     {"crane\nboat\ncrane\n", "crane (0)|boat|crane (2)", NULL},
     {"a\na\na\n", "a (0)|a (1)|a (2)", NULL},
     {"a\na\na (0)\n", NULL, "labels:"},

@@ -1,5 +1,4 @@
-/* Plans: what each shape and each setting comes to, read back in the words of --check; what is
- * refused, and how that is said. */
+/* Plans of shapes and settings, compared as the text of --check; errors and their texts. */
 #include "serve/frontend/mip/plan.h"
 
 #include <setjmp.h>
@@ -21,7 +20,7 @@ enum { MAX_PARAMS = 6, MAX_DIMS = 6 };
 struct tensor_row {
     const char *name;
     enum datatype datatype;
-    int64_t dims[MAX_DIMS]; /* of an element; ends with 0 */
+    int64_t dims[MAX_DIMS]; /* of an element; terminated by 0 */
     const char *label_filename;
 };
 
@@ -35,7 +34,7 @@ struct model_row {
     struct param_row params[MAX_PARAMS];
 };
 
-/* What mip_plan_new is given. */
+/* The arguments of mip_plan_new. */
 struct made {
     struct arena *arena;
     struct model_spec spec;
@@ -93,9 +92,9 @@ static enum status make(const struct model_row *row, bool batches, const char *d
 
 static const struct {
     struct model_row model;
-    const char *input, *output; /* how the first lines of each begin, behind the name */
+    const char *input, *output; /* the beginning of the first line of each, after the name */
 } plans[] = {
-    /* what shapes say */
+    /* shapes */
     {{IN("x", DT_FP32, {28, 28}, NULL), OUT},
      "JSON; pictures become 28x28 grey (stretch, filter auto)",
      "JSON"},
@@ -127,7 +126,7 @@ static const struct {
     {{IN("x", DT_BYTES, {1}, NULL), OUT}, "TEXT, JSON; pictures as the files they are", "JSON"},
     {{IN("x", DT_BYTES, {-1}, NULL), OUT}, "TEXT, JSON; pictures as the files they are", "JSON"},
     {{IN("x", DT_BYTES, {2}, NULL), OUT}, "TEXT, JSON; no pictures: its shape [2] is not one", ""},
-    /* what settings say */
+    /* settings */
     {{IN("x", DT_FP32, {28, 28}, NULL), OUT, {{"mip.scale", "1/256"}}},
      "JSON; pictures become 28x28 grey (stretch, filter auto, scale 0.00390625)",
      ""},
@@ -180,7 +179,7 @@ static const struct {
       {{"mip.top_k", "2"}, {"mip.labels", "labels.txt"}}},
      "",
      "JSON, the 2 best by 4 labels"},
-    /* nothing asks for them */
+    /* labels without top_k are not loaded */
     {{IN("x", DT_FP32, {4}, NULL), .out = {{"y", DT_FP32, {4}, "missing.txt"}}}, "", "JSON\n"},
 };
 
@@ -190,7 +189,7 @@ static void write_labels(struct test_dir *dir) {
     test_dir_add(dir, "three.txt", "a\nb\nc");
 }
 
-/* Does the line of `kind` in `text` go on with `expected`, behind the tensor's name? */
+/* Checks that the line of `kind` in `text` continues with `expected` after the tensor's name. */
 static void check_line(size_t i, const char *text, const char *kind, const char *expected) {
     const char *line = strstr(text, kind);
     const char *rest = line ? strstr(line + strlen(kind), "  ") : NULL;
@@ -223,7 +222,7 @@ static void plan_each_model_prints_expected_lines(void **state) {
     test_dir_remove(&dir);
 }
 
-/* Refused, with words that must be in the message. */
+/* Errors, with words that the message must contain. */
 static const struct {
     struct model_row model;
     const char *says[3];
@@ -261,7 +260,7 @@ static const struct {
     {{IN("x", DT_FP32, {4}, NULL), OUT, {{"mip.top_k", "2"}, {"mip.labels", "../labels.txt"}}},
      {"inside its directory"}},
     {{IN("x", DT_FP32, {4}, NULL), OUT, {{"mip.top_k", "2"}, {"mip.labels", "/nowhere"}}},
-     {"/nowhere: No such file"}}, /* the server's own settings may name any file */
+     {"/nowhere: No such file"}}, /* the server's settings may name any file */
     {{IN("x", DT_FP32, {4}, NULL), .out = {{"y", DT_BYTES, {4}, NULL}}, {{"mip.top_k", "2"}}},
      {"output \"y\"", "values of BYTES are no scores"}},
     {{IN("x", DT_FP32, {4}, NULL), .out = {{"y", DT_BOOL, {4}, NULL}}, {{"mip.softmax", "true"}}},
@@ -288,7 +287,7 @@ static void plan_each_bad_setting_is_refused(void **state) {
     test_dir_remove(&dir);
 }
 
-/* Settings for all inputs go to those that can be pictures; the others are left alone. */
+/* Settings for all inputs apply to those that can be pictures; the others are not affected. */
 static void plan_settings_for_all_apply_to_picture_inputs(void **state) {
     (void)state;
     static const struct model_row row = {
@@ -307,7 +306,7 @@ static void plan_settings_for_all_apply_to_picture_inputs(void **state) {
     arena_free(made.arena);
 }
 
-/* What may be left out is what is optional and has nothing required behind it. */
+/* The optional inputs after the last required one may be omitted. */
 static void plan_trailing_optional_inputs_are_not_required(void **state) {
     (void)state;
     static const struct model_row row = {

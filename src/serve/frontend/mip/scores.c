@@ -1,4 +1,4 @@
-/* Softmax and the best of an element's values. */
+/* Softmax and the top-k values of an element. */
 #include "serve/frontend/mip/scores.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 #include "codec/mip/item.h"
 #include "serve/frontend/top_k.h"
 
-/* The values of one element, and what softmax needs to know of all of them. */
+/* The values of one element, and the sums of its softmax. */
 struct scores {
     const struct mip_output *output;
     const struct tensor *element;
@@ -20,7 +20,7 @@ struct scores {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* A model's plan refuses scores of BYTES and BOOL. */
+/* The plan rejects scores of BYTES and BOOL. */
 static double value_at(const struct scores *scores, size_t i) {
     return top_k_value(scores->element->datatype, scores->data, i);
 }
@@ -63,9 +63,9 @@ static enum status prepare_softmax(struct scores *scores, struct error *err) {
     return ST_OK;
 }
 
-/* ---- the best -------------------------------------------------------------------------------- */
+/* ---- top-k -------------------------------------------------------------------------------- */
 
-/* The value as the model gave it, or after softmax, as JSON. */
+/* The value as JSON: as the model returned it, or after softmax. */
 static enum status print_value(struct buf *out, const struct scores *scores,
                                const struct top_k_item *top, struct error *err) {
     size_t size = datatype_size(scores->element->datatype);
@@ -110,8 +110,7 @@ static enum status print_top_k(struct buf *out, struct arena *scratch, const str
     if (!top) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the %zu best values", max);
     }
-    /* What is compared is the model's own values: softmax leaves their order, but may make small
-     * ones equal. */
+    /* Ranks the model's own values: softmax keeps their order, but may make small ones equal. */
     top_k_find(scores->element->datatype, scores->data, scores->n, max, top);
     enum status st = ST_OK;
     buf_add_char(out, '{');
@@ -128,7 +127,7 @@ static enum status print_top_k(struct buf *out, struct arena *scratch, const str
     return st;
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
+/* ---- all values ------------------------------------------------------------------------------ */
 
 static enum status print_softmax(struct buf *out, struct arena *scratch,
                                  const struct scores *scores, struct error *err) {

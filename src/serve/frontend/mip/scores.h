@@ -1,5 +1,5 @@
-/* Outputs that are scores: softmax over the values of one element, the best of them with their
- * labels. All in double, whatever the model's datatype. */
+/* Outputs that are scores: softmax over the values of one element, and its top-k values with their
+ * labels. Computed in double for every datatype. */
 #ifndef SLUICE_SERVE_FRONTEND_MIP_SCORES_H
 #define SLUICE_SERVE_FRONTEND_MIP_SCORES_H
 
@@ -7,10 +7,10 @@
 #include "core/base/status.h"
 #include "serve/frontend/mip/plan.h"
 
-/* Appends to `out` the JSON that `output` (with softmax or top_k) makes of one element's values:
+/* Appends the JSON of one element's values by the settings of `output` (softmax or top_k):
  *
- *     top_k            {"seven":0.98,"one":0.01}   best first, of equal ones the first
- *     softmax alone    [[0.1,0.9]]                 nested as the shape is
+ *     top_k            {"seven":0.98,"one":0.01}   greatest first, equal ones by index
+ *     softmax alone    [[0.1,0.9]]                 nested like the shape
  *
  * Without labels the keys are indices. `element` is of numbers, in at most one piece. Returns:
  * ST_BAD_OUTPUT for NaN, which has no rank, for values that have no softmax, and for a value

@@ -1,4 +1,4 @@
-/* Softmax and the best values: every datatype, ties, labels, what has no rank. */
+/* Softmax and top-k: every datatype, ties, labels, and values without a rank. */
 #include "serve/frontend/mip/scores.h"
 
 #include <setjmp.h>
@@ -52,10 +52,10 @@ static const struct row rows[] = {
     {DT_FP32, {1, 3, 2}, 3, false, 9, 0, "{\"1\":3.0,\"2\":2.0,\"0\":1.0}", NULL},
     {DT_FP32, {1, 3, 2}, 3, false, 1, 4, "{\"one\":3.0}", NULL},
     {DT_FP32, {1, 3, 2, 9}, 4, false, 2, 4, "{\"q\\\"uote\":9.0,\"one\":3.0}", NULL},
-    /* of equal values the first comes first */
+    /* equal values are in order of their index */
     {DT_FP32, {5, 7, 5, 7}, 4, false, 3, 0, "{\"1\":7.0,\"3\":7.0,\"0\":5.0}", NULL},
     {DT_FP32, {2, 2, 2}, 3, false, 2, 0, "{\"0\":2.0,\"1\":2.0}", NULL},
-    /* what softmax makes equal keeps its order */
+    /* values that softmax makes equal keep their order */
     {DT_FP64, {-2000, -1000, 0}, 3, true, 3, 0, "{\"2\":1.0,\"1\":0.0,\"0\":0.0}", NULL},
     {DT_FP32, {4, 4}, 2, true, 2, 0, "{\"0\":0.5,\"1\":0.5}", NULL},
     {DT_FP32, {0, 0, 0, 0}, 4, true, 0, 0, "[0.25,0.25,0.25,0.25]", NULL},
@@ -63,7 +63,7 @@ static const struct row rows[] = {
     {DT_FP64, {-INFINITE, 3}, 2, true, 0, 0, "[0.0,1.0]", NULL},
     {DT_FP32, {0}, 0, true, 0, 0, "[]", NULL},
     {DT_FP32, {0}, 0, true, 3, 0, "{}", NULL},
-    /* every datatype; values leave as the model gave them */
+    /* every datatype; values are printed as the model returned them */
     {DT_UINT8, {1, 200}, 2, false, 2, 0, "{\"1\":200,\"0\":1}", NULL},
     {DT_INT8, {1, -100}, 2, false, 2, 0, "{\"0\":1,\"1\":-100}", NULL},
     {DT_UINT16, {1, 60000}, 2, false, 1, 0, "{\"1\":60000}", NULL},

@@ -1,5 +1,5 @@
-/* From parameters to settings: which key means what, of which tensor. Nothing is passed over: a key
- * that is not a setting, or names no tensor, is a slip that would change answers. */
+/* Parsing of the "mip." parameters. An unknown setting or tensor name is an error, because ignoring
+ * it would silently change answers. */
 #include "serve/frontend/mip/settings.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ const char *mip_filter_name(enum picture_filter filter) {
     return FILTERS[filter];
 }
 
-/* Finds `value` among `words`, which end with NULL. */
+/* Finds `value` in `words`, which are terminated by NULL. */
 static enum status read_word(struct str value, const char *const *words, unsigned *out,
                              struct error *err) {
     char all[64] = "";
@@ -110,7 +110,7 @@ enum status mip_value_scale(struct str value, struct mip_settings *out, struct e
                      STR_ARG(value));
 }
 
-/* One number or three, with commas between them. */
+/* One number, or three separated by commas. */
 static bool parse_channels(struct str value, struct mip_per_channel *out) {
     struct str rest = value;
     out->n = 0;
@@ -214,14 +214,14 @@ static const struct setting {
 };
 enum { N_SETTINGS = sizeof(SETTINGS) / sizeof(SETTINGS[0]) };
 
-/* What is read into. */
+/* The destination of the settings. */
 struct reader {
     const struct model_spec *spec;
     struct mip_settings *inputs;
     struct mip_settings *outputs;
 };
 
-/* A parameter's name, taken apart. */
+/* A parsed parameter name. */
 struct key {
     const struct setting *setting;
     struct str tensor; /* ptr NULL: all */
@@ -259,7 +259,7 @@ static enum status unknown_tensor(const struct model_spec *spec, const struct ke
                      STR_ARG(key->tensor), suggest_hint(&suggestion, hint));
 }
 
-/* A tensor's name may have dots in it: the setting is behind the last. */
+/* A tensor's name may contain dots: the setting follows the last one. */
 static enum status parse_key(struct str name, struct key *out, struct error *err) {
     struct str rest = str_make(name.ptr + sizeof(PREFIX) - 1, name.len - (sizeof(PREFIX) - 1));
     size_t dot = rest.len;
@@ -315,7 +315,8 @@ static enum status apply_to_one(struct reader *reader, const struct key *key,
     return apply_setting(key, param, of_output ? &reader->outputs[at] : &reader->inputs[at], err);
 }
 
-/* Those for all tensors come first, so that those for one win wherever they stand. */
+/* Called first for the settings of all tensors, then for those of one, so that these win in any
+ * order. */
 static enum status read_params(struct reader *reader, const struct model_config *config,
                                bool for_all, struct error *err) {
     for (size_t i = 0; i < config->n_params; i++) {

@@ -1,27 +1,24 @@
-/* The settings of a model that say what happens between items of MIP and tensors: its parameters
- * that begin with "mip.", from config.pbtxt or the server's own settings.
+/* The MIP settings of a model, which control how items become tensors and back: its parameters that
+ * begin with "mip.", from config.pbtxt or the server's own settings.
  *
  *     mip.SETTING           for every input (output)
- *     mip.TENSOR.SETTING    for that one, and wins
+ *     mip.TENSOR.SETTING    for that one; it takes precedence
  *
  * of an input, for pictures
- *     color   grey, rgb or bgr; by default what the number of channels says (3: rgb)
+ *     color   grey, rgb or bgr; by default from the number of channels (3: rgb)
  *     fit     stretch (default), crop or pad
- *     filter  nearest, bilinear, bicubic or lanczos; by default auto: as Pillow's resize, which
- *     takes
- *             the nearest pixel of a picture with a palette or one bit a pixel, else bicubic
+ *     filter  nearest, bilinear, bicubic or lanczos; by default auto, as Pillow's resize: nearest
+ *             for a picture with a palette or one bit per pixel, else bicubic
  *     scale   a factor: "0.5", "1/255"; 1 by default
  *     mean    one number, or three: subtracted after scaling; 0 by default
  *     std     the same: divided by after that; 1 by default
- *     layout  nchw, nhwc or auto (default): what the shape says
- *     size    WIDTHxHEIGHT, or one number for both, where the shape leaves them open
- *     pad     0 to 255: what is around a padded picture; 0 by default
+ *     layout  nchw, nhwc or auto (default): from the shape
+ *     size    WIDTHxHEIGHT, or one number for both, where the shape has -1
+ *     pad     0 to 255: the border of a padded picture; 0 by default
  * of an output
  *     softmax true or false (default), over all values of an element
- *     top_k   N: a JSON object of the N best, best first; 0 (default): all values as they are
- *     labels  a file with one label a line; by default the output's label_filename
- *
- * This file reads words and numbers; what they mean for a tensor is plan.h's. */
+ *     top_k   N: a JSON object of the N greatest values, greatest first; 0 (default): all values
+ *     labels  a file with one label per line; by default the output's label_filename */
 #ifndef SLUICE_SERVE_FRONTEND_MIP_SETTINGS_H
 #define SLUICE_SERVE_FRONTEND_MIP_SETTINGS_H
 
@@ -42,10 +39,10 @@ struct mip_per_channel {
     size_t n;
 };
 
-/* What is said of one tensor; an input has the upper part, an output the lower. */
+/* The settings of one tensor; an input uses the upper half, an output the lower. */
 struct mip_settings {
-    bool given;         /* something is said of it, or of all */
-    struct str own_key; /* a parameter that names this very tensor; ptr NULL: none does */
+    bool given;         /* a setting is given for it, or for all */
+    struct str own_key; /* the parameter that names this tensor; ptr NULL: none */
 
     bool has_color;
     enum picture_color color;
@@ -54,34 +51,33 @@ struct mip_settings {
     double scale;
     struct mip_per_channel mean, std;
     enum mip_layout layout;
-    uint32_t width, height; /* 0: not said */
+    uint32_t width, height; /* 0: not set */
     uint8_t pad;
 
     bool softmax;
-    uint32_t top_k;        /* 0: none */
-    struct str labels;     /* ptr NULL: not said */
-    bool labels_by_server; /* a setting of the server's own: may be any path */
+    uint32_t top_k;        /* 0: all values */
+    struct str labels;     /* ptr NULL: not set */
+    bool labels_by_server; /* set by the server's own settings: may be any path */
 };
 
-/* The most labels of one answer. */
+/* The largest top_k. */
 enum { MIP_TOP_K_MAX = 1000 };
 
-/* Reads all parameters of `config` that begin with "mip." into one struct for each input and output
- * of `spec`. Returns: ST_BAD_CONFIG with the parameter, what was expected and the nearest right
- * name. Texts are views of `config`. */
+/* Parses all parameters of `config` that begin with "mip." into one struct for each input and
+ * output of `spec`. Returns: ST_BAD_CONFIG with the parameter, the expected value and the nearest
+ * valid name. Texts are views of `config`. */
 enum status mip_settings_read(const struct model_config *config, const struct model_spec *spec,
                               struct mip_settings *inputs, struct mip_settings *outputs,
                               struct error *err) __attribute__((warn_unused_result));
 
-/* The words of the values, for messages and --check. */
+/* The names of the values, for messages and --check. */
 const char *mip_color_name(enum picture_color color);
 const char *mip_fit_name(enum picture_fit fit);
 const char *mip_filter_name(enum picture_filter filter);
 
-/* The values of the settings that begin with "mip.": one strict reader for each kind, from text to
- * its place in struct mip_settings. They say what was expected and what came; whose setting it is
- * says the caller. */
-/* Returns: ST_BAD_CONFIG. */
+/* The parsers of the values, one for each setting, from text to the fields of struct mip_settings.
+ * An error has the expected and the actual value; the caller adds the parameter. Returns:
+ * ST_BAD_CONFIG. */
 typedef enum status mip_value_read(struct str value, struct mip_settings *out, struct error *err);
 
 mip_value_read mip_value_color, mip_value_fit, mip_value_filter, mip_value_scale, mip_value_mean,

@@ -1,4 +1,4 @@
-/* The values of MIP's settings: what each reader takes, and that it takes nothing else. */
+/* The values of the MIP settings: valid and invalid texts of each parser. */
 #include "serve/frontend/mip/settings.h"
 
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 
 static const struct {
     mip_value_read *read;
-    const char *good[7]; /* ends with NULL */
+    const char *good[7]; /* terminated by NULL */
     const char *bad[12];
 } readers[] = {
     {mip_value_color, {"grey", "rgb", "bgr"}, {"", "gray", "RGB", "grey ", "rgba"}},

@@ -1,4 +1,4 @@
-/* Reading what `--mip` says. */
+/* Parsing of --mip. */
 #include "serve/frontend/mip/target.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 static const char TCP[] = "tcp://";
 static const char UNIX_SCHEME[] = "unix://";
 
-/* Cuts at the last `sep`. Returns: false, and leaves both alone, when there is none. */
+/* Cuts at the last `sep`. Returns: false when there is none; *before and *behind are unchanged. */
 static bool cut_last(struct str text, char sep, struct str *before, struct str *behind) {
     size_t at = text.len;
     while (at > 0 && text.ptr[at - 1] != sep) {
@@ -30,7 +30,8 @@ static enum status error_expected(struct str text, const char *why, struct error
                      STR_ARG(text), why);
 }
 
-/* net/transport/address.h's form of a URL: without tcp://, and with unix: before a path. */
+/* Converts a URL to the form of net/transport/address.h: without tcp://, and with unix: before a
+ * path. */
 static enum status parse_url(struct str url, struct address *out, struct error *err) {
     char text[ADDRESS_TEXT_BYTES];
     if (str_starts_with(url, str_of(TCP))) {
@@ -127,7 +128,7 @@ enum status mip_target_resolve(struct mip_target *target, struct repository *rep
         err->status = ST_BAD_CONFIG;
         return ST_BAD_CONFIG;
     }
-    return ST_OK; /* it may be loading, or have failed: then its packets say so */
+    return ST_OK; /* the model may be loading, or have failed: then its packets get that error */
 }
 
 const char *mip_url_print(const struct address *address, char out[MIP_URL_BYTES]) {

@@ -1,4 +1,4 @@
-/* What --mip says: addresses, names, versions; and against the models that are there. */
+/* The setting --mip: addresses, names and versions, and their resolution against a repository. */
 #include "serve/frontend/mip/target.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 static const struct {
     const char *text;
-    const char *address, *url, *model; /* address NULL: refused */
+    const char *address, *url, *model; /* address NULL: an error */
     const char *says;
 } rows[] = {
     {"tcp://127.0.0.1:9000=m", "127.0.0.1:9000", "tcp://127.0.0.1:9000", "m", NULL},
@@ -66,13 +66,13 @@ static void target_name_with_colon_resolves_by_repository(void **state) {
     static const struct {
         const char *name;
         enum status before, after;   /* loading */
-        const char *model, *version; /* of one that is refused: part of the message */
+        const char *model, *version; /* or words of the message */
     } cases[] = {
         {"m", ST_OK, ST_OK, "m", NULL},
         {"m:7", ST_OK, ST_OK, "m", "7"},
-        {"m:3", ST_OK, ST_OK, "m:3", NULL}, /* there is a model of the whole name */
+        {"m:3", ST_OK, ST_OK, "m:3", NULL}, /* a model with the whole name exists */
         {"m:3:1", ST_OK, ST_OK, "m:3", "1"},
-        {"m:8", ST_OK, ST_BAD_CONFIG, "m", "8"}, /* not known before they are loaded */
+        {"m:8", ST_OK, ST_BAD_CONFIG, "m", "8"}, /* versions are not known before loading */
         {"colon:x", ST_OK, ST_OK, "colon:x", NULL},
         {"m:x", ST_BAD_CONFIG, ST_BAD_CONFIG, "unknown model \"m:x\"", NULL},
         {"m:", ST_BAD_CONFIG, ST_BAD_CONFIG, "unknown model \"m:\"", NULL},
