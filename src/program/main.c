@@ -1,12 +1,12 @@
-/* sluice: picks the subcommand. It refuses to know what any of them does. */
+/* sluice: selects and runs the subcommand. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/suggest.h"
 #include "program/options/commands.h"
 
-/* Read by jemalloc, where the program is linked with it: what was let go of goes back to the system
- * within seconds, also where nothing happens any more. */
+/* Read by jemalloc where the program is linked with it: freed memory is returned to the system
+ * within seconds, also when the process is idle. */
 extern const char *malloc_conf;
 __attribute__((visibility("default"))) const char *malloc_conf =
     "background_thread:true,max_background_threads:1,dirty_decay_ms:2000,muzzy_decay_ms:0";
@@ -89,7 +89,7 @@ static int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     int code = argc < 2 ? print_help(stderr) : run(argc, argv);
-    /* A full disk under a redirected output is a failure, not a success. */
+    /* A failed write to a redirected output is a failure. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
         return EXIT_CODE_FAILED;
     }

@@ -1,5 +1,5 @@
-/* `sluice bench`: a load for model servers. One try first, so that a wrong name or shape is one
- * sentence and not a table of failures; then the steps; then the reports. */
+/* `sluice bench`: load for model servers. A first request makes a wrong name or shape one error
+ * instead of a table of failures; then the steps run, and the reports are written. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -10,7 +10,7 @@
 #include "program/options/command.h"
 #include "program/requests/file.h"
 
-/* A run of the command; everything lives in its arena. */
+/* A run of the command; lives in its arena. */
 struct bench_command {
     struct arena *arena;
     struct bench_settings settings;
@@ -49,7 +49,7 @@ static enum status write_text(struct arena *arena, const struct bench_result *re
     return file_write(path, &all, 1, err);
 }
 
-/* The table where people look; the files where they were asked for. */
+/* Writes the table for people, and the files that were requested. */
 static enum status write_report(struct bench_command *command, struct error *err) {
     const struct bench_options *options = &command->settings.options;
     bool json_out = options->json_file && strcmp(options->json_file, "-") == 0;
@@ -67,7 +67,7 @@ static enum status write_report(struct bench_command *command, struct error *err
     return status;
 }
 
-/* From what is asked for to what came of it. */
+/* Runs the whole command. */
 static enum status run_all(struct bench_command *command, struct error *err) {
     struct tls_client_options options = bench_tls_options(&command->settings.options);
     struct tls_client *tls;

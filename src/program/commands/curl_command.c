@@ -7,7 +7,7 @@
 #include "core/base/utf8.h"
 #include "program/requests/shell.h"
 
-/* The pieces of the body in one. */
+/* Joins the pieces of the body. */
 static struct str body_of(const struct client_request *request, struct arena *arena) {
     struct buf body;
     buf_init(&body, arena, 0);
@@ -17,7 +17,7 @@ static struct str body_of(const struct client_request *request, struct arena *ar
     return body.len > 0 ? buf_str(&body) : STR("");
 }
 
-/* Can it be a word of the command, as it is? (curl takes a leading '@' for a file's name.) */
+/* Can the body be a word of the command? (curl reads a file when it begins with '@'.) */
 static bool is_text(struct str body) {
     for (size_t i = 0; i < body.len; i++) {
         unsigned char c = (unsigned char)body.ptr[i];
@@ -28,8 +28,8 @@ static bool is_text(struct str body) {
     return utf8_is_valid(body.ptr, body.len) && (body.len == 0 || body.ptr[0] != '@');
 }
 
-/* The fields of the head, but for those that curl writes itself from URL and body; and without
- * those that curl would add. */
+/* Prints the fields of the head except those that curl writes itself from URL and body, and
+ * disables those that curl would add. */
 static void print_fields(struct buf *out, struct str head) {
     struct str rest = head;
     (void)str_cut(&rest, '\n'); /* the request line */

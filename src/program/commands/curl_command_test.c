@@ -1,5 +1,4 @@
-/* The curl command and the dump of bytes. That a shell and curl make of the command what was meant
- * is shown by running it (tests/interop). */
+/* The curl command, and the dump of bytes. tests/interop runs the commands. */
 #include "program/commands/curl_command.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* The dump of bytes, in the form that hexdump -C made common. */
+/* A dump of bytes in the form of hexdump -C. */
 #include "program/commands/hexdump.h"
 
 #include <inttypes.h>

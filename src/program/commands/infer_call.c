@@ -1,5 +1,4 @@
-/* From flags to a request: what was said of each input is collected by name, and every name must be
- * one that means something. */
+/* The inference made of the flags: they are collected by input name, and every name must exist. */
 #include "program/commands/infer_call.h"
 
 #include <string.h>
@@ -16,7 +15,7 @@ static enum status no_memory(struct error *err) {
 
 /* ---- flags of the form NAME=VALUE ------------------------------------------------------------ */
 
-/* Returns: the part behind "NAME=" of the one item for `name`, or ptr NULL. */
+/* Returns: the value after "NAME=" of the item for `name`, or ptr NULL. */
 static struct str find_named(const struct option_texts *texts, struct str name) {
     for (size_t i = 0; i < texts->n; i++) {
         struct str rest = str_of(texts->items[i]);
@@ -32,7 +31,7 @@ static struct str input_name(const char *argument) {
     return str_cut(&rest, '=');
 }
 
-/* Every item must have the form, name an input, and do so once. */
+/* Checks that every item has the form and names an existing input, once. */
 static enum status check_named(const char *flag, const char *form, const struct option_texts *texts,
                                const struct option_texts *inputs, struct error *err) {
     for (size_t i = 0; i < texts->n; i++) {
@@ -95,7 +94,7 @@ enum status infer_param_parse(const char *argument, struct param *out, struct er
 
 /* ---- the model's names ----------------------------------------------------------------------- */
 
-/* The sentence for a name that the model does not have. */
+/* The error for a name that the model does not have. */
 static enum status unknown_name(struct arena *arena, const char *what, struct str name,
                                 const struct model_spec *model, const struct tensor_spec *specs,
                                 size_t n, struct error *err) {

@@ -1,5 +1,5 @@
-/* From the arguments of `sluice infer` to a request: tensors, parameters, and what is said against
- * arguments that mean nothing. */
+/* The request made of the arguments of `sluice infer`: tensors, parameters, and errors of the
+ * arguments. */
 #include "program/commands/infer_call.h"
 
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static const struct tensor_spec outputs[] = {
 static const struct model_spec model = {
     .name = {"digits", 6}, .inputs = inputs, .n_inputs = 2, .outputs = outputs, .n_outputs = 1};
 
-/* Arguments separated by '|'. Returns: the status of the call, made with the model's metadata
+/* Arguments separated by '|'. Returns: the status of the request, made with the model's metadata
  * unless `alone`. */
 static enum status make(struct arena *arena, const char *line, bool alone,
                         struct client_infer *call, struct error *err) {
@@ -190,7 +190,7 @@ static void infer_call_parameters_are_parsed(void **state) {
     }
 }
 
-/* Arguments that contradict each other end with the usage code. */
+/* Contradicting arguments exit with the usage code. */
 static void infer_settings_invalid_refused(void **state) {
     (void)state;
     static const char *const lines[] = {

@@ -1,4 +1,4 @@
-/* `sluice infer` over gRPC: metadata where it is needed, the inference, the answer. */
+/* `sluice infer` over gRPC: metadata where it is needed, the inference, and its response. */
 #include "program/commands/infer_protocol.h"
 
 #include "codec/protobuf/grpc_text.h"
@@ -17,7 +17,7 @@ struct infer_run {
     struct tls_client_options tls;
     struct grpc_link *link;
     struct client_infer infer;
-    struct v2_grpc_message message; /* that asks for it */
+    struct v2_grpc_message message; /* the request message */
 };
 
 static enum status no_memory(struct error *err) {
@@ -70,7 +70,7 @@ static void print_metadata(struct buf *out, const struct option_texts *metadata)
     }
 }
 
-/* HTTP/2 with prior knowledge, or ALPN: curl is a client of gRPC but for reading its messages. */
+/* Prints the curl command: HTTP/2 with prior knowledge, or ALPN. */
 static void print_command(struct buf *out, const struct infer_run *run, struct str body) {
     const struct infer_settings *settings = run->settings;
     const struct client_url *server = &settings->server;
@@ -99,7 +99,7 @@ static void print_command(struct buf *out, const struct infer_run *run, struct s
     buf_add_char(out, '\n');
 }
 
-/* The message behind its prefix. (gRPC over HTTP2, "Length-Prefixed-Message") */
+/* The message after its prefix (gRPC over HTTP2, "Length-Prefixed-Message"). */
 static enum status frame_message(const struct infer_run *run, struct buf *out, struct error *err) {
     char prefix[GRPC_PREFIX_BYTES];
     buf_init(out, run->arena, 0);

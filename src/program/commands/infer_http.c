@@ -1,4 +1,4 @@
-/* `sluice infer` over HTTP: metadata where it is needed, the inference, the answer. */
+/* `sluice infer` over HTTP: metadata where it is needed, the inference, and its response. */
 #include "program/commands/infer_protocol.h"
 
 #include "program/commands/curl_command.h"
@@ -12,7 +12,7 @@
 struct infer_run {
     struct arena *arena;
     const struct infer_settings *settings;
-    struct tls_client *tls; /* NULL: without */
+    struct tls_client *tls; /* NULL: no TLS */
     struct tls_transport *transport;
     struct client *client;
     struct client_infer call;
@@ -63,7 +63,7 @@ static enum status make_call(struct infer_run *run, struct error *err) {
     return infer_call_init(run->arena, run->settings, model, &run->call, err);
 }
 
-/* The whole request in one, but for its head. */
+/* Writes the body of the request. */
 static enum status write_body(const struct infer_run *run, const struct client_request *request,
                               struct error *err) {
     size_t n = request->body.n_pieces;

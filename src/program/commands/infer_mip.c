@@ -1,4 +1,4 @@
-/* One inference over MIP, through the public client: what this does any program can. */
+/* `sluice infer` over MIP, through the public client. */
 #include "program/commands/infer_protocol.h"
 
 #include "codec/mip/packet.h"
@@ -15,7 +15,7 @@ static enum status no_memory(struct error *err) {
 
 /* ---- a dry run ------------------------------------------------------------------------------- */
 
-/* The packet in parts: head and counts, then each item's head and bytes. */
+/* The parts of the packet: head and counts, then each item's head and bytes. */
 static enum status make_parts(struct arena *arena, const struct infer_items *items,
                               struct packet_part **parts, size_t *n, struct error *err) {
     struct mip_infer infer = {.n_inputs = (uint8_t)items->n_inputs,
@@ -83,7 +83,7 @@ static enum status dry_run(struct arena *arena, const struct infer_settings *set
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-/* What an error of the protocol means for who asked. (MIP, "Errors") */
+/* The meaning of a MIP error for the user. (MIP, "Errors") */
 static const char *error_meaning(int32_t mip_error) {
     static const char *const meanings[MIP_ERRORS] = {
         [MIP_ERROR_PROTOCOL] = "it does not speak this version of MIP",

@@ -1,5 +1,4 @@
-/* Items out: every item's type is what the server says, and its bytes are looked at before they are
- * believed. */
+/* The items of a MIP answer. The type is the server's claim: the bytes are checked. */
 #include "program/commands/infer_mip_answer.h"
 
 #include <inttypes.h>

@@ -1,5 +1,4 @@
-/* Answers for people. The numbers' text is wire's, so that what is shown is what a server would
- * send. */
+/* Responses as readable JSON. The codec prints the numbers, so that they have the server's form. */
 #include "program/commands/infer_answer.h"
 
 #include <inttypes.h>
@@ -24,7 +23,7 @@ static struct str next_element(struct str *rest) {
         if (rest->ptr[i] == '"') {
             quoted = !quoted;
         } else if (rest->ptr[i] == '\\') {
-            i++; /* what is escaped ends nothing */
+            i++; /* skips an escaped character */
         }
     }
     i = i < rest->len ? i : rest->len;
@@ -34,7 +33,7 @@ static struct str next_element(struct str *rest) {
     return element;
 }
 
-/* How many elements an array at level `level` holds in all. */
+/* The number of elements of an array at level `level`. */
 static uint64_t stride(struct shape shape, size_t level) {
     uint64_t n = 1;
     for (size_t i = level; i < shape.rank; i++) {
@@ -43,7 +42,7 @@ static uint64_t stride(struct shape shape, size_t level) {
     return n;
 }
 
-/* What stands between element i - 1 and element i: the ends and beginnings of arrays. */
+/* Prints the brackets, commas and line breaks between elements i - 1 and i. */
 static void print_separator(struct buf *out, struct shape shape, uint64_t i, unsigned indent) {
     size_t closed = shape.rank;
     while (closed > 0 && i % stride(shape, closed - 1) == 0) {
@@ -66,7 +65,7 @@ static void print_separator(struct buf *out, struct shape shape, uint64_t i, uns
 void infer_data_print(struct buf *out, struct str flat, struct shape shape, unsigned indent) {
     uint64_t n = stride(shape, 0);
     static const int64_t one = 1;
-    if (shape.rank == 0) { /* data is an array whatever the shape */
+    if (shape.rank == 0) { /* data is an array also for rank 0 */
         shape = (struct shape){&one, 1};
     }
     if (n == 0 || flat.len < 2) {
@@ -94,7 +93,7 @@ void infer_data_print(struct buf *out, struct str flat, struct shape shape, unsi
     }
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- the response ---------------------------------------------------------------------------- */
 
 static void print_member(struct buf *out, const char *key, struct str value, unsigned indent) {
     new_line(out, indent);

@@ -1,4 +1,4 @@
-/* Outputs into files. */
+/* Outputs as files. */
 #include "program/commands/infer_answer.h"
 
 #include <errno.h>
@@ -32,8 +32,8 @@ const char *infer_output_path(struct arena *arena, const char *dir, struct str n
     return arena_printf(arena, "%s/%s.%s", dir, copy.len > 0 ? safe : "_", suffix).ptr;
 }
 
-/* The raw form of a BYTES tensor is its one element: with a length in front it would not be the
- * bytes that a user asked for, and of several the borders would be lost. */
+/* The raw form of a BYTES tensor is its one element, without its length; several elements have no
+ * raw form, because their boundaries would be lost. */
 static enum status only_element(const struct tensor *tensor, struct str *bytes, struct error *err) {
     struct str rest = *bytes;
     if (!bytes_next(&rest, bytes) || rest.len > 0) {

@@ -13,7 +13,8 @@ static void print_nc(struct buf *out, const struct client_url *url) {
     }
 }
 
-/* One printf for all parts up to the next with a file. Returns: where that is. */
+/* Prints one printf for all parts before the next one with a file. Returns: the index of that part.
+ */
 static size_t print_inline(struct buf *out, const struct packet_part *parts, size_t i, size_t n) {
     struct buf bytes;
     buf_init(&bytes, out->arena, 0);
@@ -29,7 +30,7 @@ static void print_parts(struct buf *out, const struct packet_part *parts, size_t
     while (first < n && !parts[first].file) {
         first++;
     }
-    bool group = first < n; /* else one printf says it all */
+    bool group = first < n; /* otherwise one printf is enough */
     buf_add_str(out, group ? STR("{ ") : STR(""));
     for (size_t i = 0; i < n;) {
         if (parts[i].file) {

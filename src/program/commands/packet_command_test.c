@@ -1,5 +1,4 @@
-/* The nc command. That a shell makes the right bytes of it is shown by running it
- * (tests/interop). */
+/* The nc command. tests/interop runs it in a shell. */
 #include "program/commands/packet_command.h"
 
 #include <setjmp.h>

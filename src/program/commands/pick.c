@@ -1,4 +1,4 @@
-/* `sluice pick`: reads its settings, then checks them (program/picker/check.c) or picks
+/* `sluice pick`: parses its settings, then checks them (program/picker/check.c) or runs the picker
  * (program/picker/process.c). */
 #include <stdio.h>
 
@@ -12,7 +12,7 @@ static int pick(const struct pick_settings *settings) {
     if (pick_process_run(settings, &err) == ST_OK) {
         return EXIT_CODE_OK;
     }
-    if (settings->log_format == LOG_JSON) { /* whoever reads it expects nothing else */
+    if (settings->log_format == LOG_JSON) { /* standard error has JSON lines only */
         log_event(LOG_ERROR, "cannot pick", LOG_CSTR("reason", err.text));
     } else {
         fprintf(stderr, "sluice pick: %s\n", err.text);

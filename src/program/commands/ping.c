@@ -1,9 +1,8 @@
-/* `sluice ping`: a loop over the client's ping, one call at a time, that Ctrl-C ends at once. What
- * is printed is ping_report's.
+/* `sluice ping`: one ping of the client at a time, until Ctrl-C.
  *
- * Signals are read from a descriptor, so that waiting for an answer is also waiting for them. They
- * are held back only once the first ping has begun: until then the host's name may be looked up,
- * which blocks, and there is nothing to sum up yet. */
+ * Signals are read from a descriptor, so that poll waits for a response and for them. They are
+ * blocked only when the first ping has started: until then the name may be resolved, which blocks,
+ * and there is no summary yet. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -23,20 +22,20 @@
 
 struct ping_run {
     struct ping_settings settings;
-    struct error url; /* its text: the URL as it can be printed */
+    struct error url; /* text: the URL as it can be printed */
     struct ping_report report;
     struct buf out;
-    struct tls_client *tls; /* NULL: without */
+    struct tls_client *tls; /* NULL: no TLS */
     struct tls_transport *transport;
     sluice_client_transport functions;
     sluice_client *client;
-    struct grpc_link *link; /* over gRPC, in its place */
+    struct grpc_link *link; /* over gRPC, instead of the client */
     struct grpc_link_call call;
     sigset_t signals;
     int signal_fd;
-    bool held;        /* signals come through signal_fd only */
-    bool interrupted; /* one came */
-    bool failed;      /* standard output takes no more */
+    bool held;        /* signals are received through signal_fd only */
+    bool interrupted; /* a signal was received */
+    bool failed;      /* writing to standard output failed */
 };
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -47,7 +46,7 @@ static void hold_signals(struct ping_run *run) {
     }
 }
 
-/* Waits for `events` on `fd` (-1: none) or the end of `timeout_ns`, unless a signal comes. */
+/* Waits for `events` on `fd` (-1: none) or until `timeout_ns` has passed, or for a signal. */
 static void wait_for(struct ping_run *run, int fd, short events, uint64_t timeout_ns) {
     struct pollfd fds[] = {{.fd = run->signal_fd, .events = POLLIN}, {.fd = fd, .events = events}};
     struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000),
@@ -71,7 +70,7 @@ static enum status open_tls(struct ping_run *run, struct error *err) {
     const struct ping_settings *settings = &run->settings;
     struct tls_client_options options = tls_of(settings);
     if (is_grpc(run)) {
-        return ST_OK; /* which brings its own */
+        return ST_OK; /* gRPC has its own TLS */
     }
     enum status status = tls_client_new(&options, &settings->server, &run->tls, err);
     if (status == ST_OK && run->tls) {
@@ -118,7 +117,7 @@ static sluice_client_status open_client(struct ping_run *run, sluice_client_erro
     return is_grpc(run) ? open_link(run, error) : sluice_client_open(&options, &run->client, error);
 }
 
-/* Any status is an answer: the server lives. */
+/* Any status is a response: the server is alive. */
 static sluice_client_status ping_grpc(struct ping_run *run, sluice_client_error *error) {
     struct grpc_link_call *call = &run->call;
     const struct piece nothing = {"", 0};
@@ -160,7 +159,7 @@ static sluice_client_status ping(struct ping_run *run, sluice_client_error *erro
     return status;
 }
 
-/* What was collected goes out at once: whoever reads it reads along. */
+/* Flushes standard output after each line, for a reader that follows it. */
 static void flush_out(struct ping_run *run) {
     run->failed = run->failed || run->out.failed ||
                   fwrite(run->out.data, 1, run->out.len, stdout) != run->out.len ||
@@ -168,7 +167,7 @@ static void flush_out(struct ping_run *run) {
     run->out.len = 0;
 }
 
-/* Sends one and prints what came of it. One that a signal ended is not counted. */
+/* Sends a ping and prints the result. A ping that a signal interrupted is not counted. */
 static void ping_and_report(struct ping_run *run) {
     sluice_client_error error = {0};
     sluice_client_status status = SLUICE_CLIENT_OK;
@@ -220,7 +219,7 @@ static void ping_all(struct ping_run *run) {
         if (next > now) {
             wait_for(run, -1, 0, next - now);
         } else {
-            next = now; /* late answers are not made up for by a burst */
+            next = now; /* a late response is not followed by a burst */
         }
         if (run->interrupted) {
             break;

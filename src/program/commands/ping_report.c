@@ -1,5 +1,5 @@
-/* Counting pings and printing them. Mean and deviation are kept up to date by Welford's method: it
- * needs no list of times, and loses no digits where times are long and alike. */
+/* Counts and prints pings. Mean and deviation use Welford's method, which needs no list of times
+ * and keeps its precision for long times that differ little. */
 #include "program/commands/ping_report.h"
 
 #include <inttypes.h>

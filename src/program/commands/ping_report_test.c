@@ -1,4 +1,4 @@
-/* What ping says: each line, and the arithmetic of the summary. */
+/* The lines of ping, and the arithmetic of the summary. */
 #include "program/commands/ping_report.h"
 
 #include <setjmp.h>
@@ -64,7 +64,7 @@ static void ping_report_no_answers(void **state) {
     arena_free(arena);
 }
 
-/* Long times that differ by little: the deviation keeps its digits. */
+/* Long times that differ little: the deviation keeps its precision. */
 static void ping_report_deviation_is_exact(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);

@@ -1,4 +1,4 @@
-/* The options of `sluice ping`: the table, and the words around it in `--help`. */
+/* The options of `sluice ping`: the option table, and the texts of its `--help`. */
 #include "program/commands/ping_settings.h"
 
 #include <stddef.h>

@@ -8,15 +8,15 @@
 #include "client/url.h"
 #include "program/options/options.h"
 
-/* One member per row, named by its first column, and what follows from them. */
+/* One member per row, named by its first column, and values derived from them. */
 struct ping_settings {
 #define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;
 #include "program/commands/ping.def"
 #undef OPTION
-    struct client_url server; /* the URL's parts */
+    struct client_url server; /* the parsed URL */
 };
 
-/* Reads the arguments; as serve_settings_read. */
+/* Parses the arguments, as serve_settings_read. */
 int ping_settings_read(int argc, char **argv, struct arena *arena, struct ping_settings *out);
 
 #endif

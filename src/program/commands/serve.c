@@ -1,5 +1,5 @@
-/* `sluice serve`: reads its settings, then either checks the models (program/model_server/check.c)
- * or serves them (program/model_server/process.c). */
+/* `sluice serve`: parses its settings, then checks the models (program/model_server/check.c) or
+ * serves them (program/model_server/process.c). */
 #include <stdio.h>
 
 #include "core/base/log.h"
@@ -18,7 +18,7 @@ static int serve(const struct serve_settings *settings, const struct repository_
     if (st == ST_OK) {
         return EXIT_CODE_OK;
     }
-    if (settings->log_format == LOG_JSON) { /* whoever reads it expects nothing else */
+    if (settings->log_format == LOG_JSON) { /* standard error has JSON lines only */
         log_event(LOG_ERROR, "cannot serve", LOG_CSTR("reason", err.text));
     } else {
         fprintf(stderr, "sluice serve: %s\n", err.text);
@@ -26,8 +26,8 @@ static int serve(const struct serve_settings *settings, const struct repository_
     return EXIT_CODE_FAILED;
 }
 
-/* The parameters that the configuration file gives for each path. Returns: NULL when out of
- * memory. */
+/* The parameters that the configuration file sets for each path. Returns: NULL when out of memory.
+ */
 static const struct repository_params *params_of(const struct option_texts *paths,
                                                  struct arena *arena) {
     struct repository_params *params = arena_calloc(arena, paths->n, sizeof(*params));
@@ -46,11 +46,10 @@ static const struct repository_params *params_of(const struct option_texts *path
     return params;
 }
 
-/* For repository_options.opened: what the front ends need of a version is made before it is served,
- * so that a model whose settings they cannot use fails to load. */
-static enum status add_frontend_data(void *cookie, struct model_version *version,
-                                     struct error *err) {
-    (void)cookie;
+/* For repository_options.opened: makes the front ends' data of a version before it is served, so
+ * that a model with settings that they cannot use fails to load. */
+static enum status add_frontend_data(void *user, struct model_version *version, struct error *err) {
+    (void)user;
     enum status st = mip_plan_add(version, err);
     return st == ST_OK ? model_labels_load(version, err) : st;
 }

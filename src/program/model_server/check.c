@@ -1,4 +1,4 @@
-/* Checking settings and models. */
+/* `sluice serve --check`: checks settings and models without listening. */
 #include "program/model_server/process.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "program/options/commands.h"
 #include "serve/frontend/mip/plan.h"
 
-/* What cannot be decoded here; models that take pictures without that are served all the same. */
+/* Prints whether pictures can be decoded. Without the decoder, the models are still served. */
 static enum status print_pictures(const struct serve_settings *settings, struct buf *out,
                                   struct error *err) {
     struct pictures *pictures = NULL;
@@ -23,7 +23,7 @@ static enum status print_pictures(const struct serve_settings *settings, struct 
     return st;
 }
 
-/* One listener: `text` as it was given. */
+/* Prints one listener; `text` is as given. */
 static enum status print_target(const struct serve_settings *settings,
                                 struct repository *repository, const char *text,
                                 const struct mip_target *target, struct buf *out,
@@ -32,7 +32,7 @@ static enum status print_target(const struct serve_settings *settings,
     buf_printf(out, "\nMIP  %s\n", text);
     if (repository_find(repository, target->model, target->version, &version, err) != ST_OK) {
         buf_printf(out, "  %-10s %s\n", "error", err->text);
-        return ST_OK; /* that the model has failed is counted already */
+        return ST_OK; /* the failed model is counted already */
     }
     const struct mip_plan *plan = mip_plan_of(version);
     mip_plan_print(plan, out);
@@ -59,7 +59,7 @@ static int write_out(const struct buf *out) {
     return EXIT_CODE_FAILED;
 }
 
-/* Could the files of TLS and keys be used? */
+/* Checks the files of TLS and keys. */
 static enum status check_security(const struct serve_settings *settings, struct error *err) {
     struct serve_security guard = {0};
     enum status st = serve_security_open(&guard, settings, err);

@@ -1,4 +1,4 @@
-/* Starting and ending gRPC. */
+/* Start and end of the gRPC server. */
 #include "program/model_server/grpc.h"
 
 #include "program/model_server/security.h"
@@ -6,12 +6,12 @@
 #include "serve/frontend/header_forward.h"
 
 enum {
-    /* What one connection may have sent that no method has asked for, and all its streams
-     * together: enough for the distance between two machines of a data center. */
+    /* The receive windows of one connection and of all its streams: enough for the round-trip times
+     * within a data center. */
     STREAM_WINDOW_BYTES = 4 * 1024 * 1024,
     CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024,
     MAX_STREAMS = 1000,
-    STREAM_REQUESTS = 64, /* of one ModelStreamInfer, in flight */
+    STREAM_REQUESTS = 64, /* in flight, per ModelStreamInfer */
 };
 
 size_t serve_grpc_n_addresses(const struct serve_settings *settings) {

@@ -1,5 +1,5 @@
-/* The gRPC side of the running server: its services and its listeners. Nothing of it exists where
- * --grpc is `none`. */
+/* The gRPC server of the running process: its services and its listeners. Empty with --grpc none.
+ */
 #ifndef SLUICE_PROGRAM_MODEL_SERVER_GRPC_H
 #define SLUICE_PROGRAM_MODEL_SERVER_GRPC_H
 
@@ -14,28 +14,28 @@ struct serve_grpc {
     struct grpc_server *server;     /* NULL: --grpc none */
 };
 
-/* What its services work on; each stays the caller's. */
+/* What its services use; owned by the caller. */
 struct serve_grpc_deps {
     struct repository *repository;
     struct shm_registry *shared;
     struct tracer *tracer;
 };
 
-/* How many addresses --grpc names. */
+/* The number of addresses of --grpc. */
 size_t serve_grpc_n_addresses(const struct serve_settings *settings);
-/* Makes the server and listens on each address, with `tls` where it is spoken; `bound`
- * (serve_grpc_n_addresses of them) gets the real ones. `options` are the server's, without limits
- * and methods. Returns: why it can't be; what was made until then is for serve_grpc_free. */
+/* Creates the server and listens on each address, with `tls` where TLS is used; `bound`
+ * (serve_grpc_n_addresses of them) gets the actual addresses. `options` are the server's, without
+ * limits and methods. Returns: why it failed; serve_grpc_free frees what was created. */
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
                             const struct serve_grpc_deps *use,
                             const struct grpc_server_options *options, const struct tls_server *tls,
                             struct listen_address *bound, struct error *err)
     __attribute__((warn_unused_result));
-/* Clients are told to go elsewhere. */
+/* Tells clients to use another server. */
 void serve_grpc_drain(struct serve_grpc *self);
-/* What is served may have changed: tells those who watch. Thread: any. */
+/* Models may have changed: notifies the Health/Watch streams. Thread: any. */
 void serve_grpc_on_models_changed(struct serve_grpc *self);
-/* After the workers have ended. */
+/* Call it after the workers have ended. */
 void serve_grpc_free(struct serve_grpc *self);
 
 #endif

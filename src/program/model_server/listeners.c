@@ -1,4 +1,4 @@
-/* Starting and ending the servers of all protocols. */
+/* Start and shutdown of the servers of all protocols. */
 #include "program/model_server/listeners.h"
 
 #include <assert.h>
@@ -29,7 +29,7 @@ static void admin_add_server(struct serve_admin *self, const char *name,
 }
 
 static void log_admin_state(struct serve_admin *self) {
-    if (self->api.state.n_servers > 0) { /* the start has come so far */
+    if (self->api.state.n_servers > 0) { /* the servers were added */
         admin_state_log(&self->api.state);
     }
 }
@@ -49,7 +49,7 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for the listeners");
 }
 
-/* As --mip takes it, with the real port. */
+/* The URL of an --mip listener, with the actual port. */
 static const char *mip_url(struct arena *arena, const struct address *address,
                            const struct mip_target *target) {
     char text[MIP_URL_BYTES];
@@ -202,7 +202,7 @@ static enum status open_mip(struct serve_listeners *self, struct repository *rep
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
-/* After all of them were made. */
+/* Adds the servers to the admin state. Call it after all were created. */
 static void watch_servers(struct serve_listeners *self) {
     admin_add_server(&self->admin, "http", http_server_net(self->http));
     if (self->grpc.server) {
@@ -233,7 +233,7 @@ static enum status open_admin(struct serve_listeners *self, struct repository *r
     return st;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- open, drain, stop ----------------------------------------------------------------------- */
 
 enum status serve_listeners_open(struct serve_listeners *self,
                                  const struct serve_settings *settings,
@@ -302,7 +302,8 @@ void serve_listeners_log_state(struct serve_listeners *self) {
 }
 
 void serve_listeners_drain(struct serve_listeners *self) {
-    http_server_drain(self->http); /* first: who sees 503 shall see `Connection: close` too */
+    http_server_drain(self->http); /* first: a client that gets 503 must also get `Connection:
+                                      close` */
     serve_grpc_drain(&self->grpc);
     if (self->mip.server) {
         mip_server_drain(self->mip.server);
@@ -326,7 +327,7 @@ static void on_stopped(void *user) {
 void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *user), void *user) {
     self->stopped = stopped;
     self->user = user;
-    self->n_stopping = 2; /* this call itself, and the guard */
+    self->n_stopping = 2; /* this function and the security timer */
     serve_security_stop(&self->security, on_stopped, self);
     if (self->http) {
         self->n_stopping++;

@@ -1,5 +1,4 @@
-/* Everything of the running server that clients can reach: one server for each protocol, all of
- * their addresses, and what ends them together. */
+/* All servers and listeners of the running process, and their common shutdown. */
 #ifndef SLUICE_PROGRAM_MODEL_SERVER_LISTENERS_H
 #define SLUICE_PROGRAM_MODEL_SERVER_LISTENERS_H
 
@@ -14,7 +13,7 @@
 #include "serve/frontend/shm_registry.h"
 #include "telemetry/admin/listener.h"
 
-/* What operators look at: the numbers behind /metrics, and the listener of --metrics. */
+/* The metrics, and the admin listener of --metrics. */
 struct serve_admin {
     struct admin_metrics metrics;
     bool has_metrics;
@@ -22,7 +21,7 @@ struct serve_admin {
     struct admin_listener listener;
 };
 
-/* Where it is listened on; one for each setting: HTTP's first, then gRPC's, MIP's, and metrics'. */
+/* A bound address, one for each setting: HTTP first, then gRPC, MIP and metrics. */
 struct serve_bound_address {
     struct address address;
     const char *url; /* as in the ready file; NULL: not yet bound */
@@ -34,7 +33,7 @@ struct serve_listeners {
     struct net_budget budget;
     struct serve_security security;
     struct serve_admin admin;
-    struct shm_registry *shared; /* memory of clients */
+    struct shm_registry *shared; /* regions of shared memory */
     struct tracer tracer;
     struct http_api http_api;
     struct header_forward *http_forward; /* NULL: no pattern */
@@ -48,32 +47,33 @@ struct serve_listeners {
     void *user;
 };
 
-/* Makes the servers and listens on every address. After a failure what was made is still there: it
- * is stopped and freed like the rest. Thread: main. */
+/* Creates the servers and listens on every address. After a failure the servers that exist are
+ * stopped and freed as usual. Thread: main. */
 enum status serve_listeners_open(struct serve_listeners *self,
                                  const struct serve_settings *settings,
                                  struct repository *repository,
                                  const struct process_threads *threads, struct error *err)
     __attribute__((warn_unused_result));
-/* What is served may have changed: tells those who watch. Thread: any. */
+/* Models may have changed: notifies the Health/Watch streams. Thread: any. */
 void serve_listeners_on_models_changed(struct serve_listeners *self);
-/* The models have loaded. */
+/* Called when the models have loaded. */
 void serve_listeners_on_models_loaded(struct serve_listeners *self);
-/* Writes the ready file, when there is to be one. */
+/* Writes the ready file, if it is configured. */
 void serve_listeners_write_ready_file(const struct serve_listeners *self);
-/* Writes into the log what every connection, request and instance is doing. */
+/* Logs the state of every connection, request and instance. */
 void serve_listeners_log_state(struct serve_listeners *self);
-/* Clients are told to go elsewhere; what they ask meanwhile is answered. */
+/* Tells clients to use another server; requests are still served. */
 void serve_listeners_drain(struct serve_listeners *self);
-/* Requests begun and not ended. */
+/* The number of requests in flight. */
 uint64_t serve_listeners_in_flight(const struct serve_listeners *self);
 /* Closes all connections; `stopped` runs on the main thread when none is left. */
 void serve_listeners_stop(struct serve_listeners *self, void (*stopped)(void *user), void *user);
-/* Removes the files of Unix sockets: for a process that ends without the rest. */
+/* Removes the files of Unix sockets, for a process that exits without serve_listeners_stop. */
 void serve_listeners_unlink(const struct serve_listeners *self);
-/* After they stopped, while the workers' loops still take messages. */
+/* Stops the threads of the servers. Call it after `stopped`, while the workers' loops still process
+ * messages. */
 void serve_listeners_stop_threads(struct serve_listeners *self);
-/* After the workers have ended. */
+/* Call it after the workers have ended. */
 void serve_listeners_free(struct serve_listeners *self);
 
 #endif

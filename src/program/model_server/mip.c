@@ -1,11 +1,11 @@
-/* Putting MIP together. */
+/* Start and end of the MIP server, and its listeners. */
 #include "program/model_server/mip.h"
 
 #include "core/base/log.h"
 #include "serve/frontend/mip/plan.h"
 
-/* Pictures that may wait for a thread, of all packets: each has few under way at a time, so this is
- * reached by hundreds of clients at once, and then more of them only wait longer. */
+/* The queue of pictures to decode, for all packets. Each packet has few in it, so that only
+ * hundreds of clients at once fill it; further ones wait longer. */
 enum { MAX_QUEUED_PICTURES = 16384 };
 
 enum status serve_mip_targets(const struct serve_settings *settings, struct repository *repository,
@@ -97,9 +97,9 @@ enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *
     return st == ST_OK ? listen_all(self, settings, bound, err) : st;
 }
 
-/* ---- once the models are there --------------------------------------------------------------- */
+/* ---- after the models have loaded ------------------------------------------------------------ */
 
-/* Would one of the listeners' models take pictures that have to be decoded? */
+/* Returns: a listener whose model takes pictures that must be decoded; NULL: none. */
 static const struct mip_target *find_decoding(const struct serve_mip *self) {
     for (size_t i = 0; i < self->n_targets; i++) {
         const struct mip_target *target = &self->targets[i];
@@ -134,7 +134,7 @@ void serve_mip_on_models_loaded(const struct serve_mip *self) {
     }
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- stop and free --------------------------------------------------------------------------- */
 
 void serve_mip_stop_pictures(struct serve_mip *self) {
     pictures_free(self->pictures);

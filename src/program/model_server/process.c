@@ -1,4 +1,4 @@
-/* Starting the server, and ending it in order. What happens in between is not this file's. */
+/* Start and shutdown of `sluice serve`. */
 #include "program/model_server/process.h"
 
 #include <stdatomic.h>
@@ -23,7 +23,8 @@ static void on_loaded(struct worker_msg *msg) {
         (struct serve_process *)((char *)msg - offsetof(struct serve_process, loaded_msg));
     serve_listeners_on_models_loaded(&self->listeners);
     bool ready = repository_is_ready(self->repository);
-    /* To a service manager a start has ended either way: starting again would mend no model. */
+    /* For a service manager the start is complete also when a model failed: a restart would not
+     * mend it. */
     process_set_ready(&self->process, ready ? "ready" : "not ready: a model failed to load");
     if (!ready) {
         log_message(LOG_WARNING, "loading has ended, not ready: a model failed to load");
@@ -35,20 +36,20 @@ static void on_loaded(struct worker_msg *msg) {
     }
 }
 
-/* On the loading thread. */
+/* Thread: the loading thread. */
 static void on_load_ended(void *user) {
     struct serve_process *self = user;
     atomic_store(&self->loaded, true);
     worker_post(self->process.threads.main, &self->loaded_msg);
 }
 
-/* On a loading thread. */
+/* Thread: a loading thread. */
 static void models_changed(void *user) {
     struct serve_process *self = user;
     serve_listeners_on_models_changed(&self->listeners);
 }
 
-/* ---- what the process asks for --------------------------------------------------------------- */
+/* ---- callbacks of the process --------------------------------------------------------------- */
 
 static uint64_t in_flight(void *user) {
     const struct serve_process *self = user;
@@ -72,7 +73,7 @@ static void drain(void *user) {
     serve_listeners_drain(&self->listeners);
 }
 
-/* A thread that loads models can't be interrupted. */
+/* A thread that loads models cannot be interrupted. */
 static bool can_stop(void *user) {
     struct serve_process *self = user;
     return atomic_load(&self->loaded) && !repository_is_busy(self->repository);
@@ -98,7 +99,7 @@ static const struct process_handlers handlers = {
     .unlink = unlink_sockets,
 };
 
-/* ---- putting together and taking apart ------------------------------------------------------- */
+/* ---- open and close ------------------------------------------------------- */
 
 static enum status start_server(struct serve_process *self, const struct repository_options *models,
                                 struct error *err) {
@@ -117,7 +118,7 @@ static enum status start_server(struct serve_process *self, const struct reposit
                                   &self->process.threads, err);
     }
     if (st == ST_OK) {
-        /* Only now: the addresses are ours, so no other server is the one that is ready. */
+        /* Only now: the addresses are bound, so that the file is not of another running server. */
         ready_file_remove(self->settings->ready_file);
         st = repository_load_start(self->repository, on_load_ended, self, err);
     }

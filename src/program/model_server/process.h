@@ -1,5 +1,5 @@
-/* The running server: puts the rooms together and takes them apart again. The main thread accepts
- * connections, hears signals and waits; workers serve; a thread loads the models.
+/* The process of `sluice serve`: it creates the modules, connects them, and ends them in order. The
+ * main thread accepts connections and handles signals; workers serve; a thread loads the models.
  *
  *     listening → (models loaded) ready → SIGTERM: draining → nothing in flight: stopping → ended
  */
@@ -10,15 +10,14 @@
 #include "program/model_server/settings.h"
 #include "serve/repository/repository.h"
 
-/* Serves until SIGTERM or SIGINT, then until what is in flight has ended, or --drain-timeout. A
- * second signal ends the process at once. Returns: ST_OK when it ended as asked, else why it could
- * not start. */
+/* Serves until SIGTERM or SIGINT, then until no request is in flight, or --drain-timeout. A second
+ * signal exits at once. Returns: ST_OK after a shutdown, else why it could not start. */
 enum status serve_process_run(const struct serve_settings *settings,
                               const struct repository_options *models, struct error *err);
 
-/* `sluice serve --check`: everything is read and loaded, nothing is listened on. */
-/* Prints on standard output what every model came to, and what MIP makes of those that it serves.
- * Returns: the exit code; what is wrong is said on standard error or in the log. */
+/* check.c: `sluice serve --check`, which loads everything and does not listen. Prints the result of
+ * every model, and its MIP plan, on standard output. Returns: the exit code; errors are on standard
+ * error or in the log. */
 int serve_check(const struct serve_settings *settings, const struct repository_options *options,
                 struct arena *arena);
 

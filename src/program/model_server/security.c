@@ -1,4 +1,4 @@
-/* From settings to TLS and keys. */
+/* TLS contexts and keys of the settings, and their reloads. */
 #include "program/model_server/security.h"
 
 #include "core/base/log.h"
@@ -46,7 +46,7 @@ static enum status open_tls(const struct serve_settings *settings, struct serve_
     return st;
 }
 
-/* What keys do not guard though it might be taken for guarded. */
+/* Logs which key groups need a key, and warns about listeners that keys do not protect. */
 static void note_open(const struct serve_security *self, const struct serve_settings *settings) {
     for (int group = KEYS_INFER; group <= KEYS_HEALTH; group++) {
         log_event(LOG_INFO, "keys", LOG_CSTR("group", keys_group_name((enum keys_group)group)),
@@ -76,7 +76,7 @@ enum status serve_security_open(struct serve_security *self, const struct serve_
     return st;
 }
 
-/* ---- looking again --------------------------------------------------------------------------- */
+/* ---- reload timer --------------------------------------------------------------------------- */
 
 void serve_security_reload(struct serve_security *self) {
     time_t now = time(NULL);
@@ -108,7 +108,7 @@ void serve_security_start_timer(struct serve_security *self, const struct serve_
     uv_timer_start(&self->timer, on_timer, ms, ms);
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- stop and free --------------------------------------------------------------------------- */
 
 static void on_closed(uv_handle_t *handle) {
     struct serve_security *self = handle->data;

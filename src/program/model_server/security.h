@@ -1,5 +1,5 @@
-/* What stands before the listeners: TLS and keys, and the timer that looks whether their files have
- * changed. All of it is off where no setting asks for it. */
+/* TLS and API keys of the listeners, and the timer that reloads their files when they change. Empty
+ * where no setting enables them. */
 #ifndef SLUICE_PROGRAM_MODEL_SERVER_SECURITY_H
 #define SLUICE_PROGRAM_MODEL_SERVER_SECURITY_H
 
@@ -18,26 +18,26 @@ struct serve_security {
     void *user;
 };
 
-/* What --http and --grpc are read by. */
+/* The schemes of --http and --grpc. */
 struct listen_scheme serve_http_scheme(const struct serve_settings *settings);
 struct listen_scheme serve_grpc_scheme(const struct serve_settings *settings);
-/* Do the settings of TLS and keys fit together? Returns: ST_BAD_CONFIG. */
+/* Checks that the settings of TLS and keys are a valid combination. Returns: ST_BAD_CONFIG. */
 enum status serve_security_check(const struct serve_settings *settings, struct error *err)
     __attribute__((warn_unused_result));
-/* Does any listener speak TLS? */
+/* Does any listener use TLS? */
 bool serve_security_has_tls(const struct serve_settings *settings);
-/* Reads all files, into zeroed memory. Returns: why one can't be used, with its setting. Owns:
- * serve_security_free, also after a failure. */
+/* Loads all files, into a zeroed struct. Returns: why a file cannot be used, with its setting.
+ * Owns: serve_security_free, also after a failure. */
 enum status serve_security_open(struct serve_security *self, const struct serve_settings *settings,
                                 struct error *err) __attribute__((warn_unused_result));
-/* From now on the files are looked at again, on the main loop. */
+/* Starts the reload timer on the main loop. */
 void serve_security_start_timer(struct serve_security *self, const struct serve_settings *settings,
                                 struct worker *main);
-/* Looks at the files now. */
+/* Checks the files now. */
 void serve_security_reload(struct serve_security *self);
-/* Closes the timer; `closed` follows, at once where there is none. */
+/* Closes the timer, then calls `closed`, at once where there is none. */
 void serve_security_stop(struct serve_security *self, void (*closed)(void *user), void *user);
-/* After the servers are freed. */
+/* Call it after the servers are freed. */
 void serve_security_free(struct serve_security *self);
 
 #endif

@@ -1,5 +1,5 @@
-/* The settings of `sluice serve`: the table, the words around it in `--help`, and what the computed
- * defaults come to. */
+/* The settings of `sluice serve`: the option table, the texts of `--help`, and the computed
+ * defaults. */
 #include "program/model_server/settings.h"
 
 #include <limits.h>
@@ -20,7 +20,7 @@
 #include "serve/trace/tracer.h"
 #include "telemetry/admin/listener.h"
 
-/* From the folder of the installed program to its backends and parts; the build sets them from the
+/* The folders of backends and parts relative to the installed program; the build sets them from the
  * prefix. */
 #ifndef SLUICE_BACKENDS_FROM_BIN
 #define SLUICE_BACKENDS_FROM_BIN "../lib/sluice/backends"
@@ -39,7 +39,7 @@ static const struct option options[] = {
 #undef OPTION
 };
 
-/* Flags of the reference server whose purpose has another form here. */
+/* Flags of the reference server that have another form here. */
 static const struct option_hint hints[] = {
     {"http-port", "write --http HOST:PORT"},
     {"http-address", "write --http HOST:PORT"},
@@ -113,7 +113,7 @@ static bool is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* `name` beside the program, or else `installed`, which is seen from the program's folder. */
+/* The folder `name` beside the program, else `installed`, relative to the program's folder. */
 static const char *dir_of(const char *exe, const char *name, const char *installed,
                           struct arena *arena) {
     const char *slash = strrchr(exe, '/');
@@ -133,13 +133,13 @@ const char *parts_dir_of(const char *exe, struct arena *arena) {
     return dir_of(exe, "parts", SLUICE_PARTS_FROM_BIN, arena);
 }
 
-/* For whoever reads the log. */
+/* Makes a path absolute, for the log. */
 static const char *real_path(const char *path, struct arena *arena) {
     char real[PATH_MAX];
     return path && realpath(path, real) ? arena_dup(arena, str_of(real)).ptr : path;
 }
 
-/* What was not said of where backends and parts are. */
+/* Sets the default folders of backends and parts. */
 static enum status resolve_dirs(struct serve_settings *out, struct arena *arena,
                                 struct error *err) {
     char exe[EXE_BYTES];
@@ -165,7 +165,7 @@ static enum status resolve_dirs(struct serve_settings *out, struct arena *arena,
                : error_set(err, ST_NO_MEMORY, "no memory for a path");
 }
 
-/* That they can be listened on is found out later; `--check` finds what is no address at all. */
+/* Checks the syntax of the addresses, so that --check reports it; binding happens later. */
 static enum status check_addresses(const struct serve_settings *settings, struct error *err) {
     struct listen_scheme http = serve_http_scheme(settings), grpc = serve_grpc_scheme(settings);
     struct listen_address listen_address;
@@ -202,8 +202,9 @@ static enum status check_patterns(const struct serve_settings *settings, struct 
                : ST_OK;
 }
 
-/* --cache-config, the form in which the reference server takes its cache: NAME,KEY=VALUE, given
- * once for each key. Here there is one cache, `local`, with one key, `size`. */
+/* --cache-config is the reference server's form, NAME,KEY=VALUE, once for each key. There is one
+ * cache, `local`, with one key, `size`. *out has the value of --cache-size (0: not given), which
+ * must not contradict it. */
 static enum status read_cache_item(struct str text, uint64_t *out, struct error *err) {
     uint64_t n_bytes;
     struct str value = text;

@@ -1,5 +1,5 @@
-/* The settings of `sluice serve`: defaults are what the documents promise, every row is usable as
- * flag and as key, and computed defaults come out. */
+/* The settings of `sluice serve`: the documented defaults, every row as flag and as key, and the
+ * computed defaults. */
 #include "program/model_server/settings.h"
 
 #include <setjmp.h>
@@ -38,7 +38,7 @@ static void settings_defaults(void **state) {
     assert_int_equal(settings.default_max_batch_size, 64);
     assert_int_equal(settings.max_body_size, 256 << 20);
     assert_int_equal(settings.max_json_size, 64 << 20);
-    /* a body of the largest size is one tensor of UINT8 */
+    /* the largest body may be one tensor of UINT8 */
     assert_true(settings.max_tensor_elements >= settings.max_body_size);
     assert_true(settings.request_memory > settings.max_body_size);
     assert_true(settings.max_connections >= 10000);

@@ -1,4 +1,4 @@
-/* The beginning of every subcommand. It refuses to run one. */
+/* Argument parsing and usage errors that every subcommand shares. */
 #include "program/options/command.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* What every subcommand does first: read its arguments, or show its help, or say what is wrong with
- * them. */
+/* What every subcommand does first: it parses its arguments, shows its help, or reports what is
+ * wrong with them. */
 #ifndef SLUICE_PROGRAM_OPTIONS_COMMAND_H
 #define SLUICE_PROGRAM_OPTIONS_COMMAND_H
 
@@ -9,24 +9,25 @@
 
 enum { COMMAND_CONTINUE = -1 };
 
-/* Reads the arguments into `values` (the command's struct); see options_read for what borrows from
- * what. Returns: COMMAND_CONTINUE, or the exit code to end with: help was printed, or what is wrong
- * was said on standard error. */
+/* Parses the arguments into `values` (the command's struct); options_read says what they borrow
+ * from. Returns: COMMAND_CONTINUE, or the exit code: the help was printed, or the error was
+ * reported on standard error. */
 int command_parse_args(const struct option_set *set, int argc, char **argv, void *values,
                        struct arena *arena);
-/* The same, for who must know afterwards what was given: options->given says. */
+/* As command_parse_args, with the state: options->given tells which options were set. */
 int command_parse_args_with(struct options *options, const struct option_set *set, int argc,
                             char **argv, void *values, struct arena *arena);
-/* Says on standard error what is wrong with the arguments, and how to see the help.
- * Returns: EXIT_CODE_USAGE. */
+/* Reports an error of the arguments on standard error, with a pointer to --help. Returns:
+ * EXIT_CODE_USAGE. */
 int command_usage_error(const struct option_set *set, const struct error *err);
 
 /* "HTTP", "gRPC", "MIP" */
 const char *command_protocol_name(enum client_protocol protocol);
-/* The protocols that a group of options is for: "HTTP and gRPC" of "Request over HTTP and gRPC".
- * Returns: NULL where it names none. */
+/* The protocols in the name of an option group: "HTTP and gRPC" of "Request over HTTP and gRPC".
+ * Returns: NULL when it names none. */
 const char *command_group_protocols(const char *group);
-/* Are options of that group for servers of that protocol? Those that name none are. */
+/* Do the options of the group apply to a server of that protocol? Groups that name no protocol
+ * apply to all. */
 bool command_group_is_for(const char *group, enum client_protocol protocol);
 
 #endif

@@ -1,5 +1,5 @@
-/* The subcommands: one function each, in a file of its own. program/main.c picks one; each reads
- * its own arguments. It refuses to hold anything that two commands share.
+/* The subcommands: one function each, in a file of its own. program/main.c selects one; each parses
+ * its own arguments.
  *
  * argv[0] is the subcommand's name. Returns: the exit code. */
 #ifndef SLUICE_PROGRAM_OPTIONS_COMMANDS_H
@@ -7,9 +7,8 @@
 
 enum exit_code {
     EXIT_CODE_OK = 0,
-    EXIT_CODE_FAILED =
-        1,               /* what was asked for could not be done; the reason is on standard error */
-    EXIT_CODE_USAGE = 2, /* flags, arguments or a configuration file that can't be understood */
+    EXIT_CODE_FAILED = 1, /* the operation failed; the reason is on standard error */
+    EXIT_CODE_USAGE = 2,  /* invalid flags, arguments or configuration file */
 };
 
 int cli_serve(int argc, char **argv);

@@ -1,5 +1,5 @@
-/* `--help`: flags on the left, sentences wrapped on the right, one heading per group. A flag too
- * long for its column has the line to itself. */
+/* The text of --help: flags on the left, wrapped sentences on the right, one heading per group. A
+ * flag too long for its column has a line of its own. */
 #include "program/options/help.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct help_style help_style_of(FILE *file) {
     return style;
 }
 
-/* Characters, not bytes: continuation bytes take no column. */
+/* Counts characters: UTF-8 continuation bytes take no column. */
 static unsigned text_columns(const char *text, size_t n_bytes) {
     unsigned n = 0;
     for (size_t i = 0; i < n_bytes; i++) {
@@ -95,7 +95,7 @@ static struct str option_left(struct arena *arena, const struct option *option) 
                         option->name, *unit ? " " : "", unit);
 }
 
-/* The sentence, and behind it what a person must know of the flag besides. */
+/* The help sentence, followed by the notes on the value. */
 static struct str option_right(struct arena *arena, const struct option *option) {
     struct buf text;
     buf_init(&text, arena, 0);
@@ -130,7 +130,7 @@ static void print_option(struct buf *out, const struct option *option, struct he
     buf_add_char(out, '\n');
 }
 
-/* Every option of the group that option `first` is in, unless an earlier one was of that group. */
+/* Prints every option of the group of option `first`, unless an earlier option printed it. */
 static void print_group(struct buf *out, const struct option_set *set, size_t first,
                         struct help_style style) {
     const char *group = set->options[first].group;

@@ -1,5 +1,5 @@
-/* Text for people: `--help` of a command from its table of options, wrapped and aligned, coloured
- * only on a terminal. It refuses to know what a command does. */
+/* Text of --help, made of a command's option table: wrapped, aligned, and coloured only on a
+ * terminal. */
 #ifndef SLUICE_PROGRAM_OPTIONS_HELP_H
 #define SLUICE_PROGRAM_OPTIONS_HELP_H
 
@@ -14,16 +14,16 @@ struct help_style {
     bool colour;
 };
 
-/* What suits `file`: the terminal's width, and colours on a terminal unless NO_COLOR is set. */
+/* The style for `file`: the terminal's width, and colours on a terminal unless NO_COLOR is set. */
 struct help_style help_style_of(FILE *file);
 
-/* Wraps `text` at spaces; a line break in it begins a new paragraph, behind an empty line. The
- * first line begins at column `at` of the line that is being written, the others are indented by
- * `indent`; ends without a line break. */
+/* Appends `text`, wrapped at spaces; a line break in it begins a new paragraph after an empty line.
+ * The first line begins at column `at` of the current line, the others are indented by `indent`; no
+ * line break at the end. */
 void help_wrap(struct buf *out, const char *text, unsigned at, unsigned indent, unsigned columns);
-/* Writes the heading in bold. */
+/* Appends the heading in bold. */
 void help_heading(struct buf *out, const char *text, struct help_style style);
-/* The whole page of a command. */
+/* Appends the whole help page of a command. */
 void help_print(struct buf *out, const struct option_set *set, struct help_style style);
 
 #endif

@@ -1,6 +1,6 @@
-/* The command line: flags and arguments into the values of a command. It refuses abbreviations,
- * bundled letters and environment variables: what a flag does can be read off one line of
- * `--help`. */
+/* The command line: flags and arguments are parsed into the values of a command. There are no
+ * abbreviated flags, no bundled letters and no environment variables, so that each flag is exactly
+ * one line of --help. */
 #include "program/options/options.h"
 
 #include <assert.h>
@@ -32,7 +32,7 @@ static const struct amount_unit time_units[] = {{"h", UINT64_C(3600000000000)},
 
 static const struct amount_unit count_units[] = {{"", 1}};
 
-/* In the largest unit that leaves a whole number. */
+/* Prints in the largest unit that gives a whole number. */
 static void amount_print(char out[AMOUNT_BYTES], uint64_t value, const struct amount_unit *units) {
     while (units->size > 1 && value % units->size != 0) {
         units++;
@@ -132,7 +132,7 @@ static enum status set_word(struct options *options, size_t index, struct str te
                      options->set->options[index].unit, STR_ARG(text));
 }
 
-/* A list has room for as many as the next power of two; thousands of items are no rare thing. */
+/* The capacity of a list is the next power of two, because lists may have thousands of items. */
 static void *grow_list(struct options *options, void *items, size_t n, size_t size) {
     bool full = (n & (n - 1)) == 0;
     size_t room = n == 0 ? 1 : 2 * n;
@@ -185,14 +185,14 @@ enum status option_set_text(struct options *options, size_t index, const char *t
     return error_set(err, ST_INTERNAL, "option of an unknown type");
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
-/* The arguments being read. */
+/* The arguments being parsed. */
 struct args {
     int argc;
     char **argv;
     int next;
-    bool only_arguments; /* "--" was seen */
+    bool only_arguments; /* after "--" */
     size_t n_arguments;
 };
 
@@ -200,7 +200,7 @@ struct args {
 struct flag {
     const char *text;  /* the whole argument */
     struct str name;   /* without dashes and value */
-    const char *value; /* behind '='; NULL: none */
+    const char *value; /* after '='; NULL: none */
 };
 
 enum status options_init(struct options *options, const struct option_set *set, void *values,
@@ -283,7 +283,7 @@ static enum status unknown_flag(const struct option_set *set, const struct flag 
     return error_set(err, ST_BAD_CONFIG, "unknown flag %s", flag->text);
 }
 
-/* The value of a flag that takes one: behind '=', or the next argument. */
+/* The value of a flag: after '=', or the next argument. */
 static enum status flag_value(const struct option *option, const struct flag *flag,
                               struct args *args, const char **out, struct error *err) {
     *out = flag->value;

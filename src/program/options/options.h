@@ -1,18 +1,18 @@
-/* Settings of a command, from one table: a row makes the flag, the YAML key, the line of `--help`,
- * and the message when a value is wrong. Rows are in a .def file per command, read by one macro:
+/* Settings of a command, from one table: a row defines the flag, the YAML key, the line of
+ * `--help`, and the error for an invalid value. Rows are in a .def file per command, read by one
+ * macro:
  *
  *     OPTION(field, name, alias, TYPE, default, unit, min, max, group, help)
  *
  *   field    member of the command's struct of values, of the type OPTION_STORE_<TYPE>
- *   name     the flag without its dashes, and the YAML key; of an argument, what messages call it
+ *   name     the flag without its dashes, and the YAML key; of an argument, its name in messages
  *   alias    another name for the flag (the reference server's, or one letter for "-o"), or ""
- *   default  as a user would write it; "" leaves the value NULL, empty or 0: `help` says what then
+ *   default  as a user would write it; "" leaves the value NULL, empty or 0, which `help` explains
  *   unit     how `--help` writes the value ("ADDR"); for WORD the words themselves: "text|json"
  *   min,max  of U64, BYTES (bytes) and DURATION (nanoseconds)
- *   group    the heading it stands under in `--help`
+ *   group    its heading in `--help`
  *
- * Flags win over YAML; a repeatable flag replaces the whole list of the file. This file refuses to
- * know any command: what its values mean together is the command's own business. */
+ * Flags take precedence over YAML; a repeatable flag replaces the whole list of the file. */
 #ifndef SLUICE_PROGRAM_OPTIONS_OPTIONS_H
 #define SLUICE_PROGRAM_OPTIONS_OPTIONS_H
 
@@ -30,17 +30,17 @@ enum option_type {
     OPTION_U64,
     OPTION_BYTES,
     OPTION_DURATION, /* nanoseconds */
-    OPTION_BOOL,     /* takes true or false */
-    OPTION_SWITCH,   /* takes no value; only on the command line */
+    OPTION_BOOL,     /* value true or false */
+    OPTION_SWITCH,   /* no value; only on the command line */
     OPTION_WORD,     /* one of a few words; the value is its index */
-    OPTION_CONFIG,   /* the YAML file that everything else may be in; only on the command line */
+    OPTION_CONFIG,   /* the YAML file with the other settings; only on the command line */
     OPTION_ARGUMENT, /* an argument without a flag; required; only on the command line */
-    OPTION_OPTIONAL, /* the same, behind those; may be left out, and is NULL then */
-    OPTION_MODELS,   /* the arguments that are left; in YAML texts or {name: N, path: P}, meaning
-                      N=P, with parameters: {KEY: VALUE} where there are any */
+    OPTION_OPTIONAL, /* the same, after the required ones; NULL when omitted */
+    OPTION_MODELS,   /* the remaining arguments; in YAML, texts or {name: N, path: P}, which is N=P,
+                        optionally with parameters: {KEY: VALUE} */
 };
 
-/* Names and their values, as texts. */
+/* Names and their values. */
 struct option_pair {
     const char *name;
     const char *value;
@@ -52,7 +52,7 @@ struct option_pairs {
 
 struct option_texts {
     const char **items;
-    size_t *order;              /* of each item: how many texts of any list were given before it */
+    size_t *order;              /* of each item: its position among the texts of all lists */
     struct option_pairs *pairs; /* of each item: a model's parameters */
     size_t n;
 };
@@ -82,13 +82,13 @@ struct option {
     size_t offset; /* of the value in the command's struct */
 };
 
-/* A flag that does not exist, and what a person who writes it should write. */
+/* A flag that does not exist here, and the advice to print for it. */
 struct option_hint {
-    const char *name; /* without dashes; NULL ends the list */
+    const char *name; /* without dashes; NULL terminates the list */
     const char *hint;
 };
 
-/* One command's options and the words around them. */
+/* The options of one command, and the texts of its help. */
 struct option_set {
     const char *command; /* "sluice serve" */
     const char *usage;   /* "[FLAGS] PATH…" */
@@ -101,7 +101,7 @@ struct option_set {
 
 enum { OPTIONS_MAX = 64 };
 
-/* A reading under way. */
+/* The state of parsing. */
 struct options {
     const struct option_set *set;
     char *values; /* the command's struct */
@@ -110,39 +110,39 @@ struct options {
     size_t n_texts;          /* in all lists */
 };
 
-/* Sets every value to its default. `arena` holds what is not an argument's own text.
- * Returns: ST_NO_MEMORY. */
+/* Sets every value to its default. `arena` holds texts that are not arguments. Returns:
+ * ST_NO_MEMORY. */
 enum status options_init(struct options *options, const struct option_set *set, void *values,
                          struct arena *arena, struct error *err)
     __attribute__((warn_unused_result));
-/* Reads the arguments behind argv[0], then the file that an OPTION_CONFIG names, which fills in
- * what no flag has set. Values borrow from argv. Returns: ST_BAD_CONFIG saying what is wrong,
- * where, and what would be right. */
+/* Parses the arguments after argv[0], then the file of an OPTION_CONFIG, which sets what no flag
+ * has set. Values borrow from argv. Returns: ST_BAD_CONFIG with the place, the error and the
+ * expected form. */
 enum status options_read(struct options *options, int argc, char **argv, struct error *err)
     __attribute__((warn_unused_result));
 /* Is there a --help or -h before any "--"? */
 bool options_wants_help(int argc, char **argv);
 
-/* The parts of options_read, which the tests call one by one. */
+/* The steps of options_read; the tests call them one by one. */
 enum status options_read_args(struct options *options, int argc, char **argv, struct error *err)
     __attribute__((warn_unused_result));
 enum status options_read_doc(struct options *options, const struct doc *doc, struct error *err)
     __attribute__((warn_unused_result));
 
-/* ---- between the files of the engine --------------------------------------------------------- */
+/* ---- internal: options.c and yaml.c --------------------------------------------------------- */
 
-/* Parses `text` (NUL-terminated, lives as long as the values) into option `index`; a repeatable one
- * is added to. Returns: ST_BAD_CONFIG with what was expected and what came, not yet which flag or
- * key. */
+/* Parses `text` (NUL-terminated, lives as long as the values) into option `index`; appends to a
+ * repeatable one. Returns: ST_BAD_CONFIG with the expected and the actual value; the caller adds
+ * the flag or key. */
 enum status option_set_text(struct options *options, size_t index, const char *text,
                             struct error *err) __attribute__((warn_unused_result));
-/* Puts a number of the option's type (also from YAML) in its place after the check of its range. */
+/* Stores a number of the option's type (also from YAML) after checking its range. */
 enum status option_set_number(struct options *options, size_t index, uint64_t value,
                               struct error *err) __attribute__((warn_unused_result));
 void option_set_bool(struct options *options, size_t index, bool value);
-/* Gives the last text of a list its pairs. */
+/* Sets the pairs of the last text of a list. */
 void option_set_pairs(struct options *options, size_t index, struct option_pairs pairs);
-/* Empties a list before something replaces it. */
+/* Empties a list that is replaced. */
 void option_clear(struct options *options, size_t index);
 bool option_is_list(const struct option *option);
 bool option_is_argument(const struct option *option);

@@ -1,5 +1,4 @@
-/* The engine of options with a small table of its own: each row is a command line, what comes of
- * it, or what is said against it. */
+/* Option parsing with a small table: command lines, with the values or the error. */
 #include "program/options/options.h"
 
 #include <setjmp.h>
@@ -46,7 +45,7 @@ static const struct option_set set = {.command = "try",
                                       .n_options = sizeof(table) / sizeof(*table),
                                       .hints = hints};
 
-/* Reads a line of arguments separated by spaces; '_' stands for an empty argument. */
+/* Parses a line of arguments separated by spaces; '_' stands for an empty argument. */
 static enum status read_line(const char *line, char *copy, struct arena *arena,
                              struct values *values, struct error *err) {
     char command[] = "try";
@@ -99,7 +98,7 @@ static void options_flags_are_read(void **state) {
     assert_string_equal(values.url, "u");
     assert_string_equal(values.more, "h");
     assert_string_equal(values.name, "me");
-    assert_int_equal(values.tags.n, 2); /* the default is gone */
+    assert_int_equal(values.tags.n, 2); /* the default was replaced */
     assert_string_equal(values.tags.items[0], "a");
     assert_string_equal(values.tags.items[1], "b");
     assert_int_equal(values.files.n, 3);
@@ -118,7 +117,7 @@ static void options_flags_are_read(void **state) {
     arena_free(arena);
 }
 
-/* Lists that are given by turns: the order of all of them is known. */
+/* The order of the items across several lists is kept. */
 static void options_lists_keep_order(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);

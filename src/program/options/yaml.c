@@ -1,6 +1,6 @@
-/* The YAML file of a command: the same names, types and ranges as its flags. A key whose flag was
- * given is checked and not used. It refuses a switch, and the name of another file to read: those
- * are said on the command line only. */
+/* The YAML file of a command: the names, types and ranges of its flags. A key whose flag was given
+ * is checked and not used. Switches, and the name of another file, are allowed on the command line
+ * only. */
 #include <string.h>
 
 #include "core/base/buf.h"
@@ -13,7 +13,7 @@ static enum status no_memory(struct error *err) {
     return error_set(err, ST_NO_MEMORY, "no memory for a value of the configuration file");
 }
 
-/* What option_set_text or option_set_number found wrong, said with file, line and key. */
+/* Adds file, line and key to the error of option_set_text or option_set_number. */
 static enum status error_add_location(const struct doc_node *node, enum status status,
                                       struct error *err) {
     struct error why = *err;
@@ -63,7 +63,7 @@ static enum status read_text(struct options *options, size_t index, const struct
     return error_add_location(node, option_set_text(options, index, text.ptr, err), err);
 }
 
-/* A value of any plain kind as text: what is written 3 or true needs no quotes. */
+/* Prints a scalar as text, so that 3 or true needs no quotes. */
 static enum status print_plain(struct buf *out, const struct doc_node *node, struct error *err) {
     yyjson_val *value = node->val;
     if (yyjson_is_str(value)) {
@@ -87,7 +87,7 @@ static enum status print_plain(struct buf *out, const struct doc_node *node, str
     return ST_OK;
 }
 
-/* The values of a list with commas between them. */
+/* Joins the values of a list with commas. */
 static enum status read_pair_value(struct arena *arena, const struct doc_node *node,
                                    const char **out, struct error *err) {
     struct buf text;
@@ -136,7 +136,7 @@ static enum status read_pairs(struct arena *arena, const struct doc_node *node,
     return ST_OK;
 }
 
-/* {name: N, path: P}, which is N=P, with its parameters. */
+/* Reads {name: N, path: P}, which is N=P, with its parameters. */
 static enum status read_model(struct options *options, size_t index, const struct doc_node *node,
                               struct error *err) {
     static const char *const names[] = {"name", "path", "parameters", NULL};
@@ -237,7 +237,7 @@ static size_t stored_bytes(enum option_type type) {
     return sizes[type];
 }
 
-/* Reads a key whose flag was given: it must be right all the same, and changes nothing. */
+/* Checks a key whose flag was given: it must be valid, and is not stored. */
 static enum status check_key(struct options *options, size_t index, const struct doc_node *node,
                              struct error *err) {
     const struct option *option = &options->set->options[index];

@@ -1,5 +1,5 @@
-/* The YAML file of a command: values of each type, what flags override, and messages with file,
- * line and key. */
+/* The YAML file of a command: values of each type, precedence of flags, and errors with file, line
+ * and key. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ static const struct option_set set = {.command = "try",
                                       .options = table,
                                       .n_options = sizeof(table) / sizeof(*table)};
 
-/* Reads `yaml` as the file t.yaml, after the flags `argv`. The values do not borrow from the
+/* Parses `yaml` as the file t.yaml, after the flags `argv`. The values do not borrow from the
  * document. */
 static enum status read_yaml(const char *yaml, int argc, char **argv, struct arena *arena,
                              struct values *values, struct error *err) {
@@ -85,7 +85,7 @@ static void yaml_values_of_each_type_are_read(void **state) {
     arena_free(arena);
 }
 
-/* A model's parameters are texts; what YAML takes for something else is written as one. */
+/* A model's parameters are texts, also when YAML has another type for them. */
 static void yaml_model_parameters_are_read(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
@@ -148,14 +148,14 @@ static void yaml_flags_override_file(void **state) {
     assert_int_equal(values.models.n, 1);
     assert_string_equal(values.models.items[0], "m");
     assert_string_equal(values.name, "me");
-    /* what is overridden must be right all the same */
+    /* an overridden key must be valid, too */
     assert_int_equal(read_yaml("count: 99\n", 5, argv, arena, &values, &err), ST_BAD_CONFIG);
     assert_int_equal(read_yaml("tag: [x, 5]\n", 5, argv, arena, &values, &err), ST_BAD_CONFIG);
     assert_int_equal(read_yaml("models: [{}]\n", 5, argv, arena, &values, &err), ST_BAD_CONFIG);
     arena_free(arena);
 }
 
-/* `says` are parts of the message; the first is where */
+/* `says` are parts of the message; the first is the place */
 static const struct {
     const char *yaml, *says[3];
 } refusals[] = {

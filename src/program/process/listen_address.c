@@ -1,4 +1,4 @@
-/* Addresses with schemes. */
+/* Listen addresses with schemes. */
 #include "program/process/listen_address.h"
 
 #include <arpa/inet.h>
@@ -7,7 +7,8 @@
 #include "core/base/log.h"
 #include "net/server/grpc/server.h"
 
-/* Cuts "SCHEME://" or "SCHEME+" off what is "SCHEME+unix:". */
+/* Removes the prefix "SCHEME://", or "SCHEME+" of "SCHEME+unix:". Returns: false when there is
+ * none. */
 static bool cut_scheme(struct str *text, const char *scheme) {
     struct str name = str_of(scheme);
     if (!str_starts_with(*text, name)) {
@@ -56,7 +57,7 @@ enum status listen_address_parse(const struct listen_scheme *scheme, const char 
     return ST_OK;
 }
 
-/* Can nobody but this machine reach it? */
+/* Is the address reachable from this machine only? */
 static bool is_local(const struct address *address) {
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address->storage;
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address->storage;

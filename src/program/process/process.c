@@ -1,4 +1,4 @@
-/* Signals, draining, and the order in which a server ends. */
+/* Signals, draining, and shutdown of a server process. */
 #include "program/process/process.h"
 
 #include <signal.h>
@@ -14,10 +14,11 @@
 enum {
     EXIT_CODE_SIGNAL = 128,
     POLL_MS = 10,   /* while draining */
-    IDLE_POLLS = 5, /* nothing in flight so often in a row: what was on its way has come */
+    IDLE_POLLS = 5, /* consecutive polls without a request in flight: requests that were being
+                       received have begun by then */
 };
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- shutdown -------------------------------------------------------------------------------- */
 
 static void on_closed(uv_handle_t *handle) {
     struct process *process = handle->data;
@@ -35,15 +36,14 @@ static void on_stopped(void *user) {
     watchdog_close(&process->watchdog, on_closed, process);
 }
 
-/* Ends the process without waiting for anything. What that would leave behind are the files of Unix
- * sockets. */
+/* Exits without waiting. Only the files of Unix sockets would be left behind. */
 static _Noreturn void exit_now(const struct process *process, int code) {
     process->handlers->unlink(process->user);
     _exit(code);
 }
 
-/* Models that are still loading, or requests that outlast the drain, would keep an orderly end
- * waiting: their threads can't be interrupted. */
+/* A thread that loads models, or a request that outlasts the drain, cannot be interrupted: an
+ * orderly shutdown would wait for it. */
 static void exit_on_drain_timeout(struct process *process) {
     uint64_t left = process->handlers->in_flight(process->user);
     if (left > 0) {
@@ -63,7 +63,7 @@ static void on_drain_timer(uv_timer_t *timer) {
         exit_on_drain_timeout(process);
     }
     uv_timer_stop(timer);
-    watchdog_stop(&process->watchdog); /* loops end from here on */
+    watchdog_stop(&process->watchdog); /* the event loops end from here on */
     process->handlers->stop(process->user, on_stopped, process);
 }
 
@@ -79,7 +79,7 @@ static void start_draining(struct process *process, int signum) {
     uv_timer_start(&process->drain_timer, on_drain_timer, 0, POLL_MS);
 }
 
-/* A server that is about to read its files, or needs them no more, has nothing to read again. */
+/* No reload before the server is ready (it is about to read the files) or while it drains. */
 static void reload(struct process *process) {
     if (process->draining || !process->status) {
         return;
@@ -103,7 +103,7 @@ static void on_signal(uv_signal_t *handle, int signum) {
     }
 }
 
-/* ---- the start ------------------------------------------------------------------------------- */
+/* ---- start ------------------------------------------------------------------------------- */
 
 static enum status start_workers(struct process_threads *threads, uint64_t n, struct error *err) {
     enum status st = worker_new("main", &threads->main, err);
@@ -132,7 +132,7 @@ static void start_signal_handlers(struct process *process) {
     }
     uv_timer_init(loop, &process->drain_timer);
     process->drain_timer.data = process;
-    process->n_handles = PROCESS_SIGNALS + 2; /* and the watchdog's */
+    process->n_handles = PROCESS_SIGNALS + 2; /* and those of the drain timer and the watchdog */
 }
 
 static enum status open_watchdog(struct process *process, struct error *err) {
@@ -147,7 +147,7 @@ static enum status open_watchdog(struct process *process, struct error *err) {
 
 enum status process_start(struct process *process, uint64_t n_workers, struct error *err) {
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error, as on a full disk */
+    signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit is a write error, like a full disk */
     fd_limit_raise();
     service_manager_open_from_env(&process->manager);
     enum status st = start_workers(&process->threads, n_workers, err);
@@ -183,7 +183,7 @@ void process_abort(struct process *process) {
     }
 }
 
-/* ---- taking apart ---------------------------------------------------------------------------- */
+/* ---- join and free --------------------------------------------------------------------------- */
 
 void process_join(struct process *process) {
     for (size_t i = 0; i < process->threads.n_workers; i++) {

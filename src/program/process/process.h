@@ -1,11 +1,11 @@
-/* What a running server is, whatever it serves: its threads, the signals it hears, how it drains
- * and ends. The main thread accepts connections, hears signals and waits; workers serve.
+/* The process of a model server or a picker: its threads, signals, draining and shutdown. The main
+ * thread accepts connections and handles signals; workers serve.
  *
  *     process_start → process_run: SIGTERM or SIGINT: draining → nothing in flight: stopping
- *                   → process_join → (what was served is freed) → process_free
+ *                   → process_join → (the servers are freed) → process_free
  *
- * SIGUSR2 writes the state into the log, SIGHUP reads files again. A second SIGTERM or SIGINT ends
- * the process at once. A service manager hears of all this, and that the event loops live.
+ * SIGUSR2 logs the state, SIGHUP reloads files. A second SIGTERM or SIGINT exits at once. The
+ * service manager is notified of each state, and by the watchdog that the event loops are alive.
  *
  * Thread: main, for everything. */
 #ifndef SLUICE_PROGRAM_PROCESS_PROCESS_H
@@ -20,27 +20,28 @@
 #include "core/os/service_manager.h"
 #include "core/os/watchdog.h"
 
-/* Who runs the servers. */
+/* The threads of the servers. */
 struct process_threads {
     struct worker *main; /* accepts connections */
     struct worker **workers;
     size_t n_workers;
 };
 
-/* What is served, as its process sees it. */
+/* The callbacks of what is served. All run on the main thread. */
 struct process_handlers {
-    uint64_t (*in_flight)(void *user); /* requests begun and not ended */
-    void (*log_state)(void *user);     /* every connection and request, into the log */
-    void (*reload)(void *user);        /* looks now at the files that may change */
-    void (*drain)(void *user);         /* clients are told to go elsewhere */
-    /* Can it be ended in order? Asked when nothing is in flight; false: the process just ends. */
+    uint64_t (*in_flight)(void *user); /* the number of requests in flight */
+    void (*log_state)(void *user);     /* logs every connection and request */
+    void (*reload)(void *user);        /* checks now whether files have changed */
+    void (*drain)(void *user);         /* tells clients to use another server */
+    /* Is an orderly shutdown possible? Called when no request is in flight; false: the process
+     * exits. */
     bool (*can_stop)(void *user);
-    /* Closes everything on the loops; `stopped` runs when it is closed. */
+    /* Closes everything on the loops, then calls `stopped`. */
     void (*stop)(void *user, void (*stopped)(void *), void *stopped_user);
-    void (*unlink)(void *user); /* the files of Unix sockets, for an end without the rest */
+    void (*unlink)(void *user); /* removes the files of Unix sockets before an exit */
 };
 
-/* Loops that a server may have watched besides the workers', before process_run. */
+/* Loops that a server may add to the watchdog besides the workers', before process_run. */
 enum { PROCESS_EXTRA_LOOPS = 4 };
 
 enum { PROCESS_SIGNALS = 4 };
@@ -49,36 +50,35 @@ struct process {
     const struct process_handlers *handlers;
     void *user;
     uint64_t drain_timeout_ns;
-    const char *ready_file; /* removed when it drains; may be NULL */
+    const char *ready_file; /* removed when draining begins; may be NULL */
     struct process_threads threads;
     struct service_manager manager;
     struct watchdog watchdog; /* of the workers, and of PROCESS_EXTRA_LOOPS more */
     bool draining;
-    const char *status; /* as process_set_ready was told; NULL: not yet */
-    /* its own */
+    const char *status; /* of process_set_ready; NULL: not ready yet */
+    /* internal */
     uv_signal_t signals[PROCESS_SIGNALS];
-    uv_timer_t drain_timer; /* while draining: looks whether all have been answered */
-    size_t n_handles;       /* of the main loop, to be closed */
-    unsigned n_idle_polls;  /* polls in a row that found nothing in flight */
+    uv_timer_t drain_timer; /* polls while draining whether requests are in flight */
+    size_t n_handles;       /* of the main loop, still to be closed */
+    unsigned n_idle_polls;  /* consecutive polls without a request in flight */
     uint64_t drain_until_ns;
 };
 
-/* Starts the workers and hears signals, in a struct whose first four members are set and the others
- * zero. Signals are heard before anything that takes time: as the first process of a container, one
- * that nobody hears is lost. They are acted on once the loop runs. Owns: process_join and
+/* Starts the workers and the signal handlers, in a struct whose first four members are set and the
+ * others zero. Signal handlers come before anything that takes time, because the first process of a
+ * container loses a signal without a handler. They run once the loop runs. Owns: process_join and
  * process_free, also after a failure. */
 enum status process_start(struct process *process, uint64_t n_workers, struct error *err)
     __attribute__((warn_unused_result));
-/* It has started, and serves as `status` says in words, which must stay. */
+/* The server is ready; `status` describes its state to the service manager, and must stay valid. */
 void process_set_ready(struct process *process, const char *status);
-/* Serves until it has ended in order. */
+/* Serves until the shutdown is complete. */
 void process_run(struct process *process);
-/* Instead of process_run, after a start that failed half-way: what is open on the loops is
- * closed. */
+/* Instead of process_run, after a start that failed half-way: closes what is open on the loops. */
 void process_abort(struct process *process);
-/* The workers end. */
+/* Stops and joins the workers. */
 void process_join(struct process *process);
-/* After what was served is freed. */
+/* Call it after the servers are freed. */
 void process_free(struct process *process);
 
 #endif

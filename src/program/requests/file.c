@@ -1,4 +1,4 @@
-/* Files read and written whole. */
+/* Whole files, read and written. */
 #include "program/requests/file.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Whole files for the command line: read into an arena, written from pieces. "-" is standard input
- * or output. It refuses to know what is in them. */
+ * or output. */
 #ifndef SLUICE_PROGRAM_REQUESTS_FILE_H
 #define SLUICE_PROGRAM_REQUESTS_FILE_H
 
@@ -9,13 +9,13 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 
-/* Reads all of it. Standard input can be read once. Returns: ST_IO naming the file and the reason;
- * ST_BODY_TOO_LARGE for more than `max_bytes`; ST_NO_MEMORY. Owns: in `arena`. */
+/* Reads the whole file. Standard input can be read once. Returns: ST_IO with the file and the
+ * reason; ST_BODY_TOO_LARGE for more than `max_bytes`; ST_NO_MEMORY. Owns: in `arena`. */
 enum status file_read(struct arena *arena, const char *path, uint64_t max_bytes, struct str *out,
                       struct error *err) __attribute__((warn_unused_result));
-/* What messages call it: the path, or "standard input". */
+/* The file's name in messages: the path, or "standard input". */
 const char *file_name(const char *path);
-/* Writes the pieces one behind the other, replacing what was there. Returns: ST_IO. */
+/* Writes the pieces, replacing the file. Returns: ST_IO. */
 enum status file_write(const char *path, const struct str *pieces, size_t n, struct error *err)
     __attribute__((warn_unused_result));
 

@@ -1,4 +1,4 @@
-/* ModelInfer's messages. */
+/* The messages of ModelInfer. */
 #include "program/requests/grpc_infer_message.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ enum status grpc_infer_message_encode(struct arena *arena, const struct client_i
     return v2_grpc_request_encode(arena, &request, out, err);
 }
 
-/* As many bytes as the shape says, or as many framed elements. */
+/* Checks the number of bytes, or of framed elements, against the shape. */
 static enum status check_output(const struct tensor *tensor, struct error *err) {
     uint64_t expected = 0;
     if (tensor->datatype == DT_BYTES && shape_elements(tensor->shape, &expected)) {

@@ -1,19 +1,19 @@
-/* Between the inferences of the commands and the messages of inference.GRPCInferenceService:
- * ModelInfer's request and its answer, which is believed no more than one of HTTP. */
+/* The request and response messages of ModelInfer (inference.GRPCInferenceService) for the
+ * commands. A response is checked like one over HTTP. */
 #ifndef SLUICE_PROGRAM_REQUESTS_GRPC_INFER_MESSAGE_H
 #define SLUICE_PROGRAM_REQUESTS_GRPC_INFER_MESSAGE_H
 
 #include "client/v2.h"
 #include "codec/kserve/grpc/v2_grpc.h"
 
-/* The message of an inference; its inputs travel in raw_input_contents. Returns: ST_NO_MEMORY,
- * ST_BAD_OUTPUT over 2^31 - 1 bytes. Owns: in `arena`, except the tensors' own bytes. */
+/* Encodes a request; its inputs are in raw_input_contents. Returns: ST_NO_MEMORY, ST_BAD_OUTPUT
+ * over 2^31 - 1 bytes. Owns: in `arena`, except the tensors' own bytes. */
 enum status grpc_infer_message_encode(struct arena *arena, const struct client_infer *infer,
                                       struct v2_grpc_message *out, struct error *err)
     __attribute__((warn_unused_result));
-/* Each output has its name, datatype, shape and exactly as many bytes as these say. Returns:
- * ST_BAD_ANSWER, ST_BAD_DATA, ST_BAD_FRAMING and others with the output's name. Owns: in `arena`,
- * or views of `message`. */
+/* Decodes a response. Each output has a name, a datatype, a shape and exactly the number of bytes
+ * that these require. Returns: ST_BAD_ANSWER, ST_BAD_DATA, ST_BAD_FRAMING and others with the
+ * output's name. Owns: in `arena`, or views of `message`. */
 enum status grpc_infer_message_decode(struct arena *arena, struct str message,
                                       struct v2_client_response *out, struct error *err)
     __attribute__((warn_unused_result));

@@ -1,4 +1,5 @@
-/* The loop is libuv's, turned by hand: uv_run without waiting, and its descriptor to wait for. */
+/* The gRPC client of the commands. Its libuv loop runs without blocking; the caller waits on the
+ * loop's file descriptor. */
 #include "program/requests/grpc_link.h"
 
 #include <assert.h>
@@ -12,7 +13,7 @@
 #include "codec/protobuf/pb.h"
 #include "net/transport/address.h"
 
-/* Somebody waits for each answer: a server that is back is soon found. */
+/* Short reconnect delays, because a user waits for each response. */
 enum { FIRST_PAUSE_NS = 1000 * 1000, LONGEST_PAUSE_NS = 50 * 1000 * 1000 };
 
 struct grpc_link {
@@ -25,8 +26,8 @@ struct grpc_link {
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* libuv writes to sockets so that a peer who is gone is a signal; here it is an error of the write,
- * and what the process does about the signal elsewhere stays as it is. */
+/* libuv writes raise SIGPIPE when the peer has closed; here that must be an error of the write. The
+ * signal is blocked meanwhile, so that the process's handling of it does not change. */
 void grpc_link_run(struct grpc_link *link) {
     static const struct timespec AT_ONCE = {0, 0};
     sigset_t pipes, before;
@@ -56,7 +57,7 @@ static void wait_and_run(struct grpc_link *link) {
     grpc_link_run(link);
 }
 
-/* ---- a link's life --------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static enum status set_fields(struct grpc_link *link, const struct option_texts *texts,
                               struct error *err) {
@@ -217,7 +218,7 @@ void grpc_link_call_fini(struct grpc_link_call *call) {
 static enum status read_model(struct arena *arena, struct str message, struct model_spec *out,
                               struct error *err) {
     struct v2_grpc_model_metadata metadata;
-    struct str copy = arena_dup(arena, message); /* which the specification has views of */
+    struct str copy = arena_dup(arena, message); /* the specification has views of the copy */
     if (!copy.ptr) {
         return error_set(err, ST_NO_MEMORY, "no memory for the model's metadata");
     }

@@ -1,5 +1,5 @@
-/* Items from arguments, files and standard input. What a server would refuse in any case is refused
- * here, where the message can name the source. */
+/* MIP items from arguments, files and standard input. Items that every server would reject are
+ * rejected here, where the message can name the source. */
 #include "program/requests/infer_mip_items.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@ struct item_kind {
     sluice_mip_type type;
     const char *flag;
     const struct option_texts *texts;
-    size_t next; /* of `texts`: not taken yet */
+    size_t next; /* index of the next unused text */
 };
 
 enum status infer_items_check_count(size_t n_items, uint64_t n_inputs, struct error *err) {
@@ -50,8 +50,7 @@ static enum status check_item(struct arena *arena, sluice_mip_type type, struct 
     return data.len > 0 ? ST_OK : error_set(err, ST_BAD_CONFIG, "it is empty");
 }
 
-/* The value of --image is a file's name in any case; a leading '@' as with the others is no part of
- * it. */
+/* The value of --image is always a file name; a leading '@', as for the others, is ignored. */
 static const char *path_of(sluice_mip_type type, const char *value) {
     const char *path = infer_source_path(value);
     return !path && type == SLUICE_MIP_IMAGE ? value : path;
@@ -77,7 +76,7 @@ static enum status read_item(struct arena *arena, const struct item_kind *kind, 
     return ST_OK;
 }
 
-/* Of the values that are left, the one given first. Returns: its kind. */
+/* The flag whose next value was given first. Returns: its kind. */
 static struct item_kind *next_kind(struct item_kind kinds[N_KINDS]) {
     struct item_kind *first = NULL;
     for (size_t i = 0; i < N_KINDS; i++) {

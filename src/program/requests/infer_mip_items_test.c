@@ -1,5 +1,5 @@
-/* From the arguments of `sluice infer` to items, with files in a folder of the test's own; and what
- * is said of arguments that do not go with the URL. */
+/* Items from the arguments of `sluice infer`, with files in a folder of the test; and errors for
+ * arguments that do not match the URL's protocol. */
 #include "program/requests/infer_mip_items.h"
 
 #include <setjmp.h>
@@ -67,7 +67,7 @@ static enum status read_items(struct arena *arena, const char *line, struct infe
     return infer_items_read(arena, settings, items, err);
 }
 
-/* Items as text: "type:bytes@file" each, with a space between. */
+/* Items as text: "type:bytes@file" each, separated by spaces. */
 static const char *print(struct arena *arena, const struct infer_items *items) {
     static const char *const types[] = {"", "T", "J", "I"};
     struct buf out;
@@ -150,7 +150,7 @@ static void mip_items_invalid_refused(void **state) {
     }
 }
 
-/* A value that fills the message would hide what is wrong with it. */
+/* A long value must not hide the error in the message. */
 static void mip_items_long_values_are_read(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);
@@ -186,12 +186,12 @@ static void mip_items_standard_input_is_read_once(void **state) {
     }
 }
 
-/* What the arguments say together; nothing is read for it. */
+/* Checks of the arguments that read no file. */
 static void mip_items_settings_valid_accepted(void **state) {
     (void)state;
     static const struct {
         const char *line;
-        int code; /* -1: they are good */
+        int code; /* -1: valid */
     } rows[] = {
         {"tcp://h:1|--text|a", -1},
         {"unix:///s|--image|none", -1},
@@ -203,14 +203,14 @@ static void mip_items_settings_valid_accepted(void **state) {
         {"tcp://h:1|--text|a|--binary", 2},              /* … */
         {"tcp://h:1|--text|a|--id|x", 2},                /* … */
         {"tcp://h:1|--text|a|--format|npy|-o|f", 2},     /* no tensors */
-        {"tcp://h:1|--text|a|--format|raw", 2},          /* where to? */
-        {"tcp://h:1|--text|a|--output-dir|d", 2},        /* of what? */
+        {"tcp://h:1|--text|a|--format|raw", 2},          /* no destination */
+        {"tcp://h:1|--text|a|--output-dir|d", 2},        /* no --format raw */
         {"tcp://h:1|--text|a|--text|b|--inputs|3", 2},   /* no whole element */
         {"tcp://h:1|--text|a|--inputs|0", 2},            /* out of range */
         {"tcp://h:1|--text|a|--inputs|256", 2},          /* … */
         {"tcp://h|--text|a", 2},                         /* no port */
         {"mip://h:1|--text|a", 2},                       /* no such scheme */
-        {"http://h|m|--input|a=1", -1},                  /* and HTTP: */
+        {"http://h|m|--input|a=1", -1},                  /* HTTP */
         {"http://h|m|--input|a=1|--text|b", 2},          /* flags of MIP */
         {"http://h|m|--inputs|2", 2},                    /* … */
         {"http://h|--input|a=1", 2},                     /* no model */

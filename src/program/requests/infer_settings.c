@@ -1,5 +1,5 @@
-/* The options of `sluice infer`: the table, the words around it in `--help`, and what does not go
- * together. */
+/* The options of `sluice infer`: the option table, the texts of its `--help`, and the combinations
+ * that are invalid. */
 #include "program/requests/infer_settings.h"
 
 #include <stddef.h>
@@ -65,9 +65,9 @@ static const struct option_set set = {
     .hints = hints,
 };
 
-/* ---- what does not go together --------------------------------------------------------------- */
+/* ---- invalid combinations --------------------------------------------------------------- */
 
-/* Flags of another protocol. */
+/* Rejects flags of another protocol. */
 static enum status check_flags(const struct options *given, const struct client_url *server,
                                struct error *err) {
     static const char *const WHAT_THEN[] = {

@@ -10,16 +10,16 @@
 
 enum infer_format { INFER_FORMAT_JSON, INFER_FORMAT_NPY, INFER_FORMAT_RAW };
 
-/* One member per row, named by its first column, and what follows from them. */
+/* One member per row, named by its first column, and values derived from them. */
 struct infer_settings {
 #define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;
 #include "program/requests/infer.def"
 #undef OPTION
-    struct client_url server; /* the URL's parts */
+    struct client_url server; /* the parsed URL */
 };
 
-/* Reads the arguments; as serve_settings_read. What belongs to the protocol that the URL does not
- * name is refused. */
+/* Parses the arguments, as serve_settings_read. Flags of a protocol that the URL does not name are
+ * errors. */
 int infer_settings_read(int argc, char **argv, struct arena *arena, struct infer_settings *out);
 
 #endif

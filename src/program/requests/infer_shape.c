@@ -27,7 +27,7 @@ static enum status shape_mismatch(const struct infer_extent *data, const struct 
                      STR_ARG(spec->name), data->n_elements, wanted, STR_ARG(spec->name));
 }
 
-/* The data's shape with a batch dimension of 1 in front. */
+/* The data's shape with a leading batch dimension of 1. */
 static enum status with_batch(struct arena *arena, struct shape shape, struct shape *out,
                               struct error *err) {
     int64_t *dims = arena_calloc(arena, shape.rank + 1, sizeof(*dims));
@@ -40,7 +40,7 @@ static enum status with_batch(struct arena *arena, struct shape shape, struct sh
     return ST_OK;
 }
 
-/* Fills the one -1 of `dims` so that `n` elements fit. */
+/* Replaces the one -1 in `dims` so that `n` elements fit. */
 static bool fill_open_dim(int64_t *dims, size_t rank, uint64_t n) {
     size_t free_at = rank;
     uint64_t product = 1;

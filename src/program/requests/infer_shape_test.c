@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* A shape's text to a shape; "-" is none. */
+/* Parses a shape; "-" is none. */
 static struct shape read_shape(struct arena *arena, const char *text) {
     struct str rest = str_of(text);
     int64_t *dims = arena_calloc(arena, 8, sizeof(*dims));
@@ -26,7 +26,7 @@ static void infer_shape_fits_data_and_model(void **state) {
     static const struct {
         const char *data; /* "-": flat, without a shape */
         uint64_t n;
-        const char *spec, *shape; /* NULL: refused */
+        const char *spec, *shape; /* NULL: an error */
     } rows[] = {
         {"2,3", 6, "-1,3", "[2,3]"},
         {"3", 3, "-1,3", "[1,3]"}, /* lacks the batch dimension */

@@ -1,5 +1,5 @@
-/* The sources of inputs. A file's kind is said by its prefix, else by its extension, and for
- * standard input by how it begins. */
+/* The sources of inputs. The kind of a file is given by a prefix, else by its extension; for
+ * standard input by its first bytes. */
 #include "program/requests/infer_source.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static const struct {
     {"raw:", INFER_SOURCE_RAW},
 };
 
-/* Standard input has no name to go by. */
+/* For standard input, which has no extension. */
 static enum infer_source_kind kind_of_bytes(struct str bytes) {
     size_t i = 0;
     while (i < bytes.len && strchr(" \t\r\n", bytes.ptr[i]) && bytes.ptr[i] != '\0') {
@@ -62,7 +62,7 @@ enum status infer_source_read(struct arena *arena, const char *argument, uint64_
                          "'x=[[1,2,3]]'",
                          argument);
     }
-    const char *source = rest.ptr; /* ends where the argument does */
+    const char *source = rest.ptr; /* NUL-terminated, as the end of the argument */
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
         if (str_starts_with(rest, str_of(prefixes[i].prefix))) {
             out->kind = prefixes[i].kind;

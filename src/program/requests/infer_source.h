@@ -1,5 +1,5 @@
-/* Where the data of an input comes from: the text behind `--input NAME=`, read into bytes of a
- * known kind. What datatype and shape they have is infer_tensor's business. */
+/* The source of an input's data: the text after `--input NAME=`, read into bytes of a known kind.
+ * infer_tensor.h determines datatype and shape. */
 #ifndef SLUICE_PROGRAM_REQUESTS_INFER_SOURCE_H
 #define SLUICE_PROGRAM_REQUESTS_INFER_SOURCE_H
 
@@ -7,7 +7,7 @@
 #include "core/base/status.h"
 #include "core/base/str.h"
 
-/* For commands without --max-input-size: its default. */
+/* The default of --max-input-size, for commands without it. */
 #define INFER_MAX_INPUT_BYTES (UINT64_C(1) << 30)
 
 enum infer_source_kind {
@@ -24,12 +24,12 @@ struct infer_source {
     const char *file; /* for messages: the file's name, "standard input", or the input's name */
 };
 
-/* Which file does `text` name? "@FILE" names FILE; "-" and "@-" standard input. Returns: "FILE" or
- * "-" within `text`; NULL when the text is no name but the data itself. */
+/* The file that `text` names: "@FILE" is FILE; "-" and "@-" are standard input. Returns: "FILE" or
+ * "-" within `text`; NULL when the text is the data itself. */
 const char *infer_source_path(const char *text);
 
-/* Reads "NAME=SOURCE", and the file, of at most `max_bytes`, where it names one. Returns:
- * ST_BAD_CONFIG for another form; what file_read returns. */
+/* Parses "NAME=SOURCE", and reads the file, of at most `max_bytes`, if it names one. Returns:
+ * ST_BAD_CONFIG for another form; the errors of file_read. */
 enum status infer_source_read(struct arena *arena, const char *argument, uint64_t max_bytes,
                               struct infer_source *out, struct error *err)
     __attribute__((warn_unused_result));

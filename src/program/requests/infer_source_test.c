@@ -1,4 +1,4 @@
-/* The sources of inputs, from the argument and from files in a folder of the test's own. */
+/* The sources of inputs: the argument, and files in a folder of the test. */
 #include "program/requests/infer_source.h"
 
 #include <setjmp.h>
@@ -105,7 +105,7 @@ static void infer_source_invalid_refused(void **state) {
     }
 }
 
-/* Standard input is told apart by how it begins. */
+/* The kind of standard input is recognized by its first bytes. */
 static void infer_source_standard_input_kind_is_detected(void **state) {
     (void)state;
     static const struct {
@@ -132,7 +132,7 @@ static void infer_source_standard_input_kind_is_detected(void **state) {
     }
 }
 
-/* A file larger than what is read at once. */
+/* A file larger than one read. */
 static void infer_source_file_over_limit_refused(void **state) {
     (void)state;
     struct arena *arena = arena_new(NULL, 0);

@@ -14,7 +14,7 @@ static enum status no_memory(const struct infer_source *source, struct error *er
     return error_set(err, ST_NO_MEMORY, "no memory for input \"%.*s\"", STR_ARG(source->name));
 }
 
-/* The shape: said, deduced, or the data's own (one dimension where it has none). */
+/* The shape: given, deduced, or the data's own (one dimension where it has none). */
 static enum status choose_shape(struct arena *arena, const struct infer_extent *data,
                                 const struct infer_known *known, struct tensor *out,
                                 struct error *err) {
@@ -38,7 +38,7 @@ static enum status choose_shape(struct arena *arena, const struct infer_extent *
     return ST_OK;
 }
 
-/* Bytes that are the tensor's as they stand; they must be as many as its shape says. */
+/* Uses the bytes as the tensor; their number must match the shape. */
 static enum status set_bytes(struct arena *arena, const struct infer_source *source,
                              struct str bytes, struct tensor *out, struct error *err) {
     uint64_t elements = 0, expected = 0;
@@ -63,7 +63,7 @@ static enum status set_bytes(struct arena *arena, const struct infer_source *sou
     return ST_OK;
 }
 
-/* One BYTES element: its length in front. */
+/* One BYTES element: its length, then the bytes. */
 static enum status frame_copy(struct arena *arena, const struct infer_source *source,
                               struct str *bytes, struct error *err) {
     if (bytes->len > UINT32_MAX) {
@@ -157,7 +157,7 @@ static enum status from_json(struct arena *arena, const struct infer_source *sou
     }
     status = choose_shape(arena, &extent, known, out, err);
     if (status != ST_OK) {
-        return status; /* names the input */
+        return status; /* the error names the input */
     }
     struct json_limits limits = {.max_json_size = text.len,
                                  .max_json_depth = SHAPE_MAX_RANK + 1,
@@ -170,7 +170,7 @@ out:
     return status;
 }
 
-/* The text of an argument is JSON, but for a BYTES input also the element itself. */
+/* An argument is JSON, but for a BYTES input it may also be the element itself. */
 static bool is_plain_text(const struct infer_source *source, enum datatype datatype) {
     struct str text = str_trim(source->bytes);
     return source->kind == INFER_SOURCE_INLINE && datatype == DT_BYTES &&

@@ -1,22 +1,21 @@
 /* An input's tensor from its source: datatype and shape from the flags, else from the model's
- * metadata, else from the data itself. Never converts numbers from one datatype to another. */
+ * metadata, else from the data itself. Numbers are never converted to another datatype. */
 #ifndef SLUICE_PROGRAM_REQUESTS_INFER_TENSOR_H
 #define SLUICE_PROGRAM_REQUESTS_INFER_TENSOR_H
 
 #include "core/tensor/tensor.h"
 #include "program/requests/infer_source.h"
 
-/* What was said about the input; DT_INVALID, false and NULL: nothing. */
+/* The known properties of the input; DT_INVALID, false and NULL: unknown. */
 struct infer_known {
     enum datatype datatype; /* --datatype */
     bool has_shape;         /* --shape */
     struct shape shape;
     const struct tensor_spec *spec; /* the model's metadata */
-    bool raw;                       /* it leaves alone, so bytes without a datatype will do */
+    bool raw;                       /* sent as a raw request, which needs no datatype */
 };
 
-/* Returns: ST_BAD_DATATYPE, ST_BAD_SHAPE, ST_BAD_DATA, ST_BAD_JSON, saying which input and what to
- * do.
+/* Returns: ST_BAD_DATATYPE, ST_BAD_SHAPE, ST_BAD_DATA, ST_BAD_JSON, with the input and the remedy.
  * Owns: in `arena`, or a view of the source's bytes. */
 enum status infer_tensor_read(struct arena *arena, const struct infer_source *source,
                               const struct infer_known *known, struct tensor *out,

@@ -1,4 +1,4 @@
-/* JSON laid out on one line, and what is not JSON. */
+/* JSON on one line, and invalid JSON. */
 #include "program/requests/json_text.h"
 
 #include <setjmp.h>
@@ -37,7 +37,7 @@ static void json_line_is_reformatted(void **state) {
     }
 }
 
-/* Whatever the text is, printing it stays within it. */
+/* Printing an invalid text does not read beyond it. */
 static void json_line_invalid_refused(void **state) {
     (void)state;
     static const char *const rows[] = {"",      " ",       "hello", "[1,",   "[1] 2", "\"a",
@@ -59,7 +59,7 @@ static void json_line_invalid_refused(void **state) {
     }
 }
 
-/* Nesting costs no stack. */
+/* Nesting needs no stack. */
 static void json_line_deep_nesting_is_bounded(void **state) {
     (void)state;
     enum { DEPTH = 1000000 };

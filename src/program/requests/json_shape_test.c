@@ -12,7 +12,7 @@
 static void json_shape_of_arrays(void **state) {
     (void)state;
     static const struct {
-        const char *text, *shape; /* NULL: refused */
+        const char *text, *shape; /* NULL: an error */
     } rows[] = {
         {"5", "[]"},
         {"\"a,[b\"", "[]"},
@@ -69,7 +69,7 @@ static void json_shape_too_deep_refused(void **state) {
     }
 }
 
-/* What is no JSON is refused later; here it must only not do harm. */
+/* Invalid JSON is reported later by the parser; here it must be harmless. */
 static void json_shape_invalid_json_does_not_crash(void **state) {
     (void)state;
     static const char *const texts[] = {"]",     "[",   "\"",  "\"\\", "[\"",           "[1",

@@ -1,5 +1,5 @@
-/* One line of JSON out of any layout. The check is the parser's; the layout is a walk that knows
- * what is inside of strings. */
+/* JSON text: the check is the parser's; printing and the shape of an array are passes over the text
+ * that skip strings. */
 #include "program/requests/json_text.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 enum status json_line_check(struct arena *arena, struct str text, struct error *err) {
     struct json_tree tree;
-    /* Depth and size are bounded by what was read already. */
+    /* Depth and size are limited by the text that was read. */
     struct json_limits limits = {.max_json_size = UINT64_MAX,
                                  .max_json_depth = UINT64_MAX,
                                  .max_tensor_elements = UINT64_MAX};
@@ -59,11 +59,10 @@ void json_line_print(struct buf *out, struct str text) {
 
 struct walk {
     size_t depth;
-    size_t rank;                    /* known once the first scalar or empty array was seen; 0: not
-                                       yet */
-    int64_t dims[SHAPE_MAX_RANK];   /* of the first row of each level; -1: not known yet */
-    int64_t counts[SHAPE_MAX_RANK]; /* elements begun in the array that is open at each level */
-    bool element;                   /* the element at this place was begun */
+    size_t rank;                    /* set by the first scalar or empty array; 0: unknown */
+    int64_t dims[SHAPE_MAX_RANK];   /* of the first row of each level; -1: unknown */
+    int64_t counts[SHAPE_MAX_RANK]; /* elements so far in the open array of each level */
+    bool element;                   /* the current element has begun */
     struct error *err;
 };
 
@@ -75,7 +74,7 @@ static enum status ragged_error(const struct walk *walk) {
         walk->depth);
 }
 
-/* The first scalar, or the first array without elements, says how deep it goes. */
+/* The first scalar, or the first empty array, sets the rank. */
 static enum status read_leaf(struct walk *walk, size_t rank) {
     if (walk->rank == 0) {
         walk->rank = rank;
@@ -103,7 +102,7 @@ static enum status open_array(struct walk *walk) {
 
 static enum status close_array(struct walk *walk) {
     if (walk->depth == 0) {
-        return ST_OK; /* not JSON; the parser says so */
+        return ST_OK; /* not JSON; the parser reports it */
     }
     size_t level = walk->depth - 1;
     enum status status = ST_OK;
@@ -120,7 +119,7 @@ static enum status close_array(struct walk *walk) {
     return status;
 }
 
-/* Returns: the place behind the string that begins at `at`. */
+/* Returns: the index after the string that begins at `at`. */
 static size_t skip_string(struct str text, size_t at) {
     for (at++; at < text.len && text.ptr[at] != '"'; at++) {
         at += text.ptr[at] == '\\';

@@ -1,5 +1,5 @@
-/* The .npy header is a Python dictionary in one fixed form: three keys, in any order, with a
- * string, a boolean and a tuple. Read by a reader of just that. */
+/* The .npy header is a Python dictionary in a fixed form: three keys, in any order, with a string,
+ * a boolean and a tuple. This parser accepts that form only. */
 #include "program/requests/npy.h"
 
 #include <inttypes.h>
@@ -21,14 +21,14 @@ static const struct {
 };
 enum { N_KINDS = sizeof(kinds) / sizeof(*kinds) };
 
-/* The header being read. */
+/* The header being parsed. */
 struct reader {
     struct str rest;
     const char *name;
     struct error *err;
     struct str descr;
     struct shape shape;
-    unsigned seen; /* a bit for each of the three keys */
+    unsigned seen; /* a bit for each key */
 };
 
 bool npy_has_magic(struct str bytes) {
@@ -46,7 +46,7 @@ static void skip_space(struct reader *reader) {
     }
 }
 
-/* Takes `text` where it comes next. */
+/* Consumes `text` if it is next. */
 static bool take_text(struct reader *reader, const char *text) {
     skip_space(reader);
     if (!str_starts_with(reader->rest, str_of(text))) {
@@ -238,7 +238,7 @@ enum status npy_encode_head(struct buf *out, enum datatype datatype, struct shap
     }
     size_t start = out->len;
     buf_add(out, magic, 6);
-    buf_add(out, "\1\0\0\0", 4); /* the version, and room for the length */
+    buf_add(out, "\1\0\0\0", 4); /* the version; the length is set below */
     buf_printf(out, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
     for (size_t i = 0; i < shape.rank; i++) {
         buf_printf(out, i + 1 < shape.rank ? "%" PRId64 ", " : "%" PRId64, shape.dims[i]);

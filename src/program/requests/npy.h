@@ -1,6 +1,7 @@
 /* NumPy's file format for arrays, versions 1 to 3: the magic, a Python literal that describes the
- * array, and its bytes. Only what is a tensor as it stands: little-endian numbers and booleans in C
- * order. It refuses the rest with the NumPy expression that makes it so, and never converts.
+ * array, and its bytes. Accepted are arrays that are tensors without conversion: little-endian
+ * numbers and booleans in C order. The error for others has the NumPy expression that converts
+ * them.
  *
  * Clause: NumPy Enhancement Proposal 1, "A Simple File Format for NumPy Arrays". */
 #ifndef SLUICE_PROGRAM_REQUESTS_NPY_H
@@ -19,13 +20,13 @@ struct npy {
     struct str data; /* a view of the file's bytes */
 };
 
-/* Does it begin like such a file? */
+/* Does it begin with the magic of a .npy file? */
 bool npy_has_magic(struct str bytes);
-/* `name` is what messages call the file. Returns: ST_BAD_DATA. Owns: the shape is in `arena`. */
+/* `name` is the file's name in messages. Returns: ST_BAD_DATA. Owns: the shape is in `arena`. */
 enum status npy_decode(struct arena *arena, struct str bytes, const char *name, struct npy *out,
                        struct error *err) __attribute__((warn_unused_result));
-/* Appends what stands in front of the bytes of a tensor, padded to 64. Returns: ST_BAD_DATATYPE for
- * BYTES and BF16, which NumPy does not have. */
+/* Appends the header of a tensor's file, padded to 64 bytes. Returns: ST_BAD_DATATYPE for BYTES and
+ * BF16, which NumPy does not have. */
 enum status npy_encode_head(struct buf *out, enum datatype datatype, struct shape shape,
                             struct error *err) __attribute__((warn_unused_result));
 

@@ -1,4 +1,4 @@
-/* .npy files: headers as NumPy and others write them, and what is refused. */
+/* .npy files: headers as NumPy and others write them, and invalid ones. */
 #include "program/requests/npy.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* Makes a file: magic, version, header, `n_data` bytes, in a block of its own. */
+/* Makes a file: magic, version, header and `n_data` bytes, in a block of its own. */
 static struct str make(unsigned version, const char *header, size_t n_data) {
     size_t n = strlen(header), n_size = version == 1 ? 2 : 4;
     struct arena *arena = arena_new(NULL, 0);
@@ -78,7 +78,7 @@ static void npy_valid_is_decoded(void **state) {
         }
         assert_int_equal(npy.data.len, rows[i].n_data);
         assert_ptr_equal(npy.data.ptr + npy.data.len, file.ptr + file.len);
-        /* every prefix is refused */
+        /* every prefix is an error */
         for (size_t n = 0; n < file.len; n++) {
             char *part = malloc(n + (n == 0));
             memcpy(part, file.ptr, n);

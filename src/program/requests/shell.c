@@ -1,4 +1,4 @@
-/* Quoting for a POSIX shell. It refuses what only some shells know ($'…', printf's \x). */
+/* Quoting for a POSIX shell, without the extensions of some shells ($'…', printf's \x). */
 #include "program/requests/shell.h"
 
 void shell_word_print(struct buf *out, struct str text) {
@@ -18,7 +18,7 @@ void shell_printf_print(struct buf *out, struct str bytes) {
     for (size_t i = 0; i < bytes.len; i++) {
         unsigned char c = (unsigned char)bytes.ptr[i];
         bool plain = c >= 0x20 && c < 0x7f && c != '%' && c != '\\' && c != '\'';
-        if (plain && !(i == 0 && c == '-')) { /* which would be an option */
+        if (plain && !(i == 0 && c == '-')) { /* a leading - would be an option */
             buf_add_char(out, (char)c);
         } else {
             buf_printf(out, "\\%03o", c);

@@ -1,4 +1,4 @@
-/* Quoting. That a shell makes of it what was meant is shown by running it (tests/interop). */
+/* Quoting. tests/interop runs the result in a shell. */
 #include "program/requests/shell.h"
 
 #include <setjmp.h>
@@ -38,7 +38,7 @@ static void shell_printf_writes_bytes(void **state) {
         {{"a-b", 3}, "printf 'a-b'"},
         {{"-n", 2}, "printf '\\055n'"},
         {{"\0\n%\\'\x7f\xff", 7}, "printf '\\000\\012\\045\\134\\047\\177\\377'"},
-        {{"\0017", 2}, "printf '\\0017'"}, /* three digits are all of an octal number */
+        {{"\0017", 2}, "printf '\\0017'"}, /* an octal escape has three digits at most */
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct arena *arena = arena_new(NULL, 0);

@@ -1,4 +1,5 @@
-/* From the files of a command line to OpenSSL's settings. */
+/* TLS for the commands: the OpenSSL context made of the command line, and a transport for a client
+ * of libsluice. */
 #include "program/requests/tls_client.h"
 
 #include <errno.h>
@@ -10,12 +11,12 @@
 
 struct tls_client {
     SSL_CTX *ssl;
-    BIO_METHOD *bio; /* a socket that never raises SIGPIPE */
+    BIO_METHOD *bio; /* a socket BIO that does not raise SIGPIPE */
 };
 
 struct tls_transport {
     const struct tls_client *client;
-    SSL *ssl; /* of the connection there is */
+    SSL *ssl; /* of the current connection */
     int fd;
     char reason[ERROR_TEXT_BYTES];
 };
@@ -74,21 +75,21 @@ static int32_t start(void *context, int fd, const char *host) {
     if (!self->ssl || !bio || !tls_peer_set_host(self->ssl, host) ||
         SSL_set_alpn_protos(self->ssl, HTTP1, sizeof(HTTP1) - 1) != 0) {
         BIO_free(bio);
-        SSL_free(self->ssl); /* what did not start is not stopped */
+        SSL_free(self->ssl); /* `stop` is not called after a failed start */
         self->ssl = NULL;
         return SLUICE_TRANSPORT_FAILED;
     }
     BIO_set_data(bio, self);
     BIO_set_init(bio, 1);
     SSL_set_bio(self->ssl, bio, bio);
-    SSL_set_connect_state(self->ssl); /* shakes hands in the first reads and writes */
+    SSL_set_connect_state(self->ssl); /* the first read or write performs the handshake */
     return 0;
 }
 
 static void stop(void *context) {
     struct tls_transport *self = context;
     ERR_clear_error();
-    SSL_shutdown(self->ssl); /* says goodbye, and does not wait for an answer */
+    SSL_shutdown(self->ssl); /* sends close_notify and does not wait for the peer's */
     SSL_free(self->ssl);
     self->ssl = NULL;
     ERR_clear_error();
@@ -131,7 +132,7 @@ static int64_t write_plain(void *context, const void *data, size_t n_bytes) {
     errno = 0;
     int rc = SSL_write_ex(self->ssl, data, n_bytes, &n);
     int64_t moved = io_result(self, rc, n);
-    if (moved == 0) { /* only a read can say that the peer has ended */
+    if (moved == 0) { /* only a read may report the end of the connection */
         snprintf(self->reason, ERROR_TEXT_BYTES, "the server ended the connection");
         return SLUICE_TRANSPORT_FAILED;
     }
@@ -143,7 +144,7 @@ static const char *reason(void *context) {
     return self->reason[0] != '\0' ? self->reason : NULL;
 }
 
-/* ---- a transport's life ---------------------------------------------------------------------- */
+/* ---- new and free ---------------------------------------------------------------------- */
 
 struct tls_transport *tls_transport_new(const struct tls_client *client,
                                         sluice_client_transport *functions) {
@@ -165,9 +166,9 @@ void tls_transport_free(void *transport) {
     free(transport);
 }
 
-/* ---- settings -------------------------------------------------------------------------------- */
+/* ---- TLS settings ---------------------------------------------------------------------------- */
 
-/* Options that would do nothing are most likely a mistake in the URL. */
+/* Options without effect are most likely a mistake in the URL. */
 enum status tls_client_check(const struct tls_client_options *options, const struct client_url *url,
                              struct error *err) {
     const char *given = options->cacert     ? "cacert"
