@@ -99,7 +99,7 @@ class Live:
                 and not any(value for name, value in numbers.items()
                             if name.startswith(("sluice_model_queued", "sluice_model_running",
                                                 "sluice_model_busy_instances")))
-                and state.startswith("at rest: ") and set(re.findall(r"\d+ (?:requests|connections)",
+                and state.startswith("idle: ") and set(re.findall(r"\d+ (?:requests|connections)",
                                                                      of_grpc))
                 == {"0 requests", "0 connections"})
 

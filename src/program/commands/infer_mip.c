@@ -92,10 +92,9 @@ static const char *error_meaning(int32_t mip_error) {
         [MIP_ERROR_MEMORY] = "the request, or what it would need, is over the server's limits or "
                              "its memory (sluice serve: --max-body-size and others)",
         [MIP_ERROR_SHAPE] = "the items do not fit the model: their number for each element of the "
-                            "batch (--inputs), or the shape of what is in them; the server's "
-                            "log says which",
-        [MIP_ERROR_INTERNAL] = "an item could not be read as what the model takes, or the model "
-                               "failed; the server's log says why",
+                            "batch (--inputs), or their shape; the server's log has the reason",
+        [MIP_ERROR_INTERNAL] = "an item could not be converted to the model's input, or the model "
+                               "failed; the server's log has the reason",
     };
     return meanings[mip_error];
 }

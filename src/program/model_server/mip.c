@@ -122,7 +122,7 @@ void serve_mip_on_models_loaded(const struct serve_mip *self) {
     for (size_t i = 0; i < self->n_targets; i++) {
         struct mip_target target = self->targets[i];
         if (mip_target_resolve(&target, self->api.repository, &err) != ST_OK) {
-            log_event(LOG_ERROR, "a MIP listener has nothing to serve",
+            log_event(LOG_ERROR, "MIP listener without a model to serve",
                       LOG_CSTR("reason", err.text));
         }
     }

@@ -54,11 +54,12 @@ static void note_open(const struct serve_security *self, const struct serve_sett
                            keys_are_required(self->keys, (enum keys_group)group) ? "yes" : "no"));
     }
     if (keys_are_required(self->keys, KEYS_INFER) && settings->mip.n > 0) {
-        log_event(LOG_WARNING, "MIP has no place for keys: who reaches its address may infer",
+        log_event(LOG_WARNING,
+                  "MIP does not support keys: every client that can connect may run inferences",
                   LOG_CSTR("listener", settings->mip.items[0]));
     }
     if (!serve_security_has_tls(settings)) {
-        log_event(LOG_INFO, "keys travel readably where there is no TLS",
+        log_event(LOG_INFO, "keys are sent in clear text over connections without TLS",
                   LOG_CSTR("settings", "--http-tls-cert --grpc-tls-cert"));
     }
 }

@@ -43,20 +43,21 @@ static const struct option options[] = {
 static const struct option_hint hints[] = {
     {"http-port", "write --http HOST:PORT"},
     {"http-address", "write --http HOST:PORT"},
-    {"allow-http", "HTTP is served wherever --http says"},
+    {"allow-http", "HTTP is served at the addresses of --http"},
     {"log-verbose", "write --log-level debug"},
     {"log-info", "write --log-level info, or a lower one"},
     {"log-warning", "write --log-level warning, or a lower one"},
     {"log-error", "write --log-level error"},
     {"exit-on-error", "a model that fails to load leaves the others serving; --check tells before"},
-    {"allow-metrics", "metrics are served wherever --metrics says; --metrics none turns that off"},
+    {"allow-metrics",
+     "metrics are served at the address of --metrics; --metrics none turns them off"},
     {"metrics-address", "write --metrics HOST:PORT"},
     {"metrics-port", "write --metrics HOST:PORT"},
-    {"metrics-interval-ms", "numbers are read when they are asked for"},
+    {"metrics-interval-ms", "metrics are read at each scrape"},
     {"metrics-config", "counters and histograms are always there"},
     {"allow-cpu-metrics", "they are always there"},
     {"allow-gpu-metrics", "models run on CPUs"},
-    {"allow-grpc", "gRPC is served wherever --grpc says; --grpc none turns it off"},
+    {"allow-grpc", "gRPC is served at the addresses of --grpc; --grpc none turns it off"},
     {"grpc-address", "write --grpc HOST:PORT"},
     {"grpc-port", "write --grpc HOST:PORT"},
     {"grpc-use-ssl", "a certificate turns it on: --grpc-tls-cert FILE --grpc-tls-key FILE"},
@@ -80,7 +81,8 @@ static const struct option_hint hints[] = {
 static const char about[] =
     "Serves models over KServe v2 (the Open Inference Protocol) on HTTP, with the binary tensor "
     "data extension, and on gRPC, and over MIP (the Model Invocation Protocol). It listens before "
-    "the models are loaded; GET /v2/health/ready, or gRPC's health service, says when they are.";
+    "the models are loaded; GET /v2/health/ready, or gRPC's health service, reports when they are "
+    "ready.";
 
 static const char epilog[] =
     "Sizes are bytes or written 64KiB, 256MiB, 2GB; times are seconds or written 250ms, 30s, 2m.\n"
@@ -91,7 +93,7 @@ static const char epilog[] =
     "  sluice serve digits.onnx --mip tcp://127.0.0.1:9000=digits\n"
     "  sluice serve --model-repository /srv/models --config /etc/sluice.yaml --check\n"
     "\n"
-    "Exit codes: 0 ended as asked, 1 failed, 2 settings that can't be understood.\n";
+    "Exit codes: 0 shut down, 1 failed, 2 invalid settings.\n";
 
 static const struct option_set set = {
     .command = "sluice serve",
@@ -145,10 +147,9 @@ static enum status resolve_dirs(struct serve_settings *out, struct arena *arena,
     char exe[EXE_BYTES];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
     if (n < 0 && (!out->backend_dir || !out->parts_dir)) {
-        return error_set(
-            err, ST_BAD_CONFIG,
-            "/proc/self/exe can't be read, so backends and parts can't be found beside "
-            "the program: say where they are with --backend-dir DIR --parts-dir DIR");
+        return error_set(err, ST_BAD_CONFIG,
+                         "/proc/self/exe can't be read, so backends and parts can't be found "
+                         "beside the program: set --backend-dir DIR and --parts-dir DIR");
     }
     exe[n < 0 ? 0 : n] = '\0';
     if (!out->backend_dir) {
@@ -219,9 +220,9 @@ static enum status read_cache_item(struct str text, uint64_t *out, struct error 
                          "--cache-config: expected local,size=BYTES, got \"%.*s\"", STR_ARG(text));
     }
     if (*out > 0 && *out != n_bytes) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "--cache-config and --cache-size (or two of the first) say different "
-                         "sizes");
+        return error_set(
+            err, ST_BAD_CONFIG,
+            "--cache-config and --cache-size (or two values of the first) set different sizes");
     }
     *out = n_bytes;
     return ST_OK;

@@ -79,7 +79,7 @@ void listen_address_log(const struct listen_scheme *scheme,
               LOG_CSTR(listen_address->tls ? scheme->tls : scheme->plain, text));
     if (any_tls && !listen_address->tls && !listen_address->scheme_given &&
         !is_local(&listen_address->address)) {
-        log_event(LOG_WARNING, "this address is without TLS, which others have",
+        log_event(LOG_WARNING, "listener without TLS while others use TLS",
                   LOG_CSTR(scheme->plain, text));
     }
 }

@@ -47,7 +47,8 @@ static _Noreturn void exit_now(const struct process *process, int code) {
 static void exit_on_drain_timeout(struct process *process) {
     uint64_t left = process->handlers->in_flight(process->user);
     if (left > 0) {
-        log_event(LOG_WARNING, "drain timeout: requests are cut off", LOG_U64("requests", left));
+        log_event(LOG_WARNING, "drain timeout: requests in flight are aborted",
+                  LOG_U64("requests", left));
     }
     exit_now(process, EXIT_CODE_OK);
 }
@@ -68,7 +69,7 @@ static void on_drain_timer(uv_timer_t *timer) {
 }
 
 static void start_draining(struct process *process, int signum) {
-    log_event(LOG_INFO, "ending: requests in flight are answered first",
+    log_event(LOG_INFO, "draining: completing requests in flight",
               LOG_CSTR("signal", signum == SIGTERM ? "SIGTERM" : "SIGINT"),
               LOG_U64("requests", process->handlers->in_flight(process->user)));
     process->draining = true;
@@ -84,7 +85,7 @@ static void reload(struct process *process) {
     if (process->draining || !process->status) {
         return;
     }
-    log_message(LOG_INFO, "reading files again");
+    log_message(LOG_INFO, "reloading files");
     service_manager_reloading(&process->manager);
     process->handlers->reload(process->user);
     service_manager_ready(&process->manager, process->status);

@@ -36,7 +36,7 @@ enum status grpc_infer_message_decode(struct arena *arena, struct str message,
     struct v2_grpc_client_response answer;
     enum status status = v2_grpc_client_response_decode(arena, message, false, &answer, err);
     if (status != ST_OK) {
-        return error_prefix(err, "the answer is not what gRPC's ModelInfer says");
+        return error_prefix(err, "the answer is not a ModelInferResponse");
     }
     for (size_t i = 0; i < answer.n_outputs && status == ST_OK; i++) {
         status = check_output(&answer.outputs[i], err);

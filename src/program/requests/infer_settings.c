@@ -122,9 +122,9 @@ static enum status check_mip(const struct infer_settings *settings, struct error
     }
     enum status status = infer_items_check_count(n_items, settings->n_inputs, err);
     if (status == ST_OK && settings->format == INFER_FORMAT_NPY) {
-        return error_set(err, ST_BAD_CONFIG,
-                         "--format npy is for HTTP: the outputs of MIP are no tensors; use json or "
-                         "raw");
+        return error_set(
+            err, ST_BAD_CONFIG,
+            "--format npy is for HTTP: the outputs of MIP are not tensors; use json or raw");
     }
     return status;
 }
@@ -139,8 +139,8 @@ static enum status check_files(const struct infer_settings *settings, struct err
     }
     if (files && !settings->dry_run && !settings->output_dir && !settings->output_file) {
         return error_set(err, ST_BAD_CONFIG,
-                         "--format npy and raw write files: say where with -o FILE (- for standard "
-                         "output) or --output-dir DIR");
+                         "--format npy and raw write files: set -o FILE (- for standard output) or "
+                         "--output-dir DIR");
     }
     return ST_OK;
 }

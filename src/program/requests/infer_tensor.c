@@ -91,7 +91,7 @@ static enum status from_raw(struct arena *arena, const struct infer_source *sour
         status = frame_copy(arena, source, &bytes, err);
     } else if (bytes.len % size != 0) {
         return error_set(
-            err, ST_BAD_DATA, "input \"%.*s\": %s has %zu bytes, which is no whole number of %s",
+            err, ST_BAD_DATA, "input \"%.*s\": %s has %zu bytes, which is not a whole number of %s",
             STR_ARG(source->name), source->file, bytes.len, datatype_name(out->datatype));
     } else {
         extent.n_elements = bytes.len / size;

@@ -172,8 +172,8 @@ static enum status find_datatype(const struct reader *reader, enum datatype *out
         return npy_error(reader, "it is big-endian; save a.astype(a.dtype.newbyteorder('<'))");
     }
     return error_set(reader->err, ST_BAD_DATATYPE,
-                     "%s: elements of NumPy's type %.*s are no tensor's; expected booleans, "
-                     "integers or floats (text goes as JSON)",
+                     "%s: NumPy's type %.*s is not a tensor datatype; expected booleans, integers "
+                     "or floats (send text as JSON)",
                      reader->name, STR_ARG(descr));
 }
 

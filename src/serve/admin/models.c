@@ -34,7 +34,7 @@ static void print_idle(void *user, const struct repository_entry *entry) {
     }
     if (models->n_idle++ < MAX_IDLE_MODELS) {
         buf_printf(models->out, "%s%.*s %llu%s%s",
-                   models->n_idle > 1 ? ", " : "at rest: ", STR_ARG(entry->model),
+                   models->n_idle > 1 ? ", " : "idle: ", STR_ARG(entry->model),
                    (unsigned long long)entry->number, entry->version ? "" : " ",
                    entry->version ? "" : repository_phase_name(entry->phase));
     }

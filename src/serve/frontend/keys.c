@@ -88,10 +88,10 @@ bool keys_reload(struct keys *keys) {
     watched_file_clear(&keys->watched);
     if (changed && st == ST_OK) {
         metric_add(METRIC_RELOADS_KEYS, 1);
-        log_event(LOG_INFO, "the keys have changed", LOG_CSTR("file", keys->watched.path));
+        log_event(LOG_INFO, "keys file reloaded", LOG_CSTR("file", keys->watched.path));
     } else if (changed) {
         metric_add(METRIC_RELOAD_FAILURES_KEYS, 1);
-        log_event(LOG_ERROR, "the keys have changed and can't be used: the old ones stay",
+        log_event(LOG_ERROR, "keys file invalid: the previous keys stay in use",
                   LOG_CSTR("reason", err.text));
     }
     return changed && st == ST_OK;

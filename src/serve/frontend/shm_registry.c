@@ -134,7 +134,7 @@ static enum status check_size(int fd, const struct v2_shared_memory_region *spec
     if (__builtin_add_overflow(spec->offset, spec->n_bytes, &end) || end > INT64_MAX ||
         end > (uint64_t)info.st_size) {
         return error_set(err, ST_BAD_SHAPE,
-                         "offset and byte_size lead beyond the end of the shared memory object");
+                         "offset and byte_size exceed the size of the shared memory object");
     }
     return ST_OK;
 }
@@ -303,10 +303,10 @@ static enum status find_region(struct shm_registry *registry, const char *kind, 
         end > n_bytes) {
         region_unref(*out);
         *out = NULL;
-        return error_set(err, ST_BAD_SHAPE,
-                         "%s %s: shared_memory_offset and shared_memory_byte_size lead beyond the "
-                         "end of the region",
-                         kind, tensor_name_print(tensor, name));
+        return error_set(
+            err, ST_BAD_SHAPE,
+            "%s %s: shared_memory_offset and shared_memory_byte_size exceed the size of the region",
+            kind, tensor_name_print(tensor, name));
     }
     return ST_OK;
 }

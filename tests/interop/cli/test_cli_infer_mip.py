@@ -215,7 +215,7 @@ def test_infer_mip_no_server_and_no_answer(infer):
     (["--input", "a=1"], 2, "--input is for HTTP"),
     (["--text", "a", "--raw"], 2, "--raw is for HTTP"),
     (["--text", "a", "--model-version", "1"], 2, "--model-version is for HTTP"),
-    (["--text", "a", "--format", "npy", "-o", "f"], 2, "no tensors"),
+    (["--text", "a", "--format", "npy", "-o", "f"], 2, "not tensors"),
     (["--text", "a", "--inputs", "2"], 2, "1 item is no whole number of elements of 2 inputs"),
     (["--text", "a", "--inputs", "256"], 2, "from 1 to 255"),
     (["--json", "{'a': 1}"], 1, "malformed JSON"),

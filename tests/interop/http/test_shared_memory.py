@@ -155,7 +155,7 @@ def test_region_offset_overflow_is_refused(client, kind, make):
     if kind == "grpc":
         _, key = make(64)
         for n_bytes, offset in (((1 << 64) - 1, 1), (1, (1 << 64) - 1), ((1 << 64) - 1, (1 << 64) - 1)):
-            with pytest.raises(InferenceServerException, match="beyond the end"):
+            with pytest.raises(InferenceServerException, match="exceed the size"):
                 client.register_system_shared_memory("one", key, n_bytes, offset=offset)
 
 
@@ -249,12 +249,12 @@ def test_infer_regions_mixed_with_plain_tensors(client, kind, module, make):
 
 
 @pytest.mark.parametrize("n_bytes, offset, http_status, grpc_status, words", [
-    (4, 64, 400, "INVALID_ARGUMENT", "beyond the end of the region"),
-    (4, 61, 400, "INVALID_ARGUMENT", "beyond the end of the region"),
-    (65, 0, 400, "INVALID_ARGUMENT", "beyond the end of the region"),
-    (BIG, 1, 400, "INVALID_ARGUMENT", "beyond the end of the region"),
-    (4, BIG, 400, "INVALID_ARGUMENT", "beyond the end of the region"),
-    (BIG, BIG, 400, "INVALID_ARGUMENT", "beyond the end of the region"),
+    (4, 64, 400, "INVALID_ARGUMENT", "exceed the size of the region"),
+    (4, 61, 400, "INVALID_ARGUMENT", "exceed the size of the region"),
+    (65, 0, 400, "INVALID_ARGUMENT", "exceed the size of the region"),
+    (BIG, 1, 400, "INVALID_ARGUMENT", "exceed the size of the region"),
+    (4, BIG, 400, "INVALID_ARGUMENT", "exceed the size of the region"),
+    (BIG, BIG, 400, "INVALID_ARGUMENT", "exceed the size of the region"),
     (8, 0, 400, "INVALID_ARGUMENT", "expected 4 bytes of data"),
     (0, 4, 400, "INVALID_ARGUMENT", "expected 4 bytes of data"),
 ])
@@ -281,8 +281,8 @@ def test_infer_invalid_bytes_frames_are_refused(client, kind, module, make):
 
 @pytest.mark.parametrize("region, n_bytes, offset, http_status, grpc_status, words", [
     ("none", 8, 0, 404, "NOT_FOUND", "no such"),
-    ("r", 8, 60, 400, "INVALID_ARGUMENT", "beyond the end of the region"),
-    ("r", BIG, BIG, 400, "INVALID_ARGUMENT", "beyond the end of the region"),
+    ("r", 8, 60, 400, "INVALID_ARGUMENT", "exceed the size of the region"),
+    ("r", BIG, BIG, 400, "INVALID_ARGUMENT", "exceed the size of the region"),
     ("r", 7, 0, 500, "INTERNAL", "more than its shared_memory_byte_size"),
 ])
 def test_infer_invalid_region_output_is_refused(client, kind, module, make, region, n_bytes, offset, http_status,

@@ -77,7 +77,7 @@ def test_check_warns_without_picture_part(write, tmp_path):
     ({"mip.top_k": "3", "mip.labels": "labels.txt"}, "abc", "the output has 10 values"),
     ({"mip.top_k": "3", "mip.labels": "labels.txt"}, None, "No such file"),
     ({"mip.top_k": "3", "mip.labels": "/etc/passwd"}, None, "inside its directory"),
-    ({"mip.labels": "labels.txt"}, "abcdefghij", "top_k has to say"),
+    ({"mip.labels": "labels.txt"}, "abcdefghij", "top_k must be set"),
 ])
 def test_load_invalid_setting_fails(start_server, write, params, labels, words):
     """The others are served, and so it is for any other reason to fail."""
@@ -193,7 +193,7 @@ def test_infer_missing_version_is_internal_error(start_server, repositories):
     assert "has no version \"7\"" in check("--model-repository", models, "--mip",
                                            "tcp://127.0.0.1:9=onnx_add:7", code=1)
     running = start_server("--model-repository", models, "--mip", "tcp://127.0.0.1:0=onnx_add:7")
-    running.expect_error("a MIP listener has nothing to serve")
+    running.expect_error("MIP listener without a model to serve")
     mip.ping(running.mip_urls[0])
     assert mip.refusal(running.mip_urls[0], mip.infer_request([[mip.text("a")]])) == "INTERNAL"
 

@@ -160,14 +160,14 @@ def test_keys_file_is_reloaded(start_guarded):
     asking = threading.Thread(target=ask_all_the_time, daemon=True)
     asking.start()
     try:
-        guarded.rewrite(f"infer: [{INFER}]\nhealth: [{HEALTH}]\n", "the keys have changed")
+        guarded.rewrite(f"infer: [{INFER}]\nhealth: [{HEALTH}]\n", "keys file reloaded")
         assert guarded.status("infer", "another-key") == 401
         assert guarded.status("metadata") == 200
         assert guarded.status("health") == 401 and guarded.status("health", HEALTH) == 200
         guarded.server.expect_error("at least one key")
-        guarded.rewrite("infer: []\n", "can't be used: the old ones stay")
+        guarded.rewrite("infer: []\n", "keys file invalid: the previous keys stay in use")
         assert guarded.status("infer") == 401
-        guarded.rewrite(FILE, '"the keys have changed"')
+        guarded.rewrite(FILE, '"keys file reloaded"')
         assert guarded.status("health") == 200
     finally:
         ended.set()

@@ -225,7 +225,7 @@ def test_drain_timeout_removes_unix_socket(start_server, repositories, tmp_path)
                          ["sluice_requests_in_flight"] == 2, "the request in flight")
         running.signal(signal.SIGTERM)
         assert running.wait_exit() == 0
-    assert "cut off" in running.log_text()
+    assert "requests in flight are aborted" in running.log_text()
     assert not path.exists()
 
 

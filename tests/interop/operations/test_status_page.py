@@ -145,7 +145,7 @@ def test_debug_state_requests_and_instances(fresh):
         text = wait_for(settled)
     assert re.search(r"^model id_slowest 1: 2 waiting, 1 running, 1 instance\n"
                      r"  instance 0: 1 requests, 1 rows, for [0-9.]+ ms\n"
-                     r"(  waits for [0-9.]+ ms: 1 row, id mine\n){2}at rest: ", text), text
+                     r"(  waits for [0-9.]+ ms: 1 row, id mine\n){2}idle: ", text), text
     assert text.count("waiting for the response, ") == 3
     assert text.count("(POST /v2/models/id_slowest/infer)") == 3
     assert "id_fp32 1" in text and "(GET /debug/state)" in text
@@ -158,7 +158,7 @@ def test_debug_state_requests_and_instances(fresh):
     assert any(line.startswith("model id_slowest 1: 2 waiting") for line in lines)
     for client in clients:
         client.reset()
-    wait_for(lambda: "at rest" in get(fresh, "/debug/state").body.decode().splitlines()[0])
+    wait_for(lambda: "idle: " in get(fresh, "/debug/state").body.decode().splitlines()[0])
 
 
 def test_debug_state_is_bounded(fresh):

@@ -160,4 +160,4 @@ def test_queue_drain_timeout_cuts_off_waiting(start):
             with pytest.raises(grpc.RpcError) as caught:
                 stream.next()
             assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
-    assert "requests are cut off" in picker.log_text()
+    assert "requests in flight are aborted" in picker.log_text()

@@ -93,7 +93,7 @@ static enum status encode_item_head(struct mip_answer_writer *writer, size_t at,
                                     enum mip_item_type type, size_t n_bytes, struct error *err) {
     if (n_bytes > UINT32_MAX) {
         return error_set(err, ST_BODY_TOO_LARGE,
-                         "an output of %zu bytes is more than a packet can say", n_bytes);
+                         "an output of %zu bytes exceeds the size of a packet", n_bytes);
     }
     struct mip_item item = {(uint32_t)type, str_make(NULL, n_bytes)};
     mip_item_head_encode(&item, writer->block.data + at);
@@ -177,7 +177,8 @@ static enum status encode_packet_head(struct mip_answer_writer *writer,
     if (!checked_add(writer->block.len - MIP_HEADER_BYTES, writer->view_bytes, &n_bytes) ||
         n_bytes > UINT32_MAX) {
         return error_set(err, ST_BODY_TOO_LARGE,
-                         "the answer has %zu bytes, more than a packet can say", writer->block.len);
+                         "the answer has %zu bytes, which exceeds the size of a packet",
+                         writer->block.len);
     }
     struct mip_infer head = {.n_inputs = request->n_inputs,
                              .n_outputs = (uint8_t)writer->plan->spec->n_outputs,

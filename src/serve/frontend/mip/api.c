@@ -55,7 +55,7 @@ static enum status check_counts(const struct mip_infer *infer, const struct mip_
     char name[TENSOR_NAME_TEXT_BYTES];
     if (spec->n_outputs > MIP_MAX_TENSORS) {
         return error_set(err, ST_UNSUPPORTED,
-                         "model %s has %zu outputs, a packet can say %d at most",
+                         "model %s has %zu outputs, a packet can have at most %d",
                          tensor_name_print(spec->name, name), spec->n_outputs, MIP_MAX_TENSORS);
     }
     if (infer->n_inputs >= plan->n_required && infer->n_inputs <= spec->n_inputs) {

@@ -356,7 +356,7 @@ static const struct {
     {{MIP_JSON, STR("[[1,2],[3,4]]")}, ST_BAD_SHAPE, "batch element 13, input \"x\": item"},
     {{MIP_JSON, STR("[\"a\"]")}, ST_BAD_FIELD, "batch element 13, input \"x\": item[0]"},
     {{MIP_TEXT, STR("hello")}, ST_BAD_JSON, "batch element 13, input \"x\": "},
-    {{MIP_IMAGE, STR("hello")}, ST_UNSUPPORTED, "its shape [-1] is no picture's"},
+    {{MIP_IMAGE, STR("hello")}, ST_UNSUPPORTED, "its shape [-1] is not that of a picture"},
     {{7, STR("hello")}, ST_UNSUPPORTED, "expected an item of type 1 (TEXT), 2 (JSON) or 3"},
 };
 

@@ -31,8 +31,8 @@ static bool fits_layout(int64_t dim, bool said) {
 static enum status error_not_a_picture(struct shape dims, struct error *err) {
     char text[SHAPE_TEXT_BYTES];
     return error_set(err, ST_UNSUPPORTED,
-                     "its shape %s is no picture's: expected [H,W], [C,H,W] or [H,W,C] with 1 or 3 "
-                     "channels C",
+                     "its shape %s is not that of a picture: expected [H,W], [C,H,W] or [H,W,C] "
+                     "with 1 or 3 channels C",
                      shape_print(dims, text));
 }
 
@@ -77,16 +77,17 @@ static enum status choose_color(int64_t channels, const struct mip_settings *set
 static enum status choose_side(const char *side, int64_t dim, uint32_t said, uint32_t *out,
                                struct error *err) {
     if (dim == -1 && said == 0) {
-        return error_set(
-            err, ST_UNSUPPORTED,
-            "its shape leaves the %s of a picture open; the parameter mip.size says it", side);
+        return error_set(err, ST_UNSUPPORTED,
+                         "its shape does not set the %s of a picture; set the parameter mip.size",
+                         side);
     }
     if (dim != -1 && said != 0 && dim != (int64_t)said) {
         return error_set(err, ST_UNSUPPORTED, "mip.size makes the %s %u, its shape has %lld", side,
                          said, (long long)dim);
     }
     if (dim == 0 || dim > UINT16_MAX) {
-        return error_set(err, ST_UNSUPPORTED, "a %s of %lld is no picture's", side, (long long)dim);
+        return error_set(err, ST_UNSUPPORTED, "a picture cannot have a %s of %lld", side,
+                         (long long)dim);
     }
     *out = dim == -1 ? said : (uint32_t)dim;
     return ST_OK;
@@ -132,7 +133,7 @@ enum status mip_picture_plan(enum datatype datatype, struct shape dims,
     struct axes axes = {0};
     *out = (struct picture_plan){.datatype = datatype};
     if (datatype == DT_BOOL || datatype == DT_BYTES) {
-        return error_set(err, ST_UNSUPPORTED, "%s is no datatype for the values of a picture",
+        return error_set(err, ST_UNSUPPORTED, "%s is not a datatype for the values of a picture",
                          datatype_name(datatype));
     }
     enum status st = find_axes(dims, settings->layout, &axes, &out->layout, err);

@@ -48,7 +48,7 @@ static enum status plan_decoding(const struct mip_settings *settings, struct mip
         return st;
     }
     if (!picture_plan_bytes(&input->picture, &input->picture_bytes)) {
-        return error_set(err, ST_UNSUPPORTED, "a picture of that size is beyond counting");
+        return error_set(err, ST_UNSUPPORTED, "a picture of that size is too large");
     }
     input->pictures = MIP_PICTURES_DECODED;
     return ST_OK;
@@ -96,11 +96,11 @@ static enum status check_settings_used(const struct mip_plan *plan,
     }
     const struct mip_input *first = &plan->inputs[0];
     char name[TENSOR_NAME_TEXT_BYTES];
-    return error_set(err, ST_BAD_CONFIG,
-                     "its parameters say how pictures are read, and no input can be one: input %s: "
-                     "%s",
-                     tensor_name_print(first->spec->name, name),
-                     first->why_refused ? first->why_refused : "it takes files as they are");
+    return error_set(
+        err, ST_BAD_CONFIG,
+        "its parameters set how pictures are read, but no input can be a picture: input %s: %s",
+        tensor_name_print(first->spec->name, name),
+        first->why_refused ? first->why_refused : "it takes files as they are");
 }
 
 static enum status plan_inputs(struct arena *arena, const struct mip_settings *settings,
@@ -196,7 +196,7 @@ static enum status check_none_empty(const char *path, const struct labels *label
         }
     }
     return labels->n > 0 ? ST_OK
-                         : error_set(err, ST_BAD_CONFIG, "%s: there are no labels in it", path);
+                         : error_set(err, ST_BAD_CONFIG, "%s: the file has no labels", path);
 }
 
 enum status mip_labels_make_keys(struct arena *arena, const char *path, struct labels *labels,
@@ -266,7 +266,7 @@ static enum status plan_output(struct arena *arena, const struct mip_settings *s
     output->softmax = settings->softmax;
     output->top_k = settings->top_k;
     if ((output->softmax || output->top_k > 0) && (datatype == DT_BYTES || datatype == DT_BOOL)) {
-        return error_set(err, ST_BAD_CONFIG, "%s: values of %s are no scores",
+        return error_set(err, ST_BAD_CONFIG, "%s: values of %s are not scores",
                          output->softmax ? "softmax" : "top_k", datatype_name(datatype));
     }
     if (output->top_k > 0) {
@@ -274,8 +274,7 @@ static enum status plan_output(struct arena *arena, const struct mip_settings *s
     }
     if (settings->labels.ptr) {
         return error_set(err, ST_BAD_CONFIG,
-                         "labels: they are the keys of the best values, so top_k has to say how "
-                         "many of those");
+                         "labels: they are the keys of the top_k values, so top_k must be set");
     }
     return ST_OK;
 }

@@ -41,7 +41,7 @@ static enum status check_numbers(const struct scores *scores, struct error *err)
         if (isnan(value_at(scores, i))) {
             char name[TENSOR_NAME_TEXT_BYTES];
             return error_set(err, ST_BAD_OUTPUT,
-                             "output %s: value %zu of the element is NaN, which is no score",
+                             "output %s: value %zu of the element is NaN, which is not a score",
                              tensor_name_print(scores->element->name, name), i);
         }
     }

@@ -46,7 +46,7 @@ static enum status parse_url(struct str url, struct address *out, struct error *
         str_make(url.ptr + sizeof(UNIX_SCHEME) - 1, url.len - (sizeof(UNIX_SCHEME) - 1));
     int n = snprintf(text, sizeof(text), "unix:%.*s", STR_ARG(path));
     if (n < 0 || (size_t)n >= sizeof(text) || memchr(path.ptr, '\0', path.len)) {
-        return error_set(err, ST_BAD_CONFIG, "\"%.*s\" is no path of a socket, or too long a one",
+        return error_set(err, ST_BAD_CONFIG, "\"%.*s\" is not the path of a socket, or is too long",
                          STR_ARG(path));
     }
     return address_parse(str_make(text, (size_t)n), out, err);
