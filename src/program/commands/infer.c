@@ -5,7 +5,7 @@
 #include "program/commands/infer_protocol.h"
 #include "program/options/commands.h"
 
-static int run(struct arena *arena, const struct infer_settings *settings) {
+static int run_infer(struct arena *arena, const struct infer_settings *settings) {
     static enum status (*const INFER[])(struct arena *, const struct infer_settings *,
                                         struct error *) = {
         [CLIENT_HTTP] = infer_http,
@@ -30,7 +30,7 @@ int cli_infer(int argc, char **argv) {
     }
     int code = infer_settings_read(argc, argv, arena, &settings);
     if (code < 0) {
-        code = run(arena, &settings);
+        code = run_infer(arena, &settings);
     }
     arena_free(arena);
     return code;

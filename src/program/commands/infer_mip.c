@@ -99,7 +99,7 @@ static const char *error_meaning(int32_t mip_error) {
     return meanings[mip_error];
 }
 
-static enum status failed(const sluice_client_error *error, struct error *err) {
+static enum status error_from_client(const sluice_client_error *error, struct error *err) {
     if (error->status == SLUICE_CLIENT_REFUSED && error->mip_error >= 0 &&
         error->mip_error < MIP_ERRORS) {
         return error_set(err, ST_REFUSED, "the server answered with the error %s: %s",
@@ -141,7 +141,7 @@ static enum status send_request(struct arena *arena, const struct infer_settings
         status = sluice_client_mip_infer(client, &request, &answer, &error);
     }
     enum status given = status == SLUICE_CLIENT_OK ? write_answer(arena, settings, &answer, err)
-                                                   : failed(&error, err);
+                                                   : error_from_client(&error, err);
     sluice_client_close(client);
     return given;
 }

@@ -34,7 +34,7 @@ static struct str next_element(struct str *rest) {
 }
 
 /* The number of elements of an array at level `level`. */
-static uint64_t stride(struct shape shape, size_t level) {
+static uint64_t array_stride(struct shape shape, size_t level) {
     uint64_t n = 1;
     for (size_t i = level; i < shape.rank; i++) {
         n *= (uint64_t)shape.dims[i];
@@ -45,7 +45,7 @@ static uint64_t stride(struct shape shape, size_t level) {
 /* Prints the brackets, commas and line breaks between elements i - 1 and i. */
 static void print_separator(struct buf *out, struct shape shape, uint64_t i, unsigned indent) {
     size_t closed = shape.rank;
-    while (closed > 0 && i % stride(shape, closed - 1) == 0) {
+    while (closed > 0 && i % array_stride(shape, closed - 1) == 0) {
         closed--;
     }
     size_t n = shape.rank - closed;
@@ -63,7 +63,7 @@ static void print_separator(struct buf *out, struct shape shape, uint64_t i, uns
 }
 
 void infer_data_print(struct buf *out, struct str flat, struct shape shape, unsigned indent) {
-    uint64_t n = stride(shape, 0);
+    uint64_t n = array_stride(shape, 0);
     static const int64_t one = 1;
     if (shape.rank == 0) { /* data is an array also for rank 0 */
         shape = (struct shape){&one, 1};

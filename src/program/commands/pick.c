@@ -7,7 +7,7 @@
 #include "program/picker/check.h"
 #include "program/picker/process.h"
 
-static int pick(const struct pick_settings *settings) {
+static int run_picker(const struct pick_settings *settings) {
     struct error err;
     if (pick_process_run(settings, &err) == ST_OK) {
         return EXIT_CODE_OK;
@@ -33,7 +33,7 @@ int cli_pick(int argc, char **argv) {
         upstream_flags_log(&settings.upstream);
         code = settings.check     ? pick_check(&settings, arena)
                : settings.explain ? pick_explain_request(&settings, arena)
-                                  : pick(&settings);
+                                  : run_picker(&settings);
     }
     arena_free(arena);
     return code;

@@ -137,7 +137,7 @@ static sluice_client_status ping_grpc(struct ping_run *run, sluice_client_error 
     return call->call || call->code >= 0 ? SLUICE_CLIENT_OK : grpc_failed(&call->error, error);
 }
 
-static sluice_client_status ping(struct ping_run *run, sluice_client_error *error) {
+static sluice_client_status ping_client(struct ping_run *run, sluice_client_error *error) {
     sluice_client_status status = sluice_client_start_ping(run->client, error);
     if (status == SLUICE_CLIENT_OK) {
         status = sluice_client_step(run->client, error);
@@ -176,7 +176,7 @@ static void ping_and_report(struct ping_run *run) {
     }
     uint64_t began = clock_now_ns();
     if (status == SLUICE_CLIENT_OK) {
-        status = (is_grpc(run) ? ping_grpc : ping)(run, &error);
+        status = (is_grpc(run) ? ping_grpc : ping_client)(run, &error);
     }
     if (run->interrupted) {
         return;
@@ -229,7 +229,7 @@ static void ping_all(struct ping_run *run) {
     flush_out(run);
 }
 
-static int fail(const char *why) {
+static int report_failure(const char *why) {
     fprintf(stderr, "sluice ping: %s\n", why);
     return EXIT_CODE_FAILED;
 }
@@ -238,21 +238,21 @@ static int run_all(struct ping_run *run) {
     sluice_client_error error = {0};
     struct error err;
     if (open_tls(run, &err) != ST_OK) {
-        return fail(err.text);
+        return report_failure(err.text);
     }
     error_set(&run->url, ST_OK, "%s", run->settings.url);
     run->report = (struct ping_report){.json = run->settings.json, .url = run->url.text};
     if (open_client(run, &error) != SLUICE_CLIENT_OK) {
-        return fail(error.text);
+        return report_failure(error.text);
     }
     run->signal_fd = signalfd(-1, &run->signals, SFD_CLOEXEC);
     if (run->signal_fd < 0) {
-        return fail(strerror(errno));
+        return report_failure(strerror(errno));
     }
     ping_all(run);
     close(run->signal_fd);
     if (run->failed) {
-        return fail("writing the result failed");
+        return report_failure("writing the result failed");
     }
     return run->report.n_answered > 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
 }
@@ -261,7 +261,7 @@ int cli_ping(int argc, char **argv) {
     struct ping_run run = {.signal_fd = -1};
     struct arena *arena = arena_new(NULL, 0);
     if (!arena) {
-        return fail("no memory");
+        return report_failure("no memory");
     }
     sigemptyset(&run.signals);
     sigaddset(&run.signals, SIGINT);

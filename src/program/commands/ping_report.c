@@ -7,7 +7,7 @@
 
 #include "core/base/str.h"
 
-static double ms(double ns) {
+static double ns_to_ms(double ns) {
     return ns / 1e6;
 }
 
@@ -38,7 +38,7 @@ void ping_report_answer(struct ping_report *report, uint64_t time_ns, struct buf
     buf_printf(out,
                report->json ? "{\"seq\":%" PRIu64 ",\"time_ms\":%.3f}\n"
                             : "seq=%" PRIu64 " time=%.3f ms\n",
-               report->n_sent, ms((double)time_ns));
+               report->n_sent, ns_to_ms((double)time_ns));
 }
 
 void ping_report_loss(struct ping_report *report, const char *why, struct buf *out) {
@@ -63,8 +63,8 @@ static void end_json(const struct ping_report *report, struct buf *out) {
                report->n_sent, report->n_answered, report->n_sent - report->n_answered);
     if (report->n_answered > 0) {
         buf_printf(out, ",\"min_ms\":%.3f,\"avg_ms\":%.3f,\"max_ms\":%.3f,\"stddev_ms\":%.3f",
-                   ms((double)report->min_ns), ms(report->mean_ns), ms((double)report->max_ns),
-                   ms(deviation_ns(report)));
+                   ns_to_ms((double)report->min_ns), ns_to_ms(report->mean_ns),
+                   ns_to_ms((double)report->max_ns), ns_to_ms(deviation_ns(report)));
     }
     buf_add_str(out, STR("}\n"));
 }
@@ -81,9 +81,10 @@ void ping_report_end(const struct ping_report *report, uint64_t took_ns, struct 
     if (report->n_sent > 0) {
         buf_printf(out, " (%.3g%%)", 100.0 * (double)lost / (double)report->n_sent);
     }
-    buf_printf(out, ", time %.0f ms\n", ms((double)took_ns));
+    buf_printf(out, ", time %.0f ms\n", ns_to_ms((double)took_ns));
     if (report->n_answered > 0) {
-        buf_printf(out, "min/avg/max/stddev = %.3f/%.3f/%.3f/%.3f ms\n", ms((double)report->min_ns),
-                   ms(report->mean_ns), ms((double)report->max_ns), ms(deviation_ns(report)));
+        buf_printf(out, "min/avg/max/stddev = %.3f/%.3f/%.3f/%.3f ms\n",
+                   ns_to_ms((double)report->min_ns), ns_to_ms(report->mean_ns),
+                   ns_to_ms((double)report->max_ns), ns_to_ms(deviation_ns(report)));
     }
 }

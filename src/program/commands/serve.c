@@ -12,7 +12,8 @@
 
 #define NS_PER_S UINT64_C(1000000000)
 
-static int serve(const struct serve_settings *settings, const struct repository_options *options) {
+static int run_server(const struct serve_settings *settings,
+                      const struct repository_options *options) {
     struct error err;
     enum status st = serve_process_run(settings, options, &err);
     if (st == ST_OK) {
@@ -94,7 +95,7 @@ int cli_serve(int argc, char **argv) {
         struct repository_options options = options_of(&settings, params);
         code = !params          ? out_of_memory()
                : settings.check ? serve_check(&settings, &options, arena)
-                                : serve(&settings, &options);
+                                : run_server(&settings, &options);
     }
     arena_free(arena);
     return code;

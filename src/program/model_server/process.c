@@ -61,13 +61,13 @@ static void log_state(void *user) {
     serve_listeners_log_state(&self->listeners);
 }
 
-static void reload(void *user) {
+static void reload_files(void *user) {
     struct serve_process *self = user;
     serve_security_reload(&self->listeners.security);
     repository_poll_now(self->repository);
 }
 
-static void drain(void *user) {
+static void drain_listeners(void *user) {
     struct serve_process *self = user;
     repository_drain(self->repository);
     serve_listeners_drain(&self->listeners);
@@ -79,7 +79,7 @@ static bool can_stop(void *user) {
     return atomic_load(&self->loaded) && !repository_is_busy(self->repository);
 }
 
-static void stop(void *user, void (*stopped)(void *), void *stopped_user) {
+static void stop_listeners(void *user, void (*stopped)(void *), void *stopped_user) {
     struct serve_process *self = user;
     serve_listeners_stop(&self->listeners, stopped, stopped_user);
 }
@@ -92,10 +92,10 @@ static void unlink_sockets(void *user) {
 static const struct process_handlers handlers = {
     .in_flight = in_flight,
     .log_state = log_state,
-    .reload = reload,
-    .drain = drain,
+    .reload = reload_files,
+    .drain = drain_listeners,
     .can_stop = can_stop,
-    .stop = stop,
+    .stop = stop_listeners,
     .unlink = unlink_sockets,
 };
 

@@ -81,7 +81,7 @@ static void start_draining(struct process *process, int signum) {
 }
 
 /* No reload before the server is ready (it is about to read the files) or while it drains. */
-static void reload(struct process *process) {
+static void reload_files(struct process *process) {
     if (process->draining || !process->status) {
         return;
     }
@@ -96,7 +96,7 @@ static void on_signal(uv_signal_t *handle, int signum) {
     if (signum == SIGUSR2) {
         process->handlers->log_state(process->user);
     } else if (signum == SIGHUP) {
-        reload(process);
+        reload_files(process);
     } else if (process->draining) {
         exit_now(process, EXIT_CODE_SIGNAL + signum);
     } else {

@@ -65,7 +65,7 @@ static BIO_METHOD *bio_method_new(void) {
 
 /* ---- a connection ---------------------------------------------------------------------------- */
 
-static int32_t start(void *context, int fd, const char *host) {
+static int32_t start_tls(void *context, int fd, const char *host) {
     static const unsigned char HTTP1[] = "\x08http/1.1";
     struct tls_transport *self = context;
     ERR_clear_error();
@@ -86,7 +86,7 @@ static int32_t start(void *context, int fd, const char *host) {
     return 0;
 }
 
-static void stop(void *context) {
+static void stop_tls(void *context) {
     struct tls_transport *self = context;
     ERR_clear_error();
     SSL_shutdown(self->ssl); /* sends close_notify and does not wait for the peer's */
@@ -139,7 +139,7 @@ static int64_t write_plain(void *context, const void *data, size_t n_bytes) {
     return moved;
 }
 
-static const char *reason(void *context) {
+static const char *failure_reason(void *context) {
     const struct tls_transport *self = context;
     return self->reason[0] != '\0' ? self->reason : NULL;
 }
@@ -153,11 +153,11 @@ struct tls_transport *tls_transport_new(const struct tls_client *client,
         self->client = client;
         *functions = (sluice_client_transport){.size = sizeof(*functions),
                                                .context = self,
-                                               .start = start,
+                                               .start = start_tls,
                                                .read = read_plain,
                                                .write = write_plain,
-                                               .stop = stop,
-                                               .reason = reason};
+                                               .stop = stop_tls,
+                                               .reason = failure_reason};
     }
     return self;
 }

@@ -97,9 +97,9 @@ static enum status compute_class_layout(const struct tensor *output, bool batche
     return ST_OK;
 }
 
-static enum status classify(struct arena *arena, const struct tensor *output,
-                            struct class_layout layout, const struct labels *labels,
-                            struct buf *text) {
+static enum status classify_output(struct arena *arena, const struct tensor *output,
+                                   struct class_layout layout, const struct labels *labels,
+                                   struct buf *text) {
     struct top_k_item *top = arena_calloc(arena, layout.top, sizeof(*top));
     const char *data = output->n_pieces > 0 ? output->pieces[0].data : NULL;
     size_t item_bytes = layout.n * datatype_size(output->datatype);
@@ -130,7 +130,7 @@ static enum status replace_by_classes(struct arena *arena, bool batches,
     int64_t *dims = arena_calloc(arena, 2, sizeof(*dims));
     struct piece *piece = arena_calloc(arena, 1, sizeof(*piece));
     buf_init(&text, arena, 0);
-    if (!dims || !piece || classify(arena, output, layout, labels, &text) != ST_OK) {
+    if (!dims || !piece || classify_output(arena, output, layout, labels, &text) != ST_OK) {
         return error_set(err, ST_NO_MEMORY, "out of memory for the best %zu values", layout.top);
     }
     dims[0] = batches ? (int64_t)layout.batch : (int64_t)layout.top;

@@ -51,7 +51,7 @@ enum status header_forward_check(const char *pattern, struct error *err) {
 
 /* ---- the fields of a request ----------------------------------------------------------------- */
 
-static bool matches(const struct header_forward *self, struct str name) {
+static bool name_matches(const struct header_forward *self, struct str name) {
     char text[HEADER_FORWARD_NAME_BYTES + 1]; /* regexec needs a NUL-terminated name */
     if (name.len > HEADER_FORWARD_NAME_BYTES) {
         return false;
@@ -119,7 +119,7 @@ enum status header_forward_http(const struct header_forward *self, struct arena 
     enum status st = param_list_init(&list, arena, *params, head->n_fields, err);
     for (size_t i = 0; st == ST_OK && i < head->n_fields; i++) {
         const struct http_field *field = &head->fields[i];
-        if (matches(self, field->name)) {
+        if (name_matches(self, field->name)) {
             st = param_list_add(&list, field->name, field->value, err);
         }
     }
@@ -144,7 +144,7 @@ enum status header_forward_grpc(const struct header_forward *self, struct arena 
     enum status st = param_list_init(&list, arena, *params, call->n_fields, err);
     for (size_t i = 0; st == ST_OK && i < call->n_fields; i++) {
         const struct grpc_field *field = &call->fields[i];
-        if (!is_grpc_reserved(field->name) && matches(self, field->name)) {
+        if (!is_grpc_reserved(field->name) && name_matches(self, field->name)) {
             st = param_list_add(&list, field->name, field->value, err);
         }
     }

@@ -1,7 +1,7 @@
 /* Trace settings, the traces of requests, and the writer thread. Settings are few, so that a lookup
  * is a linear search; it takes the lock, but only while some setting has tracing on. A trace has an
- * arena of its own, which goes to the writer thread with it; tensor bytes are copied, because the
- * request may have ended when they are written. */
+ * arena of its own, which is handed to the writer thread with it; tensor bytes are copied, because
+ * the request may have ended when they are written. */
 #include "serve/trace/tracer.h"
 
 #include <stdlib.h>

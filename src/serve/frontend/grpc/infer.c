@@ -29,7 +29,7 @@ static void on_done(struct call *call) {
     struct grpc_infer *infer = infer_of(call);
     infer->submitted = false;
     trace_add_response(infer->trace, call);
-    shm_request_finish_outputs(&infer->memory, &infer->request.infer, &call->response);
+    shm_request_finish_outputs(&infer->shm, &infer->request.infer, &call->response);
     infer->done(infer);
 }
 
@@ -54,8 +54,8 @@ static enum status check_decoupled_allowed(const struct grpc_infer *infer, struc
 
 /* Each response would overwrite the one before it. */
 static enum status check_decoupled_outputs(const struct grpc_infer *infer, struct error *err) {
-    for (size_t i = 0; infer->spec->decoupled && i < infer->memory.n; i++) {
-        if (infer->memory.regions[i]) {
+    for (size_t i = 0; infer->spec->decoupled && i < infer->shm.n; i++) {
+        if (infer->shm.regions[i]) {
             return error_set(err, ST_UNSUPPORTED,
                              "the outputs of a decoupled model cannot be in shared memory");
         }
@@ -103,7 +103,7 @@ static enum status prepare_request(struct grpc_infer *infer, struct model_versio
     trace_timestamp_set(infer->trace, TRACE_GRPC_WAITREAD_END);
     st = check_decoupled_allowed(infer, err);
     if (st == ST_OK) {
-        st = shm_request_read_inputs(options->shared, &request->infer, &infer->memory, err);
+        st = shm_request_read_inputs(options->shared, &request->infer, &infer->shm, err);
     }
     if (st == ST_OK) {
         st = check_decoupled_outputs(infer, err);
@@ -118,7 +118,7 @@ static enum status prepare_request(struct grpc_infer *infer, struct model_versio
         st = infer_align_copy(&request->infer, err);
     }
     if (st != ST_OK) {
-        shm_request_finish_outputs(&infer->memory, &request->infer,
+        shm_request_finish_outputs(&infer->shm, &request->infer,
                                    &(struct infer_response){.error = *err});
         model_version_unref(*version);
     }
@@ -149,7 +149,7 @@ void grpc_infer_cancel(struct grpc_infer *infer) {
 }
 
 void grpc_infer_fini(struct grpc_infer *infer) {
-    shm_request_fini(&infer->memory);
+    shm_request_fini(&infer->shm);
     trace_timestamp_set(infer->trace, TRACE_GRPC_SEND_END);
     trace_end(&infer->trace);
 }

@@ -14,7 +14,7 @@
 struct grpc_infer {
     struct call call;
     struct v2_grpc_request request;
-    struct shm_request memory; /* shared memory of the client */
+    struct shm_request shm; /* shared memory of the client */
     struct grpc_call *rpc;
     struct grpc_message *message;
     const struct model_spec *spec;

@@ -85,7 +85,8 @@ static void begin_change(struct grpc_call *call, enum repository_action act) {
     repository_change(self->repository, &self->change);
 }
 
-static void step(struct grpc_call *call, enum grpc_event event, enum repository_action act) {
+static void step_repository(struct grpc_call *call, enum grpc_event event,
+                            enum repository_action act) {
     if (event == GRPC_MESSAGE) {
         begin_change(call, act);
     } else if (event == GRPC_CANCELLED && !call->user) { /* cancelled before its message */
@@ -94,15 +95,15 @@ static void step(struct grpc_call *call, enum grpc_event event, enum repository_
 }
 
 static void step_index(struct grpc_call *call, enum grpc_event event) {
-    step(call, event, REPOSITORY_SCAN);
+    step_repository(call, event, REPOSITORY_SCAN);
 }
 
 static void step_load(struct grpc_call *call, enum grpc_event event) {
-    step(call, event, REPOSITORY_LOAD);
+    step_repository(call, event, REPOSITORY_LOAD);
 }
 
 static void step_unload(struct grpc_call *call, enum grpc_event event) {
-    step(call, event, REPOSITORY_UNLOAD);
+    step_repository(call, event, REPOSITORY_UNLOAD);
 }
 
 const struct grpc_method_entry *grpc_repository_method_table(size_t *n) {

@@ -21,7 +21,7 @@ struct http_infer {
     struct http_request_ops ops; /* first member: exchange->user points to it */
     struct call call;
     struct v2_request request;
-    struct shm_request memory; /* shared memory of the client */
+    struct shm_request shm; /* shared memory of the client */
     struct http_exchange *exchange;
     struct repository *repository;
     struct model_version *version;        /* a reference, until call_submit takes it */
@@ -176,7 +176,7 @@ static void on_done(struct call *call) {
     struct error err;
     infer->submitted = false;
     trace_add_response(infer->trace, call);
-    shm_request_finish_outputs(&infer->memory, infer->call.request, response);
+    shm_request_finish_outputs(&infer->shm, infer->call.request, response);
     if (response->error.status != ST_OK) {
         infer_response_release(response);
         reply_failure(exchange, &response->error);
@@ -205,7 +205,7 @@ static enum status prepare_request(struct http_infer *infer, struct http_api *ap
                                  err);
     }
     if (st == ST_OK) {
-        st = shm_request_read_inputs(api->shared, request, &infer->memory, err);
+        st = shm_request_read_inputs(api->shared, request, &infer->shm, err);
     }
     if (st == ST_OK) {
         st = infer_check(request, infer->spec, err);
@@ -222,7 +222,7 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct error err;
     trace_timestamp_set(infer->trace, TRACE_HTTP_RECV_END);
     if (prepare_request(infer, api, &err) != ST_OK) {
-        shm_request_finish_outputs(&infer->memory, request, &(struct infer_response){.error = err});
+        shm_request_finish_outputs(&infer->shm, request, &(struct infer_response){.error = err});
         reply_memory_failure(exchange, &err);
         return;
     }
@@ -250,7 +250,7 @@ static void on_end(struct http_exchange *exchange) {
         model_version_unref(infer->version);
     }
     if (infer) {
-        shm_request_fini(&infer->memory);
+        shm_request_fini(&infer->shm);
         trace_timestamp_set(infer->trace, TRACE_HTTP_SEND_END);
         trace_end(&infer->trace);
     }

@@ -20,7 +20,8 @@ enum { MAX_VALUES = 6 };
 static size_t put(enum datatype datatype, double value, char *out) {
     size_t size = datatype_size(datatype);
     bool whole = !datatype_is_float(datatype);
-    int64_t bits = whole ? (int64_t)value : 0; /* whose lower bytes are the shorter kinds' */
+    int64_t bits = whole ? (int64_t)value : 0; /* little-endian: the first bytes are the shorter
+                                                  integers */
     float f32 = (float)value;
     uint16_t half = datatype == DT_FP16 ? half_from_double(value) : bfloat_from_double(value);
     const void *from = &bits;
