@@ -43,7 +43,7 @@ struct sluice_client {
 /* Starts preparing a call; drops the last call's results. Returns: ST_BAD_FIELD when a call is
  * under way, which continues; ST_NO_MEMORY. */
 enum status client_call_begin(sluice_client *client, const struct client_call_kind *kind,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 /* Starts the exchange that is prepared in the session, or reports why preparing it failed:
  * `status` is its result, with `err`. */
 sluice_client_status client_call_start(sluice_client *client, enum status status,
@@ -67,11 +67,10 @@ sluice_client_status client_call_take_result(const sluice_client *client,
 /* ---- structs with a size --------------------------------------------------------------------- */
 
 /* Returns: ST_BAD_FIELD for a size smaller than the member `size`. */
-enum status sized_struct_check(size_t n_given, struct error *err)
-    __attribute__((warn_unused_result));
+enum status sized_struct_check(size_t n_given, struct error *err) SLUICE_MUST_USE;
 /* Copies a caller's struct; members beyond its size are zero. Returns: as sized_struct_check. */
 enum status sized_struct_read(void *out, size_t n_known, const void *from, size_t n_given,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 /* Copies to a caller's struct as much as its size allows; its `size` member is unchanged. */
 void sized_struct_write(void *out, size_t n_taken, const void *from, size_t n_known);
 

@@ -41,8 +41,8 @@ struct client_options {
 
 /* Makes a client; it connects when the first exchange needs it. Returns: ST_BAD_CONFIG for the
  * URL. */
-enum status client_new(const struct client_options *options, struct client **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status client_new(const struct client_options *options, struct client **out,
+                       struct error *err) SLUICE_MUST_USE;
 void client_free(struct client *client);
 
 const struct client_url *client_url(const struct client *client);
@@ -59,8 +59,7 @@ void client_start(struct client *client, uint64_t timeout_ns);
  * is closed before a byte of an answer came, the request is sent once more on a new one.
  * Returns: ST_OK with *done or not yet; on ST_IO, ST_DEADLINE_EXCEEDED, ST_BAD_ANSWER,
  * ST_NO_MEMORY the exchange has failed. */
-enum status client_step(struct client *client, bool *done, struct error *err)
-    __attribute__((warn_unused_result));
+enum status client_step(struct client *client, bool *done, struct error *err) SLUICE_MUST_USE;
 /* Cancels the exchange and closes the connection. */
 void client_cancel(struct client *client);
 
@@ -74,11 +73,10 @@ struct client_waiting {
 void client_wait(const struct client *client, struct client_waiting *out);
 
 /* Steps and polls until the exchange is done. Returns: as client_step. */
-enum status client_run(struct client *client, struct error *err)
-    __attribute__((warn_unused_result));
+enum status client_run(struct client *client, struct error *err) SLUICE_MUST_USE;
 
 /* One HTTP exchange: prepared, started and run. */
 enum status client_exchange(struct client *client, struct http_message message, uint64_t timeout_ns,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 
 #endif

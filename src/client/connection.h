@@ -32,8 +32,8 @@ struct client_connection {
 /* `url` must outlive the connection; `transport` (NULL: none) is copied. Returns: ST_NO_MEMORY. */
 enum status client_connection_init(struct client_connection *connection,
                                    const struct client_url *url,
-                                   const sluice_client_transport *transport, struct error *err)
-    __attribute__((warn_unused_result));
+                                   const sluice_client_transport *transport,
+                                   struct error *err) SLUICE_MUST_USE;
 void client_connection_fini(struct client_connection *connection);
 /* Closes the connection. Idempotent; it may be started again. */
 void client_connection_close(struct client_connection *connection);
@@ -41,12 +41,12 @@ void client_connection_close(struct client_connection *connection);
 /* ---- connecting ------------------------------------------------------------------------------ */
 
 /* Starts connecting. Returns: ST_IO with address and reason. */
-enum status client_connection_start(struct client_connection *connection, struct error *err)
-    __attribute__((warn_unused_result));
+enum status client_connection_start(struct client_connection *connection,
+                                    struct error *err) SLUICE_MUST_USE;
 /* Continues connecting without blocking; tries the next address if one fails. `connecting` is
  * false when connected. Returns: ST_IO when all addresses failed. */
-enum status client_connection_continue(struct client_connection *connection, struct error *err)
-    __attribute__((warn_unused_result));
+enum status client_connection_continue(struct client_connection *connection,
+                                       struct error *err) SLUICE_MUST_USE;
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
@@ -63,12 +63,12 @@ bool client_connection_is_reusable(struct client_connection *connection);
 /* Sends as much of the pieces, at most IOV_MAX, as the socket takes. Returns: ST_IO with the
  * reason. */
 enum status client_connection_send(struct client_connection *connection, struct iovec *pieces,
-                                   size_t n_pieces, struct client_io_result *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                   size_t n_pieces, struct client_io_result *out,
+                                   struct error *err) SLUICE_MUST_USE;
 /* Receives the available bytes into the pieces. Returns: ST_IO with the reason. */
 enum status client_connection_receive(struct client_connection *connection, struct iovec *pieces,
                                       size_t n_pieces, struct client_io_result *out,
-                                      struct error *err) __attribute__((warn_unused_result));
+                                      struct error *err) SLUICE_MUST_USE;
 
 /* The monotonic clock, in nanoseconds. Like clock_now_ns of core/event, which libsluice does not
  * contain. */

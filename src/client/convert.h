@@ -9,8 +9,7 @@
 /* Converts a public request (of full size). Returns: ST_BAD_FIELD for a NULL where a value is
  * needed; ST_BAD_DATATYPE. Owns: in `arena`; texts and data are the caller's. */
 enum status client_infer_import(struct arena *arena, const sluice_infer_request *request,
-                                struct client_infer *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                struct client_infer *out, struct error *err) SLUICE_MUST_USE;
 
 /* The caller's buffers: output i is copied to items[i], unless its data is NULL. */
 struct client_buffers {
@@ -23,12 +22,10 @@ struct client_buffers {
  * tensors' bytes stay where they are, or are in the caller's buffers. */
 enum status client_answer_export(struct arena *arena, const struct v2_client_response *answer,
                                  struct client_buffers buffers, sluice_infer_answer *out,
-                                 struct error *err) __attribute__((warn_unused_result));
+                                 struct error *err) SLUICE_MUST_USE;
 enum status client_model_export(struct arena *arena, const struct model_spec *model,
-                                sluice_model_metadata *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                sluice_model_metadata *out, struct error *err) SLUICE_MUST_USE;
 enum status client_server_export(struct arena *arena, const struct v2_server_metadata *server,
-                                 sluice_server_metadata *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                 sluice_server_metadata *out, struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -11,18 +11,18 @@
  * ST_BAD_FIELD for a NULL where a value is needed and for counts and types out of range,
  * ST_BODY_TOO_LARGE. Owns: in `arena`; the bytes of items are the caller's. */
 enum status client_mip_import(struct arena *arena, const sluice_mip_request *request,
-                              struct mip_infer *out, uint32_t *n_bytes, struct error *err)
-    __attribute__((warn_unused_result));
+                              struct mip_infer *out, uint32_t *n_bytes,
+                              struct error *err) SLUICE_MUST_USE;
 
 /* Checks the outcome of the exchange. Returns: ST_REFUSED with the error's code in words,
  * ST_NO_ROOM for an answer larger than the caller's buffer of `buffer_bytes`. (MIP, "Errors") */
 enum status client_mip_check(const struct mip_session *session, size_t buffer_bytes,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 /* Converts the answer to `request`; every member of `out` but `size` is set. Returns:
  * ST_BAD_ANSWER if payload and counts do not match each other or the request. Owns: in `arena`;
  * the bytes of items are views of `payload`. (MIP, "Inference") */
 enum status client_mip_export(struct arena *arena, struct str payload,
                               const struct mip_infer *request, sluice_mip_answer *out,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 
 #endif

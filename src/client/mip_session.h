@@ -33,7 +33,7 @@ void mip_session_begin_ping(struct mip_session *session);
  * "Inference") */
 enum status mip_session_begin_infer(struct mip_session *session, const struct mip_infer *infer,
                                     uint32_t n_bytes, void *buffer, size_t buffer_bytes,
-                                    struct error *err) __attribute__((warn_unused_result));
+                                    struct error *err) SLUICE_MUST_USE;
 
 /* The result of a completed exchange, until the next begin. */
 enum mip_outcome mip_session_outcome(const struct mip_session *session);

@@ -37,12 +37,11 @@ struct session_ops {
     size_t (*input)(struct session *session, struct iovec out[SESSION_MAX_INPUT_PIECES]);
     /* `n_bytes` (> 0) were received there. Returns: ST_BAD_ANSWER with the reason, ST_NO_MEMORY;
      * the connection can't be used after that. */
-    enum status (*received)(struct session *session, size_t n_bytes, struct error *err)
-        __attribute__((warn_unused_result));
+    enum status (*received)(struct session *session, size_t n_bytes,
+                            struct error *err) SLUICE_MUST_USE;
     /* The server closed the connection. Returns: ST_OK if that completes the answer, ST_IO if
      * none had begun, ST_BAD_ANSWER in the middle of one. */
-    enum status (*closed)(struct session *session, struct error *err)
-        __attribute__((warn_unused_result));
+    enum status (*closed)(struct session *session, struct error *err) SLUICE_MUST_USE;
 };
 
 #endif

@@ -37,7 +37,7 @@ struct client_url {
 
 /* Returns: ST_BAD_CONFIG with the error and the expected form. Owns: the texts are in `arena`. */
 enum status client_url_parse(struct arena *arena, struct str text, struct client_url *out,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 
 /* For error texts: the host and port, or the socket's path. */
 static inline struct str client_url_endpoint(const struct client_url *url) {
@@ -47,7 +47,6 @@ static inline struct str client_url_endpoint(const struct client_url *url) {
 /* Checks the protocol of the URL. `what` names the call that needs it. Returns: ST_BAD_CONFIG
  * with the URLs that would be valid. */
 enum status client_url_expect(const struct client_url *url, enum client_protocol protocol,
-                              const char *what, struct error *err)
-    __attribute__((warn_unused_result));
+                              const char *what, struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -34,7 +34,7 @@ struct client_request {
  * ST_BAD_CONFIG for a URL of another protocol. Owns: in `arena`, except the tensors' own bytes. */
 enum status client_infer_encode(struct arena *arena, const struct client_url *url,
                                 const struct client_infer *infer, struct client_request *out,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 
 /* Requests without a body. `model` and `version` are used by the queries about a model. Returns
  * and owns: as above. */
@@ -47,28 +47,24 @@ enum client_query {
 };
 enum status client_query_encode(struct arena *arena, const struct client_url *url,
                                 enum client_query query, struct str model, struct str version,
-                                struct client_request *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                struct client_request *out, struct error *err) SLUICE_MUST_USE;
 
 /* Decode the answer of a completed exchange. Returns: ST_REFUSED with the server's own text for
  * a status other than 200; ST_BAD_ANSWER. Owns: in `arena`; binary tensors of an inference's
  * answer are views that live until the next exchange begins. */
 enum status client_infer_decode(struct arena *arena, const struct http_session *answer,
-                                struct v2_client_response *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                struct v2_client_response *out, struct error *err) SLUICE_MUST_USE;
 enum status client_model_decode(struct arena *arena, const struct http_session *answer,
-                                struct model_spec *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                struct model_spec *out, struct error *err) SLUICE_MUST_USE;
 enum status client_server_decode(struct arena *arena, const struct http_session *answer,
-                                 struct v2_server_metadata *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                 struct v2_server_metadata *out, struct error *err) SLUICE_MUST_USE;
 
 /* Whole calls, which block: encode, exchange, decode. */
 enum status client_infer(struct client *client, struct arena *arena,
                          const struct client_infer *infer, struct v2_client_response *out,
-                         struct error *err) __attribute__((warn_unused_result));
+                         struct error *err) SLUICE_MUST_USE;
 enum status client_model_metadata(struct client *client, struct arena *arena, struct str model,
-                                  struct str version, struct model_spec *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                  struct str version, struct model_spec *out,
+                                  struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -31,7 +31,7 @@ struct dns_srv_list {
 /* Decodes `message`. Records whose target is "." (no such service) are left out. Returns:
  * ST_BAD_ANSWER (a text without the name), ST_NO_MEMORY. Owns: the list is in `arena`. */
 enum status dns_srv_decode(struct arena *arena, struct str message, struct dns_srv_list *out,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 
 /* Can this be the name of a host, or of a service at one: labels of letters, digits, "-" and "_"
  * with points between them, 253 characters at most, and optionally one more point? A name whose

@@ -89,16 +89,15 @@ struct ext_proc_field_rule {
  * ST_BAD_FIELD. */
 enum status ext_proc_field_decode(const struct pb_field *field,
                                   const struct ext_proc_field_rule *rules, void *out,
-                                  struct error *err) __attribute__((warn_unused_result));
+                                  struct error *err) SLUICE_MUST_USE;
 /* Decodes the message `what` by the rules; other fields are ignored. Returns: ST_BAD_REQUEST,
  * ST_BAD_FIELD. */
 enum status ext_proc_fields_decode(struct str message, const char *what,
                                    const struct ext_proc_field_rule *rules, void *out,
-                                   struct error *err) __attribute__((warn_unused_result));
+                                   struct error *err) SLUICE_MUST_USE;
 /* Reads a nested message or bytes. Returns: ST_BAD_FIELD, with `name` in the text. */
 enum status ext_proc_bytes_field_decode(const struct pb_field *field, const char *name,
-                                        struct str *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                        struct str *out, struct error *err) SLUICE_MUST_USE;
 
 /* ---- google.protobuf.Struct ------------------------------------------------------------------ */
 
@@ -134,7 +133,7 @@ enum {
 /* Checks that the whole message is well formed and nested at most EXT_PROC_MAX_DEPTH messages
  * deep. `what` names it in error texts. Returns: as ext_proc_request_decode. */
 enum status ext_proc_struct_check(struct str message, enum ext_proc_node node, const char *what,
-                                  struct error *err) __attribute__((warn_unused_result));
+                                  struct error *err) SLUICE_MUST_USE;
 /* Does the map<string, Struct> in field `number` of `message` have an entry `space`? */
 bool ext_proc_struct_has(struct str message, uint32_t number, struct str space);
 /* Returns: the value [space][key] of the map<string, Struct> in field `number` of `message`. */

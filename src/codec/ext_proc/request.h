@@ -67,7 +67,7 @@ struct ext_proc_request {
  * Owns: views of `message`. */
 enum { EXT_PROC_MAX_DEPTH = 100 };
 enum status ext_proc_request_decode(struct str message, struct ext_proc_request *out,
-                                    struct error *err) __attribute__((warn_unused_result));
+                                    struct error *err) SLUICE_MUST_USE;
 
 /* ---- headers and trailers -------------------------------------------------------------------- */
 

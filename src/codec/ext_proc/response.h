@@ -78,13 +78,13 @@ struct ext_proc_message {
 /* Encodes. Returns: ST_NO_MEMORY, ST_BAD_OUTPUT over 2^31 - 1 bytes. Owns: in `arena`, but the
  * bytes of `body`, which must stay until the message is sent. */
 enum status ext_proc_response_encode(struct arena *arena, const struct ext_proc_response *response,
-                                     struct ext_proc_message *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                     struct ext_proc_message *out,
+                                     struct error *err) SLUICE_MUST_USE;
 /* Encodes an ImmediateResponse; all of it is copied. */
 enum status ext_proc_immediate_encode(struct arena *arena,
                                       const struct ext_proc_immediate *response,
-                                      struct ext_proc_message *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                      struct ext_proc_message *out,
+                                      struct error *err) SLUICE_MUST_USE;
 
 /* Removes a chunk from the front of `body`: at most as much as one
  * EXT_PROC_BODY_STREAMED_RESPONSE should carry, as a larger message may exceed the proxy's

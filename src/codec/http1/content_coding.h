@@ -28,10 +28,9 @@ void inflate_free(struct inflate *codec);
  * and all output for it was written, or when `out` is full: call it again then (also with an empty
  * `in`), until *n_out is below `capacity`. Returns: ST_BAD_ENCODING, ST_NO_MEMORY. */
 enum status inflate_step(struct inflate *codec, struct str *in, void *out, size_t capacity,
-                         size_t *n_out, struct error *err) __attribute__((warn_unused_result));
+                         size_t *n_out, struct error *err) SLUICE_MUST_USE;
 /* At the end of the input. Returns: ST_BAD_ENCODING when the text was cut off, or empty. */
-enum status inflate_finish(struct inflate *codec, struct error *err)
-    __attribute__((warn_unused_result));
+enum status inflate_finish(struct inflate *codec, struct error *err) SLUICE_MUST_USE;
 
 /* ---- compression ----------------------------------------------------------------------------- */
 

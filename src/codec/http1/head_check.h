@@ -17,7 +17,7 @@ enum status http1_connect_error(struct error *err);
 /* Checks a head whose method, target and fields are set (their characters are checked already), and
  * fills the rest of it. `version` is the text after "HTTP/". Returns: ST_BAD_REQUEST,
  * ST_BAD_VERSION, ST_METHOD_NOT_ALLOWED, ST_UNSUPPORTED. */
-enum status http1_head_check(struct http_head *head, struct str version, struct error *err)
-    __attribute__((warn_unused_result));
+enum status http1_head_check(struct http_head *head, struct str version,
+                             struct error *err) SLUICE_MUST_USE;
 
 #endif

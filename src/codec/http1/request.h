@@ -70,8 +70,8 @@ struct http1_request *http1_request_new(struct arena *arena, size_t max_header_s
  * (CONNECT), ST_HEADER_TOO_LARGE, ST_NO_MEMORY, with the reason; the connection cannot be parsed
  * further then. */
 enum status http1_request_step(struct http1_request *request, struct str *data,
-                               enum http1_request_event *event, struct str *body, struct error *err)
-    __attribute__((warn_unused_result));
+                               enum http1_request_event *event, struct str *body,
+                               struct error *err) SLUICE_MUST_USE;
 
 /* Valid from HTTP1_REQUEST_HEAD on. */
 const struct http_head *http1_request_head(const struct http1_request *request);

@@ -43,11 +43,10 @@ void http1_response_begin(struct http1_response *response, bool head_request);
  * Returns: ST_BAD_ANSWER with the reason; the connection cannot be parsed further then. */
 enum status http1_response_step(struct http1_response *response, struct str *data,
                                 enum http1_response_event *event, struct str *body,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 /* The server closed the connection. Returns: ST_OK where that ends the response (RFC 9112 section
  * 6.3, case 8), ST_BAD_ANSWER where the response is incomplete. */
-enum status http1_response_eof(struct http1_response *response, struct error *err)
-    __attribute__((warn_unused_result));
+enum status http1_response_eof(struct http1_response *response, struct error *err) SLUICE_MUST_USE;
 
 /* From HTTP1_RESPONSE_HEAD on, until the next begin: */
 int http1_response_status(const struct http1_response *response); /* 200 to 999 */

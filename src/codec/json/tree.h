@@ -40,14 +40,14 @@ struct json_tree {
  * allocated; ST_BAD_JSON with the offset; ST_NO_MEMORY. Owns: in `arena`; strings are
  * NUL-terminated. */
 enum status json_tree_parse(struct json_tree *tree, const char *root_name, struct arena *arena,
-                            struct str text, const struct json_limits *limits, struct error *err)
-    __attribute__((warn_unused_result));
+                            struct str text, const struct json_limits *limits,
+                            struct error *err) SLUICE_MUST_USE;
 
 /* The same for the JSON part of an HTTP body: where bytes follow the value, the message explains
  * how tensor bytes must be announced. */
 enum status json_tree_parse_body(struct json_tree *tree, const char *root_name, struct arena *arena,
                                  struct str text, const struct json_limits *limits,
-                                 struct error *err) __attribute__((warn_unused_result));
+                                 struct error *err) SLUICE_MUST_USE;
 
 /* Frees the memory of the values if it is large. The strings that were read from the tree stay
  * valid, the values do not. */
@@ -65,7 +65,7 @@ struct json_span json_value_span(yyjson_val *value);
 /* Reports the first NaN or infinity outside of `allowed`, whose `n` spans are in the tree's order.
  * Returns: ST_BAD_FIELD. */
 enum status json_tree_check_finite(const struct json_tree *tree, const struct json_span *allowed,
-                                   size_t n, struct error *err) __attribute__((warn_unused_result));
+                                   size_t n, struct error *err) SLUICE_MUST_USE;
 
 /* ---- errors that name a value by its path ---------------------------------------------------- */
 
@@ -128,21 +128,21 @@ void *json_array_grow(struct arena *arena, void *items, size_t n, size_t total, 
 /* The readers return ST_BAD_FIELD for another type. Nothing is converted: a number in a string is a
  * string. */
 enum status json_read_string(const struct json_tree *tree, yyjson_val *val, struct str *out,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 enum status json_read_bool(const struct json_tree *tree, yyjson_val *val, bool *out,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 /* A whole number from `min` (-1 or 0) to 2^63-1, written without point and exponent. */
 enum status json_read_i64(const struct json_tree *tree, yyjson_val *val, int64_t min, int64_t *out,
-                          struct error *err) __attribute__((warn_unused_result));
-enum status json_expect_object(const struct json_tree *tree, yyjson_val *val, struct error *err)
-    __attribute__((warn_unused_result));
-enum status json_expect_array(const struct json_tree *tree, yyjson_val *val, struct error *err)
-    __attribute__((warn_unused_result));
+                          struct error *err) SLUICE_MUST_USE;
+enum status json_expect_object(const struct json_tree *tree, yyjson_val *val,
+                               struct error *err) SLUICE_MUST_USE;
+enum status json_expect_array(const struct json_tree *tree, yyjson_val *val,
+                              struct error *err) SLUICE_MUST_USE;
 
 /* As json_tree_parse, for a request that has to be an object and may contain only finite
  * numbers. */
 enum status json_tree_parse_request(struct json_tree *tree, struct arena *arena, struct str body,
-                                    const struct json_limits *limits, struct error *err)
-    __attribute__((warn_unused_result));
+                                    const struct json_limits *limits,
+                                    struct error *err) SLUICE_MUST_USE;
 
 #endif

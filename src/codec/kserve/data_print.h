@@ -11,8 +11,8 @@
 
 /* Appends all elements as "[…]". The tensor's size must fit its shape. Returns: ST_NOT_UTF8,
  * naming the BYTES element; ST_BAD_DATA for BYTES with broken framing; ST_NO_MEMORY. */
-enum status v2_data_print(struct buf *out, const struct tensor *tensor, struct error *err)
-    __attribute__((warn_unused_result));
+enum status v2_data_print(struct buf *out, const struct tensor *tensor,
+                          struct error *err) SLUICE_MUST_USE;
 
 struct element_print {
     const struct tensor *tensor;
@@ -33,15 +33,15 @@ struct element_print {
  * when the tensor's size does not fit its shape; ST_NO_MEMORY. Owns: in `arena`, a copy of BYTES
  * that lie in several pieces. */
 enum status element_print_start(struct element_print *print, struct arena *arena,
-                                const struct tensor *tensor, const char *hint, struct error *err)
-    __attribute__((warn_unused_result));
+                                const struct tensor *tensor, const char *hint,
+                                struct error *err) SLUICE_MUST_USE;
 /* Appends the next `n` elements, each followed by a comma. Returns: ST_NOT_UTF8, naming the
  * element; ST_BAD_DATA when fewer elements are left. */
 enum status element_print_next(struct element_print *print, struct buf *out, uint64_t n,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 /* Checks that all bytes of the tensor are printed. Returns: ST_BAD_DATA. */
-enum status element_print_finish(const struct element_print *print, struct error *err)
-    __attribute__((warn_unused_result));
+enum status element_print_finish(const struct element_print *print,
+                                 struct error *err) SLUICE_MUST_USE;
 
 /* Returns: all bytes of `tensor` in one place: its only piece, or a copy in `arena`; ptr NULL
  * when out of memory. */

@@ -33,6 +33,6 @@ struct v2_decode_cache {
 enum status v2_request_decode_cached(struct v2_decode_cache *cache, struct arena *arena,
                                      struct str body, size_t json_bytes,
                                      const struct json_limits *limits, struct v2_request *out,
-                                     struct error *err) __attribute__((warn_unused_result));
+                                     struct error *err) SLUICE_MUST_USE;
 
 #endif

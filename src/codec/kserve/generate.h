@@ -18,15 +18,14 @@
  * together. Owns: in `arena`. */
 enum status v2_generate_decode(struct arena *arena, struct str body, const struct model_spec *model,
                                const struct json_limits *limits, uint64_t max_bytes,
-                               struct infer_request *out, struct error *err)
-    __attribute__((warn_unused_result));
+                               struct infer_request *out, struct error *err) SLUICE_MUST_USE;
 
 /* Appends a response: `id` (if not empty), model_name, model_version, the response's parameters
  * and outputs, sorted by the bytes of their names; of equal names the output is printed, else
  * the parameter. An output of one element is a bare value, others are flat arrays. Returns:
  * ST_BAD_OUTPUT for data that JSON can't carry, ST_NO_MEMORY; the buffer is not JSON then. */
 enum status v2_generate_print(struct buf *out, const struct model_spec *model, struct str id,
-                              const struct infer_response *response, struct error *err)
-    __attribute__((warn_unused_result));
+                              const struct infer_response *response,
+                              struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -11,20 +11,20 @@
 #define v2_json_add(buf, literal) buf_add((buf), (literal), sizeof(literal) - 1)
 
 /* Appends the value of a parameter. Returns: as v2_json_params. */
-enum status v2_json_param_value(struct buf *out, const struct param *param, struct error *err)
-    __attribute__((warn_unused_result));
+enum status v2_json_param_value(struct buf *out, const struct param *param,
+                                struct error *err) SLUICE_MUST_USE;
 /* Appends the members of `params`, `"name":value`, with commas between them. Returns: ST_BAD_DATA
  * for what JSON can't carry: text that is not UTF-8, a number that is not finite. */
-enum status v2_json_params(struct buf *out, struct params params, struct error *err)
-    __attribute__((warn_unused_result));
+enum status v2_json_params(struct buf *out, struct params params,
+                           struct error *err) SLUICE_MUST_USE;
 
 /* Appends `{"name":…,"datatype":…,"shape":[…]`, after a comma if it is not the first of a list. */
 void v2_json_tensor_head(struct buf *out, const struct tensor *tensor, bool first);
 
 /* Checks that the tensor, a `kind` of one ("input"), has as many bytes as its shape needs. The
  * framing of BYTES is not checked. Returns: ST_BAD_DATA. */
-enum status v2_json_check_size(const char *kind, const struct tensor *tensor, struct error *err)
-    __attribute__((warn_unused_result));
+enum status v2_json_check_size(const char *kind, const struct tensor *tensor,
+                               struct error *err) SLUICE_MUST_USE;
 
 /* An invalid output is not the client's fault: ST_BAD_DATA and ST_NOT_UTF8 become ST_BAD_OUTPUT, in
  * `err` too. Returns: the new status. */

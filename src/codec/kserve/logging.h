@@ -29,12 +29,11 @@ struct v2_log_settings {
  * file, ST_NOT_READY for a format other than ISO8601, all as the reference server does.
  * Clause: logging extension. */
 enum status v2_log_decode(struct arena *arena, struct str body, const struct json_limits *limits,
-                          struct v2_log_settings *out, struct error *err)
-    __attribute__((warn_unused_result));
+                          struct v2_log_settings *out, struct error *err) SLUICE_MUST_USE;
 /* The same for LogSettingsRequest: a message without settings is a query. A key without a value
  * is an error. Returns: ST_BAD_REQUEST; ST_BAD_FIELD for a wrong type or format; ST_UNSUPPORTED. */
-enum status v2_grpc_log_decode(struct str message, struct v2_log_settings *out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status v2_grpc_log_decode(struct str message, struct v2_log_settings *out,
+                               struct error *err) SLUICE_MUST_USE;
 
 /* Write all settings: the file is "" and the format ISO8601. */
 void v2_log_print(struct buf *out, const struct v2_log_settings *settings);

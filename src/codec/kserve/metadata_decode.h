@@ -13,7 +13,7 @@ struct str v2_error_decode(struct arena *arena, struct str body);
  * BAD_FIELD with the JSON path. Owns: in `arena`. */
 enum status v2_model_metadata_decode(struct arena *arena, struct str body,
                                      const struct json_limits *limits, struct model_spec *out,
-                                     struct error *err) __attribute__((warn_unused_result));
+                                     struct error *err) SLUICE_MUST_USE;
 
 struct v2_server_metadata {
     struct str name;
@@ -27,7 +27,7 @@ struct v2_server_metadata {
  * Clause: OIP, server metadata. */
 enum status v2_server_metadata_decode(struct arena *arena, struct str body,
                                       const struct json_limits *limits,
-                                      struct v2_server_metadata *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                      struct v2_server_metadata *out,
+                                      struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -11,6 +11,6 @@
  * 64-bit numbers written as text become numbers. The parser checks the rest. Returns:
  * ST_BAD_CONFIG if `json` is not a JSON object, or nested too deep. Owns: *out is in `arena`. */
 enum status model_config_json_rewrite(struct arena *arena, struct str json, struct str *out,
-                                      struct error *err) __attribute__((warn_unused_result));
+                                      struct error *err) SLUICE_MUST_USE;
 
 #endif

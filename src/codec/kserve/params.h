@@ -32,11 +32,11 @@ struct v2_protocol_params {
  * contradictory ones. Owns: *out is in the tree's arena and its strings in the tree.
  * Clause: OIP, parameters; binary-tensor-data "Binary Tensor Request". */
 enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enum v2_params_of of,
-                           struct v2_protocol_params *wire, struct params *out, struct error *err)
-    __attribute__((warn_unused_result));
+                           struct v2_protocol_params *wire, struct params *out,
+                           struct error *err) SLUICE_MUST_USE;
 
 /* Reads the value of one parameter. Returns: BAD_FIELD if it is not a string, number or boolean. */
 enum status v2_param_value_read(const struct json_tree *tree, yyjson_val *val, struct param *out,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 
 #endif

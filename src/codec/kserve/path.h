@@ -45,11 +45,11 @@ struct v2_path {
  * /v2/cudasharedmemory. Owns: the names are views of `path`, or in `arena` if they had escapes.
  * Clause: OIP, the paths of its HTTP calls. */
 enum status v2_path_parse(struct arena *arena, struct str path, struct v2_path *out,
-                          struct error *err) __attribute__((warn_unused_result));
+                          struct error *err) SLUICE_MUST_USE;
 /* Decodes the percent escapes of a path segment. Returns: ST_BAD_REQUEST for a malformed one,
  * ST_NO_MEMORY. Owns: a view of `text`, or in `arena` if it had escapes. */
 enum status v2_path_unescape(struct arena *arena, struct str text, struct str *out,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 /* Appends `text` with percent escapes for all but the unreserved characters (RFC 3986, 2.3): a
  * slash is escaped too. */
 void v2_path_escape(struct buf *out, struct str text);

@@ -12,13 +12,12 @@
  * a body of the wrong size. Owns: in `arena`, or views of `body`. */
 enum status v2_raw_decode(struct arena *arena, struct str body, const struct model_spec *model,
                           const struct json_limits *limits, struct v2_request *out,
-                          struct error *err) __attribute__((warn_unused_result));
+                          struct error *err) SLUICE_MUST_USE;
 
 /* Encodes a request: the bytes of the one tensor. A BYTES tensor has one element, which is sent
  * without its length. Returns: ST_BAD_DATA for a size that does not fit the shape, or another
  * number of elements. */
 enum status v2_raw_encode(struct arena *arena, const struct tensor *tensor,
-                          struct v2_request_body *out, struct error *err)
-    __attribute__((warn_unused_result));
+                          struct v2_request_body *out, struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -24,8 +24,8 @@ struct v2_repository_request {
  * Clause: model repository extension, "Index". */
 enum status v2_repository_index_decode(struct arena *arena, struct str body,
                                        const struct json_limits *limits,
-                                       struct v2_repository_request *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                       struct v2_repository_request *out,
+                                       struct error *err) SLUICE_MUST_USE;
 /* Decodes the body of a load: empty, or {"parameters": {…}} with `config`, JSON as text, and
  * "file:…", base64. Returns: ST_BAD_JSON; ST_INTERNAL for parameters that are not text or have
  * other names, as the reference server does; ST_BAD_FIELD for invalid base64. Owns: files are in
@@ -33,24 +33,24 @@ enum status v2_repository_index_decode(struct arena *arena, struct str body,
  * Clause: model repository extension, "Load". */
 enum status v2_repository_load_decode(struct arena *arena, struct str body,
                                       const struct json_limits *limits,
-                                      struct v2_repository_request *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                      struct v2_repository_request *out,
+                                      struct error *err) SLUICE_MUST_USE;
 /* Decodes the body of an unload: empty, or {"parameters": {"unload_dependents": BOOL}}, which
  * has no effect: no model is loaded for another.
  * Clause: model repository extension, "Unload". */
 enum status v2_repository_unload_decode(struct arena *arena, struct str body,
-                                        const struct json_limits *limits, struct error *err)
-    __attribute__((warn_unused_result));
+                                        const struct json_limits *limits,
+                                        struct error *err) SLUICE_MUST_USE;
 
 /* RepositoryIndexRequest, RepositoryModelLoadRequest and RepositoryModelUnloadRequest. Returns:
  * ST_UNSUPPORTED if the request names a repository; ST_BAD_FIELD for other parameters or types.
  * Owns: views of `message`. */
 enum status v2_grpc_repository_index_decode(struct str message, struct v2_repository_request *out,
-                                            struct error *err) __attribute__((warn_unused_result));
+                                            struct error *err) SLUICE_MUST_USE;
 enum status v2_grpc_repository_load_decode(struct arena *arena, struct str message,
-                                           struct v2_repository_request *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                           struct v2_repository_request *out,
+                                           struct error *err) SLUICE_MUST_USE;
 enum status v2_grpc_repository_unload_decode(struct str message, struct v2_repository_request *out,
-                                             struct error *err) __attribute__((warn_unused_result));
+                                             struct error *err) SLUICE_MUST_USE;
 
 #endif

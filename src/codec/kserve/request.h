@@ -34,8 +34,7 @@ enum v2_header_kind { V2_HEADER_ABSENT, V2_HEADER_RAW, V2_HEADER_JSON };
  * number of such header fields. Returns: ST_BAD_FRAMING for signs, other bases, repeated fields,
  * values over 2^63-1. */
 enum status v2_header_length_parse(size_t n_fields, struct str value, enum v2_header_kind *kind,
-                                   uint64_t *json_bytes, struct error *err)
-    __attribute__((warn_unused_result));
+                                   uint64_t *json_bytes, struct error *err) SLUICE_MUST_USE;
 
 /* Decodes a body whose first `json_bytes` bytes are JSON. `body` must live as long as the
  * request. Depth, number of elements and memory of the tree are bounded before it is built. The
@@ -48,6 +47,6 @@ enum status v2_header_length_parse(size_t n_fields, struct str value, enum v2_he
  * Clause: binary-tensor-data "Binary Tensor Request"; OIP, inference request. */
 enum status v2_request_decode(struct arena *arena, struct str body, size_t json_bytes,
                               const struct json_limits *limits, struct v2_request *out,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 
 #endif

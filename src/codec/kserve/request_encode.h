@@ -28,6 +28,6 @@ struct v2_request_body {
  * Clause: binary-tensor-data "Binary Tensor Request"; OIP, inference request. */
 enum status v2_request_encode(struct arena *arena, const struct v2_request *request,
                               const enum v2_form *forms, struct v2_request_body *out,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 
 #endif

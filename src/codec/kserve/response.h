@@ -23,6 +23,6 @@ struct v2_response {
 enum status v2_response_encode(struct arena *arena, const struct model_spec *model,
                                const struct v2_request *request,
                                const struct infer_response *response, struct v2_response *out,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 
 #endif

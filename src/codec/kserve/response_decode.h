@@ -22,6 +22,6 @@ struct v2_client_response {
  * Clause: binary-tensor-data, "Binary Tensor Request" (its response part). */
 enum status v2_response_decode(struct arena *arena, struct str body, size_t json_bytes,
                                const struct json_limits *limits, struct v2_client_response *out,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -19,13 +19,12 @@ struct v2_shared_memory_region {
  * name is in the path. Returns: ST_BAD_JSON, ST_BAD_FIELD. Owns: in `arena`. */
 enum status v2_shared_memory_register_decode(struct arena *arena, struct str body,
                                              const struct json_limits *limits,
-                                             struct v2_shared_memory_region *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                             struct v2_shared_memory_region *out,
+                                             struct error *err) SLUICE_MUST_USE;
 /* SystemSharedMemoryRegisterRequest. Owns: views of `message`. */
 enum status v2_grpc_shared_memory_register_decode(struct str message,
                                                   struct v2_shared_memory_region *out,
-                                                  struct error *err)
-    __attribute__((warn_unused_result));
+                                                  struct error *err) SLUICE_MUST_USE;
 /* Append an element of the JSON array of a status, an entry of SystemSharedMemoryStatusResponse. */
 void v2_shared_memory_print(struct buf *out, const struct v2_shared_memory_region *region);
 void v2_grpc_shared_memory_encode(struct buf *out, const struct v2_shared_memory_region *region);

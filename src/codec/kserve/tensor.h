@@ -33,11 +33,10 @@ struct v2_tensor {
  * Clause: OIP, request input and response output; binary-tensor-data "Binary Tensor Request". */
 enum status v2_tensor_read(const struct json_tree *tree, yyjson_val *val, enum v2_params_of of,
                            const struct json_limits *limits, struct v2_binary *binary,
-                           struct v2_tensor *out, struct error *err)
-    __attribute__((warn_unused_result));
+                           struct v2_tensor *out, struct error *err) SLUICE_MUST_USE;
 
 /* After the last tensor: checks that no bytes are left. */
 enum status v2_binary_check_consumed(const struct v2_binary *binary, const struct json_tree *tree,
-                                     struct error *err) __attribute__((warn_unused_result));
+                                     struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -60,13 +60,12 @@ struct v2_trace_settings {
  * OFF among other levels, all as the reference server does.
  * Clause: trace extension. */
 enum status v2_trace_decode(struct arena *arena, struct str body, const struct json_limits *limits,
-                            struct v2_trace_update *out, struct error *err)
-    __attribute__((warn_unused_result));
+                            struct v2_trace_update *out, struct error *err) SLUICE_MUST_USE;
 /* The same for TraceSettingRequest; a key without values clears the setting. Returns:
  * ST_BAD_REQUEST, ST_BAD_FIELD, ST_UNSUPPORTED. Owns: the name of the model is a view of
  * `message`. */
-enum status v2_grpc_trace_decode(struct str message, struct v2_trace_update *out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status v2_grpc_trace_decode(struct str message, struct v2_trace_update *out,
+                                 struct error *err) SLUICE_MUST_USE;
 
 void v2_trace_print(struct buf *out, const struct v2_trace_settings *settings);
 void v2_grpc_trace_encode(struct buf *out, const struct v2_trace_settings *settings);
@@ -76,11 +75,10 @@ void v2_grpc_trace_encode(struct buf *out, const struct v2_trace_settings *setti
 const char *v2_trace_key_name(enum v2_trace_key key);
 /* Parses one of the `n` words of a level. Returns: ST_BAD_FIELD for OFF among other levels. */
 enum status v2_trace_parse_level(struct str word, size_t n, struct v2_trace_update *out,
-                                 struct error *err) __attribute__((warn_unused_result));
+                                 struct error *err) SLUICE_MUST_USE;
 /* Parses the value of V2_TRACE_RATE, _COUNT or _FREQUENCY. Returns: ST_BAD_FIELD. */
 enum status v2_trace_parse_number(enum v2_trace_key key, struct str text,
-                                  struct v2_trace_update *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                  struct v2_trace_update *out, struct error *err) SLUICE_MUST_USE;
 /* Clients can't choose the file. Returns: ST_UNSUPPORTED. */
 enum status v2_trace_file_error(struct error *err);
 

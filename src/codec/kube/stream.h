@@ -45,13 +45,11 @@ void kube_stream_fini(struct kube_stream *stream);
  * next call, and must not move until then. Returns: ST_BAD_ANSWER, ST_BODY_TOO_LARGE, ST_NO_MEMORY;
  * the stream cannot be decoded further then. */
 enum status kube_stream_step(struct kube_stream *stream, struct str *chunk,
-                             struct kube_stream_event *out, struct error *err)
-    __attribute__((warn_unused_result));
+                             struct kube_stream_event *out, struct error *err) SLUICE_MUST_USE;
 
 /* Parses a response that is one JSON object. Returns: ST_BAD_ANSWER, ST_NO_MEMORY. Owns: *out until
  * doc_free. */
-enum status kube_object_parse(struct str text, struct doc **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status kube_object_parse(struct str text, struct doc **out, struct error *err) SLUICE_MUST_USE;
 
 /* Returns: the member's text; empty when it is absent or no string. */
 struct str kube_member_text(const struct doc_node *object, const char *key);

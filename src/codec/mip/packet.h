@@ -52,8 +52,8 @@ void mip_header_encode(const struct mip_header *header, char out[MIP_HEADER_BYTE
 /* Checks that the header is a request that a server supports, in the order of the protocol:
  * version, subtype, kind; then that a ping has no payload and an inference at least its counts.
  * Returns: ST_BAD_VERSION, ST_BAD_SUBTYPE, ST_BAD_KIND, ST_BAD_FRAMING. (MIP, "Errors") */
-enum status mip_header_check_request(const struct mip_header *header, struct error *err)
-    __attribute__((warn_unused_result));
+enum status mip_header_check_request(const struct mip_header *header,
+                                     struct error *err) SLUICE_MUST_USE;
 
 struct mip_item {
     uint32_t type; /* enum mip_item_type; unknown types are preserved */
@@ -77,13 +77,12 @@ struct mip_infer {
  * items. Returns: also ST_NO_MEMORY. Owns: the array of items is in `arena`; items are views of
  * `payload`. */
 enum status mip_infer_decode(struct arena *arena, struct str payload, bool response,
-                             struct mip_infer *out, struct error *err)
-    __attribute__((warn_unused_result));
+                             struct mip_infer *out, struct error *err) SLUICE_MUST_USE;
 
 /* Computes the size of the payload. Returns: ST_BODY_TOO_LARGE above 2^32 - 1 bytes, which a
  * header can't represent; ST_BAD_FRAMING when the counts don't fit the items. */
 enum status mip_infer_size(const struct mip_infer *infer, bool response, uint32_t *n_bytes,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 /* Encode the header and counts of a packet (12 bytes), and the head of each item (8 bytes). The
  * bytes of the items are sent without a copy. */
 void mip_infer_head_encode(const struct mip_infer *infer, bool response, uint32_t n_bytes,

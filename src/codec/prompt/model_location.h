@@ -34,8 +34,7 @@ struct model_location {
  * MODEL_LOCATION_PATH ST_NOT_FOUND if no model can have the name, ST_BAD_REQUEST for a malformed
  * escape; ST_NO_MEMORY. Owns: views of `path`, or in `arena` if it had escapes. */
 enum status model_location_parse(struct arena *arena, struct str method, struct str path,
-                                 struct model_location *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                 struct model_location *out, struct error *err) SLUICE_MUST_USE;
 
 /* Cache of the last parsed path: consecutive requests mostly have the same one. Zeroed memory is
  * an empty cache. Thread: one. */
@@ -51,8 +50,8 @@ struct model_location_cache {
 /* The same result as model_location_parse; `cache` may be NULL. */
 enum status model_location_parse_cached(struct model_location_cache *cache, struct arena *arena,
                                         struct str method, struct str path,
-                                        struct model_location *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                        struct model_location *out,
+                                        struct error *err) SLUICE_MUST_USE;
 
 /* Appends the path of MODEL_LOCATION_PATH with its model replaced by `model`, escaped. */
 void model_location_print_path(struct buf *out, const struct model_location *location,

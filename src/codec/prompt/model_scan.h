@@ -53,7 +53,6 @@ enum model_scan_result model_scan_feed(struct model_scan *scan, struct str chunk
 enum model_scan_result model_scan_finish(struct model_scan *scan);
 /* The error for a client if no name was found. Returns: ST_OK for MODEL_SCAN_FOUND, else
  * ST_BAD_JSON, ST_BAD_FIELD, ST_NO_MEMORY with a text. */
-enum status model_scan_check(const struct model_scan *scan, struct error *err)
-    __attribute__((warn_unused_result));
+enum status model_scan_check(const struct model_scan *scan, struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -33,7 +33,7 @@ void model_scan_grpc_init(struct model_scan_grpc *scan, struct arena *arena, boo
  * ST_BAD_REQUEST for malformed messages, ST_UNKNOWN_ENCODING for compressed ones. */
 enum model_scan_result model_scan_grpc_feed(struct model_scan_grpc *scan, struct str chunk);
 enum model_scan_result model_scan_grpc_finish(struct model_scan_grpc *scan);
-enum status model_scan_grpc_check(const struct model_scan_grpc *scan, struct error *err)
-    __attribute__((warn_unused_result));
+enum status model_scan_grpc_check(const struct model_scan_grpc *scan,
+                                  struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -13,6 +13,6 @@
  * ErrorResponse in it. `descriptors` is our own and well formed. Returns: ST_BAD_REQUEST when
  * `request` is not such a message. */
 enum status grpc_reflection_respond(struct str descriptors, struct str request, struct buf *out,
-                                    struct error *err) __attribute__((warn_unused_result));
+                                    struct error *err) SLUICE_MUST_USE;
 
 #endif

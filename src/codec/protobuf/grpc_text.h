@@ -36,7 +36,7 @@ struct str grpc_status_message_parse(struct arena *arena, struct str text);
 void grpc_binary_metadata_print(struct buf *out, struct str bytes);
 /* Returns: ST_BAD_REQUEST for invalid base64, ST_NO_MEMORY. */
 enum status grpc_binary_metadata_parse(struct arena *arena, struct str text, struct str *out,
-                                       struct error *err) __attribute__((warn_unused_result));
+                                       struct error *err) SLUICE_MUST_USE;
 
 /* grpc-encoding: identity, gzip, deflate. Returns: false for others. */
 bool grpc_coding_parse(struct str name, enum http_coding *out);
@@ -53,7 +53,7 @@ struct grpc_prefix {
 };
 /* Returns: ST_BAD_REQUEST when the flag is neither 0 nor 1. */
 enum status grpc_prefix_decode(const char bytes[GRPC_PREFIX_BYTES], struct grpc_prefix *out,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 void grpc_prefix_encode(struct grpc_prefix prefix, char out[GRPC_PREFIX_BYTES]);
 
 #endif

@@ -64,14 +64,13 @@ static inline bool pb_next(struct pb_reader *reader, struct pb_field *field) {
 bool pb_next_varint(struct pb_reader *reader, uint64_t *value);
 /* Checks that the fields of this level are well formed. Returns: ST_BAD_REQUEST with the reason;
  * `what` ("ModelInferRequest") is the message's name in it. */
-enum status pb_check(struct str message, const char *what, struct error *err)
-    __attribute__((warn_unused_result));
+enum status pb_check(struct str message, const char *what, struct error *err) SLUICE_MUST_USE;
 /* The error of a reader whose error_text is set. Returns: ST_BAD_REQUEST. */
 enum status pb_reader_error(const struct pb_reader *reader, const char *what, struct error *err);
 /* Gets a string field. Returns: ST_BAD_FIELD where it has another type or is not UTF-8; `path` is
  * its name in the error. */
 enum status pb_get_string(const struct pb_field *field, const char *path, struct str *out,
-                          struct error *err) __attribute__((warn_unused_result));
+                          struct error *err) SLUICE_MUST_USE;
 
 /* ---- writing --------------------------------------------------------------------------------- */
 

@@ -7,6 +7,8 @@
 
 #include <stdarg.h>
 
+#include "core/base/compiler.h"
+
 #define STATUS(name, text, http, grpc, mip) ST_##name,
 enum status {
 #include "core/base/status.def"

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "core/base/compiler.h"
+
 struct str {
     const char *ptr;
     size_t len;
@@ -49,6 +51,6 @@ struct str str_trim(struct str s);
  * Without a `sep` returns all of it, and `rest` becomes a NULL pointer. */
 struct str str_cut(struct str *rest, char sep);
 /* A copy, followed by a NUL. Returns: NULL when out of memory. Owns: the caller, by free. */
-char *str_dup(struct str s) __attribute__((warn_unused_result));
+char *str_dup(struct str s) SLUICE_MUST_USE;
 
 #endif

@@ -1,5 +1,6 @@
 /* Deferred tasks run once, in order, at the end of the iteration, and before the loop polls
  * again. */
+#include "core/base/compiler.h"
 #include "core/event/loop_iteration.h"
 
 #include <setjmp.h>
@@ -125,7 +126,7 @@ static void run_link(struct deferred_task *task) {
 }
 
 static void run_first(struct worker_msg *msg) {
-    struct chain *chain = (struct chain *)(void *)((char *)msg - offsetof(struct chain, msg));
+    struct chain *chain = CONTAINER_OF(msg, struct chain, msg);
     loop_iteration_defer(worker_loop_iteration(chain->worker), &chain->task);
 }
 
@@ -141,7 +142,7 @@ static void deferred_task_pending_keeps_loop_awake(void **state) {
 }
 
 static void on_expire(struct timer *timer) {
-    struct world *world = (struct world *)(void *)((char *)timer - offsetof(struct world, timer));
+    struct world *world = CONTAINER_OF(timer, struct world, timer);
     record(world, '!');
     defer(world, 0);
     post(world, 1, stop);

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 
 /* ---- heap ------------------------------------------------------------------------------------ */
@@ -170,7 +171,7 @@ static void on_timer(uv_timer_t *uv_timer) {
     struct timer_node *due;
     timers->wakeup_ns = UINT64_MAX;
     while ((due = timer_heap_pop_due(&timers->heap, now_ns))) {
-        struct timer *timer = (struct timer *)(void *)((char *)due - offsetof(struct timer, node));
+        struct timer *timer = CONTAINER_OF(due, struct timer, node);
         timer->on_expire(timer);
     }
     schedule_wakeup(timers, timer_heap_next_ns(&timers->heap));

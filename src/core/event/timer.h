@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "core/base/compiler.h"
+
 /* ---- heap ------------------------------------------------------------------------------------ */
 
 /* Embed it in the object that has a due time. Zeroed memory is in no heap. */
@@ -33,8 +35,8 @@ struct timer_heap {
 void timer_heap_fini(struct timer_heap *heap);
 /* Adds the timer, or moves it to another due time. Returns: false when out of memory; it is in no
  * heap then. */
-bool timer_heap_set(struct timer_heap *heap, struct timer_node *node, uint64_t due_ns)
-    __attribute__((warn_unused_result));
+bool timer_heap_set(struct timer_heap *heap, struct timer_node *node,
+                    uint64_t due_ns) SLUICE_MUST_USE;
 /* A timer that is in no heap is left alone. */
 void timer_heap_remove(struct timer_heap *heap, struct timer_node *node);
 /* Returns: a timer that is due, removed from the heap; NULL when none is (left). */
@@ -89,14 +91,12 @@ struct loop_timers {
 
 /* Starts the timer, or moves it to another due time. Returns: false when out of memory; it is
  * stopped then. */
-bool timer_start(struct loop_timers *timers, struct timer *timer, uint64_t due_ns)
-    __attribute__((warn_unused_result));
+bool timer_start(struct loop_timers *timers, struct timer *timer, uint64_t due_ns) SLUICE_MUST_USE;
 /* A timer that is stopped is left alone. */
 void timer_stop(struct loop_timers *timers, struct timer *timer);
 
 /* For worker.c. Returns: 0, or an error of libuv. */
-int loop_timers_init(struct loop_timers *timers, uv_loop_t *loop)
-    __attribute__((warn_unused_result));
+int loop_timers_init(struct loop_timers *timers, uv_loop_t *loop) SLUICE_MUST_USE;
 /* Closes the timer: the loop must run once more before loop_timers_fini. */
 void loop_timers_close(struct loop_timers *timers);
 void loop_timers_fini(struct loop_timers *timers);

@@ -1,5 +1,6 @@
 /* Timers expire when the fake clock reaches their time, in order, once, and not when they were
  * stopped. Real time passes meanwhile; no timer expires until the fake clock moves. */
+#include "core/base/compiler.h"
 #include "core/event/timer.h"
 
 #include <pthread.h>
@@ -49,8 +50,7 @@ static void on_expire(struct timer *timer) {
 }
 
 static void on_step(struct worker_msg *msg) {
-    struct fixture *fixture =
-        (struct fixture *)(void *)((char *)msg - offsetof(struct fixture, msg));
+    struct fixture *fixture = CONTAINER_OF(msg, struct fixture, msg);
     fixture->step(fixture);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 
 enum { READ_BYTES = 4096, STDERR_TAIL_BYTES = 2048, N_PIPES = 2, N_HANDLES = N_PIPES + 1 };
@@ -189,7 +190,7 @@ static void on_process_exit(uv_process_t *process, int64_t code, int signal) {
 }
 
 static void on_timeout(struct timer *timer) {
-    struct child *child = (struct child *)(void *)((char *)timer - offsetof(struct child, timer));
+    struct child *child = CONTAINER_OF(timer, struct child, timer);
     child_kill(child, ST_DEADLINE_EXCEEDED, "timed out");
 }
 

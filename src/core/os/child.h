@@ -35,7 +35,7 @@ struct child_spec {
 
 /* Returns: ST_IO (no such program, …), ST_NO_MEMORY. Owns: *out until the callback. */
 enum status child_start(struct worker *worker, const struct child_spec *spec, struct child **out,
-                        struct error *err) __attribute__((warn_unused_result));
+                        struct error *err) SLUICE_MUST_USE;
 /* Kills the child; the callback is called with ST_CANCELLED. */
 void child_cancel(struct child *child);
 

@@ -16,16 +16,16 @@ struct credential {
 };
 
 /* Replaces the text. Returns: ST_NO_MEMORY. */
-enum status credential_set(struct credential *credential, struct str text, struct error *err)
-    __attribute__((warn_unused_result));
+enum status credential_set(struct credential *credential, struct str text,
+                           struct error *err) SLUICE_MUST_USE;
 /* Uses the file at `path` from now on (len 0: none); the text of another file is dropped. Returns:
  * false when out of memory; it has no file then. */
 bool credential_set_file(struct credential *credential, struct str path);
 /* Reads the file again, if there is one. On an error the last text stays, and the first failure is
  * logged. `trim`: removes blanks around the text. Returns: ST_IO when there is no text at all,
  * ST_NO_MEMORY. */
-enum status credential_refresh(struct credential *credential, bool trim, struct error *err)
-    __attribute__((warn_unused_result));
+enum status credential_refresh(struct credential *credential, bool trim,
+                               struct error *err) SLUICE_MUST_USE;
 static inline struct str credential_text(const struct credential *credential) {
     return str_make(credential->text, credential->len);
 }

@@ -10,8 +10,8 @@
 
 /* Writes the file atomically: as PATH.new, then renamed. An existing PATH that is no regular file
  * (a device, a folder) is left alone. Returns: ST_IO. */
-enum status ready_file_write(const char *path, const char *const *urls, size_t n, struct error *err)
-    __attribute__((warn_unused_result));
+enum status ready_file_write(const char *path, const char *const *urls, size_t n,
+                             struct error *err) SLUICE_MUST_USE;
 
 /* Removes the file, also one left by a server that crashed; only a regular file. NULL: there is
  * none. */

@@ -28,7 +28,7 @@ struct service_manager {
  * manager then. Owns: until service_manager_close. */
 enum status service_manager_open(struct service_manager *self, const char *socket_text,
                                  const char *watchdog_us, const char *watchdog_pid,
-                                 struct error *err) __attribute__((warn_unused_result));
+                                 struct error *err) SLUICE_MUST_USE;
 /* The same with this process's environment variables, which are then removed, so that child
  * processes do not notify. Errors are logged. Call it before other threads are started. */
 void service_manager_open_from_env(struct service_manager *self);

@@ -3,16 +3,14 @@
 
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 
 enum { SIGNS_IN_SPAN = 3, NS_PER_MS = 1000000 };
 
-#define OF_MEMBER(type, pointer, member)                                                           \
-    ((struct type *)(void *)((char *)(pointer)-offsetof(struct type, member)))
-
 /* Runs on the loop that was pinged. */
 static void run_ping(struct worker_msg *msg) {
-    struct watchdog_loop *loop = OF_MEMBER(watchdog_loop, msg, ping_msg);
+    struct watchdog_loop *loop = CONTAINER_OF(msg, struct watchdog_loop, ping_msg);
     struct watchdog *self = loop->watchdog;
     atomic_store_explicit(&loop->pending, false, memory_order_relaxed);
     if (atomic_fetch_sub_explicit(&self->n_pending, 1, memory_order_acq_rel) == 1) {
@@ -30,7 +28,7 @@ static void send_keep_alive(struct watchdog *self) {
 }
 
 static void run_all_answered(struct worker_msg *msg) {
-    struct watchdog *self = OF_MEMBER(watchdog, msg, all_answered_msg);
+    struct watchdog *self = CONTAINER_OF(msg, struct watchdog, all_answered_msg);
     if (self->running) {
         send_keep_alive(self);
     }

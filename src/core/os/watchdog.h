@@ -42,8 +42,7 @@ struct watchdog {
 /* Into zeroed memory; opens the timer, which watchdog_close closes. Returns: ST_NO_MEMORY, without
  * a timer. Owns: until watchdog_free. */
 enum status watchdog_open(struct watchdog *self, struct service_manager *manager,
-                          struct worker *main, size_t max_loops, struct error *err)
-    __attribute__((warn_unused_result));
+                          struct worker *main, size_t max_loops, struct error *err) SLUICE_MUST_USE;
 /* Adds a loop to be pinged; `max_loops` at most, before watchdog_start. Its worker runs until
  * watchdog_stop, and is freed after watchdog_free, or once it has run all posted messages. */
 void watchdog_add(struct watchdog *self, struct worker *worker);

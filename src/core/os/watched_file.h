@@ -33,8 +33,8 @@ static inline struct str watched_file_text(const struct watched_file *file) {
  * the last read, or reading fails for another reason than then; the first read is a change.
  * Returns: ST_IO with the reason, without the path. Owns: until watched_file_clear, also after an
  * error. */
-enum status watched_file_read(struct watched_file *file, bool *changed, struct error *err)
-    __attribute__((warn_unused_result));
+enum status watched_file_read(struct watched_file *file, bool *changed,
+                              struct error *err) SLUICE_MUST_USE;
 /* Overwrites and frees the bytes that were read. */
 void watched_file_clear(struct watched_file *file);
 

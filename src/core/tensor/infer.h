@@ -53,13 +53,12 @@ struct infer_request {
  * every size that a backend will see was checked. Returns: ST_BAD_INPUTS, ST_BAD_DATATYPE,
  * ST_BAD_SHAPE, ST_BAD_DATA, ST_NO_MEMORY. */
 enum status infer_check(struct infer_request *request, const struct model_spec *model,
-                        struct error *err) __attribute__((warn_unused_result));
+                        struct error *err) SLUICE_MUST_USE;
 
 /* Aligns the bytes of every input to its element: a piece that is not aligned, or whose last
  * element straddles two pieces, is copied into the arena and counted (METRIC_MISALIGNED_TOTAL,
  * METRIC_COPIED_BYTES_TOTAL). */
-enum status infer_align_copy(struct infer_request *request, struct error *err)
-    __attribute__((warn_unused_result));
+enum status infer_align_copy(struct infer_request *request, struct error *err) SLUICE_MUST_USE;
 
 /* The response. Outputs are in the order of `wanted`, or the model's order when none were requested
  * by name. Their bytes belong to the backend until infer_response_release. */

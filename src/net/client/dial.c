@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 #include "net/transport/address.h"
 
@@ -49,7 +50,7 @@ static void on_connected(uv_connect_t *connect, int status) {
 }
 
 static void on_timeout(struct timer *timer) {
-    struct dial *dial = (struct dial *)(void *)((char *)timer - offsetof(struct dial, timer));
+    struct dial *dial = CONTAINER_OF(timer, struct dial, timer);
     struct dial_result result = {.refused = false};
     error_set(&result.error, ST_DEADLINE_EXCEEDED, "timed out");
     finish_dial(dial, &result);

@@ -24,7 +24,7 @@ struct dial_result {
  * (no socket), ST_NO_MEMORY. Owns: *out until `done` or dial_cancel. */
 enum status dial_start(struct worker *worker, struct str address, uint64_t timeout_ns,
                        void (*done)(void *user, const struct dial_result *result), void *user,
-                       struct dial **out, struct error *err) __attribute__((warn_unused_result));
+                       struct dial **out, struct error *err) SLUICE_MUST_USE;
 /* Cancels it; `done` is not called. Its handle closes in the next event-loop iteration. */
 void dial_cancel(struct dial *dial);
 

@@ -1,4 +1,5 @@
 /* Dials to a listening port, a closed port, a full backlog, and a cancelled one. */
+#include "core/base/compiler.h"
 #include "net/client/dial.h"
 
 #include <setjmp.h>
@@ -32,7 +33,7 @@ static void on_done(void *user, const struct dial_result *dialed) {
 }
 
 static void begin(struct worker_msg *msg) {
-    struct rig *rig = (struct rig *)(void *)((char *)msg - offsetof(struct rig, msg));
+    struct rig *rig = CONTAINER_OF(msg, struct rig, msg);
     struct error err;
     assert_int_equal(
         dial_start(rig->worker, rig->address, rig->timeout_ns, on_done, rig, &rig->dial, &err),

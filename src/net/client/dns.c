@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 #include "net/client/socket_watcher.h"
 
@@ -163,8 +164,7 @@ static void on_message(void *user, int code, int n_timeouts, unsigned char *mess
 /* ---- sockets and time ------------------------------------------------------------------------ */
 
 static struct dns_resolver *resolver_of_sockets(struct socket_watcher_set *sockets) {
-    return (struct dns_resolver *)(void *)((char *)sockets -
-                                           offsetof(struct dns_resolver, sockets));
+    return CONTAINER_OF(sockets, struct dns_resolver, sockets);
 }
 
 /* Sets the timer to the next timeout of c-ares. */
@@ -195,8 +195,7 @@ static void run_ares(struct dns_resolver *resolver, ares_socket_t readable,
 }
 
 static void on_timeout(struct timer *timer) {
-    run_ares((struct dns_resolver *)(void *)((char *)timer - offsetof(struct dns_resolver, timer)),
-             ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+    run_ares(CONTAINER_OF(timer, struct dns_resolver, timer), ARES_SOCKET_BAD, ARES_SOCKET_BAD);
 }
 
 /* A broken socket is readable: reading it returns the error. */

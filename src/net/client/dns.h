@@ -47,7 +47,7 @@ struct dns_resolver_options {
 /* Creates a resolver; the system configuration is read here only. Returns: ST_BAD_CONFIG, ST_IO,
  * ST_NO_MEMORY. Owns: *out until dns_resolver_free. */
 enum status dns_resolver_new(const struct dns_resolver_options *options, struct dns_resolver **out,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 /* Ends all lookups with ST_CANCELLED; calls `done` when no handle is open, possibly before it
  * returns. No lookup may start afterwards. Must not be called within a callback. */
 void dns_resolver_stop(struct dns_resolver *resolver, void (*done)(void *user), void *user);
@@ -59,8 +59,7 @@ void dns_resolver_free(struct dns_resolver *resolver);
  * dns_lookup_cancel. */
 enum status dns_lookup_start(struct dns_resolver *resolver, const char *name, enum dns_kind kind,
                              void (*done)(void *user, const struct dns_answer *answer), void *user,
-                             struct dns_lookup **out, struct error *err)
-    __attribute__((warn_unused_result));
+                             struct dns_lookup **out, struct error *err) SLUICE_MUST_USE;
 /* Cancels it: `done` is not called. Must not be called after `done`. */
 void dns_lookup_cancel(struct dns_lookup *lookup);
 

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 #include "net/client/socket_watcher.h"
 
@@ -406,8 +407,7 @@ static void run_curl(struct http_fetcher *fetcher, curl_socket_t fd, int events)
 /* ---- sockets and time ------------------------------------------------------------------------ */
 
 static struct http_fetcher *fetcher_of_sockets(struct socket_watcher_set *sockets) {
-    return (struct http_fetcher *)(void *)((char *)sockets -
-                                           offsetof(struct http_fetcher, sockets));
+    return CONTAINER_OF(sockets, struct http_fetcher, sockets);
 }
 
 static void on_ready(struct socket_watcher_set *sockets, int fd, bool readable, bool writable,
@@ -439,8 +439,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *a
 }
 
 static void on_timeout(struct timer *timer) {
-    struct http_fetcher *fetcher =
-        (struct http_fetcher *)(void *)((char *)timer - offsetof(struct http_fetcher, timer));
+    struct http_fetcher *fetcher = CONTAINER_OF(timer, struct http_fetcher, timer);
     run_curl(fetcher, CURL_SOCKET_TIMEOUT, 0);
 }
 

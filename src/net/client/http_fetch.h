@@ -77,8 +77,8 @@ struct http_fetch_request {
 /* Creates a fetcher. The texts of `tls` (NULL: defaults) must outlive it. `most_kept`: maximum of
  * idle connections. Returns: ST_NO_MEMORY. Owns: *out until http_fetcher_free. */
 enum status http_fetcher_new(struct worker *worker, const struct http_fetch_tls *tls,
-                             unsigned max_idle, struct http_fetcher **out, struct error *err)
-    __attribute__((warn_unused_result));
+                             unsigned max_idle, struct http_fetcher **out,
+                             struct error *err) SLUICE_MUST_USE;
 /* Sets the maximum of idle connections. */
 void http_fetcher_set_max_idle(struct http_fetcher *fetcher, unsigned max_idle);
 /* Ends all fetches with ST_CANCELLED, then closes the connections; calls `done` when no handle is
@@ -92,8 +92,7 @@ void http_fetcher_free(struct http_fetcher *fetcher);
  * control character in a header field). Owns: *out (may be NULL) until the callback or
  * http_fetch_cancel. */
 enum status http_fetch_start(struct http_fetcher *fetcher, const struct http_fetch_request *request,
-                             struct http_fetch **out, struct error *err)
-    __attribute__((warn_unused_result));
+                             struct http_fetch **out, struct error *err) SLUICE_MUST_USE;
 /* Returns: the response status, before `done`; 0: no response yet. */
 int http_fetch_status(const struct http_fetch *fetch);
 /* Cancels the fetch; the callback is not called. Must not be called after it. */

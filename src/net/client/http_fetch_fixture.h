@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 #include "net/client/http_fetch.h"
 #include "net/server/http/server_fixture.h"
@@ -93,7 +94,7 @@ static inline struct got *begin(struct rig *rig, const char *url) {
 }
 
 static inline void on_step(struct worker_msg *msg) {
-    struct rig *rig = (struct rig *)(void *)((char *)msg - offsetof(struct rig, msg));
+    struct rig *rig = CONTAINER_OF(msg, struct rig, msg);
     rig->step(rig);
 }
 

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 #include "net/server/call.h"
@@ -227,8 +228,7 @@ bool net_conn_send(struct net_conn *conn, struct net_outgoing *out, struct net_w
 /* ---- a call's response ----------------------------------------------------------------------- */
 
 static void on_written(uv_write_t *write, int status) {
-    struct net_call *call =
-        (struct net_call *)(void *)((char *)write - offsetof(struct net_call, write));
+    struct net_call *call = CONTAINER_OF(write, struct net_call, write);
     struct net_conn *conn = call->conn;
     call->writing = false;
     if (!conn) {

@@ -25,8 +25,7 @@ struct listener_events {
  * and the reason. */
 enum status listener_open(uv_loop_t *loop, const struct address *address,
                           const struct listener_events *events, struct listener **out,
-                          struct address *bound, struct error *err)
-    __attribute__((warn_unused_result));
+                          struct address *bound, struct error *err) SLUICE_MUST_USE;
 /* Stops accepting and removes a Unix socket's file. Never blocks; on_closed follows. */
 void listener_close(struct listener *listener);
 

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 #include "net/server/grpc/conn.h"
 #include "net/server/http/conn.h"
@@ -157,8 +158,7 @@ static void print_server_worker(struct worker_report *worker_report) {
 }
 
 static void run_worker_report(struct worker_msg *msg) {
-    struct worker_report *worker_report =
-        (struct worker_report *)(void *)((char *)msg - offsetof(struct worker_report, msg));
+    struct worker_report *worker_report = CONTAINER_OF(msg, struct worker_report, msg);
     struct net_report *report = worker_report->report;
     print_server_worker(worker_report);
     if (atomic_fetch_sub(&report->n_left, 1) == 1) {
@@ -192,8 +192,7 @@ static void print_server(struct net_report *report, const struct net_report_serv
 }
 
 static void run_done(struct worker_msg *msg) {
-    struct net_report *report =
-        (struct net_report *)(void *)((char *)msg - offsetof(struct net_report, msg));
+    struct net_report *report = CONTAINER_OF(msg, struct net_report, msg);
     const struct worker_report *worker_report = report->worker_reports;
     void (*done)(void *) = report->done;
     void *user = report->user;

@@ -27,6 +27,6 @@ struct net_report_server {
  * reply_worker's. */
 enum status net_report_start(const struct net_report_server *servers, size_t n,
                              struct worker *reply_worker, struct buf *out, void (*done)(void *user),
-                             void *user, struct error *err) __attribute__((warn_unused_result));
+                             void *user, struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -48,9 +48,9 @@ void request_response_next_request(struct request_response_conn *conn);
  * were read in place. The body's length is known; skip_left is what remains of it. Returns: what
  * body_add and body_advance return. */
 enum status request_response_add_body(struct request_response_conn *conn, struct str *data,
-                                      struct error *err) __attribute__((warn_unused_result));
+                                      struct error *err) SLUICE_MUST_USE;
 enum status request_response_advance_body(struct request_response_conn *conn, size_t n_bytes,
-                                          struct error *err) __attribute__((warn_unused_result));
+                                          struct error *err) SLUICE_MUST_USE;
 /* Returns: the largest rest of a refused body that is skipped to keep the connection. */
 uint64_t request_response_max_skipped(const struct request_response_conn *conn);
 /* Drops up to skip_left bytes of `data` (state REPLY_SKIP or SKIP). */

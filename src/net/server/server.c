@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 #include "net/server/call.h"
 #include "net/server/listener.h"
@@ -60,8 +61,7 @@ static void on_worker_handle_closed(uv_handle_t *handle) {
 }
 
 static void run_done(struct worker_msg *msg) {
-    struct server_worker *server_worker =
-        (struct server_worker *)(void *)((char *)msg - offsetof(struct server_worker, done_msg));
+    struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, done_msg);
     net_server_on_worker_stopped(server_worker->server);
 }
 
@@ -96,8 +96,7 @@ static bool is_idle(const struct net_conn *conn) {
 }
 
 static void run_drain(struct worker_msg *msg) {
-    struct server_worker *server_worker =
-        (struct server_worker *)(void *)((char *)msg - offsetof(struct server_worker, drain_msg));
+    struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, drain_msg);
     for (struct net_conn *conn = server_worker->conns; conn; conn = conn->next) {
         if (conn->phase == NET_OPEN && conn->protocol->on_drain) {
             conn->protocol->on_drain(conn);
@@ -109,8 +108,7 @@ static void run_drain(struct worker_msg *msg) {
 }
 
 static void run_stop(struct worker_msg *msg) {
-    struct server_worker *server_worker =
-        (struct server_worker *)(void *)((char *)msg - offsetof(struct server_worker, stop_msg));
+    struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, stop_msg);
     server_worker->stopping = true;
     for (struct net_conn *conn = server_worker->conns; conn; conn = conn->next) {
         net_conn_close(conn); /* it leaves the list when its handle is closed */
@@ -190,8 +188,7 @@ static void on_timer(uv_timer_t *timer) {
     struct list_timer *due;
     server_worker->timer_due_ns = UINT64_MAX;
     while ((due = timer_list_pop_due(&server_worker->conn_timers, now_ns))) {
-        struct net_conn *conn =
-            (struct net_conn *)(void *)((char *)due - offsetof(struct net_conn, timeout));
+        struct net_conn *conn = CONTAINER_OF(due, struct net_conn, timeout);
         net_conn_timed_out(conn, (enum net_timeout)due->timer_class);
     }
     if (server_worker->server->protocol->on_timer) {
@@ -335,7 +332,7 @@ static struct server_worker *worker_choose(struct net_server *server) {
 }
 
 static void run_open(struct worker_msg *msg) {
-    net_conn_open((struct net_conn *)(void *)((char *)msg - offsetof(struct net_conn, msg)));
+    net_conn_open(CONTAINER_OF(msg, struct net_conn, msg));
 }
 
 /* Returns: NULL when out of memory. */

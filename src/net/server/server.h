@@ -234,14 +234,14 @@ static inline size_t server_worker_index(const struct server_worker *server_work
 
 /* Initialises zeroed memory. Returns: ST_NO_MEMORY. Owns: net_server_fini. */
 enum status net_server_init(struct net_server *server, const struct net_server_options *options,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 /* After `done` of net_server_stop, or if the server never listened. */
 void net_server_fini(struct net_server *server);
 /* As http_server_listen; listen_endpoint->user of its connections is `user`. `tls` may be NULL and
  * must outlive the server's stop. */
 enum status net_server_listen(struct net_server *server, const struct address *address,
                               const struct tls_server *tls, const void *user, struct address *bound,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 void net_server_drain(struct net_server *server);
 void net_server_stop(struct net_server *server, void (*done)(void *user), void *user);
 /* Thread: any. */

@@ -52,28 +52,25 @@ struct body_plan {
 
 /* Checks whether a body of that size fits the budget now; reserves nothing. Returns:
  * ST_OVERLOADED. */
-enum status body_check_budget(const struct net_budget *budget, uint64_t n_bytes, struct error *err)
-    __attribute__((warn_unused_result));
+enum status body_check_budget(const struct net_budget *budget, uint64_t n_bytes,
+                              struct error *err) SLUICE_MUST_USE;
 /* Prepares for a body. Returns: ST_BODY_TOO_LARGE if the head's length exceeds the limit,
  * ST_OVERLOADED, ST_NO_MEMORY. Owns: body_fini, also after an error. */
 enum status body_init(struct body *body, const struct body_allocator *allocator,
-                      const struct body_plan *plan, struct error *err)
-    __attribute__((warn_unused_result));
+                      const struct body_plan *plan, struct error *err) SLUICE_MUST_USE;
 /* Adds received bytes, at most `left`, copying or decompressing them. Returns: as body_init,
  * ST_BAD_ENCODING. */
-enum status body_add(struct body *body, struct str data, struct error *err)
-    __attribute__((warn_unused_result));
+enum status body_add(struct body *body, struct str data, struct error *err) SLUICE_MUST_USE;
 /* Returns: where the next bytes may be read to, when in_place; never more than the body still
  * needs. */
 char *body_read_buffer(struct body *body, size_t *n_bytes);
 /* Bytes were read there. */
-enum status body_advance(struct body *body, size_t n_bytes, struct error *err)
-    __attribute__((warn_unused_result));
+enum status body_advance(struct body *body, size_t n_bytes, struct error *err) SLUICE_MUST_USE;
 /* Checks whether a chunk of that size fits the limit. Returns: ST_BODY_TOO_LARGE. */
-enum status body_check_size(const struct body *body, uint64_t n_bytes, struct error *err)
-    __attribute__((warn_unused_result));
+enum status body_check_size(const struct body *body, uint64_t n_bytes,
+                            struct error *err) SLUICE_MUST_USE;
 /* All bytes were received. Returns: ST_BAD_ENCODING when the compressed data is truncated. */
-enum status body_finish(struct body *body, struct error *err) __attribute__((warn_unused_result));
+enum status body_finish(struct body *body, struct error *err) SLUICE_MUST_USE;
 /* Frees memory and budget; zeroed memory is allowed. */
 void body_fini(struct body *body, uint64_t now_ns);
 

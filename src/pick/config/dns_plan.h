@@ -45,7 +45,7 @@ struct dns_plan *dns_plan_get(struct pool_spec *spec);
 /* Appends `*wanted`, whose texts and arrays must be in the spec's arena. Returns: ST_BAD_CONFIG
  * (too many), ST_NO_MEMORY. */
 enum status dns_plan_add(struct pool_spec *spec, const struct dns_plan_name *wanted,
-                         struct error *err) __attribute__((warn_unused_result));
+                         struct error *err) SLUICE_MUST_USE;
 
 /* Splits "models.example:8000". Returns: false if the text is not a name and a port. */
 bool dns_target_parse(struct str text, struct str *name, uint16_t *port);

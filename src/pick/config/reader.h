@@ -72,114 +72,107 @@ struct pool_config_file {
 
 /* A name of 1 to 256 bytes without control characters. It is required. */
 enum status pool_config_read_name(struct pool_config_reader *reader, const struct doc_node *node,
-                                  struct str *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                  struct str *out, struct error *err) SLUICE_MUST_USE;
 /* As num_parse_duration_ns: text with a unit, or a number of seconds. An absent value leaves `*out`
  * unchanged, here and below. */
 enum status pool_config_read_duration(const struct doc_node *node, uint64_t min_ns, uint64_t max_ns,
-                                      uint64_t *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                      uint64_t *out, struct error *err) SLUICE_MUST_USE;
 /* A number from `min`, which is at least 0, to `max`. */
 enum status pool_config_read_unsigned(const struct doc_node *node, int64_t min, int64_t max,
-                                      uint64_t *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                      uint64_t *out, struct error *err) SLUICE_MUST_USE;
 /* One of `words` (ending with NULL), as its index. */
 enum status pool_config_read_word(const struct doc_node *node, const char *const *words,
-                                  unsigned *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                  unsigned *out, struct error *err) SLUICE_MUST_USE;
 /* A path of visible ASCII that begins with /, for use in a request. */
 enum status pool_config_read_path(struct pool_config_reader *reader, const struct doc_node *node,
-                                  struct str *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                  struct str *out, struct error *err) SLUICE_MUST_USE;
 /* A port from 1 to 65535. */
-enum status pool_config_read_port(const struct doc_node *node, uint16_t *out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status pool_config_read_port(const struct doc_node *node, uint16_t *out,
+                                  struct error *err) SLUICE_MUST_USE;
 /* A list of ports. */
 enum status pool_config_read_port_list(const struct doc_node *list, struct pool_config_ports *out,
-                                       struct error *err) __attribute__((warn_unused_result));
+                                       struct error *err) SLUICE_MUST_USE;
 /* The name of a header, in lower case (settings.c). */
 enum status pool_config_read_header(struct pool_config_reader *reader, const struct doc_node *node,
-                                    struct str *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                    struct str *out, struct error *err) SLUICE_MUST_USE;
 /* An object of texts. If it is absent, `*out` is empty. */
 enum status pool_config_read_labels(struct pool_config_reader *reader, const struct doc_node *node,
-                                    struct pool_labels *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                    struct pool_labels *out, struct error *err) SLUICE_MUST_USE;
 /* A list of {`key`: NAME, weight: N}: every target has a weight, or none has. */
 enum status pool_config_read_targets(struct pool_config_reader *reader, const struct doc_node *list,
-                                     const char *key, struct pool_targets *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                     const char *key, struct pool_targets *out,
+                                     struct error *err) SLUICE_MUST_USE;
 
 /* Appends `name`, read at `node`, to `names`. */
 enum status pool_config_add_name(struct pool_config_reader *reader, struct pool_config_names *names,
-                                 struct str name, const struct doc_node *node, struct error *err)
-    __attribute__((warn_unused_result));
+                                 struct str name, const struct doc_node *node,
+                                 struct error *err) SLUICE_MUST_USE;
 /* Sorts the names. Rejects a name that occurs twice; `what` is "model". */
 enum status pool_config_check_unique(const struct pool_config_reader *reader,
                                      struct pool_config_names *names, const char *what,
-                                     struct error *err) __attribute__((warn_unused_result));
+                                     struct error *err) SLUICE_MUST_USE;
 /* Rejects a name that is in both lists, which are sorted. */
 enum status pool_config_check_disjoint(const struct pool_config_reader *reader,
                                        const struct pool_config_names *models,
-                                       const struct pool_config_names *rewrites, struct error *err)
-    __attribute__((warn_unused_result));
+                                       const struct pool_config_names *rewrites,
+                                       struct error *err) SLUICE_MUST_USE;
 enum status pool_config_no_memory(const struct pool_config_reader *reader, struct error *err);
 
 /* ---- sections -------------------------------------------------------------------------------- */
 
 /* pools.c: the members `endpoints`, `ports`, `selector` of `node`. */
 enum status pool_config_read_endpoints(struct pool_config_reader *reader,
-                                       const struct doc_node *node, struct error *err)
-    __attribute__((warn_unused_result));
+                                       const struct doc_node *node,
+                                       struct error *err) SLUICE_MUST_USE;
 
 /* pools.c: the member `dns` of `node`. */
 enum status pool_config_read_dns(struct pool_config_reader *reader, const struct doc_node *node,
-                                 struct error *err) __attribute__((warn_unused_result));
+                                 struct error *err) SLUICE_MUST_USE;
 
 /* models.c: the members `models`, `unknown_models`, `objectives`, `rewrites`. */
 enum status pool_config_read_models(struct pool_config_reader *reader, const struct doc_node *node,
-                                    struct error *err) __attribute__((warn_unused_result));
+                                    struct error *err) SLUICE_MUST_USE;
 /* Add one of each kind. A name that requests use is recorded, so that pool_config_check_unique
  * finds a second one. */
 enum status pool_config_add_model(struct pool_config_reader *reader, const struct doc_node *node,
-                                  const struct pool_model *model, struct error *err)
-    __attribute__((warn_unused_result));
+                                  const struct pool_model *model,
+                                  struct error *err) SLUICE_MUST_USE;
 enum status pool_config_add_objective(struct pool_config_reader *reader,
                                       const struct doc_node *node, struct str name,
-                                      const struct doc_node *priority, struct error *err)
-    __attribute__((warn_unused_result));
+                                      const struct doc_node *priority,
+                                      struct error *err) SLUICE_MUST_USE;
 enum status pool_config_read_criticality(const struct doc_node *node, enum pool_criticality *out,
-                                         struct error *err) __attribute__((warn_unused_result));
+                                         struct error *err) SLUICE_MUST_USE;
 
 /* settings.c: the members `health`, `saturation`, `flow_control`, `refused_for`, `protocol`. */
 enum status pool_config_read_settings(struct pool_config_reader *reader,
-                                      const struct doc_node *node, struct error *err)
-    __attribute__((warn_unused_result));
+                                      const struct doc_node *node,
+                                      struct error *err) SLUICE_MUST_USE;
 
 /* picker_config.c: the members `plugins` and `schedulingProfiles` of `node`. */
 enum status pool_config_read_profile(struct pool_config_reader *reader, const struct doc_node *node,
-                                     struct error *err) __attribute__((warn_unused_result));
+                                     struct error *err) SLUICE_MUST_USE;
 
 /* picker_config.c: the other members of an EndpointPickerConfig. */
 enum status pool_config_read_picker_config(struct pool_config_reader *reader,
-                                           const struct doc_node *node, struct error *err)
-    __attribute__((warn_unused_result));
+                                           const struct doc_node *node,
+                                           struct error *err) SLUICE_MUST_USE;
 
 /* settings.c: the member `metrics`. The endpoints must have been read: their labels are checked. */
 enum status pool_config_read_metrics(struct pool_config_reader *reader, const struct doc_node *node,
-                                     struct error *err) __attribute__((warn_unused_result));
+                                     struct error *err) SLUICE_MUST_USE;
 
 /* pools.c: makes a reader for each item of `pools` of `node`, with its name and match; if `pools`
  * is absent, one reader of a pool for all requests. Texts are copied into the specs. */
 enum status pool_config_read_pools(struct pool_config_file *file, const struct doc_node *node,
-                                   struct error *err) __attribute__((warn_unused_result));
+                                   struct error *err) SLUICE_MUST_USE;
 /* Returns: NULL if the list has no pool of this name. */
 struct pool_config_reader *pool_config_find_pool(const struct pool_config_file *file,
                                                  struct str name);
 /* Rejects two pools that match the same requests. */
 enum status pool_config_check_pools(const struct pool_config_file *file,
-                                    const struct pool_specs *specs, struct error *err)
-    __attribute__((warn_unused_result));
+                                    const struct pool_specs *specs,
+                                    struct error *err) SLUICE_MUST_USE;
 /* Appends the pool's name to the error text if the file has a list. Returns: err->status. */
 enum status pool_config_error_add_pool(const struct pool_config_reader *reader, struct error *err);
 
@@ -189,13 +182,11 @@ bool pool_config_is_kube_object(const struct doc_node *node);
 /* Reads the document if it is an InferencePool (`pools` true), or if it is any other object
  * (`pools` false), into the pool that it is or that it refers to. Other documents are skipped. */
 enum status pool_config_read_kube_object(struct pool_config_file *file, const struct doc_node *node,
-                                         bool pools, struct error *err)
-    __attribute__((warn_unused_result));
+                                         bool pools, struct error *err) SLUICE_MUST_USE;
 /* Reads an object of this kind ("InferenceModel") that is known to belong to this pool. When a
  * rewrite is rejected, what it has added already stays. */
 enum status pool_config_read_kube_object_of_kind(struct pool_config_reader *reader,
                                                  const char *kind, const struct doc_node *object,
-                                                 struct error *err)
-    __attribute__((warn_unused_result));
+                                                 struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "core/os/log_limit.h"
@@ -247,8 +248,7 @@ static void stop_timer(struct stream *stream) {
 static void continue_stream(struct stream *stream);
 
 static void on_timer(struct timer *timer) {
-    struct stream *stream =
-        (struct stream *)(void *)((char *)timer - offsetof(struct stream, timer));
+    struct stream *stream = CONTAINER_OF(timer, struct stream, timer);
     stream->timer_set = false;
     pick_session_on_timeout(stream->session);
     continue_stream(stream);
@@ -265,8 +265,7 @@ static void start_tick_timer(struct worker_state *worker_state) {
 }
 
 static void on_tick(struct timer *timer) {
-    struct worker_state *worker_state =
-        (struct worker_state *)(void *)((char *)timer - offsetof(struct worker_state, tick));
+    struct worker_state *worker_state = CONTAINER_OF(timer, struct worker_state, tick);
     for (struct stream *stream = worker_state->waiting; stream; stream = stream->next) {
         pick_session_tick(stream->session, TICK_NS / 2);
     }
@@ -475,8 +474,7 @@ static void describe_call(const struct grpc_call *call, struct buf *out) {
 /* ---- the service ----------------------------------------------------------------------------- */
 
 static void on_wakeup(struct worker_msg *msg) {
-    struct worker_state *worker_state =
-        (struct worker_state *)(void *)((char *)msg - offsetof(struct worker_state, msg));
+    struct worker_state *worker_state = CONTAINER_OF(msg, struct worker_state, msg);
     struct pool_waiter *waiter;
     atomic_store(&worker_state->posted, false);
     pool_set_reader_refresh_all(worker_state->context.pools);

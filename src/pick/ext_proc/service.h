@@ -23,7 +23,7 @@ struct pick_service;
 
 /* Returns: ST_NO_MEMORY. Owns: *out until pick_service_free, after the server was freed. */
 enum status pick_service_new(const struct pick_service_options *options, struct pick_service **out,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 void pick_service_free(struct pick_service *service);
 /* The method for grpc_server_new; valid as long as the service. */
 struct grpc_method pick_service_method(struct pick_service *service);

@@ -71,8 +71,8 @@ struct pool_index {
 };
 
 /* A copy with its texts in `arena`. Returns: false when out of memory. */
-bool pool_match_dup(const struct pool_match *match, struct arena *arena, struct pool_match *out)
-    __attribute__((warn_unused_result));
+bool pool_match_dup(const struct pool_match *match, struct arena *arena,
+                    struct pool_match *out) SLUICE_MUST_USE;
 
 /* "authority a.b or *.c, path /v1, header x = 1"; "all other requests" without conditions. */
 void pool_match_print(const struct pool_match *match, struct buf *out);
@@ -88,7 +88,7 @@ struct pool_match_conflict {
  * or, with first == second, when the pools have more than POOL_MATCH_MAX_NAMES names. */
 enum status pool_index_build(const struct pool_match *const *matches, size_t n, struct arena *arena,
                              struct pool_index *out, struct pool_match_conflict *conflict,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 
 /* Returns: the index of the pool; SIZE_MAX: none. With is_single_catch_all it is catch_all,
  * whatever the input is. */

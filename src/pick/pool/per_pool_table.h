@@ -26,8 +26,8 @@ struct per_pool_table {
 
 /* Updates the items to those of the list; new ones are zeroed. Returns: false when out of memory;
  * some items are then missing until the next call. */
-bool per_pool_table_sync(struct per_pool_table *table, const struct pool_list *list)
-    __attribute__((warn_unused_result));
+bool per_pool_table_sync(struct per_pool_table *table,
+                         const struct pool_list *list) SLUICE_MUST_USE;
 /* Frees all items. */
 void per_pool_table_fini(struct per_pool_table *table);
 

@@ -33,10 +33,9 @@ struct profile_step;
 /* ---- the pool -------------------------------------------------------------------------------- */
 
 /* Creates an empty pool, of generation 0. Owns: *out until pool_free. */
-enum status pool_new(struct pool **out, struct error *err) __attribute__((warn_unused_result));
+enum status pool_new(struct pool **out, struct error *err) SLUICE_MUST_USE;
 /* The same with a name (copied), which never changes. */
-enum status pool_new_named(struct str name, struct pool **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status pool_new_named(struct str name, struct pool **out, struct error *err) SLUICE_MUST_USE;
 /* len 0: no name. Valid as long as the pool. */
 struct str pool_name(const struct pool *pool);
 /* After every reader was freed and every ticket released. NULL is allowed. */
@@ -54,8 +53,8 @@ void pool_unref(struct pool *pool);
  * Owns: takes `*spec`, which becomes NULL.
  * Thread: any; updates run one after the other. Refresh the readers (pool_reader_refresh) soon
  * after. */
-enum status pool_update(struct pool *pool, struct pool_spec **spec, struct error *err)
-    __attribute__((warn_unused_result));
+enum status pool_update(struct pool *pool, struct pool_spec **spec,
+                        struct error *err) SLUICE_MUST_USE;
 
 /* Of the newest snapshot; 0: nothing was loaded yet. Thread: any. */
 uint64_t pool_generation(const struct pool *pool);
@@ -71,7 +70,7 @@ struct pool_reader;
 /* `seed`: of its random numbers; 0: a random one. Owns: *out until pool_reader_unref.
  * Thread: any; then one at a time. */
 enum status pool_reader_new(struct pool *pool, uint64_t seed, struct pool_reader **out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void pool_reader_unref(struct pool_reader *reader);
 /* Takes a reference. Thread: the reader's. */
@@ -157,14 +156,14 @@ struct pool_pick {
  * Owns: out->ticket until pool_release_ticket.
  * Thread: the reader's. Clauses: "Destination Endpoint", "Matching An InferenceModel". */
 enum status pool_pick(struct pool_reader *reader, const struct pool_request *request,
-                      struct pool_pick *out, struct error *err) __attribute__((warn_unused_result));
+                      struct pool_pick *out, struct error *err) SLUICE_MUST_USE;
 
 /* Checks a request that has an endpoint already, when its model becomes known: fills in all of
  * `*out` except endpoints and ticket. Returns: ST_UNKNOWN_MODEL; ST_SATURATED, when a sheddable
  * request's endpoint has too many others. Thread: the reader's. */
 enum status pool_check_picked(struct pool_reader *reader, const struct pool_request *request,
                               const struct pool_ticket *ticket, struct pool_pick *out,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 /* Lowers the in-flight count: once at the end of each request, however it ended. The ticket becomes
  * empty; an empty one is ignored. Thread: any. */
 void pool_release_ticket(struct pool *pool, struct pool_ticket *ticket);
@@ -203,8 +202,8 @@ struct pool_explanation {
  * index into it. Returns: ST_NO_MEMORY.
  * Thread: the reader's; the result is valid until the reader is refreshed or picks again. */
 enum status pool_explain(struct pool_reader *reader, const struct pool_request *request,
-                         struct arena *arena, struct pool_explanation *out, struct error *err)
-    __attribute__((warn_unused_result));
+                         struct arena *arena, struct pool_explanation *out,
+                         struct error *err) SLUICE_MUST_USE;
 
 /* ---- reports about endpoints ----------------------------------------------------------------- */
 

@@ -23,11 +23,11 @@ struct pool_specs {
 /* NULL items are allowed; zeroes `specs`. */
 void pool_specs_free(struct pool_specs *specs);
 /* Takes the spec, also on failure. Returns: ST_NO_MEMORY. */
-enum status pool_specs_add(struct pool_specs *specs, struct pool_spec *spec, struct error *err)
-    __attribute__((warn_unused_result));
+enum status pool_specs_add(struct pool_specs *specs, struct pool_spec *spec,
+                           struct error *err) SLUICE_MUST_USE;
 /* Checks that no two pools match the same requests. Returns: as pool_index_build. */
 enum status pool_specs_check(const struct pool_specs *specs, struct pool_match_conflict *conflict,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 
 struct pool_entry {
     struct pool *pool;
@@ -59,8 +59,7 @@ const struct pool_entry *pool_list_find(const struct pool_list *list, struct str
 struct pool_set;
 
 /* Creates a set without pools, of generation 0. Owns: *out until pool_set_free. */
-enum status pool_set_new(struct pool_set **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status pool_set_new(struct pool_set **out, struct error *err) SLUICE_MUST_USE;
 /* After every reader was freed. NULL is allowed. */
 void pool_set_free(struct pool_set *set);
 
@@ -70,8 +69,8 @@ void pool_set_attach_prefix_table(struct pool_set *set, struct prefix_table *tab
 /* Replaces the pools by these. Returns: ST_NO_MEMORY, and as pool_index_build; the list is
  * unchanged (when out of memory some of its pools may be updated already). Owns: takes the items in
  * any case. Thread: any; updates run one after the other. Refresh the readers soon after. */
-enum status pool_set_update(struct pool_set *set, struct pool_specs *specs, struct error *err)
-    __attribute__((warn_unused_result));
+enum status pool_set_update(struct pool_set *set, struct pool_specs *specs,
+                            struct error *err) SLUICE_MUST_USE;
 
 /* Of the newest list; 0: nothing was loaded yet. Thread: any. */
 uint64_t pool_set_generation(const struct pool_set *set);
@@ -86,7 +85,7 @@ struct pool_set_reader;
 
 /* Owns: *out until pool_set_reader_free. Thread: any; then one at a time. */
 enum status pool_set_reader_new(struct pool_set *set, struct pool_set_reader **out,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. Its readers of pools live until their last reference is dropped. */
 void pool_set_reader_free(struct pool_set_reader *reader);
 

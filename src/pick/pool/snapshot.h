@@ -120,7 +120,6 @@ const struct pool_objective *pool_snapshot_find_objective(const struct pool_snap
  * each address once (the first in the spec), without their struct endpoint. The spec then belongs
  * to the snapshot, which has one reference. On failure the spec stays the caller's. */
 enum status pool_snapshot_new(struct pool_spec *spec, uint64_t generation,
-                              struct pool_snapshot **out, struct error *err)
-    __attribute__((warn_unused_result));
+                              struct pool_snapshot **out, struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -137,8 +137,7 @@ struct pool_spec {
 
 /* Creates a spec with the defaults and no endpoints. Owns: *out until pool_spec_free, or until
  * pool_update takes it. */
-enum status pool_spec_new(struct pool_spec **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status pool_spec_new(struct pool_spec **out, struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void pool_spec_free(struct pool_spec *spec);
 
@@ -148,18 +147,18 @@ struct str pool_spec_dup_text(struct pool_spec *spec, struct str text);
 /* Each appends its argument, whose texts and arrays must be in the spec's arena. Returns:
  * ST_NO_MEMORY. */
 enum status pool_spec_add_endpoint(struct pool_spec *spec,
-                                   const struct pool_spec_endpoint *endpoint, struct error *err)
-    __attribute__((warn_unused_result));
+                                   const struct pool_spec_endpoint *endpoint,
+                                   struct error *err) SLUICE_MUST_USE;
 enum status pool_spec_add_model(struct pool_spec *spec, const struct pool_model *model,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 enum status pool_spec_add_objective(struct pool_spec *spec, const struct pool_objective *objective,
-                                    struct error *err) __attribute__((warn_unused_result));
+                                    struct error *err) SLUICE_MUST_USE;
 enum status pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewrite *rewrite,
-                                  struct error *err) __attribute__((warn_unused_result));
+                                  struct error *err) SLUICE_MUST_USE;
 
 /* `setting` is copied, `why` must be a literal. Returns: ST_NO_MEMORY. */
 enum status pool_spec_add_note(struct pool_spec *spec, struct str setting, const char *why,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 
 /* Returns: NULL when there is no label with this key. */
 const struct pool_label *pool_labels_find(struct pool_labels labels, struct str key);

@@ -78,8 +78,8 @@ const struct profile *pool_active_profile(const struct pool_reader *reader);
 /* The endpoints that the request may be sent to. `model`: as the endpoint will see it. Returns:
  * ST_NO_MEMORY. */
 enum status pool_collect_candidates(struct pool_reader *reader, const struct pool_request *request,
-                                    struct str model, struct candidate_set *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                    struct str model, struct candidate_set *out,
+                                    struct error *err) SLUICE_MUST_USE;
 
 /* ---- pick/pool/flow/wait.c: all but pool_send_notifications under pool->lock ----------------- */
 
@@ -109,7 +109,7 @@ void pool_send_notifications(struct pool_notifications *notifications);
 
 /* Adds the request to the queue, or keeps its place. Returns: ST_NO_MEMORY, ST_SATURATED. */
 enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *request,
-                         int64_t priority, struct error *err) __attribute__((warn_unused_result));
+                         int64_t priority, struct error *err) SLUICE_MUST_USE;
 /* As pool_dequeue. */
 void pool_dequeue_locked(struct pool *pool, struct pool_waiter *waiter, enum flow_outcome outcome,
                          struct pool_notifications *notifications);

@@ -27,10 +27,10 @@ struct subset {
 void subset_init(struct subset *subset, bool any_port);
 /* Adds "IP:PORT", one element of a list. Returns: ST_NO_MEMORY. */
 enum status subset_add(struct subset *subset, struct arena *arena, struct str text,
-                       struct error *err) __attribute__((warn_unused_result));
+                       struct error *err) SLUICE_MUST_USE;
 /* Adds "IP:PORT,IP:PORT"; blanks around commas and empty elements are skipped. */
 enum status subset_add_list(struct subset *subset, struct arena *arena, struct str text,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 
 /* Whether an item matches this endpoint. */
 bool subset_has(const struct subset *subset, const struct endpoint_address *address);

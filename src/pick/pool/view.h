@@ -35,7 +35,6 @@ void pool_view_fini(struct pool_view *view);
 
 /* Brings it up to date with the snapshot. Returns: ST_NO_MEMORY. */
 enum status pool_view_update(struct pool_view *view, const struct pool_snapshot *snapshot,
-                             uint64_t now_ns, struct error *err)
-    __attribute__((warn_unused_result));
+                             uint64_t now_ns, struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -38,8 +38,8 @@ size_t pick_body_chunk_pieces(const struct pick_body_chunk *chunk, uint64_t at,
  * `edits` may be NULL. Returns: as pick_send_queue_push. */
 enum status pick_body_chunk_send(struct pick_send_queue *send_queue, enum ext_proc_kind kind,
                                  const struct pick_body_chunk *chunk, uint64_t at,
-                                 const struct pick_edits *edits, bool whole, struct error *err)
-    __attribute__((warn_unused_result));
+                                 const struct pick_edits *edits, bool whole,
+                                 struct error *err) SLUICE_MUST_USE;
 
 struct pick_body_buffer_entry;
 
@@ -53,7 +53,7 @@ struct pick_body_buffer {
 void pick_body_buffer_init(struct pick_body_buffer *body_buffer, uint64_t max_bytes);
 /* Whether the buffer is over its limit. Returns: ST_BODY_TOO_LARGE. */
 enum status pick_body_buffer_check_limit(const struct pick_body_buffer *body_buffer,
-                                         struct error *err) __attribute__((warn_unused_result));
+                                         struct error *err) SLUICE_MUST_USE;
 /* Whether pick_body_buffer_append will copy a chunk of this size: small ones are copied, except for
  * the first few, because a message occupies more memory than its bytes. */
 bool pick_body_buffer_would_copy(const struct pick_body_buffer *body_buffer, size_t n_bytes);
@@ -61,13 +61,13 @@ bool pick_body_buffer_would_copy(const struct pick_body_buffer *body_buffer, siz
  * NULL. Returns: ST_NO_MEMORY. */
 enum status pick_body_buffer_append(struct pick_body_buffer *body_buffer,
                                     struct pick_send_queue *send_queue,
-                                    const struct pick_body_chunk *chunk, struct error *err)
-    __attribute__((warn_unused_result));
+                                    const struct pick_body_chunk *chunk,
+                                    struct error *err) SLUICE_MUST_USE;
 /* Sends all chunks and empties the buffer. Returns: as pick_send_queue_push. */
 enum status pick_body_buffer_flush(struct pick_body_buffer *body_buffer,
                                    struct pick_send_queue *send_queue, enum ext_proc_kind kind,
-                                   const struct pick_edits *edits, struct error *err)
-    __attribute__((warn_unused_result));
+                                   const struct pick_edits *edits,
+                                   struct error *err) SLUICE_MUST_USE;
 void pick_body_buffer_clear(struct pick_body_buffer *body_buffer);
 
 #endif

@@ -26,11 +26,11 @@ struct pick_described_request {
 
 /* Appends the text. Returns: ST_NO_MEMORY, or the status of the refusal, which the text has too. */
 enum status pick_explain(struct pool_reader *reader, const struct pick_described_request *described,
-                         struct buf *out, struct error *err) __attribute__((warn_unused_result));
+                         struct buf *out, struct error *err) SLUICE_MUST_USE;
 
 /* The same, preceded by the pool that matches the request and why. */
 enum status pick_explain_pools(struct pool_set_reader *pools,
                                const struct pick_described_request *described, struct buf *out,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -28,13 +28,12 @@ struct pick_request {
 /* Reads the headers named in `protocol`, and the subset. Returns: ST_NO_MEMORY. */
 enum status pick_request_read(struct arena *arena, const struct protocol *protocol,
                               const struct ext_proc_request *message, struct pick_request *out,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 
 /* Reads the subset only; none in the metadata leaves `out` unchanged. Returns: ST_NO_MEMORY. */
 enum status pick_request_read_subset(struct arena *arena, const struct protocol *protocol,
                                      const struct ext_proc_request *message,
-                                     struct pick_request *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                     struct pick_request *out, struct error *err) SLUICE_MUST_USE;
 
 /* Whether the client speaks gRPC: it gets errors as grpc-status. */
 bool pick_request_is_grpc(const struct pick_request *request);

@@ -60,11 +60,10 @@ void pick_message_unref(struct pick_message_ref *message_ref);
  * ST_NO_MEMORY, ST_BAD_OUTPUT; nothing was sent. */
 enum status pick_send_queue_push(struct pick_send_queue *send_queue,
                                  const struct ext_proc_response *answer,
-                                 struct pick_message_ref *ref, struct error *err)
-    __attribute__((warn_unused_result));
+                                 struct pick_message_ref *ref, struct error *err) SLUICE_MUST_USE;
 enum status pick_send_queue_push_immediate(struct pick_send_queue *send_queue,
                                            const struct ext_proc_immediate *answer,
-                                           struct error *err) __attribute__((warn_unused_result));
+                                           struct error *err) SLUICE_MUST_USE;
 /* Ends the stream, the first time that it is called. */
 void pick_send_queue_finish(struct pick_send_queue *send_queue, const struct error *err);
 

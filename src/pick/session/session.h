@@ -99,8 +99,7 @@ struct pick_session;
 /* Allocates in `arena`, which must outlive pick_session_free and all messages sent. Returns: NULL
  * when out of memory. */
 struct pick_session *pick_session_new(struct arena *arena, const struct pick_context *context,
-                                      const struct pick_callbacks *out)
-    __attribute__((warn_unused_result));
+                                      const struct pick_callbacks *out) SLUICE_MUST_USE;
 /* The stream has ended: releases the ticket and all buffers. */
 void pick_session_free(struct pick_session *session);
 

@@ -114,8 +114,8 @@ struct pick_message_ref *pick_session_ref_message(struct pick_session *session);
 /* Switches to the pool that the headers match. Returns: ST_NO_POOL (the session then has a pool
  * without endpoints); ST_NO_MEMORY. */
 enum status pick_session_select_pool(struct pick_session *session,
-                                     const struct ext_proc_request *message, struct error *err)
-    __attribute__((warn_unused_result));
+                                     const struct ext_proc_request *message,
+                                     struct error *err) SLUICE_MUST_USE;
 
 /* Each ends the request: refuse with a response to the client, the others with the stream. */
 void pick_session_refuse(struct pick_session *session, const struct error *why);
@@ -209,21 +209,19 @@ bool pick_session_send_response(struct pick_session *session,
 /* The edits that replace the model found in the body by `model`. Returns: ST_NO_MEMORY;
  * ST_BODY_TOO_LARGE when a gRPC message would exceed 2^32 - 1 bytes. Owns: in `arena`. */
 enum status pick_scan_edit(const struct pick_scan *scan, struct arena *arena, struct str model,
-                           struct pick_edits *out, struct error *err)
-    __attribute__((warn_unused_result));
+                           struct pick_edits *out, struct error *err) SLUICE_MUST_USE;
 /* Sends the client an immediate response with the error, as JSON or as grpc-message, by the kind of
  * request. Returns: as pick_send_queue_push. */
 enum status pick_send_refusal(struct pick_send_queue *send_queue, struct arena *arena,
                               const struct pool_spec *spec, const struct pick_request *request,
-                              const struct error *why, struct error *err)
-    __attribute__((warn_unused_result));
+                              const struct error *why, struct error *err) SLUICE_MUST_USE;
 
 /* ---- queue.c --------------------------------------------------------------------------------- */
 
 /* Allocates the queue entry, where the request may be queued, and sets it in `requested`. Returns:
  * ST_NO_MEMORY. */
 enum status pick_queue_prepare(struct pick_session *session, struct pool_request *requested,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 /* The pool has queued the request: enters phase PICK_QUEUED. */
 void pick_queue_start_wait(struct pick_session *session);
 /* Buffers the message being processed. The request is refused where the queue's byte limit

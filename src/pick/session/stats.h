@@ -66,6 +66,6 @@ struct pick_stats_sum {
  * `arena`. */
 enum status pick_stats_sum_all(const struct pick_stats *const *all_stats, size_t n_stats,
                                struct arena *arena, struct pick_stats_sum **out, size_t *n,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 
 #endif

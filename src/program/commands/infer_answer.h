@@ -10,7 +10,7 @@
  * its shape, the innermost rows on one line each. Returns: ST_NOT_UTF8 for a BYTES output that is
  * not UTF-8, with the remedy. */
 enum status infer_answer_print(struct buf *out, const struct v2_client_response *answer,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 
 /* Appends `flat`, the JSON array of a tensor's elements, in rows and columns of `shape`;
  * continuation lines are indented by `indent`. */
@@ -21,12 +21,11 @@ void infer_data_print(struct buf *out, struct str flat, struct shape shape, unsi
  * for file names. Returns: ST_IO; ST_BAD_CONFIG when one file would hold several outputs;
  * ST_BAD_DATATYPE. */
 enum status infer_answer_save(struct arena *arena, const struct infer_settings *settings,
-                              const struct v2_client_response *answer, struct error *err)
-    __attribute__((warn_unused_result));
+                              const struct v2_client_response *answer,
+                              struct error *err) SLUICE_MUST_USE;
 
 /* Creates the folder, unless it exists. Returns: ST_IO. */
-enum status infer_output_dir_create(const char *dir, struct error *err)
-    __attribute__((warn_unused_result));
+enum status infer_output_dir_create(const char *dir, struct error *err) SLUICE_MUST_USE;
 /* The file of an output in `dir`: DIR/NAME.SUFFIX, where every character except letters, digits,
  * '-', '_' and '.' after the first character is replaced by '_'. Returns: NULL when out of memory.
  */

@@ -14,11 +14,11 @@ bool infer_call_is_complete(const struct infer_settings *settings);
  * `model`. */
 enum status infer_call_init(struct arena *arena, const struct infer_settings *settings,
                             const struct model_spec *model, struct client_infer *out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 
 /* Parses "KEY=VALUE": an integer, a number, true, false, or a text, optionally in quotes. Returns:
  * ST_BAD_CONFIG. Owns: views of `argument`. */
-enum status infer_param_parse(const char *argument, struct param *out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status infer_param_parse(const char *argument, struct param *out,
+                              struct error *err) SLUICE_MUST_USE;
 
 #endif

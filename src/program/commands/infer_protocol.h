@@ -8,17 +8,17 @@
  * prints or saves the response; with --dry-run prints the request. Returns: ST_BAD_CONFIG for
  * invalid arguments, ST_REFUSED with the server's message, and the errors of the client. */
 enum status infer_http(struct arena *arena, const struct infer_settings *settings,
-                       struct error *err) __attribute__((warn_unused_result));
+                       struct error *err) SLUICE_MUST_USE;
 
 /* infer_grpc.c: the same over gRPC. Returns: ST_BAD_CONFIG for invalid arguments; ST_REFUSED with
  * the name of the server's status and its message; ST_IO and others. */
 enum status infer_grpc(struct arena *arena, const struct infer_settings *settings,
-                       struct error *err) __attribute__((warn_unused_result));
+                       struct error *err) SLUICE_MUST_USE;
 
 /* infer_mip.c: the same over MIP, without metadata. Returns: ST_BAD_CONFIG for a request that
  * cannot be sent, ST_REFUSED with the server's error and its meaning, ST_IO and others with the
  * client's message. */
-enum status infer_mip(struct arena *arena, const struct infer_settings *settings, struct error *err)
-    __attribute__((warn_unused_result));
+enum status infer_mip(struct arena *arena, const struct infer_settings *settings,
+                      struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -88,12 +88,12 @@ const struct bench_protocol *bench_protocol_find(const char *url);
 /* Makes the call from the settings; `tls` is NULL for a URL without TLS. Returns: as `prepare`.
  * Owns: in `arena`; `tls` must outlive the call. */
 enum status bench_call_init(struct arena *arena, const struct bench_settings *settings,
-                            const struct tls_client *tls, struct bench_call *out, struct error *err)
-    __attribute__((warn_unused_result));
+                            const struct tls_client *tls, struct bench_call *out,
+                            struct error *err) SLUICE_MUST_USE;
 /* Sends the request once, waits for the answer and decodes it. *latency_ns includes connecting.
  * Returns: ST_REFUSED, ST_BAD_ANSWER, ST_IO and others with a text. */
 enum status bench_call_send_once(const struct bench_call *call, uint64_t *latency_ns,
-                                 struct error *err) __attribute__((warn_unused_result));
+                                 struct error *err) SLUICE_MUST_USE;
 
 /* ---- shared by protocols: connections of libsluice's client ---------------------------------- */
 
@@ -107,14 +107,12 @@ void bench_client_wait(const void *connection, struct client_waiting *waiting);
 
 /* The arrays of an inference: inputs, and requested outputs. */
 enum status bench_request_init(struct arena *arena, const struct bench_call *call,
-                               struct infer_request *out, struct error *err)
-    __attribute__((warn_unused_result));
+                               struct infer_request *out, struct error *err) SLUICE_MUST_USE;
 /* Makes the model's inputs, and stores the model's version and platform for the report. */
 enum status bench_call_set_model(struct arena *arena, const struct model_spec *model,
-                                 struct bench_call *call, struct error *err)
-    __attribute__((warn_unused_result));
+                                 struct bench_call *call, struct error *err) SLUICE_MUST_USE;
 /* Copies a text for the report. */
 enum status bench_text_dup(struct arena *arena, struct str text, const char **out,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 
 #endif

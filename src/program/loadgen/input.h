@@ -14,7 +14,7 @@
  * and others, naming the input and the flag. Owns: in `arena`. */
 enum status bench_inputs_read(struct arena *arena, const struct bench_options *options,
                               const struct model_spec *model, const struct tensor **out,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 
 /* ---- generated data -------------------------------------------------------------------------- */
 
@@ -29,6 +29,6 @@ struct bench_data_options {
  * gives the same data. Returns: ST_BAD_SHAPE for more than memory can hold. Owns: in `arena`. */
 enum status bench_data_generate(struct arena *arena, const struct bench_data_options *fill,
                                 enum datatype datatype, struct shape shape, struct str *out,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 
 #endif

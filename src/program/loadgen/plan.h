@@ -37,12 +37,11 @@ struct bench_sweep_kind {
 
 /* Returns: ST_BAD_CONFIG with the error and the expected form. */
 enum status bench_sweep_parse(const struct bench_sweep_kind *kind, const char *text,
-                              struct bench_sweep *out, struct error *err)
-    __attribute__((warn_unused_result));
+                              struct bench_sweep *out, struct error *err) SLUICE_MUST_USE;
 
 /* Makes the steps of a run. Either text may be NULL: not given. With rates there is one
  * concurrency, the limit of requests in flight. Returns: ST_BAD_CONFIG. */
 enum status bench_plan_make(const char *concurrency, const char *rate, struct bench_plan *out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 
 #endif

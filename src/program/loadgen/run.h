@@ -12,8 +12,7 @@
  * Returns: ST_NO_MEMORY, ST_IO, ST_BAD_CONFIG for more connections than the process may have.
  * Thread: the main thread, before others start; the two signals stay blocked. */
 enum status bench_run(struct arena *arena, struct bench_result *result,
-                      struct bench_progress *progress, struct error *err)
-    __attribute__((warn_unused_result));
+                      struct bench_progress *progress, struct error *err) SLUICE_MUST_USE;
 
 /* The number of threads for a step; `asked` 0: chosen by connections and CPUs. */
 unsigned bench_threads(uint64_t asked, unsigned n_connections, unsigned n_cpus);

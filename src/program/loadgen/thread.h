@@ -40,7 +40,7 @@ struct bench_thread;
 /* Returns: ST_NO_MEMORY, ST_IO. Owns: *out until bench_thread_free. */
 enum status bench_thread_new(struct bench_step_state *step,
                              const struct bench_thread_options *options, struct bench_thread **out,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 void bench_thread_free(struct bench_thread *load);
 /* Runs until the step's end and the last answer. Thread: a new one, or the caller's. */
 void bench_thread_run(struct bench_thread *load);

@@ -29,8 +29,7 @@ size_t serve_grpc_n_addresses(const struct serve_settings *settings);
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
                             const struct serve_grpc_deps *use,
                             const struct grpc_server_options *options, const struct tls_server *tls,
-                            struct listen_address *bound, struct error *err)
-    __attribute__((warn_unused_result));
+                            struct listen_address *bound, struct error *err) SLUICE_MUST_USE;
 /* Tells clients to use another server. */
 void serve_grpc_drain(struct serve_grpc *self);
 /* Models may have changed: notifies the Health/Watch streams. Thread: any. */

@@ -52,8 +52,8 @@ struct serve_listeners {
 enum status serve_listeners_open(struct serve_listeners *self,
                                  const struct serve_settings *settings,
                                  struct repository *repository,
-                                 const struct process_threads *threads, struct error *err)
-    __attribute__((warn_unused_result));
+                                 const struct process_threads *threads,
+                                 struct error *err) SLUICE_MUST_USE;
 /* Models may have changed: notifies the Health/Watch streams. Thread: any. */
 void serve_listeners_on_models_changed(struct serve_listeners *self);
 /* Called when the models have loaded. */

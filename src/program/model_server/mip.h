@@ -21,13 +21,12 @@ struct serve_mip {
 /* Parses all --mip settings and checks them against the models, which need not be loaded. Returns:
  * ST_BAD_CONFIG with the setting, ST_NO_MEMORY. Owns: in `arena`. */
 enum status serve_mip_targets(const struct serve_settings *settings, struct repository *repository,
-                              struct arena *arena, struct mip_target **out, struct error *err)
-    __attribute__((warn_unused_result));
+                              struct arena *arena, struct mip_target **out,
+                              struct error *err) SLUICE_MUST_USE;
 /* Loads the picture decoder with that many threads. A missing decoder is no error. Returns:
  * ST_NO_MEMORY, ST_IO. */
 enum status serve_mip_pictures(const struct serve_settings *settings, unsigned n_threads,
-                               struct pictures **out, struct error *err)
-    __attribute__((warn_unused_result));
+                               struct pictures **out, struct error *err) SLUICE_MUST_USE;
 
 /* Creates the server and listens on each address; `bound` (one per --mip) gets the actual
  * addresses. `options` are the server's, without handler and limits. Returns: why it failed;
@@ -35,8 +34,7 @@ enum status serve_mip_pictures(const struct serve_settings *settings, unsigned n
 enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *settings,
                            struct repository *repository, struct tracer *tracer,
                            const struct mip_server_options *options, struct arena *arena,
-                           struct address *bound, struct error *err)
-    __attribute__((warn_unused_result));
+                           struct address *bound, struct error *err) SLUICE_MUST_USE;
 /* Logs what the listeners cannot do. Call it when the models have loaded. */
 void serve_mip_on_models_loaded(const struct serve_mip *self);
 /* Stops the decoder threads. Call it after the server has stopped, before the workers end. */

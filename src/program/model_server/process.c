@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/os/ready_file.h"
 #include "program/model_server/listeners.h"
@@ -19,8 +20,7 @@ struct serve_process {
 /* ---- ready ----------------------------------------------------------------------------------- */
 
 static void on_loaded(struct worker_msg *msg) {
-    struct serve_process *self =
-        (struct serve_process *)((char *)msg - offsetof(struct serve_process, loaded_msg));
+    struct serve_process *self = CONTAINER_OF(msg, struct serve_process, loaded_msg);
     serve_listeners_on_models_loaded(&self->listeners);
     bool ready = repository_is_ready(self->repository);
     /* For a service manager the start is complete also when a model failed: a restart would not

@@ -22,14 +22,14 @@ struct serve_security {
 struct listen_scheme serve_http_scheme(const struct serve_settings *settings);
 struct listen_scheme serve_grpc_scheme(const struct serve_settings *settings);
 /* Checks that the settings of TLS and keys are a valid combination. Returns: ST_BAD_CONFIG. */
-enum status serve_security_check(const struct serve_settings *settings, struct error *err)
-    __attribute__((warn_unused_result));
+enum status serve_security_check(const struct serve_settings *settings,
+                                 struct error *err) SLUICE_MUST_USE;
 /* Does any listener use TLS? */
 bool serve_security_has_tls(const struct serve_settings *settings);
 /* Loads all files, into a zeroed struct. Returns: why a file cannot be used, with its setting.
  * Owns: serve_security_free, also after a failure. */
 enum status serve_security_open(struct serve_security *self, const struct serve_settings *settings,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 /* Starts the reload timer on the main loop. */
 void serve_security_start_timer(struct serve_security *self, const struct serve_settings *settings,
                                 struct worker *main);

@@ -113,21 +113,20 @@ struct options {
 /* Sets every value to its default. `arena` holds texts that are not arguments. Returns:
  * ST_NO_MEMORY. */
 enum status options_init(struct options *options, const struct option_set *set, void *values,
-                         struct arena *arena, struct error *err)
-    __attribute__((warn_unused_result));
+                         struct arena *arena, struct error *err) SLUICE_MUST_USE;
 /* Parses the arguments after argv[0], then the file of an OPTION_CONFIG, which sets what no flag
  * has set. Values borrow from argv. Returns: ST_BAD_CONFIG with the place, the error and the
  * expected form. */
-enum status options_read(struct options *options, int argc, char **argv, struct error *err)
-    __attribute__((warn_unused_result));
+enum status options_read(struct options *options, int argc, char **argv,
+                         struct error *err) SLUICE_MUST_USE;
 /* Is there a --help or -h before any "--"? */
 bool options_wants_help(int argc, char **argv);
 
 /* The steps of options_read; the tests call them one by one. */
-enum status options_read_args(struct options *options, int argc, char **argv, struct error *err)
-    __attribute__((warn_unused_result));
-enum status options_read_doc(struct options *options, const struct doc *doc, struct error *err)
-    __attribute__((warn_unused_result));
+enum status options_read_args(struct options *options, int argc, char **argv,
+                              struct error *err) SLUICE_MUST_USE;
+enum status options_read_doc(struct options *options, const struct doc *doc,
+                             struct error *err) SLUICE_MUST_USE;
 
 /* ---- internal: options.c and yaml.c --------------------------------------------------------- */
 
@@ -135,10 +134,10 @@ enum status options_read_doc(struct options *options, const struct doc *doc, str
  * repeatable one. Returns: ST_BAD_CONFIG with the expected and the actual value; the caller adds
  * the flag or key. */
 enum status option_set_text(struct options *options, size_t index, const char *text,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 /* Stores a number of the option's type (also from YAML) after checking its range. */
 enum status option_set_number(struct options *options, size_t index, uint64_t value,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 void option_set_bool(struct options *options, size_t index, bool value);
 /* Sets the pairs of the last text of a list. */
 void option_set_pairs(struct options *options, size_t index, struct option_pairs pairs);

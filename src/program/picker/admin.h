@@ -36,8 +36,8 @@ struct pick_admin {
 /* Opens the listener where --metrics says. `self` is zeroed but for `service`. Returns: an error.
  * Owns: pick_admin_free, also after a failure. */
 enum status pick_admin_open(struct pick_admin *self, const struct pick_settings *settings,
-                            struct pool_set *pools, struct worker *main, struct error *err)
-    __attribute__((warn_unused_result));
+                            struct pool_set *pools, struct worker *main,
+                            struct error *err) SLUICE_MUST_USE;
 /* Adds a server whose connections /debug/state lists. */
 void pick_admin_add_server(struct pick_admin *self, const char *name, struct net_server *server);
 /* To be called when pools have changed. */

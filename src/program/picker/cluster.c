@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 #include "core/event/timer.h"
 #include "core/event/worker.h"
@@ -18,9 +19,6 @@ struct pick_cluster {
     enum status status;
     struct error err;
 };
-
-#define OF_MEMBER(pointer, member)                                                                 \
-    ((struct pick_cluster *)(void *)((char *)(pointer)-offsetof(struct pick_cluster, member)))
 
 /* ---- on the worker --------------------------------------------------------------------------- */
 
@@ -60,7 +58,7 @@ static void on_watch_status(void *user) {
 }
 
 static void on_limit_expired(struct timer *timer) {
-    struct pick_cluster *self = OF_MEMBER(timer, limit);
+    struct pick_cluster *self = CONTAINER_OF(timer, struct pick_cluster, limit);
     struct kube_source_report report;
     kube_source_report(self->source, &report);
     self->status = error_set(&self->err, ST_DEADLINE_EXCEEDED,
@@ -69,7 +67,7 @@ static void on_limit_expired(struct timer *timer) {
 }
 
 static void run_begin(struct worker_msg *msg) {
-    struct pick_cluster *self = OF_MEMBER(msg, begin);
+    struct pick_cluster *self = CONTAINER_OF(msg, struct pick_cluster, begin);
     self->status = kube_source_start(self->source, &self->err);
     if (self->status == ST_OK &&
         !timer_start(worker_timers(self->worker), &self->limit, clock_now_ns() + MAX_LOAD_NS)) {
@@ -86,7 +84,7 @@ static void on_stopped(void *user) {
 }
 
 static void run_end(struct worker_msg *msg) {
-    struct pick_cluster *self = OF_MEMBER(msg, end);
+    struct pick_cluster *self = CONTAINER_OF(msg, struct pick_cluster, end);
     timer_stop(worker_timers(self->worker), &self->limit);
     kube_source_stop(self->source, on_stopped, self);
 }

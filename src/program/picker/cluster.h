@@ -13,7 +13,7 @@ struct pick_cluster;
 /* Blocks until everything is listed, for ten seconds at most. `*out` is NULL without --kube.
  * Returns: an error. Owns: *out until pick_cluster_free. */
 enum status pick_cluster_load(const struct pick_settings *settings, struct pick_cluster **out,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void pick_cluster_free(struct pick_cluster *cluster);
 

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <time.h>
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "net/transport/tls/server.h"
@@ -13,9 +14,6 @@ static const uint64_t MAX_PROBE_WAIT_NS = 250000000;
  * NOT_SERVING until it has answered. */
 static const uint64_t MAX_SOURCE_WAIT_NS = UINT64_C(3000000000);
 enum { NS_PER_MS = 1000000 };
-
-#define OF_MEMBER(pointer, member)                                                                 \
-    ((struct pick_discovery *)(void *)((char *)(pointer)-offsetof(struct pick_discovery, member)))
 
 static void on_store_changed(void *user);
 
@@ -79,7 +77,7 @@ static void check_files(struct pick_discovery *self) {
 }
 
 static void on_timer_expired(struct timer *reload_timer) {
-    struct pick_discovery *self = OF_MEMBER(reload_timer, reload_timer);
+    struct pick_discovery *self = CONTAINER_OF(reload_timer, struct pick_discovery, reload_timer);
     check_files(self);
     uint64_t next_ns = clock_now_ns() + self->settings->reload_interval_ns;
     if (!timer_start(worker_timers(self->worker), reload_timer, next_ns)) {
@@ -88,7 +86,7 @@ static void on_timer_expired(struct timer *reload_timer) {
 }
 
 static void run_begin(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, begin_msg);
+    struct pick_discovery *self = CONTAINER_OF(msg, struct pick_discovery, begin_msg);
     struct error err;
     if (self->cluster && kube_source_start(self->cluster, &err) != ST_OK) {
         log_event(LOG_ERROR, "cluster watch can't start", LOG_CSTR("reason", err.text));
@@ -98,7 +96,7 @@ static void run_begin(struct worker_msg *msg) {
 }
 
 static void run_refresh(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, refresh_msg);
+    struct pick_discovery *self = CONTAINER_OF(msg, struct pick_discovery, refresh_msg);
     atomic_store(&self->refresh_posted, false);
     check_files(self);
 }
@@ -180,7 +178,7 @@ static void on_source_stopped(void *user) {
 }
 
 static void run_resign_lease(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, resign_msg);
+    struct pick_discovery *self = CONTAINER_OF(msg, struct pick_discovery, resign_msg);
     kube_leader_resign(self->leader);
 }
 
@@ -191,7 +189,7 @@ static void on_leader_stopped(void *user) {
 }
 
 static void run_leader_stopped(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, leader_stopped_msg);
+    struct pick_discovery *self = CONTAINER_OF(msg, struct pick_discovery, leader_stopped_msg);
     kube_source_stop(self->cluster, on_source_stopped, self);
 }
 
@@ -205,7 +203,7 @@ static void stop_cluster(struct pick_discovery *self) {
 }
 
 static void run_end(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, end_msg);
+    struct pick_discovery *self = CONTAINER_OF(msg, struct pick_discovery, end_msg);
     timer_stop(worker_timers(self->worker), &self->reload_timer);
     self->n_running = 3 + (self->cluster != NULL);
     if (self->cluster) {
@@ -219,7 +217,7 @@ static void run_end(struct worker_msg *msg) {
 /* ---- main ------------------------------------------------------------------------------------ */
 
 static void run_change(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, change_msg);
+    struct pick_discovery *self = CONTAINER_OF(msg, struct pick_discovery, change_msg);
     atomic_store(&self->change_posted, false);
     if (self->running) {
         self->on_pools_changed(self->on_pools_changed_user);
@@ -298,7 +296,7 @@ static void on_stopped(struct pick_discovery *self) {
 }
 
 static void run_ended(struct worker_msg *msg) {
-    struct pick_discovery *self = OF_MEMBER(msg, ended_msg);
+    struct pick_discovery *self = CONTAINER_OF(msg, struct pick_discovery, ended_msg);
     worker_join(self->worker);
     on_stopped(self);
 }

@@ -88,13 +88,12 @@ struct pick_discovery {
 /* Reads the pools into `self`, which is zeroed. Returns: why the configuration can't be used. Owns:
  * pick_discovery_free, also after a failure. */
 enum status pick_discovery_open(struct pick_discovery *self, const struct pick_settings *settings,
-                                struct pool_set *pools, struct error *err)
-    __attribute__((warn_unused_result));
+                                struct pool_set *pools, struct error *err) SLUICE_MUST_USE;
 /* Starts the thread. `on_pools_changed` is called on the loop of `main` when readers of the pools
  * are to be refreshed. Returns: ST_NO_MEMORY, ST_IO. */
 enum status pick_discovery_start(struct pick_discovery *self, struct worker *main,
                                  struct tls_server *tls, void (*on_pools_changed)(void *user),
-                                 void *user, struct error *err) __attribute__((warn_unused_result));
+                                 void *user, struct error *err) SLUICE_MUST_USE;
 /* Blocks until the cluster's objects are listed, then until each name has been resolved or has
  * failed, each for three seconds at most, then until each endpoint has been probed, for a quarter
  * of a second at most: before that, requests would be sent to endpoints of unknown state. */

@@ -27,15 +27,14 @@ struct pick_grpc {
 /* Makes the TLS context from the settings; `*out` is NULL without TLS. Returns: why the files can't
  * be used, with the flag. Owns: *out until tls_server_free. */
 enum status pick_tls_open(const struct pick_settings *settings, struct tls_server **out,
-                          struct error *err) __attribute__((warn_unused_result));
+                          struct error *err) SLUICE_MUST_USE;
 /* Makes the servers and listens on each address of --grpc, with TLS where the scheme says so, then
  * of --health. `self` is zeroed but for `ready`. `bound` receives one address for each, in this
  * order. Returns: an error with the flag. Owns: pick_grpc_free, also after a failure. */
 enum status pick_grpc_open(struct pick_grpc *self, const struct pick_settings *settings,
                            struct pool_set *pools, const struct process_threads *threads,
                            struct net_budget *budget, const struct tls_server *tls,
-                           struct listen_address *bound, struct error *err)
-    __attribute__((warn_unused_result));
+                           struct listen_address *bound, struct error *err) SLUICE_MUST_USE;
 /* To be called when pools have changed. */
 void pick_grpc_refresh_pools(struct pick_grpc *self);
 /* Health becomes NOT_SERVING and clients get GOAWAY; open streams continue. */

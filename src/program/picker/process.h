@@ -9,7 +9,7 @@
 
 /* Runs until SIGTERM or SIGINT, then until the open streams have ended, or for --drain-timeout.
  * Returns: ST_OK after a regular stop; otherwise why it could not start. */
-enum status pick_process_run(const struct pick_settings *settings, struct error *err)
-    __attribute__((warn_unused_result));
+enum status pick_process_run(const struct pick_settings *settings,
+                             struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -59,13 +59,12 @@ const char *upstream_config_print(const struct upstream_config *config, struct a
 /* Puts "--flag=value", or "--flag" if `value` is empty, in front of the arguments, so that no "--"
  * precedes it. The array must have space for it. */
 enum status upstream_add_flag(struct upstream_translation *self, const char *flag,
-                              const char *value, struct error *err)
-    __attribute__((warn_unused_result));
+                              const char *value, struct error *err) SLUICE_MUST_USE;
 /* Translates a flag. A switch's `value` is "true" or "false". UPSTREAM_SECURE_SERVING and
  * UPSTREAM_CERT_PATH, which depend on each other, are left to the caller. Returns: ST_BAD_CONFIG
  * with what was expected, without the flag's name. */
 enum status upstream_translate_flag(struct upstream_translation *self,
                                     const struct upstream_row *row, const char *value,
-                                    struct error *err) __attribute__((warn_unused_result));
+                                    struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -27,13 +27,11 @@ struct listen_address {
 /* Checks that --FLAG-tls-cert, -key and -client-ca are a valid combination. NULL: not given.
  * Returns: ST_BAD_CONFIG. */
 enum status listen_address_check_tls_files(const char *flag, const char *cert, const char *key,
-                                           const char *ca, struct error *err)
-    __attribute__((warn_unused_result));
+                                           const char *ca, struct error *err) SLUICE_MUST_USE;
 /* Parses an address. Without a scheme, TLS is used where there is a certificate, but not on a Unix
  * socket. Returns: ST_BAD_CONFIG with the flag and the expected form. */
 enum status listen_address_parse(const struct listen_scheme *scheme, const char *text,
-                                 struct listen_address *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                 struct listen_address *out, struct error *err) SLUICE_MUST_USE;
 /* Logs the address, with a warning when it is reachable from other machines without TLS though
  * other addresses (`any_tls`) have it. */
 void listen_address_log(const struct listen_scheme *scheme,
@@ -48,7 +46,6 @@ const char *listen_address_url(struct arena *arena, const struct listen_scheme *
  * port. Returns: why it cannot, with the flag. Thread: the server's acceptor. */
 enum status grpc_listen(struct grpc_server *server, const struct listen_scheme *scheme,
                         const char *text, const struct tls_server *tls, bool any_tls,
-                        struct listen_address *listen_address, struct error *err)
-    __attribute__((warn_unused_result));
+                        struct listen_address *listen_address, struct error *err) SLUICE_MUST_USE;
 
 #endif

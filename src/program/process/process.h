@@ -68,8 +68,8 @@ struct process {
  * others zero. Signal handlers come before anything that takes time, because the first process of a
  * container loses a signal without a handler. They run once the loop runs. Owns: process_join and
  * process_free, also after a failure. */
-enum status process_start(struct process *process, uint64_t n_workers, struct error *err)
-    __attribute__((warn_unused_result));
+enum status process_start(struct process *process, uint64_t n_workers,
+                          struct error *err) SLUICE_MUST_USE;
 /* The server is ready; `status` describes its state to the service manager, and must stay valid. */
 void process_set_ready(struct process *process, const char *status);
 /* Serves until the shutdown is complete. */

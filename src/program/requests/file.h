@@ -12,11 +12,11 @@
 /* Reads the whole file. Standard input can be read once. Returns: ST_IO with the file and the
  * reason; ST_BODY_TOO_LARGE for more than `max_bytes`; ST_NO_MEMORY. Owns: in `arena`. */
 enum status file_read(struct arena *arena, const char *path, uint64_t max_bytes, struct str *out,
-                      struct error *err) __attribute__((warn_unused_result));
+                      struct error *err) SLUICE_MUST_USE;
 /* The file's name in messages: the path, or "standard input". */
 const char *file_name(const char *path);
 /* Writes the pieces, replacing the file. Returns: ST_IO. */
-enum status file_write(const char *path, const struct str *pieces, size_t n, struct error *err)
-    __attribute__((warn_unused_result));
+enum status file_write(const char *path, const struct str *pieces, size_t n,
+                       struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -25,7 +25,7 @@ struct grpc_link_options {
 
 /* Returns: ST_BAD_CONFIG, ST_NO_MEMORY, ST_IO. Owns: grpc_link_close. */
 enum status grpc_link_open(const struct grpc_link_options *options, struct grpc_link **out,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 /* Cancels the calls in flight and closes the connections. NULL is allowed. */
 void grpc_link_close(struct grpc_link *link);
 /* Sets *out to what the link waits for. */
@@ -49,12 +49,10 @@ struct grpc_link_call {
  * Returns: ST_BAD_CONFIG for metadata that HTTP does not allow, ST_NO_MEMORY. */
 enum status grpc_link_call_start(struct grpc_link *link, struct grpc_link_call *call,
                                  struct str path, const struct piece *pieces, size_t n_pieces,
-                                 uint64_t timeout_ns, struct error *err)
-    __attribute__((warn_unused_result));
+                                 uint64_t timeout_ns, struct error *err) SLUICE_MUST_USE;
 /* Runs the loop until the call has ended. Returns: call->error.status; ST_REFUSED with the status's
  * name and the server's message. */
-enum status grpc_link_call_wait(struct grpc_link_call *call, struct error *err)
-    __attribute__((warn_unused_result));
+enum status grpc_link_call_wait(struct grpc_link_call *call, struct error *err) SLUICE_MUST_USE;
 /* The error of a call that failed: the name of its status, then the server's message. */
 enum status grpc_link_call_error(const struct grpc_link_call *call, struct error *err);
 /* Cancels the call and frees the response. Zeroed memory is allowed. */
@@ -67,6 +65,6 @@ void grpc_link_call_fini(struct grpc_link_call *call);
  * grpc_link_call_wait; ST_BAD_ANSWER. Owns: in `arena`. */
 enum status grpc_link_get_model(struct grpc_link *link, struct arena *arena, struct str model,
                                 struct str version, uint64_t timeout_ns, struct model_spec *out,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 
 #endif

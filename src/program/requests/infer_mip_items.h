@@ -23,17 +23,15 @@ struct infer_item_flags {
 };
 
 /* Checks that the number of items is a multiple of `n_inputs`. Returns: ST_BAD_CONFIG. */
-enum status infer_items_check_count(size_t n_items, uint64_t n_inputs, struct error *err)
-    __attribute__((warn_unused_result));
+enum status infer_items_check_count(size_t n_items, uint64_t n_inputs,
+                                    struct error *err) SLUICE_MUST_USE;
 /* Reads the sources. Returns: ST_BAD_CONFIG for an invalid item (text that is not UTF-8, invalid
  * JSON, an empty picture), and the errors of file_read, with flag and source. Owns: in `arena`,
  * argv. */
 enum status infer_items_read(struct arena *arena, const struct infer_settings *settings,
-                             struct infer_items *out, struct error *err)
-    __attribute__((warn_unused_result));
+                             struct infer_items *out, struct error *err) SLUICE_MUST_USE;
 /* As infer_items_read, for a command with settings of its own. */
 enum status infer_items_collect(struct arena *arena, const struct infer_item_flags *flags,
-                                struct infer_items *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                struct infer_items *out, struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -20,10 +20,10 @@ struct infer_extent {
  * sets it. Owns: in `arena`. */
 enum status infer_shape_resolve(struct arena *arena, const struct infer_extent *data,
                                 const struct tensor_spec *spec, struct shape *out,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 
 /* "1,28,28" or "[1,28,28]". Returns: ST_BAD_CONFIG. Owns: in `arena`. */
 enum status infer_shape_parse(struct arena *arena, struct str text, struct shape *out,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -31,7 +31,6 @@ const char *infer_source_path(const char *text);
 /* Parses "NAME=SOURCE", and reads the file, of at most `max_bytes`, if it names one. Returns:
  * ST_BAD_CONFIG for another form; the errors of file_read. */
 enum status infer_source_read(struct arena *arena, const char *argument, uint64_t max_bytes,
-                              struct infer_source *out, struct error *err)
-    __attribute__((warn_unused_result));
+                              struct infer_source *out, struct error *err) SLUICE_MUST_USE;
 
 #endif

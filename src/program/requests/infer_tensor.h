@@ -19,6 +19,6 @@ struct infer_known {
  * Owns: in `arena`, or a view of the source's bytes. */
 enum status infer_tensor_read(struct arena *arena, const struct infer_source *source,
                               const struct infer_known *known, struct tensor *out,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 
 #endif

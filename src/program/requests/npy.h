@@ -24,10 +24,10 @@ struct npy {
 bool npy_has_magic(struct str bytes);
 /* `name` is the file's name in messages. Returns: ST_BAD_DATA. Owns: the shape is in `arena`. */
 enum status npy_decode(struct arena *arena, struct str bytes, const char *name, struct npy *out,
-                       struct error *err) __attribute__((warn_unused_result));
+                       struct error *err) SLUICE_MUST_USE;
 /* Appends the header of a tensor's file, padded to 64 bytes. Returns: ST_BAD_DATATYPE for BYTES and
  * BF16, which NumPy does not have. */
 enum status npy_encode_head(struct buf *out, enum datatype datatype, struct shape shape,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -29,12 +29,11 @@ struct tls_transport;
 struct tls_peer_options tls_client_files(const struct tls_client_options *options);
 /* Checks that the options apply to `url`. Returns: ST_BAD_CONFIG. */
 enum status tls_client_check(const struct tls_client_options *options, const struct client_url *url,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 /* Creates the settings for `url`; *out is NULL when it is not a TLS URL. Returns: ST_BAD_CONFIG for
  * a file that cannot be used. Owns: tls_client_free, after the transports. */
 enum status tls_client_new(const struct tls_client_options *options, const struct client_url *url,
-                           struct tls_client **out, struct error *err)
-    __attribute__((warn_unused_result));
+                           struct tls_client **out, struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void tls_client_free(struct tls_client *client);
 

@@ -144,14 +144,14 @@ struct model_config {
  * line and field.
  * Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: all memory is in `arena` (strings are copies). */
 enum status model_config_read(struct arena *arena, const struct doc *doc, struct model_config *out,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 
 /* Adds a parameter, or replaces the one of that name. Names that begin with "sluice." take effect
  * at once and are not stored. Name and value are copied into `arena`.
  * Returns: ST_BAD_CONFIG (the caller adds where the parameter was given), ST_NO_MEMORY. */
 enum status model_config_set_param(struct arena *arena, struct model_config *config,
-                                   const struct model_config_param *param, struct error *err)
-    __attribute__((warn_unused_result));
+                                   const struct model_config_param *param,
+                                   struct error *err) SLUICE_MUST_USE;
 /* Returns: whether the backend receives the parameter. Names that begin with "mip." are for the MIP
  * front end. */
 bool model_config_param_is_for_backend(const struct model_config_param *param);

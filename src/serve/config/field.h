@@ -38,6 +38,6 @@ enum config_message {
  * field that is unknown or would change answers. Returns: ST_BAD_CONFIG with file, line, path and
  * reason. */
 enum status config_fields_check(const struct doc_node *node, enum config_message message,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -32,15 +32,14 @@ struct queue_deadline {
 
 /* `config` is complete; `limit` is the server's queue size limit. Returns: ST_NO_MEMORY. */
 enum status queue_policy_init(struct arena *arena, const struct model_config *config,
-                              uint64_t limit, struct queue_policy *out, struct error *err)
-    __attribute__((warn_unused_result));
+                              uint64_t limit, struct queue_policy *out,
+                              struct error *err) SLUICE_MUST_USE;
 /* Called when a request starts to wait: reads its parameters `priority` and `timeout` (KServe's
  * schedule policy extension) and its deadline. Returns: ST_BAD_FIELD when a parameter is not a
  * whole number, ST_DEADLINE_EXCEEDED. */
 enum status queue_policy_apply(const struct queue_policy *policy,
                                const struct infer_request *request, uint64_t now_ns,
-                               struct queue_deadline *out, struct error *err)
-    __attribute__((warn_unused_result));
+                               struct queue_deadline *out, struct error *err) SLUICE_MUST_USE;
 
 /* Returns: whether the request expired, so that it must not be executed. */
 static inline bool queue_deadline_passed(const struct queue_deadline *queue_deadline,

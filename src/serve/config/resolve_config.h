@@ -44,11 +44,10 @@ struct model_plan {
 enum status resolve_config(struct arena *arena, struct model_config *config,
                            const sluice_model_info *info, uint64_t version,
                            uint64_t default_max_batch_size, struct model_plan *plan,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 
 /* Checks the backend's description against the interface: names, datatypes, ranks, dimensions, no
  * duplicates. Returns: ST_BACKEND_FAILED. */
-enum status model_info_check(const sluice_model_info *info, struct error *err)
-    __attribute__((warn_unused_result));
+enum status model_info_check(const sluice_model_info *info, struct error *err) SLUICE_MUST_USE;
 
 #endif

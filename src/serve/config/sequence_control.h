@@ -15,7 +15,7 @@ const struct plan_control *control_find(const struct model_plan *plan, uint32_t 
 /* Adds the control inputs to `inputs`, which has capacity for them, in the model's order. `params`
  * NULL: for a padding request. Returns: false when out of memory. */
 bool controls_fill(struct arena *arena, const struct model_plan *plan,
-                   const struct sequence_params *params, sluice_input *inputs, size_t *n)
-    __attribute__((warn_unused_result));
+                   const struct sequence_params *params, sluice_input *inputs,
+                   size_t *n) SLUICE_MUST_USE;
 
 #endif

@@ -30,7 +30,7 @@ struct sequence_params {
  * cannot be passed to the model, or when the request has more than one row; ST_BAD_FIELD. */
 enum status sequence_params_parse(const struct model_config *config,
                                   const struct infer_request *request, struct sequence_params *out,
-                                  struct error *err) __attribute__((warn_unused_result));
+                                  struct error *err) SLUICE_MUST_USE;
 
 enum { SEQUENCE_ID_TEXT_BYTES = SEQUENCE_ID_BYTES + 3 };
 /* Prints the number, or the text in quotes, for messages. Returns: `out`. */

@@ -11,7 +11,7 @@
 /* Checks that classification is requested only for outputs that can be ranked. Call it after
  * infer_check, before the request runs. Returns: ST_BAD_DATATYPE. */
 enum status classify_check(const struct infer_request *request, const struct model_spec *model,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 
 /* Replaces each output of `response` for which classification was requested by BYTES of shape
  * [batch, k] where the model batches, else [k]; k is at most the number of values of one batch
@@ -19,6 +19,6 @@ enum status classify_check(const struct infer_request *request, const struct mod
  * 1,000,000 values per batch element, ST_NO_MEMORY. Owns: new memory is in the request's arena. */
 enum status classify_outputs(const struct infer_request *request, const struct model_spec *model,
                              const struct labels *labels, struct infer_response *response,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 
 #endif

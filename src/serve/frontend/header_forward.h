@@ -16,13 +16,12 @@ enum { HEADER_FORWARD_NAME_BYTES = 255 }; /* a longer name never matches */
 /* `pattern` is a POSIX extended regular expression, matched anywhere in the name, case-insensitive
  * unless it begins with "(?-i)". Returns: ST_BAD_CONFIG for an invalid expression; ST_NO_MEMORY.
  * Owns: *out until header_forward_free. */
-enum status header_forward_new(const char *pattern, struct header_forward **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status header_forward_new(const char *pattern, struct header_forward **out,
+                               struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void header_forward_free(struct header_forward *self);
 /* Checks a pattern. NULL is valid: nothing is forwarded. Returns: as header_forward_new. */
-enum status header_forward_check(const char *pattern, struct error *err)
-    __attribute__((warn_unused_result));
+enum status header_forward_check(const char *pattern, struct error *err) SLUICE_MUST_USE;
 
 /* Appends the matching fields to `params`, which are in `arena`, as string parameters. The first
  * value of a name wins: the request's own parameter, then the first field. `self` NULL: no field
@@ -30,11 +29,11 @@ enum status header_forward_check(const char *pattern, struct error *err)
  * ST_NO_MEMORY. Clause: parameters extension, header forwarding. */
 enum status header_forward_http(const struct header_forward *self, struct arena *arena,
                                 const struct http_head *head, struct params *params,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 /* As header_forward_http, of metadata. Fields of gRPC itself ("te", "content-type", "grpc-…") and
  * binary ones ("…-bin") never match. */
 enum status header_forward_grpc(const struct header_forward *self, struct arena *arena,
                                 const struct grpc_call *call, struct params *params,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 
 #endif

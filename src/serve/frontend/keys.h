@@ -15,8 +15,7 @@ struct keys;
 
 /* Reads the file at `path`, which must outlive the keys. Returns: ST_IO or ST_BAD_CONFIG with the
  * path. Owns: *out until keys_free. */
-enum status keys_new(const char *path, struct keys **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status keys_new(const char *path, struct keys **out, struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. No request may be in flight. */
 void keys_free(struct keys *keys);
 /* Reads the file again. When its bytes changed, publishes the new keys, or keeps the old ones when
@@ -33,12 +32,12 @@ enum { KEYS_CHALLENGE_BYTES = 128 };
  * filled on failure. Returns: ST_UNAUTHENTICATED, which is counted. */
 enum status keys_authorize_http(const struct keys *keys, enum keys_group group,
                                 const struct http_head *head, char challenge[KEYS_CHALLENGE_BYTES],
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 /* Looks up the field `name` of a request. Returns: the number of such fields; *value is the first.
  */
 typedef size_t keys_field_find(const void *request, const char *name, struct str *value);
 /* As keys_authorize_http, for other protocols: `find` looks up the key's field in `request`. */
 enum status keys_admit(const struct keys *keys, enum keys_group group, keys_field_find *find,
-                       const void *request, struct error *err) __attribute__((warn_unused_result));
+                       const void *request, struct error *err) SLUICE_MUST_USE;
 
 #endif

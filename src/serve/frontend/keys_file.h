@@ -28,7 +28,7 @@ struct keys_file;
 /* Parses `text`; `name` is the file's name in messages. Returns: ST_BAD_CONFIG with the line, the
  * expected and the actual value; never with a key. Owns: *out until keys_file_free. */
 enum status keys_file_parse(const char *name, struct str text, struct keys_file **out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void keys_file_free(struct keys_file *file);
 
@@ -42,8 +42,8 @@ bool keys_file_requires_key(const struct keys_file *file, enum keys_group group)
 /* Checks a request that has the field `n_values` times, with `value` first, against the group.
  * Returns: ST_UNAUTHENTICATED. */
 enum status keys_file_authorize(const struct keys_file *file, enum keys_group group,
-                                size_t n_values, struct str value, struct error *err)
-    __attribute__((warn_unused_result));
+                                size_t n_values, struct str value,
+                                struct error *err) SLUICE_MUST_USE;
 /* "infer" */
 const char *keys_group_name(enum keys_group group);
 

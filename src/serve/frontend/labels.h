@@ -19,16 +19,15 @@ struct labels {
  * CRLF; spaces around a label and empty lines at the end of the file are ignored. Returns:
  * ST_BAD_CONFIG with the line, ST_NO_MEMORY. Owns: in `arena`; the labels borrow from `text`. */
 enum status labels_parse(struct arena *arena, const char *path, struct str text, struct labels *out,
-                         struct error *err) __attribute__((warn_unused_result));
+                         struct error *err) SLUICE_MUST_USE;
 /* Reads and parses a file of at most 16 MiB. Returns: as labels_parse; ST_BAD_CONFIG when it cannot
  * be read. */
 enum status labels_load(struct arena *arena, const char *path, struct labels *out,
-                        struct error *err) __attribute__((warn_unused_result));
+                        struct error *err) SLUICE_MUST_USE;
 
 /* Loads the label files that the model's configuration names and attaches them to the version,
  * which is being opened. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. */
-enum status model_labels_load(struct model_version *version, struct error *err)
-    __attribute__((warn_unused_result));
+enum status model_labels_load(struct model_version *version, struct error *err) SLUICE_MUST_USE;
 /* One element per output of the specification; an output without labels has n 0. Thread: any. */
 const struct labels *model_labels(const struct model_version *version);
 

@@ -17,7 +17,7 @@ void repository_index_encode(struct repository *repository, bool ready, struct b
  */
 enum status repository_change_from_request(struct arena *arena,
                                            const struct v2_repository_request *request,
-                                           struct repository_change *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                           struct repository_change *out,
+                                           struct error *err) SLUICE_MUST_USE;
 
 #endif

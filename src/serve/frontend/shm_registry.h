@@ -35,17 +35,17 @@ void shm_registry_free(struct shm_registry *registry);
  * that cannot be opened, ST_BAD_SHAPE for a region beyond the end of its object, ST_OVERLOADED for
  * too many regions. Clause: reference, shared memory, 4: register, unregister, status. */
 enum status shm_register_region(struct shm_registry *registry,
-                                const struct v2_shared_memory_region *spec, struct error *err)
-    __attribute__((warn_unused_result));
+                                const struct v2_shared_memory_region *spec,
+                                struct error *err) SLUICE_MUST_USE;
 /* `name` empty: all regions. An unknown region is no error. Returns: ST_UNSUPPORTED. */
-enum status shm_unregister_region(struct shm_registry *registry, struct str name, struct error *err)
-    __attribute__((warn_unused_result));
+enum status shm_unregister_region(struct shm_registry *registry, struct str name,
+                                  struct error *err) SLUICE_MUST_USE;
 /* Calls `visit` for the region (`name` empty: for each, in order of registration) with the lock
  * held. Returns: ST_NOT_FOUND. */
 enum status shm_visit_regions(struct shm_registry *registry, struct str name,
                               void (*visit)(void *user,
                                             const struct v2_shared_memory_region *region),
-                              void *user, struct error *err) __attribute__((warn_unused_result));
+                              void *user, struct error *err) SLUICE_MUST_USE;
 
 /* The shared memory that a request uses. Starts zeroed. */
 struct shm_request {
@@ -60,8 +60,7 @@ struct shm_request {
  * range beyond its region or a truncated object, ST_NO_MEMORY, ST_OVERLOADED when the body budget
  * is full; no region is referenced then. */
 enum status shm_request_read_inputs(struct shm_registry *registry, struct infer_request *request,
-                                    struct shm_request *use, struct error *err)
-    __attribute__((warn_unused_result));
+                                    struct shm_request *use, struct error *err) SLUICE_MUST_USE;
 /* Copies the outputs that belong in regions there, so that they have no bytes in the response, and
  * drops the references. When an output does not fit or cannot be written, the response becomes that
  * error (ST_BAD_OUTPUT). With an error response it only drops the references. Idempotent. */

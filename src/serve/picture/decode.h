@@ -17,6 +17,6 @@ enum { DECODE_MAX_SIDE = 65535 };
  * blocks. */
 enum status picture_decode(const struct picture_part *part, uint64_t max_pixels,
                            const struct picture_plan *plan, struct str file, void *out,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 
 #endif

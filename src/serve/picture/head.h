@@ -33,8 +33,7 @@ struct picture_head {
 
 /* Parses up to the size; a GIF or JPEG file up to the end of its first picture. Returns:
  * ST_BAD_PICTURE. Thread: any. */
-enum status head_read(struct str file, struct picture_head *out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status head_read(struct str file, struct picture_head *out, struct error *err) SLUICE_MUST_USE;
 const char *head_format_name(enum picture_format format); /* "JPEG" */
 
 /* Finds the next marker of a JPEG file from *at on, skipping coded and stray bytes. Returns: its

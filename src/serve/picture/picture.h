@@ -71,7 +71,7 @@ struct pictures_options {
 /* Loads the part if it exists and starts the threads. A missing part is not an error:
  * pictures_missing reports it. Returns: ST_NO_MEMORY, ST_IO. Thread: main. */
 enum status pictures_new(const struct pictures_options *options, struct pictures **out,
-                         struct error *err) __attribute__((warn_unused_result));
+                         struct error *err) SLUICE_MUST_USE;
 /* Waits for running jobs; waiting ones complete with ST_CANCELLED, and no more may be submitted.
  * Called while the workers' loops still run. NULL is allowed. */
 void pictures_free(struct pictures *pictures);

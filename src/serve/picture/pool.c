@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/event/lock.h"
 #include "serve/picture/decode.h"
 
@@ -27,8 +28,7 @@ struct picture_pool {
 /* ---- completion ------------------------------------------------------------------------------ */
 
 static void on_done(struct worker_msg *msg) {
-    struct picture_job *job =
-        (struct picture_job *)((char *)msg - offsetof(struct picture_job, msg));
+    struct picture_job *job = CONTAINER_OF(msg, struct picture_job, msg);
     job->done(job);
 }
 

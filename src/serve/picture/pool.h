@@ -11,7 +11,7 @@ struct picture_pool;
 /* `part` is borrowed. Returns: ST_NO_MEMORY, ST_IO. */
 enum status picture_pool_new(const struct picture_part *part,
                              const struct pictures_options *options, struct picture_pool **out,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 /* As pictures_free, picture_submit and picture_cancel. */
 void picture_pool_free(struct picture_pool *pool);
 void picture_pool_submit(struct picture_pool *pool, struct picture_job *job);

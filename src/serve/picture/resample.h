@@ -21,8 +21,8 @@ struct resample_plan {
 };
 
 /* Returns: ST_NO_MEMORY. */
-enum status resample_new(const struct resample_plan *plan, struct resample **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status resample_new(const struct resample_plan *plan, struct resample **out,
+                         struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void resample_free(struct resample *resample);
 

@@ -10,7 +10,6 @@
 /* `head` is the result of head_read for `file`. A truncated file stays truncated; the decoder
  * reports it. Returns: the copy, at most one byte longer; ptr NULL when out of memory.
  * Owns: the caller frees it with free(). Thread: any. */
-struct str strip_copy(struct str file, const struct picture_head *head)
-    __attribute__((warn_unused_result));
+struct str strip_copy(struct str file, const struct picture_head *head) SLUICE_MUST_USE;
 
 #endif

@@ -38,7 +38,7 @@ struct weights {
 
 /* `filter` is not AUTO. Returns: false when out of memory, with nothing allocated. Thread: any. */
 bool weights_init(struct weights *weights, const struct weights_axis *axis,
-                  enum picture_filter filter) __attribute__((warn_unused_result));
+                  enum picture_filter filter) SLUICE_MUST_USE;
 void weights_fini(struct weights *weights);
 
 static inline const int32_t *weights_of(const struct weights *weights, uint32_t i) {

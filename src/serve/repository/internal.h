@@ -134,8 +134,7 @@ struct model_slot *model_slot_get(struct repository *repository, struct str name
 /* Records where the model was found. The lock is held. Returns: false when out of memory. */
 bool model_slot_set_origin(struct model_slot *model_slot, const struct model_origin *origin);
 /* Creates the first name table, with a slot per listed model. Returns: ST_NO_MEMORY. */
-enum status name_table_init(struct repository *repository, struct error *err)
-    __attribute__((warn_unused_result));
+enum status name_table_init(struct repository *repository, struct error *err) SLUICE_MUST_USE;
 /* Called after all threads ended. */
 void name_table_free(struct repository *repository);
 
@@ -157,7 +156,7 @@ void retire_model(struct repository *repository, struct model_slot *model_slot,
 void retire_cancel(struct repository *repository, struct model *model);
 /* Allocates the quiescent marks. Returns: ST_NO_MEMORY. */
 enum status retirement_init(struct repository *repository, const struct repository_options *options,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 /* Called after the workers ended: stops the reclaiming thread and the retired versions. */
 void retirement_stop(struct repository *repository);
 /* Closes and frees everything that is retired. */

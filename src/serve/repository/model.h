@@ -86,15 +86,13 @@ bool model_name_is_valid(struct str name);
  * directory, or (without a name and without `params`) a directory of models. Returns:
  * ST_BAD_CONFIG. */
 enum status scan_path(struct model_list *list, const char *argument,
-                      const struct repository_params *params, struct error *err)
-    __attribute__((warn_unused_result));
+                      const struct repository_params *params, struct error *err) SLUICE_MUST_USE;
 /* Adds all models of a directory of models, which may be empty. Returns: ST_BAD_CONFIG. */
-enum status scan_repository(struct model_list *list, const char *path, struct error *err)
-    __attribute__((warn_unused_result));
+enum status scan_repository(struct model_list *list, const char *path,
+                            struct error *err) SLUICE_MUST_USE;
 
 /* Adds the models that a directory of models contains now. Returns: ST_BAD_CONFIG. */
-enum status scan_root(struct model_list *list, struct str root, struct error *err)
-    __attribute__((warn_unused_result));
+enum status scan_root(struct model_list *list, struct str root, struct error *err) SLUICE_MUST_USE;
 
 /* Makes a model to be loaded from `origin`, which is copied, in an arena of its own. Returns: NULL
  * when out of memory. */
@@ -116,7 +114,7 @@ void model_inspect(struct model *model);
 /* Finds the backend and the file of a version. Returns: ST_BAD_MODEL, which lists the names that
  * were tried. */
 enum status model_find_file(struct backends *backends, const struct model *model, uint64_t number,
-                            const sluice_backend **backend, struct str *path, struct error *err)
-    __attribute__((warn_unused_result));
+                            const sluice_backend **backend, struct str *path,
+                            struct error *err) SLUICE_MUST_USE;
 
 #endif

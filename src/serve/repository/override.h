@@ -14,8 +14,7 @@
  * directory is removed. Owns: *directory is in `arena`; the directory exists until
  * override_remove. */
 enum status override_write(struct arena *arena, const struct repository_file *files, size_t n,
-                           const char **directory, struct error *err)
-    __attribute__((warn_unused_result));
+                           const char **directory, struct error *err) SLUICE_MUST_USE;
 /* Removes the directory and its contents. */
 void override_remove(const char *directory);
 

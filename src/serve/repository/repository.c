@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/num.h"
 #include "serve/repository/internal.h"
@@ -436,8 +437,7 @@ static void thread_main(void *arg) {
 /* ---- changes: requests ----------------------------------------------------------------------- */
 
 static void on_done(struct worker_msg *msg) {
-    struct repository_change *change =
-        (struct repository_change *)(void *)((char *)msg - offsetof(struct repository_change, msg));
+    struct repository_change *change = CONTAINER_OF(msg, struct repository_change, msg);
     change->done(change);
 }
 

@@ -84,7 +84,7 @@ struct repository_options {
  * when a path does not exist or two models have one name. The error of a single model is kept in
  * its state. */
 enum status repository_new(const struct repository_options *options, struct repository **out,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 /* Loads all models on a loader thread; `done` runs on it when all have loaded or failed. */
 enum status repository_load_start(struct repository *repository, void (*done)(void *user),
                                   void *user, struct error *err);
@@ -111,8 +111,7 @@ bool repository_is_ready(const struct repository *repository);
  * Returns: ST_UNKNOWN_MODEL, ST_UNKNOWN_VERSION, or ST_NOT_READY (loading, or failed with the
  * reason). Owns: *out until model_version_unref. */
 enum status repository_find(struct repository *repository, struct str name, struct str version_text,
-                            struct model_version **out, struct error *err)
-    __attribute__((warn_unused_result));
+                            struct model_version **out, struct error *err) SLUICE_MUST_USE;
 /* The phase of a model or a version. */
 enum repository_phase {
     REPOSITORY_LOADING,
@@ -145,8 +144,7 @@ void repository_visit(struct repository *repository,
 enum status repository_visit_ready(struct repository *repository, struct str name,
                                    struct str version_text,
                                    void (*visit)(void *user, struct model_version *version),
-                                   void *user, struct error *err)
-    __attribute__((warn_unused_result));
+                                   void *user, struct error *err) SLUICE_MUST_USE;
 
 /* ---- changes --------------------------------------------------------------------------------- */
 

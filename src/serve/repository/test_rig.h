@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 #include "serve/scheduler/backend.h"
 #include "serve/scheduler/call.h"
@@ -298,7 +299,7 @@ static inline struct rig_call *rig_send(struct rig *rig, size_t i) {
 }
 
 static inline void rig_on_step(struct worker_msg *msg) {
-    struct rig *rig = (struct rig *)(void *)((char *)msg - offsetof(struct rig, msg));
+    struct rig *rig = CONTAINER_OF(msg, struct rig, msg);
     rig->step(rig);
 }
 

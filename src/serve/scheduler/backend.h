@@ -22,7 +22,7 @@ void backends_free(struct backends *backends);
 /* Loads the backend on the first call. Returns: ST_BAD_MODEL with the list of installed backends,
  * or with the reason why the library could not be loaded. Thread: one at a time. */
 enum status backends_get(struct backends *backends, struct str name, const sluice_backend **out,
-                         struct error *err) __attribute__((warn_unused_result));
+                         struct error *err) SLUICE_MUST_USE;
 /* Loads backends by name until `accepts` returns true for one of a backend's file extensions.
  * Returns: that backend; NULL: none. Thread: one at a time. */
 const sluice_backend *backends_find(struct backends *backends,
@@ -36,7 +36,7 @@ const sluice_host *backend_host(void);
 enum status backend_error(struct error *err, const sluice_backend *backend, sluice_status status,
                           const char *text);
 /* Checks that the table is complete and has our ABI version. `name` is from the file's name. */
-enum status backend_check(const sluice_backend *backend, struct str name, struct error *err)
-    __attribute__((warn_unused_result));
+enum status backend_check(const sluice_backend *backend, struct str name,
+                          struct error *err) SLUICE_MUST_USE;
 
 #endif

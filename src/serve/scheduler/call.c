@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 #include "core/event/timer.h"
@@ -63,7 +64,7 @@ void call_deliver(struct call *call) {
 }
 
 static void on_completion(struct worker_msg *msg) {
-    call_deliver((struct call *)(void *)((char *)msg - offsetof(struct call, msg)));
+    call_deliver(CONTAINER_OF(msg, struct call, msg));
 }
 
 void call_complete(struct call *call) {
@@ -335,7 +336,7 @@ void call_expire(struct call *call) {
 }
 
 static void on_timer_expired(struct timer *timer) {
-    struct call *call = (struct call *)(void *)((char *)timer - offsetof(struct call, timer));
+    struct call *call = CONTAINER_OF(timer, struct call, timer);
     struct scheduler *scheduler = &call->version->scheduler;
     bool over = queue_deadline_passed(&call->queue_deadline, clock_now_ns());
     if (!over && (!scheduler_deprioritize(scheduler, call) || set_queue_timer(call))) {

@@ -124,7 +124,7 @@ void call_set_state(struct call *call, enum call_state to);
 void call_init(struct call *call, struct model_version *version);
 /* Makes call->backend_request from call->request and allocates memory for the answer, all in the
  * request's arena. Returns: ST_NO_MEMORY. Thread: the worker's. */
-enum status call_prepare(struct call *call, struct error *err) __attribute__((warn_unused_result));
+enum status call_prepare(struct call *call, struct error *err) SLUICE_MUST_USE;
 
 /* Queues the call for an instance; the caller has entered the version, and calls scheduler_notify
  * afterwards. Returns: false when the queue is full or memory is out; the call is completed then.

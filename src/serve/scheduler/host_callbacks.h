@@ -31,7 +31,7 @@ struct response_target {
  * target->response; the bytes remain the backend's. Returns: ST_BACKEND_FAILED with the defect.
  * Thread: any. */
 enum status response_target_store(const struct response_target *target,
-                                  const sluice_response *response, struct error *err)
-    __attribute__((warn_unused_result));
+                                  const sluice_response *response,
+                                  struct error *err) SLUICE_MUST_USE;
 
 #endif

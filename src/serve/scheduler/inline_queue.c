@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 #include "serve/scheduler/call.h"
@@ -165,9 +166,7 @@ static void schedule_flush(struct inline_queue *inline_queue) {
 /* Runs the calls collected so far. Calls that their answers trigger wait for the next iteration, so
  * that the worker handles other events in between. */
 static void on_iteration_end(struct deferred_task *task) {
-    struct inline_queue *inline_queue =
-        (struct inline_queue *)(void *)((char *)task -
-                                        offsetof(struct inline_queue, on_iteration_end));
+    struct inline_queue *inline_queue = CONTAINER_OF(task, struct inline_queue, on_iteration_end);
     struct model_version *version = inline_queue->version;
     size_t left = inline_queue->queue.n;
     inline_queue->running = true;

@@ -11,7 +11,7 @@
 
 /* Queues the call inline, or runs it now where run_immediately is set; the call may be completed
  * and freed on return. Returns: false when the call has to be queued at the scheduler. */
-bool call_run_inline(struct call *call) __attribute__((warn_unused_result));
+bool call_run_inline(struct call *call) SLUICE_MUST_USE;
 /* Removes a call in CALL_INLINE_QUEUED, which becomes CALL_ANSWERED. */
 void inline_queue_remove(struct call *call);
 

@@ -27,11 +27,9 @@ struct instance {
 
 /* Opens version->n_instances instances of version->model; on failure closes those already open.
  * Returns: the backend's error. */
-enum status instances_open(struct model_version *version, struct error *err)
-    __attribute__((warn_unused_result));
+enum status instances_open(struct model_version *version, struct error *err) SLUICE_MUST_USE;
 /* Starts the threads. */
-enum status instances_start(struct model_version *version, struct error *err)
-    __attribute__((warn_unused_result));
+enum status instances_start(struct model_version *version, struct error *err) SLUICE_MUST_USE;
 /* Stops and joins the threads. No call is queued or running. */
 void instances_stop(struct model_version *version);
 void instances_close(struct model_version *version);

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "serve/repository/test_rig.h"
 
@@ -377,8 +378,7 @@ static void send_in(struct client_worker *client, struct slot *slot) {
 }
 
 static void on_refill(struct worker_msg *msg) {
-    struct client_worker *client =
-        (struct client_worker *)(void *)((char *)msg - offsetof(struct client_worker, refill_msg));
+    struct client_worker *client = CONTAINER_OF(msg, struct client_worker, refill_msg);
     client->refill_posted = false;
     for (size_t i = 0; i < IN_FLIGHT; i++) {
         if (!client->slots[i].request.arena && client->n_sent < PER_WORKER) {

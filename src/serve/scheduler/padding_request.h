@@ -12,7 +12,7 @@
  * NULL. They hold the version until they are answered. Returns: ST_NO_MEMORY: none was added.
  * Thread: any. */
 enum status padding_requests_add(struct model_version *version, struct call **batch, size_t n,
-                                 struct error *err) __attribute__((warn_unused_result));
+                                 struct error *err) SLUICE_MUST_USE;
 /* Frees it after its final answer. Thread: any. */
 void padding_request_free(struct call *padding);
 

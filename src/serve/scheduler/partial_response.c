@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/event/worker.h"
 #include "serve/scheduler/backend.h"
@@ -115,8 +116,7 @@ static void partial_response_release(void *cookie) {
 }
 
 static void on_partial_message(struct worker_msg *msg) {
-    struct partial_response *partial =
-        (struct partial_response *)(void *)((char *)msg - offsetof(struct partial_response, msg));
+    struct partial_response *partial = CONTAINER_OF(msg, struct partial_response, msg);
     partial->call->on_partial_response(partial->call, &partial->response);
 }
 

@@ -16,8 +16,7 @@ enum { RESPONSE_STREAM_MAX_BYTES = 4 * 1024 * 1024, RESPONSE_STREAM_MAX_RESPONSE
 
 /* Creates call->stream where the model is decoupled and on_partial_response is set. Returns:
  * ST_NO_MEMORY. Thread: the worker's. */
-enum status response_stream_new(struct call *call, struct error *err)
-    __attribute__((warn_unused_result));
+enum status response_stream_new(struct call *call, struct error *err) SLUICE_MUST_USE;
 /* Called when the call is complete. NULL is allowed. */
 void response_stream_unref(struct response_stream *stream);
 /* Called when the call is cancelled: wakes a backend that is blocked in `respond`, and drops

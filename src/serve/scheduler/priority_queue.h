@@ -27,7 +27,7 @@ struct priority_queue {
 
 /* Returns: ST_NO_MEMORY. */
 enum status priority_queue_init(struct priority_queue *queue, struct arena *arena, size_t n_levels,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 /* Appends the call to the class that call->queue_deadline gives. */
 void priority_queue_add(struct priority_queue *queue, struct call *call);
 void priority_queue_remove(struct priority_queue *queue, struct call *call);

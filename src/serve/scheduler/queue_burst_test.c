@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "serve/repository/test_rig.h"
 
@@ -57,8 +58,7 @@ static void count(struct client_worker *client, const struct call *done,
 }
 
 static void on_refill(struct worker_msg *msg) {
-    struct client_worker *client =
-        (struct client_worker *)(void *)((char *)msg - offsetof(struct client_worker, refill_msg));
+    struct client_worker *client = CONTAINER_OF(msg, struct client_worker, refill_msg);
     client->refill_posted = false;
     for (size_t i = 0; i < IN_FLIGHT; i++) {
         if (!client->rig.calls[i].request.arena && client->n_sent < PER_WORKER) {
@@ -69,8 +69,7 @@ static void on_refill(struct worker_msg *msg) {
 
 static void client_done(struct call *done) {
     struct rig_call *call = (struct rig_call *)(void *)done;
-    struct client_worker *client =
-        (struct client_worker *)(void *)((char *)call->rig - offsetof(struct client_worker, rig));
+    struct client_worker *client = CONTAINER_OF(call->rig, struct client_worker, rig);
     count(client, done, call);
     infer_response_release(&done->response);
     arena_free(call->request.arena);

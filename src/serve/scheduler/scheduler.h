@@ -39,7 +39,7 @@ void scheduler_init(struct scheduler *scheduler);
  * none; 0: unlimited. Memory is in `arena`. Returns: ST_NO_MEMORY. */
 enum status scheduler_configure(struct scheduler *scheduler, struct arena *arena,
                                 const struct model_config *config, uint64_t limit,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 void scheduler_fini(struct scheduler *scheduler);
 
 /* Returns: whether no call waits. Thread: any; takes no lock. */
@@ -51,8 +51,8 @@ static inline bool scheduler_is_empty(struct scheduler *scheduler) {
 /* Queues the call by its queue_deadline; the caller calls scheduler_notify afterwards. Calls that
  * an idle instance is about to take don't count against the limit. Returns: ST_QUEUE_FULL,
  * ST_BAD_SEQUENCE, ST_NO_MEMORY. Thread: any. */
-enum status scheduler_push(struct scheduler *scheduler, struct call *call, struct error *err)
-    __attribute__((warn_unused_result));
+enum status scheduler_push(struct scheduler *scheduler, struct call *call,
+                           struct error *err) SLUICE_MUST_USE;
 /* Wakes instances for `n` pushed calls; calls that were pushed together are seen together. Thread:
  * any. */
 void scheduler_notify(struct scheduler *scheduler, size_t n);

@@ -81,7 +81,7 @@ struct version_options {
  * Returns: the backend's error, ST_BAD_MODEL, ST_NO_MEMORY. Owns: *out, with one reference, until
  * version_stop and version_close. Thread: one at a time per model; may block. */
 enum status version_open(const struct version_options *options, struct model_version **out,
-                         struct error *err) __attribute__((warn_unused_result));
+                         struct error *err) SLUICE_MUST_USE;
 /* Refuses new calls. Thread: any. */
 void version_reject_calls(struct model_version *version);
 /* Refuses new calls, waits until accepted calls are answered, joins the threads. */

@@ -8,6 +8,7 @@
 
 #include "codec/trace/trace_record.h"
 #include "core/base/checked.h"
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
@@ -255,8 +256,7 @@ static void on_sent(void *user) {
 }
 
 static void on_wake(struct worker_msg *msg) {
-    struct tracer_core *core =
-        (struct tracer_core *)(void *)((char *)msg - offsetof(struct tracer_core, msg));
+    struct tracer_core *core = CONTAINER_OF(msg, struct tracer_core, msg);
     write_queue(core);
     write_due_files(core);
     lock_acquire(&core->lock);

@@ -37,12 +37,12 @@ struct tracer_options {
  * win; levels add up. Missing settings have the reference's defaults. Returns: ST_BAD_CONFIG. Owns:
  * *out borrows from the texts. */
 enum status trace_config_parse(const char *const *items, size_t n, struct tracer_options *out,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 
 /* Starts the writer thread. The texts of `options` must outlive the tracer. Returns: ST_BAD_CONFIG
  * for settings that are not possible, ST_NO_MEMORY, ST_IO. */
 enum status tracer_open(struct tracer *tracer, const struct tracer_options *options,
-                        struct error *err) __attribute__((warn_unused_result));
+                        struct error *err) SLUICE_MUST_USE;
 /* Writes the queued traces and joins the writer thread. Idempotent. */
 void tracer_close(struct tracer *tracer);
 
@@ -53,8 +53,8 @@ static inline bool tracer_is_on(const struct tracer *tracer) {
 /* Changes the settings of a model (`model` empty: of the server), all of them or none. Returns:
  * ST_BAD_FIELD for settings that are not possible, ST_NO_MEMORY. */
 enum status tracer_change_settings(struct tracer *tracer, struct str model,
-                                   const struct v2_trace_update *wanted, struct error *err)
-    __attribute__((warn_unused_result));
+                                   const struct v2_trace_update *wanted,
+                                   struct error *err) SLUICE_MUST_USE;
 /* The settings that apply to the model (empty: the server). */
 struct v2_trace_settings tracer_get_settings(struct tracer *tracer, struct str model);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "core/base/random.h"
@@ -253,8 +254,7 @@ static uint64_t oldest_batch_send_ns(const struct trace_export *self) {
 }
 
 static void on_timer(struct timer *timer) {
-    advance_export(
-        (struct trace_export *)(void *)((char *)timer - offsetof(struct trace_export, timer)));
+    advance_export(CONTAINER_OF(timer, struct trace_export, timer));
 }
 
 static void stop_if_drained(struct trace_export *self) {
@@ -300,8 +300,7 @@ static void on_stopped(void *user) {
 }
 
 static void on_stop_message(struct worker_msg *msg) {
-    struct trace_export *self =
-        (struct trace_export *)(void *)((char *)msg - offsetof(struct trace_export, msg));
+    struct trace_export *self = CONTAINER_OF(msg, struct trace_export, msg);
     timer_stop(worker_timers(self->worker), &self->timer);
     http_fetcher_stop(self->fetcher, on_stopped, self);
 }

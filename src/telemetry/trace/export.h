@@ -27,8 +27,7 @@ struct trace_export_options {
 };
 
 enum status trace_export_new(struct worker *worker, const struct trace_export_options *options,
-                             struct trace_export **out, struct error *err)
-    __attribute__((warn_unused_result));
+                             struct trace_export **out, struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void trace_export_free(struct trace_export *self);
 /* Copies a trace into the current batch. `parent` NULL: the trace begins here. */

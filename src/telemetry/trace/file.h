@@ -23,8 +23,7 @@ struct trace_file {
 /* `path` must outlive it. */
 void trace_file_init(struct trace_file *file, const char *path);
 /* Checks whether files can be created there. Returns: ST_BAD_CONFIG. */
-enum status trace_file_check(const char *path, struct error *err)
-    __attribute__((warn_unused_result));
+enum status trace_file_check(const char *path, struct error *err) SLUICE_MUST_USE;
 /* Appends `n` traces, JSON objects separated by commas. */
 void trace_file_append(struct trace_file *file, struct str objects, uint64_t n);
 /* Writes them into the next file PATH.N. */

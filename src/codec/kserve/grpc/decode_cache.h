@@ -33,7 +33,7 @@ struct v2_grpc_decode_cache {
  * model, are cached. */
 enum status v2_grpc_request_decode_cached(struct v2_grpc_decode_cache *cache, struct arena *arena,
                                           struct str message, const struct json_limits *limits,
-                                          struct v2_grpc_request *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                          struct v2_grpc_request *out,
+                                          struct error *err) SLUICE_MUST_USE;
 
 #endif

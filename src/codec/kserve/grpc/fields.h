@@ -21,16 +21,15 @@ const char *v2_grpc_path_print(struct v2_grpc_path_prefix prefix, const char *fi
 
 /* Read a string, a nested message. Returns: ST_BAD_FIELD with the path. */
 enum status v2_grpc_get_string(const struct pb_field *field, struct v2_grpc_path_prefix prefix,
-                               const char *name, struct str *out, struct error *err)
-    __attribute__((warn_unused_result));
+                               const char *name, struct str *out,
+                               struct error *err) SLUICE_MUST_USE;
 enum status v2_grpc_get_message(const struct pb_field *field, struct v2_grpc_path_prefix prefix,
-                                const char *name, struct str *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                const char *name, struct str *out,
+                                struct error *err) SLUICE_MUST_USE;
 /* Reads an entry of a map from string to message; `name` is the map's field. An omitted key or
  * value becomes "". Returns: ST_BAD_FIELD, ST_BAD_REQUEST. */
 enum status v2_grpc_get_map_entry(const struct pb_field *field, const char *name, struct str *key,
-                                  struct str *value, struct error *err)
-    __attribute__((warn_unused_result));
+                                  struct str *value, struct error *err) SLUICE_MUST_USE;
 
 /* The only reserved parameter that a request may have. */
 static const struct str V2_GRPC_EMPTY_FINAL = {"triton_enable_empty_final_response", 34};
@@ -43,13 +42,11 @@ enum v2_grpc_params_of { V2_GRPC_OF_REQUEST, V2_GRPC_OF_TENSOR, V2_GRPC_OF_RESPO
  * the message. */
 enum status v2_grpc_params_read(struct arena *arena, struct str message, uint32_t number, size_t n,
                                 enum v2_grpc_params_of of, struct v2_grpc_path_prefix prefix,
-                                struct params *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                struct params *out, struct error *err) SLUICE_MUST_USE;
 /* Reads the shared-memory region in the parameters of a tensor; none: name.ptr is NULL. Returns:
  * ST_BAD_FIELD. */
 enum status v2_grpc_region_read(struct params params, struct v2_grpc_path_prefix prefix,
-                                struct infer_region *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                struct infer_region *out, struct error *err) SLUICE_MUST_USE;
 void v2_grpc_params_encode(struct buf *out, uint32_t number, struct params params);
 void v2_grpc_param_bool_encode(struct buf *out, uint32_t number, struct str name, bool value);
 
@@ -58,7 +55,7 @@ void v2_grpc_param_bool_encode(struct buf *out, uint32_t number, struct str name
  * `arena`. */
 enum status v2_grpc_shape_read(struct arena *arena, struct str message, uint32_t number,
                                struct v2_grpc_path_prefix prefix, int64_t least, struct shape *out,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 
 /* Reads the InferTensorContents in field `number` of `message` (all of them, if it is repeated)
  * as the bytes of `tensor`, whose datatype and shape are set. *present: whether there was one.
@@ -67,8 +64,7 @@ enum status v2_grpc_shape_read(struct arena *arena, struct str message, uint32_t
 enum status v2_grpc_contents_read(struct arena *arena, struct str message, uint32_t number,
                                   const struct json_limits *limits,
                                   struct v2_grpc_path_prefix prefix, struct tensor *tensor,
-                                  bool *present, struct error *err)
-    __attribute__((warn_unused_result));
+                                  bool *present, struct error *err) SLUICE_MUST_USE;
 
 /* Field numbers of ModelInferRequest and ModelInferResponse, which differ in two. */
 enum {

@@ -27,12 +27,11 @@ struct v2_grpc_request {
  * ("inputs[0].contents"). Owns: in `arena`, or views of `message`. */
 enum status v2_grpc_request_decode(struct arena *arena, struct str message,
                                    const struct json_limits *limits, struct v2_grpc_request *out,
-                                   struct error *err) __attribute__((warn_unused_result));
+                                   struct error *err) SLUICE_MUST_USE;
 /* Reads only model_name, model_version and id, for an error response and for routing; stops
  * early. */
 enum status v2_grpc_request_peek(struct str message, struct str *model, struct str *version,
-                                 struct str *id, struct error *err)
-    __attribute__((warn_unused_result));
+                                 struct str *id, struct error *err) SLUICE_MUST_USE;
 
 /* Returns: the offset of the first raw input's bytes in a ModelInferRequest, of which
  * `beginning` is the whole or the first part; 0 if it is not there. */
@@ -50,7 +49,7 @@ struct v2_grpc_message {
 enum status v2_grpc_response_encode(struct arena *arena, const struct model_spec *model,
                                     struct str id, const struct infer_response *response,
                                     bool stream, int final, struct v2_grpc_message *out,
-                                    struct error *err) __attribute__((warn_unused_result));
+                                    struct error *err) SLUICE_MUST_USE;
 /* Encodes a ModelStreamInferResponse with error_message (never empty), and in infer_response id,
  * model_name and model_version as far as they are known ("" is left out), and
  * triton_final_response where `final` >= 0. */
@@ -59,11 +58,9 @@ void v2_grpc_stream_error_encode(struct buf *out, const struct error *error, str
 
 /* Requests with a name and a version: ModelReady, ModelMetadata, ModelConfig, ModelStatistics. */
 enum status v2_grpc_named_decode(struct arena *arena, struct str message, struct str *name,
-                                 struct str *version, struct error *err)
-    __attribute__((warn_unused_result));
+                                 struct str *version, struct error *err) SLUICE_MUST_USE;
 /* Requests without fields: checks only that the message is well formed. */
-enum status v2_grpc_empty_decode(struct str message, struct error *err)
-    __attribute__((warn_unused_result));
+enum status v2_grpc_empty_decode(struct str message, struct error *err) SLUICE_MUST_USE;
 
 /* Responses. */
 void v2_grpc_bool_encode(struct buf *out, bool yes); /* ServerLive, ServerReady, ModelReady */
@@ -76,8 +73,7 @@ void v2_grpc_model_metadata_encode(struct buf *out, const struct model_spec *spe
 
 /* Encodes a ModelInferRequest: inputs raw, as pieces. */
 enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_request *request,
-                                   struct v2_grpc_message *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                   struct v2_grpc_message *out, struct error *err) SLUICE_MUST_USE;
 
 /* A decoded ModelInferResponse. */
 struct v2_grpc_client_response {
@@ -88,8 +84,8 @@ struct v2_grpc_client_response {
     struct str error_message; /* of a ModelStreamInferResponse */
 };
 enum status v2_grpc_client_response_decode(struct arena *arena, struct str message, bool stream,
-                                           struct v2_grpc_client_response *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                           struct v2_grpc_client_response *out,
+                                           struct error *err) SLUICE_MUST_USE;
 
 struct v2_grpc_model_metadata {
     struct str name, platform;
@@ -99,7 +95,7 @@ struct v2_grpc_model_metadata {
     size_t n_inputs, n_outputs;
 };
 enum status v2_grpc_model_metadata_decode(struct arena *arena, struct str message,
-                                          struct v2_grpc_model_metadata *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                          struct v2_grpc_model_metadata *out,
+                                          struct error *err) SLUICE_MUST_USE;
 
 #endif

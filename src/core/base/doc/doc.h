@@ -28,15 +28,15 @@ struct doc; /* a parsed file: the tree, the line of each value, the file's name 
  * to 64 and the size to 4 MiB. Returns: ST_BAD_CONFIG with "NAME:LINE: …". Owns: *out until
  * doc_free. */
 enum status doc_parse(enum doc_format format, const char *name, struct str text, struct doc **out,
-                      struct error *err) __attribute__((warn_unused_result));
+                      struct error *err) SLUICE_MUST_USE;
 /* Reads the file and parses it. Returns: also ST_IO. */
-enum status doc_load(enum doc_format format, const char *path, struct doc **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status doc_load(enum doc_format format, const char *path, struct doc **out,
+                     struct error *err) SLUICE_MUST_USE;
 /* Makes a document of a tree that was parsed elsewhere, such as the response of an API server. It
  * has no lines; doc_reject_unknown accepts unknown members in it, as the server may be newer than
  * Sluice. Returns: ST_NO_MEMORY. Owns: takes the tree, also on failure; *out until doc_free. */
-enum status doc_from_tree(const char *name, yyjson_doc *tree, struct doc **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status doc_from_tree(const char *name, yyjson_doc *tree, struct doc **out,
+                          struct error *err) SLUICE_MUST_USE;
 void doc_free(struct doc *doc);
 
 /* A value in the tree, with its path for messages ("input[1].dims"). A node is valid as long as the

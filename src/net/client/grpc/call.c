@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "codec/protobuf/grpc_status.h"
+#include "core/base/compiler.h"
 #include "net/client/grpc/session.h"
 
 static void grpc_client_stream_emit(struct grpc_client_stream *stream,
@@ -614,9 +615,7 @@ struct str grpc_client_find(const struct grpc_field *fields, size_t n_fields, co
 }
 
 void grpc_client_stream_on_message_sent(struct grpc_send_queue *queue) {
-    struct grpc_client_stream *stream =
-        (struct grpc_client_stream *)(void *)((char *)queue -
-                                              offsetof(struct grpc_client_stream, out));
+    struct grpc_client_stream *stream = CONTAINER_OF(queue, struct grpc_client_stream, out);
     if (queue->n_in_write > 0) {
         return;
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 
 enum {
@@ -368,9 +369,7 @@ static void on_connect_timeout(struct timer *timer) {
         [GRPC_CLIENT_TLS_HANDSHAKE] = "TLS handshake timed out",
         [GRPC_CLIENT_CONNECTED] = "timed out waiting for the server's HTTP/2 SETTINGS",
     };
-    struct grpc_client_conn *conn =
-        (struct grpc_client_conn *)(void *)((char *)timer -
-                                            offsetof(struct grpc_client_conn, timer));
+    struct grpc_client_conn *conn = CONTAINER_OF(timer, struct grpc_client_conn, timer);
     assert(conn->phase != GRPC_CLIENT_CLOSED);
     grpc_client_conn_fail(conn, WORDS[conn->phase]);
 }

@@ -114,7 +114,7 @@ void grpc_client_start_backoff(struct grpc_client *client, const struct error *e
 /* ---- conn.c ---------------------------------------------------------------------------------- */
 
 /* Opens a connection and adds it to the client's list. Returns: false when out of memory. */
-bool grpc_client_conn_new(struct grpc_client *client) __attribute__((warn_unused_result));
+bool grpc_client_conn_new(struct grpc_client *client) SLUICE_MUST_USE;
 /* Closes the connection and ends its calls with `err`. Idempotent. */
 void grpc_client_conn_close(struct grpc_client_conn *conn, const struct error *err);
 /* Returns: whether it can be freed. */
@@ -136,7 +136,7 @@ void grpc_client_conn_advance(struct grpc_client_conn *conn, size_t n_bytes);
 
 /* Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: grpc_client_tls_free, after the connections. */
 enum status grpc_client_tls_new(struct grpc_client *client, const struct grpc_client_tls *options,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed in client->tls. */
 void grpc_client_tls_free(struct grpc_client *client);
 /* The socket is connected: starts the handshake. */

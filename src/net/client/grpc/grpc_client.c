@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/compiler.h"
 #include "core/base/num.h"
 #include "core/event/clock.h"
 #include "net/client/grpc/conn.h"
@@ -96,7 +97,7 @@ static void grpc_client_target_fini(struct grpc_client_target *target) {
 enum { MAX_ROUNDS = 4 }; /* in one deferred run, so that other work on the loop is not delayed */
 
 static struct grpc_client *client_of_core(struct grpc_client_core *core) {
-    return (struct grpc_client *)(void *)((char *)core - offsetof(struct grpc_client, core));
+    return CONTAINER_OF(core, struct grpc_client, core);
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -298,8 +299,7 @@ static void schedule_deferred(struct grpc_client_core *core) {
 }
 
 static void on_timeout(struct timer *timer) {
-    struct grpc_client *client =
-        (struct grpc_client *)(void *)((char *)timer - offsetof(struct grpc_client, timer));
+    struct grpc_client *client = CONTAINER_OF(timer, struct grpc_client, timer);
     grpc_client_core_run_timers(&client->core, clock_now_ns());
     grpc_client_schedule_deferred(client);
 }

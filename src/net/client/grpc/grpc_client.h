@@ -87,8 +87,8 @@ enum { GRPC_CLIENT_MAX_FIELDS = 64 };
  * *out until GRPC_CLIENT_END. */
 enum status grpc_client_start_call(struct grpc_client *client,
                                    const struct grpc_client_call_options *options,
-                                   struct grpc_client_call **out, struct error *err)
-    __attribute__((warn_unused_result));
+                                   struct grpc_client_call **out,
+                                   struct error *err) SLUICE_MUST_USE;
 /* Appends a message made of these pieces to the send queue. The array is read during the call only;
  * the bytes must stay valid until `release` is called (exactly once, possibly after
  * GRPC_CLIENT_END). `release` may be NULL if the bytes are in the call's arena or outlive the
@@ -147,7 +147,7 @@ struct grpc_client_options {
 /* Creates a client; connects on the first call. Returns: ST_BAD_CONFIG for the target or a TLS
  * file, ST_NO_MEMORY. Owns: *out until grpc_client_free. */
 enum status grpc_client_new(const struct grpc_client_options *options, struct grpc_client **out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 /* Ends all calls with ST_CANCELLED, then closes the connections; calls `done` when all are
  * closed. */
 void grpc_client_stop(struct grpc_client *client, void (*done)(void *user), void *user);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 
@@ -278,8 +279,7 @@ void grpc_client_core_sweep(struct grpc_client_core *core) {
 }
 
 static struct grpc_client_stream *stream_of_deadline(struct timer_node *deadline) {
-    return (struct grpc_client_stream *)(void *)((char *)deadline -
-                                                 offsetof(struct grpc_client_stream, deadline));
+    return CONTAINER_OF(deadline, struct grpc_client_stream, deadline);
 }
 
 void grpc_client_core_run_timers(struct grpc_client_core *core, uint64_t now_ns) {

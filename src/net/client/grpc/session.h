@@ -121,8 +121,7 @@ struct grpc_client_session {
 
 /* Initialises zeroed memory in which limits (0 selects a default), authority, arenas and
  * schedule_deferred are set. Returns: ST_NO_MEMORY. Owns: grpc_client_core_fini. */
-enum status grpc_client_core_init(struct grpc_client_core *core, struct error *err)
-    __attribute__((warn_unused_result));
+enum status grpc_client_core_init(struct grpc_client_core *core, struct error *err) SLUICE_MUST_USE;
 void grpc_client_core_fini(struct grpc_client_core *core);
 uint64_t grpc_client_core_now(const struct grpc_client_core *core);
 /* Starts waiting calls on this session, up to its capacity. */
@@ -141,8 +140,8 @@ uint64_t grpc_client_core_next_timer_ns(const struct grpc_client_core *core);
 
 /* Initialises zeroed memory. Returns: ST_NO_MEMORY. Owns: grpc_client_session_close. */
 enum status grpc_client_session_open(struct grpc_client_core *core,
-                                     struct grpc_client_session *session, struct error *err)
-    __attribute__((warn_unused_result));
+                                     struct grpc_client_session *session,
+                                     struct error *err) SLUICE_MUST_USE;
 /* Processes all bytes received from the server. */
 void grpc_client_session_receive(struct grpc_client_session *session, struct str data);
 /* Returns: whether another call may start. */
@@ -171,8 +170,8 @@ void grpc_client_session_schedule_write(struct grpc_client_session *session);
 
 enum status grpc_client_stream_new(struct grpc_client_core *core,
                                    const struct grpc_client_call_options *options,
-                                   struct grpc_client_stream **out, struct error *err)
-    __attribute__((warn_unused_result));
+                                   struct grpc_client_stream **out,
+                                   struct error *err) SLUICE_MUST_USE;
 /* Starts a waiting call on that session. Returns: false when the session takes no more calls; the
  * call keeps waiting. */
 bool grpc_client_stream_start(struct grpc_client_stream *stream,

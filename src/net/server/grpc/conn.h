@@ -3,6 +3,7 @@
 #ifndef SLUICE_NET_SERVER_GRPC_CONN_H
 #define SLUICE_NET_SERVER_GRPC_CONN_H
 
+#include "core/base/compiler.h"
 #include "core/os/log_limit.h"
 #include "net/server/grpc/session.h"
 #include "net/server/server.h"
@@ -34,7 +35,7 @@ static inline struct grpc_server_worker *grpc_server_worker_of(
 }
 
 static inline struct grpc_conn *grpc_conn_of(struct grpc_session *session) {
-    return (struct grpc_conn *)(void *)((char *)session - offsetof(struct grpc_conn, session));
+    return CONTAINER_OF(session, struct grpc_conn, session);
 }
 
 enum { GRPC_DISCARD_BYTES = 1 << 20 }; /* limit of input dropped while a connection lingers */

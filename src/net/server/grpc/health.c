@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "codec/protobuf/pb.h"
+#include "core/base/compiler.h"
 
 enum { SERVICE = 1, STATUS = 1 }; /* field numbers */
 
@@ -134,8 +135,7 @@ static void update_watch(struct watch *watch) {
 }
 
 static void run_notify(struct worker_msg *msg) {
-    struct watchers *watchers =
-        (struct watchers *)(void *)((char *)msg - offsetof(struct watchers, msg));
+    struct watchers *watchers = CONTAINER_OF(msg, struct watchers, msg);
     atomic_store(&watchers->posted, false);
     for (struct watch *watch = watchers->first, *next; watch; watch = next) {
         next = watch->next; /* the watch may leave the list */

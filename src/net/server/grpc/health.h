@@ -30,7 +30,7 @@ struct grpc_health;
 
 /* Returns: ST_NO_MEMORY. Owns: *out until grpc_health_free, after the server has stopped. */
 enum status grpc_health_new(const struct grpc_health_options *options, struct grpc_health **out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void grpc_health_free(struct grpc_health *health);
 /* A state may have changed: updates the watchers. Thread: any. */
@@ -49,7 +49,7 @@ void grpc_health_methods(struct grpc_health *health,
 #define GRPC_HEALTH_WATCH "/grpc.health.v1.Health/Watch"
 /* Appends the response to a Check message. Returns: ST_NOT_FOUND, ST_BAD_REQUEST. */
 enum status grpc_health_check(const struct grpc_health *health, struct str message, struct buf *out,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 /* Event callback of Watch, a streaming method; uses call->user. */
 void grpc_health_watch(struct grpc_health *health, struct grpc_call *call, enum grpc_event event);
 

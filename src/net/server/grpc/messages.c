@@ -2,6 +2,7 @@
  * in place. In: assembled by the receiver and delivered when the method reads. */
 #include <assert.h>
 
+#include "core/base/compiler.h"
 #include "net/server/grpc/session.h"
 
 /* ---- queueing -------------------------------------------------------------------------------- */
@@ -110,8 +111,7 @@ void grpc_send_clear(struct grpc_stream *stream) {
 }
 
 void grpc_send_on_message_sent(struct grpc_send_queue *queue) {
-    struct grpc_stream *stream =
-        (struct grpc_stream *)(void *)((char *)queue - offsetof(struct grpc_stream, out));
+    struct grpc_stream *stream = CONTAINER_OF(queue, struct grpc_stream, out);
     if (queue->n_in_write > 0) {
         return;
     }

@@ -145,10 +145,10 @@ struct grpc_server_options {
 
 /* As in net/server/http/server.h. */
 enum status grpc_server_new(const struct grpc_server_options *options, struct grpc_server **out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 enum status grpc_server_listen(struct grpc_server *server, const struct address *address,
                                const struct tls_server *tls, struct address *bound,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 /* Sends GOAWAY on every connection; running calls continue, each connection closes with its last
  * call. */
 void grpc_server_drain(struct grpc_server *server);

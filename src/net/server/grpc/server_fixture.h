@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <sys/un.h>
 
+#include "core/base/compiler.h"
 #include "net/client/grpc/grpc_client_fixture.h"
 #include "net/server/grpc/server.h"
 #include "net/server/server_fixture.h"
@@ -143,7 +144,7 @@ static inline void test_grpc_start(struct test_grpc *test, const struct grpc_lim
 }
 
 static inline struct test_grpc *test_of_control(struct worker_msg *msg) {
-    return (struct test_grpc *)(void *)((char *)msg - offsetof(struct test_grpc, host.control));
+    return CONTAINER_OF(msg, struct test_grpc, host.control);
 }
 
 static inline void test_run_drain(struct worker_msg *msg) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
 
@@ -470,12 +471,11 @@ void grpc_core_sweep(struct grpc_core *core) {
 /* ---- timers ---------------------------------------------------------------------------------- */
 
 static struct grpc_stream *stream_of_deadline(struct timer_node *deadline) {
-    return (struct grpc_stream *)(void *)((char *)deadline -
-                                          offsetof(struct grpc_stream, deadline));
+    return CONTAINER_OF(deadline, struct grpc_stream, deadline);
 }
 
 static struct grpc_stream *stream_of_timer(struct list_timer *timeout) {
-    return (struct grpc_stream *)(void *)((char *)timeout - offsetof(struct grpc_stream, timeout));
+    return CONTAINER_OF(timeout, struct grpc_stream, timeout);
 }
 
 void grpc_core_run_timers(struct grpc_core *core, uint64_t now_ns) {

@@ -158,8 +158,7 @@ struct grpc_session {
 /* Initialises zeroed memory in which pool, n_alive, n_calls, schedule_deferred, on_refused and user
  * are set. Returns: ST_NO_MEMORY. Owns: grpc_core_fini. */
 enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_options *options,
-                           struct worker *worker, struct error *err)
-    __attribute__((warn_unused_result));
+                           struct worker *worker, struct error *err) SLUICE_MUST_USE;
 void grpc_core_fini(struct grpc_core *core);
 /* Returns: the time at which the current receive, output or timer run began, or now. */
 uint64_t grpc_core_now(const struct grpc_core *core);
@@ -180,7 +179,7 @@ const struct grpc_method *grpc_core_find_method(const struct grpc_core *core, st
 
 /* Returns: ST_NO_MEMORY. Owns: grpc_session_close. */
 enum status grpc_session_open(struct grpc_core *core, struct grpc_session *session,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 /* Processes all bytes received from the peer. */
 void grpc_session_receive(struct grpc_session *session, struct str data);
 /* Sends the shutdown notice; running calls continue, and the session is done when there are

@@ -10,6 +10,7 @@
 
 #include "codec/http1/request.h"
 #include "codec/http1/response_head.h"
+#include "core/base/compiler.h"
 #include "net/server/http/server.h"
 #include "net/server/request_response.h"
 
@@ -43,7 +44,7 @@ static inline struct http_server *http_server_of(const struct server_worker *ser
 }
 
 static inline struct http_call *http_call_of(struct http_exchange *exchange) {
-    return (struct http_call *)(void *)((char *)exchange - offsetof(struct http_call, exchange));
+    return CONTAINER_OF(exchange, struct http_call, exchange);
 }
 
 /* The current call. */

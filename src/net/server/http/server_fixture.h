@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/compiler.h"
 #include "core/base/num.h"
 #include "net/server/http/server.h"
 #include "net/server/server_fixture.h"
@@ -236,7 +237,7 @@ static inline void test_server_start(struct test_server *server, const struct ht
 }
 
 static inline struct test_server *test_server_of(struct worker_msg *msg) {
-    return (struct test_server *)(void *)((char *)msg - offsetof(struct test_server, host.control));
+    return CONTAINER_OF(msg, struct test_server, host.control);
 }
 
 static inline void test_run_drain(struct worker_msg *msg) {

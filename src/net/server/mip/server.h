@@ -93,11 +93,11 @@ struct mip_server_options {
 
 /* As in net/server/http/server.h. */
 enum status mip_server_new(const struct mip_server_options *options, struct mip_server **out,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 /* May be called for several addresses; their exchanges have `user` as listener. */
 enum status mip_server_listen(struct mip_server *server, const struct address *address,
-                              const void *user, struct address *bound, struct error *err)
-    __attribute__((warn_unused_result));
+                              const void *user, struct address *bound,
+                              struct error *err) SLUICE_MUST_USE;
 /* From now on each connection closes after the current response; idle ones close at once. */
 void mip_server_drain(struct mip_server *server);
 uint64_t mip_server_in_flight(const struct mip_server *server);

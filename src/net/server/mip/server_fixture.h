@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/compiler.h"
 #include "net/server/mip/server.h"
 #include "net/server/server_fixture.h"
 
@@ -245,7 +246,7 @@ static inline void test_mip_start(struct test_mip *mip, struct mip_limits limits
 }
 
 static inline struct test_mip *test_mip_of(struct worker_msg *msg) {
-    return (struct test_mip *)(void *)((char *)msg - offsetof(struct test_mip, host.control));
+    return CONTAINER_OF(msg, struct test_mip, host.control);
 }
 
 static inline void test_run_drain(struct worker_msg *msg) {

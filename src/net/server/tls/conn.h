@@ -46,10 +46,9 @@ static inline bool net_tls_in_handshake(const struct net_conn *conn) {
 
 /* Gives a new connection the current context of `server`. Returns: false when out of memory.
  * Thread: the acceptor's. */
-bool net_tls_attach(struct net_conn *conn, const struct tls_server *server)
-    __attribute__((warn_unused_result));
+bool net_tls_attach(struct net_conn *conn, const struct tls_server *server) SLUICE_MUST_USE;
 /* The connection is on its worker: expects a handshake. Returns: false when out of memory. */
-bool net_tls_open(struct net_conn *conn) __attribute__((warn_unused_result));
+bool net_tls_open(struct net_conn *conn) SLUICE_MUST_USE;
 /* NULL is allowed in conn->tls. */
 void net_tls_free(struct net_conn *conn);
 /* Processes all bytes read from the socket. */

@@ -26,8 +26,8 @@ bool grpc_fields_add(struct arena *arena, struct grpc_fields *fields, struct str
                      struct str value);
 /* Decodes values whose names end in "-bin". Returns: ST_BAD_REQUEST naming the field,
  * ST_NO_MEMORY. */
-enum status grpc_fields_decode(struct arena *arena, struct grpc_fields *fields, struct error *err)
-    __attribute__((warn_unused_result));
+enum status grpc_fields_decode(struct arena *arena, struct grpc_fields *fields,
+                               struct error *err) SLUICE_MUST_USE;
 /* Adds a copy of a field to send, encoded where the name ends in "-bin". It is dropped if the list
  * has `most` fields, or when out of memory. */
 void grpc_fields_add_encoded(struct arena *arena, struct grpc_fields *fields, size_t most,

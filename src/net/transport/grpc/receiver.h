@@ -76,18 +76,18 @@ static inline bool grpc_receiver_may_add(const struct grpc_receiver *receiver) {
 /* Consumes from the front of `data` what belongs to the current message; with state GRPC_RECEIVED
  * it is complete. Requires grpc_receiver_may_add. Returns: ST_BAD_REQUEST, ST_BAD_ENCODING,
  * ST_BODY_TOO_LARGE, ST_OVERLOADED, ST_NO_MEMORY: only grpc_receiver_stop may follow. */
-enum status grpc_receiver_add(struct grpc_receiver *receiver, struct str *data, struct error *err)
-    __attribute__((warn_unused_result));
+enum status grpc_receiver_add(struct grpc_receiver *receiver, struct str *data,
+                              struct error *err) SLUICE_MUST_USE;
 /* Takes the complete message, which was requested; the next one may start. Owns:
  * grpc_message_free. */
 struct grpc_message *grpc_receiver_take(struct grpc_receiver *receiver);
 /* Buffers input after a complete message. Returns: ST_OVERLOADED, ST_NO_MEMORY. */
 enum status grpc_receiver_buffer_copy(struct grpc_receiver *receiver, struct str data,
-                                      struct error *err) __attribute__((warn_unused_result));
+                                      struct error *err) SLUICE_MUST_USE;
 /* Processes pending input as far as messages are requested. *n_used: consumed bytes. Returns: as
  * grpc_receiver_add. */
-enum status grpc_receiver_resume(struct grpc_receiver *receiver, size_t *n_used, struct error *err)
-    __attribute__((warn_unused_result));
+enum status grpc_receiver_resume(struct grpc_receiver *receiver, size_t *n_used,
+                                 struct error *err) SLUICE_MUST_USE;
 /* Returns: the missing bytes of the current message, if known, else 0. */
 uint64_t grpc_receiver_n_left(const struct grpc_receiver *receiver);
 /* Stops receiving and drops what is buffered. Returns: dropped bytes of pending input. */

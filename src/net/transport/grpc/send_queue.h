@@ -59,8 +59,7 @@ struct grpc_send_queue_options {
  * released. */
 bool grpc_send_queue_push(struct grpc_send_queue *queue,
                           const struct grpc_send_queue_options *options, const struct piece *pieces,
-                          size_t n_pieces, void (*release)(void *user), void *user)
-    __attribute__((warn_unused_result));
+                          size_t n_pieces, void (*release)(void *user), void *user) SLUICE_MUST_USE;
 /* Reserves up to `most` bytes for a frame. Returns: the number of bytes, which
  * grpc_output_add_data_frame then collects. */
 size_t grpc_send_queue_reserve(struct grpc_send_queue *queue, size_t most);

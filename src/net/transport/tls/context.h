@@ -35,14 +35,14 @@ struct tls_context {
 /* Returns: ST_BAD_CONFIG with the file, what is wrong and what is expected; ST_NO_MEMORY. Owns:
  * *out until tls_context_unref. */
 enum status tls_context_new(const struct tls_texts *texts, struct tls_context **out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 struct tls_context *tls_context_ref(struct tls_context *context);
 /* NULL is allowed. */
 void tls_context_unref(struct tls_context *context);
 /* Checks whether the certificate is valid at `now`. Returns: ST_BAD_CONFIG with the date from or
  * until which it is not. */
 enum status tls_context_check_dates(const struct tls_context *context, time_t now,
-                                    struct error *err) __attribute__((warn_unused_result));
+                                    struct error *err) SLUICE_MUST_USE;
 /* The expiry date, "2027-03-01 12:00:00 UTC". Returns: `out`. */
 enum { TLS_DATE_BYTES = 64 };
 const char *tls_context_expiry(const struct tls_context *context, char out[TLS_DATE_BYTES]);

@@ -21,10 +21,10 @@ struct tls_peer_options {
 
 /* Configures `ssl` from the files. Returns: ST_BAD_CONFIG for a file that can't be used. */
 enum status tls_peer_configure(SSL_CTX *ssl, const struct tls_peer_options *options,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 /* Requires a certificate for this name or numeric address (unless insecure), and sends the name in
  * SNI. Returns: false when out of memory. */
-bool tls_peer_set_host(SSL *ssl, const char *host) __attribute__((warn_unused_result));
+bool tls_peer_set_host(SSL *ssl, const char *host) SLUICE_MUST_USE;
 /* Fills `err` with ST_IO and the reason of a failure, and clears OpenSSL's error queue.
  * `system_error` is an errno, or 0. */
 void tls_peer_explain(const SSL *ssl, int system_error, struct error *err);

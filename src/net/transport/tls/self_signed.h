@@ -13,8 +13,7 @@
 /* Makes one PEM text of the certificate and its key, for "localhost" and the loopback addresses,
  * valid from a day before `now` for ten years. Returns: ST_NO_MEMORY, ST_INTERNAL with OpenSSL's
  * reason. Owns: *out until tls_self_signed_free. */
-enum status tls_self_signed_new(time_t now, struct str *out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status tls_self_signed_new(time_t now, struct str *out, struct error *err) SLUICE_MUST_USE;
 /* Overwrites it first, as it contains the key. */
 void tls_self_signed_free(struct str *pem);
 

@@ -32,8 +32,7 @@ struct tls_server_options {
  * ST_BAD_CONFIG or ST_IO with the setting, the file, what is wrong and what is expected. Owns: *out
  * until tls_server_free; open connections do not need it. */
 enum status tls_server_new(const struct tls_server_options *options, time_t now,
-                           struct tls_server **out, struct error *err)
-    __attribute__((warn_unused_result));
+                           struct tls_server **out, struct error *err) SLUICE_MUST_USE;
 /* Reads the files again; logs and counts the result, once for each change. Returns: whether there
  * is a new context. */
 bool tls_server_reload(struct tls_server *server, time_t now);

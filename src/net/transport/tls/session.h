@@ -59,26 +59,24 @@ struct tls_session {
 
 /* Initialises zeroed memory. Takes the reference `context`. Returns: false when out of memory.
  * Owns: tls_session_fini, also after a failure. */
-bool tls_session_init(struct tls_session *session, struct tls_context *context, struct str alpn)
-    __attribute__((warn_unused_result));
+bool tls_session_init(struct tls_session *session, struct tls_context *context,
+                      struct str alpn) SLUICE_MUST_USE;
 /* Zeroed memory is allowed. */
 void tls_session_fini(struct tls_session *session);
 
 /* Continues the handshake. Returns: TLS_DONE when it is complete, TLS_WANT_READ, TLS_WANT_WRITE, or
  * TLS_FAILED with `*why` and `err`. */
 enum tls_result tls_session_handshake(struct tls_session *session, struct tls_io *io,
-                                      enum tls_failure *why, struct error *err)
-    __attribute__((warn_unused_result));
+                                      enum tls_failure *why, struct error *err) SLUICE_MUST_USE;
 /* After the handshake: decrypts up to `n_bytes`. `*n_read` is always set. Returns: TLS_DONE when
  * `data` is full, TLS_WANT_READ, TLS_CLOSED, or TLS_FAILED. */
 enum tls_result tls_session_read(struct tls_session *session, struct tls_io *io, char *data,
-                                 size_t n_bytes, size_t *n_read, struct error *err)
-    __attribute__((warn_unused_result));
+                                 size_t n_bytes, size_t *n_read, struct error *err) SLUICE_MUST_USE;
 /* After the handshake: encrypts one record of at most TLS_RECORD_BYTES. Returns: TLS_DONE when all
  * of `data` is encrypted, TLS_WANT_WRITE when nothing is (`out` has less capacity than
  * TLS_ENCRYPTED_RECORD_MAX_BYTES), TLS_FAILED. */
-enum tls_result tls_session_write(struct tls_session *session, struct tls_io *io, struct str data)
-    __attribute__((warn_unused_result));
+enum tls_result tls_session_write(struct tls_session *session, struct tls_io *io,
+                                  struct str data) SLUICE_MUST_USE;
 /* Writes close_notify to `out`, if the session's state allows it. */
 void tls_session_send_close_notify(struct tls_session *session, struct tls_io *io);
 

@@ -64,8 +64,8 @@ void dns_names_fini(struct dns_names *names);
 /* Sets the names to those of the specs (NULL: none). Names that stay keep their addresses, new ones
  * are due at once. The specs are not borrowed. Returns: false when out of memory; then there are no
  * names. */
-bool dns_names_set_pools(struct dns_names *names, const struct pool_specs *specs, uint64_t now_ns)
-    __attribute__((warn_unused_result));
+bool dns_names_set_pools(struct dns_names *names, const struct pool_specs *specs,
+                         uint64_t now_ns) SLUICE_MUST_USE;
 
 /* Returns: a name whose query is to be started now; NULL if none is due or too many queries are
  * running. */
@@ -84,6 +84,6 @@ const struct dns_name *dns_names_find(const struct dns_names *names, const char 
                                       enum dns_records records, const char *servers);
 /* Appends the known addresses of the spec's names as endpoints. Returns: ST_NO_MEMORY. */
 enum status dns_names_add_endpoints(const struct dns_names *names, struct pool_spec *spec,
-                                    struct error *err) __attribute__((warn_unused_result));
+                                    struct error *err) SLUICE_MUST_USE;
 
 #endif

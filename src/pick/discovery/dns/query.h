@@ -52,7 +52,7 @@ enum { DNS_MAX_ADDRESSES = 10000 };
 
 /* Returns: ST_NO_MEMORY; `done` is not called then. Owns: *out until `done` or dns_query_cancel. */
 enum status dns_query_start(const struct dns_query_options *ask, struct dns_query **out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 /* Cancels the query; `done` is not called. To be called before the resolver is stopped. */
 void dns_query_cancel(struct dns_query *query);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
@@ -63,8 +64,7 @@ static void notify_if_all_resolved(struct dns_watch *watch) {
 }
 
 static void on_notify_timer(struct timer *timer) {
-    struct dns_watch *watch =
-        (struct dns_watch *)(void *)((char *)timer - offsetof(struct dns_watch, notify_timer));
+    struct dns_watch *watch = CONTAINER_OF(timer, struct dns_watch, notify_timer);
     if (watch->has_changed) {
         watch->has_changed = false;
         watch->options.on_addresses_changed(watch->options.user);
@@ -231,8 +231,7 @@ static void start_due_queries(struct dns_watch *watch) {
 }
 
 static void on_query_timer(struct timer *timer) {
-    start_due_queries(
-        (struct dns_watch *)(void *)((char *)timer - offsetof(struct dns_watch, query_timer)));
+    start_due_queries(CONTAINER_OF(timer, struct dns_watch, query_timer));
 }
 
 /* ---- resolvers ------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* Names against a DNS server of the test: their addresses, when changes are notified, which
  * addresses stay when the server fails, and that all of it may change at any time while another
  * thread reads reports. */
+#include "core/base/compiler.h"
 #include "pick/discovery/dns/watch.h"
 
 #include <setjmp.h>
@@ -40,7 +41,7 @@ static void end_step(void *user) {
 }
 
 static void run_step(struct worker_msg *msg) {
-    struct rig *rig = (struct rig *)(void *)((char *)msg - offsetof(struct rig, msg));
+    struct rig *rig = CONTAINER_OF(msg, struct rig, msg);
     rig->step(rig);
 }
 

@@ -23,15 +23,14 @@ enum { POOL_CONFIG_MAX_SOURCES = 4 };
 /* `name` is the file's name in messages. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: *out until
  * pool_specs_free. */
 enum status pool_file_parse(const char *name, struct str text, struct pool_specs *out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 /* The same for 1 to POOL_CONFIG_MAX_SOURCES texts. */
 enum status pool_file_parse_all(const struct pool_config_source *sources, size_t n,
-                                struct pool_specs *out, struct error *err)
-    __attribute__((warn_unused_result));
+                                struct pool_specs *out, struct error *err) SLUICE_MUST_USE;
 
 /* Adds an endpoint of the command line, "IP:PORT" or "NAME:PORT". It is in the pool whatever the
  * selector is. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. */
-enum status pool_file_add_endpoint(struct pool_spec *spec, struct str text, struct error *err)
-    __attribute__((warn_unused_result));
+enum status pool_file_add_endpoint(struct pool_spec *spec, struct str text,
+                                   struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -34,8 +34,7 @@ struct pool_watch_options {
 /* Reads all sources and publishes the pools. The options' texts and the set must live as long as
  * the watch. Returns: ST_BAD_CONFIG, ST_IO, ST_NO_MEMORY. Owns: *out until pool_watch_free. */
 enum status pool_watch_new(const struct pool_watch_options *options, struct pool_set *pools,
-                           struct pool_watch **out, struct error *err)
-    __attribute__((warn_unused_result));
+                           struct pool_watch **out, struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. The published pools stay. */
 void pool_watch_free(struct pool_watch *watch);
 
@@ -53,6 +52,6 @@ bool pool_watch_rebuild(struct pool_watch *watch);
 /* Reads all sources without publishing pools, for `sluice pick --check`. Owns: *out until
  * pool_specs_free. */
 enum status pool_watch_read(const struct pool_watch_options *options, struct pool_specs *out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 
 #endif

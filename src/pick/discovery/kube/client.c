@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "codec/kube/stream.h"
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 #include "net/client/http_fetch.h"
 #include "pick/discovery/kube/credentials/auth.h"
@@ -288,15 +289,13 @@ static void run_pending_calls(struct kube_client *client) {
 }
 
 static void on_timer_expired(struct timer *timer) {
-    struct kube_client *client =
-        (struct kube_client *)(void *)((char *)timer - offsetof(struct kube_client, pending_timer));
+    struct kube_client *client = CONTAINER_OF(timer, struct kube_client, pending_timer);
     run_pending_calls(client);
 }
 
 /* The credentials are known, or can't be had (`err`). */
 static void on_credentials(struct kube_auth *login, const struct error *err) {
-    struct kube_client *client =
-        (struct kube_client *)(void *)((char *)login - offsetof(struct kube_client, login));
+    struct kube_client *client = CONTAINER_OF(login, struct kube_client, login);
     for (struct kube_call *call = client->calls; call; call = call->next) {
         if (call->state == CALL_AUTHENTICATING) {
             call->state = err ? CALL_FAILED : CALL_QUEUED;

@@ -20,8 +20,7 @@ struct kube_call;
 /* Takes the config, also after an error. Returns: ST_NO_MEMORY. Owns: *out until
  * kube_client_free. */
 enum status kube_client_new(struct worker *worker, struct kube_config *config,
-                            struct kube_client **out, struct error *err)
-    __attribute__((warn_unused_result));
+                            struct kube_client **out, struct error *err) SLUICE_MUST_USE;
 const struct kube_config *kube_client_config(const struct kube_client *client);
 /* Running requests end with ST_CANCELLED; calls `done` when nothing is left on the loop, perhaps
  * within the call. Not to be called within a callback. */
@@ -72,8 +71,7 @@ struct kube_request {
 
 /* Returns: ST_NO_MEMORY. Owns: *out (may be NULL) until `done` or kube_call_cancel. */
 enum status kube_call_start(struct kube_client *client, const struct kube_request *ask,
-                            struct kube_call **out, struct error *err)
-    __attribute__((warn_unused_result));
+                            struct kube_call **out, struct error *err) SLUICE_MUST_USE;
 /* The status of the response; 0: none yet. Not to be called after `done`. */
 int kube_call_status(const struct kube_call *call);
 /* Cancels the call: no callback follows. Not to be called after `done`; may be called within

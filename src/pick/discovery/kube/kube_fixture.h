@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/compiler.h"
 #include "core/base/num.h"
 #include "core/event/lock.h"
 #include "net/server/server_fixture.h"
@@ -213,8 +214,7 @@ static inline const char *kube_write_config(const struct kube_rig *rig, const ch
 }
 
 static inline void kube_on_msg(struct worker_msg *msg) {
-    struct kube_rig *rig =
-        (struct kube_rig *)(void *)((char *)msg - offsetof(struct kube_rig, msg));
+    struct kube_rig *rig = CONTAINER_OF(msg, struct kube_rig, msg);
     rig->step(rig);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "core/event/clock.h"
@@ -31,9 +32,6 @@ struct kube_leader {
     struct lock lock;
     struct kube_leader_state state; /* under lock */
 };
-
-#define OF_MEMBER(pointer, member)                                                                 \
-    ((struct kube_leader *)(void *)((char *)(pointer)-offsetof(struct kube_leader, member)))
 
 static void run_step(struct kube_leader *leader);
 
@@ -84,7 +82,7 @@ static void log_failure(struct kube_leader *leader, const struct error *err) {
 }
 
 static void on_expiry_timer(struct timer *timer) {
-    update_leadership(OF_MEMBER(timer, expiry_timer), NULL);
+    update_leadership(CONTAINER_OF(timer, struct kube_leader, expiry_timer), NULL);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -204,7 +202,7 @@ static void run_step(struct kube_leader *leader) {
 }
 
 static void on_step_timer(struct timer *timer) {
-    struct kube_leader *leader = OF_MEMBER(timer, step_timer);
+    struct kube_leader *leader = CONTAINER_OF(timer, struct kube_leader, step_timer);
     if (!leader->call) {
         run_step(leader);
     }

@@ -23,7 +23,7 @@ struct kube_leader_options {
 
 /* Starts at once, without leadership. Returns: ST_NO_MEMORY. Owns: *out until kube_leader_free. */
 enum status kube_leader_new(const struct kube_leader_options *options, struct kube_leader **out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 /* Gives up leadership for good; a lease that is held is released. Idempotent. */
 void kube_leader_resign(struct kube_leader *leader);
 /* The same; calls `done` when nothing is left on the loop, perhaps within the call: after some

@@ -20,8 +20,8 @@ struct kube_pod {
 
 /* Reads a Pod of the API (v1). Of a pod with addresses of both families podIP is used, which is the
  * first of its podIPs. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: *out until free(). */
-enum status kube_pod_read(yyjson_val *object, struct kube_pod **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status kube_pod_read(yyjson_val *object, struct kube_pod **out,
+                          struct error *err) SLUICE_MUST_USE;
 /* Do both result in the same endpoints? */
 bool kube_pod_equal(const struct kube_pod *a, const struct kube_pod *b);
 /* Is the port an endpoint of the pod? Items of the annotation that are not ports are ignored. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "codec/kube/stream.h"
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/num.h"
 #include "core/event/clock.h"
@@ -67,8 +68,7 @@ static void notify_change(struct kube_source *source) {
 }
 
 static void on_notify_timer(struct timer *timer) {
-    struct kube_source *source =
-        (struct kube_source *)(void *)((char *)timer - offsetof(struct kube_source, notify_timer));
+    struct kube_source *source = CONTAINER_OF(timer, struct kube_source, notify_timer);
     uint64_t begin_ns = clock_now_ns();
     count_objects(source);
     if (kube_store_is_synced(source->store) &&

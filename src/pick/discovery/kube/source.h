@@ -41,19 +41,18 @@ struct kube_ports {
 };
 
 /* Reads "8000,8001". Returns: ST_BAD_CONFIG. */
-enum status kube_ports_parse(const char *text, struct kube_ports *out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status kube_ports_parse(const char *text, struct kube_ports *out,
+                             struct error *err) SLUICE_MUST_USE;
 
 /* Reads the configuration; the options' texts must live as long as the source. Returns: as
  * kube_config_load. Owns: *out until kube_source_free. */
 enum status kube_source_new(const struct kube_source_options *options, struct kube_source **out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 /* To be called once, before the worker runs or on it. Returns: ST_NO_MEMORY. */
 enum status kube_source_set_worker(struct kube_source *source, struct worker *worker,
-                                   struct error *err) __attribute__((warn_unused_result));
+                                   struct error *err) SLUICE_MUST_USE;
 /* Starts the watches. Returns: ST_NO_MEMORY; watches that were started keep running. */
-enum status kube_source_start(struct kube_source *source, struct error *err)
-    __attribute__((warn_unused_result));
+enum status kube_source_start(struct kube_source *source, struct error *err) SLUICE_MUST_USE;
 /* Stops the watches; no notification follows. Calls `done` when nothing is left on the loop,
  * perhaps within the call. */
 void kube_source_stop(struct kube_source *source, void (*done)(void *user), void *user);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "core/event/clock.h"
@@ -136,8 +137,7 @@ static void begin_list(struct kube_status *status) {
 }
 
 static void on_timer_expired(struct timer *timer) {
-    struct kube_status *status =
-        (struct kube_status *)(void *)((char *)timer - offsetof(struct kube_status, timer));
+    struct kube_status *status = CONTAINER_OF(timer, struct kube_status, timer);
     if (!status->arena) {
         begin_list(status);
     }

@@ -20,7 +20,7 @@ struct kube_status_options {
 
 /* Returns: ST_NO_MEMORY. Owns: *out until kube_status_free. */
 enum status kube_status_new(const struct kube_status_options *options, struct kube_status **out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 /* To be called when the store has changed and is synced: missing statuses are written soon. */
 void kube_status_update(struct kube_status *status);
 /* Another picker leads: cancels the patch that is being sent, until the next kube_status_update. */

@@ -46,7 +46,7 @@ struct kube_store_options {
 /* The options' texts must live as long as the store. Returns: ST_NO_MEMORY. Owns: *out until
  * kube_store_free. */
 enum status kube_store_new(const struct kube_store_options *options, struct kube_store **out,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void kube_store_free(struct kube_store *store);
 
@@ -82,7 +82,7 @@ bool kube_store_has_pool(const struct kube_store *store);
  * unknown_models, unknown models are rejected when the cluster serves InferenceModel. Returns:
  * ST_NO_MEMORY. */
 enum status kube_store_add_to_spec(const struct kube_store *store, struct pool_spec *spec,
-                                   struct error *err) __attribute__((warn_unused_result));
+                                   struct error *err) SLUICE_MUST_USE;
 
 /* A change of an object's status. */
 struct kube_patch {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "codec/kube/stream.h"
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "core/event/lock.h"
@@ -179,8 +180,7 @@ static void check_watch(struct kube_watch *watch) {
 }
 
 static void on_timer_expired(struct timer *timer) {
-    struct kube_watch *watch =
-        (struct kube_watch *)(void *)((char *)timer - offsetof(struct kube_watch, timer));
+    struct kube_watch *watch = CONTAINER_OF(timer, struct kube_watch, timer);
     if (watch->call) {
         check_watch(watch);
     } else {

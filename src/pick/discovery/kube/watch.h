@@ -67,7 +67,7 @@ struct kube_watch_options {
 
 /* Starts at once. Returns: ST_NO_MEMORY. Owns: *out until kube_watch_free. */
 enum status kube_watch_new(const struct kube_watch_options *options, struct kube_watch **out,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 /* No callback follows; idempotent. To be called before the client is stopped. */
 void kube_watch_stop(struct kube_watch *watch);
 /* Stops it, too; not to be called within a callback. NULL is allowed. */

@@ -57,8 +57,7 @@ void probe_set_fini(struct probe_set *set);
  * verdicts. The texts of the settings are borrowed until the next call. Returns: false when out of
  * memory; then the group is empty. */
 bool probe_set_update_group(struct probe_set *set, struct probe_group *group,
-                            const struct pool_snapshot *snapshot, uint64_t now_ns)
-    __attribute__((warn_unused_result));
+                            const struct pool_snapshot *snapshot, uint64_t now_ns) SLUICE_MUST_USE;
 /* Empties the group. */
 void probe_set_remove_group(struct probe_set *set, struct probe_group *group);
 

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
@@ -208,7 +209,7 @@ static void start_due_checks(struct prober *prober) {
 }
 
 static void on_timer_expired(struct timer *timer) {
-    start_due_checks((struct prober *)(void *)((char *)timer - offsetof(struct prober, timer)));
+    start_due_checks(CONTAINER_OF(timer, struct prober, timer));
 }
 
 /* ---- pools ----------------------------------------------------------------------------------- */

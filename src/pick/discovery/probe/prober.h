@@ -25,8 +25,8 @@ struct prober_options {
 };
 
 /* Returns: ST_NO_MEMORY. Owns: *out until prober_free. */
-enum status prober_new(const struct prober_options *options, struct prober **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status prober_new(const struct prober_options *options, struct prober **out,
+                       struct error *err) SLUICE_MUST_USE;
 /* Pools may have changed: follows them. */
 void prober_refresh(struct prober *prober);
 /* Cancels running checks; calls `done` when nothing is left on the loop, perhaps within the

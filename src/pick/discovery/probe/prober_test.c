@@ -1,6 +1,7 @@
 /* Checks of real servers, by each method and with each kind of response: which endpoints the pool
  * has ready, and that nothing is left when the prober stops. The servers' behaviour changes while
  * they are checked. */
+#include "core/base/compiler.h"
 #include "pick/discovery/probe/prober.h"
 
 #include <pthread.h>
@@ -112,7 +113,7 @@ struct rig {
 };
 
 static struct rig *of_msg(struct worker_msg *msg) {
-    return (struct rig *)(void *)((char *)msg - offsetof(struct rig, msg));
+    return CONTAINER_OF(msg, struct rig, msg);
 }
 
 static void on_settled(void *user) {
@@ -465,9 +466,7 @@ static void health_server_start(struct health_server *self, struct place *place)
 }
 
 static void run_server_stop(struct worker_msg *msg) {
-    struct health_server *self =
-        (struct health_server *)(void *)((char *)msg -
-                                         offsetof(struct health_server, host.control));
+    struct health_server *self = CONTAINER_OF(msg, struct health_server, host.control);
     grpc_server_stop(self->server, test_host_stopped, &self->host);
 }
 

@@ -41,6 +41,6 @@ void scrape_page_read(struct scrape_page *page, struct str piece);
  * counters. Returns: ST_BAD_ANSWER if the page has none of the selected series. */
 enum status scrape_page_end(struct scrape_page *page, uint64_t asked_ns,
                             struct scrape_history *history, struct endpoint_load *out,
-                            struct error *err) __attribute__((warn_unused_result));
+                            struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef SLUICE_PICK_DISCOVERY_SCRAPE_SCHEDULE_H
 #define SLUICE_PICK_DISCOVERY_SCRAPE_SCHEDULE_H
 
+#include "core/base/compiler.h"
 #include "core/base/random.h"
 #include "core/event/timer.h"
 
@@ -44,8 +45,7 @@ uint64_t scrape_schedule_interval_ns(const struct scrape_schedule *schedule,
 
 /* Adds a job, due within one interval. Returns: false when out of memory. */
 bool scrape_schedule_add(struct scrape_schedule *schedule, struct scrape_job *job,
-                         struct scrape_rate *rate, uint64_t now_ns)
-    __attribute__((warn_unused_result));
+                         struct scrape_rate *rate, uint64_t now_ns) SLUICE_MUST_USE;
 /* The job may be in the schedule or taken out. */
 void scrape_schedule_remove(struct scrape_schedule *schedule, struct scrape_job *job);
 /* Returns: a due job, taken out until scrape_schedule_put_back; NULL: none. */
@@ -53,8 +53,7 @@ struct scrape_job *scrape_schedule_pop_due(struct scrape_schedule *schedule, uin
 /* Puts back a job that was taken at `taken_ns`, with its result. Returns: false when out of memory;
  * it then stays out. */
 bool scrape_schedule_put_back(struct scrape_schedule *schedule, struct scrape_job *job,
-                              uint64_t taken_ns, uint64_t now_ns, bool answered)
-    __attribute__((warn_unused_result));
+                              uint64_t taken_ns, uint64_t now_ns, bool answered) SLUICE_MUST_USE;
 /* Returns: when to call scrape_schedule_pop_due again; UINT64_MAX: never. Jobs that are due within
  * some milliseconds are taken together. */
 uint64_t scrape_schedule_next_ns(const struct scrape_schedule *schedule, uint64_t now_ns);

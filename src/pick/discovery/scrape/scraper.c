@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
 #include "core/event/clock.h"
@@ -459,8 +460,7 @@ static void start_scrape(struct scrape_target *target, struct page_buffer *buffe
 }
 
 static void on_timer_expired(struct timer *timer) {
-    struct scraper *scraper =
-        (struct scraper *)(void *)((char *)timer - offsetof(struct scraper, timer));
+    struct scraper *scraper = CONTAINER_OF(timer, struct scraper, timer);
     struct page_buffer *buffer;
     scraper->timer_set = false;
     while ((buffer = take_buffer(scraper))) {

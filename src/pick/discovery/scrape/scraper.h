@@ -19,7 +19,7 @@ struct scraper;
 /* Starts with the current pools. The set must live as long as the scraper. Returns: ST_NO_MEMORY.
  * Owns: *out until scraper_free. */
 enum status scraper_new(struct worker *worker, struct pool_set *pools, struct scraper **out,
-                        struct error *err) __attribute__((warn_unused_result));
+                        struct error *err) SLUICE_MUST_USE;
 /* To be called about every second, and when pools have changed: follows the pools, and reads token
  * files again. */
 void scraper_refresh(struct scraper *scraper);

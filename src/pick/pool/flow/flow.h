@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/compiler.h"
 #include "core/base/hash.h"
 #include "core/base/metric/histogram.h"
 #include "core/base/str.h"
@@ -88,7 +89,7 @@ enum flow_full flow_check_limits(const struct flow *flow, const struct flow_limi
 /* Queues an idle item with its `n_bytes`; the caller has checked the limits. `fairness`: the id; ""
  * is an id too. Returns: false when out of memory. */
 bool flow_add(struct flow *flow, struct flow_item *item, int64_t priority, struct str fairness_id,
-              uint64_t now_ns) __attribute__((warn_unused_result));
+              uint64_t now_ns) SLUICE_MUST_USE;
 /* Adds to the bytes of an item. */
 void flow_add_bytes(struct flow *flow, struct flow_item *item, uint64_t n_bytes);
 

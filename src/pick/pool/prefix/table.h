@@ -30,8 +30,8 @@ struct prefix_table;
 
 /* Uses at most `max_bytes`, which is PREFIX_MIN_BYTES or more; the system provides memory as it is
  * first written. Returns: ST_NO_MEMORY. Owns: *out until prefix_table_unref. */
-enum status prefix_table_new(size_t max_bytes, struct prefix_table **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status prefix_table_new(size_t max_bytes, struct prefix_table **out,
+                             struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void prefix_table_unref(struct prefix_table *table);
 /* Takes a reference. */

@@ -84,8 +84,8 @@ const char *plugin_kind_name(enum plugin_kind kind);
 
 /* Parses the parameters, or refuses them when the plugin has none. */
 enum status plugin_read_parameters(const struct plugin *plugin, const struct doc_node *node,
-                                   struct arena *arena, void **parameters, struct error *err)
-    __attribute__((warn_unused_result));
+                                   struct arena *arena, void **parameters,
+                                   struct error *err) SLUICE_MUST_USE;
 
 /* `score` for plugins whose scores are all cacheable. */
 void plugin_score_cacheable(const struct plugin_cacheable *cacheable, const void *parameters,

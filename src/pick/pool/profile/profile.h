@@ -30,8 +30,7 @@ struct profile {
 extern const struct profile PROFILE_DEFAULT;
 
 /* Collects what the plugins need. Returns: ST_BAD_CONFIG when the needs conflict. */
-enum status profile_collect_needs(struct profile *profile, struct error *err)
-    __attribute__((warn_unused_result));
+enum status profile_collect_needs(struct profile *profile, struct error *err) SLUICE_MUST_USE;
 
 /* Whether the profile means "the fewest of our own requests in flight, ties at random": then the
  * pool's ranking has the endpoint without a loop (ranking.h). */

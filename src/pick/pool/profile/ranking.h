@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/compiler.h"
 #include "core/base/random.h"
 
 /* Embedded in the item. */
@@ -38,7 +39,7 @@ struct ranking {
 
 void ranking_fini(struct ranking *ranking);
 /* Reserves capacity for `n` items. Returns: false when out of memory; nothing has changed. */
-bool ranking_reserve(struct ranking *ranking, size_t n) __attribute__((warn_unused_result));
+bool ranking_reserve(struct ranking *ranking, size_t n) SLUICE_MUST_USE;
 
 /* There is capacity for it, and it is not in the ranking. Takes time by the number of levels above
  * `key`. */

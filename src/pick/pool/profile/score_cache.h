@@ -52,6 +52,6 @@ static inline void score_cache_invalidate(struct score_cache *cache, uint32_t po
 /* Scores the candidates, of which none was removed: candidates->score then points into the cache.
  * Returns: false when out of memory, or when nothing can be cached; nothing has changed. */
 bool score_cache_score(struct score_cache *cache, const struct profile *profile,
-                       struct candidate_set *candidates) __attribute__((warn_unused_result));
+                       struct candidate_set *candidates) SLUICE_MUST_USE;
 
 #endif

@@ -32,12 +32,12 @@ struct grpc_api;
 
 /* Returns: ST_NO_MEMORY. Owns: *out until grpc_api_free, after the server has stopped. */
 enum status grpc_api_new(const struct grpc_api_options *options, struct grpc_api **out,
-                         struct error *err) __attribute__((warn_unused_result));
+                         struct error *err) SLUICE_MUST_USE;
 void grpc_api_free(struct grpc_api *api);
 /* For grpc_server_options.admit, with the keys (serve/frontend/keys.h) as its argument: checks the
  * key group of the method's row. */
-enum status grpc_api_admit(const struct grpc_call *call, void *keys, struct error *err)
-    __attribute__((warn_unused_result));
+enum status grpc_api_admit(const struct grpc_call *call, void *keys,
+                           struct error *err) SLUICE_MUST_USE;
 /* The method table for grpc_server_new; lives as long as the api. */
 const struct grpc_method *grpc_api_methods(const struct grpc_api *api, size_t *n);
 /* The state of the server or of a model may have changed: notifies the streams of Health/Watch.

@@ -3,6 +3,7 @@
 #include "serve/frontend/grpc/infer.h"
 
 #include "codec/kserve/grpc/decode_cache.h"
+#include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "serve/frontend/classify.h"
 #include "serve/frontend/header_forward.h"
@@ -11,7 +12,7 @@
 /* ---- both methods ----------------------------------------------------------------- */
 
 static struct grpc_infer *infer_of(struct call *call) {
-    return (struct grpc_infer *)(void *)((char *)call - offsetof(struct grpc_infer, call));
+    return CONTAINER_OF(call, struct grpc_infer, call);
 }
 
 struct grpc_infer *grpc_infer_new(struct grpc_call *rpc, struct grpc_message *message,

@@ -44,7 +44,7 @@ void grpc_infer_cancel(struct grpc_infer *infer);
 /* Encodes the (last) response as pieces of a message. Returns: the model's error, or why the
  * response cannot be encoded. */
 enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_grpc_message *out,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 
 /* ModelStreamInfer (infer_stream.c). */
 grpc_event_cb grpc_infer_stream_step;

@@ -1,6 +1,7 @@
 /* The model repository extension over gRPC: RepositoryIndex, RepositoryModelLoad and
  * RepositoryModelUnload. A client that disconnects does not cancel a change. */
 #include "codec/kserve/repository.h"
+#include "core/base/compiler.h"
 #include "serve/frontend/grpc/method.h"
 #include "serve/frontend/repository_index.h"
 
@@ -20,8 +21,7 @@ static void finish_call(struct grpc_repository *self, const struct error *err) {
 }
 
 static void on_done(struct repository_change *change) {
-    struct grpc_repository *self =
-        (struct grpc_repository *)((char *)change - offsetof(struct grpc_repository, change));
+    struct grpc_repository *self = CONTAINER_OF(change, struct grpc_repository, change);
     struct grpc_call *call = self->call;
     struct error err = change->error;
     struct buf out;

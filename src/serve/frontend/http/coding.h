@@ -13,7 +13,7 @@
 /* Parses Content-Encoding: gzip, x-gzip, deflate, identity or absent. Returns: ST_UNKNOWN_ENCODING
  * for any other value, several codings included. */
 enum status http_coding_of_body(const struct http_head *head, enum http_coding *out,
-                                struct error *err) __attribute__((warn_unused_result));
+                                struct error *err) SLUICE_MUST_USE;
 /* Chooses gzip, deflate or identity by the weights of Accept-Encoding (RFC 9110, 12.5.3): the
  * highest q wins, on ties the first listed; identity without the field or when no coding is
  * acceptable. */
@@ -24,6 +24,6 @@ const char *http_coding_name(enum http_coding coding);
 /* Compresses the pieces into one block of `arena`. `coding` is gzip or deflate. Returns: false when
  * out of memory. */
 bool http_compress(struct arena *arena, enum http_coding coding, const struct piece *pieces,
-                   size_t n_pieces, struct piece *out) __attribute__((warn_unused_result));
+                   size_t n_pieces, struct piece *out) SLUICE_MUST_USE;
 
 #endif

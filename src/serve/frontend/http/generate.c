@@ -2,6 +2,7 @@
  * response is printed as JSON, for generate_stream as a server-sent event. An error before the
  * first response has an HTTP status of its own; a later one is only in the body, because the head
  * is sent. */
+#include "core/base/compiler.h"
 #include "serve/frontend/http/routes.h"
 
 #include "codec/kserve/generate.h"
@@ -35,7 +36,7 @@ struct http_generate {
 };
 
 static struct http_generate *generate_of(struct call *call) {
-    return (struct http_generate *)(void *)((char *)call - offsetof(struct http_generate, call));
+    return CONTAINER_OF(call, struct http_generate, call);
 }
 
 static void reply_failure(struct http_exchange *exchange, const struct error *err) {

@@ -1,6 +1,7 @@
 /* One inference over HTTP. The head decides the alignment of the body; the body becomes an
  * infer_request whose tensors are views of it; the model responds on the same worker; the outputs
  * are sent from the backend's memory. */
+#include "core/base/compiler.h"
 #include "serve/frontend/http/routes.h"
 
 #include "codec/kserve/decode_cache.h"
@@ -168,8 +169,7 @@ static void send_answer(struct http_infer *infer, const struct v2_response *enco
 
 /* The model has responded. Thread: the worker. */
 static void on_done(struct call *call) {
-    struct http_infer *infer =
-        (struct http_infer *)((char *)call - offsetof(struct http_infer, call));
+    struct http_infer *infer = CONTAINER_OF(call, struct http_infer, call);
     struct http_exchange *exchange = infer->exchange;
     struct infer_response *response = &call->response;
     struct v2_response encoded;

@@ -1,6 +1,7 @@
 /* Model load and unload, and the index, over HTTP: the repository makes the change on a thread of
  * its own, and the response is sent when it is done. A client that disconnects does not cancel the
  * change. */
+#include "core/base/compiler.h"
 #include "serve/frontend/http/routes.h"
 
 #include "codec/kserve/repository.h"
@@ -25,8 +26,7 @@ static void answer_index(struct http_repository *self) {
 }
 
 static void on_done(struct repository_change *change) {
-    struct http_repository *self =
-        (struct http_repository *)((char *)change - offsetof(struct http_repository, change));
+    struct http_repository *self = CONTAINER_OF(change, struct http_repository, change);
     if (change->error.status != ST_OK) {
         http_reply_error(self->exchange, &change->error, NULL, 0);
     } else if (change->action == REPOSITORY_SCAN) {

@@ -31,19 +31,18 @@ struct mip_answer_writer {
 
 /* Starts an answer in `arena`. Returns: ST_NO_MEMORY. */
 enum status mip_answer_begin(struct mip_answer_writer *writer, struct arena *arena,
-                             const struct mip_plan *plan, struct error *err)
-    __attribute__((warn_unused_result));
+                             const struct mip_plan *plan, struct error *err) SLUICE_MUST_USE;
 /* Appends the item for output `index` of one element. `may_view`: the element's bytes stay until
  * the answer is sent, so that they need no copy. `scratch` holds temporary memory. Returns:
  * ST_BAD_OUTPUT, ST_NO_MEMORY, ST_BODY_TOO_LARGE when the size exceeds a packet's limit. */
 enum status mip_answer_add(struct mip_answer_writer *writer, size_t index,
                            const struct tensor *element, bool may_view, struct arena *scratch,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 /* Finishes the answer; `request` has the numbers of elements and inputs. Owns: the pieces of the
  * packet are in the arena. Returns: ST_NO_MEMORY, ST_BODY_TOO_LARGE. */
 enum status mip_answer_end(struct mip_answer_writer *writer, const struct mip_infer *request,
-                           const struct piece **pieces, size_t *n_pieces, struct error *err)
-    __attribute__((warn_unused_result));
+                           const struct piece **pieces, size_t *n_pieces,
+                           struct error *err) SLUICE_MUST_USE;
 
 /* Iterates over an output of a call, row by row: one row for each element of the batch. */
 struct mip_rows {
@@ -59,7 +58,7 @@ struct mip_rows {
  * dimension, whose output is one row. `tensor` (of a response: in one piece) must outlive the
  * iteration. Returns: ST_BAD_OUTPUT. */
 enum status mip_rows_init(struct mip_rows *rows, const struct tensor *tensor, uint64_t n_rows,
-                          struct error *err) __attribute__((warn_unused_result));
+                          struct error *err) SLUICE_MUST_USE;
 /* Sets *out to the next row, a view that is valid until the next call. Call it at most n_rows
  * times. */
 void mip_rows_next(struct mip_rows *rows, struct tensor *out);

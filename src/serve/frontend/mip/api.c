@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "serve/frontend/mip/batch.h"
 
@@ -32,8 +33,7 @@ static void on_sent(void *user) {
 }
 
 static void on_done(struct mip_batch *batch) {
-    struct mip_inference *call =
-        (struct mip_inference *)((char *)batch - offsetof(struct mip_inference, batch));
+    struct mip_inference *call = CONTAINER_OF(batch, struct mip_inference, batch);
     if (batch->error.status != ST_OK) {
         mip_batch_fini(batch);
         reply_failure(call->exchange, &batch->error);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "core/base/checked.h"
+#include "core/base/compiler.h"
 #include "core/event/clock.h"
 
 enum {
@@ -201,7 +202,7 @@ static void finish_batch(struct mip_batch *batch) {
 }
 
 static void on_resume(struct worker_msg *msg) {
-    struct mip_batch *batch = (struct mip_batch *)((char *)msg - offsetof(struct mip_batch, msg));
+    struct mip_batch *batch = CONTAINER_OF(msg, struct mip_batch, msg);
     batch->posted = false;
     run_steps(batch);
 }
@@ -226,7 +227,7 @@ static void run_steps(struct mip_batch *batch) {
 }
 
 static void on_chunk_progress(struct mip_chunk *chunk) {
-    run_steps((struct mip_batch *)((char *)chunk->context - offsetof(struct mip_batch, context)));
+    run_steps(CONTAINER_OF(chunk->context, struct mip_batch, context));
 }
 
 /* ---- start and end --------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* The batch of a packet without a socket: how it is cut into calls, the order of the outputs, and
  * that nothing is left after each failure. */
+#include "core/base/compiler.h"
 #include "serve/frontend/mip/batch.h"
 
 #include <setjmp.h>
@@ -186,7 +187,7 @@ static void take_answer(struct packet *packet) {
 }
 
 static void on_done(struct mip_batch *batch) {
-    struct packet *packet = (struct packet *)((char *)batch - offsetof(struct packet, batch));
+    struct packet *packet = CONTAINER_OF(batch, struct packet, batch);
     packet->n_done++;
     packet->other_ran_before_done = packet->other_ran;
     packet->status = batch->error.status;
@@ -200,7 +201,7 @@ static void on_done(struct mip_batch *batch) {
 }
 
 static void on_other(struct worker_msg *msg) {
-    ((struct packet *)(void *)((char *)msg - offsetof(struct packet, other)))->other_ran = true;
+    (CONTAINER_OF(msg, struct packet, other))->other_ran = true;
 }
 
 static void start(struct rig *rig) {

@@ -9,6 +9,7 @@
 
 #include "codec/mip/item.h"
 #include "core/base/checked.h"
+#include "core/base/compiler.h"
 #include "core/tensor/bytes.h"
 
 enum { FIRST_PIECES = 8, FILE_PIECES = 2 };
@@ -222,8 +223,7 @@ static enum status reserve_element(struct mip_chunk *chunk, struct error *err) {
 /* ---- elements: adding one -------------------------------------------------------------------- */
 
 static void on_picture(struct picture_job *job) {
-    struct mip_chunk_picture *picture =
-        (struct mip_chunk_picture *)((char *)job - offsetof(struct mip_chunk_picture, job));
+    struct mip_chunk_picture *picture = CONTAINER_OF(job, struct mip_chunk_picture, job);
     struct mip_chunk *chunk = picture->chunk;
     picture->done = true;
     chunk->n_decoding--;
@@ -361,7 +361,7 @@ static enum status build_request(struct mip_chunk *chunk, struct error *err) {
 }
 
 static void on_answer(struct call *call) {
-    struct mip_chunk *chunk = (struct mip_chunk *)((char *)call - offsetof(struct mip_chunk, call));
+    struct mip_chunk *chunk = CONTAINER_OF(call, struct mip_chunk, call);
     chunk_set_state(chunk, MIP_CHUNK_ANSWERED);
     trace_add_response(chunk->trace, call);
     trace_end(&chunk->trace);

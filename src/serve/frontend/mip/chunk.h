@@ -82,21 +82,19 @@ struct mip_chunk *mip_chunk_new(struct mip_chunk_context *context, size_t first,
 /* Adds the next element of the batch. *taken is false when its shapes differ from the earlier
  * elements': it is for the next chunk. Returns: the error of an item; ST_NO_MEMORY, and the earlier
  * elements stay valid. */
-enum status mip_chunk_add_element(struct mip_chunk *chunk, bool *taken, struct error *err)
-    __attribute__((warn_unused_result));
+enum status mip_chunk_add_element(struct mip_chunk *chunk, bool *taken,
+                                  struct error *err) SLUICE_MUST_USE;
 /* Closes the chunk: no more elements. */
 void mip_chunk_close(struct mip_chunk *chunk);
 /* Is the chunk closed, and are all its pictures decoded? */
 bool mip_chunk_is_ready(const struct mip_chunk *chunk);
 /* Submits a ready chunk to the model. Returns: why it was not submitted; the chunk is still closed
  * then. */
-enum status mip_chunk_submit(struct mip_chunk *chunk, struct error *err)
-    __attribute__((warn_unused_result));
+enum status mip_chunk_submit(struct mip_chunk *chunk, struct error *err) SLUICE_MUST_USE;
 /* Appends the outputs of the next element to the answer; *more: there are further elements.
  * `may_view`: the chunk is freed after the answer is sent. Returns: ST_BAD_OUTPUT, ST_NO_MEMORY. */
 enum status mip_chunk_write(struct mip_chunk *chunk, struct mip_answer_writer *writer,
-                            bool may_view, bool *more, struct error *err)
-    __attribute__((warn_unused_result));
+                            bool may_view, bool *more, struct error *err) SLUICE_MUST_USE;
 
 /* Cancels the pictures and the call that are in flight. */
 void mip_chunk_cancel(struct mip_chunk *chunk);

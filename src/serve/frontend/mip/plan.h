@@ -55,13 +55,11 @@ struct mip_plan {
  * *out in `arena`; it borrows from `spec` and `config`. */
 enum status mip_plan_new(struct arena *arena, const struct model_spec *spec,
                          const struct model_config *config, struct str directory,
-                         const struct mip_plan **out, struct error *err)
-    __attribute__((warn_unused_result));
+                         const struct mip_plan **out, struct error *err) SLUICE_MUST_USE;
 
 /* Builds the plan of a version that is being opened and attaches it to the version. Returns: as
  * mip_plan_new. */
-enum status mip_plan_add(struct model_version *version, struct error *err)
-    __attribute__((warn_unused_result));
+enum status mip_plan_add(struct model_version *version, struct error *err) SLUICE_MUST_USE;
 /* The plan that mip_plan_add attached. Thread: any. */
 const struct mip_plan *mip_plan_of(const struct model_version *version);
 
@@ -75,7 +73,7 @@ void mip_plan_print(const struct mip_plan *plan, struct buf *out);
  * file's name in messages. Returns: ST_BAD_CONFIG with the line, ST_NO_MEMORY. Owns: in `arena`,
  * which the labels' text has to outlive. */
 enum status mip_labels_make_keys(struct arena *arena, const char *path, struct labels *labels,
-                                 struct error *err) __attribute__((warn_unused_result));
+                                 struct error *err) SLUICE_MUST_USE;
 
 /* picture.c: makes the plan of a picture for an input of `datatype` (any but BYTES) whose batch
  * elements have the shape `dims` (-1: any size): [H,W], [C,H,W] or [H,W,C] with C 1 or 3, after any
@@ -84,7 +82,6 @@ enum status mip_labels_make_keys(struct arena *arena, const char *path, struct l
  * ST_UNSUPPORTED with the reason. */
 enum status mip_picture_plan(enum datatype datatype, struct shape dims,
                              const struct mip_settings *settings, struct picture_plan *out,
-                             int64_t *out_dims, struct error *err)
-    __attribute__((warn_unused_result));
+                             int64_t *out_dims, struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -17,6 +17,6 @@
  * without a label; ST_NO_MEMORY. `scratch` holds what is needed meanwhile. */
 enum status mip_scores_print(struct buf *out, struct arena *scratch,
                              const struct mip_output *output, const struct tensor *element,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -68,7 +68,7 @@ enum { MIP_TOP_K_MAX = 1000 };
  * valid name. Texts are views of `config`. */
 enum status mip_settings_read(const struct model_config *config, const struct model_spec *spec,
                               struct mip_settings *inputs, struct mip_settings *outputs,
-                              struct error *err) __attribute__((warn_unused_result));
+                              struct error *err) SLUICE_MUST_USE;
 
 /* The names of the values, for messages and --check. */
 const char *mip_color_name(enum picture_color color);

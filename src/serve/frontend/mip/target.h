@@ -21,13 +21,13 @@ struct mip_target {
 
 /* Parses `text`; the version stays in the name until mip_target_resolve. Returns: ST_BAD_CONFIG
  * with the expected form. Owns: views of `text`. */
-enum status mip_target_parse(struct str text, struct mip_target *out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status mip_target_parse(struct str text, struct mip_target *out,
+                             struct error *err) SLUICE_MUST_USE;
 /* Separates name and version by the models in the repository, which need not be loaded. Returns:
  * ST_BAD_CONFIG when there is no such model; when it is loaded, also when there is no such version.
  */
 enum status mip_target_resolve(struct mip_target *target, struct repository *repository,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 
 /* Prints an address as a URL of MIP: "tcp://127.0.0.1:9000", "unix:///run/x.sock". Returns: `out`.
  */

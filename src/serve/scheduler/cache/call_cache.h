@@ -14,7 +14,7 @@
 /* Looks the call up. On a hit the response is filled and the call is CALL_ANSWERED. Otherwise
  * call->cached is CALL_CACHE_MISS if the lookup was made, and call_cache_store_copy may store the
  * answer. The call is prepared and entered in its version, whose cache is enabled. */
-bool call_cache_find(struct call *call) __attribute__((warn_unused_result));
+bool call_cache_find(struct call *call) SLUICE_MUST_USE;
 /* Stores a copy of the answer of a call that missed, if it succeeded. Payload bytes are copied. */
 void call_cache_store_copy(struct call *call);
 

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/compiler.h"
 #include "core/base/hash.h"
 
 enum { CALL_HASH_KEY_BYTES = 16 };
@@ -23,8 +24,8 @@ struct call_hash {
 
 /* An empty hash with its key, which others are copied from. Returns: false when OpenSSL lacks
  * SipHash. Owns: its context until call_hash_fini. */
-bool call_hash_init(struct call_hash *keyed, const unsigned char key[CALL_HASH_KEY_BYTES])
-    __attribute__((warn_unused_result));
+bool call_hash_init(struct call_hash *keyed,
+                    const unsigned char key[CALL_HASH_KEY_BYTES]) SLUICE_MUST_USE;
 /* A zeroed, uninitialized one is allowed. */
 void call_hash_fini(struct call_hash *keyed);
 
@@ -34,7 +35,6 @@ void call_hash_begin(struct call_hash *hash, const struct call_hash *keyed);
 void call_hash_add(struct call_hash *hash, const void *data, size_t n_bytes);
 void call_hash_add_u64(struct call_hash *hash, uint64_t value);
 /* Returns: false when the hash could not be computed. */
-bool call_hash_final(struct call_hash *hash, struct keyed_hash *out)
-    __attribute__((warn_unused_result));
+bool call_hash_final(struct call_hash *hash, struct keyed_hash *out) SLUICE_MUST_USE;
 
 #endif

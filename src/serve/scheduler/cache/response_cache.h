@@ -29,8 +29,8 @@ struct cache_scope {
 enum { RESPONSE_CACHE_ALIGNMENT = 64 /* of a block */ };
 
 /* Returns: ST_NO_MEMORY, ST_UNSUPPORTED. Owns: *out until response_cache_free. */
-enum status response_cache_new(uint64_t n_bytes, struct response_cache **out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status response_cache_new(uint64_t n_bytes, struct response_cache **out,
+                               struct error *err) SLUICE_MUST_USE;
 /* No scope is open, and no entry is referenced. NULL is allowed. */
 void response_cache_free(struct response_cache *cache);
 

@@ -73,8 +73,7 @@ struct sequences {
 /* *out is NULL without sequence batching. Returns: ST_NO_MEMORY. Owns: *out, until
  * sequences_free. */
 enum status sequences_new(const struct model_config *config, size_t n_instances,
-                          struct sequences **out, struct error *err)
-    __attribute__((warn_unused_result));
+                          struct sequences **out, struct error *err) SLUICE_MUST_USE;
 /* No call waits or runs. NULL is allowed. */
 void sequences_free(struct sequences *all);
 
@@ -83,13 +82,13 @@ void sequences_free(struct sequences *all);
 uint64_t sequences_expire_idle(struct sequences *all, uint64_t now_ns);
 /* Finds the sequence of call->sequence_params; call->sequence NULL: the call starts one. Returns:
  * ST_BAD_SEQUENCE when the sequence is not open. */
-enum status sequences_find(struct sequences *all, struct call *call, struct error *err)
-    __attribute__((warn_unused_result));
+enum status sequences_find(struct sequences *all, struct call *call,
+                           struct error *err) SLUICE_MUST_USE;
 /* Returns: whether the call, after sequences_find, has to wait for a slot. */
 bool sequences_must_wait_for_slot(struct sequences *all, const struct call *call);
 /* Adds a waiting call to its sequence. Returns: ST_NO_MEMORY. */
-enum status sequences_add(struct sequences *all, struct call *call, struct error *err)
-    __attribute__((warn_unused_result));
+enum status sequences_add(struct sequences *all, struct call *call,
+                          struct error *err) SLUICE_MUST_USE;
 /* Removes a waiting call that will not run. Returns: the later calls of its sequence, which are
  * removed too, linked by call->sequence_next. */
 struct call *sequences_drop(struct sequences *all, struct call *call, uint64_t now_ns);

@@ -85,8 +85,7 @@ struct statistics {
 /* Zeroed memory can count requests; this allocates the counters of executions in `arena`.
  * `max_batch_size` 0: the model does not batch. Returns: ST_NO_MEMORY. */
 enum status statistics_init(struct statistics *statistics, struct arena *arena, size_t n_instances,
-                            uint64_t max_batch_size, struct error *err)
-    __attribute__((warn_unused_result));
+                            uint64_t max_batch_size, struct error *err) SLUICE_MUST_USE;
 void statistics_fini(struct statistics *statistics);
 
 /* Counts a call that ended after it was queued or started. Thread: call->worker's. */

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "core/base/checked.h"
+#include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "core/tensor/bytes.h"
@@ -264,7 +265,7 @@ static void advance_to_next(struct warmup *warmup) {
 }
 
 static void on_done(struct call *call) {
-    struct warmup *warmup = (struct warmup *)(void *)((char *)call - offsetof(struct warmup, call));
+    struct warmup *warmup = CONTAINER_OF(call, struct warmup, call);
     *warmup->err = call->response.error;
     infer_response_release(&call->response);
     arena_free(warmup->request.arena);
@@ -330,7 +331,7 @@ static void execute_call(struct warmup *warmup) {
 }
 
 static void run_next(struct worker_msg *msg) {
-    struct warmup *warmup = (struct warmup *)(void *)((char *)msg - offsetof(struct warmup, next));
+    struct warmup *warmup = CONTAINER_OF(msg, struct warmup, next);
     bool over = warmup->sample == warmup->version->config.n_warmups;
     if (over || warmup->err->status != ST_OK || (!warmup->arena && make_sample(warmup) != ST_OK) ||
         begin_call(warmup) != ST_OK) {

@@ -15,8 +15,7 @@
  * open and not yet used.
  * Returns: the first error, which names the sample and the instance. Thread: the loading thread,
  * which runs an event loop meanwhile. */
-enum status warmup_run(struct model_version *version, struct error *err)
-    __attribute__((warn_unused_result));
+enum status warmup_run(struct model_version *version, struct error *err) SLUICE_MUST_USE;
 
 /* The model that a sample is made for. */
 struct warmup_target {
@@ -30,6 +29,6 @@ struct warmup_target {
  * Returns: ST_BAD_CONFIG, ST_IO, ST_NO_MEMORY. Owns: *out is in `arena`. May block. */
 enum status warmup_sample_make(struct arena *arena, const struct model_warmup *sample,
                                const struct warmup_target *target, struct infer_input **out,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 
 #endif

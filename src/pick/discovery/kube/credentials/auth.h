@@ -33,8 +33,8 @@ struct kube_identity {
 
 /* Gets all current credentials. Returns: ST_NOT_READY: the program is running, and on_credential
  * will be called; ST_IO, ST_NO_MEMORY and the program's errors. */
-enum status kube_auth_get(struct kube_auth *login, struct kube_identity *out, struct error *err)
-    __attribute__((warn_unused_result));
+enum status kube_auth_get(struct kube_auth *login, struct kube_identity *out,
+                          struct error *err) SLUICE_MUST_USE;
 /* The server rejected the credentials of this generation. */
 void kube_auth_reject(struct kube_auth *login, unsigned generation);
 /* Ends a running program; calls `stopped` when it has ended, perhaps within the call. */

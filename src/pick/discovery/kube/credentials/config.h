@@ -35,7 +35,7 @@ struct kube_config_options {
 /* Returns: ST_BAD_CONFIG with file and line, ST_IO, ST_NO_MEMORY; error texts contain no secrets.
  * Owns: *out until kube_config_free. */
 enum status kube_config_load(const struct kube_config_options *ask, struct kube_config **out,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. Overwrites secrets. */
 void kube_config_free(struct kube_config *config);
 
@@ -49,11 +49,11 @@ const char *kube_config_namespace(const struct kube_config *config);
 /* Reads a text that may be secret and is not in error texts. Returns: ST_BAD_CONFIG if the member
  * is something else; an absent one leaves `*out` unchanged. */
 enum status kube_config_secret(const struct doc_node *node, const char *key, struct str *out,
-                               struct error *err) __attribute__((warn_unused_result));
+                               struct error *err) SLUICE_MUST_USE;
 /* Copies a text; an empty one is like none. */
 enum status kube_config_text(const struct doc_node *node, const char *key, char **out,
-                             struct error *err) __attribute__((warn_unused_result));
+                             struct error *err) SLUICE_MUST_USE;
 /* Resolves a path in a file of `folder`. Returns: NULL when out of memory. Owns: the caller. */
-char *kube_config_path(const char *folder, struct str path) __attribute__((warn_unused_result));
+char *kube_config_path(const char *folder, struct str path) SLUICE_MUST_USE;
 
 #endif

@@ -35,7 +35,7 @@ struct kube_credential {
 /* `folder`: that of the kubeconfig. Returns: ST_BAD_CONFIG, ST_NO_MEMORY. Owns: *out until
  * kube_exec_free. */
 enum status kube_exec_read(const struct doc_node *node, const char *folder, struct kube_exec **out,
-                           struct error *err) __attribute__((warn_unused_result));
+                           struct error *err) SLUICE_MUST_USE;
 /* NULL is allowed. */
 void kube_exec_free(struct kube_exec *exec);
 
@@ -45,8 +45,7 @@ void kube_exec_print_info(const struct kube_exec *exec, const struct kube_exec_c
 /* Parses the program's output into `*out`, whose old contents are freed. Returns: ST_BAD_ANSWER,
  * ST_NO_MEMORY. */
 enum status kube_exec_parse(const struct kube_exec *exec, struct str output,
-                            struct kube_credential *out, struct error *err)
-    __attribute__((warn_unused_result));
+                            struct kube_credential *out, struct error *err) SLUICE_MUST_USE;
 /* Overwrites the secrets. */
 void kube_credential_fini(struct kube_credential *credential);
 
