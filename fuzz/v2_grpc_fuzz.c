@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/kserve/grpc/decode_cache.h"
+#include "codec/kserve/grpc/v2_grpc.h"
 #include "core/tensor/infer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -47,61 +47,6 @@ static enum status decode_request(struct arena *arena, struct str message, struc
     return infer_align_copy(&request.infer, err);
 }
 
-static void check_same(const struct v2_grpc_request *one, const struct v2_grpc_request *other) {
-    const struct infer_request *infer = &one->infer, *others = &other->infer;
-    struct error err = {.text = "is another request when it comes again"};
-    check(str_eq(one->model, other->model) && str_eq(one->version, other->version), &err);
-    check(one->empty_final == other->empty_final && str_eq(infer->id, others->id), &err);
-    check(infer->n_inputs == others->n_inputs && infer->n_wanted == others->n_wanted, &err);
-    check(infer->params.n == others->params.n && infer->batch == others->batch, &err);
-    for (size_t i = 0; i < infer->n_inputs; i++) {
-        const struct tensor *a = &infer->inputs[i].tensor, *b = &others->inputs[i].tensor;
-        check(str_eq(a->name, b->name) && shape_eq(a->shape, b->shape), &err);
-        check(a->datatype == b->datatype && a->n_bytes == b->n_bytes, &err);
-        check(a->n_pieces == b->n_pieces, &err);
-        check(infer->inputs[i].params.n == others->inputs[i].params.n, &err);
-        check(str_eq(infer->inputs[i].region.name, others->inputs[i].region.name), &err);
-        for (size_t k = 0; k < a->n_pieces; k++) {
-            check(a->pieces[k].n_bytes == b->pieces[k].n_bytes, &err);
-            check(memcmp(a->pieces[k].data, b->pieces[k].data, a->pieces[k].n_bytes) == 0, &err);
-        }
-    }
-    for (size_t i = 0; i < infer->n_wanted; i++) {
-        check(str_eq(infer->wanted[i].name, others->wanted[i].name), &err);
-        check(infer->wanted[i].n_classes == others->wanted[i].n_classes, &err);
-        check(infer->wanted[i].params.n == others->wanted[i].params.n, &err);
-        check(str_eq(infer->wanted[i].region.name, others->wanted[i].region.name), &err);
-    }
-}
-
-/* Decodes repeatedly with the cache, each time from its own allocation, once with the last byte
- * changed, which mostly is a tensor's. */
-static void check_cached_decode(struct str message) {
-    static struct v2_grpc_decode_cache cache;
-    cache = (struct v2_grpc_decode_cache){0};
-    for (int i = 0; i < 5; i++) {
-        struct arena *arena = arena_new(NULL, 0);
-        struct v2_grpc_request plain, again;
-        struct error err = {0}, again_err = {0};
-        char *own = malloc(message.len + (message.len == 0));
-        memcpy(own, message.ptr, message.len);
-        if (i == 3 && message.len > 0) {
-            own[message.len - 1] ^= 1;
-        }
-        struct str all = str_make(own, message.len);
-        enum status st = v2_grpc_request_decode(arena, all, &limits, &plain, &err);
-        check(v2_grpc_request_decode_cached(&cache, arena, all, &limits, &again, &again_err) == st,
-              &again_err);
-        if (st == ST_OK) {
-            check_same(&plain, &again);
-        } else {
-            check(strcmp(err.text, again_err.text) == 0, &again_err);
-        }
-        free(own);
-        arena_free(arena);
-    }
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct error err = {0};
     struct str name, version, id;
@@ -119,7 +64,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     switch (data[0] % 6) {
     case 0:
         st = decode_request(arena, message, &err);
-        check_cached_decode(message);
         break;
     case 1:
         st = v2_grpc_named_decode(arena, message, &name, &version, &err);

@@ -1,6 +1,5 @@
 /* Requests: JSON, a NUL, tensor bytes. A decoded request is encoded in every form and decoded
  * again, and must have the same meaning; requests that a model accepts are aligned and answered. */
-#include "codec/kserve/decode_cache.h"
 #include "codec/kserve/fuzz_fixture.h"
 #include "codec/kserve/request_encode.h"
 #include "codec/kserve/response.h"
@@ -103,32 +102,6 @@ static void encode_echo_response(struct arena *arena, struct v2_request *request
     }
 }
 
-/* Decodes the same text repeatedly with the cache, each time from its own allocation, and once
- * with fewer bytes after it: the result or error must be that of the decoder. */
-static void check_cached_decode(struct str body, size_t json_bytes) {
-    static struct v2_decode_cache cache;
-    cache = (struct v2_decode_cache){0};
-    for (unsigned i = 0; i < 5; i++) {
-        struct arena *arena = arena_new(NULL, 0);
-        struct v2_request plain, again;
-        struct error err = {0}, again_err = {0};
-        size_t n_bytes = i == 3 && body.len > 0 ? body.len - 1 : body.len;
-        char *own = malloc(n_bytes + (n_bytes == 0));
-        memcpy(own, body.ptr, n_bytes);
-        struct str all = str_make(own, n_bytes);
-        enum status status =
-            v2_request_decode(arena, all, json_bytes, &fixture_limits, &plain, &err);
-        check(v2_request_decode_cached(&cache, arena, all, json_bytes, &fixture_limits, &again,
-                                       &again_err) == status,
-              &err);
-        check(strcmp(status == ST_OK ? fixture_request(arena, &plain) : err.text,
-                     status == ST_OK ? fixture_request(arena, &again) : again_err.text) == 0,
-              &err);
-        free(own);
-        arena_free(arena);
-    }
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct arena *arena = arena_new(NULL, 0);
     size_t json_bytes, n_bytes;
@@ -147,7 +120,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check(err.text[0] != '\0', &err);
     }
     arena_free(arena);
-    check_cached_decode(str_make(body, n_bytes), json_bytes);
     free(body);
     return 0;
 }

@@ -363,7 +363,6 @@ void serve_listeners_stop_threads(struct serve_listeners *self) {
 
 void serve_listeners_free(struct serve_listeners *self) {
     http_server_free(self->http);
-    http_api_free(&self->http_api);
     header_forward_free(self->http_forward);
     serve_grpc_free(&self->grpc);
     serve_mip_free(&self->mip);

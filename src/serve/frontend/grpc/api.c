@@ -109,7 +109,6 @@ void grpc_api_free(struct grpc_api *api) {
         free(api->methods);
         free(api->contexts);
         grpc_health_free(api->health);
-        per_worker_table_fini(&api->decode_caches);
         free(api);
     }
 }

@@ -2,7 +2,6 @@
  * the same worker, and encoded. */
 #include "serve/frontend/grpc/infer.h"
 
-#include "codec/kserve/grpc/decode_cache.h"
 #include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
 #include "serve/frontend/classify.h"
@@ -64,26 +63,12 @@ static enum status check_decoupled_outputs(const struct grpc_infer *infer, struc
     return ST_OK;
 }
 
-/* The decode cache of a worker. */
-struct worker_decode_cache {
-    struct per_worker per_worker;
-    struct v2_grpc_decode_cache requests;
-};
-
-static enum status decode_request(struct grpc_infer *infer, struct error *err) {
-    struct grpc_api *api = grpc_method_context_of(infer->rpc)->api;
-    struct worker_decode_cache *cache = (struct worker_decode_cache *)per_worker_get(
-        &api->decode_caches, infer->rpc->worker, sizeof(*cache));
-    return v2_grpc_request_decode_cached(cache ? &cache->requests : NULL, infer->message->arena,
-                                         infer->message->data, &api->options.limits,
-                                         &infer->request, err);
-}
-
 static enum status prepare_request(struct grpc_infer *infer, struct model_version **version,
                                    struct error *err) {
     const struct grpc_api_options *options = &grpc_method_context_of(infer->rpc)->api->options;
     struct v2_grpc_request *request = &infer->request;
-    enum status st = decode_request(infer, err);
+    enum status st = v2_grpc_request_decode(infer->message->arena, infer->message->data,
+                                            &options->limits, request, err);
     if (st != ST_OK) {
         return st;
     }

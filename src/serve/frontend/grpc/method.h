@@ -2,12 +2,13 @@
 #ifndef SLUICE_SERVE_FRONTEND_GRPC_METHOD_H
 #define SLUICE_SERVE_FRONTEND_GRPC_METHOD_H
 
+#include <stdatomic.h>
+
 #include "core/base/buf.h"
 #include "net/server/grpc/health.h"
 #include "serve/config/config.h"
 #include "serve/frontend/grpc/api.h"
 #include "serve/frontend/keys_file.h"
-#include "serve/scheduler/per_worker.h"
 
 /* A unary method that answers at once: appends the response message to `out`. */
 typedef enum status grpc_unary_handler(struct grpc_api *api, struct grpc_call *call,
@@ -37,7 +38,6 @@ static inline const struct grpc_method_context *grpc_method_context_of(
 struct grpc_api {
     struct grpc_api_options options;
     struct grpc_health *health;
-    struct per_worker_table decode_caches; /* of inference requests, per worker; infer.c */
     atomic_bool draining;
     struct grpc_method *methods;
     struct grpc_method_context *contexts;

@@ -206,7 +206,3 @@ struct http_handler http_api_handler(struct http_api *api) {
 void http_api_drain(struct http_api *api) {
     atomic_store_explicit(&api->draining, true, memory_order_relaxed);
 }
-
-void http_api_free(struct http_api *api) {
-    per_worker_table_fini(&api->decode_caches);
-}

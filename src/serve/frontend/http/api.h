@@ -1,7 +1,7 @@
 /* KServe v2 over HTTP: the front end between the HTTP server and the models. It routes requests,
  * checks keys and methods, and answers them, at once or when a body or a model is ready.
  *
- * Thread: http_api_free on the main thread, the handler on any worker. */
+ * Thread: the handler on any worker. */
 #ifndef SLUICE_SERVE_FRONTEND_HTTP_API_H
 #define SLUICE_SERVE_FRONTEND_HTTP_API_H
 
@@ -14,7 +14,6 @@
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/keys.h"
 #include "serve/repository/repository.h"
-#include "serve/scheduler/per_worker.h"
 #include "serve/trace/tracer.h"
 
 struct http_api {
@@ -28,15 +27,12 @@ struct http_api {
     struct admin_metrics *metrics;
     struct shm_registry *shared; /* serve/frontend/shm_registry.h */
     struct tracer *tracer;
-    struct per_worker_table decode_caches; /* of inference requests, per worker; infer.c */
-    atomic_bool draining;                  /* /v2/health/ready answers 503 */
+    atomic_bool draining; /* /v2/health/ready answers 503 */
 };
 
 /* The table of callbacks for http_server_new; `api` must outlive the server. */
 struct http_handler http_api_handler(struct http_api *api);
 /* /v2/health/ready answers 503 from now on; requests are still served. Thread: any. */
 void http_api_drain(struct http_api *api);
-/* Frees the per-worker decode caches. After the server has stopped. */
-void http_api_free(struct http_api *api);
 
 #endif

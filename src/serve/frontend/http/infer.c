@@ -4,7 +4,6 @@
 #include "core/base/compiler.h"
 #include "serve/frontend/http/routes.h"
 
-#include "codec/kserve/decode_cache.h"
 #include "codec/kserve/raw.h"
 #include "codec/kserve/response.h"
 #include "core/base/metric/metric.h"
@@ -88,21 +87,8 @@ static enum status read_request_head(struct http_infer *infer, const struct http
     return ST_OK;
 }
 
-/* The decode cache of a worker. */
-struct worker_decode_cache {
-    struct per_worker per_worker;
-    struct v2_decode_cache requests;
-};
-
-/* Returns: NULL when out of memory. */
-static struct v2_decode_cache *decode_cache_of(struct http_api *api, const struct worker *worker) {
-    struct worker_decode_cache *cache =
-        (struct worker_decode_cache *)per_worker_get(&api->decode_caches, worker, sizeof(*cache));
-    return cache ? &cache->requests : NULL;
-}
-
 /* Decodes the body in the form that the head announced. */
-static enum status decode_request(struct http_infer *infer, struct http_api *api,
+static enum status decode_request(struct http_infer *infer, const struct http_api *api,
                                   struct error *err) {
     struct http_exchange *exchange = infer->exchange;
     struct str body = exchange->body;
@@ -111,8 +97,7 @@ static enum status decode_request(struct http_infer *infer, struct http_api *api
                              err);
     }
     size_t json_bytes = infer->header == V2_HEADER_JSON ? (size_t)infer->json_bytes : body.len;
-    return v2_request_decode_cached(decode_cache_of(api, exchange->worker), exchange->arena, body,
-                                    json_bytes, &api->limits, &infer->request, err);
+    return v2_request_decode(exchange->arena, body, json_bytes, &api->limits, &infer->request, err);
 }
 
 static void release_response(void *user) {
