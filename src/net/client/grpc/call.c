@@ -563,8 +563,7 @@ void grpc_client_send(struct grpc_client_call *call, const struct piece *pieces,
     struct grpc_client_stream *stream = stream_of_call(call);
     /* A unary call's one message lives in the call's arena; a streaming call may send any
      * number. */
-    struct grpc_send_queue_options options = {.arena = stream->streams ? NULL : call->arena,
-                                              .blocks = &stream->core->blocks};
+    struct grpc_send_queue_options options = {.arena = stream->streams ? NULL : call->arena};
     struct error err;
     bool wanted = stream->state < GRPC_CLIENT_STATUS_SET && !stream->remote_ended;
     assert(!stream->half_closed);

@@ -212,7 +212,6 @@ static enum status make_option(struct grpc_client_core *core, struct error *err)
 enum status grpc_client_core_init(struct grpc_client_core *core, struct error *err) {
     set_default_limits(&core->limits);
     core->budget.body_memory = UINT64_MAX;
-    core->blocks.max_cached_bytes = H2_MEM_MAX_BYTES;
     body_pool_init(&core->pool, MAX_POOLED_BYTES);
     core->receiver_options =
         (struct grpc_receiver_options){.arenas = core->arenas,
@@ -238,7 +237,6 @@ void grpc_client_core_fini(struct grpc_client_core *core) {
     timer_heap_fini(&core->deadlines);
     body_pool_fini(&core->pool);
     free(core->spare_output);
-    small_blocks_fini(&core->blocks);
     *core = (struct grpc_client_core){0};
 }
 
@@ -331,9 +329,7 @@ static int submit_settings(const struct grpc_client_session *session) {
 enum status grpc_client_session_open(struct grpc_client_core *core,
                                      struct grpc_client_session *session, struct error *err) {
     session->core = core;
-    nghttp2_mem mem = h2_mem_from_blocks(&core->blocks);
-    int code =
-        nghttp2_session_client_new3(&session->h2, core->callbacks, session, core->option, &mem);
+    int code = nghttp2_session_client_new2(&session->h2, core->callbacks, session, core->option);
     if (code == 0) {
         code = submit_settings(session);
     }

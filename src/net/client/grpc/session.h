@@ -21,7 +21,6 @@
 #include "net/transport/grpc/fields.h"
 #include "net/transport/grpc/receiver.h"
 #include "net/transport/grpc/send_queue.h"
-#include "net/transport/h2_mem.h"
 
 struct grpc_client_session;
 struct grpc_client_stream;
@@ -42,7 +41,6 @@ struct grpc_client_core {
     struct grpc_receiver_options receiver_options;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
-    struct small_blocks blocks; /* memory of nghttp2 and of queued messages */
     struct timer_heap deadlines;
     struct grpc_client_list waiting;  /* calls that wait for a connection */
     struct grpc_client_stream *ended; /* checked by the next sweep */

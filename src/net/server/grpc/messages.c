@@ -52,7 +52,6 @@ void grpc_send(struct grpc_call *call, const struct piece *pieces, size_t n_piec
     /* A unary call's one message lives in the call's arena; a streaming call may send any
      * number. */
     struct grpc_send_queue_options options = {.arena = call->method->streams ? NULL : call->arena,
-                                              .blocks = &stream->core->blocks,
                                               .coding = stream->answer_coding,
                                               .compression_level =
                                                   stream->core->options->limits.compression_level};

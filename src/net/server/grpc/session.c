@@ -367,7 +367,6 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
                            struct worker *worker, struct error *err) {
     core->options = options;
     core->worker = worker;
-    core->blocks.max_cached_bytes = H2_MEM_MAX_BYTES;
     core->receiver_options =
         (struct grpc_receiver_options){.arenas = worker_arenas(worker),
                                        .pool = core->pool,
@@ -398,7 +397,6 @@ void grpc_core_fini(struct grpc_core *core) {
     timer_heap_fini(&core->deadlines);
     free(core->routes);
     free(core->spare_output);
-    small_blocks_fini(&core->blocks);
     *core = (struct grpc_core){0};
 }
 
@@ -534,9 +532,7 @@ static int submit_settings(const struct grpc_session *session) {
 enum status grpc_session_open(struct grpc_core *core, struct grpc_session *session,
                               struct error *err) {
     session->core = core;
-    nghttp2_mem mem = h2_mem_from_blocks(&core->blocks);
-    int code =
-        nghttp2_session_server_new3(&session->h2, core->callbacks, session, core->option, &mem);
+    int code = nghttp2_session_server_new2(&session->h2, core->callbacks, session, core->option);
     if (code == 0) {
         code = submit_settings(session);
     }

@@ -29,7 +29,6 @@
 #include "net/transport/grpc/fields.h"
 #include "net/transport/grpc/receiver.h"
 #include "net/transport/grpc/send_queue.h"
-#include "net/transport/h2_mem.h"
 #include "net/transport/h2_preface.h"
 #include "net/transport/h2_rate_limit.h"
 #include "net/transport/h2_scan.h"
@@ -57,7 +56,6 @@ struct grpc_core {
     struct grpc_route *routes; /* as many as methods */
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *option;
-    struct small_blocks blocks; /* memory of nghttp2 and of queued messages */
     struct grpc_receiver_options receiver_options;
     struct timer_heap deadlines;
     struct timer_list stream_timers;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "codec/http1/content_coding.h"
-#include "core/base/small_blocks.h"
 #include "net/transport/h2_scan.h"
 
 enum { COMPRESS_FROM_BYTES = 1024 }; /* smaller messages do not shrink */
@@ -48,18 +47,18 @@ static bool compress_copy(const struct grpc_send_queue_options *options, const s
 
 /* ---- one message ----------------------------------------------------------------------------- */
 
-/* Allocated in the arena if there is one. */
+/* In the arena if there is one with memory for it, else on the heap. */
 static struct grpc_queued_message *message_new(const struct grpc_send_queue_options *options,
                                                size_t n_pieces) {
     size_t n_bytes = sizeof(struct grpc_queued_message) + (n_pieces + 1) * sizeof(struct piece);
     struct grpc_queued_message *message =
         options->arena ? arena_alloc(options->arena, n_bytes) : NULL;
-    struct small_blocks *blocks = message ? NULL : options->blocks;
-    if (blocks) {
-        message = small_blocks_malloc(blocks, n_bytes);
+    bool on_heap = !message;
+    if (on_heap) {
+        message = malloc(n_bytes);
     }
     if (message) {
-        *message = (struct grpc_queued_message){.blocks = blocks};
+        *message = (struct grpc_queued_message){.on_heap = on_heap};
     }
     return message;
 }
@@ -68,8 +67,8 @@ static void message_free(struct grpc_queued_message *message) {
     if (message->release) {
         message->release(message->user);
     }
-    if (message->blocks) {
-        small_blocks_free(message->blocks, message);
+    if (message->on_heap) {
+        free(message);
     }
 }
 

@@ -15,7 +15,6 @@
 #include "core/tensor/tensor.h"
 
 struct grpc_output;
-struct small_blocks;
 struct grpc_send_queue;
 
 /* A queued message. */
@@ -24,7 +23,7 @@ struct grpc_queued_message {
     struct grpc_send_queue *queue;
     void (*release)(void *user);
     void *user;
-    struct small_blocks *blocks; /* that it is from; NULL: an arena */
+    bool on_heap; /* not in an arena */
     char prefix[GRPC_PREFIX_BYTES];
     size_t n_pieces;
     struct piece pieces[]; /* the prefix first */
@@ -47,10 +46,9 @@ struct grpc_send_queue {
 };
 
 struct grpc_send_queue_options {
-    struct arena *arena;         /* for the message's descriptor; may be NULL */
-    struct small_blocks *blocks; /* for it if there is no arena; not NULL */
-    enum http_coding coding;     /* of messages that are worth compressing */
-    int compression_level;       /* 1 to 9 */
+    struct arena *arena;     /* for the message's descriptor; NULL: the heap */
+    enum http_coding coding; /* of messages that are worth compressing */
+    int compression_level;   /* 1 to 9 */
 };
 
 /* Appends a message made of these pieces. The list is copied; the bytes must stay valid until
