@@ -115,57 +115,6 @@ enum status model_location_parse(struct arena *arena, struct str method, struct 
     return ST_OK;
 }
 
-/* ---- cache of the last path ------------------------------------------------------------------ */
-
-static bool cache_matches(const struct model_location_cache *cache, bool is_post, struct str path) {
-    return path.len > 0 && path.len == cache->n_bytes && is_post == cache->is_post &&
-           memcmp(path.ptr, cache->path, path.len) == 0;
-}
-
-static void cache_restore(const struct model_location_cache *cache, struct str path,
-                          struct model_location *out) {
-    *out = cache->location;
-    if (out->kind == MODEL_LOCATION_PATH) {
-        out->model.ptr = path.ptr + out->model_at;
-        out->version.ptr = out->version.ptr ? path.ptr + cache->version_at : NULL;
-    }
-}
-
-static bool is_within(struct str part, struct str whole) {
-    return (uintptr_t)part.ptr - (uintptr_t)whole.ptr < whole.len;
-}
-
-/* Decoded names are not in the path: such paths are not cached. */
-static void cache_save(struct model_location_cache *cache, bool is_post, struct str path,
-                       const struct model_location *location) {
-    bool is_plain = location->kind != MODEL_LOCATION_PATH ||
-                    (is_within(location->model, path) &&
-                     (!location->version.ptr || is_within(location->version, path)));
-    if (!is_plain || path.len == 0 || path.len > sizeof cache->path) {
-        return;
-    }
-    cache->location = *location;
-    cache->version_at = location->version.ptr ? (size_t)(location->version.ptr - path.ptr) : 0;
-    cache->n_bytes = path.len;
-    cache->is_post = is_post;
-    memcpy(cache->path, path.ptr, path.len);
-}
-
-enum status model_location_parse_cached(struct model_location_cache *cache, struct arena *arena,
-                                        struct str method, struct str path,
-                                        struct model_location *out, struct error *err) {
-    bool is_post = str_is(method, "POST");
-    if (cache && cache_matches(cache, is_post, path)) {
-        cache_restore(cache, path, out);
-        return ST_OK;
-    }
-    enum status status = model_location_parse(arena, method, path, out, err);
-    if (cache && status == ST_OK) {
-        cache_save(cache, is_post, path, out);
-    }
-    return status;
-}
-
 void model_location_print_path(struct buf *out, const struct model_location *location,
                                struct str path, struct str model) {
     size_t after = location->model_at + location->model_bytes;

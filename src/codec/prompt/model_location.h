@@ -36,23 +36,6 @@ struct model_location {
 enum status model_location_parse(struct arena *arena, struct str method, struct str path,
                                  struct model_location *out, struct error *err) SLUICE_MUST_USE;
 
-/* Cache of the last parsed path: consecutive requests mostly have the same one. Zeroed memory is
- * an empty cache. Thread: one. */
-enum { MODEL_LOCATION_CACHE_PATH_BYTES = 128 }; /* longer paths are not cached */
-struct model_location_cache {
-    struct model_location location; /* of its texts only the lengths and whether ptr is NULL are
-                                       used */
-    size_t version_at;
-    size_t n_bytes;
-    bool is_post;
-    char path[MODEL_LOCATION_CACHE_PATH_BYTES];
-};
-/* The same result as model_location_parse; `cache` may be NULL. */
-enum status model_location_parse_cached(struct model_location_cache *cache, struct arena *arena,
-                                        struct str method, struct str path,
-                                        struct model_location *out,
-                                        struct error *err) SLUICE_MUST_USE;
-
 /* Appends the path of MODEL_LOCATION_PATH with its model replaced by `model`, escaped. */
 void model_location_print_path(struct buf *out, const struct model_location *location,
                                struct str path, struct str model);

@@ -34,7 +34,6 @@ struct worker_state {
     struct worker_msg msg; /* refreshes the readers and resumes notified waiters */
     atomic_bool posted;    /* msg is posted and has not run */
     struct pool_wakeup wakeup;
-    struct model_location_cache last_path;
     struct stream *waiting; /* queued requests, in any order */
     struct timer tick;      /* set while `waiting` is not empty */
 };
@@ -498,7 +497,6 @@ static enum status worker_state_init(struct worker_state *worker_state,
     worker_state->tick.on_expire = on_tick;
     pool_wakeup_init(&worker_state->wakeup, post_wakeup, worker_state);
     worker_state->context.wakeup = &worker_state->wakeup;
-    worker_state->context.last_path = &worker_state->last_path;
     worker_state->context.limits = options->limits;
     return pool_set_reader_new(options->pools, &worker_state->context.pools, err);
 }

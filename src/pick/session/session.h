@@ -46,9 +46,7 @@ struct pick_limits {
  * `pools`, or `reader`'s where `pools` is NULL. */
 struct pick_context {
     struct pool_set_reader *pools;
-    struct pool_wakeup *wakeup;             /* of requests that wait for capacity; NULL: requests
-                                               never wait */
-    struct model_location_cache *last_path; /* may be NULL */
+    struct pool_wakeup *wakeup; /* of requests that wait for capacity; NULL: requests never wait */
     struct pool *pool;
     struct pool_reader *reader;
     struct pick_limits limits;

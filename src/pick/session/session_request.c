@@ -192,9 +192,8 @@ static enum status find_model(struct pick_session *session, const struct pool_sn
     if (!snapshot->models_matter && request->rewrite.len == 0) {
         return ST_OK;
     }
-    enum status st =
-        model_location_parse_cached(session->context.last_path, session->arena, request->method,
-                                    request->path, &session->model_path, err);
+    enum status st = model_location_parse(session->arena, request->method, request->path,
+                                          &session->model_path, err);
     if (session->model_path.kind == MODEL_LOCATION_NONE || request->rewrite.len == 0) {
         request->rewrite = str_make(NULL, 0);
     }
