@@ -33,7 +33,7 @@ static enum status grow_columns(struct pool_view *view, uint32_t n, struct error
     view->index_of = next;
     view->score = (float *)next + cap;
     view->scratch = (float *)next + 2 * cap;
-    memset(memory, 0, N_ARRAYS * cap * sizeof(*memory)); /* store_u32 compares with it */
+    memset(memory, 0, N_ARRAYS * cap * sizeof(*memory)); /* unread members are copied, too */
     free(view->memory);
     view->memory = memory;
     view->cap = (uint32_t)cap;
@@ -54,7 +54,7 @@ static void swap_members(struct pool_view *view, uint32_t member, uint32_t to) {
     const struct candidate_columns *columns = &view->columns;
     uint32_t from = view->index_of[member];
     candidate_columns_copy(columns, from, columns, to);
-    score_cache_invalidate(&view->score_cache, from, false);
+    score_cache_invalidate(&view->score_cache, from);
     view->index_of[columns->member[from]] = from;
     columns->member[to] = member;
     view->index_of[member] = to;
@@ -84,35 +84,20 @@ static enum rank_tier rank_tier_of(uint32_t rank) {
 
 /* ---- reading members ------------------------------------------------------------------------- */
 
-/* Each returns whether the value is unchanged. */
-
-static bool store_u32(uint32_t *slot, uint32_t value) {
-    bool same = *slot == value;
-    *slot = value;
-    return same;
-}
-
-static bool store_float(float *slot, float value) {
-    bool same = *slot <= value && *slot >= value;
-    *slot = value;
-    return same;
-}
-
-static bool read_response_times(const struct candidate_columns *columns, uint32_t at,
+static void read_response_times(const struct candidate_columns *columns, uint32_t at,
                                 const struct endpoint *endpoint) {
     uint64_t ns = endpoint_answered_ns(endpoint);
-    bool same = store_float(&columns->first_byte_s[at], endpoint_first_byte_s(endpoint));
-    same = store_float(&columns->answer_s[at], endpoint_answer_s(endpoint)) && same;
-    return store_u32(&columns->answered[at], ns != 0 ? candidate_clock_ticks(ns) : 0) && same;
+    columns->first_byte_s[at] = endpoint_first_byte_s(endpoint);
+    columns->answer_s[at] = endpoint_answer_s(endpoint);
+    columns->answered[at] = ns != 0 ? candidate_clock_ticks(ns) : 0;
 }
 
 /* The load report, except its request counts. */
-static bool read_load(const struct candidate_columns *columns, uint32_t at,
+static void read_load(const struct candidate_columns *columns, uint32_t at,
                       const struct load_estimate *load) {
-    float used = load->known & LOAD_KV_CACHE ? load->kv_cache_used : 0;
-    bool same = store_u32(&columns->known[at], load->known);
-    same = store_u32(&columns->adapters[at], load->adapters) && same;
-    return store_float(&columns->kv_cache_used[at], used) && same;
+    columns->known[at] = load->known;
+    columns->adapters[at] = load->adapters;
+    columns->kv_cache_used[at] = load->known & LOAD_KV_CACHE ? load->kv_cache_used : 0;
 }
 
 static void read_member(struct pool_view *view, const struct pool_snapshot *snapshot,
@@ -135,9 +120,9 @@ static void read_member(struct pool_view *view, const struct pool_snapshot *snap
     columns->n_tokens[at] = (float)endpoint_n_tokens(endpoint);
     columns->last_cold_request[at] = endpoint_last_cold_request(endpoint);
     view->adapters |= load.adapters;
-    bool only_counts_changed = read_load(columns, at, &load);
-    only_counts_changed = read_response_times(columns, at, endpoint) && only_counts_changed;
-    score_cache_invalidate(&view->score_cache, at, only_counts_changed);
+    read_load(columns, at, &load);
+    read_response_times(columns, at, endpoint);
+    score_cache_invalidate(&view->score_cache, at);
 }
 
 static void read_all_members(struct pool_view *view, const struct pool_snapshot *snapshot,

@@ -29,10 +29,8 @@
  * endpoint's columns and on the range stats of all candidates. They are recomputed only for changed
  * candidates while the stats are the same (score_cache.h). */
 struct plugin_cacheable {
-    bool depends_on_time;   /* with each step of candidate_clock_ticks */
-    bool depends_on_model;  /* on whether the request names a model */
-    bool depends_on_counts; /* on columns that every pick changes: in_flight, n_waiting, n_running,
-                               n_tokens, last_cold_request */
+    bool depends_on_time;  /* with each step of candidate_clock_ticks */
+    bool depends_on_model; /* on whether the request names a model */
     /* Computes the stats of a range; values that it does not set are 0. NULL: it needs none. */
     void (*collect_stats)(const void *parameters, const struct candidate_set *candidates,
                           struct candidate_range range, struct range_stats *out);

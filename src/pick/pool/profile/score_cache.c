@@ -35,10 +35,6 @@ static void mark_all_blocks(const struct score_cache *cache, uint64_t *bits) {
     }
 }
 
-static bool is_count_independent(const struct profile_step *step) {
-    return step->plugin->cacheable && !step->plugin->cacheable->depends_on_counts;
-}
-
 /* Allocates one array of eight-byte words: bits, stats, sums. */
 static bool rebuild_cache(struct score_cache *cache, const struct profile *profile,
                           const struct candidate_set *candidates) {
@@ -61,8 +57,6 @@ static bool rebuild_cache(struct score_cache *cache, const struct profile *profi
     mark_all_blocks(&own, own.changed_blocks);
     for (size_t i = 0; i < profile->n_scorers; i++) {
         const struct plugin_cacheable *plugin = profile->scorers[i].plugin->cacheable;
-        own.has_count_independent_scorer =
-            own.has_count_independent_scorer || is_count_independent(&profile->scorers[i]);
         own.depends_on_time = own.depends_on_time || (plugin && plugin->depends_on_time);
         own.depends_on_model = own.depends_on_model || (plugin && plugin->depends_on_model);
     }
@@ -177,54 +171,25 @@ static void update_scores(const struct score_cache *cache, const struct candidat
     }
 }
 
-/* ---- few candidates -------------------------------------------------------------------------- */
-
-/* Caches the scorers that do not depend on counts; the others add to them. */
-static void score_few(struct score_cache *cache, struct candidate_set *candidates) {
-    const struct profile *profile = cache->profile;
-    size_t n_bytes = candidates->n * sizeof(*cache->sums);
-    bool is_valid = !update_request_inputs(cache, candidates) && cache->only_counts_changed;
-    candidates->score = cache->sums;
-    if (!is_valid) {
-        memset(cache->sums, 0, n_bytes);
-    }
-    for (size_t i = 0; !is_valid && i < profile->n_scorers; i++) {
-        const struct profile_step *step = &profile->scorers[i];
-        if (is_count_independent(step)) {
-            plugin_score_cacheable(step->plugin->cacheable, step->parameters, candidates,
-                                   step->weight);
-        }
-    }
-    cache->only_counts_changed = true;
-    cache->n_reused += is_valid;
-    candidates->score = cache->score;
-    memcpy(cache->score, cache->sums, n_bytes);
-}
-
 /* ---- scores ---------------------------------------------------------------------------------- */
 
 bool score_cache_score(struct score_cache *cache, const struct profile *profile,
                        struct candidate_set *candidates) {
+    if (candidates->n < SCORE_CACHE_MIN_CANDIDATES) {
+        return false;
+    }
     bool other = cache->profile != profile || cache->n != candidates->n ||
                  cache->profile_generation != candidates->snapshot->generation;
     if (other && !rebuild_cache(cache, profile, candidates)) {
         return false;
     }
-    bool few = candidates->n < SCORE_CACHE_MIN_CANDIDATES;
-    if (few && !cache->has_count_independent_scorer) {
-        return false;
-    }
-    if (few) {
-        score_few(cache, candidates);
-    } else {
-        update_scores(cache, candidates, update_request_inputs(cache, candidates));
-        candidates->score = cache->score;
-        candidates->modified_blocks = cache->modified_blocks;
-    }
+    update_scores(cache, candidates, update_request_inputs(cache, candidates));
+    candidates->score = cache->score;
+    candidates->modified_blocks = cache->modified_blocks;
     for (size_t i = 0; i < profile->n_scorers; i++) {
         const struct profile_step *step = &profile->scorers[i];
         const struct plugin_cacheable *plugin = step->plugin->cacheable;
-        if (!plugin || (few && plugin->depends_on_counts)) {
+        if (!plugin) {
             step->plugin->score(step->parameters, candidates, step->weight);
         } else if (plugin->adjust_scores) {
             plugin->adjust_scores(step->parameters, candidates, step->weight);

@@ -7,8 +7,7 @@
  * When the range stats of all candidates have changed, as with the longest queue, all sums are
  * recomputed. Except for rounding the scores are those without a cache.
  *
- * With few candidates recomputing all is quicker than tracking blocks. Then only scorers that do
- * not depend on counts (plugin.h) are cached, for all candidates or none.
+ * With few candidates nothing is cached: a change or two affects nearly every block.
  *
  * Thread: the reader's. */
 #ifndef SLUICE_PICK_POOL_PROFILE_SCORE_CACHE_H
@@ -16,7 +15,7 @@
 
 #include "pick/pool/profile/profile.h"
 
-/* With fewer candidates blocks are not tracked. */
+/* With fewer candidates nothing is cached. */
 enum { SCORE_CACHE_MIN_CANDIDATES = 3 * CANDIDATE_BLOCK };
 
 /* Zeroed memory is empty. */
@@ -28,9 +27,6 @@ struct score_cache {
     bool depends_on_time, depends_on_model; /* of any of its scorers (plugin.h) */
     uint32_t clock_ticks;                   /* when the sums were computed */
     bool has_model;                         /* of the request that they were computed for */
-    bool only_counts_changed;               /* few candidates: only counts have changed since */
-    bool has_count_independent_scorer;      /* any of its scorers */
-    uint64_t n_reused;                      /* few candidates: picks that used the cached sums */
     void *memory;                           /* of the following arrays */
     float *sums, *score;       /* of each candidate: without and with the request's own scores */
     struct range_stats *stats; /* for each scorer: of all candidates, then of each block */
@@ -38,11 +34,8 @@ struct score_cache {
 };
 
 void score_cache_fini(struct score_cache *cache);
-/* Column values of the candidate at this index have changed; `only_counts_changed`: the columns of
- * counts only. */
-static inline void score_cache_invalidate(struct score_cache *cache, uint32_t pos,
-                                          bool only_counts_changed) {
-    cache->only_counts_changed = cache->only_counts_changed && only_counts_changed;
+/* Column values of the candidate at this index have changed. */
+static inline void score_cache_invalidate(struct score_cache *cache, uint32_t pos) {
     if (pos < cache->n) {
         uint32_t block = pos / CANDIDATE_BLOCK;
         cache->changed_blocks[block / 64] |= UINT64_C(1) << block % 64;
@@ -50,7 +43,7 @@ static inline void score_cache_invalidate(struct score_cache *cache, uint32_t po
 }
 
 /* Scores the candidates, of which none was removed: candidates->score then points into the cache.
- * Returns: false when out of memory, or when nothing can be cached; nothing has changed. */
+ * Returns: false when there are few or memory is out; nothing has changed. */
 bool score_cache_score(struct score_cache *cache, const struct profile *profile,
                        struct candidate_set *candidates) SLUICE_MUST_USE;
 

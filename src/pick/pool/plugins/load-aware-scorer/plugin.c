@@ -40,8 +40,7 @@ SIMD_TARGETS static void score_range(const void *parameters, const struct candid
     }
 }
 
-static const struct plugin_cacheable CACHEABLE = {.depends_on_counts = true,
-                                                  .score_range = score_range};
+static const struct plugin_cacheable CACHEABLE = {.score_range = score_range};
 
 static void score(const void *parameters, struct candidate_set *candidates, float weight) {
     plugin_score_cacheable(&CACHEABLE, parameters, candidates, weight);

@@ -14,8 +14,8 @@ static void score_range(const void *parameters, const struct candidate_set *cand
     score_range_lower_is_better(candidates->columns->n_running, stats, weight, range, out);
 }
 
-static const struct plugin_cacheable CACHEABLE = {
-    .depends_on_counts = true, .collect_stats = collect_stats, .score_range = score_range};
+static const struct plugin_cacheable CACHEABLE = {.collect_stats = collect_stats,
+                                                  .score_range = score_range};
 
 static void score(const void *parameters, struct candidate_set *candidates, float weight) {
     plugin_score_cacheable(&CACHEABLE, parameters, candidates, weight);
