@@ -4,6 +4,8 @@
 #define SLUICE_NET_SERVER_SERVER_FIXTURE_H
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -110,6 +112,10 @@ static inline int test_connect_to(const struct address *address) {
     assert_true(fd >= 0);
     int rc = connect(fd, (const struct sockaddr *)&address->storage, address->len);
     assert_int_equal(rc, 0);
+    if (address->storage.ss_family != AF_UNIX) { /* else small writes wait for delayed ACKs */
+        int one = 1;
+        assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
+    }
     return fd;
 }
 
