@@ -222,7 +222,7 @@ def test_shutdown_with_blocked_health_watch_is_clean(live):
         live.server.wait_for(lambda: "/Watch writing the status" in live.state(),
                              "the end of the Watch's time")
         live.server.signal()
-        live.server.wait_for(lambda: "ending" in live.server.log_text(), "the signal's effect")
+        live.server.wait_for(lambda: "draining" in live.server.log_text(), "the signal's effect")
         live.server.wait_for(live.state, "a turn of each worker")
         connection.abort()
     assert live.server.wait_exit() == 0

@@ -295,7 +295,7 @@ def test_queue_drain_admits_waiting(start):
         busy = fill(proxy)
         queued = queue(picker, proxy, (PATH, {}))
         picker.signal(signal.SIGTERM)
-        picker.wait_for(lambda: "ending" in picker.log_text(), "a drain")
+        picker.wait_for(lambda: "draining" in picker.log_text(), "a drain")
         finish(busy[0])
         assert endpoint_of(queued[0].next()) in (A, B)
         finish(queued[0])

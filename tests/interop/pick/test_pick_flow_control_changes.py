@@ -129,7 +129,7 @@ def test_queue_small_body_pieces_count_overhead(start):
         wait_waiting(picker, 0)
         queued = ask(proxy, config=DUPLEX)
         wait_waiting(picker, 1)
-        assert "1 requests wait" in http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
+        assert "1 requests queued" in http1.request(picker.metrics_address, "GET", "/debug/state").body.decode()
         finish(busy)
         assert endpoint_of(queued.next()) == A
         finish(queued)
@@ -150,7 +150,7 @@ def test_queue_drain_timeout_cuts_off_waiting(start):
         for stream in queued[1::2]:
             stream.send(*[body(b"x" * 1000)] * 10)
         picker.signal()
-        picker.wait_for(lambda: "ending" in picker.log_text(), "a drain")
+        picker.wait_for(lambda: "draining" in picker.log_text(), "a drain")
         finish(busy[0])
         assert endpoint_of(first.next()) in (A, B)  # and it does not end
         for stream in queued[4:8]:
