@@ -1,7 +1,7 @@
-/* Preloaded into what makes load: it looks for events again and again instead of sleeping until
- * some come. Who wakes a sleeper up pays for it, which on one machine is the server that is
- * measured, and the slower the server, the more often its clients sleep: a microsecond of a
- * request's ten would be theirs. Over a network it isn't the server's to wake anybody.
+/* Preloaded into load generators: epoll_wait polls instead of sleeping until an event arrives. The
+ * process that wakes a sleeper pays for it; on one machine that is the measured server, and the
+ * slower the server, the more often its clients sleep: a microsecond of a request's ten. Over a
+ * network a server wakes no client.
  *
  * Clause: epoll_wait(2), epoll_pwait(2). */
 #include <signal.h>

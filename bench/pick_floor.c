@@ -1,6 +1,6 @@
-/* The floor of an endpoint picker: ext-proc on our gRPC server by who does not read what it is
- * asked and always names the same endpoint, in answers that were made once. Prints its address;
- * ends when its standard input does.
+/* The floor of an endpoint picker: ext-proc on our gRPC server without reading the requests; each
+ * response names the same endpoint and was encoded once. Prints its address; exits when its
+ * standard input is closed.
  *
  *     usage: pick_floor [ADDRESS]   ("127.0.0.1:0" by default) */
 #include <stdio.h>

@@ -12,7 +12,7 @@ static size_t source_place(const char *text) {
     return strncmp(text, root, sizeof(root) - 1) == 0 ? strcspn(text, " \n") : 0;
 }
 
-/* Maps codes, which are about the library, to a status, which is about who caused the error. */
+/* Maps codes, which are about the library, to a status, which is about the cause of the error. */
 static sluice_status status_of(OrtErrorCode code) {
     switch (code) {
     case ORT_OK:

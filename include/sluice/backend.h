@@ -209,10 +209,10 @@ typedef struct sluice_host {
      * Back pressure: of a request at most 4 MiB of outputs, or 1024 answers, are on their way to
      * the client; past that a call with final 0 blocks until the client has read, or is gone, or
      * its deadline has passed (an answer larger than that waits until it is alone). It returns at
-     * once when nobody waits any more; is_cancelled says so. So it must not be called with a lock
+     * once when the request was cancelled; is_cancelled tells. So it must not be called with a lock
      * held that `release` takes, nor from `release`. */
     void (*respond)(const sluice_request *request, const sluice_response *response);
-    /* 1 when nobody waits for this request any more: work on it may stop; a final response
+    /* 1 when this request was cancelled: work on it may stop; a final response
      * (SLUICE_CANCELLED) must still be given. */
     int (*is_cancelled)(const sluice_request *request);
     /* Writes a line to the server's log. */

@@ -252,7 +252,7 @@ typedef struct sluice_tensor {
 
 /* How tensors travel, there and back. */
 typedef enum sluice_form {
-    SLUICE_FORM_BINARY = 0, /* behind the JSON: the fastest, any datatype */
+    SLUICE_FORM_BINARY = 0, /* after the JSON: the fastest, any datatype */
     SLUICE_FORM_JSON = 1,   /* in the JSON; BYTES must be UTF-8 */
     SLUICE_FORM_RAW = 2     /* the bytes of the one input and nothing else: no id, parameters,
                                outputs or names; a BYTES input has one element. The server deduces

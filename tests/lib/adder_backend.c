@@ -197,7 +197,7 @@ static void execute_one(sluice_instance *instance, const sluice_request *request
     }
 }
 
-/* While somebody waits. */
+/* Until the request is cancelled. */
 static void wait_for(const sluice_request *request) {
     int64_t us;
     if (has_param(request, "delay_us", &us)) {

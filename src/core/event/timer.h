@@ -1,10 +1,10 @@
 /* Timers of the monotonic clock, in three forms. A timer_heap orders timers that each have a due
  * time of their own; a timer_list is cheaper where all timers of a class wait equally long. Both
  * are sans I/O: the caller passes the time in and collects the due timers. A worker's loop_timers
- * are a heap behind one timer of libuv, which is restarted only for an earlier due time and never
- * for a stopped timer: most timers are stopped before they expire, and looking at the heap in vain
- * is cheaper. They expire within two milliseconds of their due time, or as soon as the worker is
- * free.
+ * are a heap that drives one timer of libuv, which is restarted only for an earlier due time and
+ * never for a stopped timer: most timers are stopped before they expire, and looking at the heap in
+ * vain is cheaper. They expire within two milliseconds of their due time, or as soon as the worker
+ * is free.
  *
  * Thread: one at a time; the worker's for its loop_timers. */
 #ifndef SLUICE_CORE_EVENT_TIMER_H

@@ -36,7 +36,7 @@ static void on_stopped(void *user) {
     watchdog_close(&process->watchdog, on_closed, process);
 }
 
-/* Exits without waiting. Only the files of Unix sockets would be left behind. */
+/* Exits without waiting. Only the files of Unix sockets would remain. */
 static _Noreturn void exit_now(const struct process *process, int code) {
     process->handlers->unlink(process->user);
     _exit(code);

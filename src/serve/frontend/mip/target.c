@@ -9,7 +9,7 @@
 static const char TCP[] = "tcp://";
 static const char UNIX_SCHEME[] = "unix://";
 
-/* Cuts at the last `sep`. Returns: false when there is none; *before and *behind are unchanged. */
+/* Cuts at the last `sep`. Returns: false when there is none; the out-parameters are unchanged. */
 static bool cut_last(struct str text, char sep, struct str *before, struct str *behind) {
     size_t at = text.len;
     while (at > 0 && text.ptr[at - 1] != sep) {
