@@ -1,5 +1,6 @@
-/* libsluice: a client of model servers. It speaks KServe v2 (the Open Inference Protocol) over
- * HTTP, with binary tensor data, and MIP, the Model Invocation Protocol, over TCP and Unix sockets.
+/* libsluice: a client of model servers. It implements KServe v2 (the Open Inference Protocol, OIP)
+ * over HTTP, with binary tensor data, and MIP (Model Invocation Protocol) over TCP and Unix
+ * sockets.
  *
  *     sluice_client_options options = {.size = sizeof(options), .url = "http://127.0.0.1:8000"};
  *     sluice_client *client;
@@ -7,36 +8,33 @@
  *     if (sluice_client_open(&options, &client, &error) != SLUICE_CLIENT_OK)
  *         …error.text…
  *
- * Two ways to call. A plain call waits until it is done. A call of an event loop is begun with
- * sluice_client_start_…, driven with sluice_client_step when the descriptor of sluice_client_wait
- * is ready or its time has come, and its result is fetched with sluice_client_take_…. A plain call
- * is these three. A client does one call at a time.
+ * Two ways to call. A blocking call returns when it is done. In an event loop, start a call with
+ * sluice_client_start_…, run sluice_client_step when the descriptor of sluice_client_wait is ready
+ * or its timeout expires, and fetch the result with sluice_client_take_…. A blocking call does
+ * these three. A client runs one call at a time.
  *
  * Lifetimes:
- *   1. What the caller gives is borrowed until the call is done; nothing of it is kept after.
- *   2. What a call gives back (every pointer in its results) belongs to the client and lives until
- *      the next call with that client begins, or sluice_client_close.
- *   3. The bytes of inputs are not copied when they leave in binary or in MIP, nor those of outputs
- *      when they come so (but, in KServe v2, into a buffer of the caller's). Memory is kept from
- *      call to call: once calls have grown no larger nothing is allocated (but for connecting
- *      again).
+ *   1. Arguments are borrowed until the call is done.
+ *   2. The client owns every pointer in a call's results; they are valid until the next call with
+ *      that client starts, or sluice_client_close.
+ *   3. Inputs sent in binary or MIP are not copied, nor are outputs received in these forms
+ *      (except, in KServe v2, into a caller's buffer). The client reuses its memory: calls no
+ *      larger than before allocate nothing, except to reconnect.
  *
- * Contents of memory: tensors are little-endian and row-major without padding. An element of BOOL
- * is one byte, 0 or 1. An element of BYTES is a 4-byte little-endian length and that many bytes.
- * Text is UTF-8 and ends with NUL. Times are nanoseconds.
+ * Memory layout: tensors are little-endian and row-major without padding. A BOOL element is one
+ * byte, 0 or 1. A BYTES element is a 4-byte little-endian length followed by that many bytes. Text
+ * is UTF-8, NUL-terminated. Times are nanoseconds.
  *
- * Threads: a client is used from one thread at a time; different clients at the same time from
- * different ones. There is no state besides them, and no thread, signal handler or lock of the
- * library's own.
+ * Threads: one thread at a time may use a client; different threads may use different clients
+ * concurrently. The library has no other state, and no threads, signal handlers or locks.
  *
- * Connections: a client has at most one, made when first needed and kept while the server allows. A
- * request is sent a second time only when its connection had been used before and ended without one
- * byte of an answer. Finding a host's address is the C library's matter: it blocks and is not
- * covered by deadlines.
+ * Connections: a client has at most one, opened when first needed and kept open while the server
+ * allows. The client resends a request only if the connection was reused and closed before the
+ * first byte of an answer. The C library's address lookup blocks and no deadline covers it.
  *
- * Versions: what is only added grows `size`: structs that may grow begin with their size in bytes
- * as the caller knew it, and the library looks at and writes no member past that size. A zero in a
- * member means its default. */
+ * Versions: an addition grows `size`: structs that may grow begin with their size in bytes as the
+ * caller was compiled, and the library reads and writes no member past that size. A zero in a
+ * member selects its default. */
 #ifndef SLUICE_CLIENT_H
 #define SLUICE_CLIENT_H
 
@@ -59,52 +57,53 @@ typedef struct sluice_client sluice_client;
 
 typedef enum sluice_client_status {
     SLUICE_CLIENT_OK = 0,
-    SLUICE_CLIENT_INVALID = 1,     /* what the caller gave can't be sent */
-    SLUICE_CLIENT_UNREACHABLE = 2, /* no connection, or it ended before an answer began */
+    SLUICE_CLIENT_INVALID = 1,     /* the arguments can't be sent */
+    SLUICE_CLIENT_UNREACHABLE = 2, /* no connection, or closed before an answer began */
     SLUICE_CLIENT_TIMEOUT = 3,     /* a deadline passed */
-    SLUICE_CLIENT_BROKEN = 4,      /* the answer ended early, or is not what the protocol says */
-    SLUICE_CLIENT_REFUSED = 5,     /* the server's own error: its code and message */
+    SLUICE_CLIENT_BROKEN = 4,      /* the answer is truncated or violates the protocol */
+    SLUICE_CLIENT_REFUSED = 5,     /* error answer of the server: its code and message */
     SLUICE_CLIENT_NO_MEMORY = 6,
-    SLUICE_CLIENT_NO_ROOM = 7, /* a buffer of the caller's is too small; text says what it takes */
-    SLUICE_CLIENT_AGAIN = 8    /* sluice_client_step only: not done yet */
+    SLUICE_CLIENT_NO_ROOM = 7, /* a caller's buffer is too small; text has the size needed */
+    SLUICE_CLIENT_AGAIN = 8    /* sluice_client_step only: not done */
 } sluice_client_status;
 
-/* Filled by whichever function returns something other than SLUICE_CLIENT_OK. May be NULL. */
+/* Filled by a function that returns a status other than SLUICE_CLIENT_OK. The pointer may be
+ * NULL. */
 typedef struct sluice_client_error {
     sluice_client_status status;
-    int32_t http_status; /* of the server's answer; 0: there was none */
-    int32_t mip_error;   /* a sluice_mip_error the server answered; -1: it did not */
-    char text[512];      /* one sentence, NUL-terminated; the server's own words when it refused */
+    int32_t http_status; /* of the server's answer; 0: none */
+    int32_t mip_error;   /* the server's sluice_mip_error; -1: none */
+    char text[512];      /* one sentence, NUL-terminated; the server's message if REFUSED */
 } sluice_client_error;
 
 /* ---- a client -------------------------------------------------------------------------------- */
 
-/* How the bytes of a connection travel, where the socket alone is not enough: TLS, by a library of
- * the caller's choice. The library connects the socket and calls these, from the thread that calls
- * the client; none may block. With a transport every connection is made over it, whatever the URL's
- * scheme; https can't do without. examples/client has one made with OpenSSL. */
+/* A transport layer over the socket, for TLS with a library of the caller's choice. libsluice
+ * connects the socket and calls these functions from the thread that calls the client; none may
+ * block. If set, every connection uses it, with any URL scheme; https requires it.
+ * examples/client has one for OpenSSL. */
 enum {
-    SLUICE_TRANSPORT_WANT_READ = -1,  /* nothing moved; call again when the socket can be read */
-    SLUICE_TRANSPORT_WANT_WRITE = -2, /* … can be written */
-    SLUICE_TRANSPORT_FAILED = -3      /* `reason` says why */
+    SLUICE_TRANSPORT_WANT_READ = -1,  /* no byte moved; call again when the socket is readable */
+    SLUICE_TRANSPORT_WANT_WRITE = -2, /* … writable */
+    SLUICE_TRANSPORT_FAILED = -3      /* `reason` has the text */
 };
 
 typedef struct sluice_client_transport {
     size_t size;
     void *context;
-    /* A connection to `host` begins on the connected, non-blocking socket `fd`. Handshakes happen
-     * within `read` and `write`; until one of them has moved a byte, the client is connecting.
+    /* Starts a connection to `host` on the connected, non-blocking socket `fd`. `read` and `write`
+     * do the handshake; until one of them moves a byte, the client counts as connecting.
      * Returns: 0, or SLUICE_TRANSPORT_FAILED, after which only `reason` is called. */
     int32_t (*start)(void *context, int fd, const char *host);
-    /* Each returns the bytes moved (> 0), 0 (`read` only: the peer ended the connection cleanly),
-     * or one of the above. Either may want either, at any time. To a write that wanted something
-     * the same bytes come again, from the same address. `read` is called until it wants something:
-     * it may keep bytes back. After SLUICE_TRANSPORT_FAILED only `reason` and `stop` are called. */
+    /* Returns: bytes moved (> 0); 0 (`read` only: the peer closed the connection cleanly); or a
+     * code above. Both may return either WANT code at any time; a write is then repeated with the
+     * same bytes at the same address. `read` is repeated until it returns a WANT code, so it may
+     * buffer bytes. After SLUICE_TRANSPORT_FAILED only `reason` and `stop` are called. */
     int64_t (*read)(void *context, void *data, size_t n_bytes);
     int64_t (*write)(void *context, const void *data, size_t n_bytes);
-    /* The connection ends; the socket is closed after this. May be NULL. */
+    /* Ends the connection; then the client closes the socket. May be NULL. */
     void (*stop)(void *context);
-    /* Why the last function failed; valid until the next one is called. May be NULL. */
+    /* Returns: why the last function failed; valid until the next call. May be NULL. */
     const char *(*reason)(void *context);
 } sluice_client_transport;
 
@@ -114,54 +113,53 @@ typedef struct sluice_client_options {
      * transport https://HOST[:PORT][/BASE]. MIP: tcp://HOST:PORT, unix:///path/to.sock,
      * unix://relative/path. */
     const char *url;
-    uint64_t connect_timeout_ns; /* of connecting, a transport's handshake included; 0: 10 s */
-    uint64_t timeout_ns;         /* of a whole call; 0: 60 s */
-    uint64_t max_answer_bytes;   /* the body or payload of an answer; 0: 1 GiB */
-    uint64_t idle_timeout_ns;    /* once connected, without a byte moving either way; 0: none */
-    const sluice_client_transport *transport; /* copied; NULL: the socket itself */
+    uint64_t connect_timeout_ns; /* to connect, including a transport's handshake; 0: 10 s */
+    uint64_t timeout_ns;         /* for a whole call; 0: 60 s */
+    uint64_t max_answer_bytes;   /* limit of an answer's body or payload; 0: 1 GiB */
+    uint64_t idle_timeout_ns;    /* connected, but no byte moves in either direction; 0: none */
+    const sluice_client_transport *transport; /* copied; NULL: the plain socket */
 } sluice_client_options;
 
-/* Makes a client; connects when the first call needs it.
- * Returns: SLUICE_CLIENT_INVALID for a URL that is not understood. Owns: *client until
+/* Creates a client; the first call connects.
+ * Returns: SLUICE_CLIENT_INVALID for an invalid URL. Owns: the caller, *client, until
  * sluice_client_close; NULL on failure. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_open(const sluice_client_options *options,
                                                           sluice_client **client,
                                                           sluice_client_error *error);
-/* Ends the connection and frees all results. NULL is allowed. */
+/* Closes the connection and frees the client with its results. NULL is allowed. */
 SLUICE_CLIENT_API void sluice_client_close(sluice_client *client);
 
-/* ---- calls of an event loop ------------------------------------------------------------------ */
+/* ---- non-blocking calls ---------------------------------------------------------------------- */
 
-/* sluice_client_start_… prepares a call and sends nothing: it fails for what can't be sent, and
- * with SLUICE_CLIENT_INVALID while another call is under way, which goes on. sluice_client_take_…
- * gives the result of a call of its kind that is done, any number of times until the next one
- * begins. */
+/* sluice_client_start_… prepares a call and sends nothing. It fails if the arguments can't be sent,
+ * and with SLUICE_CLIENT_INVALID while another call is in progress, which continues.
+ * sluice_client_take_… returns the result of a completed call of its kind, any number of times
+ * until the next call starts. */
 
-/* What a call that was begun waits for. */
+/* What a started call waits for. */
 typedef struct sluice_client_waiting {
     size_t size;
-    int32_t fd;          /* -1: none, the time alone counts. May be another one after a step */
-    int32_t read, write; /* which readiness */
-    uint64_t timeout_ns; /* from now: step then at the latest. 0: at once */
+    int32_t fd;          /* -1: none, only the timeout applies. A step may change it */
+    int32_t read, write; /* readiness to wait for */
+    uint64_t timeout_ns; /* from now: latest time of the next step. 0: now */
 } sluice_client_waiting;
 
-/* `waiting->size` is set by the caller. Between calls fd is -1 and timeout_ns UINT64_MAX. */
+/* Fills *waiting; the caller sets its size. Between calls fd is -1, timeout_ns UINT64_MAX. */
 SLUICE_CLIENT_API void sluice_client_wait(const sluice_client *client,
                                           sluice_client_waiting *waiting);
-/* Goes on with the call that was begun, as far as that is possible without waiting; at any time,
- * not only when something is ready. Returns: SLUICE_CLIENT_AGAIN while it is not done;
- * SLUICE_CLIENT_OK when its result can be taken; else why it failed, and the client is ready for
- * another call. */
+/* Advances the started call without blocking. May be called at any time, even if the descriptor is
+ * not ready. Returns: SLUICE_CLIENT_AGAIN while it is not done; SLUICE_CLIENT_OK when its result
+ * can be taken; else the reason of its failure, and the client is ready for another call. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_step(sluice_client *client,
                                                           sluice_client_error *error);
-/* Gives up a call that was begun; its connection is closed. Of one that is done only the result is
- * dropped. The client is ready for another. */
+/* Cancels the started call and closes its connection. If the call is done, only drops its result.
+ * The client is ready for another call. */
 SLUICE_CLIENT_API void sluice_client_cancel(sluice_client *client);
 
 /* ---- ping ------------------------------------------------------------------------------------ */
 
-/* Does the server answer? MIP: a ping packet ("Ping"). HTTP: GET /v2/health/live; any answer will
- * do. */
+/* Checks that the server answers. MIP: a ping packet ("Ping"). HTTP: GET /v2/health/live; any
+ * answer succeeds. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_ping(sluice_client *client,
                                                           sluice_client_error *error);
 SLUICE_CLIENT_API sluice_client_status sluice_client_start_ping(sluice_client *client,
@@ -169,12 +167,12 @@ SLUICE_CLIENT_API sluice_client_status sluice_client_start_ping(sluice_client *c
 
 /* ---- health (OIP, "Health") ------------------------------------------------------------------ */
 
-/* *yes is 1 when the server answered 200, 0 when it answered something else. */
+/* Sets *yes to 1 if the server answers 200, to 0 for another status. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_is_live(sluice_client *client, int32_t *yes,
                                                              sluice_client_error *error);
 SLUICE_CLIENT_API sluice_client_status sluice_client_is_ready(sluice_client *client, int32_t *yes,
                                                               sluice_client_error *error);
-/* `version` NULL: the one the server chooses. */
+/* `version` NULL: the server chooses. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_model_is_ready(sluice_client *client,
                                                                     const char *model,
                                                                     const char *version,
@@ -186,7 +184,7 @@ SLUICE_CLIENT_API sluice_client_status sluice_client_start_is_ready(sluice_clien
                                                                     sluice_client_error *error);
 SLUICE_CLIENT_API sluice_client_status sluice_client_start_model_is_ready(
     sluice_client *client, const char *model, const char *version, sluice_client_error *error);
-/* The result of these three. */
+/* Sets *yes to the result of one of these three calls. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_take_yes(sluice_client *client, int32_t *yes,
                                                               sluice_client_error *error);
 
@@ -200,22 +198,22 @@ typedef struct sluice_server_metadata {
     size_t n_extensions;
 } sluice_server_metadata;
 
-/* `metadata->size` is set by the caller. */
+/* Fills *metadata; the caller sets its size. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_server_metadata(
     sluice_client *client, sluice_server_metadata *metadata, sluice_client_error *error);
 
-/* An input or output as the model's metadata says it. */
+/* An input or output in the model's metadata. */
 typedef struct sluice_tensor_spec {
     const char *name;
     sluice_datatype datatype;
-    const int64_t *dims; /* -1: any size. With the batch dimension, if the model has one */
+    const int64_t *dims; /* -1: any size. Includes the batch dimension, if any */
     size_t rank;
 } sluice_tensor_spec;
 
 typedef struct sluice_model_metadata {
     size_t size;
     const char *name;
-    const char *version; /* the last that is listed; "": none is */
+    const char *version; /* the last one listed; "": none */
     const char *platform;
     const sluice_tensor_spec *inputs;
     size_t n_inputs;
@@ -223,7 +221,7 @@ typedef struct sluice_model_metadata {
     size_t n_outputs;
 } sluice_model_metadata;
 
-/* `metadata->size` is set by the caller. `version` NULL: the one the server chooses. */
+/* Fills *metadata; the caller sets its size. `version` NULL: the server chooses. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_model_metadata(sluice_client *client,
                                                                     const char *model,
                                                                     const char *version,
@@ -243,23 +241,22 @@ SLUICE_CLIENT_API sluice_client_status sluice_client_take_model_metadata(
 typedef struct sluice_tensor {
     const char *name;
     sluice_datatype datatype;
-    const int64_t *dims; /* each >= 0; a 0 makes it empty */
+    const int64_t *dims; /* each >= 0; 0: empty tensor */
     size_t rank;         /* up to 64 */
-    const void *data;    /* of an output: not aligned beyond one byte, but for the first binary
-                            one */
-    size_t n_bytes;      /* what datatype and dims say */
+    const void *data;    /* outputs, except the first binary one, may be unaligned */
+    size_t n_bytes;      /* must match datatype and dims */
 } sluice_tensor;
 
-/* How tensors travel, there and back. */
+/* Encoding of tensors in request and answer. */
 typedef enum sluice_form {
-    SLUICE_FORM_BINARY = 0, /* after the JSON: the fastest, any datatype */
+    SLUICE_FORM_BINARY = 0, /* after the JSON: fastest, any datatype */
     SLUICE_FORM_JSON = 1,   /* in the JSON; BYTES must be UTF-8 */
-    SLUICE_FORM_RAW = 2     /* the bytes of the one input and nothing else: no id, parameters,
-                               outputs or names; a BYTES input has one element. The server deduces
-                               the rest */
+    SLUICE_FORM_RAW = 2     /* only the bytes of the single input: no id, parameters, outputs or
+                               names; a BYTES input has one element. The server infers the
+                               rest */
 } sluice_form;
 
-/* Memory of the caller's for one output of the answer. */
+/* The caller's memory for one output of the answer. */
 typedef struct sluice_buffer {
     void *data;
     size_t n_bytes;
@@ -268,19 +265,19 @@ typedef struct sluice_buffer {
 typedef struct sluice_infer_request {
     size_t size;
     const char *model;
-    const char *version; /* NULL: the one the server chooses */
+    const char *version; /* NULL: the server chooses */
     const char *id;      /* NULL: none */
     const sluice_tensor *inputs;
     size_t n_inputs;
-    const char *const *outputs; /* names, in the order wanted; none: all */
+    const char *const *outputs; /* names, in the requested order; none: all */
     size_t n_outputs;
     const sluice_param *params;
     size_t n_params;
     sluice_form form;
-    uint64_t timeout_ns; /* of this call; 0: the client's */
-    /* Where the bytes of outputs go, in whatever form they come: buffers[i] for the answer's output
-     * i, whose `data` then is that buffer; a NULL in `data` or an output past the last: the
-     * client's own memory. One that is too small: SLUICE_CLIENT_NO_ROOM. */
+    uint64_t timeout_ns; /* for this call; 0: the client's default */
+    /* Destination of outputs, in any form: buffers[i] receives the answer's output i, whose `data`
+     * then is that buffer. A buffer with `data` NULL, or an output past the last: the client's own
+     * memory. A buffer too small: SLUICE_CLIENT_NO_ROOM. */
     const sluice_buffer *buffers;
     size_t n_buffers;
 } sluice_infer_request;
@@ -296,8 +293,8 @@ typedef struct sluice_infer_answer {
     size_t n_params;
 } sluice_infer_answer;
 
-/* Asks and waits. `answer->size` is set by the caller. Returns: SLUICE_CLIENT_INVALID, before
- * anything is sent, for sizes that do not fit shapes and what the form can't carry. */
+/* Runs an inference; blocks. The caller sets `answer->size`. Returns: SLUICE_CLIENT_INVALID, before
+ * sending, for sizes that do not match shapes and for content the form can't carry. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_infer(sluice_client *client,
                                                            const sluice_infer_request *request,
                                                            sluice_infer_answer *answer,
@@ -313,7 +310,7 @@ SLUICE_CLIENT_API sluice_client_status sluice_client_take_infer(sluice_client *c
 typedef enum sluice_mip_type {
     SLUICE_MIP_TEXT = 1, /* UTF-8 */
     SLUICE_MIP_JSON = 2, /* one JSON value */
-    SLUICE_MIP_IMAGE = 3 /* a picture file: JPEG, PNG, WebP or GIF */
+    SLUICE_MIP_IMAGE = 3 /* an image file: JPEG, PNG, WebP or GIF */
 } sluice_mip_type;
 
 typedef enum sluice_mip_error {
@@ -326,20 +323,19 @@ typedef enum sluice_mip_error {
 } sluice_mip_error;
 
 typedef struct sluice_mip_item {
-    sluice_mip_type type; /* of an answer: as it came, whether it is one of these or not */
+    sluice_mip_type type; /* in an answer: as received, maybe an unknown value */
     const void *data;
     size_t n_bytes;
 } sluice_mip_item;
 
 typedef struct sluice_mip_request {
     size_t size;
-    const sluice_mip_item
-        *items;          /* batch x n_inputs: all inputs of element 0, then of element 1, … */
-    uint32_t n_inputs;   /* 1 to 255 */
-    uint32_t batch;      /* 1 to 65535 */
-    uint64_t timeout_ns; /* of this call; 0: the client's */
-    /* Where the answer's payload goes: 4 bytes, and for each item 8 and its own. `data` NULL: the
-     * client's own memory. Too small: SLUICE_CLIENT_NO_ROOM. */
+    const sluice_mip_item *items; /* batch x n_inputs: inputs of element 0, then of element 1, … */
+    uint32_t n_inputs;            /* 1 to 255 */
+    uint32_t batch;               /* 1 to 65535 */
+    uint64_t timeout_ns;          /* for this call; 0: the client's default */
+    /* Destination of the answer's payload: 4 bytes, plus 8 and the content per item. `data` NULL:
+     * the client's own memory. Too small: SLUICE_CLIENT_NO_ROOM. */
     sluice_buffer buffer;
 } sluice_mip_request;
 
@@ -348,11 +344,11 @@ typedef struct sluice_mip_answer {
     const sluice_mip_item *items; /* batch x n_outputs */
     uint32_t n_inputs;
     uint32_t n_outputs;
-    uint32_t batch; /* the request's: another one is SLUICE_CLIENT_BROKEN */
+    uint32_t batch; /* equals the request's, else SLUICE_CLIENT_BROKEN */
 } sluice_mip_answer;
 
-/* Asks and waits. `answer->size` is set by the caller. Returns: SLUICE_CLIENT_INVALID for counts
- * out of range, more than 2^32 - 1 bytes, or a client of HTTP; SLUICE_CLIENT_REFUSED with
+/* Runs an inference; blocks. The caller sets `answer->size`. Returns: SLUICE_CLIENT_INVALID for
+ * counts out of range, more than 2^32 - 1 bytes, or an HTTP client; SLUICE_CLIENT_REFUSED with
  * mip_error. */
 SLUICE_CLIENT_API sluice_client_status sluice_client_mip_infer(sluice_client *client,
                                                                const sluice_mip_request *request,

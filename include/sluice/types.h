@@ -1,6 +1,5 @@
-/* What both public interfaces of Sluice speak of: datatypes and parameters. The values and layouts
- * are part of the backend ABI (serve/scheduler/backend.h) and of the client library's
- * (client/client.h). */
+/* Datatypes and parameters shared by the public interfaces of Sluice. The values and layouts are
+ * part of the backend ABI (sluice/backend.h) and of the client ABI (sluice/client.h). */
 #ifndef SLUICE_TYPES_H
 #define SLUICE_TYPES_H
 
@@ -24,11 +23,11 @@ typedef enum sluice_datatype {
     SLUICE_FP16 = 10,
     SLUICE_FP32 = 11,
     SLUICE_FP64 = 12,
-    SLUICE_BYTES = 13, /* 4-byte length and bytes, per element */
+    SLUICE_BYTES = 13, /* per element: 4-byte length, then the bytes */
     SLUICE_BF16 = 14
 } sluice_datatype;
 
-/* A named value: of a request (from its client) or of a model's configuration. */
+/* Type of a named value in a client's request or in a model's configuration. */
 typedef enum sluice_param_kind {
     SLUICE_PARAM_BOOL = 0,
     SLUICE_PARAM_INT64 = 1,
@@ -46,7 +45,7 @@ typedef struct sluice_param {
     uint64_t uint64;
     double number;
     const char *string;
-    size_t string_bytes; /* without the NUL; the string may hold NULs of its own */
+    size_t string_bytes; /* without the final NUL; the string may contain NULs */
 } sluice_param;
 
 #ifdef __cplusplus
