@@ -1,5 +1,6 @@
 /* A gRPC server of one worker with one unary method, /bench.Bench/Echo, that sends its message
- * back: what the net room costs by itself. Prints its address; ends when its standard input does.
+ * back: the cost of the module net/server by itself. Prints its address; ends when its standard
+ * input does.
  *
  *     usage: grpc_echo [ADDRESS]   ("127.0.0.1:0" by default) */
 #include "grpc_server_main.h"

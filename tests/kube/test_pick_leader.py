@@ -103,7 +103,7 @@ def test_leader_recreates_deleted_lease(cluster, namespace, start):
             return holder(cluster, namespace) == before
         return False
     picker.wait_for(is_back, "the lease")
-    assert picker.health() == SERVING
+    picker.wait_health(SERVING)  # the API server has the Lease a moment before the picker knows
 
 
 def test_leader_taken_lease_stops_leading(cluster, namespace, start):

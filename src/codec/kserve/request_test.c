@@ -154,7 +154,7 @@ static const struct {
     {"1", {"", 0}, ST_BAD_FIELD, "the request: expected an object, got 1"},
     {"null", {"", 0}, ST_BAD_FIELD, "expected an object, got null"},
     {"{}", {"", 0}, ST_BAD_FIELD, "inputs: missing; expected an array of tensors"},
-    /* wrong JSON types of all members are in wrong_types(); these are values */
+    /* wrong values; tests/scenario/021 has wrong JSON types of all members */
     {INPUT("\"shape\":[1,\"4\"],\"datatype\":\"INT8\",\"data\":[1]"),
      {"", 0},
      ST_BAD_FIELD,

@@ -41,7 +41,8 @@ void worker_free(struct worker *worker);
  * the loop once. Thread: any. Never blocks, never fails. */
 void worker_post(struct worker *worker, struct worker_msg *msg);
 
-/* Thread: the worker's (loop, arena cache, timers, loop iteration); any (name, is_current). */
+/* Thread: the worker's (loop, arena cache, timers, loop iteration); any (worker_name,
+ * worker_is_current). */
 uv_loop_t *worker_loop(struct worker *worker);
 struct arena_cache *worker_arenas(struct worker *worker);
 struct loop_timers *worker_timers(struct worker *worker);

@@ -74,7 +74,7 @@ struct http_fetch_request {
     void *user;
 };
 
-/* Creates a fetcher. The texts of `tls` (NULL: defaults) must outlive it. `most_kept`: maximum of
+/* Creates a fetcher. The texts of `tls` (NULL: defaults) must outlive it. `max_idle`: maximum of
  * idle connections. Returns: ST_NO_MEMORY. Owns: *out until http_fetcher_free. */
 enum status http_fetcher_new(struct worker *worker, const struct http_fetch_tls *tls,
                              unsigned max_idle, struct http_fetcher **out,

@@ -70,10 +70,10 @@ void socket_watcher_close(struct socket_watcher *watcher) {
 }
 
 void socket_watcher_set_close(struct socket_watcher_set *set,
-                              void (*gone)(struct socket_watcher_set *set)) {
+                              void (*on_all_closed)(struct socket_watcher_set *set)) {
     assert(!set->first);
-    set->on_closed = gone;
+    set->on_closed = on_all_closed;
     if (set->n_handles == 0) {
-        gone(set);
+        on_all_closed(set);
     }
 }

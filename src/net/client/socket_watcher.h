@@ -31,7 +31,7 @@ struct socket_watcher_set {
     void (*on_closed)(struct socket_watcher_set *set);
 };
 
-/* Watches for these events and no others. `polled` NULL: adds a watcher for `fd`. Returns: the
+/* Watches for these events and no others. `watcher` NULL: adds a watcher for `fd`. Returns: the
  * watcher; NULL: libuv refused, or out of memory. */
 struct socket_watcher *socket_watcher_update(struct socket_watcher_set *set,
                                              struct socket_watcher *watcher, int fd, bool read,
@@ -40,8 +40,9 @@ struct socket_watcher *socket_watcher_update(struct socket_watcher_set *set,
 struct socket_watcher *socket_watcher_find(const struct socket_watcher_set *set, int fd);
 /* Stops watching; the library may close the socket when this returns. */
 void socket_watcher_close(struct socket_watcher *watcher);
-/* Closes all watchers; calls `gone` when the last handle is closed, possibly before it returns. */
+/* Closes all watchers; calls `on_all_closed` when the last handle is closed, possibly before it
+ * returns. */
 void socket_watcher_set_close(struct socket_watcher_set *set,
-                              void (*on_closed)(struct socket_watcher_set *set));
+                              void (*on_all_closed)(struct socket_watcher_set *set));
 
 #endif

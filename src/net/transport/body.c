@@ -145,10 +145,10 @@ static void count_in_flight(struct body *body, size_t n_bytes) {
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-enum status body_init(struct body *body, const struct body_allocator *means,
+enum status body_init(struct body *body, const struct body_allocator *allocator,
                       const struct body_plan *plan, struct error *err) {
     *body = (struct body){
-        .allocator = *means,
+        .allocator = *allocator,
         .n_reserved = UNACCOUNTED_BYTES,
         .max_bytes = plan->max_bytes < SIZE_MAX ? (size_t)plan->max_bytes : SIZE_MAX,
         .align_at = plan->align_at,

@@ -136,5 +136,5 @@ int main(void) {
         cmocka_unit_test(pool_config_dns_invalid_refused),
         cmocka_unit_test(pool_config_dns_added_name_joins_pool),
     };
-    return cmocka_run_group_tests_name("discover/reading_dns", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/config/dns", tests, NULL, NULL);
 }

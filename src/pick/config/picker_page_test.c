@@ -156,5 +156,5 @@ int main(void) {
         cmocka_unit_test(page_protocol_names_are_listed),
         cmocka_unit_test(page_metrics_are_accepted),
     };
-    return cmocka_run_group_tests_name("discover/picker_page", tests, read_page, NULL);
+    return cmocka_run_group_tests_name("pick/config/picker_page", tests, read_page, NULL);
 }

@@ -244,5 +244,5 @@ int main(void) {
         cmocka_unit_test(pool_list_every_prefix_does_not_crash),
         cmocka_unit_test(pool_list_ten_thousand_pools_are_read),
     };
-    return cmocka_run_group_tests_name("discover/pool_list", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/config/pool_list", tests, NULL, NULL);
 }

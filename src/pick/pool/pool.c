@@ -73,7 +73,7 @@ static struct endpoint *endpoint_new(const struct pool *pool,
 }
 
 static void endpoint_free(const struct pool *pool, struct endpoint *endpoint) {
-    if (endpoint->host != 0) {
+    if (endpoint && endpoint->host != 0) {
         prefix_table_remove_host(pool->prefix_table, endpoint->host);
     }
     free(endpoint);

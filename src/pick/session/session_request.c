@@ -2,6 +2,7 @@
  * bodies in; the model and the prompt in the body. */
 #include "pick/session/state.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "codec/prompt/prompt_scan.h"
@@ -54,6 +55,7 @@ static void pick_scan_end(struct pick_scan *scan) {
 }
 
 static enum status pick_scan_check(const struct pick_scan *scan, struct error *err) {
+    assert(scan); /* the phases that check a name have a scan */
     return scan->is_grpc ? model_scan_grpc_check(&scan->of.grpc, err)
                          : model_scan_check(&scan->of.json, err);
 }

@@ -287,7 +287,7 @@ static enum status make_input(const struct maker *maker, struct prng *random, st
                                       .text_size = maker->options->text_size,
                                       .random = random};
     const char *given = find_item(&maker->options->inputs, false, maker->spec->name);
-    struct str bytes;
+    struct str bytes = {NULL, 0};
     enum status status;
     *out = (struct tensor){.name = maker->spec->name, .datatype = maker->spec->datatype};
     if (given) {

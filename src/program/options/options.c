@@ -110,6 +110,7 @@ static enum status set_number_text(struct options *options, size_t index, struct
 
 static enum status set_bool_text(struct options *options, size_t index, const char *text,
                                  struct error *err) {
+    assert(text);
     bool yes = strcmp(text, "true") == 0;
     if (!yes && strcmp(text, "false") != 0) {
         return error_set(err, ST_BAD_CONFIG, "expected true or false, got \"%s\"", text);

@@ -20,7 +20,7 @@
  *   7. Probe: finish_check (pick/discovery/probe/prober.c) calls pool_set_ready. When every
  *      endpoint has a result, on_all_probed (discovery.c) ends pick_discovery_wait_known.
  *   8. Scrape: on_done (pick/discovery/scrape/scraper.c) calls pool_set_load; the load expires.
- *   9. Workers: a response tells that the endpoint refused a connection (pick/session/response.c):
+ *   9. Workers: a response tells that the endpoint refused a connection (pick/session/session.c):
  *      pool_report_refused. A later success there, or a probe's (step 7), ends that.
  *  10. Gone from its source: steps 4 to 6 again. The new snapshot does not have it, and its probe
  *      and scrape are cancelled or their results dropped.

@@ -139,5 +139,5 @@ int main(void) {
         cmocka_unit_test(header_forward_long_name_never_matches),
         cmocka_unit_test(header_forward_grpc_skips_reserved_metadata),
     };
-    return cmocka_run_group_tests_name("serve/header_forward", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/frontend/header_forward", tests, NULL, NULL);
 }

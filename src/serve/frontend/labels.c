@@ -139,7 +139,10 @@ enum status model_labels_load(struct model_version *version, struct error *err) 
     struct arena *arena = model_version_arena(version);
     struct labels *labels =
         arena_calloc(arena, model_version_spec(version)->n_outputs, sizeof(*labels));
-    enum status st = labels ? ST_OK : no_memory_for_model(err);
+    if (!labels) {
+        return no_memory_for_model(err);
+    }
+    enum status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < config->n_outputs; i++) {
         st = load_output_labels(arena, model_version_directory(version), &config->outputs[i],
                                 &labels[i], err);

@@ -73,5 +73,5 @@ static void top_k_random_values_match_qsort(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(top_k_each_datatype_is_ordered),
                                        cmocka_unit_test(top_k_random_values_match_qsort)};
-    return cmocka_run_group_tests_name("serve/best", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/frontend/top_k", tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ struct decode_state {
     uint8_t *old_row; /* a row of the file, converted */
     uint8_t *new_row; /* a resized row, converted */
     struct resample *resample;
-    enum status status; /* of decode_start */
+    enum status status; /* of on_start */
     struct error *err;
     uint32_t n_rows; /* received from the part */
 };
@@ -129,7 +129,7 @@ static const uint8_t *convert_row(struct decode_state *state, const uint8_t *sam
 
 static void on_old_row(void *user, const uint8_t *samples) {
     struct decode_state *state = user;
-    assert(state->resample); /* set by decode_start */
+    assert(state->resample); /* set by on_start */
     if (state->n_rows < state->head->height) {
         resample_row(state->resample, convert_row(state, samples));
     }

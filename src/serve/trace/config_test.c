@@ -116,5 +116,5 @@ int main(void) {
         cmocka_unit_test(collector),
         cmocka_unit_test(trace_config_bad_item_is_refused),
     };
-    return cmocka_run_group_tests_name("serve/trace_config", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/trace/config", tests, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static void begin(void) {
     pb_add_string(&message, 1, STR("m"));
 }
 
-/* Begins an input; the caller writes its contents before end_input. */
+/* Begins an input; the caller writes its contents and then calls pb_end. */
 static size_t begin_input(const char *datatype, int64_t n) {
     size_t input = pb_begin(&message, 5);
     pb_add_string(&message, 1, STR("A"));

@@ -131,7 +131,7 @@ void grpc_client_core_fail_waiting(struct grpc_client_core *core, const struct e
 void grpc_client_core_sweep(struct grpc_client_core *core);
 /* Ends calls whose deadline has passed. */
 void grpc_client_core_run_timers(struct grpc_client_core *core, uint64_t now_ns);
-/* Returns: when to call run_timers next; UINT64_MAX: never. */
+/* Returns: when to call grpc_client_core_run_timers next; UINT64_MAX: never. */
 uint64_t grpc_client_core_next_timer_ns(const struct grpc_client_core *core);
 
 /* ---- session.c: a connection ----------------------------------------------------------------- */

@@ -4,7 +4,8 @@
  *
  * Reentrancy: method callbacks run inside nghttp2's callbacks, and may submit to nghttp2, which
  * allows that. While an nghttp2 or method callback is on the stack, the session is not terminated
- * (a failed session is when receive or collect_output returns) and nothing is freed.
+ * (a failed session is when grpc_session_receive or grpc_session_collect_output returns) and
+ * nothing is freed.
  *
  * Lifetime: a stream is freed by grpc_core_sweep, once its method has finished it, nghttp2 has
  * closed it, and none of its bytes are queued for the socket.
@@ -60,7 +61,7 @@ struct grpc_core {
     struct timer_heap deadlines;
     struct timer_list stream_timers;
     uint64_t now_ns; /* while `running` */
-    /* Receive, collect_output or run_timers is on the stack. */
+    /* grpc_session_receive, grpc_session_collect_output or grpc_core_run_timers is on the stack. */
     bool running;
     struct grpc_stream *ended;                       /* checked by the next sweep */
     struct grpc_session *scheduled, *last_scheduled; /* sessions with output, or done */
@@ -169,7 +170,7 @@ struct grpc_session *grpc_core_take_scheduled(struct grpc_core *core);
 void grpc_core_sweep(struct grpc_core *core);
 /* Cancels calls whose deadline or timeout has passed. */
 void grpc_core_run_timers(struct grpc_core *core, uint64_t now_ns);
-/* Returns: when to call run_timers next; UINT64_MAX: never. */
+/* Returns: when to call grpc_core_run_timers next; UINT64_MAX: never. */
 uint64_t grpc_core_next_timer_ns(const struct grpc_core *core);
 const struct grpc_method *grpc_core_find_method(const struct grpc_core *core, struct str path);
 

@@ -314,18 +314,19 @@ void grpc_stream_free(struct grpc_stream *stream) {
 
 #define FROM(answer) (1u << GRPC_RESPONSE_##answer)
 
-void grpc_stream_set_response_state(struct grpc_stream *stream, enum grpc_response_state answer) {
+void grpc_stream_set_response_state(struct grpc_stream *stream,
+                                    enum grpc_response_state response_state) {
     static const unsigned PREDECESSORS[] = {
         [GRPC_RESPONSE_NONE] = 0,
         [GRPC_RESPONSE_OPEN] = FROM(NONE),
         [GRPC_RESPONSE_ENDING] = FROM(NONE) | FROM(OPEN),
         [GRPC_RESPONSE_SENT] = FROM(ENDING),
     };
-    assert(PREDECESSORS[answer] & (1u << stream->response_state));
-    if (answer == GRPC_RESPONSE_ENDING && stream->counted) {
+    assert(PREDECESSORS[response_state] & (1u << stream->response_state));
+    if (response_state == GRPC_RESPONSE_ENDING && stream->counted) {
         metric_add(METRIC_REQUESTS_TOTAL, 1);
     }
-    stream->response_state = (uint8_t)answer;
+    stream->response_state = (uint8_t)response_state;
 }
 
 void grpc_stream_update_timer(struct grpc_stream *stream) {

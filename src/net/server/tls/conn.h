@@ -1,6 +1,6 @@
 /* TLS between a connection's socket and its protocol: input is decrypted before the protocol gets
- * it, writes are encrypted. Used by net/server/conn.c and server.c only; protocols are unaware of
- * it.
+ * it, writes are encrypted. Used by net/server/conn.c and net/server/server.c only; protocols are
+ * unaware of it.
  *
  *     socket → net_tls_receive → (handshake, then) buffer or bytes of the protocol
  *     net_conn_try_write, queued writes → records → socket

@@ -342,5 +342,5 @@ int main(void) {
         cmocka_unit_test(names_concurrent_queries_are_limited),
         cmocka_unit_test(names_resolved_become_endpoints),
     };
-    return cmocka_run_group_tests_name("discover/dns_names", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/discovery/dns/names", tests, NULL, NULL);
 }

@@ -418,5 +418,5 @@ int main(void) {
         cmocka_unit_test(watch_changed_server_is_queried),
         cmocka_unit_test(watch_churn_of_pools_and_answers_survives),
     };
-    return cmocka_run_group_tests_name("discover/dns_watch", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/discovery/dns/watch", tests, NULL, NULL);
 }

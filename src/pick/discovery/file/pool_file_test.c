@@ -561,5 +561,5 @@ int main(void) {
         cmocka_unit_test(pool_file_every_prefix_does_not_crash),
         cmocka_unit_test(pool_file_ten_thousand_endpoints_are_read),
     };
-    return cmocka_run_group_tests_name("discover/pool_file", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/discovery/file/pool_file", tests, NULL, NULL);
 }

@@ -154,5 +154,5 @@ int main(void) {
         cmocka_unit_test(pool_watch_extra_endpoints_join_pool),
         cmocka_unit_test(pool_watch_invalid_start_fails),
     };
-    return cmocka_run_group_tests_name("discover/pool_watch", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/discovery/file/pool_watch", tests, NULL, NULL);
 }

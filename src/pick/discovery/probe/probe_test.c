@@ -319,5 +319,5 @@ int main(void) {
         cmocka_unit_test(probe_changed_interval_reschedules),
         cmocka_unit_test(probe_groups_share_limit),
     };
-    return cmocka_run_group_tests_name("discover/probe", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/discovery/probe/probe", tests, NULL, NULL);
 }

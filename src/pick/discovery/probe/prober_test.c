@@ -531,5 +531,5 @@ int main(void) {
         cmocka_unit_test(prober_grpc_health_sets_readiness),
         cmocka_unit_test(prober_grpc_to_http_server_is_unready),
     };
-    return cmocka_run_group_tests_name("discover/prober", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("pick/discovery/probe/prober", tests, NULL, NULL);
 }

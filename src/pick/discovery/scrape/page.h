@@ -37,7 +37,7 @@ struct scrape_page {
 void scrape_page_begin(struct scrape_page *page, const struct scrape_rules *rules);
 void scrape_page_read(struct scrape_page *page, struct str piece);
 /* The page was requested at `asked_ns`. Sets the members of the load that the page has, and their
- * flags; times and the in-flight count are the caller's. `past` is replaced by this page's
+ * flags; times and the in-flight count are the caller's. `history` is replaced by this page's
  * counters. Returns: ST_BAD_ANSWER if the page has none of the selected series. */
 enum status scrape_page_end(struct scrape_page *page, uint64_t asked_ns,
                             struct scrape_history *history, struct endpoint_load *out,

@@ -86,8 +86,8 @@ enum flow_full { FLOW_FITS, FLOW_FULL_REQUESTS, FLOW_FULL_BYTES, FLOW_FULL_BAND 
 enum flow_full flow_check_limits(const struct flow *flow, const struct flow_limits *limits,
                                  int64_t priority, uint64_t n_bytes);
 
-/* Queues an idle item with its `n_bytes`; the caller has checked the limits. `fairness`: the id; ""
- * is an id too. Returns: false when out of memory. */
+/* Queues an idle item with its `n_bytes`; the caller has checked the limits. `fairness_id`: the id;
+ * "" is an id too. Returns: false when out of memory. */
 bool flow_add(struct flow *flow, struct flow_item *item, int64_t priority, struct str fairness_id,
               uint64_t now_ns) SLUICE_MUST_USE;
 /* Adds to the bytes of an item. */

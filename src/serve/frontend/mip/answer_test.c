@@ -262,5 +262,5 @@ int main(void) {
         cmocka_unit_test(mip_answer_views_keep_item_order),
         cmocka_unit_test(mip_answer_unencodable_output_is_refused),
     };
-    return cmocka_run_group_tests_name("serve/mip_answer", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/frontend/mip/answer", tests, NULL, NULL);
 }

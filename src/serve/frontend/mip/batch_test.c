@@ -516,5 +516,5 @@ int main(void) {
         cmocka_unit_test(batch_element_over_memory_limit_fails_before_call),
     };
     log_configure(LOG_ERROR, LOG_TEXT);
-    return cmocka_run_group_tests_name("serve/mip_batch", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/frontend/mip/batch", tests, NULL, NULL);
 }

@@ -340,5 +340,5 @@ int main(void) {
         cmocka_unit_test(plan_settings_for_all_apply_to_picture_inputs),
         cmocka_unit_test(plan_trailing_optional_inputs_are_not_required),
     };
-    return cmocka_run_group_tests_name("serve/mip_plan", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/frontend/mip/plan", tests, NULL, NULL);
 }

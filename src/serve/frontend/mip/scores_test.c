@@ -150,5 +150,5 @@ static void scores_softmax_keeps_shape(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(scores_each_output_prints_expected_json),
                                        cmocka_unit_test(scores_softmax_keeps_shape)};
-    return cmocka_run_group_tests_name("serve/mip_scores", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/frontend/mip/scores", tests, NULL, NULL);
 }

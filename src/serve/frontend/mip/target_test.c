@@ -120,5 +120,5 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(target_each_text_parses_or_names_error),
         cmocka_unit_test(target_name_with_colon_resolves_by_repository)};
-    return cmocka_run_group_tests_name("serve/mip_target", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("serve/frontend/mip/target", tests, NULL, NULL);
 }
