@@ -143,7 +143,7 @@ static const struct row GOOD[] = {
      "GET /a?b=c?d 1.1 keep [Host=h]", 0},
     {"an empty query", STR("GET /a? HTTP/1.1\r\n" HOST "\r\n"), ST_OK, "GET /a? 1.1 keep [Host=h]",
      0},
-    {"a method nobody knows", STR("BREW /a HTTP/1.1\r\n" HOST "\r\n"), ST_OK,
+    {"an unknown method", STR("BREW /a HTTP/1.1\r\n" HOST "\r\n"), ST_OK,
      "BREW /a 1.1 keep [Host=h]", 0},
     {"a method in small letters is another", STR("get /a HTTP/1.1\r\n" HOST "\r\n"), ST_OK,
      "get /a 1.1 keep [Host=h]", 0},

@@ -110,6 +110,24 @@ static enum status count_refusal(enum status st) {
     return st;
 }
 
+/* Checks a request against one state of the file. */
+static enum status authorize(const struct keys_file *file, enum keys_group group,
+                             keys_field_find *find, const void *request, struct error *err) {
+    struct str value = STR("");
+    size_t n = find(request, keys_file_field(file), &value);
+    return count_refusal(keys_file_authorize(file, group, n, value, err));
+}
+
+enum status keys_authorize(const struct keys *keys, enum keys_group group, keys_field_find *find,
+                           const void *request, struct error *err) {
+    return keys ? authorize(current_file(keys), group, find, request, err) : ST_OK;
+}
+
+/* A keys_field_find. */
+static size_t find_header(const void *head, const char *name, struct str *value) {
+    return http_head_find(head, name, value);
+}
+
 enum status keys_authorize_http(const struct keys *keys, enum keys_group group,
                                 const struct http_head *head, char challenge[KEYS_CHALLENGE_BYTES],
                                 struct error *err) {
@@ -117,9 +135,7 @@ enum status keys_authorize_http(const struct keys *keys, enum keys_group group,
         return ST_OK;
     }
     const struct keys_file *file = current_file(keys);
-    struct str value = STR("");
-    size_t n = http_head_find(head, keys_file_field(file), &value);
-    enum status st = count_refusal(keys_file_authorize(file, group, n, value, err));
+    enum status st = authorize(file, group, find_header, head, err);
     if (keys_file_has_raw_key(file)) {
         snprintf(challenge, KEYS_CHALLENGE_BYTES, "ApiKey realm=\"sluice\", header=\"%s\"",
                  keys_file_field(file));
@@ -127,15 +143,4 @@ enum status keys_authorize_http(const struct keys *keys, enum keys_group group,
         snprintf(challenge, KEYS_CHALLENGE_BYTES, "Bearer realm=\"sluice\"");
     }
     return st;
-}
-
-enum status keys_admit(const struct keys *keys, enum keys_group group, keys_field_find *find,
-                       const void *request, struct error *err) {
-    if (!keys) {
-        return ST_OK;
-    }
-    const struct keys_file *file = current_file(keys);
-    struct str value = STR("");
-    size_t n = find(request, keys_file_field(file), &value);
-    return count_refusal(keys_file_authorize(file, group, n, value, err));
 }

@@ -37,7 +37,7 @@ enum status keys_authorize_http(const struct keys *keys, enum keys_group group,
  */
 typedef size_t keys_field_find(const void *request, const char *name, struct str *value);
 /* As keys_authorize_http, for other protocols: `find` looks up the key's field in `request`. */
-enum status keys_admit(const struct keys *keys, enum keys_group group, keys_field_find *find,
-                       const void *request, struct error *err) SLUICE_MUST_USE;
+enum status keys_authorize(const struct keys *keys, enum keys_group group, keys_field_find *find,
+                           const void *request, struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -127,7 +127,7 @@ static const struct row {
          "Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n\x1f\x8b" GOOD),
      {{400, "BAD_ENCODING"}, {200, "hello"}},
      true},
-    {"an expectation nobody knows",
+    {"an unknown expectation",
      STR("POST /echo HTTP/1.1\r\n" HOST "Expect: tea\r\nContent-Length: 3\r\n\r\nabc" GOOD),
      {{417, "EXPECTATION_FAILED"}, {200, "hello"}},
      true},

@@ -26,7 +26,7 @@ static const struct row {
 } ROWS[] = {
     {"a ping", TEXT(PING), TEXT(PONG), -1, true},
     {"pings", TEXT(PING PING PING PING), TEXT(PONG PONG PONG PONG), -1, true},
-    {"the reserved byte is nobody's", TEXT("\0\1\0\xff\0\0\0\0"), TEXT(PONG), -1, true},
+    {"the reserved byte is ignored", TEXT("\0\1\0\xff\0\0\0\0"), TEXT(PONG), -1, true},
     {"an inference", TEXT(ASK("hello")), TEXT(TOLD("HELLO")), -1, true},
     {"the text of the vectors",
      TEXT(HEAD("\2", "\0", "\0\0\0\x12") "\1\0\0\1"

@@ -46,7 +46,7 @@ static size_t find_metadata(const void *request, const char *name, struct str *v
 
 enum status grpc_api_admit(const struct grpc_call *call, void *keys, struct error *err) {
     const struct grpc_method_context *context = call->method->context;
-    return keys_admit(keys, context->entry->group, find_metadata, call, err);
+    return keys_authorize(keys, context->entry->group, find_metadata, call, err);
 }
 
 static void add_methods(struct grpc_api *api, const struct grpc_method_entry *rows, size_t n) {
