@@ -147,8 +147,13 @@ enum status error_set(struct error *err, enum status status, const char *format,
     return status;
 }
 
-enum status error_no_memory(struct error *err, const char *what) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for %s", what);
+enum status error_no_memory(struct error *err, const char *what, ...) {
+    char noun[ERROR_TEXT_BYTES];
+    va_list args;
+    va_start(args, what);
+    format_sanitized(noun, what, args);
+    va_end(args);
+    return error_set(err, ST_NO_MEMORY, "out of memory for %s", noun);
 }
 
 enum status error_prefix(struct error *err, const char *format, ...) {

@@ -33,9 +33,10 @@ enum status error_set(struct error *err, enum status status, const char *format,
 enum status error_setv(struct error *err, enum status status, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 
-/* Fills `err` (NULL is allowed) with "out of memory for " and `what`, a noun phrase such as "the
- * request". Returns: ST_NO_MEMORY. */
-enum status error_no_memory(struct error *err, const char *what);
+/* Fills `err` (NULL is allowed) with "out of memory for " and the formatted text, a noun phrase
+ * such as "the request" or "%zu items". Returns: ST_NO_MEMORY. */
+enum status error_no_memory(struct error *err, const char *what, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Puts the formatted text and ": " in front of err->text (a path, a model's name). Returns:
  * err->status. */

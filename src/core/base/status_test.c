@@ -125,6 +125,8 @@ static void error_no_memory_names_the_purpose(void **state) {
     assert_int_equal(error_no_memory(&err, "the request"), ST_NO_MEMORY);
     assert_int_equal(err.status, ST_NO_MEMORY);
     assert_string_equal(err.text, "out of memory for the request");
+    assert_int_equal(error_no_memory(&err, "%d items of %s", 7, "a\nb"), ST_NO_MEMORY);
+    assert_string_equal(err.text, "out of memory for 7 items of a?b");
     assert_int_equal(error_no_memory(NULL, "the request"), ST_NO_MEMORY);
 }
 

@@ -65,7 +65,7 @@ enum status worker_new(const char *name, struct worker **out, struct error *err)
     struct worker *worker = calloc(1, sizeof(*worker));
     struct arena_cache *arenas = arena_cache_new(WORKER_ARENA_CHUNKS);
     if (!worker || !arenas) {
-        st = error_set(err, ST_NO_MEMORY, "out of memory for worker %s", name);
+        st = error_no_memory(err, "worker %s", name);
         goto out;
     }
     snprintf(worker->name, sizeof(worker->name), "%s", name);

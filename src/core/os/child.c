@@ -274,7 +274,7 @@ enum status child_start(struct worker *worker, const struct child_spec *spec, st
     if (!child || !env) {
         free(child);
         free(env);
-        return error_set(err, ST_NO_MEMORY, "out of memory for running %s", spec->argv[0]);
+        return error_no_memory(err, "running %s", spec->argv[0]);
     }
     *child = (struct child){.worker = worker,
                             .timer.on_expire = on_timeout,

@@ -34,7 +34,7 @@ enum status ready_file_write(const char *path, const char *const *urls, size_t n
     size_t len = strlen(path) + sizeof ".new";
     char *beside = malloc(len);
     if (!beside) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for writing %s", path);
+        return error_no_memory(err, "writing %s", path);
     }
     snprintf(beside, len, "%s.new", path);
     bool written = write_beside(beside, urls, n) && rename(beside, path) == 0;

@@ -69,7 +69,7 @@ enum status watchdog_open(struct watchdog *self, struct service_manager *manager
                           struct worker *main, size_t max_loops, struct error *err) {
     self->loops = calloc(max_loops, sizeof(*self->loops));
     if (!self->loops) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for a watchdog of %zu loops", max_loops);
+        return error_no_memory(err, "a watchdog of %zu loops", max_loops);
     }
     self->manager = manager;
     self->main = main;

@@ -421,8 +421,8 @@ enum status infer_align_copy(struct infer_request *request, struct error *err) {
         }
         if (!tensor_align_copy(request->arena, tensor, element)) {
             char name[TENSOR_NAME_TEXT_BYTES];
-            return error_set(err, ST_NO_MEMORY, "out of memory for aligning input %s of %zu bytes",
-                             tensor_name_print(tensor->name, name), tensor->n_bytes);
+            return error_no_memory(err, "aligning input %s of %zu bytes",
+                                   tensor_name_print(tensor->name, name), tensor->n_bytes);
         }
     }
     return ST_OK;

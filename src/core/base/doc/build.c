@@ -41,7 +41,7 @@ enum status doc_parse_error(const struct doc_source *source, unsigned line, cons
 }
 
 enum status doc_no_memory(const struct doc_source *source) {
-    return error_set(source->err, ST_NO_MEMORY, "%s: out of memory while reading", source->name);
+    return error_no_memory(source->err, "reading %s", source->name);
 }
 
 struct builder {

@@ -212,7 +212,7 @@ enum status doc_from_tree(const char *name, yyjson_doc *tree, struct doc **out, 
         free(copy);
         free(doc);
         yyjson_doc_free(tree);
-        return error_set(err, ST_NO_MEMORY, "%s: out of memory", name);
+        return error_no_memory(err, "reading %s", name);
     }
     *doc = (struct doc){.format = DOC_JSON, .tree = tree, .name = copy};
     *out = doc;
@@ -234,7 +234,7 @@ static enum status read_file(int fd, struct buf *out, const char *path, struct e
     for (;;) {
         char *to = buf_reserve(out, 64 << 10);
         if (!to) {
-            return error_set(err, ST_NO_MEMORY, "%s: out of memory while reading", path);
+            return error_no_memory(err, "reading %s", path);
         }
         ssize_t n = read(fd, to, 64 << 10);
         if (n < 0 && errno != EINTR) {
@@ -258,7 +258,7 @@ enum status doc_load(enum doc_format format, const char *path, struct doc **out,
     }
     struct arena *arena = arena_new(NULL, 0);
     struct buf text = {0};
-    enum status status = error_set(err, ST_NO_MEMORY, "%s: out of memory while reading", path);
+    enum status status = error_no_memory(err, "reading %s", path);
     if (arena) {
         buf_init(&text, arena, 0);
         status = read_file(fd, &text, path, err);
