@@ -292,7 +292,7 @@ static enum status gather_pieces(struct arena *arena, const struct message *mess
                          (int)MOST_MESSAGE_BYTES);
     }
     if (!pieces || block->failed) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the answer");
+        return error_no_memory(err, "the answer");
     }
     if (message->n_body > 0) {
         pieces[n++] = (struct piece){block->data, message->cut};

@@ -407,7 +407,7 @@ static bool read_text(struct json_tree *tree, struct str text, yyjson_read_flag 
 
 static enum status parse_error(const char *what, const yyjson_read_err *why, struct error *err) {
     if (why->code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) {
-        return error_set(err, ST_NO_MEMORY, "%s: out of memory for the JSON", what);
+        return error_no_memory(err, "the JSON of %s", what);
     }
     return error_set(err, ST_BAD_JSON, "%s: malformed JSON at byte %zu: %s", what, why->pos,
                      why->msg);

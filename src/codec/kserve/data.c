@@ -282,10 +282,6 @@ static enum status wrong_count(const struct json_tree *tree, yyjson_val *array,
                       count_elements(json_value_span(array)));
 }
 
-static enum status no_memory(const struct json_tree *tree, yyjson_val *array, struct error *err) {
-    return json_error(tree, array, ST_NO_MEMORY, err, "out of memory for the elements");
-}
-
 /* Reads packed elements; strings are only measured. */
 static struct read_result read_elements(struct json_span span, enum datatype datatype,
                                         unsigned char *out, uint64_t max, size_t *n_bytes) {
@@ -323,7 +319,7 @@ enum status v2_data_read_counted(const struct json_tree *tree, yyjson_val *value
     unsigned char *data = arena_alloc(tree->arena, n_bytes);
     struct piece *piece = arena_alloc(tree->arena, sizeof(*piece));
     if (!data || !piece) {
-        return no_memory(tree, value, err);
+        return json_error(tree, value, ST_NO_MEMORY, err, "out of memory for the elements");
     }
     struct read_result read = read_elements(span, tensor->datatype, data, n_elements, &n_bytes);
     if (read.bad) {
@@ -336,7 +332,7 @@ enum status v2_data_read_counted(const struct json_tree *tree, yyjson_val *value
     if (tensor->datatype == DT_BYTES) {
         data = arena_alloc(tree->arena, n_bytes);
         if (!data) {
-            return no_memory(tree, value, err);
+            return json_error(tree, value, ST_NO_MEMORY, err, "out of memory for the elements");
         }
         frame_strings(span, (char *)data);
     }

@@ -248,8 +248,7 @@ enum status element_print_start(struct element_print *print, struct arena *arena
     if (tensor->datatype == DT_BYTES) {
         print->all = element_gather(arena, tensor);
         print->rest = print->all;
-        return print->all.ptr ? ST_OK
-                              : error_set(err, ST_NO_MEMORY, "out of memory for the data as JSON");
+        return print->all.ptr ? ST_OK : error_no_memory(err, "the data as JSON");
     }
     return v2_json_check_size("tensor", tensor, err);
 }
@@ -296,5 +295,5 @@ enum status v2_data_print(struct buf *out, const struct tensor *tensor, struct e
     } else {
         buf_add_char(out, ']');
     }
-    return out->failed ? error_set(err, ST_NO_MEMORY, "out of memory for the data as JSON") : ST_OK;
+    return out->failed ? error_no_memory(err, "the data as JSON") : ST_OK;
 }

@@ -70,7 +70,7 @@ static enum status deduce_shape(const struct reader *reader, yyjson_val *val,
     int64_t *dims = arena_alloc(reader->tree.arena, rank * sizeof(*dims));
     uint64_t fixed;
     if (!dims) {
-        return json_error(&reader->tree, val, ST_NO_MEMORY, err, "out of memory");
+        return json_error(&reader->tree, val, ST_NO_MEMORY, err, "out of memory for the shape");
     }
     for (size_t i = 0; i < rank; i++) {
         bool any = spec->shape.dims[i] < 0;
@@ -212,14 +212,10 @@ static bool alloc_arrays(struct reader *reader) {
     return reader->inputs && reader->floats && reader->params;
 }
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for the request");
-}
-
 static enum status read_request(struct reader *reader, struct error *err) {
     enum status st = json_expect_object(&reader->tree, reader->tree.root, err);
     if (st == ST_OK && !alloc_arrays(reader)) {
-        return no_memory(err);
+        return error_no_memory(err, "the request");
     }
     if (st == ST_OK) {
         st = read_members(reader, reader->tree.root, err);
@@ -229,7 +225,7 @@ static enum status read_request(struct reader *reader, struct error *err) {
     }
     if (st == ST_OK && reader->n_params > 1 &&
         !params_dedup(reader->tree.arena, reader->params, &reader->n_params, PARAMS_KEEP_FIRST)) {
-        return no_memory(err);
+        return error_no_memory(err, "the request");
     }
     reader->out->inputs = reader->inputs;
     reader->out->params = (struct params){reader->params, reader->n_params};
@@ -339,7 +335,7 @@ enum status v2_generate_print(struct buf *out, const struct model_spec *model, s
     size_t most = OTHERS + response->params.n + response->n_outputs;
     struct member *members = arena_calloc(out->arena, most, sizeof(*members));
     if (!members) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the answer");
+        return error_no_memory(err, "the answer");
     }
     enum status st = ST_OK;
     size_t n = list_members(members, model, id, response);
@@ -362,5 +358,5 @@ enum status v2_generate_print(struct buf *out, const struct model_spec *model, s
     if (st != ST_OK) {
         return v2_json_output_error(st, err);
     }
-    return out->failed ? error_set(err, ST_NO_MEMORY, "out of memory for the answer") : ST_OK;
+    return out->failed ? error_no_memory(err, "the answer") : ST_OK;
 }

@@ -36,10 +36,6 @@ static const struct str tensor_names[N_TENSOR_MEMBERS] = {
     [TENSOR_SHAPE] = {"shape", 5},
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for the metadata");
-}
-
 /* Dimensions are >= -1; -1: any size. */
 static enum status read_spec_shape(const struct json_tree *tree, yyjson_val *array,
                                    struct shape *out, struct error *err) {
@@ -50,7 +46,7 @@ static enum status read_spec_shape(const struct json_tree *tree, yyjson_val *arr
     size_t rank = json_count(array);
     int64_t *dims = arena_calloc(tree->arena, rank, sizeof(*dims));
     if (!dims) {
-        return no_memory(err);
+        return error_no_memory(err, "the metadata");
     }
     yyjson_val *val = rank > 0 ? json_first(array) : NULL;
     for (size_t i = 0; status == ST_OK && i < rank; i++, val = json_next(val)) {
@@ -101,7 +97,7 @@ static enum status read_specs(const struct json_tree *tree, yyjson_val *array,
     for (; status == ST_OK && *n < total; val = json_next(val)) {
         struct tensor_spec *grown = json_array_grow(tree->arena, specs, *n, total, sizeof(*specs));
         if (!grown) {
-            return no_memory(err);
+            return error_no_memory(err, "the metadata");
         }
         specs = grown;
         specs[*n] = (struct tensor_spec){0};
@@ -178,7 +174,7 @@ static enum status read_extensions(const struct json_tree *tree, yyjson_val *lis
     size_t n = json_count(list);
     struct str *texts = arena_calloc(tree->arena, n, sizeof(*texts));
     if (!texts) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a server's metadata");
+        return error_no_memory(err, "a server's metadata");
     }
     yyjson_val *element = json_first(list);
     for (size_t i = 0; i < n && status == ST_OK; i++, element = json_next(element)) {

@@ -121,8 +121,7 @@ static enum status print(struct arena *arena, yyjson_mut_val *root, struct str *
     }
     *out = arena_dup(arena, str_make(text, len));
     free(text);
-    return out->ptr ? ST_OK
-                    : error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
+    return out->ptr ? ST_OK : error_no_memory(err, "the model's configuration");
 }
 
 enum status model_config_json_rewrite(struct arena *arena, struct str json, struct str *out,
@@ -133,7 +132,7 @@ enum status model_config_json_rewrite(struct arena *arena, struct str json, stru
     struct rewriting to = {.doc = yyjson_mut_doc_new(NULL)};
     enum status st;
     if (!to.doc) {
-        st = error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
+        st = error_no_memory(err, "the model's configuration");
     } else if (!doc || !yyjson_is_obj(yyjson_doc_get_root(doc))) {
         st = error_set(err, ST_BAD_CONFIG,
                        "the configuration given: expected a JSON object with the fields of a "

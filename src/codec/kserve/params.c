@@ -149,10 +149,6 @@ enum status v2_param_value_read(const struct json_tree *tree, yyjson_val *val, s
 
 /* ---- all parameters of an object ------------------------------------------------------------- */
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for parameters");
-}
-
 enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enum v2_params_of of,
                            struct v2_protocol_params *wire, struct params *out, struct error *err) {
     *wire = (struct v2_protocol_params){0};
@@ -175,7 +171,7 @@ enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enu
                 items = arena_calloc(tree->arena, n - i, sizeof(*items));
             }
             if (!items) {
-                return no_memory(err);
+                return error_no_memory(err, "parameters");
             }
             items[out->n].name = name;
             status = v2_param_value_read(tree, val, &items[out->n++], err);
@@ -186,7 +182,7 @@ enum status v2_params_read(const struct json_tree *tree, yyjson_val *object, enu
     }
     if (status == ST_OK && items && out->n > 1 &&
         !params_dedup(tree->arena, items, &out->n, PARAMS_KEEP_FIRST)) {
-        return no_memory(err);
+        return error_no_memory(err, "parameters");
     }
     out->items = items;
     return status;

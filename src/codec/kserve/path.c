@@ -25,7 +25,7 @@ enum status v2_path_unescape(struct arena *arena, struct str text, struct str *o
     char *data = arena_alloc(arena, text.len);
     size_t n = 0;
     if (!data) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the path");
+        return error_no_memory(err, "the path");
     }
     for (size_t i = 0; i < text.len; i++) {
         if (text.ptr[i] != '%') {

@@ -122,7 +122,7 @@ static enum status frame_body(struct arena *arena, const struct tensor_spec *inp
     struct piece *pieces = arena_alloc(arena, 2 * sizeof(*pieces));
     unsigned char *length = arena_alloc(arena, sizeof(uint32_t));
     if (!pieces || !length) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the request");
+        return error_no_memory(err, "the request");
     }
     bytes_encode_length(length, (uint32_t)body.len);
     pieces[0] = (struct piece){length, sizeof(uint32_t)};
@@ -151,7 +151,7 @@ static enum status view_body(struct arena *arena, const struct tensor_spec *inpu
     }
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
     if (!piece) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the request");
+        return error_no_memory(err, "the request");
     }
     *piece = (struct piece){body.ptr, body.len};
     tensor->pieces = piece;
@@ -174,7 +174,7 @@ enum status v2_raw_decode(struct arena *arena, struct str body, const struct mod
     struct infer_input *input = arena_calloc(arena, 1, sizeof(*input));
     int64_t *dims = arena_alloc(arena, spec->shape.rank * sizeof(*dims));
     if (!input || !dims) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the request");
+        return error_no_memory(err, "the request");
     }
     for (size_t i = 0; i < spec->shape.rank; i++) {
         dims[i] = spec->shape.dims[i];
@@ -261,7 +261,7 @@ enum status v2_raw_encode(struct arena *arena, const struct tensor *tensor,
         return status;
     }
     if (!v2_pieces_init(&pieces, arena, tensor->n_pieces)) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the request");
+        return error_no_memory(err, "the request");
     }
     v2_pieces_add(&pieces, tensor);
     if (tensor->datatype == DT_BYTES) {

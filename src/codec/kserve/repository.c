@@ -50,7 +50,7 @@ static enum status add_file(const struct json_tree *tree, struct str name, struc
     struct v2_repository_file *files =
         json_array_grow(tree->arena, (void *)out->files, out->n_files, total, sizeof(*files));
     if (!files) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the parameters");
+        return error_no_memory(err, "the parameters");
     }
     struct v2_repository_file *file = &files[out->n_files++];
     out->files = files;
@@ -258,7 +258,7 @@ enum status v2_grpc_repository_load_decode(struct arena *arena, struct str messa
     struct v2_repository_file *files = arena_calloc(arena, MAX_FILES + 1, sizeof(*files));
     return files ? decode_model_request(message, "RepositoryModelLoadRequest", handle_load_entry,
                                         files, out, err)
-                 : error_set(err, ST_NO_MEMORY, "no memory for the parameters");
+                 : error_no_memory(err, "the parameters");
 }
 
 enum status v2_grpc_repository_unload_decode(struct str message, struct v2_repository_request *out,

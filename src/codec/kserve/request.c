@@ -50,10 +50,6 @@ static const struct str wanted_names[N_WANTED_MEMBERS] = {
     [WANTED_PARAMETERS] = {"parameters", 10},
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for the request");
-}
-
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
 struct reader {
@@ -73,7 +69,7 @@ static enum status allow_non_finite(struct reader *reader, const struct v2_tenso
     struct json_span *spans = json_array_grow(reader->tree.arena, reader->floats, reader->n_floats,
                                               total, sizeof(*reader->floats));
     if (!spans) {
-        return no_memory(err);
+        return error_no_memory(err, "the request");
     }
     spans[reader->n_floats++] = json_value_span(tensor->data);
     reader->floats = spans;
@@ -98,7 +94,7 @@ static enum status read_inputs(struct reader *reader, yyjson_val *array,
         struct infer_input *inputs = json_array_grow(
             reader->tree.arena, infer->inputs, infer->n_inputs, total, sizeof(*infer->inputs));
         if (!inputs) {
-            return no_memory(err);
+            return error_no_memory(err, "the request");
         }
         infer->inputs = inputs;
         inputs[infer->n_inputs++] = (struct infer_input){
@@ -146,7 +142,7 @@ static enum status read_outputs(struct reader *reader, yyjson_val *array, struct
             json_array_grow(reader->tree.arena, infer->wanted, n, total, sizeof(*infer->wanted));
         forms = json_array_grow(reader->tree.arena, forms, n, total, sizeof(*forms));
         if (!wanted || !forms) {
-            return no_memory(err);
+            return error_no_memory(err, "the request");
         }
         infer->wanted = wanted;
         status = read_wanted(reader, val, &wanted[n], &forms[n], err);

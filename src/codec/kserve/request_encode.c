@@ -22,10 +22,6 @@ static bool is_json(const enum v2_form *forms, size_t i) {
     return forms && forms[i] == V2_FORM_JSON;
 }
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for the request");
-}
-
 static enum status check_shape(const struct tensor *tensor, struct error *err) {
     char name[TENSOR_NAME_TEXT_BYTES], shape[SHAPE_TEXT_BYTES];
     uint64_t n_elements;
@@ -160,7 +156,7 @@ enum status v2_request_encode(struct arena *arena, const struct v2_request *requ
         out->binary |= !is_json(forms, i);
     }
     if (!v2_pieces_init(&pieces, arena, n_pieces)) {
-        return no_memory(err);
+        return error_no_memory(err, "the request");
     }
     buf_init(&json, arena, FIRST_BYTES);
     enum status status = check_names(&request->infer, err);
@@ -178,7 +174,7 @@ enum status v2_request_encode(struct arena *arena, const struct v2_request *requ
         return status;
     }
     if (json.failed) {
-        return no_memory(err);
+        return error_no_memory(err, "the request");
     }
     out->json = buf_str(&json);
     out->pieces = v2_pieces_finish(&pieces, out->json);

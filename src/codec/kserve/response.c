@@ -74,7 +74,7 @@ enum status v2_response_encode(struct arena *arena, const struct model_spec *mod
         n_pieces += is_binary(request, i) ? response->outputs[i].n_pieces : 0;
     }
     if (!v2_pieces_init(&pieces, arena, n_pieces)) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the answer");
+        return error_no_memory(err, "the answer");
     }
     buf_init(&json, arena, FIRST_BYTES);
     enum status status = print_head(&json, model, request, response, err);
@@ -91,7 +91,7 @@ enum status v2_response_encode(struct arena *arena, const struct model_spec *mod
         return status == ST_NOT_UTF8 ? status : v2_json_output_error(status, err);
     }
     if (json.failed) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the answer");
+        return error_no_memory(err, "the answer");
     }
     out->json = buf_str(&json);
     out->binary = pieces.n_bytes > 0;

@@ -30,10 +30,6 @@ struct reader {
     size_t n_floats;
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for the answer");
-}
-
 /* Checks binary data: as many bytes, or framed elements, as the shape has. */
 static enum status check_bytes(const struct json_tree *tree, yyjson_val *val,
                                const struct tensor *tensor, struct error *err) {
@@ -80,7 +76,7 @@ static enum status grow_outputs(struct reader *reader, size_t total, struct erro
     struct json_span *floats =
         json_array_grow(arena, reader->floats, n_floats, total, sizeof(*floats));
     if (!outputs || !forms || !floats) {
-        return no_memory(err);
+        return error_no_memory(err, "the answer");
     }
     reader->outputs = outputs;
     reader->forms = forms;

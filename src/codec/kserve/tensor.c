@@ -68,7 +68,8 @@ static enum status read_shape(const struct members *members, struct tensor *tens
     }
     int64_t *dims = arena_alloc(members->tree->arena, rank * sizeof(*dims));
     if (!dims) {
-        return json_error(members->tree, members->val[SHAPE], ST_NO_MEMORY, err, "out of memory");
+        return json_error(members->tree, members->val[SHAPE], ST_NO_MEMORY, err,
+                          "out of memory for the shape");
     }
     yyjson_val *dim = json_first(members->val[SHAPE]);
     for (size_t i = 0; status == ST_OK && i < rank; i++, dim = json_next(dim)) {
@@ -116,7 +117,7 @@ static enum status take_binary(struct v2_binary *binary, const struct json_tree 
     size_t n_bytes = (size_t)wire->n_bytes;
     struct piece *piece = arena_alloc(tree->arena, sizeof(*piece));
     if (!piece) {
-        return json_error(tree, wire->size, ST_NO_MEMORY, err, "out of memory");
+        return json_error(tree, wire->size, ST_NO_MEMORY, err, "out of memory for the binary data");
     }
     *piece = (struct piece){binary->rest.ptr, n_bytes};
     binary->rest = str_make(binary->rest.ptr + n_bytes, binary->rest.len - n_bytes);

@@ -31,7 +31,7 @@ enum status kube_object_parse(struct str text, struct doc **out, struct error *e
     yyjson_doc *tree =
         yyjson_read_opts((char *)(uintptr_t)text.ptr, text.len, YYJSON_READ_NOFLAG, NULL, &why);
     if (!tree && why.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for an answer of %zu bytes", text.len);
+        return error_no_memory(err, "an answer of %zu bytes", text.len);
     }
     if (!tree) {
         return error_set(err, ST_BAD_ANSWER, "sent an answer that is not JSON: %s",

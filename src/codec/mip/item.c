@@ -193,10 +193,6 @@ static enum status fit_shape(const struct json_tree *tree, struct shape dims, in
 
 /* ---- items to tensors ------------------------------------------------------------------------ */
 
-static enum status no_memory(const char *what, struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "%s: out of memory for the elements", what);
-}
-
 /* Sets the bytes of `out` to one BYTES element. */
 static enum status frame_text(struct arena *arena, struct str text, const char *what,
                               struct tensor *out, struct error *err) {
@@ -205,7 +201,7 @@ static enum status frame_text(struct arena *arena, struct str text, const char *
     char *data = arena_alloc(arena, n_bytes);
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
     if (!data || !piece) {
-        return no_memory(what, err);
+        return error_no_memory(err, "the elements of %s", what);
     }
     bytes_encode_length(data, (uint32_t)text.len);
     if (text.len > 0) {
@@ -245,7 +241,7 @@ static enum status read_tree(const struct json_tree *tree, struct str text, stru
     uint64_t n_elements;
     int64_t *resolved = arena_calloc(tree->arena, dims.rank, sizeof(*resolved));
     if (!resolved) {
-        return no_memory(tree->root_name, err);
+        return error_no_memory(err, "the elements of %s", tree->root_name);
     }
     enum status status = fit_shape(tree, dims, resolved, err);
     if (status != ST_OK) {
@@ -294,7 +290,7 @@ enum status mip_item_read_text(struct arena *arena, struct str text, const char 
     }
     int64_t *ones = arena_calloc(arena, dims.rank, sizeof(*ones));
     if (!ones) {
-        return no_memory(what, err);
+        return error_no_memory(err, "the elements of %s", what);
     }
     for (size_t i = 0; i < dims.rank; i++) {
         ones[i] = 1;
@@ -372,7 +368,7 @@ static enum status print_all(struct buf *out, const struct tensor *tensor, struc
         status = print_level(&print, 0, out, err);
     }
     if (status == ST_OK && out->failed) {
-        status = error_set(err, ST_NO_MEMORY, "out of memory for an output as JSON");
+        status = error_no_memory(err, "an output as JSON");
     }
     return status == ST_OK ? element_print_finish(&print, err) : status;
 }
@@ -393,7 +389,7 @@ static enum status view_text(struct arena *arena, const struct tensor *tensor, s
     char name[TENSOR_NAME_TEXT_BYTES];
     struct str rest = element_gather(arena, tensor);
     if (!rest.ptr) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for an output as text");
+        return error_no_memory(err, "an output as text");
     }
     if (!bytes_next(&rest, out) || rest.len > 0) {
         return error_set(err, ST_BAD_OUTPUT, "tensor %s: %zu bytes are not one BYTES element",

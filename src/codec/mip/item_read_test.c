@@ -497,7 +497,7 @@ static void mip_item_read_json_out_of_memory_is_reported(void **state) {
     assert_int_equal(
         read_item(arena, MIP_TEXT, str_make(text, N), DT_BYTES, &one, &limits, &tensor, &err),
         ST_NO_MEMORY);
-    assert_string_equal(err.text, "item 7: out of memory for the elements");
+    assert_string_equal(err.text, "out of memory for the elements of item 7");
     arena_free(arena);
     free(text);
 }

@@ -175,7 +175,7 @@ enum status mip_infer_decode(struct arena *arena, struct str payload, bool respo
     if (out->n_items <= rest.len / MIP_ITEM_HEAD_BYTES) {
         out->items = arena_calloc(arena, out->n_items, sizeof(*out->items));
         if (!out->items) {
-            return error_set(err, ST_NO_MEMORY, "out of memory for %zu items", out->n_items);
+            return error_no_memory(err, "%zu items", out->n_items);
         }
     }
     return walk_items(rest, response, out, err);

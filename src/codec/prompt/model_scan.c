@@ -236,5 +236,5 @@ enum status model_scan_check(const struct model_scan *scan, struct error *err) {
     case MODEL_SCAN_NO_MEMORY:
         break;
     }
-    return error_set(err, ST_NO_MEMORY, "no memory for the model's name");
+    return error_no_memory(err, "the model's name");
 }

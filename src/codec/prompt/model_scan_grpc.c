@@ -227,5 +227,5 @@ enum status model_scan_grpc_check(const struct model_scan_grpc *scan, struct err
     case MODEL_SCAN_NO_MEMORY:
         break;
     }
-    return error_set(err, ST_NO_MEMORY, "no memory for the model's name");
+    return error_no_memory(err, "the model's name");
 }

@@ -6,10 +6,6 @@
 
 static const struct v2_grpc_path_prefix WHOLE = {NULL, 0};
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the answer");
-}
-
 static size_t count_fields(struct str message, uint32_t number) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
@@ -67,7 +63,7 @@ static enum status bind_raw(struct arena *arena, struct tensor *tensor, struct s
                             struct error *err) {
     struct piece *piece = arena_alloc(arena, sizeof *piece);
     if (!piece) {
-        return no_memory(err);
+        return error_no_memory(err, "the answer");
     }
     *piece = (struct piece){bytes.ptr, bytes.len};
     tensor->pieces = piece;
@@ -127,7 +123,7 @@ static enum status read_answer(struct arena *arena, struct str message,
     out->outputs =
         arena_calloc(arena, count_fields(message, V2_GRPC_RESPONSE_OUTPUTS), sizeof *out->outputs);
     if (!out->outputs) {
-        return no_memory(err);
+        return error_no_memory(err, "the answer");
     }
     while (st == ST_OK && pb_next(&reader, &field)) {
         st = read_answer_field(arena, &field, out, err);
@@ -210,7 +206,7 @@ enum status v2_grpc_model_metadata_decode(struct arena *arena, struct str messag
         .outputs = arena_calloc(arena, count_fields(message, 5), sizeof(struct tensor_spec)),
     };
     if (!out->versions || !out->inputs || !out->outputs) {
-        return no_memory(err);
+        return error_no_memory(err, "the answer");
     }
     while (st == ST_OK && pb_next(&reader, &field)) {
         st = read_metadata_field(arena, &field, out, err);

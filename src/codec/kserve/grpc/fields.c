@@ -129,7 +129,7 @@ enum status v2_grpc_shape_read(struct arena *arena, struct str message, uint32_t
     }
     int64_t *copy = arena_alloc(arena, dims.n * sizeof *copy);
     if (!copy) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a shape");
+        return error_no_memory(err, "a shape");
     }
     memcpy(copy, found, dims.n * sizeof *copy);
     *out = (struct shape){copy, dims.n};
@@ -254,7 +254,7 @@ enum status v2_grpc_params_read(struct arena *arena, struct str message, uint32_
     }
     struct param *items = arena_calloc(arena, n, sizeof *items);
     if (!items) {
-        return error_set(err, ST_NO_MEMORY, "no memory for parameters");
+        return error_no_memory(err, "parameters");
     }
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
@@ -273,7 +273,7 @@ enum status v2_grpc_params_read(struct arena *arena, struct str message, uint32_
         }
     }
     if (st == ST_OK && out->n > 1 && !params_dedup(arena, items, &out->n, PARAMS_KEEP_LAST)) {
-        return error_set(err, ST_NO_MEMORY, "no memory for parameters");
+        return error_no_memory(err, "parameters");
     }
     out->items = items;
     return st;
@@ -598,7 +598,7 @@ enum status v2_grpc_contents_read(struct arena *arena, struct str message, uint3
     struct piece *piece = arena_alloc(arena, sizeof *piece);
     contents.out = arena_alloc(arena, contents.n_bytes);
     if (!piece || !contents.out) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the contents of a tensor");
+        return error_no_memory(err, "the contents of a tensor");
     }
     st = decode_all_contents(&contents, message, number, present, err);
     *piece = (struct piece){contents.out, contents.n_bytes};

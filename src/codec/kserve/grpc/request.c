@@ -20,10 +20,6 @@ struct decoder {
     struct str *raw;
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the request");
-}
-
 static enum status count_fields(struct str message, struct counts *out, struct error *err) {
     struct pb_reader reader = pb_read(message);
     struct pb_field field;
@@ -227,7 +223,7 @@ static enum status take_empty_final(struct arena *arena, struct v2_grpc_request 
     }
     struct param *items = arena_calloc(arena, all.n, sizeof *items);
     if (!items) {
-        return error_set(err, ST_NO_MEMORY, "no memory for parameters");
+        return error_no_memory(err, "parameters");
     }
     out->empty_final = found->boolean;
     out->infer.params = (struct params){items, 0};
@@ -276,7 +272,7 @@ static enum status bind_raw(const struct decoder *decoder, struct infer_request 
     }
     struct piece *pieces = arena_alloc(decoder->arena, infer->n_inputs * sizeof *pieces);
     if (!pieces) {
-        return no_memory(err);
+        return error_no_memory(err, "the request");
     }
     for (size_t i = 0; i < infer->n_inputs; i++) {
         if (infer->inputs[i].region.name.ptr) {
@@ -355,7 +351,7 @@ enum status v2_grpc_request_decode(struct arena *arena, struct str message,
         return st;
     }
     if (!alloc_arrays(&decoder, &out->infer)) {
-        return no_memory(err);
+        return error_no_memory(err, "the request");
     }
     st = read_fields(&decoder, message, out, err);
     if (st == ST_OK && decoder.n.raw > 0) {

@@ -70,7 +70,7 @@ static enum status gather_pieces(struct arena *arena, struct scattered *message,
     }
     struct piece *pieces = arena_alloc(arena, (message->n_pieces + n + 2) * sizeof(struct piece));
     if (!pieces || outer.failed || message->heads.failed) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the answer");
+        return error_no_memory(err, "the answer");
     }
     size_t at = 0, k = 0;
     if (wrap) {
@@ -102,7 +102,7 @@ enum status v2_grpc_response_encode(struct arena *arena, const struct model_spec
                                     struct error *err) {
     struct scattered message;
     if (!message_init(arena, &message, response->n_outputs)) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the answer");
+        return error_no_memory(err, "the answer");
     }
     print_head(&message.heads, model, id, response, final);
     for (size_t i = 0; i < response->n_outputs; i++) {
@@ -141,7 +141,7 @@ enum status v2_grpc_request_encode(struct arena *arena, const struct v2_grpc_req
     struct scattered message;
     struct tensor *tensors = arena_alloc(arena, infer->n_inputs * sizeof *tensors);
     if (!tensors || !message_init(arena, &message, infer->n_inputs)) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the request");
+        return error_no_memory(err, "the request");
     }
     pb_add_string(&message.heads, V2_GRPC_MODEL_NAME, request->model);
     pb_add_string(&message.heads, V2_GRPC_MODEL_VERSION, request->version);
