@@ -76,7 +76,7 @@ enum status dial_start(struct worker *worker, struct str address, uint64_t timeo
     }
     struct dial *dial = calloc(1, sizeof(*dial));
     if (!dial) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a connection to %.*s", STR_ARG(address));
+        return error_no_memory(err, "a connection to %.*s", STR_ARG(address));
     }
     dial->worker = worker;
     dial->done = done;

@@ -72,7 +72,7 @@ static void set_ares_error(int code, struct error *err) {
         error_set(err, ST_BAD_CONFIG, "not a valid name");
         break;
     case ARES_ENOMEM:
-        error_set(err, ST_NO_MEMORY, "no memory for the answer");
+        error_no_memory(err, "the answer");
         break;
     case ARES_ECANCELLED:
     case ARES_EDESTRUCTION:
@@ -253,7 +253,7 @@ enum status dns_resolver_new(const struct dns_resolver_options *options, struct 
                              struct error *err) {
     struct dns_resolver *resolver = calloc(1, sizeof(*resolver));
     if (!resolver) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a DNS lookup");
+        return error_no_memory(err, "a DNS lookup");
     }
     int code = ares_library_init(ARES_LIB_INIT_ALL);
     if (code == ARES_SUCCESS) {
@@ -306,7 +306,7 @@ enum status dns_lookup_start(struct dns_resolver *resolver, const char *name, en
                              struct dns_lookup **out, struct error *err) {
     struct dns_lookup *lookup = calloc(1, sizeof(*lookup));
     if (!lookup) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a DNS lookup");
+        return error_no_memory(err, "a DNS lookup");
     }
     *lookup = (struct dns_lookup){.done = done, .user = user};
     *out = lookup; /* before the callback may free it */

@@ -112,7 +112,7 @@ static enum status check_field(const char *text, const char *what, struct error 
 static enum status list_append(struct curl_slist **list, const char *text, struct error *err) {
     struct curl_slist *longer = curl_slist_append(*list, text);
     if (!longer) {
-        return error_set(err, ST_NO_MEMORY, "no memory for an HTTP request");
+        return error_no_memory(err, "an HTTP request");
     }
     *list = longer;
     return ST_OK;
@@ -175,7 +175,7 @@ static enum status set_url(CURL *easy, const struct http_fetch_request *request,
     if (!tls->name) {
         return curl_easy_setopt(easy, CURLOPT_URL, request->url) == CURLE_OK
                    ? ST_OK
-                   : error_set(err, ST_NO_MEMORY, "no memory for fetching %s", request->url);
+                   : error_no_memory(err, "fetching %s", request->url);
     }
     CURLU *url = curl_url();
     enum status status = error_set(err, ST_BAD_CONFIG, "is not a URL");
@@ -208,7 +208,7 @@ static enum status set_body(CURL *easy, const struct http_fetch_request *request
     if (code == CURLE_OK && request->method) {
         code = curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
     }
-    return code == CURLE_OK ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for an HTTP request");
+    return code == CURLE_OK ? ST_OK : error_no_memory(err, "an HTTP request");
 }
 
 static void set_limits(CURL *easy, const struct http_fetch_request *request) {
@@ -352,7 +352,7 @@ static void set_io_error(struct http_fetch *fetch, CURLcode code, struct http_fe
 static void set_curl_error(struct http_fetch *fetch, CURLcode code, struct http_fetch_result *out) {
     struct error *err = &out->error;
     if (fetch->no_memory || code == CURLE_OUT_OF_MEMORY) {
-        error_set(err, ST_NO_MEMORY, "no memory for the answer");
+        error_no_memory(err, "the answer");
     } else if (fetch->too_large || code == CURLE_FILESIZE_EXCEEDED) {
         error_set(err, ST_BODY_TOO_LARGE, "answered with more than %zu bytes", fetch->max_bytes);
     } else if (code == CURLE_OPERATION_TIMEDOUT) {
@@ -468,7 +468,7 @@ enum status http_fetcher_new(struct worker *worker, const struct http_fetch_tls 
             curl_global_cleanup();
         }
         free(fetcher);
-        return error_set(err, ST_NO_MEMORY, "no memory for an HTTP client");
+        return error_no_memory(err, "an HTTP client");
     }
     fetcher->worker = worker;
     fetcher->tls = tls ? *tls : (struct http_fetch_tls){0};
@@ -571,7 +571,7 @@ static enum status start_transfer(struct http_fetch *fetch,
     const struct http_fetch_tls *tls = request->tls ? request->tls : &fetch->fetcher->tls;
     enum status status = http_curl_set_request(fetch->easy, request, tls, &fetch->lists, err);
     if (status == ST_OK && curl_multi_add_handle(fetch->fetcher->multi, fetch->easy) != CURLM_OK) {
-        status = error_set(err, ST_NO_MEMORY, "no memory for fetching %s", request->url);
+        status = error_no_memory(err, "fetching %s", request->url);
     }
     if (status != ST_OK) {
         fetch_recycle(fetch);
@@ -582,9 +582,8 @@ static enum status start_transfer(struct http_fetch *fetch,
 enum status http_fetch_start(struct http_fetcher *fetcher, const struct http_fetch_request *request,
                              struct http_fetch **out, struct error *err) {
     struct http_fetch *fetch = fetch_new(fetcher, request);
-    enum status status =
-        fetch ? start_transfer(fetch, request, err)
-              : error_set(err, ST_NO_MEMORY, "no memory for fetching %s", request->url);
+    enum status status = fetch ? start_transfer(fetch, request, err)
+                               : error_no_memory(err, "fetching %s", request->url);
     if (status == ST_OK && out) {
         *out = fetch;
     }

@@ -189,7 +189,7 @@ enum status listener_open(uv_loop_t *loop, const struct address *address,
                           struct address *bound, struct error *err) {
     struct listener *listener = calloc(1, sizeof(*listener));
     if (!listener) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a listener");
+        return error_no_memory(err, "a listener");
     }
     *listener = (struct listener){.fd = -1, .n_handles = 2, .events = *events};
     enum status st = socket_listen(listener, address, err);

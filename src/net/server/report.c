@@ -242,7 +242,7 @@ enum status net_report_start(const struct net_report_server *servers, size_t n,
         if (report) {
             report_free(report);
         }
-        return error_set(err, ST_NO_MEMORY, "out of memory for a report");
+        return error_no_memory(err, "a report");
     }
     report->reply_worker = reply_worker;
     report->msg = (struct worker_msg){.run = run_done};

@@ -282,7 +282,7 @@ enum status net_server_init(struct net_server *server, const struct net_server_o
     assert(options->n_workers > 0);
     struct server_worker *workers = calloc(options->n_workers, sizeof(*workers));
     if (!workers) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a server");
+        return error_no_memory(err, "a server");
     }
     *server = (struct net_server){
         .protocol = options->protocol,
@@ -420,7 +420,7 @@ enum status net_server_listen(struct net_server *server, const struct address *a
                               struct error *err) {
     struct listen_endpoint *listen_endpoint = listen_endpoint_new(server, tls, user);
     if (!listen_endpoint) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a listener");
+        return error_no_memory(err, "a listener");
     }
     struct listener_events events = {
         .on_accept = on_accept, .on_closed = on_listener_closed, .user = listen_endpoint};

@@ -70,10 +70,6 @@ static enum status size_error(const struct body *body, struct error *err) {
                      body->max_bytes, body->inflate ? " after decompression" : "");
 }
 
-static enum status no_memory(size_t cap, struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a body of %zu bytes", cap);
-}
-
 /* Returns: padding before the first byte so that the byte at align_at is aligned. */
 static size_t alignment_padding(const struct body *body) {
     return (0 - body->align_at) % ALIGNMENT;
@@ -83,7 +79,7 @@ static enum status grow_in_arena(struct body *body, size_t cap, struct error *er
     size_t pad = alignment_padding(body);
     char *fresh = arena_alloc_aligned(body->allocator.arena, pad + cap, ALIGNMENT);
     if (!fresh) {
-        return no_memory(cap, err);
+        return error_no_memory(err, "a body of %zu bytes", cap);
     }
     if (body->len > 0) {
         memcpy(fresh + pad, body->data, body->len);
@@ -100,7 +96,7 @@ static enum status grow_in_pool(struct body *body, size_t cap, struct error *err
                                                pad + cap, &got)
                               : body_pool_alloc(body->allocator.pool, pad + cap, &got);
     if (!fresh) {
-        return no_memory(cap, err);
+        return error_no_memory(err, "a body of %zu bytes", cap);
     }
     if (!body->block && body->len > 0) {
         memcpy(fresh + pad, body->data, body->len);
@@ -116,7 +112,7 @@ static enum status grow_in_pool(struct body *body, size_t cap, struct error *err
 /* Grows the buffer to `cap` bytes. */
 static enum status grow_buffer(struct body *body, size_t cap, struct error *err) {
     if (cap > SIZE_MAX / 2) {
-        return no_memory(cap, err);
+        return error_no_memory(err, "a body of %zu bytes", cap);
     }
     return cap <= ARENA_MAX_BYTES ? grow_in_arena(body, cap, err) : grow_in_pool(body, cap, err);
 }
@@ -163,7 +159,7 @@ enum status body_init(struct body *body, const struct body_allocator *allocator,
     }
     if (plan->coding != HTTP_IDENTITY) {
         body->inflate = inflate_new(plan->coding);
-        return body->inflate ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory to decompress");
+        return body->inflate ? ST_OK : error_no_memory(err, "decompressing the body");
     }
     if (plan->length == UINT64_MAX) {
         return ST_OK;

@@ -5,7 +5,7 @@ void http_text_reply(struct http_exchange *exchange, int status, const char *typ
                      const struct buf *body) {
     if (body->failed) {
         struct error err;
-        error_set(&err, ST_NO_MEMORY, "no memory for the answer");
+        error_no_memory(&err, "the answer");
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }

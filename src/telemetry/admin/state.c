@@ -34,7 +34,7 @@ void admin_state_reply(struct admin_state *state, struct http_exchange *exchange
         buf_init(&reply->text, exchange->arena, 4096);
         st = start_report(state, &reply->text, reply_done, reply, &err);
     } else {
-        error_set(&err, st, "no memory for the answer");
+        error_no_memory(&err, "the answer");
     }
     if (st != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);

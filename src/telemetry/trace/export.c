@@ -309,7 +309,7 @@ enum status trace_export_new(struct worker *worker, const struct trace_export_op
                              struct trace_export **out, struct error *err) {
     struct trace_export *self = calloc(1, sizeof(*self));
     if (!self) {
-        return error_set(err, ST_NO_MEMORY, "no memory for traces");
+        return error_no_memory(err, "traces");
     }
     self->worker = worker;
     self->options = *options;

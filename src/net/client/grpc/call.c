@@ -275,10 +275,6 @@ static struct grpc_client_stream *stream_of_call(const struct grpc_client_call *
     return (struct grpc_client_stream *)(uintptr_t)call;
 }
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a call");
-}
-
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 static void list_add(struct grpc_client_list *list, struct grpc_client_stream *stream) {
@@ -343,7 +339,7 @@ static enum status set_fields(struct grpc_client_stream *stream,
         grpc_fields_add_encoded(stream->call.arena, &stream->set, GRPC_CLIENT_MAX_FIELDS,
                                 field->name, field->value);
         if (stream->set.n != i + 1) {
-            return no_memory(err);
+            return error_no_memory(err, "a call");
         }
         const struct grpc_field *set = &stream->set.items[i];
         if (field->name.len == 0 || field->name.ptr[0] == ':' ||
@@ -371,7 +367,7 @@ static enum status stream_init(struct grpc_client_stream *stream,
                                         .n_reads_wanted = options->streams ? 0 : 1};
     stream->path = arena_dup(stream->call.arena, options->path);
     if (!stream->path.ptr) {
-        return no_memory(err);
+        return error_no_memory(err, "a call");
     }
     enum status st = set_fields(stream, options, err);
     if (st == ST_OK && options->timeout_ns > 0) {
@@ -380,7 +376,7 @@ static enum status stream_init(struct grpc_client_stream *stream,
             options->timeout_ns < UINT64_MAX - now_ns ? now_ns + options->timeout_ns : UINT64_MAX;
         st = timer_heap_set(&core->deadlines, &stream->deadline, stream->deadline_ns)
                  ? ST_OK
-                 : no_memory(err);
+                 : error_no_memory(err, "a call");
     }
     return st;
 }
@@ -392,7 +388,7 @@ enum status grpc_client_stream_new(struct grpc_client_core *core,
     struct grpc_client_stream *stream = arena ? arena_calloc(arena, 1, sizeof(*stream)) : NULL;
     if (!stream) {
         arena_free(arena);
-        return no_memory(err);
+        return error_no_memory(err, "a call");
     }
     stream->core = core;
     stream->call.arena = arena;
@@ -464,7 +460,7 @@ bool grpc_client_stream_start(struct grpc_client_stream *stream,
         return false;
     }
     if (id < 0) {
-        no_memory(&err);
+        error_no_memory(&err, "a call");
         grpc_client_stream_set_status(stream, -1, &err);
         return true;
     }

@@ -103,7 +103,7 @@ static bool collect_and_write(struct grpc_client_conn *conn) {
     struct grpc_client_core *core = &conn->client->core;
     struct grpc_output *output = output_take(core);
     if (!output) {
-        grpc_client_conn_fail(conn, "no memory for a write");
+        grpc_client_conn_fail(conn, "out of memory for a write");
         return false;
     }
     if (!grpc_client_session_collect_output(&conn->session, output)) {
@@ -379,7 +379,7 @@ bool grpc_client_conn_new(struct grpc_client *client) {
     struct grpc_client_conn *conn = calloc(1, sizeof(*conn));
     struct error err;
     if (!conn) {
-        error_set(&err, ST_NO_MEMORY, "no memory for a connection");
+        error_no_memory(&err, "a connection");
         grpc_client_start_backoff(client, &err);
         return false;
     }
@@ -390,7 +390,7 @@ bool grpc_client_conn_new(struct grpc_client *client) {
     client->conns = conn;
     uint64_t due_ns = clock_now_ns() + client->core.limits.connect_timeout_ns;
     if (!timer_start(worker_timers(client->worker), &conn->timer, due_ns)) {
-        error_set(&err, ST_NO_MEMORY, "no memory for a connection");
+        error_no_memory(&err, "a connection");
         grpc_client_conn_close(conn, &err);
         return false;
     }

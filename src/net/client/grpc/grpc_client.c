@@ -37,7 +37,7 @@ static enum status set_parts(struct grpc_client_target *out, struct str text, st
     out->host = dup_text(host);
     if (!out->text || !out->host) {
         grpc_client_target_fini(out);
-        return error_set(err, ST_NO_MEMORY, "no memory for a gRPC client");
+        return error_no_memory(err, "a gRPC client");
     }
     return ST_OK;
 }
@@ -315,7 +315,7 @@ static enum status make_core(struct grpc_client *client, const struct grpc_clien
     }
     client->authority = malloc(authority.len + 1);
     if (!client->authority) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a gRPC client");
+        return error_no_memory(err, "a gRPC client");
     }
     memcpy(client->authority, authority.ptr, authority.len);
     client->core.limits = options->limits;
@@ -341,7 +341,7 @@ enum status grpc_client_new(const struct grpc_client_options *options, struct gr
     struct grpc_client *client = calloc(1, sizeof(*client));
     *out = NULL;
     if (!client) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a gRPC client");
+        return error_no_memory(err, "a gRPC client");
     }
     client->worker = options->worker;
     enum status st = grpc_client_target_parse(options->target, &client->target, err);

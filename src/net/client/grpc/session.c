@@ -174,10 +174,6 @@ enum {
     MAX_POOLED_BYTES = 256 << 20, /* memory of large messages, cached for reuse */
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a gRPC client");
-}
-
 /* ---- creating and freeing -------------------------------------------------------------------- */
 
 static uint64_t or_default(uint64_t value, uint64_t otherwise) {
@@ -200,7 +196,7 @@ static void set_default_limits(struct grpc_client_limits *limits) {
 
 static enum status make_option(struct grpc_client_core *core, struct error *err) {
     if (nghttp2_option_new(&core->option) != 0) {
-        return no_memory(err);
+        return error_no_memory(err, "a gRPC client");
     }
     nghttp2_option_set_no_auto_window_update(core->option, 1);
     nghttp2_option_set_max_settings(core->option, MAX_SETTINGS);
@@ -222,7 +218,7 @@ enum status grpc_client_core_init(struct grpc_client_core *core, struct error *e
     enum status st = make_option(core, err);
     if (st == ST_OK) {
         core->callbacks = grpc_client_frames_callbacks();
-        st = core->callbacks ? ST_OK : no_memory(err);
+        st = core->callbacks ? ST_OK : error_no_memory(err, "a gRPC client");
     }
     if (st != ST_OK) {
         grpc_client_core_fini(core);
@@ -336,7 +332,7 @@ enum status grpc_client_session_open(struct grpc_client_core *core,
     if (code != 0) {
         nghttp2_session_del(session->h2);
         session->h2 = NULL;
-        return error_set(err, ST_NO_MEMORY, "no memory for a connection");
+        return error_no_memory(err, "a connection");
     }
     grpc_client_session_schedule_write(session);
     return ST_OK;

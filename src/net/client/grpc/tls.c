@@ -19,15 +19,11 @@ struct encrypted_write {
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for TLS");
-}
-
 static enum status make_context(struct grpc_client_tls_state *tls,
                                 const struct grpc_client_tls *options, struct error *err) {
     struct tls_context *context = calloc(1, sizeof(*context));
     if (!context) {
-        return no_memory(err);
+        return error_no_memory(err, "TLS");
     }
     atomic_init(&context->n_refs, 1);
     tls->context = context;
@@ -35,7 +31,7 @@ static enum status make_context(struct grpc_client_tls_state *tls,
     context->bio = tls_session_bio_method();
     if (!context->ssl || !context->bio) {
         ERR_clear_error();
-        return no_memory(err);
+        return error_no_memory(err, "TLS");
     }
     return tls_peer_configure(context->ssl, &options->files, err);
 }
@@ -45,7 +41,7 @@ enum status grpc_client_tls_new(struct grpc_client *client, const struct grpc_cl
     const char *name = options->server_name ? options->server_name : client->target.host;
     client->tls = calloc(1, sizeof(*client->tls));
     if (!client->tls || !(client->tls->server_name = strdup(name))) {
-        return no_memory(err);
+        return error_no_memory(err, "TLS");
     }
     return make_context(client->tls, options, err);
 }
@@ -211,7 +207,7 @@ void grpc_client_tls_start_handshake(struct grpc_client_conn *conn) {
         !tls_peer_set_host(conn->tls.ssl, tls->server_name) ||
         SSL_set_alpn_protos(conn->tls.ssl, ALPN, sizeof(ALPN) - 1) != 0) {
         ERR_clear_error();
-        grpc_client_conn_fail(conn, "no memory for TLS");
+        grpc_client_conn_fail(conn, "out of memory for TLS");
         return;
     }
     SSL_set_connect_state(conn->tls.ssl);

@@ -68,7 +68,7 @@ enum status grpc_health_check(const struct grpc_health *health, struct str messa
                          STR_ARG(service), health->options.names);
     }
     pb_add_varint(out, STATUS, state);
-    return out->failed ? error_set(err, ST_NO_MEMORY, "no memory for the answer") : ST_OK;
+    return out->failed ? error_no_memory(err, "the answer") : ST_OK;
 }
 
 static void answer_check(struct grpc_health *health, struct grpc_call *call) {
@@ -173,7 +173,7 @@ static struct watch *watch_new(struct grpc_health *health, struct grpc_call *cal
     struct watchers *watchers = watchers_of(health, call);
     struct str service;
     if (!watch || !watchers) {
-        error_set(err, ST_NO_MEMORY, "no memory for the call");
+        error_no_memory(err, "the call");
         return NULL;
     }
     if (read_service(call->message->data, &service, err) != ST_OK) {
@@ -181,7 +181,7 @@ static struct watch *watch_new(struct grpc_health *health, struct grpc_call *cal
     }
     watch->service = arena_dup(call->arena, service);
     if (!watch->service.ptr) {
-        error_set(err, ST_NO_MEMORY, "no memory for the call");
+        error_no_memory(err, "the call");
         return NULL;
     }
     watch->call = call;
@@ -244,7 +244,7 @@ enum status grpc_health_new(const struct grpc_health_options *options, struct gr
     if (!health || !watchers) {
         free(health);
         free(watchers);
-        return error_set(err, ST_NO_MEMORY, "no memory for the health service");
+        return error_no_memory(err, "the health service");
     }
     *health = (struct grpc_health){.options = *options, .watchers = watchers};
     for (size_t i = 0; i < options->n_workers; i++) {

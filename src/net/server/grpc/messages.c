@@ -20,7 +20,7 @@ void grpc_send_status(struct grpc_stream *stream) {
     if (stream->out.n_bytes > 0) {
         resume_data(stream);
     } else if (grpc_head_submit_trailers(stream) != 0) {
-        grpc_session_fail(stream->session, NGHTTP2_INTERNAL_ERROR, "no memory for an answer");
+        grpc_session_fail(stream->session, NGHTTP2_INTERNAL_ERROR, "out of memory for an answer");
     }
 }
 

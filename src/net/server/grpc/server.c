@@ -326,7 +326,7 @@ enum status grpc_server_new(const struct grpc_server_options *options, struct gr
     if (server && workers) {
         st = net_server_init(&server->net, &net, err);
     } else {
-        error_set(err, st, "no memory for the gRPC server");
+        error_no_memory(err, "the gRPC server");
     }
     if (!server || st != ST_OK) {
         free(server);

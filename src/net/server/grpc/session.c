@@ -333,13 +333,9 @@ enum {
     MAX_HEADER_BLOCK_BYTES = 1 << 20,
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the gRPC server");
-}
-
 static enum status make_option(struct grpc_core *core, struct error *err) {
     if (nghttp2_option_new(&core->option) != 0) {
-        return no_memory(err);
+        return error_no_memory(err, "the gRPC server");
     }
     nghttp2_option_set_no_auto_window_update(core->option, 1);
     nghttp2_option_set_no_closed_streams(core->option, 1);
@@ -354,7 +350,7 @@ static enum status make_routes(struct grpc_core *core, struct error *err) {
     const struct grpc_server_options *options = core->options;
     core->routes = calloc(options->n_methods + 1, sizeof(*core->routes));
     if (!core->routes) {
-        return no_memory(err);
+        return error_no_memory(err, "the gRPC server");
     }
     for (size_t i = 0; i < options->n_methods; i++) {
         const struct grpc_method *method = &options->methods[i];
@@ -382,7 +378,7 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
     }
     if (st == ST_OK) {
         core->callbacks = grpc_frames_callbacks();
-        st = core->callbacks ? ST_OK : no_memory(err);
+        st = core->callbacks ? ST_OK : error_no_memory(err, "the gRPC server");
     }
     if (st != ST_OK) {
         grpc_core_fini(core);
@@ -539,7 +535,7 @@ enum status grpc_session_open(struct grpc_core *core, struct grpc_session *sessi
     if (code != 0) {
         nghttp2_session_del(session->h2);
         session->h2 = NULL;
-        return error_set(err, ST_NO_MEMORY, "no memory for a connection");
+        return error_no_memory(err, "a connection");
     }
     return ST_OK;
 }

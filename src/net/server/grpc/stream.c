@@ -235,7 +235,7 @@ void grpc_plain_answer(struct grpc_stream *stream) {
     stream->response_started = true;
     if (!status.ptr ||
         nghttp2_submit_response(stream->session->h2, stream->id, nv, n, &provider) != 0) {
-        grpc_session_fail(stream->session, NGHTTP2_INTERNAL_ERROR, "no memory for an answer");
+        grpc_session_fail(stream->session, NGHTTP2_INTERNAL_ERROR, "out of memory for an answer");
     }
     grpc_stream_update_timer(stream);
     grpc_core_schedule_write(stream->core, stream->session);
@@ -363,7 +363,7 @@ static enum status check_call(struct grpc_stream *stream, struct error *err) {
     enum status st = grpc_head_check(stream, err);
     if (st == ST_OK && stream->call.deadline_ns != 0 &&
         !timer_heap_set(&stream->core->deadlines, &stream->deadline, stream->call.deadline_ns)) {
-        st = error_set(err, ST_NO_MEMORY, "no memory for a deadline");
+        st = error_no_memory(err, "a deadline");
     }
     if (st == ST_OK && options->admit) {
         st = options->admit(&stream->call, options->admit_context, err);

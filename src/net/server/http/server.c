@@ -388,7 +388,7 @@ enum status http_server_new(const struct http_server_options *options, struct ht
     if (!server || !commons) {
         free(server);
         free(commons);
-        return error_set(err, ST_NO_MEMORY, "no memory for the HTTP server");
+        return error_no_memory(err, "the HTTP server");
     }
     enum status st = net_server_init(&server->net, &net, err);
     if (st != ST_OK) {

@@ -264,7 +264,7 @@ static enum status call_new(struct request_response_conn *conn, const struct mip
     struct server_worker *server_worker = conn->net.server_worker;
     struct net_call *call = net_call_new(&conn->net, sizeof(struct mip_call));
     if (!call) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a request");
+        return error_no_memory(err, "a request");
     }
     struct body_allocator means = {call->arena, &server_worker->pool,
                                    server_worker->server->budget};
@@ -451,7 +451,7 @@ enum status mip_server_new(const struct mip_server_options *options, struct mip_
     if (!server || !logs) {
         free(server);
         free(logs);
-        return error_set(err, ST_NO_MEMORY, "no memory for the MIP server");
+        return error_no_memory(err, "the MIP server");
     }
     enum status st = net_server_init(&server->net, &net, err);
     if (st != ST_OK) {

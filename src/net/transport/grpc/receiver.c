@@ -26,7 +26,7 @@ static enum status grow_buffer(struct grpc_pending_input *pending, struct net_bu
     char *data = realloc(pending->data, cap);
     if (!data) {
         net_budget_release(budget, cap - pending->cap);
-        return error_set(err, ST_NO_MEMORY, "no memory for %zu bytes of messages", cap);
+        return error_no_memory(err, "%zu bytes of messages", cap);
     }
     pending->data = data;
     pending->cap = cap;
@@ -39,7 +39,7 @@ static enum status grpc_pending_input_add_copy(struct grpc_pending_input *pendin
                                                struct error *err) {
     size_t wanted;
     if (!checked_add(pending->len - pending->at, data.len, &wanted)) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a message");
+        return error_no_memory(err, "a message");
     }
     if (pending->at > 0 && data.len > pending->cap - pending->len) {
         memmove(pending->data, pending->data + pending->at, pending->len - pending->at);
@@ -80,10 +80,6 @@ struct grpc_incoming_message {
     size_t n_first_bytes;
     bool own_arena;
 };
-
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a message");
-}
 
 static struct grpc_incoming_message *incoming_message_new(const struct grpc_receiver *receiver) {
     const struct grpc_receiver_options *means = receiver->receiver_options;
@@ -166,7 +162,7 @@ static enum status begin_message(struct grpc_receiver *receiver, struct str data
     }
     struct grpc_incoming_message *in = receiver->message = incoming_message_new(receiver);
     if (!in) {
-        return no_memory(err);
+        return error_no_memory(err, "a message");
     }
     size_t wanted = prefix.n_bytes < FIRST_BYTES ? prefix.n_bytes : FIRST_BYTES;
     if (!receiver->align_at || prefix.compressed || data.len >= wanted) {
@@ -175,7 +171,7 @@ static enum status begin_message(struct grpc_receiver *receiver, struct str data
     in->first_bytes = arena_alloc(in->message.arena, wanted);
     in->body.left = wanted;
     receiver->state = GRPC_RECEIVING_FIRST_BYTES;
-    return in->first_bytes ? ST_OK : no_memory(err);
+    return in->first_bytes ? ST_OK : error_no_memory(err, "a message");
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */

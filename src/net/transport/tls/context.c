@@ -64,9 +64,9 @@ static BIO *open_text(struct str text) {
     return BIO_new_mem_buf(text.ptr, (int)text.len); /* files are at most a few MiB */
 }
 
-static enum status no_memory(struct error *err) {
+static enum status certificate_no_memory(struct error *err) {
     ERR_clear_error();
-    return error_set(err, ST_NO_MEMORY, "no memory for a certificate");
+    return error_no_memory(err, "a certificate");
 }
 
 /* ---- certificates ---------------------------------------------------------------------------- */
@@ -77,7 +77,7 @@ static enum status read_certs(const struct tls_text *file, BIO *bio, STACK_OF(X5
     while ((cert = PEM_read_bio_X509(bio, NULL, NULL, NULL))) {
         if (sk_X509_push(certs, cert) == 0) {
             X509_free(cert);
-            return no_memory(err);
+            return certificate_no_memory(err);
         }
     }
     int n = sk_X509_num(certs);
@@ -94,7 +94,7 @@ static enum status tls_pem_certs(const struct tls_text *file, STACK_OF(X509) * *
                                  struct error *err) {
     BIO *bio = open_text(file->text);
     STACK_OF(X509) *certs = sk_X509_new_null();
-    enum status st = bio && certs ? read_certs(file, bio, certs, err) : no_memory(err);
+    enum status st = bio && certs ? read_certs(file, bio, certs, err) : certificate_no_memory(err);
     BIO_free(bio);
     if (st != ST_OK) {
         sk_X509_pop_free(certs, X509_free);
@@ -127,7 +127,7 @@ static enum status tls_pem_key(const struct tls_text *file, EVP_PKEY **out, stru
     }
     BIO *bio = open_text(file->text);
     if (!bio) {
-        return no_memory(err);
+        return certificate_no_memory(err);
     }
     *out = PEM_read_bio_PrivateKey(bio, NULL, on_passphrase, &asked);
     BIO_free(bio);
@@ -255,7 +255,7 @@ enum status tls_context_new(const struct tls_texts *texts, struct tls_context **
                             struct error *err) {
     struct tls_context *context = calloc(1, sizeof(*context));
     if (!context) {
-        return error_set(err, ST_NO_MEMORY, "no memory for TLS");
+        return error_no_memory(err, "TLS");
     }
     ERR_clear_error();
     atomic_init(&context->n_refs, 1);

@@ -95,7 +95,7 @@ enum status tls_server_new(const struct tls_server_options *options, time_t now,
     struct tls_server *server = calloc(1, sizeof(*server));
     bool changed;
     if (!server) {
-        return error_set(err, ST_NO_MEMORY, "no memory for TLS");
+        return error_no_memory(err, "TLS");
     }
     set_file(server, CERT, &options->cert);
     set_file(server, KEY, &options->key);
