@@ -18,7 +18,7 @@ enum status queue_policy_init(struct arena *arena, const struct model_config *co
     size_t n = config->priority_levels > 0 ? (size_t)config->priority_levels : 1;
     struct model_queue_policy *levels = arena_calloc(arena, n, sizeof(*levels));
     if (!levels) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for %zu levels of priority", n);
+        return error_no_memory(err, "%zu levels of priority", n);
     }
     for (size_t i = 0; i < n; i++) {
         levels[i] = config->queue;

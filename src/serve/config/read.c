@@ -8,10 +8,6 @@
 
 enum { MAX_BATCH_SIZE = 2147483647 /* an int32 in ModelConfig */ };
 
-enum status config_no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
-}
-
 enum status config_read_text(struct arena *arena, const struct doc_node *parent, const char *key,
                              struct str *out, struct error *err) {
     struct doc_node node = doc_get(parent, key);
@@ -22,7 +18,7 @@ enum status config_read_text(struct arena *arena, const struct doc_node *parent,
     }
     *out = arena_dup(arena, text);
     if (!out->ptr) {
-        return config_no_memory(err);
+        return error_no_memory(err, "the model's configuration");
     }
     /* Names are passed to backends and to the file system as C strings. */
     return memchr(text.ptr, '\0', text.len) ? doc_error(&node, err, "holds a NUL byte") : ST_OK;
@@ -55,7 +51,7 @@ enum status config_read_numbers(struct arena *arena, const struct doc_node *node
     size_t count = doc_count(node);
     uint64_t *numbers = arena_calloc(arena, count, sizeof(*numbers));
     if (!numbers) {
-        return config_no_memory(err);
+        return error_no_memory(err, "the model's configuration");
     }
     for (size_t i = 0; i < count; i++) {
         struct doc_node element = doc_at(node, i);
@@ -93,7 +89,7 @@ static enum status config_read_dims(struct arena *arena, const struct doc_node *
     }
     int64_t *dims = arena_calloc(arena, n, sizeof(*dims));
     if (!dims) {
-        return config_no_memory(err);
+        return error_no_memory(err, "the model's configuration");
     }
     for (size_t i = 0; i < n; i++) {
         struct doc_node element = doc_at(node, i);
@@ -213,7 +209,7 @@ static enum status read_list(struct arena *arena, const struct doc_node *root, c
     size_t count = doc_count(&list);
     struct model_config_tensor *tensors = arena_calloc(arena, count, sizeof(*tensors));
     if (!tensors) {
-        return config_no_memory(err);
+        return error_no_memory(err, "the model's configuration");
     }
     for (size_t i = 0; i < count; i++) {
         struct doc_node node = doc_at(&list, i);
@@ -289,7 +285,7 @@ enum status model_config_set_param(struct arena *arena, struct model_config *con
      * changed. */
     struct model_config_param *params = arena_calloc(arena, n, sizeof(*params));
     if (!params) {
-        return config_no_memory(err);
+        return error_no_memory(err, "the model's configuration");
     }
     for (size_t i = 0; i < config->n_params; i++) {
         params[i] = config->params[i];
@@ -298,7 +294,7 @@ enum status model_config_set_param(struct arena *arena, struct model_config *con
     params[at].name = arena_dup(arena, param->name);
     params[at].value = arena_dup(arena, param->value);
     if (!params[at].name.ptr || !params[at].value.ptr) {
-        return config_no_memory(err);
+        return error_no_memory(err, "the model's configuration");
     }
     config->params = params;
     config->n_params = n;
@@ -416,7 +412,7 @@ static enum status read_sample_inputs(struct arena *arena, const struct doc_node
     size_t n = doc_count(&list);
     struct model_warmup_input *inputs = arena_calloc(arena, n, sizeof(*inputs));
     if (!inputs) {
-        return config_no_memory(err);
+        return error_no_memory(err, "the model's configuration");
     }
     for (size_t i = 0; i < n; i++) {
         struct doc_node entry = doc_at(&list, i);
@@ -473,7 +469,7 @@ static enum status config_read_warmups(struct arena *arena, const struct doc_nod
     size_t n = doc_count(&list), n_run = 0;
     struct model_warmup *samples = arena_calloc(arena, n, sizeof(*samples));
     if (!samples) {
-        return config_no_memory(err);
+        return error_no_memory(err, "the model's configuration");
     }
     for (size_t i = 0; i < n; i++) {
         struct doc_node node = doc_at(&list, i);

@@ -18,7 +18,6 @@ enum status config_read_numbers(struct arena *arena, const struct doc_node *node
 /* Reads a whole number >= 0; *out is unchanged when it is absent. */
 enum status config_read_count(const struct doc_node *parent, const char *key, uint64_t *out,
                               struct error *err) SLUICE_MUST_USE;
-enum status config_no_memory(struct error *err);
 
 /* Reads `data_type`; *out is unchanged when it is absent or TYPE_INVALID. */
 enum status config_read_datatype(const struct doc_node *parent, enum datatype *out,

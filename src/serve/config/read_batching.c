@@ -88,7 +88,7 @@ static enum status read_levels(struct arena *arena, const struct doc_node *batch
     }
     struct model_config_level *levels = arena_calloc(arena, n, sizeof(*levels));
     if (!levels) {
-        return config_no_memory(err);
+        return error_no_memory(err, "the model's configuration");
     }
     for (size_t i = 0; i < n; i++) {
         struct doc_node node = doc_at(&list, i);
@@ -312,7 +312,7 @@ static enum status read_controls(struct arena *arena, const struct doc_node *bat
     size_t n = doc_count(&list);
     struct model_control *controls = arena_calloc(arena, n, sizeof(*controls));
     if (!controls) {
-        return config_no_memory(err);
+        return error_no_memory(err, "the model's configuration");
     }
     for (size_t i = 0; i < n; i++) {
         struct doc_node node = doc_at(&list, i);

@@ -178,7 +178,7 @@ static enum status resolve_batching(struct arena *arena, struct model_config *co
         derive_batching(arena, config, info, default_max_batch_size);
     }
     if (!config->batch_reason) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
+        return error_no_memory(err, "the model's configuration");
     }
     return check_dynamic_batching(config, err);
 }
@@ -250,7 +250,7 @@ static enum status resolve_controls(struct arena *arena, const struct model_conf
     size_t n = config->sequences.n_controls;
     struct plan_control *controls = arena_calloc(arena, n, sizeof(*controls));
     if (!controls) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
+        return error_no_memory(err, "the model's configuration");
     }
     for (size_t i = 0; i < n; i++) {
         struct plan_control control = {0};
@@ -286,10 +286,6 @@ struct tensor_side {
     size_t max_rank;
 };
 
-static enum status error_no_memory_config(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
-}
-
 static struct shape info_shape(const sluice_tensor_info *info) {
     return (struct shape){info->dims, info->rank};
 }
@@ -308,7 +304,7 @@ static enum status full_shape(const struct tensor_side *side, struct shape dims,
     }
     int64_t *full = arena_calloc(side->arena, dims.rank + 1, sizeof(*full));
     if (!full) {
-        return error_no_memory_config(err);
+        return error_no_memory(err, "the model's configuration");
     }
     full[0] = -1;
     for (size_t i = 0; i < dims.rank; i++) {
@@ -442,7 +438,7 @@ static enum status adopt_tensor(struct tensor_side *side, uint32_t index, struct
     side->tensors[i].optional = side->is_input && info->optional;
     side->plans[i].index = index;
     enum status st = side->tensors[i].name.ptr ? resolve_tensor(side, i, info, err)
-                                               : error_no_memory_config(err);
+                                               : error_no_memory(err, "the model's configuration");
     return st == ST_OK ? ST_OK : error_prefix(err, "%s \"%s\"", side->kind, info->name);
 }
 
@@ -450,7 +446,7 @@ static enum status adopt_tensor(struct tensor_side *side, uint32_t index, struct
 static enum status adopt_all_tensors(struct tensor_side *side, struct error *err) {
     side->n = side->n_infos;
     if (!side_allocate(side)) {
-        return error_no_memory_config(err);
+        return error_no_memory(err, "the model's configuration");
     }
     side->n = 0;
     for (size_t i = 0; i < side->n_infos; i++) {
@@ -504,7 +500,7 @@ static enum status merge_tensors(struct tensor_side *side,
                                  struct error *err) {
     side->n = n;
     if (!side_allocate(side)) {
-        return error_no_memory_config(err);
+        return error_no_memory(err, "the model's configuration");
     }
     for (size_t i = 0; i < n; i++) {
         side->tensors[i] = tensors[i];
@@ -571,7 +567,7 @@ static enum status plan_init(struct arena *arena, struct model_config *config, u
     return plan->spec.name.ptr && plan->spec.version_text.ptr && plan->spec.platform.ptr &&
                    plan->input_order
                ? ST_OK
-               : error_no_memory_config(err);
+               : error_no_memory(err, "the model's configuration");
 }
 
 enum status resolve_config(struct arena *arena, struct model_config *config,

@@ -174,9 +174,8 @@ static enum status run_part(const struct picture_part *part, struct str file,
         return state->status; /* with its error text */
     }
     if (result == PICTURE_PART_NO_MEMORY) {
-        return error_set(err, ST_NO_MEMORY,
-                         "out of memory for a %s picture of %" PRIu32 " x %" PRIu32 " pixels",
-                         head_format_name(head->format), head->width, head->height);
+        return error_no_memory(err, "a %s picture of %" PRIu32 " x %" PRIu32 " pixels",
+                               head_format_name(head->format), head->width, head->height);
     }
     if (result != PICTURE_PART_OK || state->n_rows != head->height) {
         return error_set(err, ST_BAD_PICTURE,

@@ -59,7 +59,7 @@ enum status pictures_new(const struct pictures_options *options, struct pictures
     struct pictures *pictures = calloc(1, sizeof(*pictures));
     enum status st = ST_OK;
     if (!pictures) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for decoding pictures");
+        return error_no_memory(err, "decoding pictures");
     }
     const struct picture_part *part = load_part(pictures, options->part);
     if (part) {

@@ -108,8 +108,7 @@ enum status picture_pool_new(const struct picture_part *part,
     unsigned n_threads = options->n_threads > 0 ? options->n_threads : 1;
     struct picture_pool *pool = calloc(1, sizeof(*pool) + n_threads * sizeof(pool->threads[0]));
     if (!pool) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for %u threads that decode pictures",
-                         n_threads);
+        return error_no_memory(err, "%u threads that decode pictures", n_threads);
     }
     pool->part = part;
     pool->max_queued = options->max_queued;

@@ -76,10 +76,9 @@ enum status resample_new(const struct resample_plan *plan, struct resample **out
     }
     if (!resample || !resample_alloc(resample)) {
         resample_free(resample);
-        return error_set(err, ST_NO_MEMORY,
-                         "out of memory for resizing a picture of %" PRIu32 " x %" PRIu32
-                         " pixels to %" PRIu32 " x %" PRIu32,
-                         plan->x.n_in, plan->y.n_in, plan->x.n_out, plan->y.n_out);
+        return error_no_memory(
+            err, "resizing a picture of %" PRIu32 " x %" PRIu32 " pixels to %" PRIu32 " x %" PRIu32,
+            plan->x.n_in, plan->y.n_in, plan->x.n_out, plan->y.n_out);
     }
     *out = resample;
     return ST_OK;

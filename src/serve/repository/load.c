@@ -181,7 +181,7 @@ static bool model_slot_swap_in(struct repository *repository, struct model_slot 
     model_slot->serving = served;
     model_slot->inactive = inactive;
     model_slot->loading = loading;
-    error_set(&model->error, ST_NO_MEMORY, "out of memory for the table of models");
+    error_no_memory(&model->error, "the table of models");
     return false;
 }
 
@@ -215,7 +215,7 @@ static bool publish_model(struct repository *repository, struct model *model,
     if (published && (!failed || occasion == LOAD_AT_START)) {
         count_failure(repository, model_slot, failed);
     } else if (!model_slot) {
-        error_set(&model->error, ST_NO_MEMORY, "out of memory for the table of models");
+        error_no_memory(&model->error, "the table of models");
     }
     lock_release(&repository->lock);
     return published;
@@ -258,14 +258,12 @@ struct model *load_prepare(const struct model_origin *origin,
     struct model *model = model_new(origin);
     enum status st = ST_OK;
     if (!model) {
-        error_set(err, ST_NO_MEMORY, "out of memory for the model");
+        error_no_memory(err, "the model");
         return NULL;
     }
     if (change && change->config.ptr) {
         model->override_config = arena_dup(model->arena, change->config);
-        st = model->override_config.ptr
-                 ? ST_OK
-                 : error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
+        st = model->override_config.ptr ? ST_OK : error_no_memory(err, "the model's configuration");
     }
     if (st == ST_OK && change && change->n_files > 0) {
         st = override_write(model->arena, change->files, change->n_files,
@@ -289,7 +287,7 @@ enum status load_model(struct repository *repository, struct model *model,
     bool in_part = occasion != LOAD_REQUESTED && !served;
     model->ready = model->error.status == ST_OK || in_part ? ready_list_new(model) : NULL;
     if (!model->ready && model->error.status == ST_OK) {
-        error_set(&model->error, ST_NO_MEMORY, "out of memory for the table of versions");
+        error_no_memory(&model->error, "the table of versions");
     }
     struct error why = model->error;
     if (!model->ready || !publish_model(repository, model, occasion)) {

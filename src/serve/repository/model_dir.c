@@ -72,7 +72,7 @@ static enum status open_config(struct model *model, struct doc **doc, struct err
     }
     struct str path = arena_printf(model->arena, "%s/config.pbtxt", model->directory.ptr);
     if (!path.ptr) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the model's configuration");
+        return error_no_memory(err, "the model's configuration");
     }
     return path_exists(path.ptr) ? doc_load(DOC_PBTXT, path.ptr, doc, err) : ST_OK;
 }
@@ -145,7 +145,7 @@ static enum status find_versions(struct arena *arena, const struct model *model,
             log_event(LOG_DEBUG, "not a version's directory: its name is not a number from 1 on",
                       LOG_CSTR("path", path));
         } else if (!numbers_add(arena, out, number)) {
-            st = error_set(err, ST_NO_MEMORY, "out of memory for the model's versions");
+            st = error_no_memory(err, "the model's versions");
         }
     }
     closedir(dir);
@@ -192,7 +192,7 @@ static enum status choose_versions(struct arena *arena, struct model *model,
                                    const struct numbers *found, struct error *err) {
     model->attempts = arena_calloc(arena, found->n, sizeof(*model->attempts));
     if (!model->attempts) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the model's versions");
+        return error_no_memory(err, "the model's versions");
     }
     report_absent(model, found);
     for (size_t i = 0; i < found->n; i++) {
@@ -233,9 +233,7 @@ static enum status inspect_model(struct model *model, struct error *err) {
         st = read_config(model, err);
     }
     if (st == ST_OK && model->file_backend) {
-        st = numbers_add(arena, &found, 1)
-                 ? ST_OK
-                 : error_set(err, ST_NO_MEMORY, "out of memory for the model's version");
+        st = numbers_add(arena, &found, 1) ? ST_OK : error_no_memory(err, "the model's version");
     } else if (st == ST_OK) {
         st = find_versions(arena, model, &found, err);
     }
@@ -375,7 +373,7 @@ enum status model_find_file(struct backends *backends, const struct model *model
                 ? version_file_path(arena, model, number, model->config.default_filename.ptr, "")
                 : default_file(arena, model, number, *backend);
     if (!path->ptr) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the model's path");
+        return error_no_memory(err, "the model's path");
     }
     if (!path_exists(path->ptr)) {
         return error_set(err, ST_BAD_MODEL,

@@ -175,8 +175,7 @@ enum status name_table_init(struct repository *repository, struct error *err) {
             name_table = NULL;
         }
     }
-    return name_table ? ST_OK
-                      : error_set(err, ST_NO_MEMORY, "out of memory for the table of models");
+    return name_table ? ST_OK : error_no_memory(err, "the table of models");
 }
 
 void name_table_free(struct repository *repository) {
@@ -429,7 +428,7 @@ enum status retirement_init(struct repository *repository, const struct reposito
     retirement->quiescent_marks = arena_calloc(repository->arena, options->n_workers + 1,
                                                sizeof(retirement->quiescent_marks[0]));
     if (!retirement->quiescent_marks) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the table of models");
+        return error_no_memory(err, "the table of models");
     }
     for (size_t i = 0; i < options->n_workers; i++) {
         add_quiescent_mark(repository, options->workers[i]);

@@ -83,7 +83,7 @@ static enum status write_file(struct arena *arena, const char *root,
                               const struct repository_file *file, struct error *err) {
     struct str path = arena_printf(arena, "%s/%.*s", root, STR_ARG(file->path));
     if (!path.ptr) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the files of a model");
+        return error_no_memory(err, "the files of a model");
     }
     int fd = make_directories((char *)path.ptr, strlen(root))
                  ? open(path.ptr, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)
@@ -108,7 +108,7 @@ enum status override_write(struct arena *arena, const struct repository_file *fi
         return st;
     }
     if (!made.ptr) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for a directory");
+        return error_no_memory(err, "a directory");
     }
     if (!mkdtemp((char *)made.ptr)) {
         return error_set(err, ST_IO, "temporary directory for the files of a model: %s",

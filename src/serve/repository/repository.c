@@ -79,7 +79,7 @@ static enum status prepare_models(struct repository *repository,
             atomic_fetch_add(&repository->n_start_pending, 1);
         }
         if (st == ST_OK && !model_slot_publish(repository, model_slot)) {
-            st = error_set(err, ST_NO_MEMORY, "out of memory for the table of models");
+            st = error_no_memory(err, "the table of models");
         }
     }
     lock_release(&repository->lock);
@@ -127,7 +127,7 @@ enum status repository_new(const struct repository_options *options, struct repo
     struct repository *repository = arena ? arena_calloc(arena, 1, sizeof(*repository)) : NULL;
     if (!repository) {
         arena_free(arena);
-        return error_set(err, ST_NO_MEMORY, "out of memory for the table of models");
+        return error_no_memory(err, "the table of models");
     }
     repository_init(repository, arena, options);
     enum status st = retirement_init(repository, options, err);
@@ -137,9 +137,8 @@ enum status repository_new(const struct repository_options *options, struct repo
     repository->list.backends =
         backends_new(options->backend_dir, options->builtin, options->n_builtin);
     if (st == ST_OK) {
-        st = repository->list.backends
-                 ? scan_all(repository, options, err)
-                 : error_set(err, ST_NO_MEMORY, "out of memory for the backends");
+        st = repository->list.backends ? scan_all(repository, options, err)
+                                       : error_no_memory(err, "the backends");
     }
     if (st == ST_OK) {
         st = name_table_init(repository, err);
@@ -295,7 +294,7 @@ static enum status change_load(struct repository *repository, struct repository_
         bool kept = model_slot && model_slot_set_origin(model_slot, &origin);
         lock_release(&repository->lock);
         if (!kept) {
-            return error_set(err, ST_NO_MEMORY, "out of memory for the table of models");
+            return error_no_memory(err, "the table of models");
         }
     }
     struct model *model = load_prepare(&origin, change, err);
@@ -335,7 +334,7 @@ static void change_execute(struct repository *repository, struct repository_chan
         if (arena) {
             (void)change_load(repository, change, arena); /* the result is in the change */
         } else {
-            error_set(&change->error, ST_NO_MEMORY, "out of memory for the model");
+            error_no_memory(&change->error, "the model");
         }
         arena_free(arena);
     }

@@ -28,10 +28,6 @@ bool model_name_is_valid(struct str name) {
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
-static enum status error_no_memory_scan(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory while looking for models");
-}
-
 static enum status check_name(const struct model_list *list, struct str name, const char *path,
                               struct error *err) {
     if (!model_name_is_valid(name)) {
@@ -74,7 +70,7 @@ static enum status add_root(struct model_list *list, const char *path, struct er
                                       (list->n_roots + 1) * sizeof(*roots));
     struct str root = roots ? arena_dup(list->arena, str_of(path)) : (struct str){NULL, 0};
     if (!root.ptr) {
-        return error_no_memory_scan(err);
+        return error_no_memory(err, "looking for models");
     }
     list->roots = roots;
     list->roots[list->n_roots++] = root;
@@ -104,7 +100,7 @@ static enum status add_model(struct model_list *list, struct str name,
                                   .params = source->params,
                                   .pinned = source->pinned};
     bool added = origin.name.ptr && origin.path.ptr && model_list_add(list, &origin);
-    return added ? ST_OK : error_no_memory_scan(err);
+    return added ? ST_OK : error_no_memory(err, "looking for models");
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */

@@ -264,7 +264,7 @@ static enum status load_once(struct backends *backends, struct installed_backend
         struct str path = arena_printf(backends->arena, "%s/%s%s%s", backends->directory.ptr,
                                        file_prefix.ptr, item->name.ptr, file_suffix.ptr);
         if (!path.ptr) {
-            error_set(&item->error, ST_NO_MEMORY, "out of memory for a backend's path");
+            error_no_memory(&item->error, "a backend's path");
         } else if (load_library(path.ptr, item->name, &item->backend, &item->error) == ST_OK) {
             const char *version = item->backend->version;
             log_event(LOG_INFO, "backend loaded", LOG_STR("backend", item->name),

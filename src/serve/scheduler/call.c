@@ -294,8 +294,7 @@ enum status call_prepare(struct call *call, struct error *err) {
     call->input_bytes = 0;
     if (!fill_id(request->arena, request->id, &call->backend_request) || !fill_inputs(call, plan) ||
         !fill_wanted(call, plan) || !fill_params(request, &call->backend_request)) {
-        return error_set(err, ST_NO_MEMORY,
-                         "out of memory while handing the request to the model (--request-memory)");
+        return error_no_memory(err, "handing the request to the model (--request-memory)");
     }
     return ST_OK;
 }
@@ -363,7 +362,7 @@ static enum status call_apply_policy(struct call *call, uint64_t now_ns, struct 
 static enum status enqueue_call(struct call *call, struct error *err) {
     call->timer.on_expire = on_timer_expired;
     if (!set_queue_timer(call)) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the request's timeout");
+        return error_no_memory(err, "the request's timeout");
     }
     enum status st = scheduler_push(&call->version->scheduler, call, err);
     if (st == ST_QUEUE_FULL) {

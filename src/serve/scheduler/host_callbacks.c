@@ -99,7 +99,7 @@ static enum statistics_outcome store_decoupled_response(struct call *call,
         return partial_response_send(call, response);
     }
     if (call->partial_lost) {
-        error_set(&call->response.error, ST_NO_MEMORY, "out of memory for an answer of the model");
+        error_no_memory(&call->response.error, "an answer of the model");
         backend_response_release(response);
         return RESPONSE_FAIL;
     }

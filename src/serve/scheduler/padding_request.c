@@ -110,7 +110,7 @@ enum status padding_requests_add(struct model_version *version, struct call **ba
         batch[i] = padding_request_new(batch[n - 1]);
         if (!batch[i]) {
             remove_padding(batch, i);
-            return error_set(err, ST_NO_MEMORY, "out of memory for the empty rows of a batch");
+            return error_no_memory(err, "the empty rows of a batch");
         }
         add_in_flight(version);
     }

@@ -43,7 +43,7 @@ enum status response_stream_new(struct call *call, struct error *err) {
     }
     struct response_stream *stream = calloc(1, sizeof(*stream));
     if (!stream) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the answers of a decoupled model");
+        return error_no_memory(err, "the answers of a decoupled model");
     }
     atomic_init(&stream->refs, 1);
     pthread_mutex_init(&stream->lock, NULL);
@@ -135,7 +135,7 @@ static bool store_outputs(struct partial_response *partial, const sluice_respons
         .extra_arena = &partial->extra,
     };
     if (!target.outputs || !target.pieces || !target.dims) {
-        error_set(err, ST_NO_MEMORY, "out of memory for the model's answer");
+        error_no_memory(err, "the model's answer");
         return false;
     }
     return response_target_store(&target, response, err) == ST_OK;

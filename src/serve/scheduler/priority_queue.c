@@ -10,8 +10,7 @@ enum status priority_queue_init(struct priority_queue *queue, struct arena *aren
         .n_levels = n_levels,
         .classes = arena_calloc(arena, n_levels, 2 * sizeof(*queue->classes))};
     if (!queue->classes) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for a queue of %zu priorities",
-                         n_levels);
+        return error_no_memory(err, "a queue of %zu priorities", n_levels);
     }
     return ST_OK;
 }

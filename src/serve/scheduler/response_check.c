@@ -27,10 +27,6 @@ static int64_t *output_dims_buffer(const struct response_target *target, size_t 
     return arena ? arena_calloc(arena, rank, sizeof(int64_t)) : NULL;
 }
 
-static enum status error_no_memory_response(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for the model's answer");
-}
-
 /* Checks that it is the wanted output, with usable datatype and dimensions. */
 static enum status check_output_header(const sluice_output *output, uint32_t wanted,
                                        const struct tensor_spec *spec, struct error *err) {
@@ -108,7 +104,7 @@ static enum status store_output_shape(const struct response_target *target, size
     size_t rank = plan->reshaped ? spec->shape.rank : given.rank;
     int64_t *dims = output_dims_buffer(target, i, rank);
     if (!dims) {
-        return error_no_memory_response(err);
+        return error_no_memory(err, "the model's answer");
     }
     if (!plan->reshaped) {
         for (size_t d = 0; d < rank; d++) {
@@ -197,7 +193,7 @@ static enum status store_params(const struct response_target *target,
     struct arena *arena = get_extra_arena(target);
     struct param *items = arena ? arena_calloc(arena, response->n_params, sizeof(*items)) : NULL;
     if (!items) {
-        return error_no_memory_response(err);
+        return error_no_memory(err, "the model's answer");
     }
     for (size_t i = 0; i < response->n_params; i++) {
         if (!param_is_valid(&response->params[i])) {
@@ -208,7 +204,7 @@ static enum status store_params(const struct response_target *target,
                 call->version->backend->name, i);
         }
         if (!copy_param(arena, &response->params[i], &items[i])) {
-            return error_no_memory_response(err);
+            return error_no_memory(err, "the model's answer");
         }
     }
     target->response->params = (struct params){items, response->n_params};

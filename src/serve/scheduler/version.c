@@ -50,7 +50,7 @@ static enum status open_model(struct model_version *version, const struct versio
         .n_params = n_params,
     };
     if (!args.params) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the model's parameters");
+        return error_no_memory(err, "the model's parameters");
     }
     sluice_status status = version->backend->model_open(&args, &version->model, &reason);
     return status == SLUICE_OK ? ST_OK : backend_error(err, version->backend, status, reason.text);
@@ -114,7 +114,7 @@ static struct model_version *version_alloc(const struct version_options *options
         arena ? arena_alloc_aligned(arena, sizeof(*version), CACHE_LINE_BYTES) : NULL;
     if (!version) {
         arena_free(arena);
-        error_set(err, ST_NO_MEMORY, "out of memory for the model");
+        error_no_memory(err, "the model");
         return NULL;
     }
     *version = (struct model_version){
@@ -194,8 +194,7 @@ static enum status open_instances(struct model_version *version, bool cheap, str
     version->instances =
         arena_calloc(version->arena, version->n_instances, sizeof(*version->instances));
     if (!version->instances) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for %zu instances",
-                         version->n_instances);
+        return error_no_memory(err, "%zu instances", version->n_instances);
     }
     st = statistics_init(&version->statistics, version->arena, version->n_instances,
                          version->config.max_batch_size, err);

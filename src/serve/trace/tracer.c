@@ -466,7 +466,7 @@ static enum status change_setting(struct tracer_core *core, struct str model,
     enum status st = checked ? check_setting(core, &made, err) : ST_OK;
     struct trace_setting *setting = st == ST_OK ? setting_new(&made, model) : NULL;
     if (st == ST_OK && !setting) {
-        st = error_set(err, ST_NO_MEMORY, "no memory for trace settings");
+        st = error_no_memory(err, "trace settings");
     }
     if (st == ST_OK) {
         replace_setting(core, before, setting);
@@ -799,7 +799,7 @@ static enum status describe_collector(struct tracer_core *core,
     struct v2_trace_option *shown =
         arena ? arena_calloc(arena, N_COLLECTOR_OPTIONS, sizeof(*shown)) : NULL;
     if (!shown) {
-        return error_set(err, ST_NO_MEMORY, "no memory for traces");
+        return error_no_memory(err, "traces");
     }
     struct buf resource;
     buf_init(&resource, arena, 256);
@@ -828,7 +828,7 @@ enum status tracer_open(struct tracer *tracer, const struct tracer_options *opti
     if (!core || !server) {
         free(core);
         free(server);
-        return error_set(err, ST_NO_MEMORY, "no memory for traces");
+        return error_no_memory(err, "traces");
     }
     lock_init(&core->lock);
     core->tracer = tracer;

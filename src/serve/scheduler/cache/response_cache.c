@@ -68,7 +68,7 @@ enum status response_cache_new(uint64_t n_bytes, struct response_cache **out, st
     size_t own = sizeof(struct response_cache) + n_buckets * sizeof(struct cache_entry *);
     struct response_cache *cache = calloc(1, own);
     if (!cache) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the response cache");
+        return error_no_memory(err, "the response cache");
     }
     if (!make_key(cache)) {
         call_hash_fini(&cache->keyed);

@@ -142,7 +142,7 @@ enum status sequences_new(const struct model_config *config, size_t n_instances,
     }
     if (!all || !instances_alloc(all)) {
         sequences_free(all);
-        return error_set(err, ST_NO_MEMORY, "out of memory for the model's sequences");
+        return error_no_memory(err, "the model's sequences");
     }
     *out = all;
     return ST_OK;
@@ -388,7 +388,7 @@ enum status sequences_add(struct sequences *all, struct call *call, struct error
     }
     struct sequence *sequence = call->sequence;
     if (!sequence) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for another sequence");
+        return error_no_memory(err, "another sequence");
     }
     append_call(all, sequence, call);
     if (call->sequence_params.end) {

@@ -126,8 +126,7 @@ enum status statistics_init(struct statistics *statistics, struct arena *arena, 
         room = running[i].by_size != NULL;
     }
     if (!room) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the statistics of %zu instances",
-                         n_instances);
+        return error_no_memory(err, "the statistics of %zu instances", n_instances);
     }
     statistics->running = running;
     statistics->n_instances = n_instances;

@@ -27,11 +27,6 @@ struct block {
     size_t n_bytes;
 };
 
-static enum status error_no_memory_sample(struct error *err) {
-    return error_set(err, ST_NO_MEMORY,
-                     "out of memory for the sample (none may have more than 1 GiB)");
-}
-
 /* ---- generated data -------------------------------------------------------------------------- */
 
 /* splitmix64: a fixed pseudo-random sequence. */
@@ -70,7 +65,7 @@ static enum status generate_bytes(struct arena *arena, const struct model_warmup
     uint64_t state = 0;
     out->bytes = arena_calloc(arena, n_elements, size);
     if (!out->bytes) {
-        return error_no_memory_sample(err);
+        return error_no_memory(err, "the sample (none may have more than 1 GiB)");
     }
     out->n_bytes = n_elements * size; /* the configuration was checked: no overflow */
     if (input->data == WARMUP_RANDOM && input->datatype != DT_BYTES) {
@@ -92,7 +87,7 @@ static enum status read_all(struct arena *arena, FILE *file, const char *path, s
     out->n_bytes = (size_t)info.st_size;
     out->bytes = arena_alloc_aligned(arena, out->n_bytes, 64);
     if (!out->bytes) {
-        return error_no_memory_sample(err);
+        return error_no_memory(err, "the sample (none may have more than 1 GiB)");
     }
     size_t got = fread(out->bytes, 1, out->n_bytes, file);
     return got == out->n_bytes
@@ -105,7 +100,7 @@ static enum status read_file(struct arena *arena, const struct model_warmup_inpu
     struct str path =
         arena_printf(arena, "%.*s/warmup/%.*s", STR_ARG(directory), STR_ARG(input->filename));
     if (!path.ptr) {
-        return error_no_memory_sample(err);
+        return error_no_memory(err, "the sample (none may have more than 1 GiB)");
     }
     FILE *file = fopen(path.ptr, "rbe");
     if (!file) {
@@ -157,7 +152,7 @@ static enum status build_tensor(struct arena *arena, const struct model_warmup_i
     size_t rank = 0;
     *out = (struct tensor){.name = input->name, .datatype = input->datatype};
     if (!pieces || !dims || !checked_mul(block.n_bytes, n_pieces, &out->n_bytes)) {
-        return error_no_memory_sample(err);
+        return error_no_memory(err, "the sample (none may have more than 1 GiB)");
     }
     for (size_t i = 0; i < n_pieces; i++) {
         pieces[i] = (struct piece){block.bytes, block.n_bytes};
@@ -205,7 +200,7 @@ enum status warmup_sample_make(struct arena *arena, const struct model_warmup *s
     uint64_t most = target->max_batch_size > 0 ? target->max_batch_size : 1;
     struct infer_input *inputs = arena_calloc(arena, sample->n_inputs, sizeof(*inputs));
     if (!inputs) {
-        return error_no_memory_sample(err);
+        return error_no_memory(err, "the sample (none may have more than 1 GiB)");
     }
     if (sample->batch_size > most) { /* checked before pieces are allocated per row */
         return error_set(err, ST_BAD_CONFIG,
@@ -284,7 +279,7 @@ static enum status make_sample(struct warmup *warmup) {
     };
     warmup->arena = arena_new(NULL, SAMPLE_BYTES);
     if (!warmup->arena) {
-        return error_set(warmup->err, ST_NO_MEMORY, "out of memory for the sample");
+        return error_no_memory(warmup->err, "the sample");
     }
     return warmup_sample_make(warmup->arena, sample_of(warmup), &target, &warmup->inputs,
                               warmup->err);
@@ -298,7 +293,7 @@ static enum status begin_call(struct warmup *warmup) {
         .n_inputs = sample_of(warmup)->n_inputs,
     };
     if (!warmup->request.arena) {
-        return error_set(warmup->err, ST_NO_MEMORY, "out of memory for the sample");
+        return error_no_memory(warmup->err, "the sample");
     }
     enum status st = infer_check(&warmup->request, &warmup->version->plan.spec, warmup->err);
     if (st == ST_OK) {
