@@ -37,7 +37,7 @@ enum status dns_plan_add(struct pool_spec *spec, const struct dns_plan_name *wan
         plan->names_cap = names ? cap : plan->names_cap;
     }
     if (!plan || plan->n_names == plan->names_cap) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the pool's names");
+        return error_no_memory(err, "the pool's names");
     }
     plan->names[plan->n_names++] = *wanted;
     return ST_OK;

@@ -255,7 +255,7 @@ enum status pool_config_read_pools(struct pool_config_file *file, const struct d
     }
     file->items = arena_calloc(file->arena, n + 1, sizeof(*file->items));
     if (!file->items) {
-        return error_set(err, ST_NO_MEMORY, "%s: no memory for the pools", file->name);
+        return error_no_memory(err, "the pools of %s", file->name);
     }
     if (!list.val) {
         return begin_pool(file, err);

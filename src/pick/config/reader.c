@@ -7,8 +7,7 @@
 #include "core/base/num.h"
 
 enum status pool_config_no_memory(const struct pool_config_reader *reader, struct error *err) {
-    error_set(err, ST_NO_MEMORY, "%s: no memory for the pool", reader->file);
-    return ST_NO_MEMORY;
+    return error_no_memory(err, "the pool of %s", reader->file);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */

@@ -259,7 +259,8 @@ static void on_timer(struct timer *timer) {
 static void start_tick_timer(struct worker_state *worker_state) {
     if (!timer_start(worker_timers(worker_state->worker), &worker_state->tick,
                      clock_now_ns() + TICK_NS)) {
-        log_message(LOG_WARNING, "no memory for a timer: queued requests are checked less often");
+        log_message(LOG_WARNING,
+                    "out of memory for a timer: queued requests are checked less often");
     }
 }
 
@@ -371,7 +372,7 @@ static void open_stream(struct grpc_call *call) {
     }
     if (!stream || !stream->session) {
         struct error err;
-        error_set(&err, ST_NO_MEMORY, "no memory for the call");
+        error_no_memory(&err, "the call");
         grpc_finish(call, &err);
         return;
     }
@@ -509,7 +510,7 @@ enum status pick_service_new(const struct pick_service_options *options, struct 
     if (!service || !worker_states) {
         free(service);
         free(worker_states);
-        return error_set(err, ST_NO_MEMORY, "no memory for the ext-proc service");
+        return error_no_memory(err, "the ext-proc service");
     }
     service->worker_states = worker_states;
     for (size_t i = 0; i < options->n_workers && st == ST_OK; i++) {

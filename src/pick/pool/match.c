@@ -40,10 +40,6 @@ struct match_shape {
     size_t rule;
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the index of pools");
-}
-
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 static bool dup_text(struct arena *arena, struct str *text) {
@@ -191,12 +187,12 @@ static enum status list_rules(struct pool_index *index, const struct pool_match 
     size_t n_rules = n;
     for (size_t i = 0; i < n; i++) {
         if (!checked_add(n_rules, matches[i]->n_authorities, &n_rules)) {
-            return no_memory(err);
+            return error_no_memory(err, "the index of pools");
         }
     }
     index->rules = arena_calloc(arena, n_rules + 1, sizeof(*index->rules));
     if (!index->rules) {
-        return no_memory(err);
+        return error_no_memory(err, "the index of pools");
     }
     enum status st = ST_OK;
     for (size_t i = 0; i < n && st == ST_OK; i++) {
@@ -278,7 +274,7 @@ enum status pool_index_build(const struct pool_match *const *matches, size_t n, 
     out->nodes = arena_calloc(arena, most, sizeof(*out->nodes));
     out->shapes = arena_calloc(arena, most, sizeof(*out->shapes));
     if (!out->authorities || !out->nodes || !out->shapes) {
-        return no_memory(err);
+        return error_no_memory(err, "the index of pools");
     }
     index_rules(out);
     out->is_single_catch_all = n == 1 && out->has_catch_all;

@@ -132,7 +132,7 @@ static enum status begin_subset_marks(struct pool_reader *reader, struct error *
     if (reader->n_subset_marks < n || reader->subset_mark > UINT32_MAX - 2) {
         uint32_t *member_mark = calloc((size_t)n + 1, sizeof(*member_mark));
         if (!member_mark) {
-            return error_set(err, ST_NO_MEMORY, "no memory for a subset of %u endpoints", n);
+            return error_no_memory(err, "a subset of %u endpoints", n);
         }
         free(reader->subset_marks);
         reader->subset_marks = member_mark;
@@ -673,10 +673,6 @@ enum status pool_check_picked(struct pool_reader *reader, const struct pool_requ
 
 /* ---- explaining ------------------------------------------------------------------------------ */
 
-static enum status explain_no_memory_error(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the explanation");
-}
-
 static int compare_members(const void *a, const void *b) {
     uint32_t left = ((const struct pool_endpoint_explanation *)a)->member;
     uint32_t right = ((const struct pool_endpoint_explanation *)b)->member;
@@ -705,14 +701,14 @@ static enum status list_candidates(struct pool_explanation *self,
                                    struct error *err) {
     self->items = arena_calloc(arena, candidates->n, sizeof(*self->items));
     if (!self->items) {
-        return explain_no_memory_error(err);
+        return error_no_memory(err, "the explanation");
     }
     for (uint32_t i = 0; i < candidates->n; i++) {
         struct pool_endpoint_explanation *item = &self->items[self->n++];
         fill_explanation(candidates, i, item);
         item->scores = arena_calloc(arena, self->profile->n_scorers, sizeof(*item->scores));
         if (!item->scores) {
-            return explain_no_memory_error(err);
+            return error_no_memory(err, "the explanation");
         }
     }
     qsort(self->items, self->n, sizeof(*self->items), compare_members);

@@ -165,10 +165,6 @@ void endpoint_clear_expired_refusals(struct pool *pool, uint64_t now_ns) {
     }
 }
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a pool");
-}
-
 /* ---- the pool -------------------------------------------------------------------------------- */
 
 static enum status make_empty_snapshot(struct pool *pool, struct error *err) {
@@ -186,7 +182,7 @@ static enum status make_empty_snapshot(struct pool *pool, struct error *err) {
 enum status pool_new(struct pool **out, struct error *err) {
     struct pool *pool = calloc(1, sizeof(*pool));
     if (!pool) {
-        return no_memory(err);
+        return error_no_memory(err, "a pool");
     }
     enum status st = make_empty_snapshot(pool, err);
     if (st != ST_OK) {
@@ -255,7 +251,7 @@ enum status pool_new_named(struct str name, struct pool **out, struct error *err
     if (!pool->name_bytes) {
         pool_free(pool);
         *out = NULL;
-        return no_memory(err);
+        return error_no_memory(err, "a pool");
     }
     pool->name = str_make(pool->name_bytes, name.len);
     return ST_OK;
@@ -304,7 +300,7 @@ enum status pool_reader_new(struct pool *pool, uint64_t seed, struct pool_reader
                             struct error *err) {
     struct pool_reader *reader = calloc(1, sizeof(*reader));
     if (!reader) {
-        return no_memory(err);
+        return error_no_memory(err, "a pool");
     }
     if (seed == 0) {
         random_fill(&seed, sizeof(seed));
@@ -361,11 +357,6 @@ struct pool_change {
     size_t n_removed, n_moves;
 };
 
-static enum status update_no_memory_error(const struct pool_change *change, struct error *err) {
-    error_set(err, ST_NO_MEMORY, "no memory for a pool of %u endpoints", change->fresh->n_members);
-    return ST_NO_MEMORY;
-}
-
 /* ---- updates: preparation -------------------------------------------------------------------- */
 
 /* Finds or allocates the endpoint of each new member. */
@@ -375,7 +366,7 @@ static enum status find_or_add_endpoints(const struct pool *pool, struct pool_ch
     size_t n_old = pool->n_known, n_new = change->fresh->n_members, i = 0, k = 0, n;
     change->known = checked_add(n_old, n_new, &n) ? calloc(n + 1, sizeof(struct endpoint *)) : NULL;
     if (!change->known) {
-        return update_no_memory_error(change, err);
+        return error_no_memory(err, "a pool of %u endpoints", change->fresh->n_members);
     }
     while (i < n_old || k < n_new) {
         int order = k == n_new ? -1
@@ -385,7 +376,7 @@ static enum status find_or_add_endpoints(const struct pool *pool, struct pool_ch
         struct endpoint *next =
             order > 0 ? endpoint_new(pool, &members[k].address) : pool->known[i++];
         if (!next) {
-            return update_no_memory_error(change, err);
+            return error_no_memory(err, "a pool of %u endpoints", change->fresh->n_members);
         }
         change->known[change->n_known++] = next;
         if (order >= 0) {
@@ -408,7 +399,7 @@ static enum status index_hosts(struct pool_change *change, struct error *err) {
     fresh->n_hosts = behind > first ? behind - first : 0;
     fresh->hosts = arena_calloc(fresh->spec->arena, fresh->n_hosts + 1, sizeof(*fresh->hosts));
     if (!fresh->hosts) {
-        return update_no_memory_error(change, err);
+        return error_no_memory(err, "a pool of %u endpoints", change->fresh->n_members);
     }
     for (uint32_t i = 0; i < fresh->n_members; i++) {
         uint32_t host = fresh->members[i].endpoint->host;
@@ -462,7 +453,7 @@ static enum status prepare_change(const struct pool *pool, struct pool_change *c
     size_t n = (size_t)change->old->n_members + change->fresh->n_members;
     change->moves = calloc(n + 1, sizeof(struct endpoint *));
     if (!change->moves) {
-        return update_no_memory_error(change, err);
+        return error_no_memory(err, "a pool of %u endpoints", change->fresh->n_members);
     }
     list_moves(change, change->old, change->fresh);
     change->n_removed = change->n_moves;
@@ -522,7 +513,7 @@ static enum status apply_change(struct pool *pool, struct pool_change *change, s
     }
     lock_release(&pool->lock);
     pool_send_notifications(&notifications);
-    return room ? ST_OK : update_no_memory_error(change, err);
+    return room ? ST_OK : error_no_memory(err, "a pool of %u endpoints", change->fresh->n_members);
 }
 
 /* ---- updates: freeing endpoints -------------------------------------------------------------- */

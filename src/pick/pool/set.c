@@ -16,10 +16,6 @@ struct pool_set {
     struct prefix_table *prefix_table; /* of all pools; NULL: none */
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the list of pools");
-}
-
 /* ---- specs ----------------------------------------------------------------------------------- */
 
 void pool_specs_free(struct pool_specs *specs) {
@@ -39,7 +35,7 @@ enum status pool_specs_add(struct pool_specs *specs, struct pool_spec *spec, str
     }
     if (!items) {
         pool_spec_free(spec);
-        return no_memory(err);
+        return error_no_memory(err, "the list of pools");
     }
     specs->items = items;
     items[specs->n++] = spec;
@@ -52,7 +48,7 @@ static enum status check_specs(const struct pool_specs *specs, struct arena *are
         arena_calloc(arena, specs->n + 1, sizeof(struct pool_match *));
     struct pool_index index;
     if (!matches) {
-        return no_memory(err);
+        return error_no_memory(err, "the list of pools");
     }
     for (size_t i = 0; i < specs->n; i++) {
         matches[i] = &specs->items[i]->match;
@@ -63,7 +59,8 @@ static enum status check_specs(const struct pool_specs *specs, struct arena *are
 enum status pool_specs_check(const struct pool_specs *specs, struct pool_match_conflict *conflict,
                              struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
-    enum status st = arena ? check_specs(specs, arena, conflict, err) : no_memory(err);
+    enum status st = arena ? check_specs(specs, arena, conflict, err)
+                           : error_no_memory(err, "the list of pools");
     arena_free(arena);
     return st;
 }
@@ -127,7 +124,7 @@ static enum status add_entry(struct pool_list *list, const struct pool_list *old
     struct pool_entry *entry = &list->entries[list->n];
     *entry = (struct pool_entry){.slot = SIZE_MAX};
     if (!pool_match_dup(&spec->match, list->arena, &entry->match)) {
-        return no_memory(err);
+        return error_no_memory(err, "the list of pools");
     }
     if (before) {
         pool_ref(before->pool);
@@ -150,7 +147,7 @@ static enum status assign_slots(struct pool_list *list, const struct pool_list *
     size_t most = old->n_slots + list->n, next = 0;
     bool *taken = calloc(most + 1, sizeof(*taken));
     if (!taken) {
-        return no_memory(err);
+        return error_no_memory(err, "the list of pools");
     }
     for (size_t i = 0; i < list->n; i++) {
         if (list->entries[i].slot != SIZE_MAX) {
@@ -176,7 +173,7 @@ static enum status build_index(struct pool_list *list, struct error *err) {
         arena_calloc(list->arena, list->n + 1, sizeof(struct pool_match *));
     struct pool_match_conflict conflict;
     if (!matches) {
-        return no_memory(err);
+        return error_no_memory(err, "the list of pools");
     }
     for (size_t i = 0; i < list->n; i++) {
         matches[i] = &list->entries[i].match;
@@ -188,7 +185,7 @@ static enum status list_build(const struct pool_list *old, const struct pool_spe
                               struct pool_list **out, struct error *err) {
     struct pool_list *list = list_new(specs->n, specs->is_list, old->generation + 1);
     if (!list) {
-        return no_memory(err);
+        return error_no_memory(err, "the list of pools");
     }
     enum status st = ST_OK;
     for (size_t i = 0; i < specs->n && st == ST_OK; i++) {
@@ -256,7 +253,7 @@ enum status pool_set_new(struct pool_set **out, struct error *err) {
     if (!set || !list || pool_new(&set->empty_pool, err) != ST_OK) {
         arena_free(list ? list->arena : NULL);
         free(set);
-        return no_memory(err);
+        return error_no_memory(err, "the list of pools");
     }
     lock_init(&set->updating);
     lock_init(&set->lock);
@@ -323,7 +320,7 @@ enum status pool_set_reader_new(struct pool_set *set, struct pool_set_reader **o
                                 struct error *err) {
     struct pool_set_reader *reader = calloc(1, sizeof(*reader));
     if (!reader) {
-        return no_memory(err);
+        return error_no_memory(err, "the list of pools");
     }
     enum status st = pool_reader_new(set->empty_pool, 0, &reader->empty_pool, err);
     if (st != ST_OK) {
@@ -335,7 +332,7 @@ enum status pool_set_reader_new(struct pool_set *set, struct pool_set_reader **o
     if (!reader->list) {
         pool_reader_unref(reader->empty_pool);
         free(reader);
-        return no_memory(err);
+        return error_no_memory(err, "the list of pools");
     }
     pool_set_reader_refresh(reader);
     *out = reader;

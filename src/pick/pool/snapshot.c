@@ -7,9 +7,9 @@
 
 #include "core/base/checked.h"
 
-static enum status no_memory(const struct pool_spec *spec, struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a pool of %zu endpoints and %zu models",
-                     spec->n_endpoints, spec->n_models);
+static enum status snapshot_no_memory(const struct pool_spec *spec, struct error *err) {
+    return error_no_memory(err, "a pool of %zu endpoints and %zu models", spec->n_endpoints,
+                           spec->n_models);
 }
 
 /* ---- members --------------------------------------------------------------------------------- */
@@ -41,7 +41,7 @@ static enum status make_loads(struct pool_snapshot *snapshot, const struct pool_
     snapshot->loads = arena_alloc_aligned(spec->arena, n_bytes, alignof(struct load_cell));
     snapshot->adapters = arena_calloc(spec->arena, n, sizeof(*snapshot->adapters));
     if (!snapshot->loads || !snapshot->adapters) {
-        return no_memory(spec, err);
+        return snapshot_no_memory(spec, err);
     }
     memset((void *)snapshot->loads, 0, n_bytes);
     return ST_OK;
@@ -57,7 +57,7 @@ static enum status make_changes(struct pool_snapshot *snapshot, const struct poo
     }
     snapshot->changes.mask = n - 1;
     snapshot->changes.entries = arena_calloc(spec->arena, n, sizeof(*snapshot->changes.entries));
-    return snapshot->changes.entries ? ST_OK : no_memory(spec, err);
+    return snapshot->changes.entries ? ST_OK : snapshot_no_memory(spec, err);
 }
 
 static enum status index_members(struct pool_snapshot *snapshot, const struct pool_spec *spec,
@@ -68,7 +68,7 @@ static enum status index_members(struct pool_snapshot *snapshot, const struct po
                            : NULL;
     struct pool_member *members = arena_calloc(spec->arena, n + 1, sizeof(*members));
     if (!wanted || !members) {
-        return no_memory(spec, err);
+        return snapshot_no_memory(spec, err);
     }
     n = select_wanted(spec, wanted);
     for (size_t i = 0; i < n; i++) {
@@ -97,7 +97,7 @@ static enum status index_addresses(struct pool_snapshot *snapshot, const struct 
     }
     snapshot->slots = arena_calloc(spec->arena, n_slots, sizeof(*snapshot->slots));
     if (!snapshot->slots) {
-        return no_memory(spec, err);
+        return snapshot_no_memory(spec, err);
     }
     snapshot->slots_mask = n_slots - 1;
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
@@ -198,7 +198,7 @@ static enum status index_names(struct pool_snapshot *snapshot, const struct pool
     size_t n = spec->n_models;
     for (size_t i = 0; i < spec->n_rewrites; i++) {
         if (!checked_add(n, spec->rewrites[i].n_models, &n)) {
-            return no_memory(spec, err);
+            return snapshot_no_memory(spec, err);
         }
         if (spec->rewrites[i].n_models == 0 && !snapshot->default_rewrite) {
             snapshot->default_rewrite = &spec->rewrites[i];
@@ -206,7 +206,7 @@ static enum status index_names(struct pool_snapshot *snapshot, const struct pool
     }
     struct pool_model_entry *names = arena_calloc(spec->arena, n, sizeof(*names));
     if (!names) {
-        return no_memory(spec, err);
+        return snapshot_no_memory(spec, err);
     }
     n = list_names(spec, names);
     qsort(names, n, sizeof(*names), compare_names);
@@ -260,7 +260,7 @@ static enum status index_objectives(struct pool_snapshot *snapshot, const struct
     size_t n = spec->n_objectives;
     snapshot->objectives = arena_calloc(spec->arena, n, sizeof(struct pool_objective *));
     if (!snapshot->objectives) {
-        return no_memory(spec, err);
+        return snapshot_no_memory(spec, err);
     }
     for (size_t i = 0; i < n; i++) {
         snapshot->objectives[i] = &spec->objectives[i];
@@ -291,7 +291,7 @@ enum status pool_snapshot_new(struct pool_spec *spec, uint64_t generation,
                               struct pool_snapshot **out, struct error *err) {
     struct pool_snapshot *snapshot = arena_calloc(spec->arena, 1, sizeof(*snapshot));
     if (!snapshot) {
-        return no_memory(spec, err);
+        return snapshot_no_memory(spec, err);
     }
     atomic_init(&snapshot->n_refs, 1);
     snapshot->generation = generation;

@@ -13,16 +13,12 @@ enum {
     MAX_WAITING_BYTES = 256 << 20,
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the pool's configuration");
-}
-
 enum status pool_spec_new(struct pool_spec **out, struct error *err) {
     struct arena *arena = arena_new(NULL, 0);
     struct pool_spec *spec = arena ? arena_calloc(arena, 1, sizeof(*spec)) : NULL;
     if (!spec) {
         arena_free(arena);
-        return no_memory(err);
+        return error_no_memory(err, "the pool's configuration");
     }
     spec->arena = arena;
     spec->name = STR("");
@@ -72,7 +68,7 @@ enum status pool_spec_add_endpoint(struct pool_spec *spec,
     struct pool_spec_endpoint *items = grow_list(spec->arena, spec->endpoints, spec->n_endpoints,
                                                  &spec->endpoints_cap, sizeof(*items));
     if (!items) {
-        return no_memory(err);
+        return error_no_memory(err, "the pool's configuration");
     }
     spec->endpoints = items;
     items[spec->n_endpoints++] = *endpoint;
@@ -84,7 +80,7 @@ enum status pool_spec_add_model(struct pool_spec *spec, const struct pool_model 
     struct pool_model *items =
         grow_list(spec->arena, spec->models, spec->n_models, &spec->models_cap, sizeof(*items));
     if (!items) {
-        return no_memory(err);
+        return error_no_memory(err, "the pool's configuration");
     }
     spec->models = items;
     items[spec->n_models++] = *model;
@@ -96,7 +92,7 @@ enum status pool_spec_add_objective(struct pool_spec *spec, const struct pool_ob
     struct pool_objective *items = grow_list(spec->arena, spec->objectives, spec->n_objectives,
                                              &spec->objectives_cap, sizeof(*items));
     if (!items) {
-        return no_memory(err);
+        return error_no_memory(err, "the pool's configuration");
     }
     spec->objectives = items;
     items[spec->n_objectives++] = *objective;
@@ -108,7 +104,7 @@ enum status pool_spec_add_rewrite(struct pool_spec *spec, const struct pool_rewr
     struct pool_rewrite *items = grow_list(spec->arena, spec->rewrites, spec->n_rewrites,
                                            &spec->rewrites_cap, sizeof(*items));
     if (!items) {
-        return no_memory(err);
+        return error_no_memory(err, "the pool's configuration");
     }
     spec->rewrites = items;
     items[spec->n_rewrites++] = *rewrite;
@@ -121,7 +117,7 @@ enum status pool_spec_add_note(struct pool_spec *spec, struct str setting, const
     struct pool_spec_note *items =
         grow_list(spec->arena, spec->notes, spec->n_notes, &spec->notes_cap, sizeof(*items));
     if (!items || !copy.ptr) {
-        return no_memory(err);
+        return error_no_memory(err, "the pool's configuration");
     }
     spec->notes = items;
     items[spec->n_notes++] = (struct pool_spec_note){copy, why};

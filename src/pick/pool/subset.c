@@ -20,8 +20,7 @@ static enum status grow_items(struct subset *subset, struct arena *arena, struct
         items = arena_realloc(arena, subset->items, subset->cap * size, n_bytes);
     }
     if (!items) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a subset of more than %zu endpoints",
-                         subset->n);
+        return error_no_memory(err, "a subset of more than %zu endpoints", subset->n);
     }
     subset->items = items;
     subset->cap = larger;

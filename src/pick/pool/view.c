@@ -19,7 +19,7 @@ static enum status grow_columns(struct pool_view *view, uint32_t n, struct error
     size_t cap = ((size_t)n + 15) & ~(size_t)15; /* aligns each array */
     uint32_t *memory = aligned_alloc(ALIGNMENT, N_ARRAYS * cap * sizeof(*memory));
     if (!memory) {
-        return error_set(err, ST_NO_MEMORY, "no memory to choose from %u endpoints", n);
+        return error_no_memory(err, "choosing from %u endpoints", n);
     }
     uint32_t *next = memory;
     struct candidate_columns *each[] = {&view->columns, &view->filtered_columns};

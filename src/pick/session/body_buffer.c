@@ -149,7 +149,7 @@ enum status pick_body_buffer_append(struct pick_body_buffer *body_buffer,
         if (ref && copied) {
             pick_message_unref(ref);
         }
-        return error_set(err, ST_NO_MEMORY, "no memory for a piece of the body");
+        return error_no_memory(err, "a piece of the body");
     }
     *added = (struct pick_body_buffer_entry){.chunk = *chunk, .slab = slab};
     added->chunk.ref = ref;

@@ -43,10 +43,6 @@ static void print_label(const struct explanation *self, const char *text) {
     buf_printf(self->out, "%-*s", LABEL_COLUMNS, text);
 }
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the explanation");
-}
-
 static enum status print_refusal(struct explanation *self, const struct error *err) {
     print_label(self, "outcome");
     buf_printf(self->out, "refused with %d (gRPC: %d) %s: %s\n", status_http(err->status),
@@ -274,7 +270,7 @@ static enum status evaluate_endpoints(struct explanation *self, struct error *er
     const struct pool_snapshot *snapshot = self->snapshot;
     self->verdicts = arena_calloc(self->arena, snapshot->n_members + 1, sizeof(*self->verdicts));
     if (!self->verdicts) {
-        return no_memory(err);
+        return error_no_memory(err, "the explanation");
     }
     size_t next = 0;
     for (uint32_t i = 0; i < snapshot->n_members; i++) {
@@ -504,7 +500,7 @@ enum status pick_explain(struct pool_reader *reader, const struct pick_described
     } else if (st != ST_NO_MEMORY) {
         print_refusal(&self, err);
     }
-    return out->failed ? no_memory(err) : st;
+    return out->failed ? error_no_memory(err, "the explanation") : st;
 }
 
 static void print_pool_label(struct buf *out) {
@@ -607,9 +603,9 @@ enum status pick_explain_pools(struct pool_set_reader *pools,
     const struct pool_list *list = pool_set_reader_refresh(pools);
     const struct pool_entry *entry = choose_pool(list, described, out, &st, err);
     if (!entry) {
-        return out->failed ? error_set(err, ST_NO_MEMORY, "no memory for the explanation") : st;
+        return out->failed ? error_no_memory(err, "the explanation") : st;
     }
     struct pool_reader *reader = pool_set_reader_get(pools, entry);
     return reader ? pick_explain(reader, described, out, err)
-                  : error_set(err, ST_NO_MEMORY, "no memory for the explanation");
+                  : error_no_memory(err, "the explanation");
 }

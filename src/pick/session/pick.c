@@ -64,7 +64,7 @@ static enum status edit_grpc(const struct model_scan_grpc *scan, struct arena *a
         st = edit_length(scan, &length, field.len, out, err);
     }
     if (st == ST_OK && (field.failed || length.failed)) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the model's name");
+        return error_no_memory(err, "the model's name");
     }
     if (st == ST_OK) {
         add_edit(out, scan->field_at, scan->field_bytes, buf_str(&field));
@@ -82,14 +82,10 @@ enum status pick_scan_edit(const struct pick_scan *scan, struct arena *arena, st
     buf_init(&value, arena, model.len + 2);
     buf_add_json_string(&value, model);
     if (value.failed) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the model's name");
+        return error_no_memory(err, "the model's name");
     }
     add_edit(out, scan->of.json.value_at, scan->of.json.value_bytes, buf_str(&value));
     return ST_OK;
-}
-
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the model's new name");
 }
 
 static enum status rename_path(struct pick_session *session, struct str name,
@@ -103,7 +99,7 @@ static enum status rename_path(struct pick_session *session, struct str name,
     model_location_print_path(&path, &session->model_path, old, name);
     pending->mutation.path = buf_str(&path);
     metric_add(METRIC_PICK_REWRITTEN_TOTAL, 1);
-    return path.failed ? no_memory(err) : ST_OK;
+    return path.failed ? error_no_memory(err, "the model's new name") : ST_OK;
 }
 
 /* Corrects the client's content-length; none is added where the client sent none. */
@@ -117,7 +113,8 @@ static enum status update_content_length(struct pick_session *session,
     length += (uint64_t)pending->edits.growth;
     pending->mutation.content_length =
         arena_printf(session->arena, "%llu", (unsigned long long)length);
-    return pending->mutation.content_length.ptr ? ST_OK : no_memory(err);
+    return pending->mutation.content_length.ptr ? ST_OK
+                                                : error_no_memory(err, "the model's new name");
 }
 
 static enum status rename_body(struct pick_session *session, struct str name,
@@ -144,7 +141,7 @@ static enum status rename_model(struct pick_session *session, struct str name,
     }
     if (session->scan) { /* the body has not been received yet */
         session->target = arena_dup(session->arena, name);
-        return session->target.ptr ? ST_OK : no_memory(err);
+        return session->target.ptr ? ST_OK : error_no_memory(err, "the model's new name");
     }
     return ST_OK;
 }
@@ -180,7 +177,7 @@ static enum status print_destination(struct arena *arena, const struct pool_pick
     struct str *slot = fallback == FALLBACK_LIST ? &out->endpoint : &out->fallback;
     *slot = fallback == FALLBACK_LIST ? join_endpoints(arena, pick)
                                       : arena_dup(arena, endpoint_text(pick->endpoints[1]));
-    return slot->ptr ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for the fallback endpoint");
+    return slot->ptr ? ST_OK : error_no_memory(err, "the fallback endpoint");
 }
 
 /* Clause: "Destination Endpoint", 2, and "Destination endpoint fallback". Returns: the number of

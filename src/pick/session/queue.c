@@ -29,7 +29,7 @@ static bool buffer_message(struct pick_session *session) {
     struct pick_message_ref *message_ref = buffered ? pick_session_ref_message(session) : NULL;
     if (!buffered) {
         struct error err;
-        error_set(&err, ST_NO_MEMORY, "no memory for a message of the proxy");
+        error_no_memory(&err, "a message of the proxy");
         pick_session_abort(session, &err);
     }
     if (!message_ref) {
@@ -80,7 +80,7 @@ enum status pick_queue_prepare(struct pick_session *session, struct pool_request
     if (!entry) {
         entry = arena_calloc(session->arena, 1, sizeof(*entry));
         if (!entry) {
-            return error_set(err, ST_NO_MEMORY, "no memory for a queue entry");
+            return error_no_memory(err, "a queue entry");
         }
         entry->waiter.wakeup = session->context.wakeup;
         entry->session = session;

@@ -152,7 +152,7 @@ static struct queued_message *queued_message_new(struct pick_send_queue *send_qu
     if (queued) {
         *queued = (struct queued_message){.slab = slab, .ref = ref};
     } else {
-        error_set(err, ST_NO_MEMORY, "no memory for a response to the proxy");
+        error_no_memory(err, "a response to the proxy");
     }
     return queued;
 }

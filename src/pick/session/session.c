@@ -218,7 +218,7 @@ enum status pick_session_select_pool(struct pick_session *session,
     }
     struct pool_reader *reader = pool_set_reader_get(pools, &list->entries[found]);
     if (!reader) {
-        return error_set(err, ST_NO_MEMORY, "no memory for reading a pool");
+        return error_no_memory(err, "reading a pool");
     }
     use_reader(session, reader);
     return ST_OK;
@@ -400,7 +400,7 @@ struct pick_message_ref *pick_session_ref_message(struct pick_session *session) 
     }
     if (!session->message_ref) {
         struct error err;
-        error_set(&err, ST_NO_MEMORY, "no memory for a message of the proxy");
+        error_no_memory(&err, "a message of the proxy");
         pick_session_abort(session, &err);
     }
     return session->message_ref;

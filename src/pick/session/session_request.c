@@ -264,7 +264,7 @@ static enum status start_model_scan(struct pick_session *session, struct error *
     }
     session->scan = arena_alloc(session->arena, sizeof(*session->scan));
     if (!session->scan) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the model scan");
+        return error_no_memory(err, "the model scan");
     }
     pick_scan_init(session->scan, session->arena,
                    session->model_path.kind == MODEL_LOCATION_GRPC_BODY, true);
@@ -327,7 +327,7 @@ static enum status read_request(struct pick_session *session, const struct proto
                                 const struct ext_proc_request *message, struct error *err) {
     struct pick_request *request = arena_alloc(session->arena, sizeof(*request));
     if (!request) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a request's headers");
+        return error_no_memory(err, "a request's headers");
     }
     enum status st = pick_request_read(session->arena, protocol, message, request, err);
     if (st == ST_OK) {

@@ -145,7 +145,7 @@ enum status pick_stats_sum_all(const struct pick_stats *const *all_stats, size_t
     }
     struct pick_stats_sum *sums = arena_calloc(arena, cap + 1, sizeof(*sums));
     if (!sums) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the statistics of %zu models", cap);
+        return error_no_memory(err, "the statistics of %zu models", cap);
     }
     /* Rows added since they were counted are left for the next call. */
     for (size_t i = 0; i < n_stats; i++) {

@@ -85,7 +85,7 @@ static void add_found(struct dns_query *query, const struct dns_query_address *f
         struct dns_query_address *larger =
             arena_realloc(query->arena, query->found, query->found_cap * size, cap * size);
         if (!larger) {
-            note_unusable(query, ST_NO_MEMORY, "no memory for the addresses");
+            note_unusable(query, ST_NO_MEMORY, "out of memory for the addresses");
             return;
         }
         query->found = larger;
@@ -259,7 +259,7 @@ static void take_records(struct dns_query *query, const struct dns_srv_list *lis
     }
     query->parts = arena_calloc(query->arena, 2 * list->n, sizeof(*query->parts));
     if (!query->parts) {
-        note_unusable(query, ST_NO_MEMORY, "no memory for the addresses");
+        note_unusable(query, ST_NO_MEMORY, "out of memory for the addresses");
         return;
     }
     note_ttl(query, list->ttl_s);
@@ -307,7 +307,7 @@ enum status dns_query_start(const struct dns_query_options *ask, struct dns_quer
     if (!parts) {
         arena_free(arena);
         free(query);
-        return error_set(err, ST_NO_MEMORY, "no memory for a DNS query");
+        return error_no_memory(err, "a DNS query");
     }
     *query = (struct dns_query){
         .ask = *ask, .arena = arena, .parts = parts, .ttl_s = UINT32_MAX, .error.status = ST_OK};

@@ -78,7 +78,7 @@ static void schedule_notification(struct dns_watch *watch, uint64_t wait_ns) {
     if (watch->notify_timer.node.heap_index == 0 &&
         !timer_start(worker_timers(watch->options.worker), &watch->notify_timer,
                      clock_now_ns() + wait_ns)) {
-        log_message(LOG_ERROR, "no memory for a timer: the pool has old addresses");
+        log_message(LOG_ERROR, "out of memory for a timer: the pool has old addresses");
     }
 }
 
@@ -181,7 +181,7 @@ static void start_query(struct dns_watch *watch, struct dns_name *name) {
     struct running_query *running = source ? calloc(1, sizeof(*running)) : NULL;
     if (!running) {
         if (source) {
-            error_set(&err, ST_NO_MEMORY, "no memory for a DNS query");
+            error_no_memory(&err, "a DNS query");
         }
         finish_failed(watch, name, &err);
         return;
@@ -218,7 +218,7 @@ static void set_timer(struct dns_watch *watch, uint64_t due_ns) {
     if (due_ns == UINT64_MAX) {
         timer_stop(timers, &watch->query_timer);
     } else if (!timer_start(timers, &watch->query_timer, due_ns)) {
-        log_message(LOG_ERROR, "no memory for a timer: names are not resolved");
+        log_message(LOG_ERROR, "out of memory for a timer: names are not resolved");
     }
 }
 
@@ -285,7 +285,7 @@ static struct source *source_new(struct dns_watch *watch, const struct dns_name 
                                            .timeout_ms = (unsigned)(name->timeout_ns / NS_PER_MS),
                                            .system_file = watch->options.system_file};
     if (!source) {
-        error_set(err, ST_NO_MEMORY, "no memory for a DNS query");
+        error_no_memory(err, "a DNS query");
         return NULL;
     }
     *source =
@@ -347,7 +347,7 @@ void dns_watch_set_pools(struct dns_watch *watch, const struct pool_specs *specs
     bool good = dns_names_set_pools(&watch->names, specs, clock_now_ns());
     lock_release(&watch->lock);
     if (!good) {
-        log_message(LOG_ERROR, "no memory for the names of the pools");
+        log_message(LOG_ERROR, "out of memory for the names of the pools");
     }
     retire_unwanted(watch);
     watch->all_resolved_pending = true;
@@ -410,7 +410,7 @@ enum status dns_watch_new(const struct dns_watch_options *options, struct dns_wa
                           struct error *err) {
     struct dns_watch *watch = calloc(1, sizeof(*watch));
     if (!watch) {
-        return error_set(err, ST_NO_MEMORY, "no memory for resolving names");
+        return error_no_memory(err, "resolving names");
     }
     lock_init(&watch->lock);
     watch->options = *options;

@@ -257,7 +257,7 @@ enum status pool_file_parse_all(const struct pool_config_source *sources, size_t
     if (st == ST_OK) {
         file.arena = arena_new(NULL, 0);
         st = file.arena ? parse_documents(&file, &texts, out, err)
-                        : error_set(err, ST_NO_MEMORY, "%s: no memory for the pools", file.name);
+                        : error_no_memory(err, "the pools of %s", file.name);
     }
     arena_free(file.arena);
     for (size_t i = 0; i < texts.n; i++) {
@@ -287,7 +287,7 @@ static enum status add_name(struct pool_spec *spec, struct str text, struct erro
     }
     wanted.name = dns_name_copy(spec, wanted.name);
     if (!copy || !wanted.name.ptr) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the pool's names");
+        return error_no_memory(err, "the pool's names");
     }
     *copy = port;
     wanted.ports = copy;

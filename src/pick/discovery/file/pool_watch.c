@@ -149,7 +149,7 @@ static enum status take_file(struct pool_watch *watch, struct error *err) {
     struct str text = watched_file_text(&watch->file);
     char *copy = malloc(text.len + 1);
     if (!copy) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the pool's configuration");
+        return error_no_memory(err, "the pool's configuration");
     }
     enum status st = apply_text(watch, text, true, err);
     if (st != ST_OK) {
@@ -170,7 +170,7 @@ enum status pool_watch_new(const struct pool_watch_options *options, struct pool
     struct pool_watch *watch = calloc(1, sizeof(*watch));
     bool changed = false;
     if (!watch) {
-        return error_set(err, ST_NO_MEMORY, "no memory for watching the pool's configuration");
+        return error_no_memory(err, "watching the pool's configuration");
     }
     watch->options = *options;
     watch->file.path = options->path;

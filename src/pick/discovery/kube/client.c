@@ -328,7 +328,7 @@ enum status kube_call_start(struct kube_client *client, const struct kube_reques
     struct arena *arena = call ? arena_new(worker_arenas(client->worker), 0) : NULL;
     if (!arena) {
         free(call);
-        return error_set(err, ST_NO_MEMORY, "no memory for an API server request");
+        return error_no_memory(err, "an API server request");
     }
     call->client = client;
     call->arena = arena;
@@ -339,7 +339,7 @@ enum status kube_call_start(struct kube_client *client, const struct kube_reques
     }
     if (!good) {
         call_free(call);
-        return error_set(err, ST_NO_MEMORY, "no memory for an API server request");
+        return error_no_memory(err, "an API server request");
     }
     if (out) {
         *out = call;
@@ -373,7 +373,7 @@ enum status kube_client_new(struct worker *worker, struct kube_config *config,
     struct kube_client *client = calloc(1, sizeof(*client));
     if (!client) {
         kube_config_free(config);
-        return error_set(err, ST_NO_MEMORY, "no memory for an API server request");
+        return error_no_memory(err, "an API server request");
     }
     *client = (struct kube_client){
         .worker = worker, .config = config, .pending_timer.on_expire = on_timer_expired};

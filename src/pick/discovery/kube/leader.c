@@ -39,7 +39,7 @@ static void run_step(struct kube_leader *leader);
 
 static void start_timer(struct kube_leader *leader, struct timer *timer, uint64_t due_ns) {
     if (!timer_start(worker_timers(leader->options.worker), timer, due_ns)) {
-        log_message(LOG_ERROR, "no memory for a timer: this picker lost the leadership");
+        log_message(LOG_ERROR, "out of memory for a timer: this picker lost the leadership");
         leader->lease.renewed_ns = 0;
     }
 }
@@ -172,7 +172,7 @@ static enum status send_lease_request(struct kube_leader *leader, struct buf *pa
     }
     asked.path = buf_str(path);
     return path->failed || body->failed
-               ? error_set(err, ST_NO_MEMORY, "no memory for a lease")
+               ? error_no_memory(err, "a lease")
                : kube_call_start(leader->options.client, &asked, &leader->call, err);
 }
 
@@ -191,8 +191,8 @@ static void run_step(struct kube_leader *leader) {
     arena = arena_new(worker_arenas(leader->options.worker), 0);
     buf_init(&path, arena, arena ? 256 : 0);
     buf_init(&body, arena, arena ? 512 : 0);
-    enum status st = arena ? send_lease_request(leader, &path, &body, &err)
-                           : error_set(&err, ST_NO_MEMORY, "no memory for a lease");
+    enum status st =
+        arena ? send_lease_request(leader, &path, &body, &err) : error_no_memory(&err, "a lease");
     if (st != ST_OK) {
         log_failure(leader, &err);
         update_leadership(leader, &err);
@@ -223,7 +223,7 @@ enum status kube_leader_new(const struct kube_leader_options *options, struct ku
                             struct error *err) {
     struct kube_leader *leader = calloc(1, sizeof(*leader));
     if (!leader) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a lease");
+        return error_no_memory(err, "a lease");
     }
     leader->options = *options;
     if (uv_random(NULL, NULL, &leader->prng.state, sizeof(leader->prng.state), 0, NULL) != 0) {

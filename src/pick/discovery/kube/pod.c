@@ -111,7 +111,7 @@ enum status kube_pod_read(yyjson_val *object, struct kube_pod **out, struct erro
     size_t n_bytes = sizeof(struct kube_pod) + labels_bytes(labels) + name.len + ports.len + 2;
     struct kube_pod *pod = calloc(1, n_bytes);
     if (!pod) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a pod");
+        return error_no_memory(err, "a pod");
     }
     char *at = (char *)(pod + 1) + yyjson_obj_size(labels) * sizeof(struct pool_label);
     pod->ready = address.family > 0 && is_ready(object);

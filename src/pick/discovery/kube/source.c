@@ -39,10 +39,6 @@ struct kube_source {
     struct kube_source_report report; /* without the watches' own numbers; under lock */
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for watching a cluster");
-}
-
 /* ---- notifications --------------------------------------------------------------------------- */
 
 static void count_objects(struct kube_source *source) {
@@ -86,7 +82,7 @@ static void schedule_change(struct kube_source *source) {
     due_ns = due_ns > source->not_before_ns ? due_ns : source->not_before_ns;
     if (source->notify_timer.node.heap_index == 0 &&
         !timer_start(worker_timers(source->worker), &source->notify_timer, due_ns)) {
-        log_message(LOG_ERROR, "no memory for a timer: the pool is out of date");
+        log_message(LOG_ERROR, "out of memory for a timer: the pool is out of date");
     }
 }
 
@@ -157,7 +153,7 @@ enum status kube_ports_parse(const char *text, struct kube_ports *out, struct er
 
 static enum status copy_text(const char *text, char **out, struct error *err) {
     *out = strdup(text);
-    return *out ? ST_OK : no_memory(err);
+    return *out ? ST_OK : error_no_memory(err, "watching a cluster");
 }
 
 /* The name of the pool in the store. */
@@ -175,7 +171,7 @@ static enum status copy_texts(struct kube_source *source, struct error *err) {
     }
     if (st == ST_OK) {
         source->selector = malloc(n);
-        st = source->selector ? ST_OK : no_memory(err);
+        st = source->selector ? ST_OK : error_no_memory(err, "watching a cluster");
     }
     if (st == ST_OK) {
         snprintf(source->selector, n, "metadata.name=%s", name_of(source));
@@ -201,7 +197,8 @@ static enum status put_pool(struct kube_source *source, struct error *err) {
     }
     buf_add_str(&text, STR("]}}"));
     if (st == ST_OK) {
-        st = text.failed ? no_memory(err) : kube_object_parse(buf_str(&text), &doc, err);
+        st = text.failed ? error_no_memory(err, "watching a cluster")
+                         : kube_object_parse(buf_str(&text), &doc, err);
     }
     if (st == ST_OK) {
         struct doc_node root = doc_root(doc);
@@ -236,7 +233,7 @@ enum status kube_source_new(const struct kube_source_options *options, struct ku
                             struct error *err) {
     struct kube_source *source = calloc(1, sizeof(*source));
     if (!source) {
-        return no_memory(err);
+        return error_no_memory(err, "watching a cluster");
     }
     source->options = *options;
     source->notify_timer.on_expire = on_notify_timer;

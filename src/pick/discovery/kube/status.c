@@ -39,7 +39,7 @@ static void set_timer_in(struct kube_status *status, uint64_t seconds) {
     wait_ns += (uint64_t)(prng_double(&status->prng) * (double)wait_ns);
     if (!timer_start(worker_timers(status->options.worker), &status->timer,
                      clock_now_ns() + wait_ns)) {
-        log_message(LOG_ERROR, "no memory for a timer: the status of objects is not written");
+        log_message(LOG_ERROR, "out of memory for a timer: the status of objects is not written");
     }
 }
 
@@ -101,7 +101,7 @@ static enum status send_patch(struct kube_status *status, const struct kube_patc
     buf_init(&path, status->arena, 256);
     kube_path_print(&path, &resource, patch->name.ptr, "status");
     ask.path = buf_str(&path);
-    return path.failed ? error_set(err, ST_NO_MEMORY, "no memory for a change")
+    return path.failed ? error_no_memory(err, "a change")
                        : kube_call_start(status->options.client, &ask, &status->call, err);
 }
 
@@ -160,7 +160,7 @@ enum status kube_status_new(const struct kube_status_options *options, struct ku
                             struct error *err) {
     struct kube_status *status = calloc(1, sizeof(*status));
     if (!status) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the status of objects");
+        return error_no_memory(err, "the status of objects");
     }
     status->options = *options;
     status->timer.on_expire = on_timer_expired;

@@ -93,7 +93,7 @@ static enum status copy_doc(enum kube_kind kind, yyjson_val *object, struct kube
     char name[POOL_CONFIG_NAME_BYTES + 64];
     yyjson_doc *tree = copy_reduced(object);
     if (!tree) {
-        return error_set(err, ST_NO_MEMORY, "no memory for an object");
+        return error_no_memory(err, "an object");
     }
     print_object_name(kind, out->name, name, sizeof(name));
     return doc_from_tree(name, tree, &out->doc, err);
@@ -123,7 +123,7 @@ static enum status kube_object_read(enum kube_kind kind, const struct doc_node *
     }
     out->name = str_dup(str_make(yyjson_get_str(name), yyjson_get_len(name)));
     if (!out->name) {
-        return error_set(err, ST_NO_MEMORY, "no memory for an object");
+        return error_no_memory(err, "an object");
     }
     if (kind == KUBE_POD) {
         return kube_pod_read(object->val, &out->pod, err);
@@ -355,7 +355,7 @@ static void put_object(struct kube_store *store, enum kube_kind kind, struct kub
         memmove(place + 1, place, (objects->n - at) * sizeof(*place));
         objects->n++;
     } else {
-        log_message(LOG_ERROR, "no memory for a Kubernetes object: it is ignored");
+        log_message(LOG_ERROR, "out of memory for a Kubernetes object: it is ignored");
         kube_object_fini(object);
         return;
     }
@@ -495,7 +495,7 @@ enum status kube_store_new(const struct kube_store_options *options, struct kube
                            struct error *err) {
     struct kube_store *store = calloc(1, sizeof(*store));
     if (!store) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the cluster's objects");
+        return error_no_memory(err, "the cluster's objects");
     }
     store->options = *options;
     *out = store;
@@ -516,10 +516,6 @@ void kube_store_free(struct kube_store *store) {
     }
 }
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the cluster's pool");
-}
-
 /* ---- spec: models, objectives, rewrites ------------------------------------------------------ */
 
 /* Each was valid when it was stored, so that only memory can be missing. */
@@ -527,7 +523,7 @@ static enum status add_objects(const struct kube_store *store, struct pool_confi
                                enum kube_kind first, enum kube_kind second, struct error *err) {
     const struct kube_object **items;
     size_t n = kube_store_list_by_age(store, first, second, reader->arena, &items);
-    enum status st = items ? ST_OK : no_memory(err);
+    enum status st = items ? ST_OK : error_no_memory(err, "the cluster's pool");
     for (size_t i = 0; i < n && st == ST_OK; i++) {
         struct doc_node root = doc_root(items[i]->doc);
         st = pool_config_read_kube_object_of_kind(reader, KUBE_KINDS[first].kind, &root, err);
@@ -555,7 +551,9 @@ static bool copy_labels(struct pool_spec *spec, struct pool_labels labels,
 static enum status add_pod(const struct kube_store *store, const struct kube_pod *pod,
                            struct pool_spec *spec, struct error *err) {
     struct pool_spec_endpoint wanted = {.address = pod->address};
-    enum status st = copy_labels(spec, pod->labels, &wanted.labels) ? ST_OK : no_memory(err);
+    enum status st = copy_labels(spec, pod->labels, &wanted.labels)
+                         ? ST_OK
+                         : error_no_memory(err, "the cluster's pool");
     for (size_t i = 0; i < store->ports.n && st == ST_OK; i++) {
         wanted.address.port = store->ports.items[i];
         if (kube_pod_has_port(pod, wanted.address.port)) {
@@ -584,7 +582,7 @@ static enum status add_pods(const struct kube_store *store, struct pool_spec *sp
 static enum status add_scrape_plan(struct pool_spec *spec, struct error *err) {
     struct scrape_plan *plan = arena_calloc(spec->arena, 1, sizeof(*plan));
     if (!plan) {
-        return no_memory(err);
+        return error_no_memory(err, "the cluster's pool");
     }
     scrape_plan_init(plan);
     if (spec->scrape) {
@@ -592,7 +590,8 @@ static enum status add_scrape_plan(struct pool_spec *spec, struct error *err) {
     }
     plan->by_engine = true;
     spec->scrape = plan;
-    return scrape_plan_make_presets(plan, spec->arena) ? ST_OK : no_memory(err);
+    return scrape_plan_make_presets(plan, spec->arena) ? ST_OK
+                                                       : error_no_memory(err, "the cluster's pool");
 }
 
 /* ---- spec ------------------------------------------------------------------------------------ */
@@ -626,7 +625,8 @@ enum status kube_store_add_to_spec(const struct kube_store *store, struct pool_s
     }
     spec->name = pool_spec_dup_text(spec, str_of(store->options.pool));
     reader.arena = arena_new(NULL, 0);
-    enum status st = reader.arena && spec->name.ptr ? ST_OK : no_memory(err);
+    enum status st =
+        reader.arena && spec->name.ptr ? ST_OK : error_no_memory(err, "the cluster's pool");
     if (st == ST_OK && store->pool) {
         st = read_into_spec(store, &reader, err);
     }

@@ -131,7 +131,7 @@ void kube_watch_report(struct kube_watch *watch, struct kube_watch_status *out) 
 
 static void set_timer(struct kube_watch *watch, uint64_t due_ns) {
     if (!timer_start(worker_timers(watch->options.worker), &watch->timer, due_ns)) {
-        log_event(LOG_ERROR, "no memory for a timer: the cluster's objects are not watched",
+        log_event(LOG_ERROR, "out of memory for a timer: the cluster's objects are not watched",
                   LOG_CSTR("resource", watch->name));
     }
 }
@@ -321,7 +321,7 @@ static void on_page(struct kube_watch *watch, const struct kube_response *answer
     char *next_page = next.len > 0 ? str_dup(next) : NULL;
     enum status status = check_page(&items, version, &bad.error);
     if (status == ST_OK && next.len > 0 && !next_page) {
-        status = error_set(&bad.error, ST_NO_MEMORY, "no memory for a list of objects");
+        status = error_no_memory(&bad.error, "a list of objects");
     }
     if (status != ST_OK) {
         free(next_page);
@@ -494,7 +494,7 @@ static enum status begin_request(struct kube_watch *watch, struct buf *path, str
         ask.done = kube_watch_on_end;
     }
     if (path->failed) {
-        return error_set(err, ST_NO_MEMORY, "no memory for an API server request");
+        return error_no_memory(err, "an API server request");
     }
     ask.path = buf_str(path);
     return kube_call_start(watch->options.client, &ask, &watch->call, err);
@@ -511,9 +511,8 @@ static void kube_watch_send_request(struct kube_watch *watch) {
     buf_init(&path, arena, arena ? 1024 : 0);
     kube_stream_fini(&watch->stream);
     watch->started_ns = watch->heard_ns = clock_now_ns();
-    enum status status =
-        arena ? begin_request(watch, &path, &none.error)
-              : error_set(&none.error, ST_NO_MEMORY, "no memory for an API server request");
+    enum status status = arena ? begin_request(watch, &path, &none.error)
+                               : error_no_memory(&none.error, "an API server request");
     arena_free(arena);
     if (status != ST_OK) {
         watch->call = NULL;
@@ -577,7 +576,7 @@ enum status kube_watch_new(const struct kube_watch_options *options, struct kube
                            struct error *err) {
     struct kube_watch *watch = calloc(1, sizeof(*watch));
     if (!watch) {
-        return error_set(err, ST_NO_MEMORY, "no memory for watching a cluster");
+        return error_no_memory(err, "watching a cluster");
     }
     lock_init(&watch->lock);
     watch->options = *options;
@@ -589,7 +588,7 @@ enum status kube_watch_new(const struct kube_watch_options *options, struct kube
     watch->page = watch->options.page;
     if (!print_texts(watch)) {
         kube_watch_free(watch);
-        return error_set(err, ST_NO_MEMORY, "no memory for watching a cluster");
+        return error_no_memory(err, "watching a cluster");
     }
     kube_watch_send_request_in(watch, 0);
     *out = watch;

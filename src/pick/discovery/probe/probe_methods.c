@@ -27,7 +27,7 @@ static enum status http_check_begin(struct probe_check *check, const struct pool
     char *url = NULL;
     if (!check->fetcher ||
         asprintf(&url, "http://%s%.*s", check->target, STR_ARG(health->path)) < 0) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a check");
+        return error_no_memory(err, "a check");
     }
     struct http_fetch_request ask = {
         .url = url,

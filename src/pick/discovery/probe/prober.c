@@ -204,7 +204,7 @@ static void start_due_checks(struct prober *prober) {
     if (next_ns == UINT64_MAX) {
         timer_stop(timers, &prober->timer);
     } else if (!timer_start(timers, &prober->timer, next_ns)) {
-        log_message(LOG_ERROR, "no memory for health checks");
+        log_message(LOG_ERROR, "out of memory for health checks");
     }
 }
 
@@ -243,7 +243,7 @@ static bool sync_pool(struct prober *prober, const struct pool_entry *entry) {
     checked->per_pool.generation = snapshot->generation;
     prober->all_probed_pending = true;
     if (!probe_set_update_group(&prober->set, &checked->group, snapshot, clock_now_ns())) {
-        log_message(LOG_ERROR, "no memory for health checks");
+        log_message(LOG_ERROR, "out of memory for health checks");
     }
     make_fetcher(prober, &checked->group);
     return true;
@@ -256,7 +256,7 @@ void prober_refresh(struct prober *prober) {
     const struct pool_list *list = pool_set_reader_refresh(prober->pools);
     bool changed = list->generation != prober->checked.generation;
     if (!per_pool_table_sync(&prober->checked, list)) {
-        log_message(LOG_ERROR, "no memory for health checks");
+        log_message(LOG_ERROR, "out of memory for health checks");
         return;
     }
     for (size_t i = 0; i < list->n; i++) {
@@ -274,7 +274,7 @@ enum status prober_new(const struct prober_options *options, struct prober **out
                        struct error *err) {
     struct prober *prober = calloc(1, sizeof(*prober));
     if (!prober) {
-        return error_set(err, ST_NO_MEMORY, "no memory for health checks");
+        return error_no_memory(err, "health checks");
     }
     prober->options = *options;
     prober->timer.on_expire = on_timer_expired;

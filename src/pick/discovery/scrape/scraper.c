@@ -233,7 +233,7 @@ static void begin_target(struct scraped_pool *scraped, struct scrape_target *tar
     }
     if ((is_new || under_way) &&
         !scrape_schedule_add(schedule, &target->job, &scraped->rate, clock_now_ns())) {
-        scraper_log_failure(target, "no memory for the scrape");
+        scraper_log_failure(target, "out of memory for the scrape");
     }
 }
 
@@ -390,7 +390,7 @@ static void sync_pools(struct scraper *scraper) {
     const struct pool_list *list = pool_set_reader_refresh(scraper->pools);
     bool changed = list->generation != scraper->scraped.generation;
     if (!per_pool_table_sync(&scraper->scraped, list)) {
-        log_message(LOG_ERROR, "no memory for metrics scrapes");
+        log_message(LOG_ERROR, "out of memory for metrics scrapes");
         return;
     }
     for (size_t i = 0; i < list->n; i++) {
@@ -481,7 +481,7 @@ enum status scraper_new(struct worker *worker, struct pool_set *pools, struct sc
                         struct error *err) {
     struct scraper *scraper = calloc(1, sizeof(*scraper));
     if (!scraper) {
-        return error_set(err, ST_NO_MEMORY, "no memory for metrics scrapes");
+        return error_no_memory(err, "metrics scrapes");
     }
     scraper->worker = worker;
     scraper->timer.on_expire = on_timer_expired;

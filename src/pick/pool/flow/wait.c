@@ -373,7 +373,7 @@ enum status pool_enqueue(struct pool_reader *reader, const struct pool_request *
                                    .selection = request->selection,
                                    .until_ns = now_ns + spec->flow_control.max_wait_ns};
     if (!flow_add(&pool->flow, &waiter->item, priority, request->fairness_id, now_ns)) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a queued request");
+        return error_no_memory(err, "a queued request");
     }
     count_unrestricted(pool, waiter, true);
     return ST_OK;

@@ -71,7 +71,7 @@ enum status prefix_table_new(size_t max_bytes, struct prefix_table **out, struct
             free(table->memory);
         }
         free(table);
-        return error_set(err, ST_NO_MEMORY, "no memory for a prefix table of %zu bytes", max_bytes);
+        return error_no_memory(err, "a prefix table of %zu bytes", max_bytes);
     }
     random_fill(&table->seed, sizeof(table->seed));
     lock_init(&table->lock);

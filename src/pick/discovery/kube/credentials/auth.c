@@ -61,7 +61,7 @@ static enum status start_program(struct kube_auth *login, struct buf *info, stru
     const char *env[MOST_ENV];
     size_t n = 0;
     if (info->failed) {
-        return error_set(err, ST_NO_MEMORY, "no memory for running %s", exec->argv[0]);
+        return error_no_memory(err, "running %s", exec->argv[0]);
     }
     env[n++] = info->data;
     for (size_t i = 0; exec->env[i] && n < MOST_ENV - 1; i++) {
@@ -92,7 +92,7 @@ static enum status run_program(struct kube_auth *login, struct error *err) {
     struct arena *arena = arena_new(worker_arenas(login->worker), 0);
     struct buf info;
     if (!arena) {
-        return error_set(err, ST_NO_MEMORY, "no memory for running %s", config->exec->argv[0]);
+        return error_no_memory(err, "running %s", config->exec->argv[0]);
     }
     buf_init(&info, arena, 4096);
     buf_add_str(&info, STR(INFO));

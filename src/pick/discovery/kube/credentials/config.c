@@ -14,10 +14,6 @@
 
 enum { FIELD_BYTES = 2048 };
 
-static enum status no_memory_for_kubeconfig(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a kubeconfig");
-}
-
 /* ---- users: members -------------------------------------------------------------------------- */
 
 enum status kube_config_secret(const struct doc_node *node, const char *key, struct str *out,
@@ -48,7 +44,7 @@ enum status kube_config_text(const struct doc_node *node, const char *key, char 
         return doc_error(&member, err, "expected text without a NUL");
     }
     *out = str_dup(text);
-    return *out ? ST_OK : no_memory_for_kubeconfig(err);
+    return *out ? ST_OK : error_no_memory(err, "a kubeconfig");
 }
 
 char *kube_config_path(const char *folder, struct str path) {
@@ -74,7 +70,7 @@ static enum status decode_base64(const struct doc_node *node, struct str text,
     }
     enum status status = arena && !dense.failed
                              ? grpc_binary_metadata_parse(arena, buf_str(&dense), &bytes, err)
-                             : no_memory_for_kubeconfig(err);
+                             : error_no_memory(err, "a kubeconfig");
     if (status == ST_BAD_REQUEST || (status == ST_OK && bytes.len == 0)) {
         status = doc_error(node, err, "expected base64 of a PEM file");
     }
@@ -103,7 +99,7 @@ static enum status kube_config_pem(const struct doc_node *node, const char *name
     }
     if (path.len > 0) {
         out->path = kube_config_path(folder, path);
-        return out->path ? ST_OK : no_memory_for_kubeconfig(err);
+        return out->path ? ST_OK : error_no_memory(err, "a kubeconfig");
     }
     return ST_OK;
 }
@@ -120,7 +116,7 @@ static enum status read_token(struct kube_config *config, const struct doc_node 
     }
     if (status == ST_OK && file.len > 0) {
         config->token.path = kube_config_path(folder, file);
-        status = config->token.path ? ST_OK : no_memory_for_kubeconfig(err);
+        status = config->token.path ? ST_OK : error_no_memory(err, "a kubeconfig");
     }
     return status;
 }
@@ -130,7 +126,7 @@ static enum status print_basic(struct kube_config *config, struct str name, stru
     struct arena *arena = arena_new(NULL, 0);
     struct buf plain, field;
     if (!arena) {
-        return no_memory_for_kubeconfig(err);
+        return error_no_memory(err, "a kubeconfig");
     }
     buf_init(&plain, arena, name.len + password.len + 1);
     buf_init(&field, arena, 2 * (name.len + password.len) + 64);
@@ -147,7 +143,7 @@ static enum status print_basic(struct kube_config *config, struct str name, stru
     secret_wipe(plain.data, plain.len);
     secret_wipe(field.data, field.len);
     arena_free(arena);
-    return config->basic ? ST_OK : no_memory_for_kubeconfig(err);
+    return config->basic ? ST_OK : error_no_memory(err, "a kubeconfig");
 }
 
 static enum status read_basic(struct kube_config *config, const struct doc_node *user,
@@ -171,12 +167,12 @@ static enum status add_field(struct kube_config *config, const char *name, struc
     char text[FIELD_BYTES];
     char **longer = realloc(config->fields, (config->n_fields + 1) * sizeof(*longer));
     if (!longer) {
-        return no_memory_for_kubeconfig(err);
+        return error_no_memory(err, "a kubeconfig");
     }
     config->fields = longer;
     snprintf(text, sizeof(text), "%s: %.*s", name, STR_ARG(value));
     config->fields[config->n_fields] = strdup(text);
-    return config->fields[config->n_fields++] ? ST_OK : no_memory_for_kubeconfig(err);
+    return config->fields[config->n_fields++] ? ST_OK : error_no_memory(err, "a kubeconfig");
 }
 
 static enum status read_impersonation(struct kube_config *config, const struct doc_node *user,
@@ -248,7 +244,7 @@ static enum status add_file(struct files *files, const char *path, struct error 
     }
     files->folders[files->n] = folder_of(path);
     files->n++;
-    return files->folders[files->n - 1] ? ST_OK : no_memory_for_kubeconfig(err);
+    return files->folders[files->n - 1] ? ST_OK : error_no_memory(err, "a kubeconfig");
 }
 
 static enum status add_files(struct files *files, const char *paths, struct error *err) {
@@ -258,7 +254,7 @@ static enum status add_files(struct files *files, const char *paths, struct erro
         struct str path = str_cut(&rest, ':');
         char *copy = str_dup(path);
         if (!copy) {
-            return no_memory_for_kubeconfig(err);
+            return error_no_memory(err, "a kubeconfig");
         }
         if (path.len > 0 && (access(copy, F_OK) == 0 || errno != ENOENT)) {
             status = files->n < MOST_FILES
@@ -355,7 +351,7 @@ static enum status read_extension(struct kube_config *config, const struct doc_n
             struct doc_node value = doc_get(&item, "extension");
             config->extension = value.val ? yyjson_val_write(value.val, 0, NULL) : strdup("null");
             if (!config->extension) {
-                return no_memory_for_kubeconfig(err);
+                return error_no_memory(err, "a kubeconfig");
             }
         }
     }
@@ -440,10 +436,6 @@ static const char FOLDER[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 enum { PATH_BYTES = 4096, URL_BYTES = 600 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the API server's configuration");
-}
-
 /* ---- the service account of a pod ------------------------------------------------------------ */
 
 static enum status take_path(struct credential *datum, const char *folder, const char *name,
@@ -451,7 +443,7 @@ static enum status take_path(struct credential *datum, const char *folder, const
     char path[PATH_BYTES];
     snprintf(path, sizeof(path), "%s/%s", folder, name);
     datum->path = strdup(path);
-    return datum->path ? ST_OK : no_memory(err);
+    return datum->path ? ST_OK : error_no_memory(err, "the API server's configuration");
 }
 
 /* If the namespace can't be read, none is set: it has to be configured. */
@@ -462,7 +454,8 @@ static enum status take_namespace(struct kube_config *config, const char *folder
     enum status status = take_path(&file, folder, "namespace", err);
     if (status == ST_OK && credential_refresh(&file, true, &ignored) == ST_OK) {
         config->name_space = strdup(file.text);
-        status = config->name_space ? ST_OK : no_memory(err);
+        status =
+            config->name_space ? ST_OK : error_no_memory(err, "the API server's configuration");
     }
     credential_fini(&file);
     return status;
@@ -479,8 +472,8 @@ static enum status read_pod(struct kube_config *config, const char *folder, stru
     bool v6 = strchr(host, ':') != NULL;
     snprintf(url, sizeof(url), "https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port);
     config->server = strdup(url);
-    enum status status =
-        config->server ? take_path(&config->token, folder, "token", err) : no_memory(err);
+    enum status status = config->server ? take_path(&config->token, folder, "token", err)
+                                        : error_no_memory(err, "the API server's configuration");
     status = status == ST_OK ? take_path(&config->ca, folder, "ca.crt", err) : status;
     status = status == ST_OK ? credential_refresh(&config->token, true, err) : status;
     status = status == ST_OK ? credential_refresh(&config->ca, false, err) : status;
@@ -496,7 +489,7 @@ enum status kube_config_load(const struct kube_config_options *ask, struct kube_
     const char *files = by_default ? getenv("KUBECONFIG") : ask->file; /* no other thread sets it */
     enum status status;
     if (!config) {
-        return no_memory(err);
+        return error_no_memory(err, "the API server's configuration");
     }
     if (files && *files != '\0') {
         status = kube_config_read_files(config, files, !ask->file, ask->context, err);

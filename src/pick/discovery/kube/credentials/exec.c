@@ -13,10 +13,6 @@
 static const char *const VERSIONS[] = {"client.authentication.k8s.io/v1",
                                        "client.authentication.k8s.io/v1beta1"};
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for an exec program");
-}
-
 /* ---- kubeconfig ------------------------------------------------------------------------------ */
 
 static enum status read_version(const struct doc_node *node, struct kube_exec *exec,
@@ -59,7 +55,7 @@ static enum status read_command(const struct doc_node *node, const char *folder,
     }
     if (status == ST_OK && command && strchr(command, '/')) {
         *out = kube_config_path(folder, str_of(command));
-        status = *out ? ST_OK : no_memory(err);
+        status = *out ? ST_OK : error_no_memory(err, "an exec program");
         free(command);
         return status;
     }
@@ -73,7 +69,7 @@ static enum status read_argv(const struct doc_node *node, const char *folder,
     size_t n = 1;
     exec->argv = calloc(doc_count(&args) + 2, sizeof(*exec->argv));
     if (!exec->argv) {
-        return no_memory(err);
+        return error_no_memory(err, "an exec program");
     }
     enum status status = read_command(node, folder, &exec->argv[0], err);
     while (status == ST_OK && doc_is_present(&args) && doc_next(&args, &item)) {
@@ -83,7 +79,7 @@ static enum status read_argv(const struct doc_node *node, const char *folder,
         }
         text = str_make(yyjson_get_str(item.val), yyjson_get_len(item.val));
         exec->argv[n++] = str_dup(text);
-        status = exec->argv[n - 1] ? ST_OK : no_memory(err);
+        status = exec->argv[n - 1] ? ST_OK : error_no_memory(err, "an exec program");
     }
     return status;
 }
@@ -101,7 +97,7 @@ static enum status add_variable(const struct doc_node *item, char **out, struct 
     size_t n_bytes = name.len + value.len + 2;
     *out = malloc(n_bytes);
     if (!*out) {
-        return no_memory(err);
+        return error_no_memory(err, "an exec program");
     }
     snprintf(*out, n_bytes, "%.*s=%.*s", STR_ARG(name), STR_ARG(value));
     return ST_OK;
@@ -114,7 +110,7 @@ static enum status read_env(const struct doc_node *node, struct kube_exec *exec,
     size_t n = 0;
     exec->env = calloc(doc_count(&env) + 1, sizeof(*exec->env));
     if (!exec->env) {
-        return no_memory(err);
+        return error_no_memory(err, "an exec program");
     }
     while (status == ST_OK && doc_is_present(&env) && doc_next(&env, &item)) {
         status = add_variable(&item, &exec->env[n++], err);
@@ -127,7 +123,7 @@ enum status kube_exec_read(const struct doc_node *node, const char *folder, stru
     struct doc_node wants = doc_get(node, "provideClusterInfo");
     struct kube_exec *exec = calloc(1, sizeof(*exec));
     if (!exec) {
-        return no_memory(err);
+        return error_no_memory(err, "an exec program");
     }
     enum status status = read_version(node, exec, err);
     status = status == ST_OK ? check_mode(node, err) : status;

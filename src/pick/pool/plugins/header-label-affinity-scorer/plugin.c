@@ -50,12 +50,10 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
         st = check_stamp_response_header(node, err);
     }
     if (st != ST_OK || !rule) {
-        return st != ST_OK ? st : error_set(err, ST_NO_MEMORY, "no memory for a scorer");
+        return st != ST_OK ? st : error_no_memory(err, "a scorer");
     }
     *rule = (struct rule){dup_lower_case(arena, header), arena_dup(arena, label)};
-    return rule->header.ptr && rule->label.ptr
-               ? ST_OK
-               : error_set(err, ST_NO_MEMORY, "no memory for a scorer");
+    return rule->header.ptr && rule->label.ptr ? ST_OK : error_no_memory(err, "a scorer");
 }
 
 /* The label and its wanted value. */

@@ -17,10 +17,6 @@ struct selector {
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a filter");
-}
-
 /* A required text. */
 static enum status read_text(const struct doc_node *node, struct arena *arena, struct str *out,
                              struct error *err) {
@@ -31,7 +27,7 @@ static enum status read_text(const struct doc_node *node, struct arena *arena, s
     }
     if (st == ST_OK) {
         *out = arena_dup(arena, text);
-        st = out->ptr ? ST_OK : no_memory(err);
+        st = out->ptr ? ST_OK : error_no_memory(err, "a filter");
     }
     return st;
 }
@@ -46,7 +42,7 @@ static enum status read_values(const struct doc_node *list, struct arena *arena,
         return doc_error(list, err, "expected values for In and NotIn, and only for these");
     }
     if (!values) {
-        return no_memory(err);
+        return error_no_memory(err, "a filter");
     }
     for (struct doc_node item = {0}; n > 0 && st == ST_OK && doc_next(list, &item);) {
         st = read_text(&item, arena, &values[out->n_values++], err);
@@ -92,7 +88,8 @@ static enum status read_label(const struct doc_node *node, struct arena *arena,
     struct str *value = arena_calloc(arena, 1, sizeof(*value));
     out->key = arena_dup(arena, str_of(node->key));
     *out = (struct condition){.key = out->key, .relation = IN, .values = value, .n_values = 1};
-    return value && out->key.ptr ? read_text(node, arena, value, err) : no_memory(err);
+    return value && out->key.ptr ? read_text(node, arena, value, err)
+                                 : error_no_memory(err, "a filter");
 }
 
 static enum status read_selector(const struct doc_node *labels, const struct doc_node *expressions,
@@ -136,7 +133,7 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
         selector->conditions = arena_calloc(arena, n, sizeof(*selector->conditions));
     }
     if (!selector || !selector->conditions) {
-        return no_memory(err);
+        return error_no_memory(err, "a filter");
     }
     return read_selector(&labels, &expressions, arena, selector, err);
 }

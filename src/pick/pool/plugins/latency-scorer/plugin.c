@@ -18,7 +18,7 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
     double first_byte = 0.8, half_life_s = 10;
     *parameters = latency;
     if (!latency) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a scorer");
+        return error_no_memory(err, "a scorer");
     }
     enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
     if (st == ST_OK) {

@@ -16,7 +16,7 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
     int64_t threshold = 128;
     *parameters = limit;
     if (!limit) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a scorer");
+        return error_no_memory(err, "a scorer");
     }
     enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
     if (st == ST_OK) {

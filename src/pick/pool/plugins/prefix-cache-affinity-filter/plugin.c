@@ -39,7 +39,7 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
     double threshold = 0.8;
     *parameters = affinity;
     if (!affinity) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a filter");
+        return error_no_memory(err, "a filter");
     }
     *affinity = (struct affinity_parameters){.penalty_ms = 18000, .throughput = 15928};
     enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;

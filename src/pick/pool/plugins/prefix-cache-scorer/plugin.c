@@ -43,7 +43,7 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
     int64_t n_blocks = PREFIX_CAPACITY_DEFAULT;
     *parameters = needs;
     if (!needs) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a scorer");
+        return error_no_memory(err, "a scorer");
     }
     *needs = (struct pool_request_needs){.blocks = PREFIX_BLOCKS_DEFAULT, .auto_capacity = true};
     enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;

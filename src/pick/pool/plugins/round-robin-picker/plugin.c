@@ -11,7 +11,7 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
     struct round_robin *round_robin = arena_calloc(arena, 1, sizeof(*round_robin));
     *parameters = round_robin;
     if (!round_robin) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a picker");
+        return error_no_memory(err, "a picker");
     }
     return doc_is_present(node) ? doc_reject_unknown(node, none, err) : ST_OK;
 }

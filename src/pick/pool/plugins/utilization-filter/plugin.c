@@ -32,7 +32,7 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
     struct limits *limits = arena_calloc(arena, 1, sizeof(*limits));
     *parameters = limits;
     if (!limits) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a filter");
+        return error_no_memory(err, "a filter");
     }
     *limits = (struct limits){.n_waiting = 5, .kv_cache_used = 0.8f};
     return read_limits(node, limits, err);
