@@ -43,7 +43,7 @@ static enum status create_client(const struct client_options *options, sluice_cl
     sluice_client *client = calloc(1, sizeof(*client));
     *out = client;
     if (!client || !(client->cache = arena_cache_new(SIZE_MAX))) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a client");
+        return error_no_memory(err, "a client");
     }
     arena_cache_keep_large(client->cache);
     return client_new(options, &client->client, err);

@@ -97,7 +97,7 @@ enum status client_call_begin(sluice_client *client, const struct client_call_ki
     memset(&client->result, 0, sizeof(client->result));
     arena_free(client->arena);
     client->arena = arena_new(client->cache, 0);
-    return client->arena ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for a call");
+    return client->arena ? ST_OK : error_no_memory(err, "a call");
 }
 
 sluice_client_status client_call_start(sluice_client *client, enum status status,

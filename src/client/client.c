@@ -35,10 +35,6 @@ struct client {
     struct error send_error; /* why the rest of the request can't be sent; ST_OK: it can */
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a client");
-}
-
 /* ---- new and free ---------------------------------------------------------------------------- */
 
 static void free_transport(const struct client_options *options, void *context) {
@@ -76,7 +72,7 @@ static enum status make_session(struct client *client, struct error *err) {
         client->mip = mip_session_new(max_bytes);
         client->session = client->mip ? mip_session_base(client->mip) : NULL;
     }
-    return client->session ? ST_OK : no_memory(err);
+    return client->session ? ST_OK : error_no_memory(err, "a client");
 }
 
 enum status client_new(const struct client_options *options, struct client **out,
@@ -86,7 +82,7 @@ enum status client_new(const struct client_options *options, struct client **out
     *out = NULL;
     if (!client) {
         free_transport(options, transport_context);
-        return no_memory(err);
+        return error_no_memory(err, "a client");
     }
     client->options = *options;
     client->transport_context = transport_context;
@@ -94,7 +90,7 @@ enum status client_new(const struct client_options *options, struct client **out
     client->arena = arena_new(NULL, 0);
     enum status status = client->arena
                              ? client_url_parse(client->arena, options->url, &client->url, err)
-                             : no_memory(err);
+                             : error_no_memory(err, "a client");
     if (status == ST_OK) {
         status = check_transport(client, err);
     }

@@ -35,8 +35,7 @@ enum status client_connection_init(struct client_connection *connection,
     }
     connection->transport = *transport;
     connection->gather_buffer = malloc(GATHER_BYTES);
-    return connection->gather_buffer ? ST_OK
-                                     : error_set(err, ST_NO_MEMORY, "no memory for a client");
+    return connection->gather_buffer ? ST_OK : error_no_memory(err, "a client");
 }
 
 void client_connection_fini(struct client_connection *connection) {

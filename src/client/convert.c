@@ -19,15 +19,11 @@ _Static_assert((int)SLUICE_PARAM_BOOL == (int)PARAM_BOOL &&
                    (int)SLUICE_PARAM_STRING == (int)PARAM_STRING,
                "kinds of param.h differ from sluice/client.h");
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a call");
-}
-
 static enum status import_params(struct arena *arena, const sluice_infer_request *request,
                                  struct params *out, struct error *err) {
     struct param *items = arena_calloc(arena, request->n_params, sizeof(*items));
     if (!items) {
-        return no_memory(err);
+        return error_no_memory(err, "a call");
     }
     for (size_t i = 0; i < request->n_params; i++) {
         const sluice_param *from = &request->params[i];
@@ -62,7 +58,7 @@ static enum status import_tensor(struct arena *arena, const sluice_tensor *from,
     }
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
     if (!piece) {
-        return no_memory(err);
+        return error_no_memory(err, "a call");
     }
     *piece = (struct piece){from->data, from->n_bytes};
     *out = (struct tensor){.name = str_of(from->name),
@@ -79,7 +75,7 @@ static enum status import_inputs(struct arena *arena, const sluice_infer_request
     out->n_inputs = request->n_inputs;
     out->inputs = arena_calloc(arena, request->n_inputs, sizeof(*out->inputs));
     if (!out->inputs) {
-        return no_memory(err);
+        return error_no_memory(err, "a call");
     }
     enum status status = ST_OK;
     for (size_t i = 0; i < request->n_inputs && status == ST_OK; i++) {
@@ -93,7 +89,7 @@ static enum status import_outputs(struct arena *arena, const sluice_infer_reques
     out->n_wanted = request->n_outputs;
     out->wanted = arena_calloc(arena, request->n_outputs, sizeof(*out->wanted));
     if (!out->wanted) {
-        return no_memory(err);
+        return error_no_memory(err, "a call");
     }
     for (size_t i = 0; i < request->n_outputs; i++) {
         if (!request->outputs[i]) {
@@ -108,7 +104,7 @@ enum status client_infer_import(struct arena *arena, const sluice_infer_request 
                                 struct client_infer *out, struct error *err) {
     struct v2_request *made = arena_calloc(arena, 1, sizeof(*made));
     if (!made) {
-        return no_memory(err);
+        return error_no_memory(err, "a call");
     }
     if (!request->model) {
         return error_set(err, ST_BAD_FIELD, "the request names no model");
@@ -133,7 +129,7 @@ enum status client_infer_import(struct arena *arena, const sluice_infer_request 
     }
     if (status == ST_OK && request->form == SLUICE_FORM_JSON) {
         out->forms = v2_forms_all(arena, request->n_inputs, V2_FORM_JSON);
-        status = out->forms ? ST_OK : no_memory(err);
+        status = out->forms ? ST_OK : error_no_memory(err, "a call");
     }
     return status;
 }
@@ -148,7 +144,7 @@ static enum status export_text(struct arena *arena, struct str text, const char 
     }
     struct str copy = arena_dup(arena, text);
     *out = copy.ptr;
-    return copy.ptr ? ST_OK : no_memory(err);
+    return copy.ptr ? ST_OK : error_no_memory(err, "a call");
 }
 
 /* The bytes of a tensor in one piece, copied if there are several. */
@@ -160,7 +156,7 @@ static enum status export_data(struct arena *arena, const struct tensor *tensor,
     }
     char *all = arena_alloc(arena, tensor->n_bytes);
     if (!all) {
-        return no_memory(err);
+        return error_no_memory(err, "a call");
     }
     pieces_copy(tensor->pieces, tensor->n_pieces, all, tensor->n_bytes);
     *out = all;
@@ -187,7 +183,7 @@ static enum status export_outputs(struct arena *arena, const struct infer_respon
                                   struct error *err) {
     sluice_tensor *outputs = arena_calloc(arena, response->n_outputs, sizeof(*outputs));
     if (!outputs) {
-        return no_memory(err);
+        return error_no_memory(err, "a call");
     }
     enum status status = ST_OK;
     for (size_t i = 0; i < response->n_outputs && status == ST_OK; i++) {
@@ -212,7 +208,7 @@ static enum status export_params(struct arena *arena, struct params params,
                                  sluice_infer_answer *out, struct error *err) {
     sluice_param *items = arena_calloc(arena, params.n, sizeof(*items));
     if (!items) {
-        return no_memory(err);
+        return error_no_memory(err, "a call");
     }
     enum status status = ST_OK;
     for (size_t i = 0; i < params.n && status == ST_OK; i++) {
@@ -225,8 +221,8 @@ static enum status export_params(struct arena *arena, struct params params,
                                   .number = from->number,
                                   .string_bytes = from->string.len};
         items[i].string = arena_dup(arena, from->string).ptr; /* may contain NULs */
-        status =
-            items[i].string ? export_text(arena, from->name, &items[i].name, err) : no_memory(err);
+        status = items[i].string ? export_text(arena, from->name, &items[i].name, err)
+                                 : error_no_memory(err, "a call");
     }
     out->params = items;
     out->n_params = params.n;
@@ -253,7 +249,7 @@ static enum status export_specs(struct arena *arena, const struct tensor_spec *s
                                 const sluice_tensor_spec **out, struct error *err) {
     sluice_tensor_spec *made = arena_calloc(arena, n, sizeof(*made));
     if (!made) {
-        return no_memory(err);
+        return error_no_memory(err, "a call");
     }
     enum status status = ST_OK;
     for (size_t i = 0; i < n && status == ST_OK; i++) {
@@ -290,7 +286,7 @@ enum status client_server_export(struct arena *arena, const struct v2_server_met
                                  sluice_server_metadata *out, struct error *err) {
     const char **extensions = arena_calloc(arena, server->n_extensions, sizeof(*extensions));
     if (!extensions) {
-        return no_memory(err);
+        return error_no_memory(err, "a call");
     }
     enum status status = export_text(arena, server->name, &out->name, err);
     if (status == ST_OK) {

@@ -142,7 +142,7 @@ static enum status reserve(struct http_session *session, uint64_t n_bytes, struc
     size = (size + BODY_ALIGNMENT - 1) / BODY_ALIGNMENT * BODY_ALIGNMENT;
     char *block = aligned_alloc(BODY_ALIGNMENT, size);
     if (!block) {
-        return error_set(err, ST_NO_MEMORY, "no memory for an answer of %zu bytes", size);
+        return error_no_memory(err, "an answer of %zu bytes", size);
     }
     if (session->n_body > 0) {
         memcpy(block + session->body_offset, session->block + session->body_offset,

@@ -10,10 +10,6 @@ _Static_assert((int)SLUICE_MIP_PROTOCOL == (int)MIP_ERROR_PROTOCOL &&
                    (int)SLUICE_MIP_INTERNAL == (int)MIP_ERROR_INTERNAL,
                "error codes of codec/mip/packet.h differ from sluice/client.h");
 
-static enum status no_memory(size_t n_items, struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for %zu items", n_items);
-}
-
 /* ---- requests -------------------------------------------------------------------------------- */
 
 static enum status check_counts(const sluice_mip_request *request, struct error *err) {
@@ -53,7 +49,7 @@ enum status client_mip_import(struct arena *arena, const sluice_mip_request *req
                               .n_items = (size_t)request->batch * request->n_inputs};
     out->items = arena_alloc(arena, out->n_items * sizeof(*out->items));
     if (!out->items) {
-        return no_memory(out->n_items, err);
+        return error_no_memory(err, "%zu items", out->n_items);
     }
     for (size_t i = 0; i < out->n_items && status == ST_OK; i++) {
         status = import_item(&request->items[i], i, &out->items[i], err);
@@ -131,7 +127,7 @@ enum status client_mip_export(struct arena *arena, struct str payload,
     }
     sluice_mip_item *items = arena_alloc(arena, answer.n_items * sizeof(*items));
     if (!items) {
-        return no_memory(answer.n_items, err);
+        return error_no_memory(err, "%zu items", answer.n_items);
     }
     for (size_t i = 0; i < answer.n_items; i++) {
         const struct mip_item *from = &answer.items[i];

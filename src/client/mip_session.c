@@ -179,7 +179,7 @@ static enum status reserve(struct mip_session *self, size_t n_bytes, struct erro
     if (n_bytes > self->block_bytes) {
         char *block = realloc(self->block, n_bytes);
         if (!block) {
-            return error_set(err, ST_NO_MEMORY, "no memory for an answer of %zu bytes", n_bytes);
+            return error_no_memory(err, "an answer of %zu bytes", n_bytes);
         }
         self->block = block;
         self->block_bytes = n_bytes;

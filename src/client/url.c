@@ -10,10 +10,6 @@ static enum status error_bad_url(struct error *err, struct str text, const char 
     return error_set(err, ST_BAD_CONFIG, "\"%.*s\": %s", STR_ARG(text), why);
 }
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a URL");
-}
-
 #define HTTP_URLS "http://HOST:PORT, https://HOST:PORT or http+unix:/path/to.sock"
 #define GRPC_URLS "grpc://HOST:PORT, grpcs://HOST:PORT or grpc+unix:/path/to.sock"
 #define MIP_URLS "tcp://HOST:PORT or unix:///path/to.sock"
@@ -30,7 +26,7 @@ static enum status set_socket(struct arena *arena, struct str text, struct str p
     out->path = arena_dup(arena, path);
     out->host = out->authority = STR("localhost");
     out->base = STR("");
-    return out->path.ptr ? ST_OK : no_memory(err);
+    return out->path.ptr ? ST_OK : error_no_memory(err, "a URL");
 }
 
 /* http+unix:/PATH, http+unix:///PATH; so with grpc+unix: */
@@ -108,7 +104,7 @@ static enum status parse_authority(struct arena *arena, struct str text, struct 
     out->port = (uint16_t)port;
     out->host = arena_dup(arena, host);
     out->authority = arena_dup(arena, authority);
-    return out->host.ptr && out->authority.ptr ? ST_OK : no_memory(err);
+    return out->host.ptr && out->authority.ptr ? ST_OK : error_no_memory(err, "a URL");
 }
 
 static enum status parse_base(struct arena *arena, struct str text, struct str base,
@@ -127,7 +123,7 @@ static enum status parse_base(struct arena *arena, struct str text, struct str b
         base.len--;
     }
     out->base = arena_dup(arena, base);
-    return out->base.ptr ? ST_OK : no_memory(err);
+    return out->base.ptr ? ST_OK : error_no_memory(err, "a URL");
 }
 
 /* The part after "http://", "grpc://", "tcp://" and similar. */
@@ -209,7 +205,7 @@ static enum status parse_scheme(struct arena *arena, struct str text, struct cli
 enum status client_url_parse(struct arena *arena, struct str text, struct client_url *out,
                              struct error *err) {
     *out = (struct client_url){.text = arena_dup(arena, text)};
-    return out->text.ptr ? parse_scheme(arena, text, out, err) : no_memory(err);
+    return out->text.ptr ? parse_scheme(arena, text, out, err) : error_no_memory(err, "a URL");
 }
 
 enum status client_url_expect(const struct client_url *url, enum client_protocol protocol,

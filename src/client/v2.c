@@ -13,10 +13,6 @@
 
 enum { FIRST_HEAD_BYTES = 256 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a request");
-}
-
 /* /v2/models/MODEL[/versions/VERSION]SUFFIX */
 static struct str model_path(struct arena *arena, struct str base, struct str model,
                              struct str version, const char *suffix) {
@@ -67,7 +63,7 @@ static enum status gather_pieces(struct arena *arena, struct client_request *out
                                  struct error *err) {
     struct piece *pieces = arena_calloc(arena, out->body.n_pieces + 1, sizeof(*pieces));
     if (!pieces) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     pieces[0] = (struct piece){out->head.ptr, out->head.len};
     if (out->body.n_pieces > 0) {
@@ -103,7 +99,7 @@ enum status client_infer_encode(struct arena *arena, const struct client_url *ur
     add_head(&head, url, out->method, out->path);
     add_body_fields(&head, infer, &out->body);
     if (!out->path.ptr || head.failed) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     out->head = buf_str(&head);
     return gather_pieces(arena, out, err);
@@ -147,7 +143,7 @@ enum status client_query_encode(struct arena *arena, const struct client_url *ur
     add_head(&head, url, out->method, out->path);
     buf_add_str(&head, STR("\r\n"));
     if (!out->path.ptr || head.failed) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     out->head = buf_str(&head);
     return gather_pieces(arena, out, err);
