@@ -43,7 +43,7 @@ static enum status write_text(struct arena *arena, const struct bench_result *re
     buf_init(&out, arena, 65536);
     print(&out, result);
     if (out.failed) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the report");
+        return error_no_memory(err, "the report");
     }
     struct str all = buf_str(&out);
     return file_write(path, &all, 1, err);
@@ -96,7 +96,7 @@ int cli_bench(int argc, char **argv) {
     struct bench_command *command = arena ? arena_calloc(arena, 1, sizeof(*command)) : NULL;
     if (!command) {
         arena_free(arena);
-        fputs("sluice bench: no memory\n", stderr);
+        fputs("sluice bench: out of memory\n", stderr);
         return EXIT_CODE_FAILED;
     }
     command->arena = arena;

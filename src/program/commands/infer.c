@@ -25,7 +25,7 @@ int cli_infer(int argc, char **argv) {
     struct infer_settings settings;
     struct arena *arena = arena_new(NULL, 0);
     if (!arena) {
-        fputs("sluice infer: no memory\n", stderr);
+        fputs("sluice infer: out of memory\n", stderr);
         return EXIT_CODE_FAILED;
     }
     int code = infer_settings_read(argc, argv, arena, &settings);

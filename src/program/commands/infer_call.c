@@ -9,10 +9,6 @@
 #include "program/requests/infer_shape.h"
 #include "program/requests/infer_tensor.h"
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a request");
-}
-
 /* ---- flags of the form NAME=VALUE ------------------------------------------------------------ */
 
 /* Returns: the value after "NAME=" of the item for `name`, or ptr NULL. */
@@ -107,7 +103,7 @@ static enum status unknown_name(struct arena *arena, const char *what, struct st
         suggest_consider(&suggestion, name, specs[i].name);
     }
     if (names.failed) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     return error_set(err, ST_BAD_INPUTS, "model \"%.*s\" has no %s \"%.*s\"%s (it has: %.*s)",
                      STR_ARG(model->name), what, STR_ARG(name), suggest_hint(&suggestion, hint),
@@ -148,7 +144,7 @@ static enum status add_inputs(struct arena *arena, const struct infer_settings *
                               struct error *err) {
     out->n_inputs = settings->inputs.n;
     out->inputs = arena_calloc(arena, out->n_inputs, sizeof(*out->inputs));
-    enum status status = out->inputs ? ST_OK : no_memory(err);
+    enum status status = out->inputs ? ST_OK : error_no_memory(err, "a request");
     for (size_t i = 0; i < out->n_inputs && status == ST_OK; i++) {
         struct infer_source source;
         struct infer_known known;
@@ -175,7 +171,7 @@ static enum status add_outputs(struct arena *arena, const struct infer_settings 
     out->n_wanted = settings->outputs.n;
     out->wanted = arena_calloc(arena, out->n_wanted, sizeof(*out->wanted));
     if (!out->wanted) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     for (size_t i = 0; i < out->n_wanted; i++) {
         struct str name = out->wanted[i].name = str_of(settings->outputs.items[i]);
@@ -192,7 +188,7 @@ static enum status add_params(struct arena *arena, const struct infer_settings *
     struct param *items = arena_calloc(arena, settings->parameters.n, sizeof(*items));
     enum status status = ST_OK;
     if (!items) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     for (size_t i = 0; i < settings->parameters.n && status == ST_OK; i++) {
         status = infer_param_parse(settings->parameters.items[i], &items[i], err);
@@ -206,7 +202,7 @@ enum status infer_call_init(struct arena *arena, const struct infer_settings *se
                             struct error *err) {
     struct v2_request *request = arena_calloc(arena, 1, sizeof(*request));
     if (!request) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     *out = (struct client_infer){.model = str_of(settings->model),
                                  .version = str_of(settings->model_version),
@@ -232,5 +228,5 @@ enum status infer_call_init(struct arena *arena, const struct infer_settings *se
     }
     out->forms =
         v2_forms_all(arena, settings->inputs.n, settings->binary ? V2_FORM_BINARY : V2_FORM_JSON);
-    return status != ST_OK || out->forms ? status : no_memory(err);
+    return status != ST_OK || out->forms ? status : error_no_memory(err, "a request");
 }

@@ -20,10 +20,6 @@ struct infer_run {
     struct v2_grpc_message message; /* the request message */
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory");
-}
-
 static enum status open_link(struct infer_run *run, struct error *err) {
     const struct infer_settings *settings = run->settings;
     struct grpc_link_options options = {.server = &settings->server,
@@ -108,7 +104,7 @@ static enum status frame_message(const struct infer_run *run, struct buf *out, s
     for (size_t i = 0; i < run->message.n_pieces; i++) {
         buf_add(out, run->message.pieces[i].data, run->message.pieces[i].n_bytes);
     }
-    return out->failed ? no_memory(err) : ST_OK;
+    return out->failed ? error_no_memory(err, "the message") : ST_OK;
 }
 
 static enum status dry_run(struct infer_run *run, struct error *err) {
@@ -131,7 +127,8 @@ static enum status dry_run(struct infer_run *run, struct error *err) {
         print_command(&out, run, text);
     }
     text = buf_str(&out);
-    return out.failed ? no_memory(err) : file_write("-", &text, 1, err);
+    return out.failed ? error_no_memory(err, "printing the request")
+                      : file_write("-", &text, 1, err);
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */

@@ -18,10 +18,6 @@ struct infer_run {
     struct client_infer call;
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory");
-}
-
 static struct tls_client_options tls_of(const struct infer_settings *settings) {
     return (struct tls_client_options){settings->cacert, settings->cert, settings->key,
                                        settings->insecure};
@@ -38,7 +34,7 @@ static enum status open_client(struct infer_run *run, struct error *err) {
     if (status == ST_OK && run->tls) {
         run->transport = tls_transport_new(run->tls, &functions);
         options.transport = &functions;
-        status = run->transport ? ST_OK : no_memory(err);
+        status = run->transport ? ST_OK : error_no_memory(err, "TLS");
     }
     return status == ST_OK ? client_new(&options, &run->client, err) : status;
 }
@@ -69,7 +65,7 @@ static enum status write_body(const struct infer_run *run, const struct client_r
     size_t n = request->body.n_pieces;
     struct str *pieces = arena_calloc(run->arena, n, sizeof(*pieces));
     if (!pieces) {
-        return no_memory(err);
+        return error_no_memory(err, "the request");
     }
     for (size_t i = 0; i < n; i++) {
         pieces[i] = str_make(request->body.pieces[i].data, request->body.pieces[i].n_bytes);
@@ -110,7 +106,8 @@ static enum status dry_run(struct infer_run *run, struct error *err) {
     buf_init(&out, run->arena, 0);
     print_request(&out, run, &request);
     struct str text = buf_str(&out);
-    return out.failed ? no_memory(err) : file_write("-", &text, 1, err);
+    return out.failed ? error_no_memory(err, "printing the request")
+                      : file_write("-", &text, 1, err);
 }
 
 static enum status send_call(struct infer_run *run, struct error *err) {

@@ -9,10 +9,6 @@
 #include "program/requests/infer_mip_items.h"
 #include "program/requests/shell.h"
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory");
-}
-
 /* ---- a dry run ------------------------------------------------------------------------------- */
 
 /* The parts of the packet: head and counts, then each item's head and bytes. */
@@ -26,7 +22,7 @@ static enum status make_parts(struct arena *arena, const struct infer_items *ite
     struct packet_part *part = *parts = arena_calloc(arena, 2 * items->n + 1, sizeof(*part));
     uint32_t n_bytes;
     if (!infer.items || !heads || !part) {
-        return no_memory(err);
+        return error_no_memory(err, "the request");
     }
     for (size_t i = 0; i < items->n; i++) {
         const sluice_mip_item *item = &items->items[i];
@@ -76,7 +72,7 @@ static enum status dry_run(struct arena *arena, const struct infer_settings *set
     }
     text = buf_str(&out);
     if (status == ST_OK && (packet.failed || out.failed)) {
-        status = no_memory(err);
+        status = error_no_memory(err, "printing the request");
     }
     return status == ST_OK ? file_write("-", &text, 1, err) : status;
 }

@@ -63,7 +63,7 @@ enum status infer_items_print(struct buf *out, const sluice_mip_answer *answer, 
         status = print_element(out, answer, i, err);
     }
     if (status == ST_OK && out->failed) {
-        status = error_set(err, ST_NO_MEMORY, "no memory to print the answer");
+        status = error_no_memory(err, "printing the answer");
     }
     return status;
 }
@@ -105,8 +105,8 @@ static enum status save_to_dir(struct arena *arena, const char *dir,
         const char *path = arena_printf(arena, "%s/%zu-%zu.%s", dir, i / answer->n_outputs,
                                         i % answer->n_outputs, infer_item_suffix(item))
                                .ptr;
-        status = path ? file_write(path, &bytes, 1, err)
-                      : error_set(err, ST_NO_MEMORY, "no memory to write an output");
+        status =
+            path ? file_write(path, &bytes, 1, err) : error_no_memory(err, "writing an output");
         if (status == ST_OK) {
             fprintf(stderr, "%s\n", path);
         }

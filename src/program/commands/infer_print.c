@@ -164,7 +164,7 @@ enum status infer_answer_print(struct buf *out, const struct v2_client_response 
     new_line(out, 2);
     buf_add_str(out, STR("]\n}\n"));
     if (status == ST_OK && out->failed) {
-        status = error_set(err, ST_NO_MEMORY, "no memory to print the answer");
+        status = error_no_memory(err, "printing the answer");
     }
     return status;
 }

@@ -10,10 +10,6 @@
 #include "program/requests/file.h"
 #include "program/requests/npy.h"
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory to write an output");
-}
-
 static bool is_safe(char c, bool first) {
     bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
     return letter || c == '_' || (!first && (c == '-' || c == '.'));
@@ -61,7 +57,7 @@ static enum status save_output(struct arena *arena, const struct infer_settings 
     }
     pieces[1] = buf_str(&bytes);
     if (status == ST_OK && (bytes.failed || !pieces[0].ptr)) {
-        status = no_memory(err);
+        status = error_no_memory(err, "writing an output");
     }
     if (status == ST_OK && tensor->datatype == DT_BYTES) {
         status = only_element(tensor, &pieces[1], err);
@@ -86,7 +82,8 @@ static enum status save_to_dir(struct arena *arena, const struct infer_settings 
     for (size_t i = 0; i < answer->infer.n_outputs && status == ST_OK; i++) {
         const struct tensor *tensor = &answer->infer.outputs[i];
         const char *path = infer_output_path(arena, settings->output_dir, tensor->name, suffix);
-        status = path ? save_output(arena, settings, tensor, path, err) : no_memory(err);
+        status = path ? save_output(arena, settings, tensor, path, err)
+                      : error_no_memory(err, "writing an output");
         if (status == ST_OK) {
             fprintf(stderr, "%s\n", path);
         }

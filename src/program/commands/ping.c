@@ -75,7 +75,7 @@ static enum status open_tls(struct ping_run *run, struct error *err) {
     enum status status = tls_client_new(&options, &settings->server, &run->tls, err);
     if (status == ST_OK && run->tls) {
         run->transport = tls_transport_new(run->tls, &run->functions);
-        status = run->transport ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for TLS");
+        status = run->transport ? ST_OK : error_no_memory(err, "TLS");
     }
     return status;
 }
@@ -261,7 +261,7 @@ int cli_ping(int argc, char **argv) {
     struct ping_run run = {.signal_fd = -1};
     struct arena *arena = arena_new(NULL, 0);
     if (!arena) {
-        return report_failure("no memory");
+        return report_failure("out of memory");
     }
     sigemptyset(&run.signals);
     sigaddset(&run.signals, SIGINT);

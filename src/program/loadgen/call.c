@@ -62,7 +62,7 @@ enum status bench_client_open(const struct bench_call *call, void **connection, 
     struct client *client;
     if (call->tls) {
         if (!tls_transport_new(call->tls, &transport)) {
-            return error_set(err, ST_NO_MEMORY, "no memory for a connection");
+            return error_no_memory(err, "a connection");
         }
         options.transport = &transport;
         options.transport_free = tls_transport_free;
@@ -131,14 +131,10 @@ enum status bench_call_send_once(const struct bench_call *call, uint64_t *latenc
 
 /* ---- inferences by name ---------------------------------------------------------------------- */
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a request");
-}
-
 enum status bench_text_dup(struct arena *arena, struct str text, const char **out,
                            struct error *err) {
     *out = arena_dup(arena, text).ptr;
-    return *out ? ST_OK : no_memory(err);
+    return *out ? ST_OK : error_no_memory(err, "a request");
 }
 
 enum status bench_request_init(struct arena *arena, const struct bench_call *call,
@@ -149,7 +145,7 @@ enum status bench_request_init(struct arena *arena, const struct bench_call *cal
     out->inputs = arena_calloc(arena, out->n_inputs, sizeof(*out->inputs));
     out->wanted = arena_calloc(arena, out->n_wanted, sizeof(*out->wanted));
     if (!out->inputs || !out->wanted) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     for (size_t i = 0; i < out->n_inputs; i++) {
         out->inputs[i].tensor = call->inputs[i];

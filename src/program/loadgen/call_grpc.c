@@ -22,10 +22,6 @@ struct exchange {
     bool is_done; /* in the channel's list */
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a request");
-}
-
 static enum status open_link(const struct bench_call *call, unsigned n_connections,
                              struct grpc_link **out, struct error *err) {
     struct tls_client_options tls = bench_tls_options(&call->settings->options);
@@ -74,7 +70,7 @@ static enum status encode_request(struct arena *arena, struct bench_call *call, 
                                  .request = request};
     struct v2_grpc_message message;
     if (!request) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     enum status status = bench_request_init(arena, call, &request->infer, err);
     if (status == ST_OK) {
@@ -148,7 +144,7 @@ static enum status open_own(const struct bench_call *call, void **connection, st
     struct exchange *exchange = exchange_new();
     *connection = NULL;
     if (!exchange) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     enum status status = open_link(call, 1, &exchange->own, err);
     if (status != ST_OK) {
@@ -227,7 +223,7 @@ static enum status take(void *connection, const struct bench_call *call, bool wh
     struct arena *arena = arena_new(NULL, 0);
     struct v2_client_response answer;
     if (!arena) {
-        return no_memory(&failed->err);
+        return error_no_memory(&failed->err, "a request");
     }
     status = grpc_infer_message_decode(arena, message->data, &answer, &failed->err);
     arena_free(arena);
@@ -239,8 +235,8 @@ static enum status take(void *connection, const struct bench_call *call, bool wh
 static enum status channel_open(const struct bench_call *call, unsigned n_connections, void **out,
                                 struct error *err) {
     struct channel *channel = calloc(1, sizeof(*channel));
-    enum status status =
-        channel ? open_link(call, n_connections, &channel->link, err) : no_memory(err);
+    enum status status = channel ? open_link(call, n_connections, &channel->link, err)
+                                 : error_no_memory(err, "a request");
     if (status != ST_OK) {
         free(channel);
         channel = NULL;
@@ -261,7 +257,7 @@ static enum status attach(void *user, const struct bench_call *call, void *excha
     (void)call;
     *connection = exchange;
     if (!exchange) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     exchange->channel = user;
     exchange->user = exchange_user;

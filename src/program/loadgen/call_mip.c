@@ -5,10 +5,6 @@
 #include "program/loadgen/call.h"
 #include "program/requests/infer_mip_items.h"
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a request");
-}
-
 /* ---- the request ----------------------------------------------------------------------------- */
 
 /* Repeats the items of one batch element. */
@@ -24,7 +20,7 @@ static enum status repeat_items(struct arena *arena, uint64_t batch, struct infe
     }
     sluice_mip_item *all = arena_calloc(arena, n, sizeof(*all));
     if (!all) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     for (size_t i = 0; i < n; i++) {
         all[i] = items->items[i % items->n];
@@ -87,7 +83,7 @@ static enum status read_answer(const struct mip_session *session, const struct b
     struct arena *arena = arena_new(NULL, 0);
     sluice_mip_answer answer = {.size = sizeof(answer)};
     if (!arena) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     enum status status =
         client_mip_export(arena, mip_session_payload(session), &call->mip, &answer, err);

@@ -2,10 +2,6 @@
 #include "client/v2.h"
 #include "program/loadgen/call.h"
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a request");
-}
-
 /* ---- server metadata ------------------------------------------------------------------------- */
 
 static enum status ask_server(struct arena *arena, struct client *client,
@@ -51,13 +47,13 @@ static enum status encode_request(struct arena *arena, const struct bench_option
                                  .request = request,
                                  .raw = options->form == BENCH_FORM_RAW};
     if (!request) {
-        return no_memory(err);
+        return error_no_memory(err, "a request");
     }
     enum status status = bench_request_init(arena, call, &request->infer, err);
     request->binary_default = options->form == BENCH_FORM_BINARY;
     if (status == ST_OK && options->form == BENCH_FORM_JSON) {
         infer.forms = v2_forms_all(arena, call->n_inputs, V2_FORM_JSON);
-        status = infer.forms ? ST_OK : no_memory(err);
+        status = infer.forms ? ST_OK : error_no_memory(err, "a request");
     }
     if (status == ST_OK) {
         status = client_infer_encode(arena, url, &infer, &made, err);
@@ -119,7 +115,7 @@ static enum status read_answer(const struct http_session *session, struct bench_
     struct arena *arena = arena_new(NULL, 0);
     struct v2_client_response answer;
     if (!arena) {
-        return no_memory(&failed->err);
+        return error_no_memory(&failed->err, "a request");
     }
     enum status status = client_infer_decode(arena, session, &answer, &failed->err);
     arena_free(arena);

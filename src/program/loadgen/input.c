@@ -63,8 +63,7 @@ enum status bench_data_generate(struct arena *arena, const struct bench_data_opt
     }
     char *bytes = arena_alloc(arena, n_bytes);
     if (!bytes) {
-        return error_set(err, ST_NO_MEMORY, "no memory for %zu bytes of shape %s", n_bytes,
-                         shape_print(shape, text));
+        return error_no_memory(err, "%zu bytes of shape %s", n_bytes, shape_print(shape, text));
     }
     *out = str_make(bytes, n_bytes);
     if (fill->zeros) {
@@ -89,10 +88,6 @@ struct maker {
     bool has_shape;
     struct shape shape; /* --shape */
 };
-
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for inputs");
-}
 
 /* ---- arguments by name ----------------------------------------------------------------------- */
 
@@ -177,7 +172,7 @@ static enum status choose_shape(const struct maker *maker, struct shape *out, st
     int64_t batch = (int64_t)maker->options->batch;
     int64_t *dims = arena_calloc(maker->arena, spec.rank, sizeof(*dims));
     if (!dims) {
-        return no_memory(err);
+        return error_no_memory(err, "inputs");
     }
     size_t n_missing = maker->has_shape && said.rank < spec.rank ? 1 : 0;
     for (size_t i = 0; i < spec.rank; i++) {
@@ -222,7 +217,7 @@ static enum status repeat_copy(const struct maker *maker, struct shape *shape, s
     char *all =
         checked_mul(times, bytes->len, &n_bytes) ? arena_alloc(maker->arena, n_bytes) : NULL;
     if (!dims || !all) {
-        return no_memory(err);
+        return error_no_memory(err, "inputs");
     }
     memcpy(dims, shape->dims, shape->rank * sizeof(*dims));
     dims[0] = (int64_t)times;
@@ -242,7 +237,7 @@ static enum status gather_copy(struct arena *arena, const struct tensor *tensor,
         buf_add(&all, tensor->pieces[i].data, tensor->pieces[i].n_bytes);
     }
     *out = buf_str(&all);
-    return all.failed ? no_memory(err) : ST_OK;
+    return all.failed ? error_no_memory(err, "inputs") : ST_OK;
 }
 
 static enum status read_given(const struct maker *maker, const char *argument,
@@ -272,7 +267,7 @@ static enum status set_bytes(struct arena *arena, struct str bytes, struct tenso
                              struct error *err) {
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
     if (!piece) {
-        return no_memory(err);
+        return error_no_memory(err, "inputs");
     }
     *piece = (struct piece){bytes.ptr, bytes.len};
     out->pieces = piece;
@@ -322,7 +317,7 @@ enum status bench_inputs_read(struct arena *arena, const struct bench_options *o
     struct tensor *made = arena_calloc(arena, model->n_inputs, sizeof(*made));
     *out = made;
     if (!made) {
-        return no_memory(err);
+        return error_no_memory(err, "inputs");
     }
     enum status status = check_names(arena, "input", "NAME=SOURCE", &options->inputs, model, err);
     if (status == ST_OK) {

@@ -250,7 +250,7 @@ static enum status add_step(struct arena *arena, struct bench_result *result, si
     run.runners = arena_calloc(arena, n, sizeof(*run.runners));
     run.live = arena_calloc(arena, 1, sizeof(*run.live));
     if (!run.result || !run.runners || !run.live) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a step");
+        return error_no_memory(err, "a step");
     }
     run.result->step = *step;
     run.live->step = step;
@@ -303,7 +303,7 @@ enum status bench_run(struct arena *arena, struct bench_result *result,
     result->steps = arena_calloc(arena, plan->n_steps, sizeof(*result->steps));
     result->n_steps = 0;
     if (status != ST_OK || !result->steps) {
-        return status != ST_OK ? status : error_set(err, ST_NO_MEMORY, "no memory for the steps");
+        return status != ST_OK ? status : error_no_memory(err, "the steps");
     }
     if (pthread_sigmask(SIG_BLOCK, &signals, NULL) != 0) {
         return error_set(err, ST_IO, "cannot block signals");

@@ -164,7 +164,7 @@ static enum status print_command_line(struct arena *arena, int argc, char **argv
         }
     }
     *out = buf_str(&text);
-    return text.failed ? error_set(err, ST_NO_MEMORY, "no memory for the arguments") : ST_OK;
+    return text.failed ? error_no_memory(err, "the arguments") : ST_OK;
 }
 
 int bench_settings_read(int argc, char **argv, struct arena *arena, struct bench_settings *out) {

@@ -224,7 +224,7 @@ enum status bench_thread_new(struct bench_step_state *step,
     }
     if (!load || !load->conns) {
         bench_thread_free(load);
-        return error_set(err, ST_NO_MEMORY, "no memory for %u connections", options->n_connections);
+        return error_no_memory(err, "%u connections", options->n_connections);
     }
     load->step = step;
     load->options = *options;

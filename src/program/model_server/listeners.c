@@ -45,10 +45,6 @@ static void admin_free(struct serve_admin *self) {
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the listeners");
-}
-
 /* The URL of an --mip listener, with the actual port. */
 static const char *mip_url(struct arena *arena, const struct address *address,
                            const struct mip_target *target) {
@@ -118,7 +114,7 @@ static enum status listen_http(struct serve_listeners *self, const char *text,
     listen_address.address = out->address;
     listen_address_log(&scheme, &listen_address, serve_security_has_tls(self->settings));
     out->url = listen_address_url(self->arena, &scheme, &listen_address);
-    return out->url ? ST_OK : no_memory(err);
+    return out->url ? ST_OK : error_no_memory(err, "the listeners");
 }
 
 static enum status open_http(struct serve_listeners *self, struct repository *repository,
@@ -162,7 +158,7 @@ static enum status open_grpc(struct serve_listeners *self, struct repository *re
     struct serve_grpc_deps use = {repository, self->shared, &self->tracer};
     struct listen_address *places = arena_calloc(self->arena, n, sizeof(*places));
     if (!places) {
-        return no_memory(err);
+        return error_no_memory(err, "the listeners");
     }
     enum status st = serve_grpc_open(&self->grpc, self->settings, &use, &options,
                                      self->security.grpc_tls, places, err);
@@ -170,7 +166,7 @@ static enum status open_grpc(struct serve_listeners *self, struct repository *re
         struct serve_bound_address *out = &self->addresses[self->settings->http.n + i];
         out->address = places[i].address;
         out->url = listen_address_url(self->arena, &scheme, &places[i]);
-        st = out->url ? ST_OK : no_memory(err);
+        st = out->url ? ST_OK : error_no_memory(err, "the listeners");
     }
     return st;
 }
@@ -186,7 +182,7 @@ static enum status open_mip(struct serve_listeners *self, struct repository *rep
                                          .acceptor = threads->main};
     struct address *bound = arena_calloc(self->arena, n, sizeof(*bound));
     if (!bound) {
-        return no_memory(err);
+        return error_no_memory(err, "the listeners");
     }
     enum status st = serve_mip_open(&self->mip, self->settings, repository, &self->tracer, &options,
                                     self->arena, bound, err);
@@ -195,7 +191,7 @@ static enum status open_mip(struct serve_listeners *self, struct repository *rep
         struct serve_bound_address *out = &self->addresses[before + i];
         out->address = bound[i];
         out->url = mip_url(self->arena, &bound[i], &self->mip.targets[i]);
-        st = out->url ? ST_OK : no_memory(err);
+        st = out->url ? ST_OK : error_no_memory(err, "the listeners");
     }
     return st;
 }
@@ -228,7 +224,7 @@ static enum status open_admin(struct serve_listeners *self, struct repository *r
         struct serve_bound_address *out = &self->addresses[self->n_addresses - 1];
         out->address = self->admin.listener.address;
         out->url = admin_listener_url(&self->admin.listener, self->arena);
-        st = out->url ? ST_OK : no_memory(err);
+        st = out->url ? ST_OK : error_no_memory(err, "the listeners");
     }
     return st;
 }
@@ -249,11 +245,11 @@ enum status serve_listeners_open(struct serve_listeners *self,
         self->arena ? arena_calloc(self->arena, self->n_addresses, sizeof(*self->addresses)) : NULL;
     if (!self->addresses) {
         self->n_addresses = 0;
-        return no_memory(err);
+        return error_no_memory(err, "the listeners");
     }
     self->shared = open_shared(self, settings);
     if (!self->shared) {
-        return no_memory(err);
+        return error_no_memory(err, "the listeners");
     }
     enum status st = tracer_open(&self->tracer, &settings->trace, err);
     if (st == ST_OK) {
@@ -291,7 +287,8 @@ void serve_listeners_write_ready_file(const struct serve_listeners *self) {
     for (size_t i = 0; urls && i < self->n_addresses; i++) {
         urls[i] = self->addresses[i].url;
     }
-    enum status st = urls ? ready_file_write(file, urls, self->n_addresses, &err) : no_memory(&err);
+    enum status st = urls ? ready_file_write(file, urls, self->n_addresses, &err)
+                          : error_no_memory(&err, "the listeners");
     if (st != ST_OK) {
         log_event(LOG_ERROR, "cannot write the ready file", LOG_CSTR("reason", err.text));
     }

@@ -12,7 +12,7 @@ enum status serve_mip_targets(const struct serve_settings *settings, struct repo
                               struct arena *arena, struct mip_target **out, struct error *err) {
     struct mip_target *targets = arena_calloc(arena, settings->mip.n, sizeof(*targets));
     if (!targets) {
-        return error_set(err, ST_NO_MEMORY, "no memory for %zu listeners", settings->mip.n);
+        return error_no_memory(err, "%zu listeners", settings->mip.n);
     }
     for (size_t i = 0; i < settings->mip.n; i++) {
         const char *text = settings->mip.items[i];

@@ -161,9 +161,7 @@ static enum status resolve_dirs(struct serve_settings *out, struct arena *arena,
     if (out->parts_dir) {
         out->picture_part = arena_printf(arena, "%s/libsluice_pictures.so", out->parts_dir).ptr;
     }
-    return out->backend_dir && out->picture_part
-               ? ST_OK
-               : error_set(err, ST_NO_MEMORY, "no memory for a path");
+    return out->backend_dir && out->picture_part ? ST_OK : error_no_memory(err, "a path");
 }
 
 /* Checks the syntax of the addresses, so that --check reports it; binding happens later. */

@@ -147,7 +147,7 @@ static enum status add_text(struct options *options, size_t index, const char *t
     size_t *order = grow_list(options, texts->order, texts->n, sizeof(*order));
     struct option_pairs *pairs = grow_list(options, texts->pairs, texts->n, sizeof(*pairs));
     if (!items || !order || !pairs) {
-        return error_set(err, ST_NO_MEMORY, "no memory for %zu values", texts->n + 1);
+        return error_no_memory(err, "%zu values", texts->n + 1);
     }
     items[texts->n] = text;
     order[texts->n] = options->n_texts++;

@@ -9,10 +9,6 @@
 
 static const double SECONDS_MAX = 1e9;
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a value of the configuration file");
-}
-
 /* Adds file, line and key to the error of option_set_text or option_set_number. */
 static enum status error_add_location(const struct doc_node *node, enum status status,
                                       struct error *err) {
@@ -58,7 +54,7 @@ static enum status read_text(struct options *options, size_t index, const struct
     }
     text = arena_dup(options->arena, text);
     if (!text.ptr) {
-        return no_memory(err);
+        return error_no_memory(err, "a value of the configuration file");
     }
     return error_add_location(node, option_set_text(options, index, text.ptr, err), err);
 }
@@ -103,7 +99,9 @@ static enum status read_pair_value(struct arena *arena, const struct doc_node *n
     }
     buf_add_char(&text, '\0');
     *out = text.data;
-    return status == ST_OK && text.failed ? no_memory(err) : status;
+    return status == ST_OK && text.failed
+               ? error_no_memory(err, "a value of the configuration file")
+               : status;
 }
 
 static enum status read_pairs(struct arena *arena, const struct doc_node *node,
@@ -117,14 +115,14 @@ static enum status read_pairs(struct arena *arena, const struct doc_node *node,
     }
     out->items = arena_calloc(arena, yyjson_obj_size(node->val), sizeof(*out->items));
     if (!out->items) {
-        return no_memory(err);
+        return error_no_memory(err, "a value of the configuration file");
     }
     size_t i, max;
     yyjson_val *key, *value;
     yyjson_obj_foreach(node->val, i, max, key, value) {
         struct str name = arena_dup(arena, str_make(yyjson_get_str(key), yyjson_get_len(key)));
         if (!name.ptr) {
-            return no_memory(err);
+            return error_no_memory(err, "a value of the configuration file");
         }
         struct doc_node member = doc_get(node, name.ptr);
         status = read_pair_value(arena, &member, &out->items[out->n].value, err);
@@ -164,7 +162,7 @@ static enum status read_model(struct options *options, size_t index, const struc
                           ? arena_printf(options->arena, "%.*s=%.*s", STR_ARG(name), STR_ARG(path))
                           : arena_dup(options->arena, path);
     if (!text.ptr) {
-        return no_memory(err);
+        return error_no_memory(err, "a value of the configuration file");
     }
     status = error_add_location(node, option_set_text(options, index, text.ptr, err), err);
     if (status == ST_OK) {

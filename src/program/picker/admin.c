@@ -55,7 +55,7 @@ static enum status decode_query_value(struct arena *arena, struct str text, stru
                                       struct error *err) {
     char *spaced = arena_alloc(arena, text.len + 1);
     if (!spaced) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the query");
+        return error_no_memory(err, "the query");
     }
     for (size_t i = 0; i < text.len; i++) {
         spaced[i] = text.ptr[i] == '+' ? ' ' : text.ptr[i];

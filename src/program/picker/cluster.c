@@ -71,7 +71,7 @@ static void run_begin(struct worker_msg *msg) {
     self->status = kube_source_start(self->source, &self->err);
     if (self->status == ST_OK &&
         !timer_start(worker_timers(self->worker), &self->limit, clock_now_ns() + MAX_LOAD_NS)) {
-        self->status = error_set(&self->err, ST_NO_MEMORY, "no memory for a timer");
+        self->status = error_no_memory(&self->err, "a timer");
     }
     if (self->status != ST_OK) {
         schedule_stop(self);
@@ -124,7 +124,7 @@ enum status pick_cluster_load(const struct pick_settings *settings, struct pick_
     }
     struct pick_cluster *self = calloc(1, sizeof(*self));
     if (!self) {
-        return error_set(err, ST_NO_MEMORY, "no memory for listing the cluster");
+        return error_no_memory(err, "listing the cluster");
     }
     self->limit.on_expire = on_limit_expired;
     self->begin.run = run_begin;

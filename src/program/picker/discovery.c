@@ -81,7 +81,8 @@ static void on_timer_expired(struct timer *reload_timer) {
     check_files(self);
     uint64_t next_ns = clock_now_ns() + self->settings->reload_interval_ns;
     if (!timer_start(worker_timers(self->worker), reload_timer, next_ns)) {
-        log_message(LOG_ERROR, "no memory for a timer: the pool's configuration stays as it is");
+        log_message(LOG_ERROR,
+                    "out of memory for a timer: the pool's configuration stays as it is");
     }
 }
 

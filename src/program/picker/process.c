@@ -24,10 +24,6 @@ struct pick_process {
     void *stopped_user;
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the endpoint picker");
-}
-
 /* ---- process handlers ------------------------------------------------------------------------ */
 
 static uint64_t count_in_flight(void *user) {
@@ -123,7 +119,8 @@ static enum status write_ready_file(struct pick_process *self, struct error *err
     for (size_t i = 0; urls && i < n; i++) {
         urls = urls[i] ? urls : NULL;
     }
-    return urls ? ready_file_write(self->settings->ready_file, urls, n, err) : no_memory(err);
+    return urls ? ready_file_write(self->settings->ready_file, urls, n, err)
+                : error_no_memory(err, "the endpoint picker");
 }
 
 static void log_ready(struct pick_process *self) {
@@ -170,7 +167,7 @@ static enum status open_listeners(struct pick_process *self, struct error *err) 
         arena_calloc(self->arena, self->n_listen_addresses, sizeof(*self->listen_addresses));
     if (!self->listen_addresses) {
         self->n_listen_addresses = 0;
-        return no_memory(err);
+        return error_no_memory(err, "the endpoint picker");
     }
     self->grpc.ready = &self->discovery.ready;
     enum status st = pick_grpc_open(&self->grpc, settings, self->pools, threads, &self->budget,
@@ -195,8 +192,8 @@ static void watch_servers(struct pick_process *self) {
 
 static enum status start_picker(struct pick_process *self, struct error *err) {
     self->arena = arena_new(NULL, 0);
-    enum status st =
-        self->arena ? process_start(&self->process, self->settings->workers, err) : no_memory(err);
+    enum status st = self->arena ? process_start(&self->process, self->settings->workers, err)
+                                 : error_no_memory(err, "the endpoint picker");
     if (st == ST_OK) {
         st = open_pools(self, err);
     }

@@ -18,10 +18,6 @@ enum { N_ROWS = sizeof(ROWS) / sizeof(ROWS[0]), MOST_ADDED = N_ROWS + 7 };
 /* The last value of each upstream flag; NULL: not given. */
 typedef const char *given[N_ROWS];
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the flags");
-}
-
 /* ---- flags by name --------------------------------------------------------------------------- */
 
 /* "grpc-port" is also accepted as "grpcPort", as in older releases. */
@@ -170,7 +166,7 @@ static enum status add_tls(struct upstream_translation *self, given values, stru
     struct str cert = arena_printf(self->arena, "%s/tls.crt", folder);
     struct str key = arena_printf(self->arena, "%s/tls.key", folder);
     if (!cert.ptr || !key.ptr) {
-        return no_memory(err);
+        return error_no_memory(err, "the flags");
     }
     enum status st = upstream_add_flag(self, "grpc-tls-cert", cert.ptr, err);
     return st == ST_OK ? upstream_add_flag(self, "grpc-tls-key", key.ptr, err) : st;
@@ -208,7 +204,7 @@ static enum status translate_flags(struct upstream_translation *self, given valu
     }
     if (st == ST_OK) {
         self->out->config = upstream_config_print(&self->config, self->arena);
-        st = self->out->config ? ST_OK : no_memory(err);
+        st = self->out->config ? ST_OK : error_no_memory(err, "the flags");
     }
     return st;
 }
@@ -221,7 +217,7 @@ enum status upstream_flags_read(int argc, char **argv, struct arena *arena,
     out->argv = arena_calloc(arena, (size_t)argc + MOST_ADDED + 1, sizeof(*out->argv));
     self.notes = arena_calloc(arena, N_ROWS, sizeof(*self.notes));
     if (!out->argv || !self.notes) {
-        return no_memory(err);
+        return error_no_memory(err, "the flags");
     }
     out->argv[0] = argv[0];
     out->notes = self.notes;

@@ -121,10 +121,6 @@ const char *upstream_config_print(const struct upstream_config *config, struct a
 
 enum { DEBUG_VERBOSITY = 4 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the flags");
-}
-
 /* Inserted before "--", which ends the flags: new flags are put in front. */
 enum status upstream_add_flag(struct upstream_translation *self, const char *flag,
                               const char *value, struct error *err) {
@@ -132,7 +128,7 @@ enum status upstream_add_flag(struct upstream_translation *self, const char *fla
     struct str text = *value ? arena_printf(self->arena, "--%s=%s", flag, value)
                              : arena_printf(self->arena, "--%s", flag);
     if (!text.ptr) {
-        return no_memory(err);
+        return error_no_memory(err, "the flags");
     }
     memmove(out->argv + 2, out->argv + 1, (size_t)(out->argc - 1) * sizeof(*out->argv));
     out->argv[1] = (char *)text.ptr;
@@ -144,7 +140,7 @@ static enum status add_note(struct upstream_translation *self, const struct upst
                             const char *value, struct error *err) {
     struct str flag = arena_printf(self->arena, "--%s=%s", row->name, value);
     if (!flag.ptr) {
-        return no_memory(err);
+        return error_no_memory(err, "the flags");
     }
     self->notes[self->out->n_notes++] = (struct upstream_note){flag.ptr, row->why};
     return ST_OK;
@@ -168,7 +164,8 @@ static enum status add_port(struct upstream_translation *self, const struct upst
         return st;
     }
     struct str place = arena_printf(self->arena, ":%" PRIu64, port);
-    return place.ptr ? upstream_add_flag(self, row->our_name, place.ptr, err) : no_memory(err);
+    return place.ptr ? upstream_add_flag(self, row->our_name, place.ptr, err)
+                     : error_no_memory(err, "the flags");
 }
 
 /* Translates "10Mi" to "10MiB". */
@@ -179,7 +176,8 @@ static enum status add_size(struct upstream_translation *self, const struct upst
     if (unit) {
         size = arena_printf(self->arena, "%sB", value);
     }
-    return size.ptr ? upstream_add_flag(self, row->our_name, size.ptr, err) : no_memory(err);
+    return size.ptr ? upstream_add_flag(self, row->our_name, size.ptr, err)
+                    : error_no_memory(err, "the flags");
 }
 
 /* Returns: ptr NULL if it is no duration, or when out of memory. */

@@ -110,7 +110,7 @@ static enum status start_workers(struct process_threads *threads, uint64_t n, st
     enum status st = worker_new("main", &threads->main, err);
     threads->workers = calloc(n, sizeof(struct worker *));
     if (st == ST_OK && !threads->workers) {
-        return error_set(err, ST_NO_MEMORY, "no memory for %llu workers", (unsigned long long)n);
+        return error_no_memory(err, "%llu workers", (unsigned long long)n);
     }
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         st = worker_new("worker", &threads->workers[i], err);

@@ -33,7 +33,7 @@ static enum status read_all(struct arena *arena, FILE *file, const char *name, u
         }
     }
     if (!data) {
-        return error_set(err, ST_NO_MEMORY, "no memory for %s", name);
+        return error_no_memory(err, "%s", name);
     }
     if (ferror(file)) {
         return file_error("reading", name, err);

@@ -49,7 +49,7 @@ enum status grpc_infer_message_decode(struct arena *arena, struct str message,
                                                  .n_outputs = answer.n_outputs}};
     out->forms = v2_forms_all(arena, answer.n_outputs, V2_FORM_BINARY);
     if (status == ST_OK && !out->forms) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the answer");
+        return error_no_memory(err, "the answer");
     }
     return status;
 }

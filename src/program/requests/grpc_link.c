@@ -105,7 +105,7 @@ enum status grpc_link_open(const struct grpc_link_options *options, struct grpc_
     struct grpc_link *link = calloc(1, sizeof(*link));
     *out = NULL;
     if (!link) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a client");
+        return error_no_memory(err, "a client");
     }
     enum status status = set_fields(link, options->metadata, err);
     if (status == ST_OK) {
@@ -220,7 +220,7 @@ static enum status read_model(struct arena *arena, struct str message, struct mo
     struct v2_grpc_model_metadata metadata;
     struct str copy = arena_dup(arena, message); /* the specification has views of the copy */
     if (!copy.ptr) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the model's metadata");
+        return error_no_memory(err, "the model's metadata");
     }
     enum status status = v2_grpc_model_metadata_decode(arena, copy, &metadata, err);
     if (status != ST_OK) {
@@ -248,7 +248,7 @@ enum status grpc_link_get_model(struct grpc_link *link, struct arena *arena, str
     pb_add_string(&request, 2, version.ptr ? version : STR(""));
     struct piece piece = {request.data, request.len};
     if (request.failed) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a question");
+        return error_no_memory(err, "a question");
     }
     enum status status = grpc_link_call_start(link, &call, GRPC_LINK_PATH("ModelMetadata"), &piece,
                                               1, timeout_ns, err);

@@ -105,7 +105,7 @@ enum status infer_items_collect(struct arena *arena, const struct infer_item_fla
     out->items = arena_calloc(arena, n, sizeof(*out->items));
     out->files = arena_calloc(arena, n, sizeof(*out->files));
     if (!out->items || !out->files) {
-        return error_set(err, ST_NO_MEMORY, "no memory for %zu items", n);
+        return error_no_memory(err, "%zu items", n);
     }
     enum status status = ST_OK;
     while (status == ST_OK && (kind = next_kind(kinds))) {

@@ -6,10 +6,6 @@
 
 #include "core/base/num.h"
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for a shape");
-}
-
 static enum status shape_mismatch(const struct infer_extent *data, const struct tensor_spec *spec,
                                   struct error *err) {
     char is[SHAPE_TEXT_BYTES], wanted[SHAPE_TEXT_BYTES];
@@ -32,7 +28,7 @@ static enum status with_batch(struct arena *arena, struct shape shape, struct sh
                               struct error *err) {
     int64_t *dims = arena_calloc(arena, shape.rank + 1, sizeof(*dims));
     if (!dims) {
-        return no_memory(err);
+        return error_no_memory(err, "a shape");
     }
     dims[0] = 1;
     memcpy(dims + 1, shape.dims, shape.rank * sizeof(*dims));
@@ -69,7 +65,7 @@ static enum status lay_out(struct arena *arena, const struct infer_extent *data,
     size_t rank = spec->shape.rank, n_free = 0;
     int64_t *dims = arena_calloc(arena, rank, sizeof(*dims));
     if (!dims) {
-        return no_memory(err);
+        return error_no_memory(err, "a shape");
     }
     for (size_t i = 0; i < rank; i++) {
         dims[i] = spec->shape.dims[i];
@@ -111,7 +107,7 @@ enum status infer_shape_parse(struct arena *arena, struct str text, struct shape
     }
     int64_t *dims = arena_calloc(arena, SHAPE_MAX_RANK, sizeof(*dims));
     if (!dims) {
-        return no_memory(err);
+        return error_no_memory(err, "a shape");
     }
     size_t rank = 0;
     while (rest.ptr && !(rank == 0 && rest.len == 0)) {

@@ -10,10 +10,6 @@
 #include "program/requests/json_text.h"
 #include "program/requests/npy.h"
 
-static enum status no_memory(const struct infer_source *source, struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for input \"%.*s\"", STR_ARG(source->name));
-}
-
 /* The shape: given, deduced, or the data's own (one dimension where it has none). */
 static enum status choose_shape(struct arena *arena, const struct infer_extent *data,
                                 const struct infer_known *known, struct tensor *out,
@@ -31,7 +27,7 @@ static enum status choose_shape(struct arena *arena, const struct infer_extent *
     }
     int64_t *dims = arena_calloc(arena, 1, sizeof(*dims));
     if (!dims) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a shape");
+        return error_no_memory(err, "a shape");
     }
     dims[0] = (int64_t)data->n_elements;
     out->shape = (struct shape){dims, 1};
@@ -54,7 +50,7 @@ static enum status set_bytes(struct arena *arena, const struct infer_source *sou
     }
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
     if (!piece) {
-        return no_memory(source, err);
+        return error_no_memory(err, "input \"%.*s\"", STR_ARG(source->name));
     }
     *piece = (struct piece){bytes.ptr, bytes.len};
     out->pieces = piece;
@@ -72,7 +68,7 @@ static enum status frame_copy(struct arena *arena, const struct infer_source *so
     }
     char *framed = arena_alloc(arena, bytes->len + 4);
     if (!framed) {
-        return no_memory(source, err);
+        return error_no_memory(err, "input \"%.*s\"", STR_ARG(source->name));
     }
     bytes_encode_length(framed, (uint32_t)bytes->len);
     memcpy(framed + 4, bytes->ptr, bytes->len);
@@ -162,7 +158,8 @@ static enum status from_json(struct arena *arena, const struct infer_source *sou
     struct json_limits limits = {.max_json_size = text.len,
                                  .max_json_depth = SHAPE_MAX_RANK + 1,
                                  .max_tensor_elements = text.len};
-    status = text.ptr ? v2_data_text_parse(arena, text, &limits, out, err) : no_memory(source, err);
+    status = text.ptr ? v2_data_text_parse(arena, text, &limits, out, err)
+                      : error_no_memory(err, "input \"%.*s\"", STR_ARG(source->name));
 out:
     if (status != ST_OK) {
         error_prefix(err, "input \"%.*s\"", STR_ARG(source->name));

@@ -86,7 +86,7 @@ static enum status read_shape(struct arena *arena, struct reader *reader) {
     int64_t *dims = arena_calloc(arena, SHAPE_MAX_RANK, sizeof(*dims));
     size_t rank = 0;
     if (!dims) {
-        return error_set(reader->err, ST_NO_MEMORY, "no memory for a shape");
+        return error_no_memory(reader->err, "a shape");
     }
     if (!take_text(reader, "(")) {
         return npy_error(reader, "its shape is not a tuple");
@@ -249,7 +249,7 @@ enum status npy_encode_head(struct buf *out, enum datatype datatype, struct shap
     }
     buf_add_char(out, '\n');
     if (out->failed) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a .npy header");
+        return error_no_memory(err, "a .npy header");
     }
     size_t n = out->len - start - PREFIX_BYTES - 2;
     out->data[start + 8] = (char)(n & 0xff);

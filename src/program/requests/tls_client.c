@@ -207,7 +207,7 @@ enum status tls_client_new(const struct tls_client_options *options, const struc
     }
     enum status st = client && client->ssl && client->bio
                          ? tls_peer_configure(client->ssl, &files, err)
-                         : error_set(err, ST_NO_MEMORY, "no memory for TLS");
+                         : error_no_memory(err, "TLS");
     if (st != ST_OK) {
         tls_client_free(client);
         return st;
