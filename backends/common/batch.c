@@ -46,7 +46,7 @@ static size_t live_collect(struct batch *batch, const sluice_request *const *req
 void batch_execute(struct batch *batch, const sluice_request *const *requests, size_t n) {
     if (!live_reserve(batch, n)) {
         for (size_t i = 0; i < n; i++) {
-            reject_request(batch, requests[i], SLUICE_NO_MEMORY, "no memory for the batch");
+            reject_request(batch, requests[i], SLUICE_NO_MEMORY, "out of memory for the batch");
         }
         return;
     }

@@ -18,7 +18,7 @@ void *block_alloc(struct block **blocks, size_t n, size_t n_bytes, sluice_error 
         block = calloc(1, sizeof(*block) + n * n_bytes);
     }
     if (!block) {
-        error_set(error, SLUICE_NO_MEMORY, "no memory for the model's signature");
+        error_no_memory(error, "the model's signature");
         return NULL;
     }
     block->next = *blocks;

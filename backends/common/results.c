@@ -49,7 +49,7 @@ int result_count(const struct result *result, size_t *count) {
 sluice_status result_copy_bytes(struct result *result, sluice_error *error) {
     result->block = malloc(result->n_bytes + 1);
     if (!result->block) {
-        return error_set(error, SLUICE_NO_MEMORY, "no memory to keep an output");
+        return error_no_memory(error, "an output");
     }
     memcpy(result->block, result->next, result->n_bytes);
     result->next = result->block;

@@ -13,6 +13,15 @@ sluice_status error_set(sluice_error *error, sluice_status status, const char *f
     return status;
 }
 
+sluice_status error_no_memory(sluice_error *error, const char *what, ...) {
+    char noun[sizeof(error->text)];
+    va_list args;
+    va_start(args, what);
+    vsnprintf(noun, sizeof(noun), what, args);
+    va_end(args);
+    return error_set(error, SLUICE_NO_MEMORY, "out of memory for %s", noun);
+}
+
 void text_one_line(const char *text, size_t (*skip)(const char *text), char *out, size_t n_bytes) {
     size_t n = 0;
     int gap = 0;

@@ -10,6 +10,11 @@
 sluice_status error_set(sluice_error *error, sluice_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Formats "out of memory for " and a noun phrase, such as "the outputs". Returns:
+ * SLUICE_NO_MEMORY. */
+sluice_status error_no_memory(sluice_error *error, const char *what, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* Copies `text`, replacing each run of blanks, line ends and control characters by one blank, and
  * truncates at a character boundary. `skip` is called at the start and after each of those
  * characters, and returns the number of bytes to leave out there (such as a place in the library's

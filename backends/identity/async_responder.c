@@ -82,7 +82,7 @@ static void refuse_all(struct async_responder *responder, const sluice_request *
                        size_t n) {
     sluice_response response = {.size = sizeof(response),
                                 .status = SLUICE_NO_MEMORY,
-                                .error = "no memory to keep the batch",
+                                .error = "out of memory for the batch",
                                 .final = 1};
     for (size_t i = 0; i < n; i++) {
         responder->host->respond(requests[i], &response);

@@ -101,7 +101,7 @@ static int respond_once(const sluice_host *host, const struct options *options,
     void *block = n_bytes ? malloc(n_bytes) : NULL;
     if ((n_bytes && !block) || !scratch_reserve(scratch, request->n_wanted)) {
         free(block);
-        reject_request(host, request, SLUICE_NO_MEMORY, "no memory for the outputs");
+        reject_request(host, request, SLUICE_NO_MEMORY, "out of memory for the outputs");
         return 0;
     }
     sluice_response response = {.size = sizeof(response),

@@ -30,7 +30,7 @@ static sluice_status model_open(const sluice_model_args *args, sluice_model **mo
     *model = NULL;
     struct sluice_model *opened = calloc(1, sizeof(*opened));
     if (!opened) {
-        snprintf(error->text, sizeof(error->text), "no memory for the model");
+        snprintf(error->text, sizeof(error->text), "out of memory for the model");
         return SLUICE_NO_MEMORY;
     }
     sluice_status status = options_init(&opened->options, args, the_host, error);
@@ -61,7 +61,8 @@ static sluice_status instance_open(sluice_model *model, uint32_t index, sluice_i
     *instance = NULL;
     struct sluice_instance *opened = calloc(1, sizeof(*opened));
     if (!opened) {
-        snprintf(error->text, sizeof(error->text), "no memory for instance %u", (unsigned)index);
+        snprintf(error->text, sizeof(error->text), "out of memory for instance %u",
+                 (unsigned)index);
         return SLUICE_NO_MEMORY;
     }
     opened->model = model;

@@ -63,7 +63,7 @@ static sluice_status fail_read(const sluice_param *param, struct options *option
     free(options->fail); /* an earlier parameter of the same key */
     options->fail = strdup(param->string);
     if (!options->fail) {
-        snprintf(error->text, sizeof(error->text), "no memory for parameter %s", param->name);
+        snprintf(error->text, sizeof(error->text), "out of memory for parameter %s", param->name);
         return SLUICE_NO_MEMORY;
     }
     return SLUICE_OK;

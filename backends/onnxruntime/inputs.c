@@ -32,7 +32,7 @@ sluice_status inputs_make(const struct ort *ort, struct gather *gather,
                           const char **names, OrtValue **values, size_t *n, sluice_error *error) {
     *n = 0;
     if (!gather_begin(gather, requests, n_requests)) {
-        return error_set(error, SLUICE_NO_MEMORY, "no memory to gather the inputs");
+        return error_no_memory(error, "gathering the inputs");
     }
     for (size_t i = 0; i < requests[0]->n_inputs; i++) {
         names[i] = requests[0]->inputs[i].name;

@@ -26,7 +26,7 @@ sluice_status model_open(const struct ort *ort, const sluice_model_args *args, s
     *model = NULL;
     struct sluice_model *opened = calloc(1, sizeof(*opened));
     if (!opened) {
-        return error_set(error, SLUICE_NO_MEMORY, "no memory for the model");
+        return error_no_memory(error, "the model");
     }
     opened->ort = ort;
     sluice_status status = session_open(opened, args, error);
@@ -67,14 +67,14 @@ sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance
     *instance = NULL;
     struct sluice_instance *opened = calloc(1, sizeof(*opened));
     if (!opened) {
-        return error_set(error, SLUICE_NO_MEMORY, "no memory for instance %u", (unsigned)index);
+        return error_no_memory(error, "instance %u", (unsigned)index);
     }
     opened->model = model;
     opened->batch = (struct batch){
         .host = model->ort->host, .run = run_together, .can_share = can_share, .runner = opened};
     if (!arrays_make(opened, model->signature.n_inputs, model->signature.n_outputs)) {
         instance_close(opened);
-        return error_set(error, SLUICE_NO_MEMORY, "no memory for instance %u", (unsigned)index);
+        return error_no_memory(error, "instance %u", (unsigned)index);
     }
     *instance = opened;
     return SLUICE_OK;

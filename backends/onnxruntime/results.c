@@ -106,7 +106,7 @@ sluice_status results_make(const struct ort *ort, const struct run_outputs *run_
     sluice_status status = SLUICE_OK;
     struct results *results = values_take(ort, run_outputs);
     if (!results) {
-        return error_set(error, SLUICE_NO_MEMORY, "no memory for the outputs");
+        return error_no_memory(error, "the outputs");
     }
     for (size_t i = 0; status == SLUICE_OK && i < run_outputs->n; i++) {
         const sluice_tensor_info *info = run_outputs->infos[i];

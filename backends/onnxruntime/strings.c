@@ -114,7 +114,7 @@ sluice_status string_tensor_read(const struct ort *ort, const OrtValue *value, s
     offsets = calloc(count + 1, sizeof(*offsets));
     made = malloc(*n_bytes + 1);
     if (!offsets || !made) {
-        status = error_set(error, SLUICE_NO_MEMORY, "no memory for an output of strings");
+        status = error_no_memory(error, "an output of strings");
         goto out;
     }
     status = ort_check(ort,

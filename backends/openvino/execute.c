@@ -76,7 +76,7 @@ static sluice_status inputs_set(sluice_instance *instance, struct pooled_request
                                 const sluice_request *const *requests, size_t n,
                                 sluice_error *error) {
     if (!gather_begin(&instance->gather, requests, n)) {
-        return error_set(error, SLUICE_NO_MEMORY, "no memory to gather the inputs");
+        return error_no_memory(error, "gathering the inputs");
     }
     sluice_status status = SLUICE_OK;
     for (size_t i = 0; status == SLUICE_OK && i < requests[0]->n_inputs; i++) {
@@ -195,7 +195,7 @@ static sluice_status outputs_get(sluice_instance *instance, struct pooled_reques
                                  struct results **results, sluice_error *error) {
     struct results *made = results_new(instance->output_map.n_chosen, n);
     if (!made) {
-        return error_set(error, SLUICE_NO_MEMORY, "no memory for the outputs");
+        return error_no_memory(error, "the outputs");
     }
     made->free_values = tensors_free; /* on failure the pooled request remains the caller's */
     made->owner_ref = pooled;

@@ -63,7 +63,7 @@ sluice_status model_open(const struct ov *ov, const sluice_model_args *args, slu
     *model = NULL;
     struct sluice_model *opened = calloc(1, sizeof(*opened));
     if (!opened) {
-        return error_set(error, SLUICE_NO_MEMORY, "no memory for the model");
+        return error_no_memory(error, "the model");
     }
     opened->ov = ov;
     sluice_status status = load_model(opened, args, error);
@@ -92,7 +92,7 @@ static sluice_status request_pool_open(sluice_model *model, struct sluice_instan
         instance->pool = request_pool_new(compiled);
     }
     if (status == SLUICE_OK && !instance->pool) {
-        status = error_set(error, SLUICE_NO_MEMORY, "no memory for an instance");
+        status = error_no_memory(error, "an instance");
     }
     return status;
 }
@@ -102,15 +102,14 @@ sluice_status instance_open(sluice_model *model, uint32_t index, sluice_instance
     *instance = NULL;
     struct sluice_instance *opened = calloc(1, sizeof(*opened));
     if (!opened) {
-        return error_set(error, SLUICE_NO_MEMORY, "no memory for instance %u", (unsigned)index);
+        return error_no_memory(error, "instance %u", (unsigned)index);
     }
     opened->model = model;
     opened->batch = (struct batch){.host = model->ov->host, .run = run_together, .runner = opened};
     opened->inputs = calloc(model->signature.n_inputs + 1, sizeof(*opened->inputs));
     int whole = output_map_init(&opened->output_map, model->signature.n_outputs) && opened->inputs;
-    sluice_status status =
-        whole ? request_pool_open(model, opened, error)
-              : error_set(error, SLUICE_NO_MEMORY, "no memory for instance %u", (unsigned)index);
+    sluice_status status = whole ? request_pool_open(model, opened, error)
+                                 : error_no_memory(error, "instance %u", (unsigned)index);
     if (status != SLUICE_OK) {
         instance_close(opened);
         return status;

@@ -55,7 +55,7 @@ static sluice_status pooled_request_new(struct request_pool *pool, struct pooled
                                         sluice_error *error) {
     struct pooled_request *made = calloc(1, sizeof(*made));
     if (!made) {
-        return error_set(error, SLUICE_NO_MEMORY, "no memory for a run");
+        return error_no_memory(error, "a run");
     }
     sluice_status status =
         ov_check(ov_compiled_model_create_infer_request(pool->compiled, &made->request),

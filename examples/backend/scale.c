@@ -67,7 +67,7 @@ static sluice_status model_open(const sluice_model_args *args, sluice_model **mo
     *model = NULL;
     struct sluice_model *opened = malloc(sizeof(*opened));
     if (!opened) {
-        return fail(error, SLUICE_NO_MEMORY, "no memory for the model");
+        return fail(error, SLUICE_NO_MEMORY, "out of memory for the model");
     }
     *opened = (struct sluice_model){1, 0};
     for (size_t i = 0; i < args->n_params; i++) {
@@ -102,7 +102,7 @@ static sluice_status instance_open(sluice_model *model, uint32_t index, sluice_i
     (void)index;
     *instance = malloc(sizeof(**instance));
     if (!*instance) {
-        return fail(error, SLUICE_NO_MEMORY, "no memory for an instance");
+        return fail(error, SLUICE_NO_MEMORY, "out of memory for an instance");
     }
     (*instance)->model = model;
     return SLUICE_OK;
@@ -166,7 +166,7 @@ static void run(const struct sluice_model *model, const sluice_request *request)
     }
     sluice_output *outputs = malloc(n_bytes);
     if (!outputs) {
-        refuse(request, SLUICE_NO_MEMORY, "no memory for the outputs");
+        refuse(request, SLUICE_NO_MEMORY, "out of memory for the outputs");
         return;
     }
     unsigned char *to = (unsigned char *)(outputs + request->n_wanted);

@@ -142,7 +142,7 @@ static void answer(const sluice_request *request, const int32_t numbers[4]) {
     sluice_output outputs[4];
     int32_t *block = malloc(4 * sizeof(*block));
     if (!block) {
-        refuse(request, "no memory");
+        refuse(request, "out of memory");
         return;
     }
     memcpy(block, numbers, 4 * sizeof(*block));
