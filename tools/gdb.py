@@ -41,11 +41,11 @@ def print_arena(arena):
     while int(chunk) != 0:
         n_chunks += 1
         chunk = chunk["next"]
-    large = arena["larges"]
+    large = arena["larges"]["lh_first"]
     while int(large) != 0:
         n_large += 1
         large_bytes += int(large["n_bytes"])
-        large = large["next"]
+        large = large["link"]["le_next"]
     free = int(arena["end"]) - int(arena["at"])
     print(f"arena {arena.address}: {n_chunks} chunks, {free} bytes free in the newest;"
           f" {n_large} large blocks of {large_bytes} bytes; {int(arena['total'])} bytes of at most"

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "core/base/checked.h"
 #include "core/base/metric/metric.h"
@@ -32,13 +33,12 @@ struct arena_cache {
     size_t n_free;
     size_t max;
     bool keep_large; /* keeps large blocks too */
-    struct large *free_large;
+    LIST_HEAD(, large) free_larges;
 };
 
 /* The header in front of a large block's bytes. */
 struct large {
-    alignas(ARENA_ALIGN) struct large *next;
-    struct large *prev;
+    alignas(ARENA_ALIGN) LIST_ENTRY(large) link; /* in the arena, or in the cache */
     void *raw;      /* returned by malloc: this header, or padding before it */
     size_t n_bytes; /* taken from malloc */
 };
@@ -48,7 +48,7 @@ struct arena {
     char *end;  /* the end of that chunk */
     char *last; /* the newest small block */
     struct chunk *chunks;
-    struct large *larges;
+    LIST_HEAD(, large) larges;
     struct arena_cache *cache;
     size_t limit;
     size_t total;
@@ -83,9 +83,9 @@ void arena_cache_free(struct arena_cache *cache) {
         cache->free_chunks = chunk->next;
         free(chunk);
     }
-    while (cache->free_large) {
-        struct large *large = cache->free_large;
-        cache->free_large = large->next;
+    struct large *large;
+    while ((large = LIST_FIRST(&cache->free_larges))) {
+        LIST_REMOVE(large, link);
         free(large);
     }
     free(cache);
@@ -123,17 +123,17 @@ static void chunk_free(struct arena_cache *cache, struct chunk *chunk) {
 
 /* The smallest cached block of at least `n_bytes`. Returns: its header; NULL when there is none. */
 static struct large *large_cache_pop(struct arena_cache *cache, size_t n_bytes) {
-    struct large **best = NULL;
-    for (struct large **at = cache ? &cache->free_large : NULL; at && *at; at = &(*at)->next) {
-        if ((*at)->n_bytes >= n_bytes && (!best || (*at)->n_bytes < (*best)->n_bytes)) {
+    struct large *best = NULL;
+    for (struct large *at = cache ? LIST_FIRST(&cache->free_larges) : NULL; at;
+         at = LIST_NEXT(at, link)) {
+        if (at->n_bytes >= n_bytes && (!best || at->n_bytes < best->n_bytes)) {
             best = at;
         }
     }
-    struct large *large = best ? *best : NULL;
-    if (large) {
-        *best = large->next;
+    if (best) {
+        LIST_REMOVE(best, link);
     }
-    return large;
+    return best;
 }
 
 static void large_free(struct arena_cache *cache, struct large *large) {
@@ -143,8 +143,8 @@ static void large_free(struct arena_cache *cache, struct large *large) {
     }
     size_t n_bytes = large->n_bytes;
     struct large *free_large = large->raw;
-    *free_large = (struct large){.next = cache->free_large, .raw = free_large, .n_bytes = n_bytes};
-    cache->free_large = free_large;
+    *free_large = (struct large){.raw = free_large, .n_bytes = n_bytes};
+    LIST_INSERT_HEAD(&cache->free_larges, free_large, link);
 }
 
 /* ---- the arena ------------------------------------------------------------------------------- */
@@ -173,11 +173,10 @@ void arena_free(struct arena *arena) {
     if (!arena) {
         return;
     }
-    struct large *large = arena->larges;
-    while (large) {
-        struct large *next = large->next;
+    struct large *large;
+    while ((large = LIST_FIRST(&arena->larges))) {
+        LIST_REMOVE(large, link);
         large_free(arena->cache, large);
-        large = next;
     }
     /* The arena lives in the oldest chunk, the last of the list. */
     struct arena_cache *cache = arena->cache;
@@ -219,24 +218,12 @@ static struct large *large_of(void *ptr) {
 }
 
 static void large_link(struct arena *arena, struct large *large) {
-    large->prev = NULL;
-    large->next = arena->larges;
-    if (large->next) {
-        large->next->prev = large;
-    }
-    arena->larges = large;
+    LIST_INSERT_HEAD(&arena->larges, large, link);
     arena->total += large->n_bytes;
 }
 
 static void large_unlink(struct arena *arena, struct large *large) {
-    if (large->prev) {
-        large->prev->next = large->next;
-    } else {
-        arena->larges = large->next;
-    }
-    if (large->next) {
-        large->next->prev = large->prev;
-    }
+    LIST_REMOVE(large, link);
     arena->total -= large->n_bytes;
 }
 

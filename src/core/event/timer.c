@@ -92,16 +92,17 @@ uint64_t timer_heap_next_ns(const struct timer_heap *heap) {
 
 /* ---- list ------------------------------------------------------------------------------------ */
 
+void timer_list_init(struct timer_list *timers) {
+    for (unsigned i = 0; i < TIMER_LIST_MAX_CLASSES; i++) {
+        TAILQ_INIT(&timers->classes[i]);
+    }
+}
+
 void timer_list_stop(struct timer_list *timers, struct list_timer *timer) {
     if (!timer->armed) {
         return;
     }
-    struct list_timer **before =
-        timer->prev ? &timer->prev->next : &timers->first[timer->timer_class];
-    struct list_timer **after =
-        timer->next ? &timer->next->prev : &timers->last[timer->timer_class];
-    *before = timer->next;
-    *after = timer->prev;
+    TAILQ_REMOVE(&timers->classes[timer->timer_class], timer, link);
     timer->armed = false;
 }
 
@@ -116,19 +117,12 @@ void timer_list_start(struct timer_list *timers, struct list_timer *timer, uint8
     timer->due_ns = now_ns + after_ns;
     timer->timer_class = timer_class;
     timer->armed = true;
-    timer->next = NULL;
-    timer->prev = timers->last[timer_class];
-    if (timer->prev) {
-        timer->prev->next = timer;
-    } else {
-        timers->first[timer_class] = timer;
-    }
-    timers->last[timer_class] = timer;
+    TAILQ_INSERT_TAIL(&timers->classes[timer_class], timer, link);
 }
 
 struct list_timer *timer_list_pop_due(struct timer_list *timers, uint64_t now_ns) {
     for (unsigned i = 0; i < TIMER_LIST_MAX_CLASSES; i++) {
-        struct list_timer *first = timers->first[i];
+        struct list_timer *first = TAILQ_FIRST(&timers->classes[i]);
         if (first && first->due_ns <= now_ns) {
             timer_list_stop(timers, first);
             return first;
@@ -140,7 +134,7 @@ struct list_timer *timer_list_pop_due(struct timer_list *timers, uint64_t now_ns
 uint64_t timer_list_next_ns(const struct timer_list *timers) {
     uint64_t next_ns = UINT64_MAX;
     for (unsigned i = 0; i < TIMER_LIST_MAX_CLASSES; i++) {
-        const struct list_timer *first = timers->first[i];
+        const struct list_timer *first = TAILQ_FIRST(&timers->classes[i]);
         if (first && first->due_ns < next_ns) {
             next_ns = first->due_ns;
         }

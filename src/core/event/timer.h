@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <uv.h>
 
 #include "core/base/compiler.h"
@@ -50,19 +51,20 @@ enum { TIMER_LIST_MAX_CLASSES = 8 };
 
 /* Embed it in the object that has a timeout. Zeroed memory is not armed. */
 struct list_timer {
-    struct list_timer *prev, *next;
+    TAILQ_ENTRY(list_timer) link;
     uint64_t due_ns;
     uint8_t timer_class; /* valid while armed */
     bool armed;
 };
 
 struct timer_list {
-    struct list_timer *first[TIMER_LIST_MAX_CLASSES];
-    struct list_timer *last[TIMER_LIST_MAX_CLASSES];
+    TAILQ_HEAD(, list_timer) classes[TIMER_LIST_MAX_CLASSES]; /* in order of their due times */
     uint64_t after_ns[TIMER_LIST_MAX_CLASSES]; /* the timeout of each class, set by the owner; 0:
                                                   its timers never expire */
 };
 
+/* Makes the list empty; leaves `after_ns`. */
+void timer_list_init(struct timer_list *timers);
 /* Arms the timer for the timeout of its class from `now_ns`; moves one that is armed already. */
 void timer_list_start(struct timer_list *timers, struct list_timer *timer, uint8_t timer_class,
                       uint64_t now_ns);

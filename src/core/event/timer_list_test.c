@@ -9,13 +9,15 @@
 
 enum { QUICK, SLOW, NEVER, THINGS = 5 };
 
-static struct timer_list make(void) {
-    return (struct timer_list){.after_ns = {[QUICK] = 10, [SLOW] = 100, [NEVER] = 0}};
+static void init(struct timer_list *timers) {
+    *timers = (struct timer_list){.after_ns = {[QUICK] = 10, [SLOW] = 100, [NEVER] = 0}};
+    timer_list_init(timers);
 }
 
 static void timer_list_expires_in_order_per_class(void **state) {
     (void)state;
-    struct timer_list timers = make();
+    struct timer_list timers;
+    init(&timers);
     struct list_timer things[THINGS] = {0};
     assert_true(timer_list_next_ns(&timers) == UINT64_MAX);
     timer_list_start(&timers, &things[0], SLOW, 1000);
@@ -35,7 +37,8 @@ static void timer_list_expires_in_order_per_class(void **state) {
 
 static void timer_list_restart_moves_timer(void **state) {
     (void)state;
-    struct timer_list timers = make();
+    struct timer_list timers;
+    init(&timers);
     struct list_timer things[THINGS] = {0};
     for (unsigned i = 0; i < THINGS; i++) {
         timer_list_start(&timers, &things[i], QUICK, 100 + i);
@@ -54,7 +57,8 @@ static void timer_list_restart_moves_timer(void **state) {
 
 static void timer_list_overflowing_due_time_never_expires(void **state) {
     (void)state;
-    struct timer_list timers = make();
+    struct timer_list timers;
+    init(&timers);
     struct list_timer thing = {0};
     timer_list_start(&timers, &thing, SLOW, UINT64_MAX - 50);
     assert_false(thing.armed);

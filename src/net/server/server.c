@@ -216,6 +216,7 @@ static void server_worker_init(struct server_worker *server_worker, struct net_s
                                      [NET_TIMEOUT_WRITE] = limits->write_timeout_ns,
                                      [NET_TIMEOUT_LINGER] = LINGER_NS}},
     };
+    timer_list_init(&server_worker->conn_timers);
 }
 
 static void server_worker_fini(struct server_worker *server_worker) {

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "core/base/compiler.h"
 
@@ -22,15 +23,14 @@ enum {
 
 struct metric_block {
     _Atomic int64_t values[N_CELLS];
-    struct metric_block *next;
-    struct metric_block *prev;
+    LIST_ENTRY(metric_block) link;
 };
 
 struct metric_registry {
     pthread_mutex_t lock;
     pthread_once_t once;
     pthread_key_t key; /* its destructor runs when a thread ends */
-    struct metric_block *blocks;
+    LIST_HEAD(, metric_block) blocks;
     _Atomic int64_t total[N_CELLS]; /* of threads that ended, and of those without a block */
 };
 
@@ -70,14 +70,7 @@ static void on_thread_exit(void *argument) {
         int64_t value = atomic_load_explicit(&block->values[i], memory_order_relaxed);
         atomic_fetch_add_explicit(&registry.total[i], value, memory_order_relaxed);
     }
-    if (block->prev) {
-        block->prev->next = block->next;
-    } else {
-        registry.blocks = block->next;
-    }
-    if (block->next) {
-        block->next->prev = block->prev;
-    }
+    LIST_REMOVE(block, link);
     pthread_mutex_unlock(&registry.lock);
     thread_block = NULL; /* a later destructor of this thread may still count: it registers a new
                             block */
@@ -99,11 +92,7 @@ static struct metric_block *block_register(void) {
         return NULL;
     }
     pthread_mutex_lock(&registry.lock);
-    block->next = registry.blocks;
-    if (block->next) {
-        block->next->prev = block;
-    }
-    registry.blocks = block;
+    LIST_INSERT_HEAD(&registry.blocks, block, link);
     pthread_mutex_unlock(&registry.lock);
     thread_block = block;
     return block;
@@ -150,7 +139,8 @@ static void read_cells(int first, int n, int64_t *out) {
     for (int i = 0; i < n; i++) {
         out[i] = atomic_load_explicit(&registry.total[first + i], memory_order_relaxed);
     }
-    for (struct metric_block *block = registry.blocks; block; block = block->next) {
+    struct metric_block *block;
+    LIST_FOREACH (block, &registry.blocks, link) {
         for (int i = 0; i < n; i++) {
             out[i] += atomic_load_explicit(&block->values[first + i], memory_order_relaxed);
         }

@@ -370,6 +370,7 @@ enum status grpc_core_init(struct grpc_core *core, const struct grpc_server_opti
                                        .max_message_bytes = options->limits.max_message_bytes,
                                        .message_memory_bytes = options->limits.request_memory,
                                        .setting = "--max-body-size"};
+    timer_list_init(&core->stream_timers);
     core->stream_timers.after_ns[GRPC_WAIT_MESSAGE] = options->limits.body_timeout_ns;
     core->stream_timers.after_ns[GRPC_WAIT_WINDOW] = options->limits.write_timeout_ns;
     enum status st = make_option(core, err);
