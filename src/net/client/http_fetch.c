@@ -254,8 +254,7 @@ struct http_fetcher {
     struct http_fetch_tls tls;
     CURLM *multi;
     struct timer timer;
-    struct http_fetch *running;
-    struct http_fetch *idle;
+    LIST_HEAD(, http_fetch) running, idle;
     struct socket_watcher_set sockets;
     void (*done)(void *user);
     void *user;
@@ -263,7 +262,7 @@ struct http_fetcher {
 
 struct http_fetch {
     struct http_fetcher *fetcher;
-    struct http_fetch *next, *prev; /* in the list of running fetches; idle ones use only next */
+    LIST_ENTRY(http_fetch) link; /* in `running` or `idle` */
     CURL *easy;
     http_fetch_done_cb *done;
     void (*piece)(void *user, struct str bytes);
@@ -277,29 +276,15 @@ struct http_fetch {
 
 /* ---- fetches --------------------------------------------------------------------------------- */
 
-static void link_running(struct http_fetch *fetch) {
-    struct http_fetcher *fetcher = fetch->fetcher;
-    fetch->prev = NULL;
-    fetch->next = fetcher->running;
-    if (fetch->next) {
-        fetch->next->prev = fetch;
-    }
-    fetcher->running = fetch;
-}
-
 /* Removes it from curl and puts it into the idle list. */
 static void fetch_recycle(struct http_fetch *fetch) {
     struct http_fetcher *fetcher = fetch->fetcher;
     curl_multi_remove_handle(fetcher->multi, fetch->easy);
-    *(fetch->prev ? &fetch->prev->next : &fetcher->running) = fetch->next;
-    if (fetch->next) {
-        fetch->next->prev = fetch->prev;
-    }
+    LIST_REMOVE(fetch, link);
     http_curl_lists_fini(&fetch->lists);
     free(fetch->body);
     fetch->body = NULL;
-    fetch->next = fetcher->idle;
-    fetcher->idle = fetch;
+    LIST_INSERT_HEAD(&fetcher->idle, fetch, link);
 }
 
 static size_t on_body(char *data, size_t size, size_t n, void *user) {
@@ -496,14 +481,13 @@ static void on_sockets_closed(struct socket_watcher_set *sockets) {
 void http_fetcher_stop(struct http_fetcher *fetcher, void (*done)(void *user), void *user) {
     struct http_fetch_result cancelled = {.error.status = ST_OK};
     error_set(&cancelled.error, ST_CANCELLED, "given up");
-    while (fetcher->running) {
-        struct http_fetch *fetch = fetcher->running;
+    struct http_fetch *fetch;
+    while ((fetch = LIST_FIRST(&fetcher->running))) {
         fetch->done(fetch->user, &cancelled);
         fetch_recycle(fetch);
     }
-    while (fetcher->idle) {
-        struct http_fetch *fetch = fetcher->idle;
-        fetcher->idle = fetch->next;
+    while ((fetch = LIST_FIRST(&fetcher->idle))) {
+        LIST_REMOVE(fetch, link);
         curl_easy_cleanup(fetch->easy);
         free(fetch);
     }
@@ -537,10 +521,10 @@ static struct http_fetch *fetch_new(struct http_fetcher *fetcher,
                                     const struct http_fetch_request *request) {
     const struct http_fetch_tls *tls = request->tls ? request->tls : &fetcher->tls;
     bool non_default = request->tls || http_curl_needs_reset(request);
-    struct http_fetch *fetch = fetcher->idle;
+    struct http_fetch *fetch = LIST_FIRST(&fetcher->idle);
     if (fetch) {
         bool other = fetch->non_default || non_default;
-        fetcher->idle = fetch->next;
+        LIST_REMOVE(fetch, link);
         *fetch = (struct http_fetch){
             .fetcher = fetcher, .easy = fetch->easy, .non_default = non_default};
         if (other) {
@@ -563,7 +547,7 @@ static struct http_fetch *fetch_new(struct http_fetcher *fetcher,
 /* Starts the transfer. On an error the fetch is idle again. */
 static enum status start_transfer(struct http_fetch *fetch,
                                   const struct http_fetch_request *request, struct error *err) {
-    link_running(fetch);
+    LIST_INSERT_HEAD(&fetch->fetcher->running, fetch, link);
     fetch->done = request->done;
     fetch->piece = request->piece;
     fetch->user = request->user;

@@ -18,11 +18,7 @@ static struct socket_watcher *socket_watcher_new(struct socket_watcher_set *set,
     }
     watcher->set = set;
     watcher->fd = fd;
-    watcher->next = set->first;
-    if (watcher->next) {
-        watcher->next->prev = watcher;
-    }
-    set->first = watcher;
+    LIST_INSERT_HEAD(&set->watchers, watcher, link);
     set->n_handles++;
     return watcher;
 }
@@ -45,11 +41,13 @@ struct socket_watcher *socket_watcher_update(struct socket_watcher_set *set,
 }
 
 struct socket_watcher *socket_watcher_find(const struct socket_watcher_set *set, int fd) {
-    struct socket_watcher *watcher = set->first;
-    while (watcher && watcher->fd != fd) {
-        watcher = watcher->next;
+    struct socket_watcher *watcher;
+    LIST_FOREACH (watcher, &set->watchers, link) {
+        if (watcher->fd == fd) {
+            return watcher;
+        }
     }
-    return watcher;
+    return NULL;
 }
 
 static void on_closed(uv_handle_t *handle) {
@@ -61,17 +59,13 @@ static void on_closed(uv_handle_t *handle) {
 }
 
 void socket_watcher_close(struct socket_watcher *watcher) {
-    struct socket_watcher_set *set = watcher->set;
-    *(watcher->prev ? &watcher->prev->next : &set->first) = watcher->next;
-    if (watcher->next) {
-        watcher->next->prev = watcher->prev;
-    }
+    LIST_REMOVE(watcher, link);
     uv_close((uv_handle_t *)&watcher->poll, on_closed);
 }
 
 void socket_watcher_set_close(struct socket_watcher_set *set,
                               void (*on_all_closed)(struct socket_watcher_set *set)) {
-    assert(!set->first);
+    assert(LIST_EMPTY(&set->watchers));
     set->on_closed = on_all_closed;
     if (set->n_handles == 0) {
         on_all_closed(set);

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/queue.h>
 
 #include "core/event/worker.h"
 
@@ -16,7 +17,7 @@ struct socket_watcher_set;
 struct socket_watcher {
     uv_poll_t poll; /* first: a handle is cast to it */
     struct socket_watcher_set *set;
-    struct socket_watcher *next, *prev;
+    LIST_ENTRY(socket_watcher) link;
     int fd;
 };
 
@@ -26,7 +27,7 @@ struct socket_watcher_set {
     /* The socket is readable, writable, or broken. */
     void (*on_ready)(struct socket_watcher_set *set, int fd, bool readable, bool writable,
                      bool broken);
-    struct socket_watcher *first;
+    LIST_HEAD(, socket_watcher) watchers;
     size_t n_handles; /* open or closing */
     void (*on_closed)(struct socket_watcher_set *set);
 };

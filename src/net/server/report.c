@@ -87,8 +87,8 @@ void grpc_describe(const struct net_conn *net_conn, struct buf *out) {
     const struct grpc_session *session = &((const struct grpc_conn *)net_conn)->session;
     size_t n = 0;
     buf_printf(out, "%zu calls", session->n_open);
-    for (const struct grpc_stream *stream = session->streams; stream && n < MAX_STREAMS;
-         stream = stream->next) {
+    for (const struct grpc_stream *stream = LIST_FIRST(&session->streams);
+         stream && n < MAX_STREAMS; stream = LIST_NEXT(stream, link)) {
         if (!stream->closed) {
             describe_stream(stream, out);
             n++;
@@ -145,9 +145,9 @@ static void print_conn(struct buf *out, const struct net_conn *conn) {
 
 static void print_server_worker(struct worker_report *worker_report) {
     size_t n = 0;
-    for (const struct net_conn *conn = worker_report->server_worker->conns;
+    for (const struct net_conn *conn = LIST_FIRST(&worker_report->server_worker->conns);
          conn && n < NET_REPORT_CONNECTIONS && worker_report->text.len < WORKER_REPORT_MAX_BYTES;
-         conn = conn->next) {
+         conn = LIST_NEXT(conn, link)) {
         print_conn(&worker_report->text, conn);
         n++;
     }

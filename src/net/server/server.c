@@ -97,7 +97,8 @@ static bool is_idle(const struct net_conn *conn) {
 
 static void run_drain(struct worker_msg *msg) {
     struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, drain_msg);
-    for (struct net_conn *conn = server_worker->conns; conn; conn = conn->next) {
+    struct net_conn *conn;
+    LIST_FOREACH (conn, &server_worker->conns, link) {
         if (conn->phase == NET_OPEN && conn->protocol->on_drain) {
             conn->protocol->on_drain(conn);
             net_conn_update_io(conn);
@@ -110,7 +111,8 @@ static void run_drain(struct worker_msg *msg) {
 static void run_stop(struct worker_msg *msg) {
     struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, stop_msg);
     server_worker->stopping = true;
-    for (struct net_conn *conn = server_worker->conns; conn; conn = conn->next) {
+    struct net_conn *conn;
+    LIST_FOREACH (conn, &server_worker->conns, link) {
         net_conn_close(conn); /* it leaves the list when its handle is closed */
     }
     if (server_worker->started) {
@@ -257,21 +259,12 @@ bool server_worker_start(struct server_worker *server_worker) {
 }
 
 void server_worker_add_conn(struct server_worker *server_worker, struct net_conn *conn) {
-    conn->prev = NULL;
-    conn->next = server_worker->conns;
-    if (conn->next) {
-        conn->next->prev = conn;
-    }
-    server_worker->conns = conn;
+    LIST_INSERT_HEAD(&server_worker->conns, conn, link);
     server_worker->n_conns++;
 }
 
 void server_worker_remove_conn(struct server_worker *server_worker, struct net_conn *conn) {
-    struct net_conn **before = conn->prev ? &conn->prev->next : &server_worker->conns;
-    *before = conn->next;
-    if (conn->next) {
-        conn->next->prev = conn->prev;
-    }
+    LIST_REMOVE(conn, link);
     server_worker->n_conns--;
 }
 

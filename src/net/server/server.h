@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <uv.h>
 
 #include "core/base/arena.h"
@@ -120,7 +121,7 @@ struct net_conn {
     } uv;
     const struct net_protocol *protocol;
     struct server_worker *server_worker;
-    struct net_conn *prev, *next; /* in the worker's list */
+    LIST_ENTRY(net_conn) link; /* in the worker's list */
     struct net_conn *next_ready;
     struct list_timer timeout;
     uint64_t discarded; /* bytes read and dropped */
@@ -150,7 +151,7 @@ struct net_conn {
 struct server_worker {
     struct net_server *server;
     struct worker *worker;
-    struct net_conn *conns;
+    LIST_HEAD(, net_conn) conns;
     struct net_call *ended; /* freed at the end of the iteration */
     struct net_conn *ready, *ready_last;
     size_t n_conns, n_calls;

@@ -279,18 +279,12 @@ static struct grpc_client_stream *stream_of_call(const struct grpc_client_call *
 
 static void list_add(struct grpc_client_list *list, struct grpc_client_stream *stream) {
     stream->list = list;
-    stream->prev = list->last;
-    stream->next = NULL;
-    *(list->last ? &list->last->next : &list->first) = stream;
-    list->last = stream;
+    TAILQ_INSERT_TAIL(list, stream, link);
 }
 
 static void list_remove(struct grpc_client_stream *stream) {
-    struct grpc_client_list *list = stream->list;
-    *(stream->prev ? &stream->prev->next : &list->first) = stream->next;
-    *(stream->next ? &stream->next->prev : &list->last) = stream->prev;
+    TAILQ_REMOVE(stream->list, stream, link);
     stream->list = NULL;
-    stream->prev = stream->next = NULL;
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */

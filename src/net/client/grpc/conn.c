@@ -165,7 +165,7 @@ static bool is_failure(const struct grpc_client_conn *conn) {
     const struct grpc_client_session *session = &conn->session;
     return !conn->client->stopping &&
            (!session->settings_received ||
-            (conn->used && !session->call_answered && session->streams.first));
+            (conn->used && !session->call_answered && !TAILQ_EMPTY(&session->streams)));
 }
 
 void grpc_client_conn_close(struct grpc_client_conn *conn, const struct error *err) {
@@ -386,8 +386,7 @@ bool grpc_client_conn_new(struct grpc_client *client) {
     conn->client = client;
     conn->session.core = &client->core;
     conn->timer.on_expire = on_connect_timeout;
-    conn->next = client->conns;
-    client->conns = conn;
+    LIST_INSERT_HEAD(&client->conns, conn, link);
     uint64_t due_ns = clock_now_ns() + client->core.limits.connect_timeout_ns;
     if (!timer_start(worker_timers(client->worker), &conn->timer, due_ns)) {
         error_no_memory(&err, "a connection");

@@ -14,6 +14,7 @@
 #ifndef SLUICE_NET_CLIENT_GRPC_CONN_H
 #define SLUICE_NET_CLIENT_GRPC_CONN_H
 
+#include <sys/queue.h>
 #include <uv.h>
 
 #include "net/client/grpc/session.h"
@@ -50,7 +51,7 @@ struct grpc_client {
     struct grpc_client_target target;
     char *authority;
     struct grpc_client_tls_state *tls; /* NULL: no TLS */
-    struct grpc_client_conn *conns;
+    LIST_HEAD(, grpc_client_conn) conns;
     uv_check_t check; /* runs deferred work */
     uv_idle_t idle;   /* active while work is deferred, so that the loop does not block */
     struct timer timer;
@@ -77,7 +78,7 @@ enum grpc_client_phase {
 
 struct grpc_client_conn {
     struct grpc_client *client;
-    struct grpc_client_conn *next;
+    LIST_ENTRY(grpc_client_conn) link;
     union {
         uv_handle_t handle;
         uv_stream_t stream;

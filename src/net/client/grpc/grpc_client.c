@@ -105,7 +105,8 @@ static struct grpc_client *client_of_core(struct grpc_client_core *core) {
 /* Returns: the connected one with the fewest open calls, or NULL. */
 static struct grpc_client_conn *least_loaded_conn(const struct grpc_client *client) {
     struct grpc_client_conn *best = NULL;
-    for (struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
+    struct grpc_client_conn *conn;
+    LIST_FOREACH (conn, &client->conns, link) {
         if (conn->phase == GRPC_CLIENT_CONNECTED &&
             grpc_client_session_can_start_call(&conn->session) &&
             (!best || conn->session.n_open < best->session.n_open)) {
@@ -117,9 +118,9 @@ static struct grpc_client_conn *least_loaded_conn(const struct grpc_client *clie
 
 static void begin_calls(struct grpc_client *client) {
     struct grpc_client_conn *conn;
-    while (client->core.waiting.first && (conn = least_loaded_conn(client))) {
+    while (!TAILQ_EMPTY(&client->core.waiting) && (conn = least_loaded_conn(client))) {
         conn->used = true;
-        (void)grpc_client_stream_start(client->core.waiting.first, &conn->session);
+        (void)grpc_client_stream_start(TAILQ_FIRST(&client->core.waiting), &conn->session);
     }
 }
 
@@ -127,15 +128,17 @@ static void begin_calls(struct grpc_client *client) {
  * on them, plus waiting calls, counted no further than needed. */
 static unsigned count_usable(const struct grpc_client *client, size_t *n_calls) {
     unsigned n = 0;
-    const struct grpc_client_stream *waiting = client->core.waiting.first;
+    const struct grpc_client_stream *waiting = TAILQ_FIRST(&client->core.waiting);
     *n_calls = 0;
-    for (const struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
+    const struct grpc_client_conn *conn;
+    LIST_FOREACH (conn, &client->conns, link) {
         if (grpc_client_conn_is_usable(conn)) {
             n++;
             *n_calls += conn->session.n_open;
         }
     }
-    for (; waiting && *n_calls < client->core.limits.n_connections; waiting = waiting->next) {
+    for (; waiting && *n_calls < client->core.limits.n_connections;
+         waiting = TAILQ_NEXT(waiting, link)) {
         (*n_calls)++;
     }
     return n;
@@ -166,23 +169,21 @@ static void connect_as_needed(struct grpc_client *client) {
            now_ns >= client->next_attempt_ns && grpc_client_conn_new(client)) {
         n++;
     }
-    if (n == 0 && client->core.waiting.first) {
+    if (n == 0 && !TAILQ_EMPTY(&client->core.waiting)) {
         grpc_client_core_fail_waiting(&client->core, &client->why, false);
     }
 }
 
 static void free_closed_conns(struct grpc_client *client) {
-    struct grpc_client_conn **place = &client->conns;
-    while (*place) {
-        struct grpc_client_conn *conn = *place;
+    struct grpc_client_conn *conn = LIST_FIRST(&client->conns), *next;
+    for (; conn; conn = next) {
+        next = LIST_NEXT(conn, link);
         if (conn->session.call_answered) {
             client->backoff_ns = 0;
         }
         if (grpc_client_conn_can_free(conn)) {
-            *place = conn->next;
+            LIST_REMOVE(conn, link);
             grpc_client_conn_free(conn);
-        } else {
-            place = &conn->next;
         }
     }
 }
@@ -202,24 +203,26 @@ static void stop_all(struct grpc_client *client) {
     struct error err;
     error_set(&err, ST_CANCELLED, "the client was stopped");
     grpc_client_core_fail_waiting(&client->core, &err, true);
-    for (struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
+    struct grpc_client_conn *conn;
+    LIST_FOREACH (conn, &client->conns, link) {
         if (conn->phase != GRPC_CLIENT_CONNECTED) {
             continue;
         }
-        struct grpc_client_stream *stream = conn->session.streams.first;
-        for (; stream; stream = stream->next) {
+        struct grpc_client_stream *stream;
+        TAILQ_FOREACH (stream, &conn->session.streams, link) {
             grpc_client_stream_set_status(stream, -1, &err);
         }
         grpc_client_session_send_goaway(&conn->session);
         grpc_client_conn_flush(conn);
     }
-    for (struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
+    LIST_FOREACH (conn, &client->conns, link) {
         grpc_client_conn_close(conn, &err);
     }
 }
 
 static void close_if_done(struct grpc_client *client) {
-    if (client->conns || client->core.n_alive > 0 || uv_is_closing((uv_handle_t *)&client->idle)) {
+    if (!LIST_EMPTY(&client->conns) || client->core.n_alive > 0 ||
+        uv_is_closing((uv_handle_t *)&client->idle)) {
         return;
     }
     timer_stop(worker_timers(client->worker), &client->timer);
@@ -236,7 +239,8 @@ static void run_round(struct grpc_client *client) {
         begin_calls(client);
         connect_as_needed(client);
     }
-    for (struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
+    struct grpc_client_conn *conn;
+    LIST_FOREACH (conn, &client->conns, link) {
         grpc_client_conn_flush(conn);
     }
     grpc_client_core_sweep(&client->core);
@@ -246,7 +250,7 @@ static void run_round(struct grpc_client *client) {
 static void update_timer(struct grpc_client *client) {
     uint64_t due_ns = grpc_client_core_next_timer_ns(&client->core);
     uint64_t trim_ns = body_pool_trim(&client->core.pool, clock_now_ns());
-    if (client->core.waiting.first && client->next_attempt_ns < due_ns &&
+    if (!TAILQ_EMPTY(&client->core.waiting) && client->next_attempt_ns < due_ns &&
         client->why.status != ST_OK) {
         due_ns = client->next_attempt_ns;
     }
@@ -372,7 +376,7 @@ void grpc_client_free(struct grpc_client *client) {
     if (!client) {
         return;
     }
-    assert(client->n_handles == 0 && !client->conns);
+    assert(client->n_handles == 0 && LIST_EMPTY(&client->conns));
     if (client->core.schedule_deferred) {
         grpc_client_core_fini(&client->core);
     }
@@ -395,7 +399,8 @@ enum status grpc_client_start_call(struct grpc_client *client,
 
 size_t grpc_client_n_connected(const struct grpc_client *client) {
     size_t n = 0;
-    for (const struct grpc_client_conn *conn = client->conns; conn; conn = conn->next) {
+    const struct grpc_client_conn *conn;
+    LIST_FOREACH (conn, &client->conns, link) {
         n += conn->phase == GRPC_CLIENT_CONNECTED && grpc_client_conn_is_usable(conn);
     }
     return n;

@@ -207,6 +207,7 @@ static enum status make_option(struct grpc_client_core *core, struct error *err)
 
 enum status grpc_client_core_init(struct grpc_client_core *core, struct error *err) {
     set_default_limits(&core->limits);
+    TAILQ_INIT(&core->waiting);
     core->budget.body_memory = UINT64_MAX;
     body_pool_init(&core->pool, MAX_POOLED_BYTES);
     core->receiver_options =
@@ -243,16 +244,16 @@ uint64_t grpc_client_core_now(const struct grpc_client_core *core) {
 /* ---- calls that wait ------------------------------------------------------------------------- */
 
 void grpc_client_core_dispatch(struct grpc_client_core *core, struct grpc_client_session *session) {
-    while (core->waiting.first && grpc_client_session_can_start_call(session) &&
-           grpc_client_stream_start(core->waiting.first, session)) {
+    while (!TAILQ_EMPTY(&core->waiting) && grpc_client_session_can_start_call(session) &&
+           grpc_client_stream_start(TAILQ_FIRST(&core->waiting), session)) {
     }
 }
 
 void grpc_client_core_fail_waiting(struct grpc_client_core *core, const struct error *err,
                                    bool all) {
-    struct grpc_client_stream *stream = core->waiting.first;
+    struct grpc_client_stream *stream = TAILQ_FIRST(&core->waiting);
     while (stream) {
-        struct grpc_client_stream *next = stream->next;
+        struct grpc_client_stream *next = TAILQ_NEXT(stream, link);
         if (all || !stream->wait_for_ready) {
             grpc_client_stream_set_status(stream, -1, err);
         }
@@ -325,6 +326,7 @@ static int submit_settings(const struct grpc_client_session *session) {
 enum status grpc_client_session_open(struct grpc_client_core *core,
                                      struct grpc_client_session *session, struct error *err) {
     session->core = core;
+    TAILQ_INIT(&session->streams);
     int code = nghttp2_session_client_new2(&session->h2, core->callbacks, session, core->option);
     if (code == 0) {
         code = submit_settings(session);
@@ -397,8 +399,8 @@ void grpc_client_session_close(struct grpc_client_session *session, const struct
         return;
     }
     session->going_away = true;
-    while (session->streams.first) {
-        struct grpc_client_stream *stream = session->streams.first;
+    struct grpc_client_stream *stream;
+    while ((stream = TAILQ_FIRST(&session->streams))) {
         if (!stream->remote_ended) {
             grpc_client_stream_set_status(stream, -1,
                                           grpc_client_session_close_reason(session, err));

@@ -16,6 +16,8 @@
 #ifndef SLUICE_NET_CLIENT_GRPC_SESSION_H
 #define SLUICE_NET_CLIENT_GRPC_SESSION_H
 
+#include <sys/queue.h>
+
 #include "core/event/timer.h"
 #include "net/client/grpc/grpc_client.h"
 #include "net/transport/grpc/fields.h"
@@ -26,9 +28,7 @@ struct grpc_client_session;
 struct grpc_client_stream;
 
 /* Calls in order of arrival. */
-struct grpc_client_list {
-    struct grpc_client_stream *first, *last;
-};
+TAILQ_HEAD(grpc_client_list, grpc_client_stream);
 
 /* What all connections of a client share. */
 struct grpc_client_core {
@@ -67,7 +67,7 @@ struct grpc_client_stream {
     struct grpc_client_session *session; /* NULL: not started, or the connection is closed */
     /* The list that holds it: the waiting calls, or a session's. */
     struct grpc_client_list *list;
-    struct grpc_client_stream *prev, *next;
+    TAILQ_ENTRY(grpc_client_stream) link;
     struct grpc_client_stream *ended_next;
     grpc_client_event_cb *on_event;
     struct str path;

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "codec/protobuf/pb.h"
 #include "core/base/compiler.h"
@@ -16,7 +17,7 @@ struct watch;
 struct watchers {
     struct grpc_health *health;
     struct worker *worker;
-    struct watch *first;
+    LIST_HEAD(, watch) watches;
     struct worker_msg msg;
     atomic_bool posted; /* msg is posted */
 };
@@ -30,7 +31,7 @@ struct grpc_health {
 struct watch {
     struct grpc_call *call;
     struct watchers *watchers;
-    struct watch *next;
+    LIST_ENTRY(watch) link;
     struct str service;
     enum grpc_health_state last_sent;
 };
@@ -108,18 +109,10 @@ static void send_state(struct watch *watch) {
     }
 }
 
-static void unlink_watch(struct watch *watch) {
-    struct watch **at = &watch->watchers->first;
-    while (*at != watch) {
-        at = &(*at)->next;
-    }
-    *at = watch->next;
-}
-
 /* Ends the call, which may last until the client has read what is queued; it gets no further
  * updates. */
 static void end_watch(struct watch *watch, const struct error *err) {
-    unlink_watch(watch);
+    LIST_REMOVE(watch, link);
     watch->call->user = NULL;
     grpc_finish(watch->call, err);
 }
@@ -137,8 +130,8 @@ static void update_watch(struct watch *watch) {
 static void run_notify(struct worker_msg *msg) {
     struct watchers *watchers = CONTAINER_OF(msg, struct watchers, msg);
     atomic_store(&watchers->posted, false);
-    for (struct watch *watch = watchers->first, *next; watch; watch = next) {
-        next = watch->next; /* the watch may leave the list */
+    for (struct watch *watch = LIST_FIRST(&watchers->watches), *next; watch; watch = next) {
+        next = LIST_NEXT(watch, link); /* the watch may leave the list */
         update_watch(watch);
     }
 }
@@ -186,8 +179,7 @@ static struct watch *watch_new(struct grpc_health *health, struct grpc_call *cal
     }
     watch->call = call;
     watch->watchers = watchers;
-    watch->next = watchers->first;
-    watchers->first = watch;
+    LIST_INSERT_HEAD(&watchers->watches, watch, link);
     return watch;
 }
 

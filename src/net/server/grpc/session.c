@@ -604,16 +604,15 @@ void grpc_session_close(struct grpc_session *session) {
     if (!session->h2) {
         return;
     }
-    for (struct grpc_stream *stream = session->streams; stream; stream = stream->next) {
+    struct grpc_stream *stream;
+    LIST_FOREACH (stream, &session->streams, link) {
         if (!stream->closed) {
             grpc_stream_closed(stream);
         }
     }
-    while (session->streams) {
-        struct grpc_stream *stream = session->streams;
-        session->streams = stream->next;
+    while ((stream = LIST_FIRST(&session->streams))) {
+        LIST_REMOVE(stream, link);
         stream->session = NULL;
-        stream->prev = stream->next = NULL;
     }
     nghttp2_session_del(session->h2);
     session->h2 = NULL;

@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "codec/protobuf/grpc_text.h"
 #include "core/event/timer.h"
@@ -93,8 +94,8 @@ enum grpc_method_state {
 struct grpc_stream {
     struct grpc_call call; /* the method's view */
     struct grpc_core *core;
-    struct grpc_session *session;    /* NULL: the connection is closed */
-    struct grpc_stream *prev, *next; /* in the session's list */
+    struct grpc_session *session; /* NULL: the connection is closed */
+    LIST_ENTRY(grpc_stream) link; /* in the session's list */
     struct grpc_stream *ended_next;
     int32_t id;
     uint8_t method_state;   /* enum grpc_method_state */
@@ -126,8 +127,8 @@ struct grpc_stream {
 
 struct grpc_session {
     struct grpc_core *core;
-    nghttp2_session *h2;         /* NULL: closed */
-    struct grpc_stream *streams; /* all that are not freed, closed ones included */
+    nghttp2_session *h2;              /* NULL: closed */
+    LIST_HEAD(, grpc_stream) streams; /* all that are not freed, closed ones included */
     size_t n_alive;
     size_t n_open;                   /* streams that are not closed */
     struct grpc_stream *head_stream; /* the stream whose head is being received */

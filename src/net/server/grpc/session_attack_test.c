@@ -48,8 +48,8 @@ static void rapid_reset_bounds_live_calls_and_ends_connection(void **state) {
     grpc_core_sweep(&fixture->core);
     raw_end(&raw);
     /* The other calls are not recorded: finish them. */
-    while (fixture->session.streams) {
-        struct grpc_stream *stream = fixture->session.streams;
+    struct grpc_stream *stream;
+    while ((stream = LIST_FIRST(&fixture->session.streams))) {
         static struct recorded_call forgotten;
         forgotten = (struct recorded_call){.call = &stream->call};
         stream->call.user = &forgotten;

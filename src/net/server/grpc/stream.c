@@ -256,11 +256,7 @@ struct grpc_stream *grpc_stream_new(struct grpc_session *session, int32_t id) {
     stream->call.arena = arena;
     stream->call.worker = core->worker;
     stream->in.receiver_options = &core->receiver_options;
-    stream->next = session->streams;
-    if (stream->next) {
-        stream->next->prev = stream;
-    }
-    session->streams = stream;
+    LIST_INSERT_HEAD(&session->streams, stream, link);
     session->n_alive++;
     session->n_open++;
     ++*core->n_alive;
@@ -273,10 +269,7 @@ static void unlink_stream(struct grpc_stream *stream) {
     if (!session) {
         return;
     }
-    *(stream->prev ? &stream->prev->next : &session->streams) = stream->next;
-    if (stream->next) {
-        stream->next->prev = stream->prev;
-    }
+    LIST_REMOVE(stream, link);
     session->n_alive--;
     stream->session = NULL;
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <time.h>
 
 #include "codec/http1/request.h"
@@ -19,8 +20,8 @@ struct http_call {
     struct net_call base;
     struct http_exchange exchange; /* the handler's view */
     struct http1_request *request;
-    uint64_t skipped;                             /* bytes skipped of a chunked body */
-    struct http_chunk *first_chunk, **chunks_end; /* of a streamed response: not sent yet */
+    uint64_t skipped;                 /* bytes skipped of a chunked body */
+    STAILQ_HEAD(, http_chunk) chunks; /* of a streamed response: not sent yet */
     bool may_send_body; /* the client may send the body: it did not wait, or got 100 Continue */
 };
 

@@ -11,7 +11,7 @@ enum { SIZE_BYTES = 20 }; /* of a chunk size in hexadecimal, and CRLF */
 
 /* A chunk with its framing. */
 struct http_chunk {
-    struct http_chunk *next;
+    STAILQ_ENTRY(http_chunk) link;
     void (*release)(void *user);
     void *user;
     char size[SIZE_BYTES];
@@ -36,12 +36,11 @@ static void chunk_free(void *user) {
 }
 
 void http_stream_clear(struct http_call *call) {
-    while (call->first_chunk) {
-        struct http_chunk *chunk = call->first_chunk;
-        call->first_chunk = chunk->next;
+    while (!STAILQ_EMPTY(&call->chunks)) {
+        struct http_chunk *chunk = STAILQ_FIRST(&call->chunks);
+        STAILQ_REMOVE_HEAD(&call->chunks, link);
         chunk_free(chunk);
     }
-    call->chunks_end = &call->first_chunk;
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
@@ -50,10 +49,9 @@ void http_stream_clear(struct http_call *call) {
  * connection closed meanwhile clears the queue. */
 static void send_chunks(struct http_call *call) {
     struct net_call *base = &call->base;
-    while (base->conn && !base->writing && call->first_chunk) {
-        struct http_chunk *chunk = call->first_chunk;
-        call->first_chunk = chunk->next;
-        call->chunks_end = chunk->next ? call->chunks_end : &call->first_chunk;
+    while (base->conn && !base->writing && !STAILQ_EMPTY(&call->chunks)) {
+        struct http_chunk *chunk = STAILQ_FIRST(&call->chunks);
+        STAILQ_REMOVE_HEAD(&call->chunks, link);
         base->release = chunk_free;
         base->user = chunk;
         net_call_send(base, &chunk->out);
@@ -81,11 +79,6 @@ static void send_chunks_and_update_io(struct http_call *call) {
     if (!conn->consuming) {
         net_conn_update_io(conn);
     }
-}
-
-static void queue_chunk(struct http_call *call, struct http_chunk *chunk) {
-    *call->chunks_end = chunk;
-    call->chunks_end = &chunk->next;
 }
 
 /* ---- begin, send, end ------------------------------------------------------------------------ */
@@ -117,7 +110,7 @@ void http_stream_begin(struct http_exchange *exchange, const struct http_reply *
     struct request_response_conn *conn = (struct request_response_conn *)call->base.conn;
     assert(!call->base.replied && !call->base.is_streaming);
     call->base.is_streaming = true;
-    call->chunks_end = &call->first_chunk;
+    STAILQ_INIT(&call->chunks);
     if (!conn) {
         return;
     }
@@ -128,7 +121,7 @@ void http_stream_begin(struct http_exchange *exchange, const struct http_reply *
         net_conn_close(&conn->net);
         return;
     }
-    queue_chunk(call, head);
+    STAILQ_INSERT_TAIL(&call->chunks, head, link);
     send_chunks_and_update_io(call);
 }
 
@@ -174,7 +167,7 @@ void http_stream_send(struct http_exchange *exchange, const struct piece *pieces
     }
     chunk->release = release;
     chunk->user = user;
-    queue_chunk(call, chunk);
+    STAILQ_INSERT_TAIL(&call->chunks, chunk, link);
     send_chunks_and_update_io(call);
 }
 
@@ -197,7 +190,7 @@ void http_stream_end(struct http_exchange *exchange) {
     }
     if (last) {
         net_outgoing_add(&last->out, LAST, sizeof(LAST) - 1);
-        queue_chunk(call, last);
+        STAILQ_INSERT_TAIL(&call->chunks, last, link);
     }
     send_chunks_and_update_io(call);
 }

@@ -62,7 +62,7 @@ struct cursor {
 
 /* A queued write: it owns the list, its caller the bytes. */
 struct net_tls_write {
-    struct net_tls_write *next;
+    STAILQ_ENTRY(net_tls_write) link;
     uv_write_t *write;
     uv_write_cb done;
     struct cursor rest; /* not encrypted yet */
@@ -128,25 +128,24 @@ static ssize_t encrypt_records(struct net_conn *conn, struct tls_io *io, struct 
 
 static int send_waiting(struct net_conn *conn);
 
-/* Removes completed writes from the queue. */
-static struct net_tls_write *pop_done(struct net_tls *tls) {
-    struct net_tls_write *first = tls->first, **end = &first;
-    while (*end && (*end)->rest.n == 0) {
-        end = &(*end)->next;
+/* Moves completed writes from the queue to `done`. */
+static void pop_done(struct net_tls *tls, struct net_tls_writes *done) {
+    struct net_tls_write *write;
+    STAILQ_INIT(done);
+    while ((write = STAILQ_FIRST(&tls->writes)) && write->rest.n == 0) {
+        STAILQ_REMOVE_HEAD(&tls->writes, link);
+        STAILQ_INSERT_TAIL(done, write, link);
     }
-    tls->first = *end;
-    *end = NULL;
-    return first;
 }
 
-static void complete_writes(struct net_tls_write *list, int status) {
-    while (list) {
-        struct net_tls_write *next = list->next;
-        uv_write_t *write = list->write;
-        uv_write_cb done = list->done;
-        free(list);
+static void complete_writes(struct net_tls_writes *writes, int status) {
+    while (!STAILQ_EMPTY(writes)) {
+        struct net_tls_write *first = STAILQ_FIRST(writes);
+        uv_write_t *write = first->write;
+        uv_write_cb done = first->done;
+        STAILQ_REMOVE_HEAD(writes, link);
+        free(first);
         done(write, status);
-        list = next;
     }
 }
 
@@ -162,11 +161,12 @@ static void on_encrypted_sent(uv_write_t *write, int status) {
     }
     metric_add(METRIC_SENT_BYTES_TOTAL, (int64_t)n_bytes);
     if (conn->n_encrypted_writes == 0) {
-        struct net_tls_write *done = pop_done(conn->tls);
+        struct net_tls_writes done;
+        pop_done(conn->tls, &done);
         if (send_waiting(conn) != 0) {
             net_conn_close(conn);
         }
-        complete_writes(done, 0);
+        complete_writes(&done, 0);
     }
     if (conn->phase == NET_LINGER && !net_conn_is_sending(conn)) {
         net_conn_half_close(conn);
@@ -225,7 +225,7 @@ ssize_t net_tls_try_write(struct net_conn *conn, const uv_buf_t *bufs, unsigned 
     struct tls_io io = {.out = conn->server_worker->tls->encrypted,
                         .out_cap = NET_TLS_ENCRYPTED_BYTES};
     struct cursor from = {bufs, n, 0};
-    if (conn->n_encrypted_writes > 0 || conn->tls->first) {
+    if (conn->n_encrypted_writes > 0 || !STAILQ_EMPTY(&conn->tls->writes)) {
         return 0; /* after the writes in progress */
     }
     ssize_t n_plain = encrypt_records(conn, &io, &from);
@@ -240,7 +240,8 @@ ssize_t net_tls_try_write(struct net_conn *conn, const uv_buf_t *bufs, unsigned 
 static bool encrypt_waiting(struct net_conn *conn, struct encrypted_write *encrypted) {
     struct net_tls *tls = conn->tls;
     struct tls_io io = {.out = encrypted->data, .out_cap = NET_TLS_ENCRYPTED_BYTES};
-    for (struct net_tls_write *write = tls->first; write; write = write->next) {
+    struct net_tls_write *write;
+    STAILQ_FOREACH (write, &tls->writes, link) {
         ssize_t n = encrypt_records(conn, &io, &write->rest);
         if (n < 0) {
             return false;
@@ -257,7 +258,7 @@ static bool encrypt_waiting(struct net_conn *conn, struct encrypted_write *encry
 /* Sends the next part of the queued writes; no other write is in progress. Returns: 0, or an error
  * that ends the connection. */
 static int send_waiting(struct net_conn *conn) {
-    if (!conn->tls->first || conn->phase == NET_CLOSED) {
+    if (STAILQ_EMPTY(&conn->tls->writes) || conn->phase == NET_CLOSED) {
         return 0;
     }
     struct encrypted_write *encrypted = encrypted_new(conn, NET_TLS_ENCRYPTED_BYTES);
@@ -276,7 +277,6 @@ static struct net_tls_write *waiting_new(uv_write_t *write, const uv_buf_t *bufs
     struct net_tls_write *waiting = malloc(sizeof(*waiting) + n * sizeof(*bufs));
     if (waiting) {
         memcpy(waiting->bufs, bufs, n * sizeof(*bufs));
-        waiting->next = NULL;
         waiting->write = write;
         waiting->done = done;
         waiting->rest = (struct cursor){waiting->bufs, n, 0};
@@ -291,28 +291,23 @@ int net_tls_queue_write(struct net_conn *conn, uv_write_t *write, const uv_buf_t
     if (!waiting) {
         return UV_ENOMEM;
     }
-    if (tls->first) {
-        tls->last->next = waiting;
-    } else {
-        tls->first = waiting;
-    }
-    tls->last = waiting;
+    STAILQ_INSERT_TAIL(&tls->writes, waiting, link);
     for (unsigned i = 0; i < n; i++) {
         tls->n_waiting_bytes += bufs[i].len;
     }
     int rc = conn->n_encrypted_writes == 0 ? send_waiting(conn) : 0;
     if (rc != 0) { /* then it is the only one */
-        tls->first = NULL;
+        STAILQ_INIT(&tls->writes);
         free(waiting);
     }
     return rc;
 }
 
 void net_tls_cancel_writes(struct net_conn *conn) {
-    struct net_tls_write *list = conn->tls ? conn->tls->first : NULL;
-    if (list) {
-        conn->tls->first = NULL;
-        complete_writes(list, UV_ECANCELED);
+    if (conn->tls) {
+        struct net_tls_writes cancelled = STAILQ_HEAD_INITIALIZER(cancelled);
+        STAILQ_CONCAT(&cancelled, &conn->tls->writes);
+        complete_writes(&cancelled, UV_ECANCELED);
     }
 }
 
@@ -321,6 +316,7 @@ void net_tls_cancel_writes(struct net_conn *conn) {
 bool net_tls_attach(struct net_conn *conn, const struct tls_server *server) {
     conn->tls = calloc(1, sizeof(*conn->tls));
     if (conn->tls) {
+        STAILQ_INIT(&conn->tls->writes);
         conn->tls->context = tls_server_context(server);
         conn->tls->in_handshake = true;
     }

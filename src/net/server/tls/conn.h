@@ -8,6 +8,8 @@
 #ifndef SLUICE_NET_SERVER_TLS_CONN_H
 #define SLUICE_NET_SERVER_TLS_CONN_H
 
+#include <sys/queue.h>
+
 #include "core/os/log_limit.h"
 #include "net/server/server.h"
 #include "net/transport/tls/session.h"
@@ -17,16 +19,17 @@ enum {
 };
 
 struct net_tls_write;
+STAILQ_HEAD(net_tls_writes, net_tls_write);
 
 /* TLS state of a connection. */
 struct net_tls {
     struct tls_session session;
-    struct tls_context *context;        /* until the session takes it */
-    bool received_any;                  /* bytes were received */
-    bool in_handshake;                  /* the handshake is in progress */
-    bool close_notify_sent;             /* close_notify was sent */
-    struct net_tls_write *first, *last; /* queued writes */
-    size_t n_waiting_bytes;             /* plaintext bytes of the queued writes */
+    struct tls_context *context;  /* until the session takes it */
+    bool received_any;            /* bytes were received */
+    bool in_handshake;            /* the handshake is in progress */
+    bool close_notify_sent;       /* close_notify was sent */
+    struct net_tls_writes writes; /* queued */
+    size_t n_waiting_bytes;       /* plaintext bytes of the queued writes */
 };
 
 /* Buffers and log limit shared by a worker's connections. The buffers are empty between
