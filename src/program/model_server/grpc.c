@@ -37,7 +37,7 @@ static struct grpc_limits limits_of(const struct serve_settings *settings) {
 }
 
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
-                            const struct serve_grpc_deps *use,
+                            const struct inference_services *services,
                             const struct grpc_server_options *options, const struct tls_server *tls,
                             struct listen_address *bound, struct error *err) {
     size_t n = serve_grpc_n_addresses(settings);
@@ -49,12 +49,7 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
             ? header_forward_new(settings->grpc_header_forward_pattern, &self->forward, err)
             : ST_OK;
     struct grpc_api_options api = {
-        .repository = use->repository,
-        .shared = use->shared,
-        .tracer = use->tracer,
-        .limits = {.max_json_size = settings->max_json_size,
-                   .max_json_depth = settings->max_json_depth,
-                   .max_tensor_elements = settings->max_tensor_elements},
+        .services = *services,
         .server_name = settings->server_id,
         .server_version = SLUICE_VERSION,
         .forward = self->forward,

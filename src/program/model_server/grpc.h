@@ -14,20 +14,13 @@ struct serve_grpc {
     struct grpc_server *server;     /* NULL: --grpc none */
 };
 
-/* What its services use; owned by the caller. */
-struct serve_grpc_deps {
-    struct repository *repository;
-    struct shm_registry *shared;
-    struct tracer *tracer;
-};
-
 /* The number of addresses of --grpc. */
 size_t serve_grpc_n_addresses(const struct serve_settings *settings);
 /* Creates the server and listens on each address, with `tls` where TLS is used; `bound`
  * (serve_grpc_n_addresses of them) gets the actual addresses. `options` are the server's, without
  * limits and methods. Returns: why it failed; serve_grpc_free frees what was created. */
 enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings *settings,
-                            const struct serve_grpc_deps *use,
+                            const struct inference_services *services,
                             const struct grpc_server_options *options, const struct tls_server *tls,
                             struct listen_address *bound, struct error *err) SLUICE_MUST_USE;
 /* Tells clients to use another server. */

@@ -71,22 +71,17 @@ static struct http_limits limits_of(const struct serve_settings *settings) {
     };
 }
 
-static enum status start_http(struct serve_listeners *self, struct repository *repository,
-                              const struct process_threads *threads, struct error *err) {
+static enum status start_http(struct serve_listeners *self, const struct process_threads *threads,
+                              struct error *err) {
     const struct serve_settings *settings = self->settings;
     self->http_api = (struct http_api){
-        .repository = repository,
-        .limits = {.max_json_size = settings->max_json_size,
-                   .max_json_depth = settings->max_json_depth,
-                   .max_tensor_elements = settings->max_tensor_elements},
+        .services = self->services,
         .max_body_size = settings->max_body_size,
         .server_name = settings->server_id,
         .server_version = SLUICE_VERSION,
         .keys = self->security.keys,
         .forward = self->http_forward,
         .metrics = &self->admin.metrics,
-        .shared = self->shared,
-        .tracer = &self->tracer,
     };
     struct http_server_options options = {.limits = limits_of(settings),
                                           .budget = &self->budget,
@@ -117,14 +112,14 @@ static enum status listen_http(struct serve_listeners *self, const char *text,
     return out->url ? ST_OK : error_no_memory(err, "the listeners");
 }
 
-static enum status open_http(struct serve_listeners *self, struct repository *repository,
-                             const struct process_threads *threads, struct error *err) {
+static enum status open_http(struct serve_listeners *self, const struct process_threads *threads,
+                             struct error *err) {
     enum status st = self->settings->http_header_forward_pattern
                          ? header_forward_new(self->settings->http_header_forward_pattern,
                                               &self->http_forward, err)
                          : ST_OK;
     if (st == ST_OK) {
-        st = start_http(self, repository, threads, err);
+        st = start_http(self, threads, err);
     }
     for (size_t i = 0; st == ST_OK && i < self->settings->http.n; i++) {
         st = listen_http(self, self->settings->http.items[i], &self->addresses[i], err);
@@ -145,8 +140,8 @@ static struct shm_registry *open_shared(struct serve_listeners *self,
 
 /* ---- gRPC ------------------------------------------------------------------------------------ */
 
-static enum status open_grpc(struct serve_listeners *self, struct repository *repository,
-                             const struct process_threads *threads, struct error *err) {
+static enum status open_grpc(struct serve_listeners *self, const struct process_threads *threads,
+                             struct error *err) {
     size_t n = serve_grpc_n_addresses(self->settings);
     struct grpc_server_options options = {.budget = &self->budget,
                                           .workers = threads->workers,
@@ -155,12 +150,11 @@ static enum status open_grpc(struct serve_listeners *self, struct repository *re
                                           .admit = grpc_api_admit,
                                           .admit_context = self->security.keys};
     struct listen_scheme scheme = serve_grpc_scheme(self->settings);
-    struct serve_grpc_deps use = {repository, self->shared, &self->tracer};
     struct listen_address *places = arena_calloc(self->arena, n, sizeof(*places));
     if (!places) {
         return error_no_memory(err, "the listeners");
     }
-    enum status st = serve_grpc_open(&self->grpc, self->settings, &use, &options,
+    enum status st = serve_grpc_open(&self->grpc, self->settings, &self->services, &options,
                                      self->security.grpc_tls, places, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         struct serve_bound_address *out = &self->addresses[self->settings->http.n + i];
@@ -173,8 +167,8 @@ static enum status open_grpc(struct serve_listeners *self, struct repository *re
 
 /* ---- MIP ------------------------------------------------------------------------------------- */
 
-static enum status open_mip(struct serve_listeners *self, struct repository *repository,
-                            const struct process_threads *threads, struct error *err) {
+static enum status open_mip(struct serve_listeners *self, const struct process_threads *threads,
+                            struct error *err) {
     size_t n = self->settings->mip.n;
     struct mip_server_options options = {.budget = &self->budget,
                                          .workers = threads->workers,
@@ -184,7 +178,7 @@ static enum status open_mip(struct serve_listeners *self, struct repository *rep
     if (!bound) {
         return error_no_memory(err, "the listeners");
     }
-    enum status st = serve_mip_open(&self->mip, self->settings, repository, &self->tracer, &options,
+    enum status st = serve_mip_open(&self->mip, self->settings, &self->services, &options,
                                     self->arena, bound, err);
     for (size_t i = 0; st == ST_OK && i < n; i++) {
         size_t before = self->settings->http.n + serve_grpc_n_addresses(self->settings);
@@ -247,8 +241,15 @@ enum status serve_listeners_open(struct serve_listeners *self,
         self->n_addresses = 0;
         return error_no_memory(err, "the listeners");
     }
-    self->shared = open_shared(self, settings);
-    if (!self->shared) {
+    self->services = (struct inference_services){
+        .repository = repository,
+        .shared = open_shared(self, settings),
+        .tracer = &self->tracer,
+        .limits = {.max_json_size = settings->max_json_size,
+                   .max_json_depth = settings->max_json_depth,
+                   .max_tensor_elements = settings->max_tensor_elements},
+    };
+    if (!self->services.shared) {
         return error_no_memory(err, "the listeners");
     }
     enum status st = tracer_open(&self->tracer, &settings->trace, err);
@@ -257,13 +258,13 @@ enum status serve_listeners_open(struct serve_listeners *self,
     }
     if (st == ST_OK) {
         serve_security_start_timer(&self->security, settings, threads->main);
-        st = open_http(self, repository, threads, err);
+        st = open_http(self, threads, err);
     }
     if (st == ST_OK) {
-        st = open_grpc(self, repository, threads, err);
+        st = open_grpc(self, threads, err);
     }
     if (st == ST_OK) {
-        st = open_mip(self, repository, threads, err);
+        st = open_mip(self, threads, err);
     }
     return st == ST_OK ? open_admin(self, repository, threads, err) : st;
 }
@@ -365,7 +366,7 @@ void serve_listeners_free(struct serve_listeners *self) {
     serve_mip_free(&self->mip);
     admin_free(&self->admin);
     serve_security_free(&self->security);
-    shm_registry_free(self->shared);
+    shm_registry_free(self->services.shared);
     tracer_close(&self->tracer);
     arena_free(self->arena);
 }

@@ -33,8 +33,8 @@ struct serve_listeners {
     struct net_budget budget;
     struct serve_security security;
     struct serve_admin admin;
-    struct shm_registry *shared; /* regions of shared memory */
     struct tracer tracer;
+    struct inference_services services; /* of all front ends */
     struct http_api http_api;
     struct header_forward *http_forward; /* NULL: no pattern */
     struct http_server *http;

@@ -66,14 +66,14 @@ static enum status listen_all(struct serve_mip *self, const struct serve_setting
 }
 
 enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *settings,
-                           struct repository *repository, struct tracer *tracer,
+                           const struct inference_services *services,
                            const struct mip_server_options *options, struct arena *arena,
                            struct address *bound, struct error *err) {
     struct mip_server_options all = *options;
     if (settings->mip.n == 0) {
         return ST_OK;
     }
-    enum status st = serve_mip_targets(settings, repository, arena, &self->targets, err);
+    enum status st = serve_mip_targets(settings, services->repository, arena, &self->targets, err);
     if (st == ST_OK) {
         self->n_targets = settings->mip.n;
         st =
@@ -83,12 +83,8 @@ enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *
         return st;
     }
     self->api = (struct mip_api){
-        .repository = repository,
+        .services = *services,
         .pictures = self->pictures,
-        .tracer = tracer,
-        .limits = {.max_json_size = settings->max_json_size,
-                   .max_json_depth = settings->max_json_depth,
-                   .max_tensor_elements = settings->max_tensor_elements},
         .request_memory = settings->request_memory,
     };
     all.limits = limits_of(settings);
@@ -104,8 +100,8 @@ static const struct mip_target *find_decoding(const struct serve_mip *self) {
     for (size_t i = 0; i < self->n_targets; i++) {
         const struct mip_target *target = &self->targets[i];
         struct model_version *version;
-        if (repository_find(self->api.repository, target->model, target->version, &version, NULL) !=
-            ST_OK) {
+        if (repository_find(self->api.services.repository, target->model, target->version, &version,
+                            NULL) != ST_OK) {
             continue;
         }
         bool decodes = mip_plan_decodes_pictures(mip_plan_of(version));
@@ -121,7 +117,7 @@ void serve_mip_on_models_loaded(const struct serve_mip *self) {
     struct error err;
     for (size_t i = 0; i < self->n_targets; i++) {
         struct mip_target target = self->targets[i];
-        if (mip_target_resolve(&target, self->api.repository, &err) != ST_OK) {
+        if (mip_target_resolve(&target, self->api.services.repository, &err) != ST_OK) {
             log_event(LOG_ERROR, "MIP listener without a model to serve",
                       LOG_CSTR("reason", err.text));
         }

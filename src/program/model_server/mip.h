@@ -32,7 +32,7 @@ enum status serve_mip_pictures(const struct serve_settings *settings, unsigned n
  * addresses. `options` are the server's, without handler and limits. Returns: why it failed;
  * serve_mip_free frees what was created. */
 enum status serve_mip_open(struct serve_mip *self, const struct serve_settings *settings,
-                           struct repository *repository, struct tracer *tracer,
+                           const struct inference_services *services,
                            const struct mip_server_options *options, struct arena *arena,
                            struct address *bound, struct error *err) SLUICE_MUST_USE;
 /* Logs what the listeners cannot do. Call it when the models have loaded. */

@@ -144,16 +144,15 @@ static enum status replace_by_classes(struct arena *arena, bool batches,
     return ST_OK;
 }
 
-enum status classify_outputs(const struct infer_request *request, const struct model_spec *model,
-                             const struct labels *labels, struct infer_response *response,
-                             struct error *err) {
+enum status classify_outputs(struct arena *arena, const struct infer_request *request,
+                             const struct model_spec *model, const struct labels *labels,
+                             struct infer_response *response, struct error *err) {
     enum status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < request->n_wanted; i++) {
         const struct infer_requested_output *wanted = &request->wanted[i];
         if (wanted->n_classes > 0) {
-            st =
-                replace_by_classes(request->arena, model->max_batch_size > 0, &labels[wanted->spec],
-                                   wanted->n_classes, &response->outputs[i], err);
+            st = replace_by_classes(arena, model->max_batch_size > 0, &labels[wanted->spec],
+                                    wanted->n_classes, &response->outputs[i], err);
         }
     }
     return st;

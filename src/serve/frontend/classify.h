@@ -16,9 +16,9 @@ enum status classify_check(const struct infer_request *request, const struct mod
 /* Replaces each output of `response` for which classification was requested by BYTES of shape
  * [batch, k] where the model batches, else [k]; k is at most the number of values of one batch
  * element. `labels`: one per output of the model. Returns: ST_BAD_SHAPE for outputs with more than
- * 1,000,000 values per batch element, ST_NO_MEMORY. Owns: new memory is in the request's arena. */
-enum status classify_outputs(const struct infer_request *request, const struct model_spec *model,
-                             const struct labels *labels, struct infer_response *response,
-                             struct error *err) SLUICE_MUST_USE;
+ * 1,000,000 values per batch element, ST_NO_MEMORY. Owns: new memory is in `arena`. */
+enum status classify_outputs(struct arena *arena, const struct infer_request *request,
+                             const struct model_spec *model, const struct labels *labels,
+                             struct infer_response *response, struct error *err) SLUICE_MUST_USE;
 
 #endif

@@ -1,6 +1,7 @@
 """The parameters extension, by the reference's own clients: what a client sends reaches the model, what
 the model says comes back, headers and metadata are forwarded where a pattern fits them."""
 import asyncio
+import http.client
 import json
 
 import numpy
@@ -173,6 +174,27 @@ def test_headers_matching_pattern_are_forwarded(start):
     assert live.infer("grpc", headers={"x-user": "anna"}) == {}  # a pattern of its own
     status, answer = live.post("", ("X-User", "raw"), ("Inference-Header-Content-Length", "0"))
     assert (status, answer["parameters"]) == (200, {"X-User": "raw"})
+
+
+@pytest.mark.parametrize("method", ["generate", "generate_stream"])
+def test_headers_of_generate_are_forwarded(start, method):
+    live = start("--http-header-forward-pattern", "^X-")
+
+    def post(body, **headers):
+        connection = http.client.HTTPConnection(live.server.address, timeout=http1.PATIENCE)
+        connection.request("POST", f"/v2/models/echo/{method}", json.dumps(body),
+                           {name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        text = answer.read().decode().strip().removeprefix("data: ")
+        connection.close()
+        return answer.status, json.loads(text)
+    status, said = post({"INPUT0": [1, 2, 3], "X-Own": 5}, X_User="anna", X_Own="other", Other="no")
+    assert status == 200
+    assert (said["X-User"], said["X-Own"], said["OUTPUT0"]) == ("anna", 5, [1, 2, 3])
+    assert "Other" not in said
+    status, said = post({"INPUT0": [1]}, X_User=b"\xff")
+    assert status == 400 and "not UTF-8" in said["error"]
+    live.check_alive()
 
 
 def test_headers_pattern_case_sensitivity(start):

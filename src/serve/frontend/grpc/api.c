@@ -9,7 +9,7 @@
 
 bool grpc_api_is_ready(const struct grpc_api *api) {
     return !atomic_load_explicit(&api->draining, memory_order_relaxed) &&
-           repository_is_ready(api->options.repository);
+           repository_is_ready(api->options.services.repository);
 }
 
 /* The event callback of every method that answers at once. */

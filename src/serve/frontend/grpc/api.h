@@ -8,18 +8,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "codec/kserve/request.h"
 #include "net/server/grpc/server.h"
-#include "serve/repository/repository.h"
+#include "serve/frontend/inference.h"
 
 struct header_forward;
-struct tracer;
 
 struct grpc_api_options {
-    struct repository *repository;
-    struct json_limits limits;
-    struct shm_registry *shared;          /* serve/frontend/shm_registry.h */
-    struct tracer *tracer;                /* serve/trace/tracer.h */
+    struct inference_services services;
     const char *server_name;              /* metadata: name */
     const char *server_version;           /* metadata: version */
     const struct header_forward *forward; /* metadata forwarded to models; NULL: none */

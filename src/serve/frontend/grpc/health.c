@@ -12,8 +12,8 @@ enum grpc_health_state grpc_api_health_state(void *context, struct str service) 
         return grpc_api_is_ready(api) ? GRPC_HEALTH_SERVING : GRPC_HEALTH_NOT_SERVING;
     }
     struct model_version *version;
-    enum status st =
-        repository_find(api->options.repository, service, str_make(NULL, 0), &version, NULL);
+    enum status st = repository_find(api->options.services.repository, service, str_make(NULL, 0),
+                                     &version, NULL);
     if (st == ST_OK) {
         model_version_unref(version);
         bool draining = atomic_load_explicit(&api->draining, memory_order_relaxed);

@@ -2,182 +2,91 @@
  * the same worker, and encoded. */
 #include "serve/frontend/grpc/infer.h"
 
-#include "core/base/compiler.h"
 #include "core/base/metric/metric.h"
-#include "serve/frontend/classify.h"
 #include "serve/frontend/header_forward.h"
-#include "serve/frontend/labels.h"
 
-/* ---- both methods ----------------------------------------------------------------- */
+/* ---- the steps of both methods --------------------------------------------------------------- */
 
-static struct grpc_infer *infer_of(struct call *call) {
-    return CONTAINER_OF(call, struct grpc_infer, call);
+void grpc_infer_init(struct grpc_infer *infer, const struct inference_protocol *protocol,
+                     struct grpc_call *rpc, struct grpc_message *message) {
+    const struct grpc_api_options *options = &grpc_method_context_of(rpc)->api->options;
+    inference_init(&infer->inference, protocol, &options->services, rpc->worker);
+    infer->rpc = rpc;
+    infer->message = message;
 }
 
-struct grpc_infer *grpc_infer_new(struct grpc_call *rpc, struct grpc_message *message,
-                                  void (*done)(struct grpc_infer *infer)) {
-    struct grpc_infer *infer = arena_calloc(message->arena, 1, sizeof *infer);
-    if (infer) {
-        infer->rpc = rpc;
-        infer->message = message;
-        infer->done = done;
-    }
-    return infer;
+struct trace *grpc_infer_begin_trace(struct inference *inference, struct tracer *tracer) {
+    struct trace *trace = trace_begin_grpc(tracer, inference->spec, grpc_infer_of(inference)->rpc);
+    trace_timestamp_set(trace, TRACE_GRPC_WAITREAD_START);
+    trace_timestamp_set(trace, TRACE_GRPC_WAITREAD_END);
+    return trace;
 }
 
-static void on_done(struct call *call) {
-    struct grpc_infer *infer = infer_of(call);
-    infer->submitted = false;
-    trace_add_response(infer->trace, call);
-    shm_request_finish_outputs(&infer->shm, &infer->request.infer, &call->response);
-    infer->done(infer);
-}
-
-static void on_partial_response(struct call *call, struct infer_response *response) {
-    struct grpc_infer *infer = infer_of(call);
-    trace_add_partial_response(infer->trace, response);
-    infer->on_partial_response(infer, response);
-}
-
-/* A decoupled model may send any number of responses; ModelInfer carries one. */
-static enum status check_decoupled_allowed(const struct grpc_infer *infer, struct error *err) {
-    if (!infer->spec->decoupled || infer->on_partial_response) {
-        return ST_OK;
-    }
-    char name[TENSOR_NAME_TEXT_BYTES];
-    return error_set(
-        err, ST_UNSUPPORTED,
-        "model %s is decoupled: it gives any number of answers, and ModelInfer carries "
-        "one; ModelStreamInfer carries all",
-        tensor_name_print(infer->spec->name, name));
-}
-
-/* Each response would overwrite the one before it. */
-static enum status check_decoupled_outputs(const struct grpc_infer *infer, struct error *err) {
-    for (size_t i = 0; infer->spec->decoupled && i < infer->shm.n; i++) {
-        if (infer->shm.regions[i]) {
-            return error_set(err, ST_UNSUPPORTED,
-                             "the outputs of a decoupled model cannot be in shared memory");
-        }
-    }
-    return ST_OK;
-}
-
-static enum status prepare_request(struct grpc_infer *infer, struct model_version **version,
-                                   struct error *err) {
-    const struct grpc_api_options *options = &grpc_method_context_of(infer->rpc)->api->options;
+enum status grpc_infer_decode(struct inference *inference, struct error *err) {
+    struct grpc_infer *infer = grpc_infer_of(inference);
     struct v2_grpc_request *request = &infer->request;
     enum status st = v2_grpc_request_decode(infer->message->arena, infer->message->data,
-                                            &options->limits, request, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    st = header_forward_grpc(options->forward, infer->message->arena, infer->rpc,
-                             &request->infer.params, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    struct str version_text = request->version.len > 0 ? request->version : str_make(NULL, 0);
-    st = repository_find(options->repository, request->model, version_text, version, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    infer->spec = model_version_spec(*version);
-    infer->labels = model_labels(*version);
-    infer->trace = trace_begin_grpc(options->tracer, infer->spec, infer->rpc);
-    trace_timestamp_set(infer->trace, TRACE_GRPC_WAITREAD_START);
-    trace_timestamp_set(infer->trace, TRACE_GRPC_WAITREAD_END);
-    st = check_decoupled_allowed(infer, err);
-    if (st == ST_OK) {
-        st = shm_request_read_inputs(options->shared, &request->infer, &infer->shm, err);
-    }
-    if (st == ST_OK) {
-        st = check_decoupled_outputs(infer, err);
-    }
-    if (st == ST_OK) {
-        st = infer_check(&request->infer, infer->spec, err);
-    }
-    if (st == ST_OK) {
-        st = classify_check(&request->infer, infer->spec, err);
-    }
-    if (st == ST_OK) {
-        st = infer_align_copy(&request->infer, err);
-    }
-    if (st != ST_OK) {
-        shm_request_finish_outputs(&infer->shm, &request->infer,
-                                   &(struct infer_response){.error = *err});
-        model_version_unref(*version);
-    }
+                                            &inference->services->limits, request, err);
+    inference->call.request = &request->infer;
+    request->infer.deadline_ns = infer->rpc->deadline_ns;
+    inference->model = request->model;
+    inference->version_text = request->version.len > 0 ? request->version : str_make(NULL, 0);
     return st;
 }
 
-void grpc_infer_start(struct grpc_infer *infer) {
-    struct model_version *version;
-    struct error *err = &infer->call.response.error;
-    if (prepare_request(infer, &version, err) != ST_OK) {
-        infer->done(infer);
-        return;
-    }
-    infer->request.infer.deadline_ns = infer->rpc->deadline_ns;
-    infer->call.request = &infer->request.infer;
-    infer->call.worker = infer->rpc->worker;
-    infer->call.done = on_done;
-    infer->call.on_partial_response = infer->on_partial_response ? on_partial_response : NULL;
-    infer->submitted = infer->queued = true;
-    trace_add_request(infer->trace, &infer->request.infer);
-    call_submit(&infer->call, version);
+enum status grpc_infer_forward_metadata(struct inference *inference, struct params *params,
+                                        struct error *err) {
+    struct grpc_infer *infer = grpc_infer_of(inference);
+    const struct grpc_api_options *options = &grpc_method_context_of(infer->rpc)->api->options;
+    return header_forward_grpc(options->forward, infer->message->arena, infer->rpc, params, err);
 }
 
-void grpc_infer_cancel(struct grpc_infer *infer) {
-    if (infer->submitted) {
-        call_cancel(&infer->call);
-    }
-}
-
-void grpc_infer_fini(struct grpc_infer *infer) {
-    shm_request_fini(&infer->shm);
-    trace_timestamp_set(infer->trace, TRACE_GRPC_SEND_END);
-    trace_end(&infer->trace);
-}
-
-enum status grpc_infer_encode(struct grpc_infer *infer, bool stream, struct v2_grpc_message *out,
+enum status grpc_infer_encode(struct grpc_infer *infer, struct v2_grpc_message *out,
                               struct error *err) {
-    struct infer_response *response = &infer->call.response;
-    enum status st = response->error.status;
-    if (st != ST_OK) {
-        *err = response->error;
-    } else {
-        st = classify_outputs(&infer->request.infer, infer->spec, infer->labels, response, err);
-    }
-    if (st == ST_OK) {
-        st = v2_grpc_response_encode(infer->message->arena, infer->spec, infer->request.infer.id,
-                                     response, stream, stream ? 1 : -1, out, err);
-    }
+    enum status st = inference_encode(&infer->inference, out, err);
     metric_add(st == ST_OK ? METRIC_INFERENCES_TOTAL : METRIC_INFERENCE_FAILURES_TOTAL, 1);
-    trace_timestamp_set(infer->trace, TRACE_GRPC_SEND_START);
     return st;
 }
 
 /* ---- ModelInfer ------------------------------------------------------------------------------ */
 
+static enum status encode_response(struct inference *inference, struct infer_response *response,
+                                   struct arena *arena, bool last, void *out, struct error *err) {
+    (void)last;
+    return v2_grpc_response_encode(arena, inference->spec, inference->call.request->id, response,
+                                   false, -1, out, err);
+}
+
 static void release_response(void *user) {
     infer_response_release(user);
 }
 
-static void answer_infer(struct grpc_infer *infer) {
+static void answer_infer(struct inference *inference) {
+    struct grpc_infer *infer = grpc_infer_of(inference);
     struct v2_grpc_message out;
     struct error err;
-    if (grpc_infer_encode(infer, false, &out, &err) != ST_OK) {
-        infer_response_release(&infer->call.response);
+    if (grpc_infer_encode(infer, &out, &err) != ST_OK) {
+        infer_response_release(&inference->call.response);
         grpc_finish(infer->rpc, &err);
         return;
     }
-    grpc_send(infer->rpc, out.pieces, out.n_pieces, release_response, &infer->call.response);
+    grpc_send(infer->rpc, out.pieces, out.n_pieces, release_response, &inference->call.response);
     grpc_finish(infer->rpc, NULL);
 }
 
+static const struct inference_protocol infer_protocol = {
+    .carries_one = "ModelInfer carries one; ModelStreamInfer carries all",
+    .send_start = TRACE_GRPC_SEND_START,
+    .send_end = TRACE_GRPC_SEND_END,
+    .begin_trace = grpc_infer_begin_trace,
+    .decode = grpc_infer_decode,
+    .forward_headers = grpc_infer_forward_metadata,
+    .encode = encode_response,
+    .done = answer_infer,
+};
+
 static void begin_infer(struct grpc_call *call) {
-    struct grpc_infer *infer = grpc_infer_new(call, call->message, answer_infer);
+    struct grpc_infer *infer = arena_calloc(call->message->arena, 1, sizeof *infer);
     if (!infer) {
         struct error err;
         grpc_message_free(call->message);
@@ -185,8 +94,9 @@ static void begin_infer(struct grpc_call *call) {
         grpc_finish(call, &err);
         return;
     }
+    grpc_infer_init(infer, &infer_protocol, call, call->message);
     call->user = infer;
-    grpc_infer_start(infer);
+    inference_run(&infer->inference);
 }
 
 static void step_infer(struct grpc_call *call, enum grpc_event event) {
@@ -194,9 +104,9 @@ static void step_infer(struct grpc_call *call, enum grpc_event event) {
     if (event == GRPC_MESSAGE) {
         begin_infer(call);
     } else if (event == GRPC_CANCELLED && infer) {
-        grpc_infer_cancel(infer); /* its `done` is still called, and finishes the call */
+        inference_cancel(&infer->inference); /* its `done` is still called, and finishes the call */
     } else if (event == GRPC_END && infer) {
-        grpc_infer_fini(infer);
+        inference_fini(&infer->inference);
         grpc_message_free(infer->message);
     }
 }

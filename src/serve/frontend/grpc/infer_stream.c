@@ -3,12 +3,11 @@
  * it. Responses of decoupled models are sent as they arrive. Back pressure: a request is read for
  * each one that is answered, so that at most max_in_flight are unanswered. */
 #include "core/base/metric/metric.h"
-#include "serve/frontend/classify.h"
 #include "serve/frontend/grpc/infer.h"
 
 /* One request of the stream; lives in its message's arena. */
 struct stream_item {
-    struct grpc_infer infer; /* first member: cast between the two */
+    struct grpc_infer infer;
     struct stream_item *next;
     size_t n_partials; /* partial responses being sent; they may refer to this request */
     bool answered;
@@ -29,8 +28,8 @@ struct stream {
 
 static void item_free_if_finished(struct stream_item *item) {
     if (item->is_finished && item->n_partials == 0) {
-        infer_response_release(&item->infer.call.response);
-        grpc_infer_fini(&item->infer);
+        infer_response_release(&item->infer.inference.call.response);
+        inference_fini(&item->infer.inference);
         grpc_message_free(item->infer.message); /* frees the item too */
     }
 }
@@ -48,15 +47,15 @@ static void item_release(void *user) {
 static void print_error(struct buf *out, const struct stream_item *item, const struct error *err,
                         bool final) {
     const struct v2_grpc_request *request = &item->infer.request;
-    bool queued = item->infer.queued;
+    bool submitted = item->infer.inference.submitted;
     metric_add_error(METRIC_GRPC, err->status);
-    v2_grpc_stream_error_encode(out, err, request->infer.id, queued ? request->model : STR(""),
-                                queued ? request->version : STR(""), queued ? final : -1);
+    v2_grpc_stream_error_encode(out, err, request->infer.id, submitted ? request->model : STR(""),
+                                submitted ? request->version : STR(""), submitted ? final : -1);
 }
 
 static void note_failure(struct stream *stream, const struct stream_item *item,
                          const struct error *err) {
-    if (stream->strict && item->infer.queued && !stream->failed) {
+    if (stream->strict && item->infer.inference.submitted && !stream->failed) {
         stream->failed = true;
         stream->failure = *err;
     }
@@ -77,14 +76,14 @@ static void send_error(struct stream *stream, struct stream_item *item, const st
 /* The end mark of a decoupled model: no outputs follow. It is sent only to a client that requested
  * it, with the version that the request has. */
 static bool is_empty_final(const struct stream_item *item) {
-    const struct infer_response *response = &item->infer.call.response;
-    return item->infer.spec && item->infer.spec->decoupled && response->error.status == ST_OK &&
-           response->n_outputs == 0;
+    const struct infer_response *response = &item->infer.inference.call.response;
+    return item->infer.inference.spec && item->infer.inference.spec->decoupled &&
+           response->error.status == ST_OK && response->n_outputs == 0;
 }
 
 static void send_empty_final(struct stream *stream, struct stream_item *item) {
     const struct v2_grpc_request *request = &item->infer.request;
-    struct model_spec spec = *item->infer.spec;
+    struct model_spec spec = *item->infer.inference.spec;
     struct v2_grpc_message out;
     struct error err;
     spec.version_text = request->version;
@@ -92,7 +91,8 @@ static void send_empty_final(struct stream *stream, struct stream_item *item) {
     if (!request->empty_final) {
         item_release(item);
     } else if (v2_grpc_response_encode(item->infer.message->arena, &spec, request->infer.id,
-                                       &item->infer.call.response, true, 1, &out, &err) == ST_OK) {
+                                       &item->infer.inference.call.response, true, 1, &out,
+                                       &err) == ST_OK) {
         grpc_send(stream->call, out.pieces, out.n_pieces, item_release, item);
     } else {
         send_error(stream, item, &err);
@@ -106,7 +106,7 @@ static void send_item(struct stream *stream, struct stream_item *item) {
         send_empty_final(stream, item);
         return;
     }
-    if (grpc_infer_encode(&item->infer, true, &out, &err) == ST_OK) {
+    if (grpc_infer_encode(&item->infer, &out, &err) == ST_OK) {
         grpc_send(stream->call, out.pieces, out.n_pieces, item_release, item);
         return;
     }
@@ -120,7 +120,7 @@ static void cancel_all_requests(struct stream *stream) {
     bool inner = stream->flushing;
     stream->flushing = true;
     for (struct stream_item *item = stream->first; item; item = item->next) {
-        grpc_infer_cancel(&item->infer);
+        inference_cancel(&item->infer.inference);
     }
     stream->flushing = inner;
 }
@@ -141,7 +141,7 @@ static struct stream_item *pop_answered(struct stream *stream) {
     bool others_wait = false;
     for (struct stream_item **at = &stream->first; *at; at = &(*at)->next) {
         struct stream_item *item = *at;
-        bool free = item->infer.spec && item->infer.spec->decoupled;
+        bool free = item->infer.inference.spec && item->infer.inference.spec->decoupled;
         if (item->answered && (free || !others_wait)) {
             *at = item->next;
             stream->tail = stream->tail == &item->next ? at : stream->tail;
@@ -175,10 +175,14 @@ static void flush_answers(struct stream *stream) {
     finish_if_drained(stream);
 }
 
-static void on_done(struct grpc_infer *infer) {
-    struct stream_item *item = (struct stream_item *)infer;
+static struct stream_item *stream_item_of(struct inference *inference) {
+    return CONTAINER_OF(grpc_infer_of(inference), struct stream_item, infer);
+}
+
+static void on_done(struct inference *inference) {
+    struct stream_item *item = stream_item_of(inference);
     item->answered = true;
-    flush_answers(infer->rpc->user);
+    flush_answers(item->infer.rpc->user);
 }
 
 /* ---- partial responses of decoupled models ------------------------------------------- */
@@ -208,16 +212,11 @@ static void fail_out_of_memory(struct stream *stream) {
 
 /* Sends the response, or the error in it. Returns: false when out of memory. */
 static bool send_partial_response(struct stream *stream, struct partial_response *partial) {
-    const struct stream_item *item = partial->item;
-    struct infer_response *response = partial->response;
-    struct infer_request request = item->infer.request.infer;
+    struct stream_item *item = partial->item;
     struct v2_grpc_message out;
-    struct error err = response->error;
-    request.arena = partial->arena;
-    if (err.status == ST_OK &&
-        classify_outputs(&request, item->infer.spec, item->infer.labels, response, &err) == ST_OK &&
-        v2_grpc_response_encode(partial->arena, item->infer.spec, item->infer.request.infer.id,
-                                response, true, 0, &out, &err) == ST_OK) {
+    struct error err;
+    if (inference_encode_partial(&item->infer.inference, partial->response, partial->arena, &out,
+                                 &err) == ST_OK) {
         grpc_send(stream->call, out.pieces, out.n_pieces, partial_response_free, partial);
         return true;
     }
@@ -246,9 +245,9 @@ static struct partial_response *partial_response_new(struct stream_item *item,
     return partial;
 }
 
-static void on_partial_response(struct grpc_infer *infer, struct infer_response *response) {
-    struct stream_item *item = (struct stream_item *)infer;
-    struct stream *stream = infer->rpc->user;
+static void on_partial_response(struct inference *inference, struct infer_response *response) {
+    struct stream_item *item = stream_item_of(inference);
+    struct stream *stream = item->infer.rpc->user;
     if (stream->failed || stream->call->is_cancelled) {
         infer_response_release(response);
         return;
@@ -266,6 +265,23 @@ static void on_partial_response(struct grpc_infer *infer, struct infer_response 
         flush_answers(stream);
     }
 }
+
+static enum status encode_response(struct inference *inference, struct infer_response *response,
+                                   struct arena *arena, bool last, void *out, struct error *err) {
+    return v2_grpc_response_encode(arena, inference->spec, inference->call.request->id, response,
+                                   true, last ? 1 : 0, out, err);
+}
+
+static const struct inference_protocol stream_protocol = {
+    .send_start = TRACE_GRPC_SEND_START,
+    .send_end = TRACE_GRPC_SEND_END,
+    .begin_trace = grpc_infer_begin_trace,
+    .decode = grpc_infer_decode,
+    .forward_headers = grpc_infer_forward_metadata,
+    .encode = encode_response,
+    .done = on_done,
+    .on_partial_response = on_partial_response,
+};
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -297,18 +313,16 @@ static void add_request(struct stream *stream, struct grpc_message *message) {
         flush_answers(stream);
         return;
     }
-    item->infer.rpc = stream->call;
-    item->infer.message = message;
-    item->infer.done = on_done;
-    item->infer.on_partial_response = on_partial_response;
+    grpc_infer_init(&item->infer, &stream_protocol, stream->call, message);
     *stream->tail = item;
     stream->tail = &item->next;
     if (stream->failed) { /* answered in order, after the cancelled requests before it */
-        error_set(&item->infer.call.response.error, ST_CANCELLED, "the stream has failed");
-        on_done(&item->infer);
+        error_set(&item->infer.inference.call.response.error, ST_CANCELLED,
+                  "the stream has failed");
+        on_done(&item->infer.inference);
         return;
     }
-    grpc_infer_start(&item->infer);
+    inference_run(&item->infer.inference);
 }
 
 void grpc_infer_stream_step(struct grpc_call *call, enum grpc_event event) {

@@ -13,7 +13,8 @@ static enum status answer_status(struct grpc_api *api, struct grpc_call *call, s
                                  struct buf *out, struct error *err) {
     struct str name, version;
     enum status st = v2_grpc_named_decode(call->arena, message, &name, &version, err);
-    return st == ST_OK ? shm_visit_regions(api->options.shared, name, add_region, out, err) : st;
+    return st == ST_OK ? shm_visit_regions(api->options.services.shared, name, add_region, out, err)
+                       : st;
 }
 
 static enum status answer_register(struct grpc_api *api, struct grpc_call *call, struct str message,
@@ -21,7 +22,7 @@ static enum status answer_register(struct grpc_api *api, struct grpc_call *call,
     struct v2_shared_memory_region region;
     (void)call, (void)out;
     enum status st = v2_grpc_shared_memory_register_decode(message, &region, err);
-    return st == ST_OK ? shm_register_region(api->options.shared, &region, err) : st;
+    return st == ST_OK ? shm_register_region(api->options.services.shared, &region, err) : st;
 }
 
 static enum status answer_unregister(struct grpc_api *api, struct grpc_call *call,
@@ -29,7 +30,7 @@ static enum status answer_unregister(struct grpc_api *api, struct grpc_call *cal
     struct str name, version;
     (void)out;
     enum status st = v2_grpc_named_decode(call->arena, message, &name, &version, err);
-    return st == ST_OK ? shm_unregister_region(api->options.shared, name, err) : st;
+    return st == ST_OK ? shm_unregister_region(api->options.services.shared, name, err) : st;
 }
 
 static enum status refuse_cuda(struct grpc_api *api, struct grpc_call *call, struct str message,

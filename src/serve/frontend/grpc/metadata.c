@@ -13,8 +13,8 @@ static enum status find_version(struct grpc_api *api, struct grpc_call *call, st
         return st;
     }
     *named = version_text.len > 0;
-    return repository_find(api->options.repository, name, *named ? version_text : str_make(NULL, 0),
-                           version, err);
+    return repository_find(api->options.services.repository, name,
+                           *named ? version_text : str_make(NULL, 0), version, err);
 }
 
 static enum status answer_live(struct grpc_api *api, struct grpc_call *call, struct str message,

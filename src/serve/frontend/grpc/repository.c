@@ -70,7 +70,7 @@ static void begin_change(struct grpc_call *call, enum repository_action act) {
         .change = {.action = act, .worker = call->worker, .done = on_done},
         .call = call,
         .message = message,
-        .repository = grpc_method_context_of(call)->api->options.repository,
+        .repository = grpc_method_context_of(call)->api->options.services.repository,
     };
     call->user = self;
     enum status st = decode_request(self, &err);

@@ -141,7 +141,7 @@ static enum status answer_statistics(struct grpc_api *api, struct grpc_call *cal
     if (st != ST_OK) {
         return st;
     }
-    st = repository_visit_ready(api->options.repository, name,
+    st = repository_visit_ready(api->options.services.repository, name,
                                 version.len > 0 ? version : str_make(NULL, 0), add_version, out,
                                 err);
     /* As the reference server does, for an unknown name too. */

@@ -4,12 +4,12 @@
 
 static enum status answer_trace_setting(struct grpc_api *api, struct grpc_call *call,
                                         struct str message, struct buf *out, struct error *err) {
-    struct tracer *tracer = api->options.tracer;
+    struct tracer *tracer = api->options.services.tracer;
     struct v2_trace_update wanted;
     enum status st = v2_grpc_trace_decode(message, &wanted, err);
     (void)call;
     if (st == ST_OK) {
-        st = trace_model_check(api->options.repository, wanted.model, err);
+        st = trace_model_check(api->options.services.repository, wanted.model, err);
     }
     if (st == ST_OK) {
         st = tracer_change_settings(tracer, wanted.model, &wanted, err);

@@ -31,7 +31,7 @@ static void answer_ready(struct http_api *api, struct http_exchange *exchange,
                          const struct v2_path *path) {
     (void)path;
     bool ready = !atomic_load_explicit(&api->draining, memory_order_relaxed) &&
-                 repository_is_ready(api->repository);
+                 repository_is_ready(api->services.repository);
     struct buf body;
     buf_init(&body, exchange->arena, 32);
     v2_ready_print(&body, ready);
@@ -42,7 +42,8 @@ static void answer_model(struct http_api *api, struct http_exchange *exchange,
                          const struct v2_path *path) {
     struct error err;
     struct model_version *version = NULL;
-    if (repository_find(api->repository, path->model, path->version, &version, &err) != ST_OK) {
+    if (repository_find(api->services.repository, path->model, path->version, &version, &err) !=
+        ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
@@ -63,7 +64,8 @@ static void answer_model_ready(struct http_api *api, struct http_exchange *excha
                                const struct v2_path *path) {
     struct error err;
     struct model_version *version = NULL;
-    enum status st = repository_find(api->repository, path->model, path->version, &version, &err);
+    enum status st =
+        repository_find(api->services.repository, path->model, path->version, &version, &err);
     if (st != ST_OK && st != ST_NOT_READY) {
         http_reply_error(exchange, &err, NULL, 0);
         return;
@@ -81,7 +83,8 @@ static void answer_config(struct http_api *api, struct http_exchange *exchange,
                           const struct v2_path *path) {
     struct error err;
     struct model_version *version = NULL;
-    if (repository_find(api->repository, path->model, path->version, &version, &err) != ST_OK) {
+    if (repository_find(api->services.repository, path->model, path->version, &version, &err) !=
+        ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
@@ -97,7 +100,7 @@ static void answer_load(struct http_api *api, struct http_exchange *exchange,
     (void)path;
     struct buf body;
     buf_init(&body, exchange->arena, 512);
-    load_report_print(api->repository, &body);
+    load_report_print(api->services.repository, &body);
     http_json_reply(exchange, 200, &body);
 }
 

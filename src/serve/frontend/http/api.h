@@ -8,25 +8,20 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "codec/kserve/request.h"
 #include "net/server/http/server.h"
 #include "serve/admin/metrics.h"
 #include "serve/frontend/header_forward.h"
+#include "serve/frontend/inference.h"
 #include "serve/frontend/keys.h"
-#include "serve/repository/repository.h"
-#include "serve/trace/tracer.h"
 
 struct http_api {
-    struct repository *repository;
-    struct json_limits limits;
+    struct inference_services services;
     uint64_t max_body_size;               /* enforced by the server */
     const char *server_name;              /* metadata: name */
     const char *server_version;           /* metadata: version */
     const struct keys *keys;              /* NULL: no keys are needed */
     const struct header_forward *forward; /* headers forwarded to models; NULL: none */
     struct admin_metrics *metrics;
-    struct shm_registry *shared; /* serve/frontend/shm_registry.h */
-    struct tracer *tracer;
     atomic_bool draining; /* /v2/health/ready answers 503 */
 };
 

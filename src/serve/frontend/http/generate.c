@@ -9,9 +9,8 @@
 #include "codec/kserve/metadata.h"
 #include "core/base/metric/metric.h"
 #include "serve/frontend/http/coding.h"
+#include "serve/frontend/inference.h"
 #include "serve/frontend/load_report.h"
-#include "serve/scheduler/call.h"
-#include "serve/trace/trace.h"
 #include "telemetry/admin/http_text.h"
 
 enum { FIRST_BYTES = 256 };
@@ -19,25 +18,55 @@ enum { FIRST_BYTES = 256 };
 /* One request; lives in the exchange's arena. */
 struct http_generate {
     struct http_request_ops ops; /* first member: exchange->user points to it */
-    struct call call;
+    struct inference inference;
     struct infer_request request;
     struct http_exchange *exchange;
-    struct repository *repository;
-    struct model_version *version;        /* a reference, until call_submit takes it */
-    struct model_version *served_version; /* same version, until `done` returns */
-    const struct model_spec *spec;        /* of the version */
-    bool streams;                         /* generate_stream */
-    bool stream_begun;                    /* the head of the response was sent */
-    bool submitted;                       /* the call is in flight */
+    const struct http_api *api;
+    bool streams;      /* generate_stream */
+    bool stream_begun; /* the head of the response was sent */
     size_t n_answers;
     struct buf answer;    /* the only response of generate */
     struct error failure; /* of the first response, or the wrong number of responses */
-    struct trace *trace;
 };
 
-static struct http_generate *generate_of(struct call *call) {
-    return CONTAINER_OF(call, struct http_generate, call);
+static struct http_generate *http_generate_of(struct inference *inference) {
+    return CONTAINER_OF(inference, struct http_generate, inference);
 }
+
+/* ---- the steps of the inference -------------------------------------------------------------- */
+
+static struct trace *begin_trace(struct inference *inference, struct tracer *tracer) {
+    struct trace *trace =
+        trace_begin_http(tracer, inference->spec, &http_generate_of(inference)->exchange->head);
+    trace_timestamp_set(trace, TRACE_HTTP_RECV_START);
+    return trace;
+}
+
+static enum status decode_body(struct inference *inference, struct error *err) {
+    struct http_generate *generate = http_generate_of(inference);
+    struct http_exchange *exchange = generate->exchange;
+    inference->call.request = &generate->request;
+    return v2_generate_decode(exchange->arena, exchange->body, inference->spec,
+                              &inference->services->limits, generate->api->max_body_size,
+                              &generate->request, err);
+}
+
+static enum status forward_headers(struct inference *inference, struct params *params,
+                                   struct error *err) {
+    struct http_generate *generate = http_generate_of(inference);
+    return header_forward_http(generate->api->forward, generate->exchange->arena,
+                               &generate->exchange->head, params, err);
+}
+
+/* Appends the response to the buffer `out`, which has its own arena. */
+static enum status encode_response(struct inference *inference, struct infer_response *response,
+                                   struct arena *arena, bool last, void *out, struct error *err) {
+    (void)arena;
+    (void)last;
+    return v2_generate_print(out, inference->spec, inference->call.request->id, response, err);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
 
 static void reply_failure(struct http_exchange *exchange, const struct error *err) {
     metric_add(METRIC_INFERENCE_FAILURES_TOTAL, 1);
@@ -53,23 +82,15 @@ static enum status set_count_error(struct http_generate *generate, const char *c
                      count);
 }
 
-static void store_single_answer(struct http_generate *generate,
-                                const struct infer_response *response) {
-    if (generate->n_answers > 1) {
-        if (response->error.status != ST_OK) {
-            generate->failure = response->error;
-        } else {
-            set_count_error(generate, "more");
-        }
+static void store_single_answer(struct http_generate *generate, struct infer_response *response) {
+    struct arena *arena = generate->exchange->arena;
+    if (generate->n_answers > 1 && response->error.status == ST_OK) {
+        set_count_error(generate, "more");
         return;
     }
-    if (response->error.status != ST_OK) {
-        generate->failure = response->error;
-        return;
-    }
-    buf_init(&generate->answer, generate->exchange->arena, FIRST_BYTES);
-    if (v2_generate_print(&generate->answer, generate->spec, generate->request.id, response,
-                          &generate->failure) == ST_OK) {
+    buf_init(&generate->answer, arena, FIRST_BYTES);
+    if (inference_encode_partial(&generate->inference, response, arena, &generate->answer,
+                                 &generate->failure) == ST_OK) {
         generate->failure.status = ST_OK;
     }
 }
@@ -116,8 +137,8 @@ static void free_event(void *user) {
 static void begin_stream(struct http_generate *generate) {
     struct http_exchange *exchange = generate->exchange;
     struct http_field fields[1];
-    size_t n = load_report_add(fields, 0, &exchange->head, generate->repository,
-                               generate->served_version, exchange->arena);
+    size_t n = load_report_add(fields, 0, &exchange->head, generate->api->services.repository,
+                               generate->inference.served_version, exchange->arena);
     generate->stream_begun = true;
     http_stream_begin(exchange,
                       &(struct http_reply){.status = 200,
@@ -126,13 +147,12 @@ static void begin_stream(struct http_generate *generate) {
                                            .n_fields = n});
 }
 
-static void print_event(struct buf *out, const struct http_generate *generate,
-                        const struct infer_response *response) {
-    struct error err = response->error;
+static void print_event(struct buf *out, struct arena *arena, struct http_generate *generate,
+                        struct infer_response *response) {
+    struct error err;
     buf_add_str(out, STR("data: "));
     size_t start = out->len;
-    if (err.status != ST_OK ||
-        v2_generate_print(out, generate->spec, generate->request.id, response, &err) != ST_OK) {
+    if (inference_encode_partial(&generate->inference, response, arena, out, &err) != ST_OK) {
         out->len = start;
         v2_error_print(out, &err);
         metric_add_error(METRIC_HTTP, err.status);
@@ -149,7 +169,7 @@ static void send_event(struct http_generate *generate, struct infer_response *re
     struct buf out = {.failed = true};
     if (event) {
         buf_init(&out, arena, FIRST_BYTES);
-        print_event(&out, generate, response);
+        print_event(&out, arena, generate, response);
     }
     if (out.failed) {
         if (owned) {
@@ -189,19 +209,18 @@ static void emit_event(struct http_generate *generate, struct infer_response *re
 
 /* The request can only fail: cancels it in the model. */
 static void cancel_if_failed(struct http_generate *generate) {
-    if (generate->submitted && !generate->stream_begun && generate->failure.status != ST_OK) {
-        call_cancel(&generate->call);
+    if (!generate->stream_begun && generate->failure.status != ST_OK) {
+        inference_cancel(&generate->inference);
     }
 }
 
-static void on_partial_response(struct call *call, struct infer_response *response) {
-    struct http_generate *generate = generate_of(call);
+static void on_partial_response(struct inference *inference, struct infer_response *response) {
+    struct http_generate *generate = http_generate_of(inference);
     if (generate->exchange->gone ||
         (!generate->stream_begun && generate->failure.status != ST_OK)) { /* not sent */
         infer_response_release(response);
         return;
     }
-    trace_add_partial_response(generate->trace, response);
     generate->n_answers++;
     if (generate->streams) {
         emit_event(generate, response, true);
@@ -214,9 +233,9 @@ static void on_partial_response(struct call *call, struct infer_response *respon
 
 /* Is the last response of the model one to send, or only its end mark? */
 static bool last_is_answer(const struct http_generate *generate) {
-    const struct infer_response *response = &generate->call.response;
-    bool says_only_end =
-        generate->spec->decoupled && response->error.status == ST_OK && response->n_outputs == 0;
+    const struct infer_response *response = &generate->inference.call.response;
+    bool says_only_end = generate->inference.spec->decoupled && response->error.status == ST_OK &&
+                         response->n_outputs == 0;
     bool failed = !generate->stream_begun && generate->failure.status != ST_OK;
     return !says_only_end && !failed;
 }
@@ -244,21 +263,18 @@ static void finish_cancelled(struct http_generate *generate) {
     reply_failure(generate->exchange, &err);
 }
 
-static void on_done(struct call *call) {
-    struct http_generate *generate = generate_of(call);
-    bool gone = generate->exchange->gone;
-    generate->submitted = false;
-    trace_add_response(generate->trace, call);
-    if (!gone && last_is_answer(generate)) {
+static void finish_submitted(struct http_generate *generate) {
+    struct infer_response *response = &generate->inference.call.response;
+    if (!generate->exchange->gone && last_is_answer(generate)) {
         generate->n_answers++;
         if (generate->streams) {
-            emit_event(generate, &call->response, false);
+            emit_event(generate, response, false);
         } else {
-            store_single_answer(generate, &call->response);
+            store_single_answer(generate, response);
         }
     }
-    infer_response_release(&call->response);
-    trace_timestamp_set(generate->trace, TRACE_HTTP_SEND_START);
+    infer_response_release(response);
+    trace_timestamp_set(generate->inference.trace, TRACE_HTTP_SEND_START);
     if (generate->exchange->gone) {
         finish_cancelled(generate);
     } else if (generate->streams) {
@@ -268,45 +284,43 @@ static void on_done(struct call *call) {
     }
 }
 
-/* ---- requests -------------------------------------------------------------------------------- */
+static void on_done(struct inference *inference) {
+    struct http_generate *generate = http_generate_of(inference);
+    if (inference->submitted) {
+        finish_submitted(generate);
+    } else {
+        reply_failure(generate->exchange, &inference->call.response.error);
+    }
+}
+
+static const struct inference_protocol generate_protocol = {
+    .send_start = TRACE_HTTP_SEND_START,
+    .send_end = TRACE_HTTP_SEND_END,
+    .begin_trace = begin_trace,
+    .decode = decode_body,
+    .forward_headers = forward_headers,
+    .encode = encode_response,
+    .done = on_done,
+    .on_partial_response = on_partial_response,
+};
+
+/* ---- the exchange ---------------------------------------------------------------------------- */
 
 static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct http_generate *generate = exchange->user;
-    struct infer_request *request = &generate->request;
-    struct error err;
-    trace_timestamp_set(generate->trace, TRACE_HTTP_RECV_END);
-    if (v2_generate_decode(exchange->arena, exchange->body, generate->spec, &api->limits,
-                           api->max_body_size, request, &err) != ST_OK ||
-        infer_check(request, generate->spec, &err) != ST_OK ||
-        infer_align_copy(request, &err) != ST_OK) {
-        reply_failure(exchange, &err);
-        return;
-    }
-    generate->call.request = request;
-    generate->call.worker = exchange->worker;
-    generate->call.done = on_done;
-    generate->call.on_partial_response = on_partial_response;
-    generate->submitted = true;
-    trace_add_request(generate->trace, request);
-    struct model_version *version = generate->version;
-    generate->version = NULL;
-    call_submit(&generate->call, version);
+    (void)api;
+    trace_timestamp_set(generate->inference.trace, TRACE_HTTP_RECV_END);
+    inference_run(&generate->inference);
 }
 
 static void on_disconnect(struct http_exchange *exchange) {
     struct http_generate *generate = exchange->user;
-    if (generate->submitted) {
-        call_cancel(&generate->call);
-    }
+    inference_cancel(&generate->inference);
 }
 
 static void on_end(struct http_exchange *exchange) {
     struct http_generate *generate = exchange->user;
-    if (generate->version) {
-        model_version_unref(generate->version);
-    }
-    trace_timestamp_set(generate->trace, TRACE_HTTP_SEND_END);
-    trace_end(&generate->trace);
+    inference_fini(&generate->inference);
 }
 
 /* Clause: generate accepts no content codings. */
@@ -332,20 +346,16 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
     generate->ops = (struct http_request_ops){
         .on_body = on_body, .on_disconnect = on_disconnect, .on_end = on_end};
     generate->exchange = exchange;
-    generate->repository = api->repository;
+    generate->api = api;
     generate->streams = path->resource == V2_GENERATE_STREAM;
     generate->failure.status = ST_OK;
+    inference_init(&generate->inference, &generate_protocol, &api->services, exchange->worker);
     exchange->user = generate;
-    if (repository_find(api->repository, path->model, path->version, &generate->version, &err) !=
-            ST_OK ||
+    if (inference_find_model(&generate->inference, path->model, path->version, &err) != ST_OK ||
         read_request_head(exchange, api, &err) != ST_OK) {
         reply_failure(exchange, &err);
         return;
     }
-    generate->served_version = generate->version;
-    generate->spec = model_version_spec(generate->version);
-    generate->trace = trace_begin_http(api->tracer, generate->spec, &exchange->head);
-    trace_timestamp_set(generate->trace, TRACE_HTTP_RECV_START);
     if (!exchange->head.has_body) { /* no body: on_body is not called by the server */
         on_body(api, exchange);
     }

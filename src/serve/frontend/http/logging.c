@@ -19,7 +19,8 @@ static void reply_log_settings(struct http_exchange *exchange) {
 static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct v2_log_settings wanted;
     struct error err;
-    enum status st = v2_log_decode(exchange->arena, exchange->body, &api->limits, &wanted, &err);
+    enum status st =
+        v2_log_decode(exchange->arena, exchange->body, &api->services.limits, &wanted, &err);
     log_settings_apply(&wanted); /* settings before the invalid one are applied */
     if (st != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);

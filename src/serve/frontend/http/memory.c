@@ -31,7 +31,7 @@ void http_memory_answer_status(struct http_api *api, struct http_exchange *excha
     struct buf body;
     buf_init(&body, exchange->arena, 256);
     buf_add_char(&body, '[');
-    if (shm_visit_regions(api->shared, path->region, add_region, &body, &err) != ST_OK) {
+    if (shm_visit_regions(api->services.shared, path->region, add_region, &body, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }
@@ -47,12 +47,12 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     struct error err;
     enum status st = ST_OK;
     if (self->registers) {
-        st = v2_shared_memory_register_decode(exchange->arena, exchange->body, &api->limits,
-                                              &region, &err);
+        st = v2_shared_memory_register_decode(exchange->arena, exchange->body,
+                                              &api->services.limits, &region, &err);
         region.name = self->name;
-        st = st == ST_OK ? shm_register_region(api->shared, &region, &err) : st;
+        st = st == ST_OK ? shm_register_region(api->services.shared, &region, &err) : st;
     } else {
-        st = shm_unregister_region(api->shared, self->name, &err);
+        st = shm_unregister_region(api->services.shared, self->name, &err);
     }
     if (st != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);

@@ -39,7 +39,7 @@ static void on_done(struct repository_change *change) {
 static enum status decode_request(struct http_repository *self, const struct http_api *api,
                                   struct error *err) {
     struct http_exchange *exchange = self->exchange;
-    struct json_limits limits = api->limits;
+    struct json_limits limits = api->services.limits;
     limits.max_json_size = api->max_body_size; /* the body may contain model files */
     switch (self->change.action) {
     case REPOSITORY_LOAD:
@@ -103,7 +103,7 @@ void http_repository_begin(struct http_api *api, struct http_exchange *exchange,
                    .worker = exchange->worker,
                    .done = on_done},
         .exchange = exchange,
-        .repository = api->repository,
+        .repository = api->services.repository,
     };
     exchange->plan.max_bytes = api->max_body_size;
     exchange->user = self;

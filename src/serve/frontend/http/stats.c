@@ -103,7 +103,7 @@ void http_stats_answer(struct http_api *api, struct http_exchange *exchange,
     buf_init(&body, exchange->arena, 1024);
     json_write_open(&json, '{');
     json_write_open_member(&json, "model_stats", '[');
-    if (!body.failed && repository_visit_ready(api->repository, path->model, path->version,
+    if (!body.failed && repository_visit_ready(api->services.repository, path->model, path->version,
                                                add_version, &json, &err) != ST_OK) {
         err.status = ST_BAD_REQUEST; /* as the reference server does, for an unknown name too */
         http_reply_error(exchange, &err, NULL, 0);

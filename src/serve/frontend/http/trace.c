@@ -16,7 +16,7 @@ struct http_trace {
 
 static void reply_trace_settings(struct http_api *api, struct http_exchange *exchange,
                                  struct str model) {
-    struct v2_trace_settings now = tracer_get_settings(api->tracer, model);
+    struct v2_trace_settings now = tracer_get_settings(api->services.tracer, model);
     struct buf body;
     buf_init(&body, exchange->arena, 256);
     v2_trace_print(&body, &now);
@@ -27,8 +27,9 @@ static void on_body(struct http_api *api, struct http_exchange *exchange) {
     const struct http_trace *self = exchange->user;
     struct v2_trace_update wanted;
     struct error err;
-    if (v2_trace_decode(exchange->arena, exchange->body, &api->limits, &wanted, &err) != ST_OK ||
-        tracer_change_settings(api->tracer, self->model, &wanted, &err) != ST_OK) {
+    if (v2_trace_decode(exchange->arena, exchange->body, &api->services.limits, &wanted, &err) !=
+            ST_OK ||
+        tracer_change_settings(api->services.tracer, self->model, &wanted, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
     } else {
         reply_trace_settings(api, exchange, self->model);
@@ -52,7 +53,7 @@ void http_trace_begin(struct http_api *api, struct http_exchange *exchange,
                       const struct v2_path *path) {
     struct str model = path->model.ptr ? path->model : STR("");
     struct error err;
-    if (trace_model_check(api->repository, model, &err) != ST_OK) {
+    if (trace_model_check(api->services.repository, model, &err) != ST_OK) {
         http_reply_error(exchange, &err, NULL, 0);
     } else if (!str_is(exchange->head.method, "POST")) {
         reply_trace_settings(api, exchange, model);

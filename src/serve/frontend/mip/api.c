@@ -80,26 +80,22 @@ static enum status prepare_inference(struct mip_inference *call, struct mip_api 
     const struct mip_target *target = exchange->listener;
     enum status st = mip_infer_decode(exchange->arena, exchange->payload, false, &call->infer, err);
     if (st == ST_OK) {
-        st = repository_find(api->repository, target->model, target->version, &call->version, err);
+        st = repository_find(api->services.repository, target->model, target->version,
+                             &call->version, err);
     }
     if (st != ST_OK) {
         return st;
     }
     const struct mip_plan *plan = mip_plan_of(call->version);
     if (plan->spec->decoupled) {
-        char name[TENSOR_NAME_TEXT_BYTES];
-        return error_set(err, ST_UNSUPPORTED,
-                         "model %s is decoupled: it gives any number of answers, and an inference "
-                         "over MIP carries one",
-                         tensor_name_print(plan->spec->name, name));
+        return inference_refuse_decoupled(plan->spec, MIP_CARRIES_ONE, err);
     }
     call->batch.context = (struct mip_chunk_context){.worker = exchange->worker,
                                                      .version = call->version,
                                                      .plan = plan,
                                                      .infer = &call->infer,
-                                                     .limits = &api->limits,
-                                                     .pictures = api->pictures,
-                                                     .tracer = api->tracer};
+                                                     .services = &api->services,
+                                                     .pictures = api->pictures};
     call->batch.arena = exchange->arena;
     call->batch.memory_bytes = api->request_memory;
     call->batch.done = on_done;

@@ -5,19 +5,15 @@
 #ifndef SLUICE_SERVE_FRONTEND_MIP_API_H
 #define SLUICE_SERVE_FRONTEND_MIP_API_H
 
-#include "codec/kserve/request.h"
 #include "net/server/mip/server.h"
+#include "serve/frontend/inference.h"
 #include "serve/frontend/mip/target.h"
 #include "serve/picture/picture.h"
-#include "serve/repository/repository.h"
-#include "serve/trace/tracer.h"
 
 struct mip_api {
-    struct repository *repository; /* its versions have a plan: mip_plan_add */
+    struct inference_services services; /* the repository's versions have a plan: mip_plan_add */
     struct pictures *pictures;
-    struct tracer *tracer;
-    struct json_limits limits; /* of items in JSON */
-    uint64_t request_memory;   /* limit of one packet, besides its payload */
+    uint64_t request_memory; /* limit of one packet, besides its payload */
 };
 
 /* The table of callbacks for mip_server_new; `api` must outlive the server. The user data of

@@ -45,15 +45,12 @@ static void free_oldest_chunk(struct mip_batch *batch) {
 static bool step_submit(struct mip_batch *batch) {
     for (size_t i = 0; i < batch->n_chunks; i++) {
         struct mip_chunk *chunk = chunk_at(batch, i);
-        struct error err;
         if (chunk->error.status != ST_OK) {
             fail_batch(batch, &chunk->error);
             return true;
         }
         if (mip_chunk_is_ready(chunk)) {
-            if (mip_chunk_submit(chunk, &err) != ST_OK) {
-                fail_batch(batch, &err);
-            }
+            mip_chunk_submit(chunk);
             return true;
         }
     }

@@ -121,7 +121,7 @@ struct packet {
     struct mip_infer infer;
     struct pictures *pictures;
     const struct mip_plan *plan;
-    struct json_limits limits;
+    struct inference_services services;
     bool cancels;            /* right after the start */
     struct worker_msg other; /* posted before the start */
     bool other_ran, other_ran_before_done;
@@ -142,7 +142,7 @@ static void open_packet(struct packet *packet, struct model_config config, uint1
     assert_int_equal(rig_open_with(&packet->rig, &packet->backend, &config, MIP_BATCH_CHUNKS, &err),
                      ST_OK);
     packet->rig.model->handle_request = echo;
-    packet->limits = (struct json_limits){1 << 20, 100, 1 << 20};
+    packet->services.limits = (struct json_limits){1 << 20, 100, 1 << 20};
     packet->arena = arena_new(NULL, 0);
     assert_int_equal(mip_plan_new(packet->arena, model_version_spec(packet->rig.version),
                                   model_version_config(packet->rig.version), STR("."),
@@ -210,7 +210,7 @@ static void start(struct rig *rig) {
                                                        .version = rig->version,
                                                        .plan = packet->plan,
                                                        .infer = &packet->infer,
-                                                       .limits = &packet->limits,
+                                                       .services = &packet->services,
                                                        .pictures = packet->pictures};
     packet->batch.arena = packet->arena;
     packet->batch.done = on_done;

@@ -53,7 +53,6 @@ struct mip_chunk *mip_chunk_new(struct mip_chunk_context *context, size_t first,
     chunk->capacity = capacity;
     chunk->pictures = NULL;
     chunk->n_decoding = 0;
-    chunk->trace = NULL;
     chunk->error.status = ST_OK;
     chunk->rows = NULL;
     chunk->n_written = 0;
@@ -132,10 +131,10 @@ static enum status read_item(struct mip_chunk *chunk, size_t index, struct error
     *out = (struct tensor){.name = input->spec->name};
     if (item->type == MIP_JSON) {
         st = mip_item_read_json(chunk->arena, item->data, "item", input->spec->datatype,
-                                input->dims, chunk->context->limits, out, err);
+                                input->dims, &chunk->context->services->limits, out, err);
     } else if (item->type == MIP_TEXT) {
         st = mip_item_read_text(chunk->arena, item->data, "item", input->spec->datatype,
-                                input->dims, chunk->context->limits, out, err);
+                                input->dims, &chunk->context->services->limits, out, err);
     } else if (item->type == MIP_IMAGE) {
         st = read_picture(chunk, item->data, input, out, err);
     } else {
@@ -335,9 +334,22 @@ static bool batch_shape(const struct mip_chunk *chunk, struct shape element, str
     return true;
 }
 
-static enum status build_request(struct mip_chunk *chunk, struct error *err) {
+static struct mip_chunk *mip_chunk_of(struct inference *inference) {
+    return CONTAINER_OF(inference, struct mip_chunk, inference);
+}
+
+static struct trace *begin_trace(struct inference *inference, struct tracer *tracer) {
+    return trace_begin(tracer, inference->spec);
+}
+
+/* The elements become one request. */
+static enum status build_request(struct inference *inference, struct error *err) {
+    struct mip_chunk *chunk = mip_chunk_of(inference);
     size_t n = chunk->context->infer->n_inputs;
     struct infer_input *inputs = arena_calloc(chunk->arena, n, sizeof(*inputs));
+    chunk->request =
+        (struct infer_request){.arena = chunk->arena, .inputs = inputs, .n_inputs = n, .batch = 1};
+    inference->call.request = &chunk->request;
     if (!inputs) {
         return no_memory(err);
     }
@@ -354,49 +366,17 @@ static enum status build_request(struct mip_chunk *chunk, struct error *err) {
             return no_memory(err);
         }
     }
-    chunk->request =
-        (struct infer_request){.arena = chunk->arena, .inputs = inputs, .n_inputs = n, .batch = 1};
-    enum status st = infer_check(&chunk->request, chunk->context->plan->spec, err);
-    return st == ST_OK ? infer_align_copy(&chunk->request, err) : st;
-}
-
-static void on_answer(struct call *call) {
-    struct mip_chunk *chunk = CONTAINER_OF(call, struct mip_chunk, call);
-    chunk_set_state(chunk, MIP_CHUNK_ANSWERED);
-    trace_add_response(chunk->trace, call);
-    trace_end(&chunk->trace);
-    if (call->response.error.status != ST_OK) {
-        chunk->error = call->response.error;
-    }
-    chunk->context->progressed(chunk);
-}
-
-enum status mip_chunk_submit(struct mip_chunk *chunk, struct error *err) {
-    assert(mip_chunk_is_ready(chunk) && chunk->n > 0);
-    enum status st = build_request(chunk, err);
-    if (st != ST_OK) {
-        return st;
-    }
-    chunk->call.request = &chunk->request;
-    chunk->call.worker = chunk->context->worker;
-    chunk->call.done = on_answer;
-    chunk->call.run_immediately = false;
-    if (chunk->context->tracer) {
-        chunk->trace = trace_begin(chunk->context->tracer, chunk->context->plan->spec);
-        trace_add_request(chunk->trace, &chunk->request);
-    }
-    chunk_set_state(chunk, MIP_CHUNK_RUNNING);
-    model_version_ref(chunk->context->version);
-    call_submit(&chunk->call, chunk->context->version);
     return ST_OK;
 }
 
-/* ---- writing the outputs --------------------------------------------------------------------- */
-
-static enum status init_rows(struct mip_chunk *chunk, struct error *err) {
-    const struct infer_response *response = &chunk->call.response;
+/* Prepares the rows of the outputs; mip_chunk_write encodes them one by one. */
+static enum status init_rows(struct inference *inference, struct infer_response *response,
+                             struct arena *arena, bool last, void *out, struct error *err) {
+    struct mip_chunk *chunk = out;
     uint64_t n_rows = chunk->context->plan->batches ? chunk->n : 0;
-    chunk->rows = arena_calloc(chunk->arena, response->n_outputs, sizeof(*chunk->rows));
+    (void)inference;
+    (void)last;
+    chunk->rows = arena_calloc(arena, response->n_outputs, sizeof(*chunk->rows));
     if (!chunk->rows) {
         return no_memory(err);
     }
@@ -409,11 +389,44 @@ static enum status init_rows(struct mip_chunk *chunk, struct error *err) {
     return ST_OK;
 }
 
+static void on_answer(struct inference *inference) {
+    struct mip_chunk *chunk = mip_chunk_of(inference);
+    chunk_set_state(chunk, MIP_CHUNK_ANSWERED);
+    if (inference->call.response.error.status != ST_OK) {
+        chunk->error = inference->call.response.error;
+    }
+    trace_end(&inference->trace); /* the answer of the whole packet is sent later */
+    chunk->context->progressed(chunk);
+}
+
+static const struct inference_protocol chunk_protocol = {
+    .carries_one = MIP_CARRIES_ONE,
+    .begin_trace = begin_trace,
+    .decode = build_request,
+    .encode = init_rows,
+    .done = on_answer,
+};
+
+void mip_chunk_submit(struct mip_chunk *chunk) {
+    struct inference *inference = &chunk->inference;
+    assert(mip_chunk_is_ready(chunk) && chunk->n > 0);
+    chunk_set_state(chunk, MIP_CHUNK_RUNNING);
+    inference_init(inference, &chunk_protocol, chunk->context->services, chunk->context->worker);
+    if (inference_use_version(inference, chunk->context->version,
+                              &inference->call.response.error) != ST_OK) {
+        on_answer(inference);
+        return;
+    }
+    inference_run(inference);
+}
+
+/* ---- writing the outputs --------------------------------------------------------------------- */
+
 enum status mip_chunk_write(struct mip_chunk *chunk, struct mip_answer_writer *writer,
                             bool may_view, bool *more, struct error *err) {
     assert(chunk->state == MIP_CHUNK_ANSWERED && chunk->error.status == ST_OK);
-    enum status st = chunk->rows ? ST_OK : init_rows(chunk, err);
-    for (size_t i = 0; st == ST_OK && i < chunk->call.response.n_outputs; i++) {
+    enum status st = chunk->rows ? ST_OK : inference_encode(&chunk->inference, chunk, err);
+    for (size_t i = 0; st == ST_OK && i < chunk->inference.call.response.n_outputs; i++) {
         struct tensor row;
         mip_rows_next(&chunk->rows[i], &row);
         st = mip_answer_add(writer, i, &row, may_view, chunk->arena, err);
@@ -433,7 +446,7 @@ void mip_chunk_cancel(struct mip_chunk *chunk) {
         }
     }
     if (chunk->state == MIP_CHUNK_RUNNING) {
-        call_cancel(&chunk->call);
+        inference_cancel(&chunk->inference);
     }
 }
 
@@ -444,7 +457,8 @@ bool mip_chunk_is_idle(const struct mip_chunk *chunk) {
 void mip_chunk_free(struct mip_chunk *chunk) {
     assert(mip_chunk_is_idle(chunk));
     if (chunk->state == MIP_CHUNK_ANSWERED) {
-        infer_response_release(&chunk->call.response);
+        infer_response_release(&chunk->inference.call.response);
+        inference_fini(&chunk->inference);
     }
     arena_free(chunk->arena); /* the chunk itself, too */
 }

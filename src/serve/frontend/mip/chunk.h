@@ -6,12 +6,13 @@
 #ifndef SLUICE_SERVE_FRONTEND_MIP_CHUNK_H
 #define SLUICE_SERVE_FRONTEND_MIP_CHUNK_H
 
-#include "codec/kserve/request.h"
+#include "serve/frontend/inference.h"
 #include "serve/frontend/mip/answer.h"
 #include "serve/frontend/mip/plan.h"
 #include "serve/picture/picture.h"
-#include "serve/scheduler/call.h"
-#include "serve/trace/trace.h"
+
+/* For inference_refuse_decoupled. */
+#define MIP_CARRIES_ONE "an inference over MIP carries one"
 
 struct mip_chunk;
 
@@ -20,10 +21,9 @@ struct mip_chunk_context {
     struct worker *worker;
     struct model_version *version; /* referenced until the packet ends */
     const struct mip_plan *plan;
-    const struct mip_infer *infer; /* n_inputs was checked against the plan */
-    const struct json_limits *limits;
-    struct pictures *pictures; /* NULL: pictures cannot be decoded */
-    struct tracer *tracer;     /* each chunk is one traced request; NULL: no traces */
+    const struct mip_infer *infer;             /* n_inputs was checked against the plan */
+    const struct inference_services *services; /* each chunk is one traced request */
+    struct pictures *pictures;                 /* NULL: pictures cannot be decoded */
     /* A picture was decoded, or the model has responded. Possibly called before mip_chunk_submit or
      * mip_chunk_cancel returns. */
     void (*progressed)(struct mip_chunk *chunk);
@@ -33,7 +33,7 @@ struct mip_chunk_context {
 enum mip_chunk_state {
     MIP_CHUNK_FILLING,  /* accepts elements; their pictures are being decoded already */
     MIP_CHUNK_CLOSED,   /* accepts no more; waits for its pictures, or to be submitted */
-    MIP_CHUNK_RUNNING,  /* the call is in flight */
+    MIP_CHUNK_RUNNING,  /* the inference is in flight */
     MIP_CHUNK_ANSWERED, /* has `error`, or outputs to be written */
 };
 
@@ -57,7 +57,7 @@ struct mip_chunk_picture {
 
 /* Lives in its own arena. */
 struct mip_chunk {
-    struct call call;
+    struct inference inference;
     struct infer_request request;
     struct mip_chunk_context *context;
     enum mip_chunk_state state;
@@ -69,8 +69,7 @@ struct mip_chunk {
     struct tensor *element_tensor; /* the element being added: one tensor per input */
     struct mip_chunk_picture *pictures;
     size_t n_decoding;
-    struct trace *trace;
-    struct error error; /* of a picture or the model */
+    struct error error; /* of a picture, the request or the model */
     struct mip_rows *rows;
     size_t n_written;
 };
@@ -88,9 +87,9 @@ enum status mip_chunk_add_element(struct mip_chunk *chunk, bool *taken,
 void mip_chunk_close(struct mip_chunk *chunk);
 /* Is the chunk closed, and are all its pictures decoded? */
 bool mip_chunk_is_ready(const struct mip_chunk *chunk);
-/* Submits a ready chunk to the model. Returns: why it was not submitted; the chunk is still closed
- * then. */
-enum status mip_chunk_submit(struct mip_chunk *chunk, struct error *err) SLUICE_MUST_USE;
+/* Submits a ready chunk to the model. It is answered, also when it was refused, possibly before
+ * this returns. */
+void mip_chunk_submit(struct mip_chunk *chunk);
 /* Appends the outputs of the next element to the answer; *more: there are further elements.
  * `may_view`: the chunk is freed after the answer is sent. Returns: ST_BAD_OUTPUT, ST_NO_MEMORY. */
 enum status mip_chunk_write(struct mip_chunk *chunk, struct mip_answer_writer *writer,

@@ -1,0 +1,109 @@
+/* One inference in the front end, by the same steps for every protocol: find the model, decode,
+ * forward headers, copy inputs from shared memory, check, submit to the scheduler, encode. A
+ * protocol embeds the struct in its request and supplies a table of the steps that are its own.
+ *
+ *     inference_init
+ *     inference_find_model, or inference_use_version; else inference_run finds the model that
+ *         `decode` named
+ *     inference_run ─→ decode, forward_headers ─→ the scheduler ─→ on_partial_response … done
+ *     inference_encode, of the last response; inference_encode_partial, of one before it
+ *     inference_fini
+ *
+ * Nothing here reads or writes a socket.
+ *
+ * Thread: the request's worker. */
+#ifndef SLUICE_SERVE_FRONTEND_INFERENCE_H
+#define SLUICE_SERVE_FRONTEND_INFERENCE_H
+
+#include "codec/kserve/request.h"
+#include "serve/frontend/shm_registry.h"
+#include "serve/repository/repository.h"
+#include "serve/scheduler/call.h"
+#include "serve/trace/trace.h"
+
+struct inference;
+
+/* What the inferences of all protocols use. */
+struct inference_services {
+    struct repository *repository;
+    struct shm_registry *shared; /* regions of shared memory; NULL: requests name none */
+    struct tracer *tracer;       /* NULL: no traces */
+    struct json_limits limits;
+};
+
+/* The steps of a protocol. */
+struct inference_protocol {
+    /* What carries the response, for a protocol that carries exactly one: the end of the message
+     * that refuses a decoupled model. NULL: a decoupled model's responses are all carried. */
+    const char *carries_one;
+    enum trace_timestamp send_start, send_end;
+    /* Begins the trace of a request whose model is known. */
+    struct trace *(*begin_trace)(struct inference *self, struct tracer *tracer);
+    /* Sets call.request from the received bytes; sets `model` and `version_text` where the message
+     * has them and the model is not known yet. */
+    enum status (*decode)(struct inference *self, struct error *err);
+    /* Appends the headers that match the server's pattern to the request's parameters. NULL: the
+     * protocol has no headers. */
+    enum status (*forward_headers)(struct inference *self, struct params *params,
+                                   struct error *err);
+    /* Encodes a response without an error into `out`, the protocol's own struct; memory is in
+     * `arena`. `last`: no other follows. */
+    enum status (*encode)(struct inference *self, struct infer_response *response,
+                          struct arena *arena, bool last, void *out, struct error *err);
+    /* Called exactly once for inference_run, possibly before it returns: call.response has the
+     * response or error. The callee releases it. */
+    void (*done)(struct inference *self);
+    /* Called for each response of a decoupled model before the last; the callee releases it. NULL
+     * unless `carries_one` is. */
+    void (*on_partial_response)(struct inference *self, struct infer_response *response);
+};
+
+struct inference {
+    struct call call; /* call.request is set by `decode` */
+    const struct inference_protocol *protocol;
+    const struct inference_services *services;
+    struct str model, version_text;       /* set by `decode`, until the model is found */
+    struct model_version *version;        /* a reference, until the scheduler takes it */
+    struct model_version *served_version; /* the same version; valid until `done` returns */
+    const struct model_spec *spec;        /* of the version; NULL: not found yet */
+    const struct labels *labels;          /* one per output of the model */
+    struct shm_request shm;               /* shared memory of the client */
+    struct trace *trace;                  /* NULL: not traced */
+    bool submitted;                       /* errors from then on are the model's */
+    bool in_flight;                       /* `done` was not called yet */
+};
+
+/* Initializes `self`; `call` may be uninitialized. The protocol and the services must outlive it.
+ */
+void inference_init(struct inference *self, const struct inference_protocol *protocol,
+                    const struct inference_services *services, struct worker *worker);
+/* Finds the model and begins the trace. `version` empty or without a pointer: the default version.
+ * Returns: ST_NOT_FOUND, ST_NOT_READY; ST_UNSUPPORTED for a decoupled model where the protocol
+ * carries one response. */
+enum status inference_find_model(struct inference *self, struct str model, struct str version,
+                                 struct error *err) SLUICE_MUST_USE;
+/* As inference_find_model, for a version that the caller has a reference on; takes another. */
+enum status inference_use_version(struct inference *self, struct model_version *version,
+                                  struct error *err) SLUICE_MUST_USE;
+/* Decodes, checks and submits the request. An error is reported through `done`, as the model's
+ * responses are. */
+void inference_run(struct inference *self);
+/* Cancels the inference if it is in flight; `done` is still called. */
+void inference_cancel(struct inference *self);
+/* After `done`: encodes the response into `out`. Returns: the model's error, or the reason why the
+ * response cannot be encoded. */
+enum status inference_encode(struct inference *self, void *out, struct error *err) SLUICE_MUST_USE;
+/* As inference_encode, of a response before the last; memory is in `arena`. */
+enum status inference_encode_partial(struct inference *self, struct infer_response *response,
+                                     struct arena *arena, void *out,
+                                     struct error *err) SLUICE_MUST_USE;
+/* The response was sent or is not needed: releases what the request holds besides its response.
+ * Call it exactly once, when the inference is not in flight. */
+void inference_fini(struct inference *self);
+
+/* Fails with ST_UNSUPPORTED: a decoupled model gives any number of responses. `carries_one`: as in
+ * the protocol's table. */
+enum status inference_refuse_decoupled(const struct model_spec *spec, const char *carries_one,
+                                       struct error *err);
+
+#endif
