@@ -10,14 +10,19 @@ static int32_t id_of(const unsigned char *head) {
 }
 
 /* Returns: false when the frame follows the peer's end of its stream. */
-static bool note_frame(struct h2_closed_streams *ended, unsigned char type, int32_t id) {
-    bool speaks = type == NGHTTP2_HEADERS || type == NGHTTP2_DATA;
-    if (speaks && h2_closed_streams_has(ended, id)) {
-        return false;
+static bool note_frame(struct h2_closed_streams *ended, const unsigned char *head) {
+    int32_t id = id_of(head);
+    bool ends = head[3] == NGHTTP2_RST_STREAM;
+    if (head[3] == NGHTTP2_HEADERS || head[3] == NGHTTP2_DATA) {
+        if (h2_closed_streams_has(ended, id)) {
+            return false;
+        }
+        if (head[3] == NGHTTP2_HEADERS && id % 2 == 1 && id > ended->newest) {
+            h2_closed_streams_begin(ended, id);
+        }
+        ends = head[4] & NGHTTP2_FLAG_END_STREAM;
     }
-    if (type == NGHTTP2_HEADERS && id % 2 == 1 && id > ended->newest) {
-        h2_closed_streams_begin(ended, id);
-    } else if (type == NGHTTP2_RST_STREAM) {
+    if (ends) {
         h2_closed_streams_add(ended, id);
     }
     return true;
@@ -37,21 +42,24 @@ static const unsigned char *next_head(struct h2_scan *scan, struct str *data) {
     return scan->n_head == 0 ? head : NULL;
 }
 
-bool h2_scan_add(struct h2_scan *scan, struct str data) {
-    bool good = true;
-    while (data.len > scan->skip) {
-        data = str_make(data.ptr + scan->skip, data.len - scan->skip);
+size_t h2_scan_add(struct h2_scan *scan, struct str data) {
+    struct str rest = data;
+    while (rest.len > scan->skip) {
+        size_t n_before = data.len - rest.len + scan->skip;
+        rest = str_make(data.ptr + n_before, data.len - n_before);
         scan->skip = 0;
-        const unsigned char *head = next_head(scan, &data);
+        const unsigned char *head = next_head(scan, &rest);
         if (head) {
+            if (!note_frame(&scan->ended, head)) {
+                return n_before;
+            }
             scan->skip = (size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2];
             scan->in_fields = head[3] == NGHTTP2_HEADERS || head[3] == NGHTTP2_CONTINUATION;
             scan->ends_fields = head[4] & NGHTTP2_FLAG_END_HEADERS;
-            good = note_frame(&scan->ended, head[3], id_of(head)) && good;
         }
     }
-    scan->skip -= data.len;
-    return good;
+    scan->skip -= rest.len;
+    return data.len;
 }
 
 bool h2_scan_is_in_fields(const struct h2_scan *scan) {

@@ -229,9 +229,6 @@ static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *user) 
         if (session->head_stream == stream) {
             session->head_stream = NULL;
         }
-        if (stream->remote_ended) {
-            h2_closed_streams_add(&session->scan.ended, id);
-        }
         grpc_stream_closed(stream);
     }
     return 0;
@@ -666,9 +663,9 @@ void grpc_session_receive(struct grpc_session *session, struct str data) {
     core->running = true;
     core->now_ns = clock_now_ns();
     if (receive_preface(session, &data) && data.len > 0) {
-        bool good = h2_scan_add(&session->scan, data);
-        receive_frames(session, data);
-        if (!good) {
+        size_t n_good = h2_scan_add(&session->scan, data);
+        receive_frames(session, str_make(data.ptr, n_good));
+        if (n_good < data.len) {
             grpc_session_fail(session, NGHTTP2_STREAM_CLOSED,
                               "a frame after the end of its stream");
         }

@@ -351,6 +351,26 @@ static void frames_after_end_stream_end_connection(void **state) {
     }
 }
 
+/* nghttp2 gets nothing from the refused frame on: a call after it does not begin. */
+static void call_after_refused_frame_does_not_begin(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) { /* in one piece with the refused frame; after it */
+        struct raw raw;
+        struct grpc_fixture *fixture = grpc_fixture_with_call(&raw);
+        size_t n = fixture->service.n;
+        raw_frame(&raw, NGHTTP2_DATA, 0, raw.id, "a", 1);
+        if (i == 1) {
+            raw_feed(fixture, &raw);
+        }
+        raw_call(&raw, "/t.T/Echo", 0);
+        raw_feed(fixture, &raw);
+        assert_goaway(fixture, NGHTTP2_STREAM_CLOSED);
+        assert_int_equal(fixture->service.n, n);
+        raw_end(&raw);
+        grpc_fixture_free(fixture);
+    }
+}
+
 /* PRIORITY frames count on closed streams as well. */
 static void priority_flood_on_closed_stream_ends_connection(void **state) {
     (void)state;
@@ -435,6 +455,7 @@ int main(void) {
         cmocka_unit_test(header_bombs_end_connection),
         cmocka_unit_test(many_empty_fields_are_refused),
         cmocka_unit_test(frames_after_end_stream_end_connection),
+        cmocka_unit_test(call_after_refused_frame_does_not_begin),
         cmocka_unit_test(priority_flood_on_closed_stream_ends_connection),
         cmocka_unit_test(late_frames_after_reset_are_allowed),
         cmocka_unit_test(protocol_errors_send_goaway_with_code),
