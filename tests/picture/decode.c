@@ -206,9 +206,9 @@ int main(int argc, char **argv) {
     struct pictures *pictures = NULL;
     stop_if(argc != 4, "expected PART THREADS MAX_PIXELS");
     struct pictures_options options = {.part = argv[1],
-                                       .n_threads = (unsigned)number_of(str_of(argv[2])),
+                                       .picture_threads = (unsigned)number_of(str_of(argv[2])),
                                        .max_queued = MAX_JOBS,
-                                       .max_pixels = number_of(str_of(argv[3]))};
+                                       .max_picture_pixels = number_of(str_of(argv[3]))};
     run.tasks = calloc(MAX_JOBS, sizeof(*run.tasks));
     stop_if(!run.tasks, "out of memory");
     stop_if(worker_new("main", &run.worker, &err) != ST_OK, err.text);

@@ -6,9 +6,10 @@
 #include <stdint.h>
 
 struct json_limits {
-    uint64_t max_json_size;       /* --max-json-size */
-    uint64_t max_json_depth;      /* --max-json-depth */
-    uint64_t max_tensor_elements; /* --max-tensor-elements: per tensor */
+    uint64_t max_json_size;       /* --max-json-size: tree.c:parse_text */
+    uint64_t max_json_depth;      /* --max-json-depth: tree.c:check_scan */
+    uint64_t max_tensor_elements; /* --max-tensor-elements, per tensor: tree.c:check_scan;
+                                     codec/kserve */
 };
 
 #endif

@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 struct net_budget {
-    uint64_t body_memory;     /* limit of all bodies (--body-memory) */
-    uint64_t max_connections; /* (--max-connections) */
+    uint64_t body_memory;     /* --body-memory, of all bodies: net_budget_reserve */
+    uint64_t max_connections; /* --max-connections: net_budget_add_conn */
     _Atomic uint64_t n_body_bytes;
     _Atomic uint64_t n_conns;
 };

@@ -37,9 +37,12 @@
 
 /* Each is a setting (program/picker/settings.def). */
 struct pick_limits {
-    uint64_t max_body_size;     /* of one body that is buffered or scanned: 413 */
-    uint64_t answer_timeout_ns; /* for a response that the proxy waits for: 408. Enforced by the
-                                   caller, which has the timer */
+    /* --max-body-size of one body that is buffered or scanned, 413:
+     * session_request.c:check_size. */
+    uint64_t max_body_size;
+    /* --answer-timeout for a response that the proxy waits for: 408. The caller has the timer:
+     * pick/ext_proc/service.c:update_timer. */
+    uint64_t answer_timeout_ns;
 };
 
 /* Shared by all sessions of a worker. The pool of a request is found at its headers: one of

@@ -52,17 +52,15 @@ static enum status write_text(struct arena *arena, const struct bench_result *re
 /* Writes the table for people, and the files that were requested. */
 static enum status write_report(struct bench_command *command, struct error *err) {
     const struct bench_options *options = &command->settings.options;
-    bool json_out = options->json_file && strcmp(options->json_file, "-") == 0;
-    bool html_out = options->html_file && strcmp(options->html_file, "-") == 0;
+    bool json_out = options->json && strcmp(options->json, "-") == 0;
+    bool html_out = options->html && strcmp(options->html, "-") == 0;
     enum status status = write_text(command->arena, &command->result, bench_report_print,
                                     json_out || html_out ? "/dev/stderr" : "-", err);
-    if (status == ST_OK && options->json_file) {
-        status =
-            write_text(command->arena, &command->result, bench_json_print, options->json_file, err);
+    if (status == ST_OK && options->json) {
+        status = write_text(command->arena, &command->result, bench_json_print, options->json, err);
     }
-    if (status == ST_OK && options->html_file) {
-        status =
-            write_text(command->arena, &command->result, bench_html_print, options->html_file, err);
+    if (status == ST_OK && options->html) {
+        status = write_text(command->arena, &command->result, bench_html_print, options->html, err);
     }
     return status;
 }

@@ -36,7 +36,7 @@ static enum status mip_prepare(struct arena *arena, const struct bench_settings 
     const struct bench_options *options = &settings->options;
     struct infer_item_flags flags = {.images = &options->images,
                                      .texts = &options->texts,
-                                     .jsons = &options->jsons,
+                                     .jsons = &options->json_items,
                                      .json_flag = "json-item",
                                      .n_inputs = options->n_inputs,
                                      .max_input_size = BENCH_MAX_ANSWER_BYTES};

@@ -80,7 +80,7 @@ static enum status check_model(const struct bench_settings *settings, struct err
 
 static enum status check_items(const struct bench_settings *settings, struct error *err) {
     const struct bench_options *options = &settings->options;
-    size_t n = options->images.n + options->texts.n + options->jsons.n;
+    size_t n = options->images.n + options->texts.n + options->json_items.n;
     if (settings->mip && !options->ping && n == 0) {
         return error_set(err, ST_BAD_CONFIG,
                          "there is nothing to send: give --image FILE, --text TEXT or --json-item "
@@ -136,10 +136,9 @@ static enum status check_settings(struct bench_settings *settings, const struct 
     if (options->form == BENCH_FORM_RAW && options->outputs.n > 0) {
         return error_set(err, ST_BAD_CONFIG, "--form raw sends nothing but the input: no --output");
     }
-    if (options->json_file && options->html_file &&
-        strcmp(options->json_file, options->html_file) == 0) {
+    if (options->json && options->html && strcmp(options->json, options->html) == 0) {
         return error_set(err, ST_BAD_CONFIG, "--json and --html: the same file \"%s\"",
-                         options->json_file);
+                         options->json);
     }
     status = check_model(settings, err);
     if (status == ST_OK) {

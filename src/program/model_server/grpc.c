@@ -50,7 +50,7 @@ enum status serve_grpc_open(struct serve_grpc *self, const struct serve_settings
             : ST_OK;
     struct grpc_api_options api = {
         .services = *services,
-        .server_name = settings->server_id,
+        .server_name = settings->id,
         .server_version = SLUICE_VERSION,
         .forward = self->forward,
         .max_in_flight = STREAM_REQUESTS,

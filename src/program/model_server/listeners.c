@@ -77,7 +77,7 @@ static enum status start_http(struct serve_listeners *self, const struct process
     self->http_api = (struct http_api){
         .services = self->services,
         .max_body_size = settings->max_body_size,
-        .server_name = settings->server_id,
+        .server_name = settings->id,
         .server_version = SLUICE_VERSION,
         .keys = self->security.keys,
         .forward = self->http_forward,
@@ -131,9 +131,10 @@ static enum status open_http(struct serve_listeners *self, const struct process_
 
 static struct shm_registry *open_shared(struct serve_listeners *self,
                                         const struct serve_settings *settings) {
-    struct shm_registry_options options = {.allowed = settings->allow_client_shm,
-                                           .prefixes = settings->client_shm_prefixes.items,
-                                           .n_prefixes = settings->client_shm_prefixes.n,
+    struct shm_registry_options options = {.allow_client_shm = settings->allow_client_shm,
+                                           .client_shm_prefixes =
+                                               settings->client_shm_prefixes.items,
+                                           .n_client_shm_prefixes = settings->client_shm_prefixes.n,
                                            .budget = &self->budget};
     return shm_registry_new(&options);
 }

@@ -31,9 +31,9 @@ enum status serve_mip_targets(const struct serve_settings *settings, struct repo
 enum status serve_mip_pictures(const struct serve_settings *settings, unsigned n_threads,
                                struct pictures **out, struct error *err) {
     struct pictures_options options = {.part = settings->picture_part,
-                                       .n_threads = n_threads,
+                                       .picture_threads = n_threads,
                                        .max_queued = MAX_QUEUED_PICTURES,
-                                       .max_pixels = settings->max_picture_pixels};
+                                       .max_picture_pixels = settings->max_picture_pixels};
     return pictures_new(&options, out, err);
 }
 

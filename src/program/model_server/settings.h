@@ -13,7 +13,7 @@
 /* One member per row of settings.def, named by its first column; sizes in bytes and times in
  * nanoseconds. `log_level` is an enum log_level, `log_format` an enum log_format. After
  * serve_settings_read: `workers` and `picture_threads` are at least 1, `backend_dir`, `parts_dir`
- * and `server_id` are not NULL, `http` has at least one item; `config` and `ready_file` are NULL
+ * and `id` are not NULL, `http` has at least one item; `config` and `ready_file` are NULL
  * when not given. */
 struct serve_settings {
 #define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;

@@ -27,7 +27,7 @@ static void settings_defaults(void **state) {
     assert_string_equal(settings.paths.items[0], "digits.onnx");
     assert_int_equal(settings.http.n, 1);
     assert_string_equal(settings.http.items[0], "127.0.0.1:8000");
-    assert_string_equal(settings.server_id, "sluice");
+    assert_string_equal(settings.id, "sluice");
     assert_true(settings.workers >= 1);
     assert_non_null(strstr(settings.backend_dir, "backends"));
     assert_null(settings.ready_file);

@@ -105,7 +105,7 @@ static enum status explain(const struct pick_settings *settings, struct pool_set
                                               .pool = str_of(settings->pool),
                                               .authority = str_of(settings->authority),
                                               .header = str_of(settings->header),
-                                              .metadata = str_of(settings->metadata)};
+                                              .metadata = str_of(settings->filter_metadata)};
     struct pool_watch_options options = pick_pool_options(settings);
     struct pick_cluster *cluster = NULL;
     struct pool_watch *watch = NULL;

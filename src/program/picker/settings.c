@@ -73,8 +73,8 @@ struct listen_scheme pick_grpc_scheme(const struct pick_settings *settings) {
 }
 
 struct pool_watch_options pick_pool_options(const struct pick_settings *settings) {
-    return (struct pool_watch_options){.path = settings->config,
-                                       .text = settings->config_text,
+    return (struct pool_watch_options){.config = settings->config,
+                                       .config_text = settings->config_text,
                                        .extra_config = settings->upstream.config,
                                        .extra_config_flag = settings->upstream.extra_config_flag,
                                        .endpoints = settings->endpoints.items,
@@ -82,14 +82,14 @@ struct pool_watch_options pick_pool_options(const struct pick_settings *settings
 }
 
 struct kube_source_options pick_cluster_options(const struct pick_settings *settings) {
-    return (struct kube_source_options){.config = {.file = settings->kubeconfig,
-                                                   .context = settings->kube_context,
-                                                   .folder = settings->service_account},
-                                        .name_space = settings->pool_namespace,
-                                        .pool = settings->pool_name,
-                                        .group = settings->pool_group,
-                                        .pods = settings->pod_selector,
-                                        .ports = settings->pod_ports};
+    return (struct kube_source_options){.config = {.kubeconfig = settings->kubeconfig,
+                                                   .kube_context = settings->kube_context,
+                                                   .service_account = settings->service_account},
+                                        .pool_namespace = settings->pool_namespace,
+                                        .pool_name = settings->pool_name,
+                                        .pool_group = settings->pool_group,
+                                        .pod_selector = settings->pod_selector,
+                                        .pod_ports = settings->pod_ports};
 }
 
 /* ---- combinations ---------------------------------------------------------------------------- */

@@ -50,7 +50,7 @@ static void pick_settings_defaults(void **state) {
     assert_int_equal(settings.max_body_size, 64 << 20);
     assert_true(settings.max_streams >= 1024);
     struct pool_watch_options pool = pick_pool_options(&settings);
-    assert_null(pool.path);
+    assert_null(pool.config);
     assert_int_equal(pool.n_endpoints, 1);
     assert_string_equal(pool.endpoints[0], "10.0.0.1:8000");
     arena_free(arena);
@@ -105,19 +105,19 @@ static void pick_settings_cluster_flags_are_read(void **state) {
     const char *const args[] = {"--kube", "--pool-name", "llama-7b", "--kubeconfig=f", NULL};
     assert_int_equal(read_args(arena, &settings, args), -1);
     struct kube_source_options options = pick_cluster_options(&settings);
-    assert_string_equal(options.pool, "llama-7b");
-    assert_null(options.name_space);
-    assert_null(options.group);
-    assert_string_equal(options.config.file, "f");
+    assert_string_equal(options.pool_name, "llama-7b");
+    assert_null(options.pool_namespace);
+    assert_null(options.pool_group);
+    assert_string_equal(options.config.kubeconfig, "f");
     assert_string_equal(settings.grpc.items[0], "127.0.0.1:9002");
     const char *const upstream[] = {"--pool-name=p", "--pool-namespace=n",
                                     "--pool-group=inference.networking.x-k8s.io", NULL};
     assert_int_equal(read_args(arena, &settings, upstream), -1);
     options = pick_cluster_options(&settings);
     assert_true(settings.kube);
-    assert_string_equal(options.pool, "p");
-    assert_string_equal(options.name_space, "n");
-    assert_string_equal(options.group, "inference.networking.x-k8s.io");
+    assert_string_equal(options.pool_name, "p");
+    assert_string_equal(options.pool_namespace, "n");
+    assert_string_equal(options.pool_group, "inference.networking.x-k8s.io");
     assert_string_equal(settings.grpc.items[0], ":9002");
     arena_free(arena);
 }

@@ -352,7 +352,7 @@ static void inference_tensors_in_shared_memory_are_copied(void **state) {
     float y[RIG_WIDTH] = {0};
     (void)state;
     struct net_budget budget = {.body_memory = 1 << 20};
-    struct shm_registry_options options = {.allowed = true, .budget = &budget};
+    struct shm_registry_options options = {.allow_client_shm = true, .budget = &budget};
     (void)snprintf(key, sizeof(key), "/sluice-inference-test-%ld", (long)getpid());
     open_request(&on_instance);
     request.services.shared = shm_registry_new(&options);
@@ -377,7 +377,7 @@ static void inference_tensors_in_shared_memory_are_copied(void **state) {
 static void inference_unknown_region_is_refused(void **state) {
     (void)state;
     struct net_budget budget = {.body_memory = 1 << 20};
-    struct shm_registry_options options = {.allowed = true, .budget = &budget};
+    struct shm_registry_options options = {.allow_client_shm = true, .budget = &budget};
     open_request(&on_instance);
     request.services.shared = shm_registry_new(&options);
     request.input.region = (struct infer_region){STR("r"), 0, X_BYTES};

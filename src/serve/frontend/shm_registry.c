@@ -99,9 +99,9 @@ static struct str skip_slashes(struct str key) {
 }
 
 static bool is_allowed(const struct shm_registry_options *options, struct str key) {
-    bool fits = options->n_prefixes == 0;
-    for (size_t i = 0; !fits && i < options->n_prefixes; i++) {
-        fits = str_starts_with(key, skip_slashes(str_of(options->prefixes[i])));
+    bool fits = options->n_client_shm_prefixes == 0;
+    for (size_t i = 0; !fits && i < options->n_client_shm_prefixes; i++) {
+        fits = str_starts_with(key, skip_slashes(str_of(options->client_shm_prefixes[i])));
     }
     return fits;
 }
@@ -207,7 +207,7 @@ enum status shm_register_region(struct shm_registry *registry,
                                 const struct v2_shared_memory_region *spec, struct error *err) {
     struct str key = skip_slashes(spec->key);
     struct shm_region *region = NULL;
-    if (!registry->options.allowed) {
+    if (!registry->options.allow_client_shm) {
         return error_disabled(err);
     }
     if (spec->name.len == 0) {
@@ -234,7 +234,7 @@ enum status shm_register_region(struct shm_registry *registry,
 enum status shm_unregister_region(struct shm_registry *registry, struct str name,
                                   struct error *err) {
     struct shm_region *removed = NULL;
-    if (!registry->options.allowed) {
+    if (!registry->options.allow_client_shm) {
         return error_disabled(err);
     }
     lock_acquire(&registry->lock);

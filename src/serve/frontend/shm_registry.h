@@ -17,10 +17,13 @@
 #include "net/transport/budget.h"
 
 struct shm_registry_options {
-    bool allowed;                /* false: registration is disabled */
-    const char *const *prefixes; /* a key must begin with one of these, leading '/' ignored */
-    size_t n_prefixes;           /* 0: any key */
-    struct net_budget *budget;   /* inputs count as request bodies do */
+    /* --allow-client-shm; false: shm_register_region refuses. */
+    bool allow_client_shm;
+    /* --client-shm-prefix: a key must begin with one of these, leading '/' ignored; enforced by
+     * shm_register_region. */
+    const char *const *client_shm_prefixes;
+    size_t n_client_shm_prefixes; /* 0: any key */
+    struct net_budget *budget;    /* inputs count as request bodies do */
 };
 
 struct shm_registry;

@@ -37,15 +37,15 @@ struct decode_state {
     uint32_t n_rows; /* received from the part */
 };
 
-static enum status check_size(const struct picture_head *head, uint64_t max_pixels,
+static enum status check_size(const struct picture_head *head, uint64_t max_picture_pixels,
                               struct error *err) {
     uint64_t n_pixels = (uint64_t)head->width * head->height;
-    if (n_pixels > max_pixels) {
+    if (n_pixels > max_picture_pixels) {
         return error_set(err, ST_BODY_TOO_LARGE,
                          "the %s picture has %" PRIu32 " x %" PRIu32 " = %" PRIu64
                          " pixels, at most %" PRIu64 " are decoded (--max-picture-pixels)",
                          head_format_name(head->format), head->width, head->height, n_pixels,
-                         max_pixels);
+                         max_picture_pixels);
     }
     if (head->width > DECODE_MAX_SIDE || head->height > DECODE_MAX_SIDE) {
         return error_set(
@@ -186,13 +186,13 @@ static enum status run_part(const struct picture_part *part, struct str file,
     return ST_OK;
 }
 
-enum status picture_decode(const struct picture_part *part, uint64_t max_pixels,
+enum status picture_decode(const struct picture_part *part, uint64_t max_picture_pixels,
                            const struct picture_plan *plan, struct str file, void *out,
                            struct error *err) {
     struct picture_head head;
     enum status st = head_read(file, &head, err);
     if (st == ST_OK) {
-        st = check_size(&head, max_pixels, err);
+        st = check_size(&head, max_picture_pixels, err);
     }
     if (st != ST_OK) {
         return st;

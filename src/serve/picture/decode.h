@@ -13,9 +13,9 @@
 enum { DECODE_MAX_SIDE = 65535 };
 
 /* `out` is as in struct picture_job; undefined after a failure. Returns: ST_BAD_PICTURE,
- * ST_BODY_TOO_LARGE (max_pixels or the longest side exceeded), ST_NO_MEMORY. Thread: any;
+ * ST_BODY_TOO_LARGE (max_picture_pixels or the longest side exceeded), ST_NO_MEMORY. Thread: any;
  * blocks. */
-enum status picture_decode(const struct picture_part *part, uint64_t max_pixels,
+enum status picture_decode(const struct picture_part *part, uint64_t max_picture_pixels,
                            const struct picture_plan *plan, struct str file, void *out,
                            struct error *err) SLUICE_MUST_USE;
 

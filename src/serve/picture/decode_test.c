@@ -71,7 +71,7 @@ static const struct picture_plan plan_4x3 = {.width = 4,
 
 struct limit {
     struct str file;
-    uint64_t max_pixels;
+    uint64_t max_picture_pixels;
     const char *says; /* the error; NULL: decoded */
 };
 
@@ -96,7 +96,7 @@ static void picture_decode_size_limits_apply_before_decoder(void **state) {
         script.n_calls = 0;
         script.n_rows = 3;
         script.result = PICTURE_PART_OK;
-        enum status st = picture_decode(&scripted_part, limits[i].max_pixels, &plan_4x3,
+        enum status st = picture_decode(&scripted_part, limits[i].max_picture_pixels, &plan_4x3,
                                         limits[i].file, out, &err);
         assert_int_equal(st, limits[i].says ? ST_BODY_TOO_LARGE : ST_OK);
         assert_int_equal(script.n_calls, limits[i].says ? 0 : 1);

@@ -62,10 +62,11 @@ bool picture_plan_bytes(const struct picture_plan *plan, size_t *n_bytes);
 struct pictures;
 
 struct pictures_options {
-    const char *part; /* path of the .so; it need not exist */
-    unsigned n_threads;
-    size_t max_queued;   /* waiting jobs; more are refused with ST_OVERLOADED */
-    uint64_t max_pixels; /* width x height of a file (--max-picture-pixels) */
+    const char *part;            /* path of the .so; it need not exist */
+    unsigned picture_threads;    /* --picture-threads: pool.c:picture_pool_new */
+    size_t max_queued;           /* waiting jobs; more are refused with ST_OVERLOADED */
+    uint64_t max_picture_pixels; /* width x height of a file (--max-picture-pixels):
+                                    decode.c:check_size */
 };
 
 /* Loads the part if it exists and starts the threads. A missing part is not an error:
@@ -88,7 +89,7 @@ struct picture_job {
     void (*done)(struct picture_job *job); /* runs exactly once, never before picture_submit
                                               returned */
     /* filled for `done`: ST_OK, ST_BAD_PICTURE (not a picture, truncated, damaged),
-     * ST_BODY_TOO_LARGE (max_pixels exceeded), ST_OVERLOADED, ST_UNSUPPORTED (no part),
+     * ST_BODY_TOO_LARGE (max_picture_pixels exceeded), ST_OVERLOADED, ST_UNSUPPORTED (no part),
      * ST_NO_MEMORY, ST_CANCELLED */
     struct error error;
     /* private to serve/picture */

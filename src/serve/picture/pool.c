@@ -13,7 +13,7 @@
 struct picture_pool {
     const struct picture_part *part;
     size_t max_queued;
-    uint64_t max_pixels;
+    uint64_t max_picture_pixels;
     struct lock lock;
     struct lock_cond work;
     /* guarded by the lock */
@@ -83,8 +83,8 @@ static void thread_main(void *arg) {
     struct picture_pool *pool = arg;
     pthread_setname_np(pthread_self(), "pictures");
     for (struct picture_job *job = queue_pop(pool); job; job = queue_pop(pool)) {
-        job->error.status = picture_decode(pool->part, pool->max_pixels, job->plan, job->file,
-                                           job->out, &job->error);
+        job->error.status = picture_decode(pool->part, pool->max_picture_pixels, job->plan,
+                                           job->file, job->out, &job->error);
         picture_pool_post_done(job);
     }
     pool->part->thread_end();
@@ -105,14 +105,14 @@ static void end_threads(struct picture_pool *pool) {
 enum status picture_pool_new(const struct picture_part *part,
                              const struct pictures_options *options, struct picture_pool **out,
                              struct error *err) {
-    unsigned n_threads = options->n_threads > 0 ? options->n_threads : 1;
+    unsigned n_threads = options->picture_threads > 0 ? options->picture_threads : 1;
     struct picture_pool *pool = calloc(1, sizeof(*pool) + n_threads * sizeof(pool->threads[0]));
     if (!pool) {
         return error_no_memory(err, "%u threads that decode pictures", n_threads);
     }
     pool->part = part;
     pool->max_queued = options->max_queued;
-    pool->max_pixels = options->max_pixels;
+    pool->max_picture_pixels = options->max_picture_pixels;
     lock_init(&pool->lock);
     lock_cond_init(&pool->work);
     for (; pool->n_threads < n_threads; pool->n_threads++) {

@@ -78,7 +78,7 @@ static void task_init(struct task *task, struct rig *rig, struct str file) {
 static void rig_init(struct rig *rig, const struct picture_part *part, unsigned n_threads,
                      size_t max_queued) {
     struct pictures_options options = {
-        .n_threads = n_threads, .max_queued = max_queued, .max_pixels = 12};
+        .picture_threads = n_threads, .max_queued = max_queued, .max_picture_pixels = 12};
     struct error err;
     *rig = (struct rig){0};
     gate.n_ended = 0;
@@ -221,7 +221,7 @@ static void pool_free_cancels_waiting_jobs(void **state) {
 
 static void check_missing(const char *path, const char *why) {
     struct pictures_options options = {
-        .part = path, .n_threads = 2, .max_queued = 5, .max_pixels = 12};
+        .part = path, .picture_threads = 2, .max_queued = 5, .max_picture_pixels = 12};
     struct pictures *pictures = NULL;
     struct error err;
     struct rig rig = {0};

@@ -72,17 +72,17 @@ static void begin(struct served *served) {
 static void make(struct served *served, enum repository_control control, const char *load) {
     char path[PATH_MAX];
     const char *const directories[] = {test_dir_path(&served->dir, "r", path)};
-    struct repository_options options = {.directories = directories,
-                                         .n_directories = 1,
+    struct repository_options options = {.model_repositories = directories,
+                                         .n_model_repositories = 1,
                                          .builtin = served->builtin,
                                          .n_builtin = 1,
                                          .default_max_batch_size = 8,
                                          .strict_readiness = true,
-                                         .control = control,
-                                         .load = &load,
-                                         .n_load = load != NULL,
-                                         .poll_ns = 1000000,
-                                         .n_loads = 2,
+                                         .model_control_mode = control,
+                                         .load_models = &load,
+                                         .n_load_models = load != NULL,
+                                         .repository_poll_ns = 1000000,
+                                         .model_load_thread_count = 2,
                                          .workers = &served->worker,
                                          .n_workers = 1};
     if (repository_new(&options, &served->repository, &served->err) != ST_OK) {

@@ -97,8 +97,8 @@ struct repository {
     void *on_version_opened_user;
     void (*on_state_changed)(void *user);
     void *on_state_changed_user;
-    enum repository_control control;
-    uint64_t poll_ns;
+    enum repository_control model_control_mode;
+    uint64_t repository_poll_ns;
     struct cpus cpus;
 
     _Atomic(const struct name_table *) name_table;

@@ -537,7 +537,7 @@ static void check_all_models(struct repository *repository) {
 
 /* Returns: false on shutdown. */
 static bool wait_for_next(struct repository *repository) {
-    uint64_t until_ns = clock_now_ns() + repository->poll_ns;
+    uint64_t until_ns = clock_now_ns() + repository->repository_poll_ns;
     lock_acquire(&repository->lock);
     while (!is_ending(repository) && !repository->poll_now &&
            lock_cond_wait_until_ns(&repository->lock, &repository->poll, until_ns)) {
@@ -614,7 +614,7 @@ static void loader_main(void *arg) {
     if (repository->on_loaded) {
         repository->on_loaded(repository->on_loaded_user);
     }
-    if (repository->control == REPOSITORY_POLLED) {
+    if (repository->model_control_mode == REPOSITORY_POLLED) {
         poll_run(repository);
     }
 }

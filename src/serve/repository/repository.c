@@ -29,16 +29,16 @@ static enum status scan_all(struct repository *repository, const struct reposito
             options->path_params ? &options->path_params[i] : NULL;
         st = scan_path(&repository->list, options->paths[i], params, err);
     }
-    for (size_t i = 0; i < options->n_directories && st == ST_OK; i++) {
-        st = scan_repository(&repository->list, options->directories[i], err);
+    for (size_t i = 0; i < options->n_model_repositories && st == ST_OK; i++) {
+        st = scan_repository(&repository->list, options->model_repositories[i], err);
     }
     return st;
 }
 
 static bool is_wanted(const struct repository_options *options, struct str name) {
-    bool wanted = options->control != REPOSITORY_EXPLICIT;
-    for (size_t i = 0; i < options->n_load && !wanted; i++) {
-        wanted = str_is(name, options->load[i]) || strcmp(options->load[i], "*") == 0;
+    bool wanted = options->model_control_mode != REPOSITORY_EXPLICIT;
+    for (size_t i = 0; i < options->n_load_models && !wanted; i++) {
+        wanted = str_is(name, options->load_models[i]) || strcmp(options->load_models[i], "*") == 0;
     }
     return wanted;
 }
@@ -46,19 +46,21 @@ static bool is_wanted(const struct repository_options *options, struct str name)
 /* Checks that the models to be loaded at start exist. */
 static enum status check_wanted(struct repository *repository,
                                 const struct repository_options *options, struct error *err) {
-    if (options->control != REPOSITORY_EXPLICIT) {
-        return options->n_load == 0 ? ST_OK
-                                    : error_set(err, ST_BAD_CONFIG,
-                                                "--load-model needs --model-control-mode explicit");
+    if (options->model_control_mode != REPOSITORY_EXPLICIT) {
+        return options->n_load_models == 0
+                   ? ST_OK
+                   : error_set(err, ST_BAD_CONFIG,
+                               "--load-model needs --model-control-mode explicit");
     }
-    for (size_t i = 0; i < options->n_load; i++) {
-        bool all = strcmp(options->load[i], "*") == 0;
-        if (all && options->n_load > 1) {
+    for (size_t i = 0; i < options->n_load_models; i++) {
+        bool all = strcmp(options->load_models[i], "*") == 0;
+        if (all && options->n_load_models > 1) {
             return error_set(err, ST_BAD_CONFIG, "--load-model * stands alone: it is all models");
         }
-        if (!all && !model_slot_find(repository_name_table(repository), str_of(options->load[i]))) {
+        if (!all &&
+            !model_slot_find(repository_name_table(repository), str_of(options->load_models[i]))) {
             return error_set(err, ST_BAD_CONFIG, "--load-model %s: there is no such model",
-                             options->load[i]);
+                             options->load_models[i]);
         }
     }
     return ST_OK;
@@ -110,10 +112,11 @@ static void repository_init(struct repository *repository, struct arena *arena,
     repository->on_version_opened_user = options->on_version_opened_user;
     repository->on_state_changed = options->on_state_changed;
     repository->on_state_changed_user = options->on_state_changed_user;
-    repository->control = options->control;
-    repository->poll_ns = options->poll_ns;
-    repository->changes.max_threads = options->n_loads > 0 ? options->n_loads : 1;
-    assert(repository->changes.max_threads <= REPOSITORY_MAX_LOADS);
+    repository->model_control_mode = options->model_control_mode;
+    repository->repository_poll_ns = options->repository_poll_ns;
+    repository->changes.max_threads = options->model_load_thread_count;
+    assert(repository->changes.max_threads >= 1 &&
+           repository->changes.max_threads <= REPOSITORY_MAX_LOADS);
     cpus_read(&repository->cpus);
     lock_init(&repository->lock);
     lock_init(&repository->backends_lock);
@@ -455,7 +458,7 @@ static enum status check_change(const struct repository *repository,
     if (change->action == REPOSITORY_SCAN) {
         return ST_OK;
     }
-    if (repository->control != REPOSITORY_EXPLICIT) {
+    if (repository->model_control_mode != REPOSITORY_EXPLICIT) {
         return error_set(err, ST_NOT_READY,
                          "models are loaded and unloaded by request only with "
                          "--model-control-mode explicit");

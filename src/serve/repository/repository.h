@@ -46,25 +46,30 @@ enum repository_control {
 
 enum { REPOSITORY_MAX_LOADS = 64 /* concurrently */ };
 
+/* A member that has the name of a setting (program/model_server/settings.def) is its value. */
 struct repository_options {
     const char *const *paths; /* "PATH" or "NAME=PATH": a model file, or a repository directory */
     size_t n_paths;
     const struct repository_params *path_params; /* of each path, which is a single model then;
                                                     NULL: none */
-    const char *const *directories;              /* --model-repository */
-    size_t n_directories;
-    const char *backend_dir;
+    const char *const *model_repositories;       /* scan.c:scan_repository */
+    size_t n_model_repositories;
+    const char *backend_dir;              /* serve/scheduler/backend.c:backends_get */
     const sluice_backend *const *builtin; /* backends linked into the program; may be NULL */
     size_t n_builtin;
-    uint64_t default_max_batch_size; /* for models without a configured max_batch_size */
-    uint64_t max_queue_size; /* waiting requests per model; more are refused with QUEUE_FULL */
-    uint64_t cache_size;     /* of the response cache; 0: disabled */
-    bool strict_readiness;   /* ready only when every model is */
-    enum repository_control control;
-    const char *const *load; /* REPOSITORY_EXPLICIT: names, or one "*": all */
-    size_t n_load;
-    uint64_t poll_ns; /* REPOSITORY_POLLED: the interval between polls */
-    size_t n_loads;   /* concurrent loads on request; 0: 1 */
+    /* For models without a configured max_batch_size: serve/config/resolve_config.c. */
+    uint64_t default_max_batch_size;
+    /* Waiting requests per model without a limit of its own; more are refused with QUEUE_FULL:
+     * serve/scheduler/scheduler.c:check_queue_size. */
+    uint64_t max_queue_size;
+    uint64_t cache_size;   /* 0: no cache. serve/scheduler/cache/ */
+    bool strict_readiness; /* repository_is_ready */
+    /* Loads at start: repository_new; on request: repository_change. */
+    enum repository_control model_control_mode;
+    const char *const *load_models; /* REPOSITORY_EXPLICIT: names, or one "*". repository_new */
+    size_t n_load_models;
+    uint64_t repository_poll_ns;    /* REPOSITORY_POLLED: load.c:wait_for_next */
+    size_t model_load_thread_count; /* at least 1: repository_change */
     /* All threads that look up and visit; they run until repository_stop was called or their loops
      * ended. NULL and 0: unknown, and replaced models stay in memory. */
     struct worker *const *workers;
@@ -180,8 +185,8 @@ struct repository_change {
 };
 
 /* Queues the change for a thread that may block: changes of different models run concurrently, at
- * most options.n_loads; those of one model in order. A load is done when the model is served, an
- * unload when it is no longer found. Thread: any; never blocks. */
+ * most options.model_load_thread_count; those of one model in order. A load is done when the model
+ * is served, an unload when it is no longer found. Thread: any; never blocks. */
 void repository_change(struct repository *repository, struct repository_change *change);
 
 /* "loading" */

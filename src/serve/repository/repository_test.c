@@ -70,7 +70,8 @@ static void begin(struct served *served) {
 static void make(struct served *served, bool strict) {
     char path[PATH_MAX];
     const char *const paths[] = {test_dir_path(&served->dir, "r", path)};
-    struct repository_options options = {.paths = paths,
+    struct repository_options options = {.model_load_thread_count = 1,
+                                         .paths = paths,
                                          .n_paths = 1,
                                          .builtin = served->builtin,
                                          .n_builtin = 1,
@@ -258,7 +259,7 @@ static void repository_failed_model_leaves_others_served(void **state) {
 }
 
 static void repository_without_models_is_ready(void **state) {
-    struct repository_options options = {.strict_readiness = true};
+    struct repository_options options = {.model_load_thread_count = 1, .strict_readiness = true};
     struct repository *repository;
     struct error err;
     (void)state;
@@ -477,7 +478,8 @@ static void repository_on_version_opened_may_refuse_version(void **state) {
         "parameters { key: \"mip.scale\" value { string_value: \"2\" } }\n"
         "parameters { key: \"threads\" value { string_value: \"3\" } }\n");
     const char *const paths[] = {test_dir_path(&served.dir, "r", path)};
-    struct repository_options options = {.paths = paths,
+    struct repository_options options = {.model_load_thread_count = 1,
+                                         .paths = paths,
                                          .n_paths = 1,
                                          .builtin = served.builtin,
                                          .n_builtin = 1,

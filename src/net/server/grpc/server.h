@@ -114,13 +114,17 @@ void grpc_finish(struct grpc_call *call, const struct error *err);
 /* Returns: the first value of a field, or an empty string; *n is the number of values. */
 struct str grpc_find_field(const struct grpc_call *call, const char *name, size_t *n);
 
-/* Each is a setting (program/model_server/settings.def). */
+/* A member that has the name of a setting (settings.def of program/model_server, program/picker) is
+ * its value. The time-outs of connections are those of net/server/server.c, those of streams of
+ * grpc/session.c:grpc_core_init. */
 struct grpc_limits {
-    /* Header list, decoded; enforced by the session (RFC 9113, 6.5.2). */
+    /* Header list, decoded (RFC 9113, 6.5.2): grpc/session.c:on_header. */
     size_t max_header_size;
-    uint64_t max_message_bytes; /* decompressed; a larger one is RESOURCE_EXHAUSTED */
-    uint64_t request_memory;    /* of one message's arena */
-    uint32_t max_streams;       /* at once on a connection */
+    /* Decompressed; a larger message is RESOURCE_EXHAUSTED. Of --max-body-size, in the picker with
+     * what ext-proc adds to a body: net/transport/grpc/receiver.c:check_prefix. */
+    uint64_t max_message_bytes;
+    uint64_t request_memory; /* of one message's arena: net/transport/grpc/receiver.c */
+    uint32_t max_streams;    /* at once on a connection; nghttp2 refuses more */
     uint32_t stream_window_bytes, connection_window_bytes;
     uint64_t idle_timeout_ns;   /* of a connection without streams */
     uint64_t header_timeout_ns; /* of the preface and of header blocks */

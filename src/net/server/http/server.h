@@ -107,17 +107,24 @@ void http_stream_send(struct http_exchange *exchange, const struct piece *pieces
                       void (*release)(void *user), void *user);
 void http_stream_end(struct http_exchange *exchange);
 
-/* Each is a setting with a default (program/model_server/settings.def); times in nanoseconds. */
+/* Each is a setting with a default (program/model_server/settings.def); times in nanoseconds. The
+ * comments end with the place that enforces it; the time-outs are those of net/server/server.c,
+ * which calls on_timeout of http/server.c. */
 struct http_limits {
-    size_t max_header_size;     /* request line and fields together: 431 */
-    uint64_t max_body_size;     /* 413 */
-    uint64_t request_memory;    /* of one exchange's arena: 503 */
+    /* Request line and fields together: 431. codec/http1/request.c:http1_request_step */
+    size_t max_header_size;
+    uint64_t max_body_size;     /* 413: net/transport/body.c */
+    uint64_t request_memory;    /* of one exchange's arena, 503: net/server/conn.c:net_call_new */
     uint64_t idle_timeout_ns;   /* between requests: close */
     uint64_t header_timeout_ns; /* first byte to end of head: 408 */
     uint64_t body_timeout_ns;   /* between two parts of a body, and see min_body_rate: 408 */
-    uint64_t min_body_rate;     /* bytes/s a body must reach on average after body_timeout: 408 */
-    uint64_t write_timeout_ns;  /* of a response without progress: close */
-    uint64_t discard_size;      /* of a refused body: bytes read and dropped before closing */
+    /* Bytes/s a body must reach on average after body_timeout_ns: 408.
+     * net/server/conn.c:net_call_body_is_too_slow */
+    uint64_t min_body_rate;
+    uint64_t write_timeout_ns; /* of a response without progress: close */
+    /* Of a refused body: bytes read and dropped before closing.
+     * net/server/conn.c:net_conn_discard */
+    uint64_t discard_size;
 };
 
 struct http_server_options {

@@ -70,7 +70,8 @@ void mip_reply(struct mip_exchange *exchange, const struct mip_answer *answer);
 /* Sends an error packet with status_mip(err->status); the text goes to the log. */
 void mip_reply_error(struct mip_exchange *exchange, const struct error *err);
 
-/* Settings as for HTTP (program/model_server/settings.def). */
+/* Settings as for HTTP (program/model_server/settings.def), enforced by the same functions except
+ * max_body_size: mip/server.c:check_size. */
 struct mip_limits {
     uint64_t max_body_size;     /* a larger announced payload: MEMORY */
     uint64_t request_memory;    /* of one exchange's arena: MEMORY */

@@ -26,12 +26,12 @@ static enum status read_specs(const struct pool_watch_options *options, struct s
                               struct pool_specs *out, struct error *err) {
     struct pool_config_source sources[POOL_CONFIG_MAX_SOURCES];
     size_t n = 0;
-    if (options->path) {
-        sources[n++] = (struct pool_config_source){.name = options->path, .text = text};
+    if (options->config) {
+        sources[n++] = (struct pool_config_source){.name = options->config, .text = text};
     }
-    if (options->text) {
-        sources[n++] =
-            (struct pool_config_source){.name = "--config-text", .text = str_of(options->text)};
+    if (options->config_text) {
+        sources[n++] = (struct pool_config_source){.name = "--config-text",
+                                                   .text = str_of(options->config_text)};
     }
     if (options->extra_config) {
         sources[n++] = (struct pool_config_source){
@@ -46,7 +46,7 @@ static enum status read_specs(const struct pool_watch_options *options, struct s
 }
 
 static const char *name_of(const struct pool_watch_options *options) {
-    return options->path ? options->path : "--config-text";
+    return options->config ? options->config : "--config-text";
 }
 
 static enum status add_cluster(const struct pool_watch_options *options, struct pool_specs *specs,
@@ -97,9 +97,9 @@ static enum status read_file(struct watched_file *file, bool *changed, struct er
 
 enum status pool_watch_read(const struct pool_watch_options *options, struct pool_specs *out,
                             struct error *err) {
-    struct watched_file file = {.path = options->path};
+    struct watched_file file = {.path = options->config};
     bool changed = false;
-    enum status st = options->path ? read_file(&file, &changed, err) : ST_OK;
+    enum status st = options->config ? read_file(&file, &changed, err) : ST_OK;
     if (st == ST_OK) {
         st = make_specs(options, watched_file_text(&file), out, err);
     }
@@ -173,9 +173,9 @@ enum status pool_watch_new(const struct pool_watch_options *options, struct pool
         return error_no_memory(err, "watching the pool's configuration");
     }
     watch->options = *options;
-    watch->file.path = options->path;
+    watch->file.path = options->config;
     watch->pools = pools;
-    enum status st = options->path ? read_file(&watch->file, &changed, err) : ST_OK;
+    enum status st = options->config ? read_file(&watch->file, &changed, err) : ST_OK;
     if (st == ST_OK) {
         st = take_file(watch, err);
     }
@@ -228,7 +228,7 @@ bool pool_watch_rebuild(struct pool_watch *watch) {
 bool pool_watch_check(struct pool_watch *watch) {
     bool changed = false;
     struct error err;
-    if (!watch->options.path) {
+    if (!watch->options.config) {
         return false;
     }
     enum status st = read_file(&watch->file, &changed, &err);
@@ -240,7 +240,7 @@ bool pool_watch_check(struct pool_watch *watch) {
         struct pool_stats numbers;
         pool_set_get_stats(watch->pools, &numbers);
         metric_add(METRIC_RELOADS_POOL, 1);
-        log_event(LOG_INFO, "the pool has changed", LOG_CSTR("file", watch->options.path),
+        log_event(LOG_INFO, "the pool has changed", LOG_CSTR("file", watch->options.config),
                   LOG_U64("generation", numbers.generation),
                   LOG_U64("endpoints", numbers.n_endpoints));
     } else if (changed) {

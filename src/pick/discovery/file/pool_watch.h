@@ -18,9 +18,10 @@ struct dns_watch;
 struct kube_store;
 struct pool_watch;
 
+/* `config`, `config_text` and `endpoints` are settings (program/picker/settings.def). */
 struct pool_watch_options {
-    const char *path;         /* NULL: no file */
-    const char *text;         /* configuration beside the file, or instead of it; NULL: none */
+    const char *config;       /* the file's path; NULL: no file */
+    const char *config_text;  /* configuration beside the file, or instead of it; NULL: none */
     const char *extra_config; /* more YAML, made from flags; NULL: none */
     /* The flag that `extra_config` is made of. NULL: it has defaults, and is skipped if the texts
      * above have a document of our own format. */

@@ -65,7 +65,7 @@ static void pool_watch_changed_file_replaces_pools(void **state) {
     int64_t taken = metric_read(METRIC_RELOADS_POOL);
     int64_t failed = metric_read(METRIC_RELOAD_FAILURES_POOL);
     open_fixture(&f, ONE);
-    struct pool_watch_options options = {.path = f.path};
+    struct pool_watch_options options = {.config = f.path};
     assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
     expect_pool(&f, 1, 1);
     assert_false(pool_watch_check(watch));
@@ -102,14 +102,15 @@ static void pool_watch_extra_endpoints_join_pool(void **state) {
     struct pool_watch *watch;
     struct error err;
     open_fixture(&f, ONE);
-    struct pool_watch_options options = {.path = f.path, .endpoints = endpoints, .n_endpoints = 2};
+    struct pool_watch_options options = {
+        .config = f.path, .endpoints = endpoints, .n_endpoints = 2};
     assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
     expect_pool(&f, 1, 3);
     write_file(f.path, TWO); /* listed twice, one endpoint */
     assert_true(pool_watch_check(watch));
     expect_pool(&f, 2, 3);
     pool_watch_free(watch);
-    options.path = NULL;
+    options.config = NULL;
     assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_OK);
     expect_pool(&f, 3, 2);
     assert_false(pool_watch_check(watch));
@@ -125,7 +126,7 @@ static void pool_watch_invalid_start_fails(void **state) {
     struct pool_specs specs;
     struct error err;
     open_fixture(&f, NULL);
-    struct pool_watch_options options = {.path = f.path};
+    struct pool_watch_options options = {.config = f.path};
     assert_int_equal(pool_watch_new(&options, f.pools, &watch, &err), ST_IO);
     assert_non_null(strstr(err.text, "pool.yaml: No such file"));
     assert_int_equal(pool_watch_read(&options, &specs, &err), ST_IO);
@@ -139,7 +140,7 @@ static void pool_watch_invalid_start_fails(void **state) {
     assert_int_equal(specs.n, 0);
     expect_pool(&f, 0, 0);
     write_file(f.path, TWO);
-    options = (struct pool_watch_options){.path = f.path};
+    options = (struct pool_watch_options){.config = f.path};
     assert_int_equal(pool_watch_read(&options, &specs, &err), ST_OK);
     assert_int_equal(specs.items[0]->n_endpoints, 2);
     assert_false(specs.is_list);

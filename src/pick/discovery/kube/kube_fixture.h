@@ -247,7 +247,7 @@ static inline void kube_rig_init(struct kube_rig *rig, const char *user) {
     lock_cond_init(&rig->cond);
     assert_non_null(mkdtemp(rig->folder));
     kube_listen(rig);
-    struct kube_config_options ask = {.file = kube_write_config(rig, user)};
+    struct kube_config_options ask = {.kubeconfig = kube_write_config(rig, user)};
     if (kube_config_load(&ask, &config, &err) != ST_OK) {
         fail_msg("%s", err.text);
     }

@@ -158,11 +158,11 @@ static enum status copy_text(const char *text, char **out, struct error *err) {
 
 /* The name of the pool in the store. */
 static const char *name_of(const struct kube_source *source) {
-    return source->options.pool ? source->options.pool : "pods";
+    return source->options.pool_name ? source->options.pool_name : "pods";
 }
 
 static enum status copy_texts(struct kube_source *source, struct error *err) {
-    const char *name_space = source->options.name_space;
+    const char *name_space = source->options.pool_namespace;
     size_t n = sizeof("metadata.name=") + strlen(name_of(source));
     name_space = name_space ? name_space : kube_config_namespace(source->config);
     enum status st = copy_text(name_space ? name_space : "default", &source->name_space, err);
@@ -186,7 +186,7 @@ static enum status put_pool(struct kube_source *source, struct error *err) {
     struct kube_ports ports;
     struct doc *doc = NULL;
     struct buf text;
-    enum status st = kube_ports_parse(source->options.ports, &ports, err);
+    enum status st = kube_ports_parse(source->options.pod_ports, &ports, err);
     buf_init(&text, arena, arena ? 512 : 0);
     buf_printf(&text,
                "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"selector\":{\"matchLabels\":{}},"
@@ -219,14 +219,15 @@ static enum status make_watches(struct kube_source *source, struct error *err) {
     if (st != ST_OK) {
         return st;
     }
-    struct kube_store_options store = {
-        .name_space = source->name_space, .pool = name_of(source), .group = source->options.group};
+    struct kube_store_options store = {.name_space = source->name_space,
+                                       .pool = name_of(source),
+                                       .group = source->options.pool_group};
     source->report.server = source->server;
     source->report.name_space = source->name_space;
-    source->report.pool = source->options.pool ? source->options.pool : "";
-    source->report.pods = source->options.pods;
+    source->report.pool = source->options.pool_name ? source->options.pool_name : "";
+    source->report.pods = source->options.pod_selector;
     st = kube_store_new(&store, &source->store, err);
-    return st == ST_OK && source->options.pods ? put_pool(source, err) : st;
+    return st == ST_OK && source->options.pod_selector ? put_pool(source, err) : st;
 }
 
 enum status kube_source_new(const struct kube_source_options *options, struct kube_source **out,
@@ -268,7 +269,7 @@ static enum status start_watch(struct watched *watched, struct error *err) {
                      .version = info->version,
                      .name = info->resource,
                      .name_space = source->name_space},
-        .label_selector = watched->kind == KUBE_POD ? source->options.pods : NULL,
+        .label_selector = watched->kind == KUBE_POD ? source->options.pod_selector : NULL,
         .field_selector = kube_kind_is_pool(watched->kind) ? source->selector : NULL,
         .on_list_begin = on_list_begin,
         .on_object = on_object,
@@ -288,10 +289,10 @@ static enum status start_watch(struct watched *watched, struct error *err) {
 
 static bool is_watched(const struct kube_source_options *options, enum kube_kind kind) {
     if (kube_kind_is_pool(kind)) {
-        return !options->pods &&
-               (!options->group || strcmp(options->group, KUBE_KINDS[kind].group) == 0);
+        return !options->pod_selector &&
+               (!options->pool_group || strcmp(options->pool_group, KUBE_KINDS[kind].group) == 0);
     }
-    return kind == KUBE_POD || options->pool;
+    return kind == KUBE_POD || options->pool_name;
 }
 
 enum status kube_source_start(struct kube_source *source, struct error *err) {
@@ -300,7 +301,7 @@ enum status kube_source_start(struct kube_source *source, struct error *err) {
         enum kube_kind kind = (enum kube_kind)i;
         if (is_watched(&source->options, kind)) {
             st = start_watch(&source->kinds[kind], err);
-        } else if (kind != KUBE_POOL || !source->options.pods) {
+        } else if (kind != KUBE_POOL || !source->options.pod_selector) {
             kube_store_skip_kind(source->store, kind);
         }
     }

@@ -19,14 +19,16 @@ enum { KUBE_MAX_PORTS = 8 };
 
 struct kube_source;
 
+/* Settings of the picker (program/picker/settings.def), and callbacks. */
 struct kube_source_options {
     struct kube_config_options config;
-    const char *name_space; /* NULL: the configuration's, or else "default" */
-    const char *pool;       /* the InferencePool's name */
-    const char *group;      /* its group; NULL: the newer one that is served */
+    const char *pool_namespace; /* NULL: the configuration's, or else "default" */
+    const char *pool_name;      /* of the InferencePool */
+    const char *pool_group;     /* its group; NULL: the newer one that is served */
     /* Instead of an InferencePool: the pods that match a label selector, at these ports
-     * ("8000,8001"). `pool`, which may be NULL then, is the name that other objects refer to. */
-    const char *pods, *ports;
+     * ("8000,8001"). `pool_name`, which may be NULL then, is the name that other objects refer to.
+     */
+    const char *pod_selector, *pod_ports;
     /* The store has changed, and each kind has been listed; never within a call of this header. */
     void (*on_store_changed)(void *user);
     /* The state of a watch has changed; NULL: not needed. Called by a watch: nothing may be stopped

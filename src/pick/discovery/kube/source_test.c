@@ -29,7 +29,7 @@ static void write_config(char *path, const char *name_space) {
 
 static struct kube_source *source_of(const char *path, const char *name_space) {
     struct kube_source_options options = {
-        .config = {.file = path}, .name_space = name_space, .pool = "p"};
+        .config = {.kubeconfig = path}, .pool_namespace = name_space, .pool_name = "p"};
     struct kube_source *source = NULL;
     struct error err;
     enum status st = kube_source_new(&options, &source, &err);
@@ -69,7 +69,7 @@ static void source_namespace_comes_from_option_or_config(void **state) {
 
 static void source_missing_config_fails(void **state) {
     (void)state;
-    struct kube_source_options options = {.config = {.file = "/none/such"}, .pool = "p"};
+    struct kube_source_options options = {.config = {.kubeconfig = "/none/such"}, .pool_name = "p"};
     struct kube_source *source = NULL;
     struct error err;
     assert_int_not_equal(kube_source_new(&options, &source, &err), ST_OK);

@@ -423,8 +423,10 @@ static void batch_with_undecodable_picture_fails(void **state) {
     for (size_t i = 0; i < 2; i++) {
         struct packet packet;
         struct error err;
-        struct pictures_options options = {
-            .part = "/nowhere/pictures.so", .n_threads = 1, .max_queued = 100, .max_pixels = 100};
+        struct pictures_options options = {.part = "/nowhere/pictures.so",
+                                           .picture_threads = 1,
+                                           .max_queued = 100,
+                                           .max_picture_pixels = 100};
         open_packet(&packet, (struct model_config){.run_on = RUN_ON_INSTANCE}, 100);
         fill(&packet, four, 1);
         packet.infer.items[60] = packet.infer.items[62] =

@@ -92,8 +92,11 @@ static void target_name_with_colon_resolves_by_repository(void **state) {
     test_dir_add(&dir, "m:3/1/model.fake", "");
     test_dir_add(&dir, "colon:x/1/model.fake", "");
     const char *const paths[] = {dir.path};
-    struct repository_options options = {
-        .paths = paths, .n_paths = 1, .builtin = builtin, .n_builtin = 1};
+    struct repository_options options = {.model_load_thread_count = 1,
+                                         .paths = paths,
+                                         .n_paths = 1,
+                                         .builtin = builtin,
+                                         .n_builtin = 1};
     assert_int_equal(repository_new(&options, &repository, &err), ST_OK);
     for (int loaded = 0; loaded < 2; loaded++) {
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

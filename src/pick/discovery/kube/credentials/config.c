@@ -485,16 +485,17 @@ static enum status read_pod(struct kube_config *config, const char *folder, stru
 enum status kube_config_load(const struct kube_config_options *ask, struct kube_config **out,
                              struct error *err) {
     struct kube_config *config = calloc(1, sizeof(*config));
-    bool by_default = !ask->file && !ask->folder;
-    const char *files = by_default ? getenv("KUBECONFIG") : ask->file; /* no other thread sets it */
+    bool by_default = !ask->kubeconfig && !ask->service_account;
+    const char *files =
+        by_default ? getenv("KUBECONFIG") : ask->kubeconfig; /* no other thread sets it */
     enum status status;
     if (!config) {
         return error_no_memory(err, "the API server's configuration");
     }
     if (files && *files != '\0') {
-        status = kube_config_read_files(config, files, !ask->file, ask->context, err);
+        status = kube_config_read_files(config, files, !ask->kubeconfig, ask->kube_context, err);
     } else {
-        status = read_pod(config, ask->folder ? ask->folder : FOLDER, err);
+        status = read_pod(config, ask->service_account ? ask->service_account : FOLDER, err);
     }
     if (status != ST_OK) {
         kube_config_free(config);

@@ -26,10 +26,12 @@ struct kube_config {
     char *extension;        /* the cluster's extension for exec programs, JSON; NULL: none */
 };
 
+/* Settings of the picker (program/picker/settings.def). */
 struct kube_config_options {
-    const char *file;    /* a kubeconfig; NULL: that of $KUBECONFIG, or else the pod's */
-    const char *context; /* a context of that file; NULL: the current one */
-    const char *folder; /* of the service account, regardless of $KUBECONFIG; NULL: the usual one */
+    const char *kubeconfig;   /* a file; NULL: that of $KUBECONFIG, or else the pod's */
+    const char *kube_context; /* a context of that file; NULL: the current one */
+    /* The folder of the service account, regardless of $KUBECONFIG; NULL: the usual one. */
+    const char *service_account;
 };
 
 /* Returns: ST_BAD_CONFIG with file and line, ST_IO, ST_NO_MEMORY; error texts contain no secrets.

@@ -113,7 +113,7 @@ static void config_context_selects_cluster_and_user(void **state) {
     (void)state;
     const char *file = write_test_file("config", FILE_OF_TWO);
     write_test_file("token", "  from-the-file\n");
-    struct kube_config *config = load_config(&(struct kube_config_options){.file = file});
+    struct kube_config *config = load_config(&(struct kube_config_options){.kubeconfig = file});
     assert_string_equal(kube_config_server(config), "https://[::1]:6443");
     assert_null(kube_config_namespace(config));
     assert_true(config->insecure);
@@ -123,7 +123,8 @@ static void config_context_selects_cluster_and_user(void **state) {
     assert_string_equal(config->token.path, path_of("token"));
     assert_string_equal(config->extension, "{\"audience\":[\"a\"]}");
     kube_config_free(config);
-    config = load_config(&(struct kube_config_options){.file = file, .context = "first"});
+    config =
+        load_config(&(struct kube_config_options){.kubeconfig = file, .kube_context = "first"});
     assert_string_equal(kube_config_server(config), "https://one:6443/prefix");
     assert_string_equal(kube_config_namespace(config), "apps");
     assert_string_equal(config->tls_name, "kubernetes");
@@ -148,15 +149,16 @@ static void config_first_file_with_name_counts(void **state) {
     snprintf(paths, sizeof(paths), "%s:%s:%s", path_of("missing"), path_of("config"),
              path_of("other"));
     setenv("KUBECONFIG", paths, 1);
-    struct kube_config *config = load_config(&(struct kube_config_options){.context = "third"});
+    struct kube_config *config =
+        load_config(&(struct kube_config_options){.kube_context = "third"});
     assert_string_equal(kube_config_server(config), "https://one:6443/prefix");
     assert_string_equal(config->basic, "Authorization: Basic bWU6czNjcmV0");
     kube_config_free(config);
-    config = load_config(&(struct kube_config_options){.context = NULL});
+    config = load_config(&(struct kube_config_options){.kube_context = NULL});
     assert_string_equal(kube_config_server(config), "https://[::1]:6443");
     kube_config_free(config);
     setenv("KUBECONFIG", path_of("missing"), 1);
-    refuse(&(struct kube_config_options){.file = NULL}, ST_IO, "none of the files exists");
+    refuse(&(struct kube_config_options){.kubeconfig = NULL}, ST_IO, "none of the files exists");
     unsetenv("KUBECONFIG");
 }
 
@@ -211,15 +213,15 @@ static void config_invalid_refused(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *file = write_test_file("config", rows[i].text);
-        refuse(&(struct kube_config_options){.file = file}, ST_BAD_CONFIG, rows[i].why);
+        refuse(&(struct kube_config_options){.kubeconfig = file}, ST_BAD_CONFIG, rows[i].why);
     }
-    refuse(&(struct kube_config_options){.file = path_of("missing")}, ST_IO, "missing");
+    refuse(&(struct kube_config_options){.kubeconfig = path_of("missing")}, ST_IO, "missing");
 }
 
 /* ---- a pod ----------------------------------------------------------------------------------- */
 
 static void config_of_pod_reads_service_account(void **state) {
-    struct kube_config_options ask = {.folder = folder};
+    struct kube_config_options ask = {.service_account = folder};
     (void)state;
     unlink(path_of("token"));
     refuse(&ask, ST_BAD_CONFIG, "or to run in a pod");
