@@ -41,4 +41,9 @@ static inline double prng_double(struct prng *prng) {
     return (double)(prng_next(prng) >> 11) * 0x1p-53;
 }
 
+/* Returns: 0 to `most`, such as the random part of a wait. */
+static inline uint64_t prng_share(struct prng *prng, uint64_t most) {
+    return (uint64_t)(prng_double(prng) * (double)most);
+}
+
 #endif

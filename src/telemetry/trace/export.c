@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "core/base/backoff.h"
 #include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/base/metric/metric.h"
@@ -186,7 +187,7 @@ static bool is_retryable(const struct http_fetch_result *fetched) {
 
 static uint64_t backoff_s(const struct trace_export *self,
                           const struct http_fetch_result *fetched) {
-    uint64_t wait = UINT64_C(1) << (self->oldest->tries - 1);
+    uint64_t wait = backoff_wait(1, MAX_BACKOFF_S, self->oldest->tries);
     wait = fetched->retry_after_s > wait ? fetched->retry_after_s : wait;
     return wait < MAX_BACKOFF_S ? wait : MAX_BACKOFF_S;
 }

@@ -56,7 +56,7 @@ struct grpc_client {
     uv_idle_t idle;   /* active while work is deferred, so that the loop does not block */
     struct timer timer;
     unsigned n_handles;
-    uint64_t backoff_ns; /* the last backoff; 0: the last attempt succeeded */
+    unsigned n_failures; /* of attempts in a row */
     uint64_t next_attempt_ns;
     struct error why;  /* of the last failed attempt */
     bool idle_active;  /* deferred work is scheduled */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/backoff.h"
 #include "core/base/compiler.h"
 #include "core/base/num.h"
 #include "core/event/clock.h"
@@ -151,12 +152,9 @@ void grpc_client_start_backoff(struct grpc_client *client, const struct error *e
     if (now_ns < client->next_attempt_ns) {
         return; /* the address before this one failed and counted already */
     }
-    client->backoff_ns =
-        client->backoff_ns == 0 ? limits->initial_backoff_ns : 2 * client->backoff_ns;
-    if (client->backoff_ns > limits->max_backoff_ns) {
-        client->backoff_ns = limits->max_backoff_ns;
-    }
-    client->next_attempt_ns = now_ns + client->backoff_ns;
+    client->n_failures++;
+    client->next_attempt_ns = now_ns + backoff_wait(limits->initial_backoff_ns,
+                                                    limits->max_backoff_ns, client->n_failures);
 }
 
 /* Opens as many connections as there are calls for; none during the backoff, in which calls fail
@@ -179,7 +177,7 @@ static void free_closed_conns(struct grpc_client *client) {
     for (; conn; conn = next) {
         next = LIST_NEXT(conn, link);
         if (conn->session.call_answered) {
-            client->backoff_ns = 0;
+            client->n_failures = 0;
         }
         if (grpc_client_conn_can_free(conn)) {
             LIST_REMOVE(conn, link);

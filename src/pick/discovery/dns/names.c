@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/backoff.h"
+
 static const uint64_t NS_PER_S = 1000000000;
 /* Upper limit of the wait after failures, so that a recovered server is noticed in time. */
 static const uint64_t LONGEST_WAIT_NS = UINT64_C(30000000000);
-enum { JITTER_SHARE = 4, MOST_DOUBLINGS = 16 };
+enum { JITTER_SHARE = 4 };
 
 static void name_free(struct dns_name *name) {
     free(name->found);
@@ -222,11 +224,9 @@ static uint64_t clamp_ttl_ns(const struct dns_name *name, uint64_t ns) {
 
 /* The wait doubles with each failure after the first; a random share is added. */
 static uint64_t back_off(struct dns_names *names, const struct dns_name *name) {
-    unsigned n = name->n_failures < MOST_DOUBLINGS ? name->n_failures : MOST_DOUBLINGS;
     uint64_t max_ttl_ns = name->max_ttl_ns < LONGEST_WAIT_NS ? name->max_ttl_ns : LONGEST_WAIT_NS;
-    uint64_t wait_ns = name->min_ttl_ns << (n > 0 ? n - 1 : 0);
-    wait_ns = wait_ns < max_ttl_ns ? wait_ns : max_ttl_ns;
-    return wait_ns + (uint64_t)(prng_double(&names->prng) * (double)wait_ns / JITTER_SHARE);
+    uint64_t wait_ns = backoff_wait(name->min_ttl_ns, max_ttl_ns, name->n_failures);
+    return wait_ns + prng_share(&names->prng, wait_ns / JITTER_SHARE);
 }
 
 static uint64_t wait_of(struct dns_names *names, struct dns_name *name,

@@ -96,7 +96,7 @@ static void finish_stop(struct kube_leader *leader) {
 
 static void set_retry_timer(struct kube_leader *leader) {
     uint64_t wait_ns = KUBE_LEASE_RETRY_PERIOD_S * NS_PER_S;
-    wait_ns += (uint64_t)(prng_double(&leader->prng) * (double)wait_ns / 5);
+    wait_ns += prng_share(&leader->prng, wait_ns / 5);
     start_timer(leader, &leader->step_timer, clock_now_ns() + wait_ns);
 }
 

@@ -36,7 +36,7 @@ static void send_next(struct kube_status *status);
  * done. */
 static void set_timer_in(struct kube_status *status, uint64_t seconds) {
     uint64_t wait_ns = seconds * NS_PER_S;
-    wait_ns += (uint64_t)(prng_double(&status->prng) * (double)wait_ns);
+    wait_ns += prng_share(&status->prng, wait_ns);
     if (!timer_start(worker_timers(status->options.worker), &status->timer,
                      clock_now_ns() + wait_ns)) {
         log_message(LOG_ERROR, "out of memory for a timer: the status of objects is not written");

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "codec/kube/stream.h"
+#include "core/base/backoff.h"
 #include "core/base/compiler.h"
 #include "core/base/log.h"
 #include "core/event/clock.h"
@@ -49,7 +50,7 @@ static void kube_watch_relist(struct kube_watch *watch);
 static void kube_watch_on_silence(struct kube_watch *watch);
 
 enum { PAGE = 500, OBJECT_BYTES = 4 << 20, PAGE_BYTES = 32 << 20, WATCH_S = 300 };
-enum { MAX_DOUBLINGS = 5, OK = 200 };
+enum { OK = 200 };
 static const uint64_t LIST_TIMEOUT_NS = 60000000000;
 /* Beyond the timeout that the server applies to a watch. */
 static const uint64_t SLACK_NS = 30000000000;
@@ -142,15 +143,9 @@ static void kube_watch_send_request_in(struct kube_watch *watch, uint64_t wait_n
     }
 }
 
-static uint64_t jitter_ns(struct prng *prng, uint64_t max_ns) {
-    return (uint64_t)(prng_double(prng) * (double)max_ns);
-}
-
 uint64_t kube_watch_back_off_ns(struct prng *prng, unsigned n_failures) {
-    unsigned n_before = n_failures > 0 ? n_failures - 1 : 0;
-    uint64_t wait_ns = n_before < MAX_DOUBLINGS ? NS_PER_S << n_before
-                                                : MAX_BACK_OFF_NS; /* 1 s, 2 s … 16 s, 30 s */
-    return wait_ns - wait_ns / 4 + jitter_ns(prng, wait_ns / 2);
+    uint64_t wait_ns = backoff_wait(NS_PER_S, MAX_BACK_OFF_NS, n_failures);
+    return wait_ns - wait_ns / 4 + prng_share(prng, wait_ns / 2);
 }
 
 static void schedule_check(struct kube_watch *watch) {
@@ -208,7 +203,7 @@ static void kube_watch_on_failure(struct kube_watch *watch, const struct kube_re
     lock_release(&watch->lock);
     if (wait_ns > 0) {
         wait_ns = wait_ns < MAX_RETRY_NS ? wait_ns : MAX_RETRY_NS;
-        wait_ns += jitter_ns(&watch->prng, wait_ns / 4);
+        wait_ns += prng_share(&watch->prng, wait_ns / 4);
     } else {
         wait_ns = kube_watch_back_off_ns(&watch->prng, watch->n_failures_in_row);
     }
@@ -220,7 +215,7 @@ static void kube_watch_on_failure(struct kube_watch *watch, const struct kube_re
  * that fails repeatedly. */
 static void expire_version(struct kube_watch *watch) {
     uint64_t wait_ns = watch->n_failures_in_row == 0
-                           ? jitter_ns(&watch->prng, SPREAD_NS)
+                           ? prng_share(&watch->prng, SPREAD_NS)
                            : kube_watch_back_off_ns(&watch->prng, watch->n_failures_in_row);
     watch->n_failures_in_row++;
     kube_watch_relist(watch);
@@ -263,7 +258,7 @@ static void on_not_found(struct kube_watch *watch, const struct kube_response *a
     }
     if (!watch->stopped) {
         kube_watch_send_request_in(watch, ABSENT_RETRY_NS - ABSENT_RETRY_NS / 8 +
-                                              jitter_ns(&watch->prng, ABSENT_RETRY_NS / 4));
+                                              prng_share(&watch->prng, ABSENT_RETRY_NS / 4));
         kube_watch_set_phase(watch, KUBE_NOT_SERVED, NULL);
     }
 }
@@ -432,7 +427,7 @@ static void watch_again(struct kube_watch *watch, const struct kube_response *an
         return;
     }
     watch->n_failures_in_row++;
-    kube_watch_send_request_in(watch, jitter_ns(&watch->prng, SPREAD_NS));
+    kube_watch_send_request_in(watch, prng_share(&watch->prng, SPREAD_NS));
 }
 
 static void kube_watch_on_silence(struct kube_watch *watch) {

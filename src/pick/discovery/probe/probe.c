@@ -51,7 +51,7 @@ static uint64_t next_time(struct probe_set *set, const struct probe *probe, uint
     uint64_t place_ns = (endpoint_address_hash(&probe->address) ^ set->salt) % interval_ns;
     uint64_t into_ns = now_ns % interval_ns;
     uint64_t wait_ns = place_ns > into_ns ? place_ns - into_ns : interval_ns - (into_ns - place_ns);
-    return now_ns + wait_ns + prng_next(&set->prng) % (interval_ns / JITTER_SHARE + 1);
+    return now_ns + wait_ns + prng_share(&set->prng, interval_ns / JITTER_SHARE);
 }
 
 struct probe *probe_set_pop_due(struct probe_set *set, uint64_t now_ns) {

@@ -1,13 +1,15 @@
 /* A heap of due times, and the time before which the rate limit allows no further job. */
 #include "pick/discovery/scrape/schedule.h"
 
+#include "core/base/backoff.h"
+
 static const uint64_t NS_PER_S = 1000000000;
 /* How much may be done at once after a pause, as time at the limit's rate. */
 static const uint64_t BURST_NS = 20000000;
 /* A wake-up costs more than a few scrapes: jobs due within this time are taken together. */
 static const uint64_t TOGETHER_NS = 20000000;
 static const uint64_t LONGEST_WAIT_NS = UINT64_C(10000000000);
-enum { JITTER_SHARE = 10, TOGETHER_SHARE = 10, MOST_DOUBLINGS = 10 };
+enum { JITTER_SHARE = 10, TOGETHER_SHARE = 10 };
 
 void scrape_schedule_fini(struct scrape_schedule *schedule) {
     timer_heap_fini(&schedule->waiting);
@@ -38,25 +40,19 @@ uint64_t scrape_schedule_interval_ns(const struct scrape_schedule *schedule,
 
 /* ---- due times ------------------------------------------------------------------------------- */
 
-static uint64_t share_of(struct scrape_schedule *schedule, uint64_t ns) {
-    return (uint64_t)(prng_double(&schedule->prng) * (double)ns);
-}
-
 /* The wait doubles with each failure after the first, which may be accidental. */
 static uint64_t wait_of(struct scrape_schedule *schedule, const struct scrape_job *job) {
     uint64_t wait_ns = scrape_schedule_interval_ns(schedule, job->rate);
     uint64_t longest_ns = wait_ns > LONGEST_WAIT_NS ? wait_ns : LONGEST_WAIT_NS;
-    unsigned n = job->n_failures < MOST_DOUBLINGS ? job->n_failures : MOST_DOUBLINGS;
-    wait_ns <<= n > 0 ? n - 1 : 0;
-    wait_ns = wait_ns < longest_ns ? wait_ns : longest_ns;
-    return wait_ns + share_of(schedule, wait_ns / JITTER_SHARE);
+    wait_ns = backoff_wait(wait_ns, longest_ns, job->n_failures);
+    return wait_ns + prng_share(&schedule->prng, wait_ns / JITTER_SHARE);
 }
 
 bool scrape_schedule_add(struct scrape_schedule *schedule, struct scrape_job *job,
                          struct scrape_rate *rate, uint64_t now_ns) {
     schedule->all.n_jobs++;
     rate->n_jobs++;
-    uint64_t wait_ns = share_of(schedule, scrape_schedule_interval_ns(schedule, rate));
+    uint64_t wait_ns = prng_share(&schedule->prng, scrape_schedule_interval_ns(schedule, rate));
     job->rate = rate;
     job->n_failures = 0;
     return timer_heap_set(&schedule->waiting, &job->deadline, now_ns + wait_ns);
