@@ -337,13 +337,6 @@ static const double DEFAULT_KV_CACHE = 0.8;
 
 /* ---- saturation detector: thresholds --------------------------------------------------------- */
 
-static enum status read_share(const struct doc_node *node, double *out, struct error *err) {
-    enum status st = doc_read_f64(node, out, err);
-    return st == ST_OK && !(*out > 0 && *out <= 1)
-               ? doc_error(node, err, "expected a share above 0, of 1 at most")
-               : st;
-}
-
 static enum status read_headroom(const struct picker_config_reader *self,
                                  const struct doc_node *node, struct error *err) {
     double headroom = 0;
@@ -395,7 +388,7 @@ static enum status read_utilization(const struct picker_config_reader *self,
         st = pool_config_read_unsigned(&depth, 1, INT32_MAX, &spec->queue_depth, err);
     }
     if (st == ST_OK) {
-        st = read_share(&used, &spec->kv_cache, err);
+        st = doc_read_share(&used, false, &spec->kv_cache, err);
     }
     if (st == ST_OK) {
         st = read_headroom(self, &headroom, err);

@@ -203,7 +203,7 @@ static const struct {
      "3: saturationDetector.queueDepthThreshold: expected a whole number from 1 to 2147483647, got "
      "0"},
     {"saturationDetector: {kvCacheUtilThreshold: 80}\n",
-     "3: saturationDetector.kvCacheUtilThreshold: expected a share above 0, of 1 at most"},
+     "3: saturationDetector.kvCacheUtilThreshold: expected a share above 0, of 1 at most, got 80"},
     {"metrics: {}\n", "3: unknown field \"metrics\""},
     {"saturationDetector: {metricsStalenessThreshold: soon}\n",
      "3: saturationDetector.metricsStalenessThreshold: expected a time such as 200ms, 30s or "

@@ -249,16 +249,6 @@ static enum status read_protocol(struct pool_config_reader *reader, const struct
 
 /* ---- saturation ------------------------------------------------------------------------------ */
 
-static enum status read_share(const struct doc_node *node, double *out, struct error *err) {
-    double share = *out;
-    enum status st = doc_read_f64(node, &share, err);
-    if (st == ST_OK && !(share >= 0 && share <= 1)) {
-        return doc_error(node, err, "expected a share from 0 to 1, got %g", share);
-    }
-    *out = share;
-    return st;
-}
-
 static enum status read_saturation(struct pool_spec *spec, const struct doc_node *node,
                                    struct error *err) {
     static const char *const names[] = {"max_in_flight", "queue_depth", "kv_cache", "retry_after",
@@ -277,7 +267,7 @@ static enum status read_saturation(struct pool_spec *spec, const struct doc_node
         st = pool_config_read_unsigned(&depth, 0, INT32_MAX, &spec->queue_depth, err);
     }
     if (st == ST_OK) {
-        st = read_share(&used, &spec->kv_cache, err);
+        st = doc_read_share(&used, true, &spec->kv_cache, err);
     }
     if (st == ST_OK) {
         st = pool_config_read_duration(&after, NS_PER_S, NS_PER_HOUR, &retry_ns, err);

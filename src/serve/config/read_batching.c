@@ -336,14 +336,7 @@ static enum status read_direct(const struct doc_node *direct, struct model_confi
     struct doc_node share = doc_get(direct, "minimum_slot_utilization");
     enum status st =
         config_read_count(direct, "max_queue_delay_microseconds", &out->max_queue_delay_us, err);
-    if (st == ST_OK) {
-        st = doc_read_f64(&share, &out->sequences.min_utilization, err);
-    }
-    if (st == ST_OK &&
-        !(out->sequences.min_utilization >= 0 && out->sequences.min_utilization <= 1)) {
-        st = doc_error(&share, err, "expected a share from 0 to 1");
-    }
-    return st;
+    return st == ST_OK ? doc_read_share(&share, true, &out->sequences.min_utilization, err) : st;
 }
 
 static enum status read_oldest(struct arena *arena, const struct doc_node *oldest,

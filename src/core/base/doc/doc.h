@@ -73,6 +73,9 @@ enum status doc_read_bool(const struct doc_node *node, bool *out, struct error *
 enum status doc_read_i64(const struct doc_node *node, int64_t min, int64_t max, int64_t *out,
                          struct error *err);
 enum status doc_read_f64(const struct doc_node *node, double *out, struct error *err);
+/* From 0 to 1; 0 itself only with `allow_zero`. */
+enum status doc_read_share(const struct doc_node *node, bool allow_zero, double *out,
+                           struct error *err);
 /* The text is borrowed from the doc. */
 enum status doc_read_str(const struct doc_node *node, struct str *out, struct error *err);
 enum status doc_expect_object(const struct doc_node *node, struct error *err);

@@ -211,6 +211,20 @@ enum status doc_read_f64(const struct doc_node *node, double *out, struct error 
     return ST_OK;
 }
 
+enum status doc_read_share(const struct doc_node *node, bool allow_zero, double *out,
+                           struct error *err) {
+    double share = *out;
+    enum status st = doc_read_f64(node, &share, err);
+    bool valid = share <= 1 && (allow_zero ? share >= 0 : share > 0);
+    if (st == ST_OK && node->val && !valid) {
+        return allow_zero
+                   ? doc_error(node, err, "expected a share from 0 to 1, got %g", share)
+                   : doc_error(node, err, "expected a share above 0, of 1 at most, got %g", share);
+    }
+    *out = share;
+    return st;
+}
+
 enum status doc_read_str(const struct doc_node *node, struct str *out, struct error *err) {
     if (!node->val) {
         return ST_OK;

@@ -94,7 +94,15 @@ static void doc_next_visits_elements_and_members(void **state) {
     doc_free(doc);
 }
 
-enum reader { READ_BOOL, READ_I64, READ_F64, READ_STR, READ_OBJECT };
+enum reader {
+    READ_BOOL,
+    READ_I64,
+    READ_F64,
+    READ_SHARE,
+    READ_SHARE_ABOVE_ZERO,
+    READ_STR,
+    READ_OBJECT
+};
 
 static enum status read_with(enum reader reader, const struct doc_node *node, struct error *err) {
     bool boolean = true;
@@ -108,6 +116,9 @@ static enum status read_with(enum reader reader, const struct doc_node *node, st
         return doc_read_i64(node, -1, INT64_MAX, &whole, err);
     case READ_F64:
         return doc_read_f64(node, &real, err);
+    case READ_SHARE:
+    case READ_SHARE_ABOVE_ZERO:
+        return doc_read_share(node, reader == READ_SHARE, &real, err);
     case READ_STR:
         return doc_read_str(node, &text, err);
     case READ_OBJECT:
@@ -146,6 +157,14 @@ static const struct {
     {DOC_YAML, READ_F64, "v: 1", NULL},
     {DOC_YAML, READ_F64, "v: -1.5e3", NULL},
     {DOC_YAML, READ_F64, "v: '1'", "a number, got \"1\""},
+    {DOC_YAML, READ_SHARE, "v: 0", NULL},
+    {DOC_YAML, READ_SHARE, "v: 1", NULL},
+    {DOC_YAML, READ_SHARE, "v: 1.5", "a share from 0 to 1, got 1.5"},
+    {DOC_YAML, READ_SHARE, "v: -0.1", "a share from 0 to 1, got -0.1"},
+    {DOC_YAML, READ_SHARE, "v: .nan", "a share from 0 to 1, got nan"},
+    {DOC_YAML, READ_SHARE, "v: x", "a number, got \"x\""},
+    {DOC_YAML, READ_SHARE_ABOVE_ZERO, "v: 0.1", NULL},
+    {DOC_YAML, READ_SHARE_ABOVE_ZERO, "v: 0", "a share above 0, of 1 at most, got 0"},
     {DOC_YAML, READ_STR, "v: abc", NULL},
     {DOC_YAML, READ_STR, "v: ''", NULL},
     {DOC_YAML, READ_STR, "v: 1.10",

@@ -22,10 +22,7 @@ static enum status read_parameters(const struct doc_node *node, struct arena *ar
     }
     enum status st = doc_is_present(node) ? doc_reject_unknown(node, names, err) : ST_OK;
     if (st == ST_OK) {
-        st = doc_read_f64(&share, &first_byte, err);
-    }
-    if (st == ST_OK && !(first_byte >= 0 && first_byte <= 1)) {
-        st = doc_error(&share, err, "expected a share from 0 to 1");
+        st = doc_read_share(&share, true, &first_byte, err);
     }
     if (st == ST_OK) {
         st = doc_read_f64(&half, &half_life_s, err);

@@ -17,10 +17,7 @@ static enum status read_limits(const struct doc_node *node, struct limits *out, 
         st = doc_read_i64(&queue, 1, UINT32_MAX, &n_waiting, err);
     }
     if (st == ST_OK) {
-        st = doc_read_f64(&cache, &used, err);
-    }
-    if (st == ST_OK && !(used > 0 && used <= 1)) {
-        st = doc_error(&cache, err, "expected a share above 0, of 1 at most");
+        st = doc_read_share(&cache, false, &used, err);
     }
     out->n_waiting = (float)n_waiting;
     out->kv_cache_used = (float)used;
