@@ -1,7 +1,7 @@
-/* Hashes of bytes, for tables; not for secrets. hash_text takes a seed. The keyed hash is for texts
- * that peers choose: without its secret key it is infeasible to find texts with equal hashes, or
- * many that fall into one slot of a table. It has 128 bits, so that it can stand for the text:
- * among a million texts no two hashes are equal. */
+/* Hashes of bytes, for tables; not for secrets. hash_text takes a seed; fnv1a_of never changes. The
+ * keyed hash is for texts that peers choose: without its secret key it is infeasible to find texts
+ * with equal hashes, or many that fall into one slot of a table. It has 128 bits, so that it can
+ * stand for the text: among a million texts no two hashes are equal. */
 #ifndef SLUICE_CORE_BASE_HASH_H
 #define SLUICE_CORE_BASE_HASH_H
 
@@ -12,6 +12,20 @@
 
 /* Thread: any. */
 uint64_t hash_text(struct str text, uint64_t seed);
+
+/* FNV-1a, for a number that must be the same in every version and on every machine. */
+#define FNV1A_BASIS UINT64_C(0xcbf29ce484222325)
+
+static inline uint64_t fnv1a_add(uint64_t hash, uint64_t byte) {
+    return (hash ^ byte) * UINT64_C(0x100000001b3);
+}
+static inline uint64_t fnv1a_of(struct str text) {
+    uint64_t hash = FNV1A_BASIS;
+    for (size_t i = 0; i < text.len; i++) {
+        hash = fnv1a_add(hash, (unsigned char)text.ptr[i]);
+    }
+    return hash;
+}
 
 enum { HASH_KEY_BYTES = 192 };
 

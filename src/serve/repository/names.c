@@ -13,20 +13,13 @@
  *       → closed */
 #include <stdlib.h>
 
+#include "core/base/hash.h"
 #include "core/base/log.h"
 #include "core/event/clock.h"
 #include "serve/repository/internal.h"
 
-static uint64_t hash_name(struct str name) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-    for (size_t i = 0; i < name.len; i++) {
-        hash = (hash ^ (unsigned char)name.ptr[i]) * UINT64_C(0x100000001b3);
-    }
-    return hash;
-}
-
 struct model_slot *model_slot_find(const struct name_table *name_table, struct str name) {
-    size_t slot = (size_t)hash_name(name) & name_table->slot_mask;
+    size_t slot = (size_t)fnv1a_of(name) & name_table->slot_mask;
     struct model_slot *model_slot = name_table->slots[slot];
     while (model_slot && !str_eq(model_slot->name, name)) {
         slot = (slot + 1) & name_table->slot_mask;
@@ -99,7 +92,7 @@ static struct name_table *name_table_new(size_t n) {
 /* Appends a slot; names are added in order. */
 static void name_table_add(struct name_table *name_table, struct model_slot *model_slot) {
     name_table->model_slots[name_table->n++] = model_slot;
-    size_t slot = (size_t)hash_name(model_slot->name) & name_table->slot_mask;
+    size_t slot = (size_t)fnv1a_of(model_slot->name) & name_table->slot_mask;
     while (name_table->slots[slot]) {
         slot = (slot + 1) & name_table->slot_mask;
     }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/hash.h"
+
 enum { MOST_AT_ONCE = 16 };
 
 /* One address family of one host. */
@@ -224,13 +226,12 @@ static void begin_parts(struct dns_query *query) {
 
 /* FNV-1a over the host, the kind and the port. */
 static uint64_t source_of(const char *name, enum dns_kind kind, uint16_t port) {
-    static const uint64_t prime = UINT64_C(0x100000001b3);
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = FNV1A_BASIS;
     for (; *name; name++) {
         char c = *name;
-        h = (h ^ (unsigned char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c)) * prime;
+        hash = fnv1a_add(hash, (unsigned char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c));
     }
-    return ((h ^ (uint64_t)kind) * prime ^ port) * prime;
+    return fnv1a_add(fnv1a_add(hash, (uint64_t)kind), port);
 }
 
 static void add_part(struct dns_query *query, const char *name, enum dns_kind kind,

@@ -1,15 +1,12 @@
 /* Stores load reports in cells and reads them. */
 #include "pick/pool/endpoint/load.h"
 
-static const uint32_t FNV_BASIS = 2166136261, FNV_PRIME = 16777619;
+#include "core/base/hash.h"
 
 /* ---- adapters -------------------------------------------------------------------------------- */
 
 uint32_t load_adapter_hash(struct str name) {
-    uint32_t hash = FNV_BASIS;
-    for (size_t i = 0; i < name.len; i++) {
-        hash = (hash ^ (unsigned char)name.ptr[i]) * FNV_PRIME;
-    }
+    uint32_t hash = (uint32_t)hash_text(name, 0);
     return hash != 0 ? hash : 1;
 }
 

@@ -1,6 +1,8 @@
 /* The list of plugins and what several plugins share: roles and session affinity. */
 #include "pick/pool/profile/plugin.h"
 
+#include "core/base/hash.h"
+
 #define PLUGIN(name) &plugin_##name,
 const struct plugin *const PLUGINS[] = {
 #include "pick/pool/plugins.def"
@@ -80,17 +82,6 @@ bool labels_have_role(struct pool_labels labels, enum role role) {
 
 /* ---- session affinity ------------------------------------------------------------------------ */
 
-static const uint64_t FNV_BASIS = UINT64_C(14695981039346656037);
-static const uint64_t FNV_PRIME = UINT64_C(1099511628211);
-
-static uint64_t hash_session(struct str text) {
-    uint64_t hash = FNV_BASIS;
-    for (size_t i = 0; i < text.len; i++) {
-        hash = (hash ^ (unsigned char)text.ptr[i]) * FNV_PRIME;
-    }
-    return hash;
-}
-
 /* A number from 0 to 2^24 - 1 for each candidate; the highest wins. Each bit of the input changes
  * all bits of the result (Wellons 2018). */
 SIMD_TARGETS static void hash_candidates(const struct candidate_set *candidates, uint32_t session) {
@@ -124,7 +115,7 @@ static uint32_t break_tie(const struct candidate_set *candidates, uint64_t sessi
 }
 
 uint32_t session_affinity_index(const struct candidate_set *candidates) {
-    uint64_t session = hash_session(candidates->session);
+    uint64_t session = fnv1a_of(candidates->session);
     hash_candidates(candidates, (uint32_t)(session ^ session >> 32));
     struct column_max best = column_max_find(candidates, candidates->scratch);
     return best.n == 1 ? column_max_index(&best, candidates->scratch, 0)
