@@ -65,8 +65,7 @@ static bool joins_batch(const struct call *head, const struct call *call, uint64
     return !queue_deadline_passed(&call->queue_deadline, now_ns) && batch_can_share(head, call);
 }
 
-/* Returns: the largest preferred size that is at most `rows`; 0: none. */
-static uint64_t preferred_size(const struct batch_rules *rules, uint64_t rows) {
+uint64_t batch_preferred_size(const struct batch_rules *rules, uint64_t rows) {
     uint64_t best = 0;
     for (size_t i = 0; i < rules->n_preferred; i++) {
         uint64_t size = rules->preferred[i];
@@ -113,7 +112,7 @@ struct batch_candidate batch_preview(const struct batch_rules *rules, const stru
             .rows = head->backend_request.batch, .n_calls = 1, .full = true, .until_ns = now_ns};
     }
     struct batch_candidate candidate = collect_batch(head, rules->max_rows, max, now_ns);
-    uint64_t size = preferred_size(rules, candidate.rows);
+    uint64_t size = batch_preferred_size(rules, candidate.rows);
     if (size >= head->backend_request.batch && size > 0) {
         struct batch_candidate exact = collect_batch(head, size, max, now_ns);
         exact.full = true;

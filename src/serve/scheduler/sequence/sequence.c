@@ -501,16 +501,6 @@ static size_t max_batch_rows(const struct sequences *all, const struct batch_rul
     return rows < INSTANCE_REQUESTS_MAX ? (size_t)rows : INSTANCE_REQUESTS_MAX;
 }
 
-/* Returns: the largest preferred size that is at most `n`; 0: none. */
-static size_t preferred_size(const struct batch_rules *rules, size_t n) {
-    uint64_t best = 0;
-    for (size_t i = 0; i < rules->n_preferred; i++) {
-        uint64_t size = rules->preferred[i];
-        best = size <= n && size > best ? size : best;
-    }
-    return (size_t)best;
-}
-
 /* Returns: the batch size; *full: whether to run it without waiting for more. */
 static size_t choose_size(const struct sequences *all, const struct batch_rules *rules,
                           const struct sequence_candidate *candidate, bool *full) {
@@ -518,7 +508,7 @@ static size_t choose_size(const struct sequences *all, const struct batch_rules 
         *full = candidate->n >= all->min_batch_slots;
         return candidate->n;
     }
-    size_t size = preferred_size(rules, candidate->n);
+    size_t size = (size_t)batch_preferred_size(rules, candidate->n);
     *full = size > 0 || candidate->n == max_batch_rows(all, rules);
     return size > 0 ? size : candidate->n;
 }
