@@ -323,12 +323,13 @@ static void pick_candidates(const struct profile *profile, const struct pool_req
 static bool may_be_full(const struct candidate_set *candidates) {
     const struct pool_spec *spec = candidates->snapshot->spec;
     const struct candidate_columns *columns = candidates->columns;
-    return (spec->max_in_flight > 0 && (double)candidate_set_max(candidates, columns->in_flight) >=
-                                           (double)spec->max_in_flight) ||
-           (spec->queue_depth > 0 && (double)candidate_set_max(candidates, columns->n_waiting) >=
-                                         (double)spec->queue_depth) ||
-           (spec->kv_cache > 0 &&
-            (double)candidate_set_max(candidates, columns->kv_cache_used) >= spec->kv_cache);
+    double in_flight =
+        spec->max_in_flight > 0 ? (double)candidate_set_max(candidates, columns->in_flight) : 0;
+    double n_waiting =
+        spec->queue_depth > 0 ? (double)candidate_set_max(candidates, columns->n_waiting) : 0;
+    double used =
+        spec->kv_cache > 0 ? (double)candidate_set_max(candidates, columns->kv_cache_used) : 0;
+    return pool_limit_reached(spec, in_flight, n_waiting, used) != NULL;
 }
 
 static bool is_not_full(const void *parameters, const struct candidate_set *candidates,
@@ -429,8 +430,7 @@ static bool is_first_full(const struct trial *trial, const struct pool_waiter *w
     const struct pool_snapshot *snapshot = trial->reader->snapshot;
     const struct endpoint *first = trial->best.endpoints[0];
     if (!pool_limits_loads(snapshot->spec) && !waiter) {
-        uint64_t most = snapshot->spec->max_in_flight;
-        return most > 0 && endpoint_in_flight(first) >= most;
+        return pool_limit_reached(snapshot->spec, endpoint_in_flight(first), 0, 0) != NULL;
     }
     const struct pool_member *member = pool_snapshot_find(snapshot, &first->address);
     return member && pool_is_member_full(snapshot, (uint32_t)(member - snapshot->members), waiter,
@@ -666,8 +666,8 @@ enum status pool_check_picked(struct pool_reader *reader, const struct pool_requ
     const struct pool_spec *spec = pool_reader_refresh(reader)->spec;
     enum status st = resolve_request(reader, request, out, err);
     uint64_t n = ticket->endpoint ? endpoint_in_flight(ticket->endpoint) : 0;
-    bool saturated = spec->max_in_flight > 0 && n > spec->max_in_flight; /* n includes this
-                                                                            request */
+    /* `n` includes this request. */
+    bool saturated = n > 0 && pool_limit_reached(spec, (double)(n - 1), 0, 0);
     return st == ST_OK && out->sheddable && saturated ? saturated_error(spec, err) : st;
 }
 

@@ -20,7 +20,6 @@ struct pick_prompt {
 };
 
 enum {
-    BYTES_PER_TOKEN = 4,
     MAX_TOKENS = 1 << 30,
     MAX_BYTES_HELD_FOR_PROMPT = 1 << 20, /* of a body that is buffered for its prompt only */
 };
@@ -155,9 +154,9 @@ void pick_session_record_moved_prompt(struct pick_session *session) {
 uint32_t pick_session_estimate_tokens(const struct pick_session *session) {
     const struct prompt_scan *scan = session->prompt ? &session->prompt->scan : NULL;
     bool is_all = scan && scan->result == PROMPT_SCAN_END;
-    uint64_t length, n = scan ? scan->n_bytes / BYTES_PER_TOKEN + scan->n_tokens : 0;
+    uint64_t length, n = scan ? scan->n_bytes / PROMPT_BYTES_PER_TOKEN + scan->n_tokens : 0;
     if (!is_all && num_parse_u64(pick_session_request(session)->content_length, &length)) {
-        n = length / BYTES_PER_TOKEN > n ? length / BYTES_PER_TOKEN : n;
+        n = length / PROMPT_BYTES_PER_TOKEN > n ? length / PROMPT_BYTES_PER_TOKEN : n;
     }
     n += scan ? scan->max_tokens : 0;
     return (uint32_t)(n < MAX_TOKENS ? n : MAX_TOKENS);

@@ -305,7 +305,7 @@ static void print_cluster(const struct pick_admin *admin, struct metric_text *te
 
 /* ---- upstream: request queues ---------------------------------------------------------------- */
 
-enum { MOST_BANDS = 64, FIRST_WAIT = 6, LAST_WAIT = METRIC_BOUNDS - 1 }; /* 64 us to 33.6 s */
+enum { FIRST_WAIT = 6, LAST_WAIT = METRIC_BOUNDS - 1 }; /* 64 us to 33.6 s */
 
 struct pool_bands {
     const struct pick_admin_pool *pool;
@@ -313,12 +313,12 @@ struct pool_bands {
     size_t n;
 };
 
-/* Copies the pool's bands: few of MOST_BANDS are used, and many pools have none. Out of memory some
- * are missing. */
+/* Copies the pool's bands: few of POOL_MAX_LISTED_BANDS are used, and many pools have none. Out of
+ * memory some are missing. */
 static void read_pool_bands(struct pool_bands *pool, struct flow_band_stats *space,
                             struct arena *arena) {
     struct pool_flow_stats numbers;
-    pool_get_flow_stats(pool->pool->entry->pool, space, MOST_BANDS, &numbers);
+    pool_get_flow_stats(pool->pool->entry->pool, space, POOL_MAX_LISTED_BANDS, &numbers);
     pool->bands = arena_alloc(arena, (numbers.n_bands + 1) * sizeof(*space));
     if (pool->bands && numbers.n_bands > 0) {
         memcpy(pool->bands, space, numbers.n_bands * sizeof(*space));
@@ -329,7 +329,7 @@ static void read_pool_bands(struct pool_bands *pool, struct flow_band_stats *spa
 /* Returns: NULL when out of memory. */
 static struct pool_bands *read_all_bands(const struct pick_admin_pools *list, struct arena *arena) {
     struct pool_bands *all = arena_calloc(arena, list->n + 1, sizeof(*all));
-    struct flow_band_stats *space = arena_alloc(arena, MOST_BANDS * sizeof(*space));
+    struct flow_band_stats *space = arena_alloc(arena, POOL_MAX_LISTED_BANDS * sizeof(*space));
     for (size_t i = 0; all && space && i < list->n; i++) {
         all[i].pool = &list->items[i];
         read_pool_bands(&all[i], space, arena);

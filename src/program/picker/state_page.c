@@ -10,15 +10,13 @@
 #include "pick/discovery/scrape/scraper.h"
 #include "pick/pool/flow/wait.h"
 
-enum { MOST_BANDS = 64 };
-
 static void print_flow_control(const struct pick_admin_pool *pool, struct buf *out) {
     struct pool_flow_stats numbers;
-    struct flow_band_stats *bands = arena_alloc(out->arena, MOST_BANDS * sizeof(*bands));
+    struct flow_band_stats *bands = arena_alloc(out->arena, POOL_MAX_LISTED_BANDS * sizeof(*bands));
     if (!bands || !pool->snapshot->spec->flow_control.on) {
         return;
     }
-    pool_get_flow_stats(pool->entry->pool, bands, MOST_BANDS, &numbers);
+    pool_get_flow_stats(pool->entry->pool, bands, POOL_MAX_LISTED_BANDS, &numbers);
     buf_printf(out, "%llu requests queued: %llu bytes, of %zu fairness ids\n",
                (unsigned long long)numbers.n_waiting, (unsigned long long)numbers.n_bytes,
                numbers.n_ids);

@@ -11,8 +11,6 @@
 #include "pick/pool/flow/wait.h"
 #include "telemetry/admin/status_common.h"
 
-enum { MOST_BANDS = 64 };
-
 /* ---- counts ---------------------------------------------------------------------------------- */
 
 struct named_column {
@@ -137,10 +135,10 @@ static void add_queue(struct json_writer *json, const struct flow_band_stats *ba
     json_write_close(json, '}');
 }
 
-/* `bands`: space for MOST_BANDS; NULL: out of memory. */
+/* `bands`: space for POOL_MAX_LISTED_BANDS; NULL: out of memory. */
 static void add_queues(struct json_writer *json, struct pool *pool, struct flow_band_stats *bands) {
     struct pool_flow_stats numbers;
-    pool_get_flow_stats(pool, bands, bands ? MOST_BANDS : 0, &numbers);
+    pool_get_flow_stats(pool, bands, bands ? POOL_MAX_LISTED_BANDS : 0, &numbers);
     json_write_open_member(json, "queues", '[');
     for (size_t i = 0; bands && i < numbers.n_bands; i++) {
         add_queue(json, &bands[i]);
@@ -229,7 +227,7 @@ static void add_cluster(const struct pick_admin *admin, struct json_writer *json
 
 void pick_status_print(struct pick_admin *admin, struct buf *out) {
     struct pick_admin_pools list = pick_admin_pools_load(admin->pools, out->arena);
-    struct flow_band_stats *bands = arena_alloc(out->arena, MOST_BANDS * sizeof(*bands));
+    struct flow_band_stats *bands = arena_alloc(out->arena, POOL_MAX_LISTED_BANDS * sizeof(*bands));
     struct json_writer json = {.out = out};
     json_write_open(&json, '{');
     status_json_add_process(&json, &admin->process, list.n > 0);

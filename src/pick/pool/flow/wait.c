@@ -27,19 +27,13 @@ static void count_unrestricted(struct pool *pool, const struct pool_waiter *wait
 const char *pool_reached_limit(const struct pool_snapshot *snapshot, uint32_t member,
                                uint32_t in_flight, uint64_t now_ns) {
     const struct pool_spec *spec = snapshot->spec;
-    if (spec->max_in_flight > 0 && in_flight >= spec->max_in_flight) {
-        return "max_in_flight";
-    }
-    if (!pool_limits_loads(spec)) {
-        return NULL;
+    const char *limit = pool_limit_reached(spec, in_flight, 0, 0);
+    if (limit || !pool_limits_loads(spec)) {
+        return limit;
     }
     struct load_estimate load = load_estimate_get(&snapshot->loads[member], now_ns, in_flight);
-    if (spec->queue_depth > 0 && load.known & LOAD_WAITING && load.n_waiting >= spec->queue_depth) {
-        return "queue_depth";
-    }
-    bool used = spec->kv_cache > 0 && load.known & LOAD_KV_CACHE &&
-                (double)load.kv_cache_used >= spec->kv_cache;
-    return used ? "kv_cache" : NULL;
+    return pool_limit_reached(spec, in_flight, load.known & LOAD_WAITING ? load.n_waiting : 0,
+                              load.known & LOAD_KV_CACHE ? (double)load.kv_cache_used : 0);
 }
 
 bool pool_is_member_full(const struct pool_snapshot *snapshot, uint32_t member,

@@ -75,6 +75,7 @@ struct pool_flow_stats {
     size_t n_bands;
 };
 
+enum { POOL_MAX_LISTED_BANDS = 64 /* on a page */ };
 /* `bands`: an array of `most`. Thread: any. */
 void pool_get_flow_stats(struct pool *pool, struct flow_band_stats *bands, size_t most,
                          struct pool_flow_stats *out);

@@ -5,8 +5,6 @@
 #include "core/event/clock.h"
 #include "pick/pool/state.h"
 
-enum { BYTES_PER_TOKEN = 4 };
-
 /* The weight of a new response time in the mean. */
 static const float NEW_SHARE = 0.1f;
 
@@ -74,7 +72,7 @@ static uint32_t capacity_of(const struct pool_reader *reader,
     uint64_t tokens = (uint64_t)atomic_load_explicit(&cell->kv_block_tokens, memory_order_relaxed) *
                       atomic_load_explicit(&cell->n_kv_blocks, memory_order_relaxed);
     bool is_set = atomic_load_explicit(&cell->known, memory_order_relaxed) & LOAD_KV_SIZE;
-    uint64_t n = tokens / needs->blocks.block_bytes * BYTES_PER_TOKEN;
+    uint64_t n = tokens / needs->blocks.block_bytes * PROMPT_BYTES_PER_TOKEN;
     return !is_set || n == 0 ? needs->capacity : n < INT32_MAX ? (uint32_t)n : INT32_MAX;
 }
 

@@ -15,6 +15,8 @@
 #define PREFIX_BLOCKS_DEFAULT                                                                      \
     { .block_bytes = 64, .most = 256 }
 enum { PREFIX_CAPACITY_DEFAULT = 31250, PREFIX_MAX_TEXT_BYTES = 4 << 20 };
+/* No tokenizer runs here: sizes in tokens are estimated by this. */
+enum { PROMPT_BYTES_PER_TOKEN = 4 };
 
 /* What a profile's plugins need of requests. */
 struct pool_request_needs {

@@ -1,25 +1,26 @@
 /* Scores the share of the prompt's beginning that an endpoint was recently sent. */
 #include "pick/pool/profile/plugin.h"
 
-enum { BYTES_PER_TOKEN = 4, MOST_BLOCKS = 65536 };
+enum { MOST_BLOCKS = 65536 };
 
 static enum status read_blocks(const struct doc_node *node, struct pool_request_needs *out,
                                struct error *err) {
     struct doc_node bytes = doc_get(node, "blockSize"), tokens = doc_get(node, "blockSizeTokens");
     struct doc_node most = doc_get(node, "maxPrefixBlocksToMatch");
-    int64_t n_bytes = out->blocks.block_bytes, n_tokens = n_bytes / BYTES_PER_TOKEN;
+    int64_t n_bytes = out->blocks.block_bytes, n_tokens = n_bytes / PROMPT_BYTES_PER_TOKEN;
     int64_t n_blocks = out->blocks.most;
     if (doc_is_present(&bytes) && doc_is_present(&tokens)) {
         return doc_error(&tokens, err, "expected blockSize or blockSizeTokens, not both");
     }
     enum status st = doc_read_i64(&bytes, 1, PREFIX_MAX_BLOCK_BYTES, &n_bytes, err);
     if (st == ST_OK) {
-        st = doc_read_i64(&tokens, 1, PREFIX_MAX_BLOCK_BYTES / BYTES_PER_TOKEN, &n_tokens, err);
+        st = doc_read_i64(&tokens, 1, PREFIX_MAX_BLOCK_BYTES / PROMPT_BYTES_PER_TOKEN, &n_tokens,
+                          err);
     }
     if (st == ST_OK) {
         st = doc_read_i64(&most, 1, MOST_BLOCKS, &n_blocks, err);
     }
-    n_bytes = doc_is_present(&tokens) ? n_tokens * BYTES_PER_TOKEN : n_bytes;
+    n_bytes = doc_is_present(&tokens) ? n_tokens * PROMPT_BYTES_PER_TOKEN : n_bytes;
     if (st == ST_OK && n_bytes * n_blocks > PREFIX_MAX_TEXT_BYTES) {
         return doc_error(&most, err, "expected blocks of %d bytes together at most",
                          (int)PREFIX_MAX_TEXT_BYTES);
