@@ -42,7 +42,7 @@ struct socket_watcher *socket_watcher_update(struct socket_watcher_set *set,
 
 struct socket_watcher *socket_watcher_find(const struct socket_watcher_set *set, int fd) {
     struct socket_watcher *watcher;
-    LIST_FOREACH (watcher, &set->watchers, link) {
+    LIST_FOREACH(watcher, &set->watchers, link) {
         if (watcher->fd == fd) {
             return watcher;
         }

@@ -98,7 +98,7 @@ static bool is_idle(const struct net_conn *conn) {
 static void run_drain(struct worker_msg *msg) {
     struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, drain_msg);
     struct net_conn *conn;
-    LIST_FOREACH (conn, &server_worker->conns, link) {
+    LIST_FOREACH(conn, &server_worker->conns, link) {
         if (conn->phase == NET_OPEN && conn->protocol->on_drain) {
             conn->protocol->on_drain(conn);
             net_conn_update_io(conn);
@@ -112,7 +112,7 @@ static void run_stop(struct worker_msg *msg) {
     struct server_worker *server_worker = CONTAINER_OF(msg, struct server_worker, stop_msg);
     server_worker->stopping = true;
     struct net_conn *conn;
-    LIST_FOREACH (conn, &server_worker->conns, link) {
+    LIST_FOREACH(conn, &server_worker->conns, link) {
         net_conn_close(conn); /* it leaves the list when its handle is closed */
     }
     if (server_worker->started) {

@@ -31,8 +31,8 @@ static size_t copy_waiting_calls(struct scheduler *scheduler, struct waiting_cal
     size_t n = 0;
     lock_acquire(&scheduler->lock);
     *n_all = scheduler->queue.n;
-    for (const struct call *call = scheduler->queue.first; call && n < MODEL_STATE_WAITING;
-         call = call->next, n++) {
+    for (const struct call *call = TAILQ_FIRST(&scheduler->queue.calls);
+         call && n < MODEL_STATE_WAITING; call = TAILQ_NEXT(call, queue_link), n++) {
         out[n] = (struct waiting_call){.queued_ns = call->queued_ns,
                                        .rows = call->backend_request.batch};
         copy_id(&call->backend_request, out[n].id);

@@ -81,8 +81,9 @@ static struct batch_candidate collect_batch(const struct call *head, uint64_t ma
                                         .n_calls = 1,
                                         .until_ns = head->queue_deadline.batch_wait_until_ns};
     size_t n_skipped = 0;
-    const struct call *call = head->next;
-    for (; call && candidate.n_calls < max && n_skipped < MAX_SKIPPED_CALLS; call = call->next) {
+    const struct call *call = TAILQ_NEXT(head, queue_link);
+    for (; call && candidate.n_calls < max && n_skipped < MAX_SKIPPED_CALLS;
+         call = TAILQ_NEXT(call, queue_link)) {
         if (queue_deadline_passed(&call->queue_deadline, now_ns)) {
             n_skipped++;
             continue;
@@ -124,11 +125,11 @@ struct batch_candidate batch_preview(const struct batch_rules *rules, const stru
 size_t batch_take(const struct batch_rules *rules, struct priority_queue *queue, struct call *head,
                   struct call **batch, size_t max, uint64_t now_ns) {
     size_t wanted = batch_preview(rules, head, max, now_ns).n_calls, n = 0;
-    struct call *call = head->next;
+    struct call *call = TAILQ_NEXT(head, queue_link);
     priority_queue_remove(queue, head);
     batch[n++] = head;
     while (n < wanted) { /* batch_preview counted them in this same queue */
-        struct call *next = call->next;
+        struct call *next = TAILQ_NEXT(call, queue_link);
         if (joins_batch(head, call, now_ns)) {
             priority_queue_remove(queue, call);
             batch[n++] = call;

@@ -15,6 +15,7 @@ enum { N = 8 };
 
 /* A queue built by the test. */
 struct made {
+    struct call_list list;
     struct call calls[N];
     sluice_input inputs[N];
     int64_t dims[N][2];
@@ -22,6 +23,7 @@ struct made {
 
 static void queue_make(struct made *queue, size_t n, const int64_t (*dims)[2]) {
     memset(queue, 0, sizeof *queue);
+    TAILQ_INIT(&queue->list);
     for (size_t i = 0; i < n; i++) {
         struct call *call = &queue->calls[i];
         memcpy(queue->dims[i], dims[i], sizeof queue->dims[i]);
@@ -30,7 +32,7 @@ static void queue_make(struct made *queue, size_t n, const int64_t (*dims)[2]) {
         call->backend_request.n_inputs = 1;
         call->backend_request.batch = (uint64_t)dims[i][0];
         call->queue_deadline.expires_ns = UINT64_MAX;
-        call->next = i + 1 < n ? &queue->calls[i + 1] : NULL;
+        TAILQ_INSERT_TAIL(&queue->list, call, queue_link);
     }
 }
 
@@ -104,7 +106,8 @@ static void scheduler_is_due_returns_next_wakeup_time(void **state) {
         lock_init(&scheduler.lock);
         queue_make(&made, 1, (const int64_t[][2]){{cases[i].rows, 4}});
         made.calls[0].queue_deadline.batch_wait_until_ns = cases[i].batch_wait_until_ns;
-        scheduler.queue.first = &made.calls[0];
+        TAILQ_INIT(&scheduler.queue.calls);
+        TAILQ_INSERT_TAIL(&scheduler.queue.calls, &made.calls[0], queue_link);
         lock_acquire(&scheduler.lock);
         bool due = scheduler_is_due(&scheduler, N, NOW_NS, &until_ns);
         lock_release(&scheduler.lock);
@@ -126,13 +129,14 @@ static void batch_preview_long_queue_skips_bounded_misfits(void **state) {
     } rows[] = {{0, 1024}, {100, 1024}, {511, LONG - 511}, {512, 1}};
     struct batch_rules rules = {.max_rows = 4096};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct call_list queue = TAILQ_HEAD_INITIALIZER(queue);
         for (size_t k = 0; k < LONG; k++) {
             bool misfit = k > 0 && k <= rows[i].n_misfits;
             inputs[k] = (sluice_input){.dims = misfit ? does_not : fits, .rank = 2};
             calls[k] =
                 (struct call){.backend_request = {.inputs = &inputs[k], .n_inputs = 1, .batch = 1},
-                              .queue_deadline.expires_ns = UINT64_MAX,
-                              .next = k + 1 < LONG ? &calls[k + 1] : NULL};
+                              .queue_deadline.expires_ns = UINT64_MAX};
+            TAILQ_INSERT_TAIL(&queue, &calls[k], queue_link);
         }
         struct batch_candidate got = batch_preview(&rules, &calls[0], 1024, 0);
         assert_int_equal(got.n_calls, rows[i].want);

@@ -105,12 +105,10 @@ void call_init(struct call *call, struct model_version *version) {
     call->compute_start_ns = call->compute_end_ns = 0;
     call->cached = CALL_NOT_CACHED;
     call->cache_ns = 0;
-    call->next = call->prev = call->order_prev = call->order_next = NULL;
     call->timer = (struct timer){0};
     call->preserve_ordering = call->response_ready = false;
     call->sequence_params = (struct sequence_params){.start = true, .end = true};
     call->sequence = NULL;
-    call->sequence_prev = call->sequence_next = NULL;
     call->is_padding = false;
     call->msg = (struct worker_msg){.run = on_completion};
     call->running_inline = call->answered_inline = call->release_unrefs_version = false;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "core/base/hash.h"
 #include "core/event/worker.h"
@@ -30,6 +31,8 @@ enum call_state {
 
 /* The result of the response cache lookup. */
 enum call_cached { CALL_NOT_CACHED, CALL_CACHE_MISS, CALL_CACHE_HIT };
+
+TAILQ_HEAD(call_list, call);
 
 struct call {
     /* set by the front end */
@@ -54,21 +57,21 @@ struct call {
 
     /* private to the scheduler */
     struct model_version *version;
-    struct call *next, *prev;                   /* in the queue */
-    struct queue_deadline queue_deadline;       /* how it waits there */
-    struct timer timer;                         /* runs at the next time of queue_deadline */
-    struct call *order_prev, *order_next;       /* list of calls with preserve_ordering */
-    bool preserve_ordering;                     /* the call is in that list */
-    bool response_ready;                        /* answered, waits for earlier calls */
-    struct sequence_params sequence_params;     /* sequence batching: its sequence and position */
-    struct sequence *sequence;                  /* while queued; strategy oldest: until answered */
-    struct call *sequence_prev, *sequence_next; /* waiting calls of that sequence */
-    uint64_t arrival;                           /* arrival number, to order sequences */
-    bool is_padding;                /* fills an empty row; no client (padding_request.h) */
-    struct worker_msg msg;          /* returns the call to its worker */
-    sluice_request backend_request; /* the request as the backend sees it */
-    struct keyed_hash cache_key;    /* valid unless CALL_NOT_CACHED */
-    uint64_t cache_ns;              /* time for lookup and store */
+    TAILQ_ENTRY(call) queue_link;           /* in the queue */
+    struct queue_deadline queue_deadline;   /* how it waits there */
+    struct timer timer;                     /* runs at the next time of queue_deadline */
+    TAILQ_ENTRY(call) order_link;           /* list of calls with preserve_ordering */
+    bool preserve_ordering;                 /* the call is in that list */
+    bool response_ready;                    /* answered, waits for earlier calls */
+    struct sequence_params sequence_params; /* sequence batching: its sequence and position */
+    struct sequence *sequence;              /* while queued; strategy oldest: until answered */
+    TAILQ_ENTRY(call) sequence_link;        /* waiting calls of that sequence */
+    uint64_t arrival;                       /* arrival number, to order sequences */
+    bool is_padding;                        /* fills an empty row; no client (padding_request.h) */
+    struct worker_msg msg;                  /* returns the call to its worker */
+    sluice_request backend_request;         /* the request as the backend sees it */
+    struct keyed_hash cache_key;            /* valid unless CALL_NOT_CACHED */
+    uint64_t cache_ns;                      /* time for lookup and store */
     size_t input_bytes;
     uint32_t instance;           /* index of the instance that executes it */
     struct tensor *outputs;      /* of the answer, allocated on the worker: one per wanted output */

@@ -123,8 +123,8 @@ static uint64_t run_batch(struct instance *instance, struct call **calls, size_t
 static size_t move_to_scheduler(struct inline_queue *inline_queue) {
     size_t n = inline_queue->queue.n, n_queued = 0;
     /* A refused call may cancel others of its connection. */
-    for (size_t i = 0; i < n && inline_queue->queue.first; i++) {
-        struct call *call = inline_queue->queue.first;
+    for (size_t i = 0; i < n && inline_queue->queue.n > 0; i++) {
+        struct call *call = TAILQ_FIRST(&inline_queue->queue.calls);
         priority_queue_remove(&inline_queue->queue, call);
         n_queued += call_enqueue(call);
     }
@@ -137,7 +137,7 @@ static size_t move_to_scheduler(struct inline_queue *inline_queue) {
 static size_t run_next_batch(struct inline_queue *inline_queue) {
     struct model_version *version = inline_queue->version;
     struct call *batch[INSTANCE_REQUESTS_MAX];
-    struct call *first = inline_queue->queue.first;
+    struct call *first = TAILQ_FIRST(&inline_queue->queue.calls);
     uint64_t now_ns = clock_now_ns();
     if (queue_deadline_passed(&first->queue_deadline, now_ns)) {
         priority_queue_remove(&inline_queue->queue, first);
@@ -170,12 +170,12 @@ static void on_iteration_end(struct deferred_task *task) {
     struct model_version *version = inline_queue->version;
     size_t left = inline_queue->queue.n;
     inline_queue->running = true;
-    while (left > 0 && inline_queue->queue.first) { /* a cancelled call has been removed */
+    while (left > 0 && inline_queue->queue.n > 0) { /* a cancelled call has been removed */
         size_t n = run_next_batch(inline_queue);
         left = n < left ? left - n : 0;
     }
     inline_queue->running = false;
-    if (inline_queue->queue.first) {
+    if (inline_queue->queue.n > 0) {
         schedule_flush(inline_queue);
     }
     model_version_unref(version);

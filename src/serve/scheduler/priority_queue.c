@@ -9,6 +9,7 @@ enum status priority_queue_init(struct priority_queue *queue, struct arena *aren
     *queue = (struct priority_queue){
         .n_levels = n_levels,
         .classes = arena_calloc(arena, n_levels, 2 * sizeof(*queue->classes))};
+    TAILQ_INIT(&queue->calls);
     if (!queue->classes) {
         return error_no_memory(err, "a queue of %zu priorities", n_levels);
     }
@@ -31,15 +32,10 @@ void priority_queue_add(struct priority_queue *queue, struct call *call) {
     size_t class = class_of(call);
     assert(class < queue->n_levels * 2);
     struct call *before = last_before_class_end(queue, class);
-    call->prev = before;
-    call->next = before ? before->next : queue->first;
     if (before) {
-        before->next = call;
+        TAILQ_INSERT_AFTER(&queue->calls, before, call, queue_link);
     } else {
-        queue->first = call;
-    }
-    if (call->next) {
-        call->next->prev = call;
+        TAILQ_INSERT_HEAD(&queue->calls, call, queue_link);
     }
     queue->classes[class].last = call;
     queue->classes[class].n++;
@@ -48,20 +44,12 @@ void priority_queue_add(struct priority_queue *queue, struct call *call) {
 
 void priority_queue_remove(struct priority_queue *queue, struct call *call) {
     struct priority_class *class = &queue->classes[class_of(call)];
-    if (call->prev) {
-        call->prev->next = call->next;
-    } else {
-        queue->first = call->next;
-    }
-    if (call->next) {
-        call->next->prev = call->prev;
-    }
     class->n--;
     queue->n--;
     if (class->last == call) {
-        class->last = class->n > 0 ? call->prev : NULL;
+        class->last = class->n > 0 ? TAILQ_PREV(call, call_list, queue_link) : NULL;
     }
-    call->next = call->prev = NULL;
+    TAILQ_REMOVE(&queue->calls, call, queue_link);
 }
 
 size_t priority_queue_count_level(const struct priority_queue *queue, size_t level) {

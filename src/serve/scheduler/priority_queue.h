@@ -1,12 +1,12 @@
 /* The calls that wait for an instance, in order of service: by priority level; within a level first
  * those not deprioritized; then by arrival. The caller holds the lock.
  *
- * It is one list along `call->next`, which batch forming walks, with a pointer to the last call of
- * each class. */
+ * It is one list, which batch forming walks, with a pointer to the last call of each class. */
 #ifndef SLUICE_SERVE_SCHEDULER_PRIORITY_QUEUE_H
 #define SLUICE_SERVE_SCHEDULER_PRIORITY_QUEUE_H
 
 #include <stddef.h>
+#include <sys/queue.h>
 
 #include "core/base/arena.h"
 #include "core/base/status.h"
@@ -19,7 +19,7 @@ struct priority_class {
 };
 
 struct priority_queue {
-    struct call *first;
+    struct call_list calls;         /* linked by queue_link */
     struct priority_class *classes; /* two per level */
     size_t n_levels;
     size_t n;

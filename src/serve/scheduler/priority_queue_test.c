@@ -43,12 +43,12 @@ static void check(const struct priority_queue *queue, struct item *items) {
     }
     qsort(sorted, n, sizeof(sorted[0]), by_service);
     assert_int_equal(queue->n, n);
-    const struct call *call = queue->first, *before = NULL;
+    const struct call *call = TAILQ_FIRST(&queue->calls), *before = NULL;
     for (size_t i = 0; i < n; i++) {
         assert_ptr_equal(call, &sorted[i]->call);
-        assert_ptr_equal(call->prev, before);
+        assert_ptr_equal(TAILQ_PREV(call, call_list, queue_link), before);
         before = call;
-        call = call->next;
+        call = TAILQ_NEXT(call, queue_link);
     }
     assert_null(call);
     for (size_t level = 0; level < LEVELS; level++) {

@@ -11,6 +11,8 @@
 
 void scheduler_init(struct scheduler *scheduler) {
     *scheduler = (struct scheduler){0};
+    TAILQ_INIT(&scheduler->queue.calls);
+    TAILQ_INIT(&scheduler->order);
     lock_init(&scheduler->lock);
     lock_cond_init(&scheduler->work);
 }
@@ -35,7 +37,7 @@ enum status scheduler_configure(struct scheduler *scheduler, struct arena *arena
 }
 
 void scheduler_fini(struct scheduler *scheduler) {
-    assert(scheduler->queue.first == NULL && scheduler->order_first == NULL);
+    assert(TAILQ_EMPTY(&scheduler->queue.calls) && TAILQ_EMPTY(&scheduler->order));
     sequences_free(scheduler->sequences);
     lock_cond_fini(&scheduler->work);
     lock_fini(&scheduler->lock);
@@ -44,37 +46,17 @@ void scheduler_fini(struct scheduler *scheduler) {
 /* ---- preserve_ordering ----------------------------------------------------------------------- */
 
 static void order_append(struct scheduler *scheduler, struct call *call) {
-    call->order_prev = scheduler->order_last;
-    call->order_next = NULL;
     call->preserve_ordering = true;
-    if (scheduler->order_last) {
-        scheduler->order_last->order_next = call;
-    } else {
-        scheduler->order_first = call;
-    }
-    scheduler->order_last = call;
-}
-
-static void order_remove(struct scheduler *scheduler, struct call *call) {
-    if (call->order_prev) {
-        call->order_prev->order_next = call->order_next;
-    } else {
-        scheduler->order_first = call->order_next;
-    }
-    if (call->order_next) {
-        call->order_next->order_prev = call->order_prev;
-    } else {
-        scheduler->order_last = call->order_prev;
-    }
+    TAILQ_INSERT_TAIL(&scheduler->order, call, order_link);
 }
 
 /* Posts the answered calls that no earlier call delays. The lock is held, which keeps the order.
  * Returns: how many. */
 static size_t post_ready_in_order(struct scheduler *scheduler) {
     size_t n = 0;
-    while (scheduler->order_first && scheduler->order_first->response_ready) {
-        struct call *call = scheduler->order_first;
-        order_remove(scheduler, call);
+    struct call *call;
+    while ((call = TAILQ_FIRST(&scheduler->order)) && call->response_ready) {
+        TAILQ_REMOVE(&scheduler->order, call, order_link);
         worker_post(call->worker, &call->msg);
         n++;
     }
@@ -116,32 +98,32 @@ static void wake_promoted(struct scheduler *scheduler) {
     }
 }
 
-/* Removes the calls that follow `call` in its sequence from the queue. Returns: the first of
- * them. */
-static struct call *remove_followers(struct scheduler *scheduler, struct call *call) {
+/* Moves the calls that follow `call` in its sequence from the queue to `followers`, which is
+ * empty; linked by sequence_link. */
+static void remove_followers(struct scheduler *scheduler, struct call *call,
+                             struct call_list *followers) {
+    struct call *follower;
     if (!call->sequence) {
-        return NULL;
+        return;
     }
-    struct call *first = sequences_drop(scheduler->sequences, call, clock_now_ns());
-    for (struct call *follower = first; follower; follower = follower->sequence_next) {
+    sequences_drop(scheduler->sequences, call, clock_now_ns(), followers);
+    TAILQ_FOREACH(follower, followers, sequence_link) {
         priority_queue_remove(&scheduler->queue, follower);
         call_set_state(follower, CALL_RUNNING); /* prevents a concurrent cancellation */
     }
     wake_promoted(scheduler);
-    return first;
 }
 
-/* Fails the followers of `call`, which was removed and must not be used. */
-static void fail_followers(struct call *follower, bool cancelled) {
-    while (follower) {
-        struct call *next = follower->sequence_next;
-        follower->sequence_next = NULL;
+/* Fails the followers of a call that was removed and must not be used. */
+static void fail_followers(struct call_list *followers, bool cancelled) {
+    struct call *follower;
+    while ((follower = TAILQ_FIRST(followers))) {
+        TAILQ_REMOVE(followers, follower, sequence_link);
         error_set(&follower->response.error, cancelled ? ST_CANCELLED : ST_QUEUE_TIMEOUT,
                   "an earlier request of its sequence %s",
                   cancelled ? "was cancelled" : "timed out in the queue");
         metric_add(cancelled ? METRIC_DROPPED_CANCELLED : METRIC_DROPPED_QUEUE_TIMEOUT, 1);
         call_complete(follower);
-        follower = next;
     }
 }
 
@@ -265,23 +247,23 @@ static bool is_queued(struct scheduler *scheduler, struct call *call) {
 
 bool scheduler_remove(struct scheduler *scheduler, struct call *call) {
     struct model_version *version = call->version;
-    struct call *followers = NULL;
+    struct call_list followers = TAILQ_HEAD_INITIALIZER(followers);
     size_t n_sent = 0;
     lock_acquire(&scheduler->lock);
     bool queued = is_queued(scheduler, call);
     if (queued) {
         priority_queue_remove(&scheduler->queue, call);
-        followers = remove_followers(scheduler, call);
+        remove_followers(scheduler, call, &followers);
         publish_queue_length(scheduler);
         call_set_state(call, CALL_ANSWERED);
         if (scheduler->preserve_ordering) {
-            order_remove(scheduler, call);
+            TAILQ_REMOVE(&scheduler->order, call, order_link);
             n_sent = post_ready_in_order(scheduler);
         }
     }
     lock_release(&scheduler->lock);
     version_leave_times(version, n_sent);
-    fail_followers(followers, atomic_load_explicit(&call->cancelled, memory_order_relaxed));
+    fail_followers(&followers, atomic_load_explicit(&call->cancelled, memory_order_relaxed));
     return queued;
 }
 
@@ -303,9 +285,9 @@ bool scheduler_deprioritize(struct scheduler *scheduler, struct call *call) {
  * NULL: none. */
 static struct call *first_in_time(struct scheduler *scheduler, uint64_t now_ns) {
     lock_assert_held(&scheduler->lock);
-    struct call *call = scheduler->queue.first;
+    struct call *call = TAILQ_FIRST(&scheduler->queue.calls);
     while (call && queue_deadline_passed(&call->queue_deadline, now_ns)) {
-        call = call->next;
+        call = TAILQ_NEXT(call, queue_link);
     }
     return call;
 }
@@ -366,7 +348,7 @@ void scheduler_wake(struct scheduler *scheduler) {
 
 void scheduler_stop(struct scheduler *scheduler) {
     lock_acquire(&scheduler->lock);
-    assert(scheduler->queue.first == NULL);
+    assert(TAILQ_EMPTY(&scheduler->queue.calls));
     scheduler->stopping = true;
     lock_cond_broadcast(&scheduler->work);
     lock_release(&scheduler->lock);

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/queue.h>
 
 #include "core/base/status.h"
 #include "core/event/lock.h"
@@ -28,9 +29,9 @@ struct scheduler {
     struct lock_cond work; /* signalled when calls or an instance may be available, and on
                               shutdown */
     struct priority_queue queue;
-    atomic_size_t n_queued;                /* the queue's length, readable without the lock */
-    struct call *order_first, *order_last; /* preserve_ordering: queued and not yet posted to
-                                              their workers */
+    atomic_size_t n_queued; /* the queue's length, readable without the lock */
+    struct call_list order; /* preserve_ordering: queued and not yet posted to their workers; linked
+                               by order_link */
     bool stopping;
 };
 

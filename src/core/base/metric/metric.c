@@ -140,7 +140,7 @@ static void read_cells(int first, int n, int64_t *out) {
         out[i] = atomic_load_explicit(&registry.total[first + i], memory_order_relaxed);
     }
     struct metric_block *block;
-    LIST_FOREACH (block, &registry.blocks, link) {
+    LIST_FOREACH(block, &registry.blocks, link) {
         for (int i = 0; i < n; i++) {
             out[i] += atomic_load_explicit(&block->values[first + i], memory_order_relaxed);
         }

@@ -107,7 +107,7 @@ static struct grpc_client *client_of_core(struct grpc_client_core *core) {
 static struct grpc_client_conn *least_loaded_conn(const struct grpc_client *client) {
     struct grpc_client_conn *best = NULL;
     struct grpc_client_conn *conn;
-    LIST_FOREACH (conn, &client->conns, link) {
+    LIST_FOREACH(conn, &client->conns, link) {
         if (conn->phase == GRPC_CLIENT_CONNECTED &&
             grpc_client_session_can_start_call(&conn->session) &&
             (!best || conn->session.n_open < best->session.n_open)) {
@@ -132,7 +132,7 @@ static unsigned count_usable(const struct grpc_client *client, size_t *n_calls) 
     const struct grpc_client_stream *waiting = TAILQ_FIRST(&client->core.waiting);
     *n_calls = 0;
     const struct grpc_client_conn *conn;
-    LIST_FOREACH (conn, &client->conns, link) {
+    LIST_FOREACH(conn, &client->conns, link) {
         if (grpc_client_conn_is_usable(conn)) {
             n++;
             *n_calls += conn->session.n_open;
@@ -202,18 +202,18 @@ static void stop_all(struct grpc_client *client) {
     error_set(&err, ST_CANCELLED, "the client was stopped");
     grpc_client_core_fail_waiting(&client->core, &err, true);
     struct grpc_client_conn *conn;
-    LIST_FOREACH (conn, &client->conns, link) {
+    LIST_FOREACH(conn, &client->conns, link) {
         if (conn->phase != GRPC_CLIENT_CONNECTED) {
             continue;
         }
         struct grpc_client_stream *stream;
-        TAILQ_FOREACH (stream, &conn->session.streams, link) {
+        TAILQ_FOREACH(stream, &conn->session.streams, link) {
             grpc_client_stream_set_status(stream, -1, &err);
         }
         grpc_client_session_send_goaway(&conn->session);
         grpc_client_conn_flush(conn);
     }
-    LIST_FOREACH (conn, &client->conns, link) {
+    LIST_FOREACH(conn, &client->conns, link) {
         grpc_client_conn_close(conn, &err);
     }
 }
@@ -238,7 +238,7 @@ static void run_round(struct grpc_client *client) {
         connect_as_needed(client);
     }
     struct grpc_client_conn *conn;
-    LIST_FOREACH (conn, &client->conns, link) {
+    LIST_FOREACH(conn, &client->conns, link) {
         grpc_client_conn_flush(conn);
     }
     grpc_client_core_sweep(&client->core);
@@ -398,7 +398,7 @@ enum status grpc_client_start_call(struct grpc_client *client,
 size_t grpc_client_n_connected(const struct grpc_client *client) {
     size_t n = 0;
     const struct grpc_client_conn *conn;
-    LIST_FOREACH (conn, &client->conns, link) {
+    LIST_FOREACH(conn, &client->conns, link) {
         n += conn->phase == GRPC_CLIENT_CONNECTED && grpc_client_conn_is_usable(conn);
     }
     return n;

@@ -602,7 +602,7 @@ void grpc_session_close(struct grpc_session *session) {
         return;
     }
     struct grpc_stream *stream;
-    LIST_FOREACH (stream, &session->streams, link) {
+    LIST_FOREACH(stream, &session->streams, link) {
         if (!stream->closed) {
             grpc_stream_closed(stream);
         }

@@ -240,7 +240,7 @@ static void deadline_with_frame_already_made_ends_call(void **state) {
     grpc_fixture_run_once(fixture); /* one output, which is full */
     size_t n_promised = 0;
     const struct grpc_stream *at;
-    LIST_FOREACH (at, &fixture->session.streams, link) {
+    LIST_FOREACH(at, &fixture->session.streams, link) {
         n_promised += at->out.n_reserved > 0;
     }
     assert_int_equal(n_promised, 1);

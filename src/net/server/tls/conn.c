@@ -241,7 +241,7 @@ static bool encrypt_waiting(struct net_conn *conn, struct encrypted_write *encry
     struct net_tls *tls = conn->tls;
     struct tls_io io = {.out = encrypted->data, .out_cap = NET_TLS_ENCRYPTED_BYTES};
     struct net_tls_write *write;
-    STAILQ_FOREACH (write, &tls->writes, link) {
+    STAILQ_FOREACH(write, &tls->writes, link) {
         ssize_t n = encrypt_records(conn, &io, &write->rest);
         if (n < 0) {
             return false;

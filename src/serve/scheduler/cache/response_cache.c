@@ -29,22 +29,24 @@ struct cache_entry {
     alignas(RESPONSE_CACHE_ALIGNMENT) struct keyed_hash key;
     struct response_cache *cache;
     struct cache_scope *scope;
-    struct cache_entry *next;          /* in its bucket; after unlinking, in the list to be freed */
-    struct cache_entry *newer, *older; /* LRU list */
-    struct cache_entry *scope_prev, *scope_next; /* list of its scope */
-    size_t n_counted;                            /* bytes, including overhead */
+    LIST_ENTRY(cache_entry) bucket_link; /* after unlinking: in the list to be freed */
+    TAILQ_ENTRY(cache_entry) lru_link;
+    LIST_ENTRY(cache_entry) scope_link;
+    size_t n_counted; /* bytes, including overhead */
     size_t n_readers;
     bool listed; /* in the table */
 };
+
+LIST_HEAD(cache_bucket, cache_entry);
 
 struct response_cache {
     struct lock lock;
     size_t limit, n_own, n_used; /* bytes; n_own: the table */
     uint64_t generations;
     struct call_hash keyed;
-    struct cache_entry *newest, *oldest;
-    size_t n_buckets; /* a power of two */
-    struct cache_entry *buckets[];
+    TAILQ_HEAD(, cache_entry) lru; /* least recently used first */
+    size_t n_buckets;              /* a power of two */
+    struct cache_bucket buckets[];
 };
 
 /* ---- creation -------------------------------------------------------------------------------- */
@@ -65,7 +67,7 @@ static bool make_key(struct response_cache *cache) {
 
 enum status response_cache_new(uint64_t n_bytes, struct response_cache **out, struct error *err) {
     size_t n_buckets = buckets_for(n_bytes);
-    size_t own = sizeof(struct response_cache) + n_buckets * sizeof(struct cache_entry *);
+    size_t own = sizeof(struct response_cache) + n_buckets * sizeof(struct cache_bucket);
     struct response_cache *cache = calloc(1, own);
     if (!cache) {
         return error_no_memory(err, "the response cache");
@@ -78,6 +80,7 @@ enum status response_cache_new(uint64_t n_bytes, struct response_cache **out, st
                          "machine offers none (its default provider has it)");
     }
     lock_init(&cache->lock);
+    TAILQ_INIT(&cache->lru);
     cache->limit = n_bytes < SIZE_MAX ? (size_t)n_bytes : SIZE_MAX;
     cache->n_own = cache->n_used = own;
     cache->n_buckets = n_buckets;
@@ -88,7 +91,7 @@ enum status response_cache_new(uint64_t n_bytes, struct response_cache **out, st
 
 void response_cache_free(struct response_cache *cache) {
     if (cache) {
-        assert(!cache->newest);
+        assert(TAILQ_EMPTY(&cache->lru));
         metric_add(METRIC_RESPONSE_CACHE_BYTES, -(int64_t)cache->n_used);
         lock_fini(&cache->lock);
         call_hash_fini(&cache->keyed);
@@ -98,74 +101,33 @@ void response_cache_free(struct response_cache *cache) {
 
 /* ---- lists, under the lock ------------------------------------------------------------------- */
 
-static struct cache_entry **bucket_of(struct response_cache *cache, struct keyed_hash key) {
+static struct cache_bucket *bucket_of(struct response_cache *cache, struct keyed_hash key) {
     return &cache->buckets[key.low & (cache->n_buckets - 1)];
 }
 
 static struct cache_entry *find_entry(struct response_cache *cache, const struct cache_scope *scope,
                                       struct keyed_hash key) {
-    struct cache_entry *entry = *bucket_of(cache, key);
-    while (entry && (entry->scope != scope || !keyed_hash_eq(entry->key, key))) {
-        entry = entry->next;
+    struct cache_entry *entry;
+    LIST_FOREACH(entry, bucket_of(cache, key), bucket_link) {
+        if (entry->scope == scope && keyed_hash_eq(entry->key, key)) {
+            return entry;
+        }
     }
-    return entry;
-}
-
-static void lru_push(struct response_cache *cache, struct cache_entry *entry) {
-    entry->newer = NULL;
-    entry->older = cache->newest;
-    if (cache->newest) {
-        cache->newest->newer = entry;
-    } else {
-        cache->oldest = entry;
-    }
-    cache->newest = entry;
-}
-
-static void lru_remove(struct response_cache *cache, const struct cache_entry *entry) {
-    if (entry->newer) {
-        entry->newer->older = entry->older;
-    } else {
-        cache->newest = entry->older;
-    }
-    if (entry->older) {
-        entry->older->newer = entry->newer;
-    } else {
-        cache->oldest = entry->newer;
-    }
+    return NULL;
 }
 
 static void entry_link(struct response_cache *cache, struct cache_entry *entry) {
-    struct cache_entry **bucket = bucket_of(cache, entry->key);
-    struct cache_scope *scope = entry->scope;
-    entry->next = *bucket;
-    *bucket = entry;
-    entry->scope_prev = NULL;
-    entry->scope_next = scope->first;
-    if (scope->first) {
-        scope->first->scope_prev = entry;
-    }
-    scope->first = entry;
-    lru_push(cache, entry);
+    LIST_INSERT_HEAD(bucket_of(cache, entry->key), entry, bucket_link);
+    LIST_INSERT_HEAD(&entry->scope->entries, entry, scope_link);
+    TAILQ_INSERT_TAIL(&cache->lru, entry, lru_link);
     entry->listed = true;
     metric_add(METRIC_RESPONSE_CACHE_ENTRIES, 1);
 }
 
 static void entry_unlink(struct response_cache *cache, struct cache_entry *entry) {
-    struct cache_entry **at = bucket_of(cache, entry->key);
-    while (*at != entry) {
-        at = &(*at)->next;
-    }
-    *at = entry->next;
-    if (entry->scope_prev) {
-        entry->scope_prev->scope_next = entry->scope_next;
-    } else {
-        entry->scope->first = entry->scope_next;
-    }
-    if (entry->scope_next) {
-        entry->scope_next->scope_prev = entry->scope_prev;
-    }
-    lru_remove(cache, entry);
+    LIST_REMOVE(entry, bucket_link);
+    LIST_REMOVE(entry, scope_link);
+    TAILQ_REMOVE(&cache->lru, entry, lru_link);
     entry->listed = false;
     metric_add(METRIC_RESPONSE_CACHE_ENTRIES, -1);
 }
@@ -189,9 +151,9 @@ static void free_and_relock(struct response_cache *cache, struct cache_entry *en
 
 /* The least recently used entry without references. NULL: none among the first MAX_EVICT_SCAN. */
 static struct cache_entry *find_evictable(const struct response_cache *cache) {
-    struct cache_entry *entry = cache->oldest;
+    struct cache_entry *entry = TAILQ_FIRST(&cache->lru);
     for (int i = 0; entry && entry->n_readers > 0; i++) {
-        entry = i < MAX_EVICT_SCAN ? entry->newer : NULL;
+        entry = i < MAX_EVICT_SCAN ? TAILQ_NEXT(entry, lru_link) : NULL;
     }
     return entry;
 }
@@ -208,32 +170,34 @@ void cache_scope_open(struct cache_scope *scope, struct response_cache *cache) {
     }
 }
 
-/* Unlinks a few of the scope's entries. Returns: their list. */
-static struct cache_entry *unlink_some(struct cache_scope *scope) {
-    struct cache_entry *gone = NULL;
+/* Moves a few of the scope's entries to `gone`, which is empty. */
+static void unlink_some(struct cache_scope *scope, struct cache_bucket *gone) {
+    struct cache_entry *entry;
     lock_assert_held(&scope->cache->lock);
-    for (int i = 0; scope->first && i < MAX_UNLINK; i++) {
-        struct cache_entry *entry = scope->first;
+    LIST_INIT(gone);
+    for (int i = 0; (entry = LIST_FIRST(&scope->entries)) && i < MAX_UNLINK; i++) {
         assert(entry->n_readers == 0);
         entry_unlink(scope->cache, entry);
-        entry->next = gone;
-        gone = entry;
+        LIST_INSERT_HEAD(gone, entry, bucket_link);
     }
-    return gone;
 }
 
 void cache_scope_close(struct cache_scope *scope) {
     struct response_cache *cache = scope->cache;
+    struct cache_bucket gone;
+    struct cache_entry *entry;
     if (!cache) {
         return;
     }
     lock_acquire(&cache->lock);
-    struct cache_entry *gone = unlink_some(scope);
-    while (gone) {
+    unlink_some(scope, &gone);
+    while ((entry = LIST_FIRST(&gone))) {
         lock_release(&cache->lock);
-        struct cache_entry *next = gone->next;
-        free_and_relock(cache, gone);
-        gone = next ? next : unlink_some(scope);
+        LIST_REMOVE(entry, bucket_link);
+        free_and_relock(cache, entry);
+        if (LIST_EMPTY(&gone)) {
+            unlink_some(scope, &gone);
+        }
     }
     lock_release(&cache->lock);
     scope->cache = NULL;
@@ -247,8 +211,8 @@ struct cache_entry *cache_find(struct cache_scope *scope, struct keyed_hash key)
     struct cache_entry *entry = find_entry(cache, scope, key);
     if (entry) {
         entry->n_readers++;
-        lru_remove(cache, entry);
-        lru_push(cache, entry);
+        TAILQ_REMOVE(&cache->lru, entry, lru_link);
+        TAILQ_INSERT_TAIL(&cache->lru, entry, lru_link);
     }
     lock_release(&cache->lock);
     return entry;

@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "core/base/hash.h"
 #include "core/base/status.h"
@@ -23,7 +24,7 @@ struct cache_scope {
     struct response_cache *cache;  /* NULL: caching is off and the other members are unused */
     uint64_t generation;           /* unique in the process */
     const struct call_hash *keyed; /* hash state with the scope's prefix of all keys */
-    struct cache_entry *first;
+    LIST_HEAD(, cache_entry) entries;
 };
 
 enum { RESPONSE_CACHE_ALIGNMENT = 64 /* of a block */ };

@@ -113,6 +113,8 @@ static bool instances_alloc(struct sequences *all) {
     for (size_t i = 0; all->instances && i < all->n_instances; i++) {
         struct instance_sequences *instance = &all->instances[i];
         instance->n_free = all->slots_per_instance;
+        TAILQ_INIT(&instance->ready);
+        TAILQ_INIT(&instance->running);
         if (all->strategy == SEQUENCES_DIRECT) {
             instance->slots = calloc(all->slots_per_instance, sizeof(struct sequence *));
             if (!instance->slots) {
@@ -138,6 +140,8 @@ enum status sequences_new(const struct model_config *config, size_t n_instances,
                            ? config->sequences.idle_us * NS_PER_US
                            : UINT64_MAX;
         all->n_instances = n_instances;
+        TAILQ_INIT(&all->backlog);
+        TAILQ_INIT(&all->idle);
         hash_key_init(&all->key);
     }
     if (!all || !instances_alloc(all)) {
@@ -151,46 +155,15 @@ enum status sequences_new(const struct model_config *config, size_t n_instances,
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 static void list_remove(struct sequence *sequence) {
-    struct sequence_list *list = sequence->in;
-    if (!list) {
-        return;
+    if (sequence->in) {
+        TAILQ_REMOVE(sequence->in, sequence, link);
+        sequence->in = NULL;
     }
-    if (sequence->prev) {
-        sequence->prev->next = sequence->next;
-    } else {
-        list->first = sequence->next;
-    }
-    if (sequence->next) {
-        sequence->next->prev = sequence->prev;
-    } else {
-        list->last = sequence->prev;
-    }
-    list->n--;
-    sequence->in = NULL;
-    sequence->next = sequence->prev = NULL;
-}
-
-/* Inserts after `before`; NULL: at the front. */
-static void list_insert(struct sequence_list *list, struct sequence *before,
-                        struct sequence *sequence) {
-    sequence->in = list;
-    sequence->prev = before;
-    sequence->next = before ? before->next : list->first;
-    if (sequence->prev) {
-        sequence->prev->next = sequence;
-    } else {
-        list->first = sequence;
-    }
-    if (sequence->next) {
-        sequence->next->prev = sequence;
-    } else {
-        list->last = sequence;
-    }
-    list->n++;
 }
 
 static void list_add(struct sequence_list *list, struct sequence *sequence) {
-    list_insert(list, list->last, sequence);
+    sequence->in = list;
+    TAILQ_INSERT_TAIL(list, sequence, link);
 }
 
 static void sequence_list_move(struct sequence_list *list, struct sequence *sequence) {
@@ -198,12 +171,21 @@ static void sequence_list_move(struct sequence_list *list, struct sequence *sequ
     list_add(list, sequence);
 }
 
+static uint64_t first_arrival(const struct sequence *sequence) {
+    return TAILQ_FIRST(&sequence->calls)->arrival;
+}
+
 static void ready_add(struct sequence_list *ready, struct sequence *sequence) {
-    struct sequence *before = ready->last;
-    while (before && before->first->arrival > sequence->first->arrival) {
-        before = before->prev;
+    struct sequence *before = TAILQ_LAST(ready, sequence_list);
+    while (before && first_arrival(before) > first_arrival(sequence)) {
+        before = TAILQ_PREV(before, sequence_list, link);
     }
-    list_insert(ready, before, sequence);
+    sequence->in = ready;
+    if (before) {
+        TAILQ_INSERT_AFTER(ready, before, sequence, link);
+    } else {
+        TAILQ_INSERT_HEAD(ready, sequence, link);
+    }
 }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
@@ -237,7 +219,7 @@ static void sequence_update_list(struct sequences *all, struct sequence *sequenc
 
 static void release_slot(struct sequences *all, struct sequence *sequence, uint64_t now_ns) {
     struct instance_sequences *instance = sequence->instance;
-    struct sequence *next = all->backlog.first;
+    struct sequence *next = TAILQ_FIRST(&all->backlog);
     instance->n_free++;
     if (instance->slots) {
         instance->slots[sequence->slot] = NULL;
@@ -261,14 +243,15 @@ static void sequence_free(struct sequences *all, struct sequence *sequence) {
 /* Moves the sequence to the list of its state. It may be freed. */
 static void sequence_update_list(struct sequences *all, struct sequence *sequence,
                                  uint64_t now_ns) {
-    if (!sequence->instance && sequence->first) {
+    bool waits = !TAILQ_EMPTY(&sequence->calls);
+    if (!sequence->instance && waits) {
         return; /* it keeps its position */
     }
     list_remove(sequence);
     if (sequence->running) {
         assert(sequence->instance);
         list_add(&sequence->instance->running, sequence);
-    } else if (sequence->first) {
+    } else if (waits) {
         ready_add(&sequence->instance->ready, sequence);
     } else if (sequence->open && sequence->instance) {
         sequence->idle_since_ns = now_ns;
@@ -285,17 +268,17 @@ static void sequence_update_list(struct sequences *all, struct sequence *sequenc
 }
 
 void sequences_free(struct sequences *all) {
-    while (all && all->idle.first) {
-        struct sequence *sequence = all->idle.first;
+    struct sequence *sequence;
+    while (all && (sequence = TAILQ_FIRST(&all->idle))) {
         list_remove(sequence);
         sequence_free(all, sequence);
     }
     for (size_t i = 0; all && all->instances && i < all->n_instances; i++) {
-        assert(!all->instances[i].ready.first && !all->instances[i].running.first);
+        assert(TAILQ_EMPTY(&all->instances[i].ready) && TAILQ_EMPTY(&all->instances[i].running));
         free(all->instances[i].slots);
     }
     if (all) {
-        assert(!all->backlog.first && all->n_all == 0 && all->n_backlog_calls == 0);
+        assert(TAILQ_EMPTY(&all->backlog) && all->n_all == 0 && all->n_backlog_calls == 0);
         free(all->instances);
         free(all->table);
         free(all);
@@ -303,8 +286,8 @@ void sequences_free(struct sequences *all) {
 }
 
 uint64_t sequences_expire_idle(struct sequences *all, uint64_t now_ns) {
-    while (all->idle.first) {
-        struct sequence *oldest = all->idle.first;
+    struct sequence *oldest;
+    while ((oldest = TAILQ_FIRST(&all->idle))) {
         uint64_t most = UINT64_MAX - oldest->idle_since_ns;
         if (all->idle_ns >= most || oldest->idle_since_ns + all->idle_ns > now_ns) {
             return all->idle_ns >= most ? UINT64_MAX : oldest->idle_since_ns + all->idle_ns;
@@ -343,6 +326,7 @@ static struct sequence *sequence_new(struct sequences *all, const struct sequenc
     if (!sequence) {
         return NULL;
     }
+    TAILQ_INIT(&sequence->calls);
     sequence->id = *id;
     if (id->text.len > 0) {
         memcpy(sequence->text, id->text.ptr, id->text.len);
@@ -365,14 +349,7 @@ static struct sequence *sequence_new(struct sequences *all, const struct sequenc
 
 static void append_call(struct sequences *all, struct sequence *sequence, struct call *call) {
     call->arrival = ++all->n_arrived;
-    call->sequence_next = NULL;
-    call->sequence_prev = sequence->last;
-    if (sequence->last) {
-        sequence->last->sequence_next = call;
-    } else {
-        sequence->first = call;
-    }
-    sequence->last = call;
+    TAILQ_INSERT_TAIL(&sequence->calls, call, sequence_link);
     sequence->n_waiting++;
     all->n_backlog_calls += sequence->instance == NULL;
 }
@@ -401,45 +378,35 @@ enum status sequences_add(struct sequences *all, struct call *call, struct error
 static void unlink_call(struct sequences *all, struct sequence *sequence, struct call *call) {
     sequence->n_waiting--;
     all->n_backlog_calls -= sequence->instance == NULL;
-    if (call->sequence_prev) {
-        call->sequence_prev->sequence_next = call->sequence_next;
-    } else {
-        sequence->first = call->sequence_next;
-    }
-    if (call->sequence_next) {
-        call->sequence_next->sequence_prev = call->sequence_prev;
-    } else {
-        sequence->last = call->sequence_prev;
-    }
-    call->sequence_prev = call->sequence_next = NULL;
+    TAILQ_REMOVE(&sequence->calls, call, sequence_link);
     call->sequence = NULL;
 }
 
 /* Later calls of the sequence are dropped too: without this one the model's state would be
  * wrong. */
-struct call *sequences_drop(struct sequences *all, struct call *call, uint64_t now_ns) {
+void sequences_drop(struct sequences *all, struct call *call, uint64_t now_ns,
+                    struct call_list *followers) {
     struct sequence *sequence = call->sequence;
-    struct call *follower = call->sequence_next, *dropped = NULL, **end = &dropped;
+    struct call *follower = TAILQ_NEXT(call, sequence_link);
     unlink_call(all, sequence, call);
     while (follower && !follower->sequence_params.start) {
-        struct call *next = follower->sequence_next;
+        struct call *next = TAILQ_NEXT(follower, sequence_link);
         unlink_call(all, sequence, follower);
-        *end = follower;
-        end = &follower->sequence_next;
+        TAILQ_INSERT_TAIL(followers, follower, sequence_link);
         follower = next;
     }
     if (!follower && sequence->open) {
         sequence_table_remove(all, sequence);
     }
     sequence_update_list(all, sequence, now_ns);
-    return dropped;
 }
 
 void sequences_executed(struct sequences *all, size_t instance, uint64_t now_ns) {
     struct sequence_list *running = &all->instances[instance].running;
-    while (all->strategy == SEQUENCES_DIRECT && running->first) {
-        running->first->running = false;
-        sequence_update_list(all, running->first, now_ns);
+    struct sequence *sequence;
+    while (all->strategy == SEQUENCES_DIRECT && (sequence = TAILQ_FIRST(running))) {
+        sequence->running = false;
+        sequence_update_list(all, sequence, now_ns);
     }
 }
 
@@ -459,22 +426,22 @@ struct sequence_candidate {
 };
 
 static bool is_expired(const struct sequence *sequence, uint64_t now_ns) {
-    return queue_deadline_passed(&sequence->first->queue_deadline, now_ns);
+    return queue_deadline_passed(&TAILQ_FIRST(&sequence->calls)->queue_deadline, now_ns);
 }
 
 /* The oldest that has not expired; NULL: none. */
 static struct sequence *oldest_in_time(const struct instance_sequences *instance, uint64_t now_ns) {
-    struct sequence *head = instance->ready.first;
+    struct sequence *head = TAILQ_FIRST(&instance->ready);
     while (head && is_expired(head, now_ns)) {
-        head = head->next;
+        head = TAILQ_NEXT(head, link);
     }
     return head;
 }
 
 /* `head` itself has not expired. */
 static bool joins_batch(const struct call *head, const struct sequence *sequence, uint64_t now_ns) {
-    return sequence->first == head ||
-           (!is_expired(sequence, now_ns) && batch_can_share(head, sequence->first));
+    const struct call *first = TAILQ_FIRST(&sequence->calls);
+    return first == head || (!is_expired(sequence, now_ns) && batch_can_share(head, first));
 }
 
 /* Counts sequences that fit into `most` rows. */
@@ -482,9 +449,10 @@ static struct sequence_candidate collect_sequences(const struct sequence *head, 
                                                    uint64_t now_ns) {
     struct sequence_candidate candidate = {.until_ns = UINT64_MAX};
     for (const struct sequence *sequence = head; sequence && candidate.n < most;
-         sequence = sequence->next) {
-        if (joins_batch(head->first, sequence, now_ns)) {
-            uint64_t batch_wait_until_ns = sequence->first->queue_deadline.batch_wait_until_ns;
+         sequence = TAILQ_NEXT(sequence, link)) {
+        if (joins_batch(TAILQ_FIRST(&head->calls), sequence, now_ns)) {
+            uint64_t batch_wait_until_ns =
+                TAILQ_FIRST(&sequence->calls)->queue_deadline.batch_wait_until_ns;
             candidate.n++;
             candidate.until_ns =
                 batch_wait_until_ns < candidate.until_ns ? batch_wait_until_ns : candidate.until_ns;
@@ -533,16 +501,10 @@ bool sequences_are_due(const struct sequences *all, const struct batch_rules *ru
 
 /* Marks the sequence's oldest call as running. */
 static struct call *start_oldest_call(struct sequences *all, struct sequence *sequence) {
-    struct call *call = sequence->first;
+    struct call *call = TAILQ_FIRST(&sequence->calls);
     struct instance_sequences *instance = sequence->instance;
     sequence->n_waiting--;
-    sequence->first = call->sequence_next;
-    if (sequence->first) {
-        sequence->first->sequence_prev = NULL;
-    } else {
-        sequence->last = NULL;
-    }
-    call->sequence_prev = call->sequence_next = NULL;
+    TAILQ_REMOVE(&sequence->calls, call, sequence_link);
     if (all->strategy == SEQUENCES_DIRECT) {
         call->sequence = NULL; /* done when the execution ends, before the answer */
     }
@@ -558,12 +520,12 @@ size_t sequences_take(struct sequences *all, const struct batch_rules *rules, si
     struct sequence_candidate candidate =
         collect_sequences(sequence, max_batch_rows(all, rules), now_ns);
     size_t left = choose_size(all, rules, &candidate, &full), n = 0;
-    const struct call *head = sequence->first;
+    const struct call *head = TAILQ_FIRST(&sequence->calls);
     for (size_t i = 0; all->strategy == SEQUENCES_DIRECT && i < all->slots_per_instance; i++) {
         batch[i] = NULL;
     }
     while (left > 0) { /* collect_sequences counted them in this same list */
-        struct sequence *next = sequence->next;
+        struct sequence *next = TAILQ_NEXT(sequence, link);
         if (joins_batch(head, sequence, now_ns)) {
             size_t at = all->strategy == SEQUENCES_DIRECT ? sequence->slot : n;
             batch[at] = start_oldest_call(all, sequence);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "core/base/hash.h"
 #include "serve/config/sequence_params.h"
@@ -20,10 +21,7 @@
 struct instance_sequences;
 struct sequence;
 
-struct sequence_list {
-    struct sequence *first, *last;
-    size_t n;
-};
+TAILQ_HEAD(sequence_list, sequence);
 
 /* A sequence that is open, or has calls that wait or run. On the heap. */
 struct sequence {
@@ -31,14 +29,14 @@ struct sequence {
     struct sequence *hash_next;
     bool open;
     bool running;
-    struct call *first, *last; /* waiting calls */
+    struct call_list calls; /* waiting; linked by sequence_link */
     size_t n_waiting;
     struct instance_sequences *instance; /* where it owns a slot; NULL: it is in the backlog */
     size_t slot;                         /* direct: its row */
     uint64_t idle_since_ns;              /* since when no call of it waits or runs */
     struct sequence_list *in; /* the list it is in: backlog, idle, or its instance's ready or
                                  running */
-    struct sequence *next, *prev;
+    TAILQ_ENTRY(sequence) link;
     char text[];
 };
 
@@ -89,9 +87,10 @@ bool sequences_must_wait_for_slot(struct sequences *all, const struct call *call
 /* Adds a waiting call to its sequence. Returns: ST_NO_MEMORY. */
 enum status sequences_add(struct sequences *all, struct call *call,
                           struct error *err) SLUICE_MUST_USE;
-/* Removes a waiting call that will not run. Returns: the later calls of its sequence, which are
- * removed too, linked by call->sequence_next. */
-struct call *sequences_drop(struct sequences *all, struct call *call, uint64_t now_ns);
+/* Removes a waiting call that will not run. The later calls of its sequence are moved to
+ * `followers`, linked by sequence_link. */
+void sequences_drop(struct sequences *all, struct call *call, uint64_t now_ns,
+                    struct call_list *followers);
 
 /* Returns: whether a batch is due for that instance, as scheduler_is_due. */
 bool sequences_are_due(const struct sequences *all, const struct batch_rules *rules,

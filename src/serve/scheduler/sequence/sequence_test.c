@@ -90,7 +90,7 @@ static void await_rest(struct rig *rig) {
     while (!rests) {
         rig_pause();
         lock_acquire(&scheduler->lock);
-        rests = scheduler->sequences->idle.n > 0;
+        rests = !TAILQ_EMPTY(&scheduler->sequences->idle);
         lock_release(&scheduler->lock);
     }
 }
