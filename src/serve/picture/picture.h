@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "core/base/status.h"
 #include "core/base/str.h"
@@ -93,7 +94,7 @@ struct picture_job {
      * ST_NO_MEMORY, ST_CANCELLED */
     struct error error;
     /* private to serve/picture */
-    struct picture_job *next, *prev;
+    TAILQ_ENTRY(picture_job) link;
     struct worker_msg msg;
     bool waiting; /* protected by the pool's lock */
 };

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "core/base/compiler.h"
 #include "core/event/lock.h"
@@ -17,7 +18,7 @@ struct picture_pool {
     struct lock lock;
     struct lock_cond work;
     /* guarded by the lock */
-    struct picture_job *head, *tail;
+    TAILQ_HEAD(, picture_job) queue;
     size_t n_queued;
     bool stopping;
     /* used by the main thread */
@@ -47,18 +48,14 @@ static void post_cancelled(struct picture_job *job, const char *why) {
 static void queue_push(struct picture_pool *pool, struct picture_job *job) {
     lock_assert_held(&pool->lock);
     job->waiting = true;
-    job->next = NULL;
-    job->prev = pool->tail;
-    *(pool->tail ? &pool->tail->next : &pool->head) = job;
-    pool->tail = job;
+    TAILQ_INSERT_TAIL(&pool->queue, job, link);
     pool->n_queued++;
 }
 
 static void unlink_job(struct picture_pool *pool, struct picture_job *job) {
     lock_assert_held(&pool->lock);
     assert(job->waiting);
-    *(job->prev ? &job->prev->next : &pool->head) = job->next;
-    *(job->next ? &job->next->prev : &pool->tail) = job->prev;
+    TAILQ_REMOVE(&pool->queue, job, link);
     job->waiting = false;
     pool->n_queued--;
 }
@@ -68,10 +65,10 @@ static void unlink_job(struct picture_pool *pool, struct picture_job *job) {
 /* Waits for a job. Returns: NULL on shutdown. */
 static struct picture_job *queue_pop(struct picture_pool *pool) {
     lock_acquire(&pool->lock);
-    while (!pool->head && !pool->stopping) {
+    while (TAILQ_EMPTY(&pool->queue) && !pool->stopping) {
         lock_cond_wait(&pool->lock, &pool->work);
     }
-    struct picture_job *job = pool->stopping ? NULL : pool->head;
+    struct picture_job *job = pool->stopping ? NULL : TAILQ_FIRST(&pool->queue);
     if (job) {
         unlink_job(pool, job);
     }
@@ -111,6 +108,7 @@ enum status picture_pool_new(const struct picture_part *part,
         return error_no_memory(err, "%u threads that decode pictures", n_threads);
     }
     pool->part = part;
+    TAILQ_INIT(&pool->queue);
     pool->max_queued = options->max_queued;
     pool->max_picture_pixels = options->max_picture_pixels;
     lock_init(&pool->lock);
@@ -128,11 +126,11 @@ enum status picture_pool_new(const struct picture_part *part,
 
 void picture_pool_free(struct picture_pool *pool) {
     end_threads(pool);
-    for (struct picture_job *job = pool->head; job;) {
-        struct picture_job *next = job->next; /* the job may be freed once it is posted */
+    struct picture_job *job;
+    while ((job = TAILQ_FIRST(&pool->queue))) {
+        TAILQ_REMOVE(&pool->queue, job, link);
         job->waiting = false;
-        post_cancelled(job, "the server ends");
-        job = next;
+        post_cancelled(job, "the server ends"); /* may be freed now */
     }
     lock_cond_fini(&pool->work);
     lock_fini(&pool->lock);

@@ -8,6 +8,7 @@
 #define SLUICE_SERVE_REPOSITORY_INTERNAL_H
 
 #include <stdatomic.h>
+#include <sys/queue.h>
 #include <uv.h>
 
 #include "core/event/lock.h"
@@ -75,7 +76,7 @@ struct retirement {
 /* The queue of requested changes. */
 struct changes {
     struct lock_cond work; /* a change can start, or shutdown */
-    struct repository_change *first, *last;
+    TAILQ_HEAD(, repository_change) queue;
     struct str running[REPOSITORY_MAX_LOADS]; /* names of models that are being changed */
     size_t n_running;
     size_t n_queued;

@@ -121,6 +121,7 @@ static void repository_init(struct repository *repository, struct arena *arena,
     lock_init(&repository->lock);
     lock_init(&repository->backends_lock);
     lock_cond_init(&repository->changes.work);
+    TAILQ_INIT(&repository->changes.queue);
     lock_cond_init(&repository->poll);
 }
 
@@ -359,20 +360,16 @@ static bool model_is_changing(const struct changes *changes,
  * a model that is being changed. Returns: NULL when there is none. */
 static struct repository_change *pop_runnable_change(struct repository *repository) {
     struct changes *changes = &repository->changes;
-    struct repository_change *before = NULL, *change = changes->first;
+    struct repository_change *change = TAILQ_FIRST(&changes->queue);
     bool started = atomic_load_explicit(&repository->n_start_pending, memory_order_acquire) == 0;
     while (change && (model_is_changing(changes, change) ||
                       (!started && change->action != REPOSITORY_SCAN))) {
-        before = change;
-        change = change->next;
+        change = TAILQ_NEXT(change, link);
     }
     if (!change) {
         return NULL;
     }
-    *(before ? &before->next : &changes->first) = change->next;
-    if (changes->last == change) {
-        changes->last = before;
-    }
+    TAILQ_REMOVE(&changes->queue, change, link);
     changes->n_queued--;
     changes->running[changes->n_running++] =
         change->action == REPOSITORY_SCAN ? STR("") : change->model;
@@ -403,12 +400,11 @@ static bool is_ending(const struct repository *repository) {
 static void changes_refuse(struct repository *repository) {
     struct changes *changes = &repository->changes;
     lock_acquire(&repository->lock);
-    while (changes->first) {
-        struct repository_change *change = changes->first;
-        changes->first = change->next;
+    struct repository_change *change;
+    while ((change = TAILQ_FIRST(&changes->queue))) {
+        TAILQ_REMOVE(&changes->queue, change, link);
         change_reject(repository, change);
     }
-    changes->last = NULL;
     changes->n_queued = 0;
     lock_cond_broadcast(&changes->work);
     lock_release(&repository->lock);
@@ -469,7 +465,6 @@ static enum status check_change(const struct repository *repository,
 void repository_change(struct repository *repository, struct repository_change *change) {
     struct changes *changes = &repository->changes;
     change->msg = (struct worker_msg){.run = on_done};
-    change->next = NULL;
     change->error.status = ST_OK;
     atomic_fetch_add(&repository->n_busy, 1);
     if (check_change(repository, change, &change->error) != ST_OK) {
@@ -481,8 +476,7 @@ void repository_change(struct repository *repository, struct repository_change *
     if (is_ending(repository) || !ensure_thread(repository)) {
         change_reject(repository, change);
     } else {
-        *(changes->last ? &changes->last->next : &changes->first) = change;
-        changes->last = change;
+        TAILQ_INSERT_TAIL(&changes->queue, change, link);
         changes->n_queued++;
         lock_cond_signal(&changes->work);
     }

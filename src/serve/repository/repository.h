@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "core/base/buf.h"
 #include "core/base/status.h"
@@ -181,7 +182,7 @@ struct repository_change {
     struct error error;
     /* private to the repository */
     struct worker_msg msg;
-    struct repository_change *next;
+    TAILQ_ENTRY(repository_change) link;
 };
 
 /* Queues the change for a thread that may block: changes of different models run concurrently, at

@@ -5,6 +5,7 @@
 #include "serve/trace/tracer.h"
 
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "codec/trace/trace_record.h"
 #include "core/base/checked.h"
@@ -35,21 +36,22 @@ struct trace_setting {
     char *model;         /* NULL: the server's */
     uint64_t n_requests; /* requests seen under this generation */
     size_t n_unwritten;  /* traces that are neither written nor dropped */
-    struct trace_setting *next;
+    LIST_ENTRY(trace_setting) link;
     /* used by the writer only */
     struct arena *arena; /* of `text`; NULL: no text buffered */
     struct buf text;     /* traces buffered for the next file */
     uint64_t n_buffered;
 };
 
+STAILQ_HEAD(trace_queue, trace);
+
 struct tracer_core {
     struct tracer *tracer;
     struct lock lock;
     struct v2_trace_values defaults; /* the server settings' defaults */
     struct trace_setting *server;
-    struct trace_setting *settings; /* all generations, replaced ones included */
-    struct trace *queue;            /* ended traces, not yet written */
-    struct trace **queue_end;
+    LIST_HEAD(, trace_setting) settings; /* all generations, replaced ones included */
+    struct trace_queue queue;            /* ended traces, not yet written */
     size_t n_queued;
     size_t n_bytes; /* of copied tensors in traces that are not written yet */
     uint64_t last_id;
@@ -77,7 +79,7 @@ struct trace {
     bool has_parent; /* `parent` and `state` are the caller's */
     struct traceparent parent;
     struct str state;
-    struct trace *next;
+    STAILQ_ENTRY(trace) link;
 };
 
 static void trace_free(struct trace *trace) {
@@ -95,10 +97,9 @@ static void setting_free(struct trace_setting *setting) {
 }
 
 /* Unlinks and frees the setting. The lock is held. */
-static void remove_setting(struct tracer_core *core, struct trace_setting **at) {
-    struct trace_setting *setting = *at;
+static void remove_setting(struct tracer_core *core, struct trace_setting *setting) {
     lock_assert_held(&core->lock);
-    *at = setting->next;
+    LIST_REMOVE(setting, link);
     setting_free(setting);
 }
 
@@ -175,27 +176,26 @@ static void write_trace(struct tracer_core *core, struct trace *trace) {
 
 /* ---- the writer: the queue ------------------------------------------------------------------- */
 
-static struct trace *take_queue(struct tracer_core *core) {
+static void take_queue(struct tracer_core *core, struct trace_queue *traces) {
     lock_acquire(&core->lock);
-    struct trace *traces = core->queue;
-    core->queue = NULL;
-    core->queue_end = &core->queue;
+    STAILQ_INIT(traces);
+    STAILQ_CONCAT(traces, &core->queue);
     core->n_queued = 0;
     core->posted = false;
     lock_release(&core->lock);
-    return traces;
 }
 
 static void write_queue(struct tracer_core *core) {
-    struct trace *trace = take_queue(core);
-    while (trace) {
-        struct trace *next = trace->next;
+    struct trace_queue traces;
+    struct trace *trace;
+    take_queue(core, &traces);
+    while ((trace = STAILQ_FIRST(&traces))) {
+        STAILQ_REMOVE_HEAD(&traces, link);
         write_trace(core, trace);
         lock_acquire(&core->lock);
         trace->setting->n_unwritten--;
         lock_release(&core->lock);
         trace_free(trace);
-        trace = next;
     }
 }
 
@@ -220,16 +220,15 @@ static enum due setting_due(const struct tracer_core *core, const struct trace_s
 /* Returns: the next generation with text to write; NULL: none. Replaced generations without
  * unwritten traces are freed on the way. */
 static struct trace_setting *next_due(struct tracer_core *core, enum due *due) {
-    struct trace_setting **at = &core->settings;
-    while (*at) {
-        *due = setting_due(core, *at);
+    struct trace_setting *at = LIST_FIRST(&core->settings), *next;
+    for (; at; at = next) {
+        next = LIST_NEXT(at, link);
+        *due = setting_due(core, at);
         if (*due != NOT_DUE) {
-            return *at;
+            return at;
         }
-        if ((*at)->replaced && (*at)->n_unwritten == 0) {
+        if (at->replaced && at->n_unwritten == 0) {
             remove_setting(core, at);
-        } else {
-            at = &(*at)->next;
         }
     }
     return NULL;
@@ -319,7 +318,8 @@ static void writer_stop(struct tracer_core *core) {
 
 /* The model's own settings. Returns: NULL when it has none. */
 static struct trace_setting *find_model_setting(const struct tracer_core *core, struct str model) {
-    for (struct trace_setting *at = core->settings; at; at = at->next) {
+    struct trace_setting *at;
+    LIST_FOREACH(at, &core->settings, link) {
         if (!at->replaced && at->model && str_eq(str_of(at->model), model)) {
             return at;
         }
@@ -340,7 +340,8 @@ static bool is_tracing(const struct tracer_core *core, const struct trace_settin
 
 static void update_is_on(struct tracer_core *core) {
     bool on = false;
-    for (const struct trace_setting *at = core->settings; at; at = at->next) {
+    const struct trace_setting *at;
+    LIST_FOREACH(at, &core->settings, link) {
         on = on || (!at->replaced && is_tracing(core, at));
     }
     atomic_store_explicit(&core->tracer->on, on, memory_order_relaxed);
@@ -417,19 +418,14 @@ static void retire_setting(struct tracer_core *core, struct trace_setting *setti
         setting->replaced = true;
         wake_writer(core);
     } else if (setting) {
-        struct trace_setting **at = &core->settings;
-        while (*at != setting) {
-            at = &(*at)->next;
-        }
-        remove_setting(core, at);
+        remove_setting(core, setting);
     }
 }
 
 /* Makes `setting` the current generation instead of `before`. */
 static void replace_setting(struct tracer_core *core, struct trace_setting *before,
                             struct trace_setting *setting) {
-    setting->next = core->settings;
-    core->settings = setting;
+    LIST_INSERT_HEAD(&core->settings, setting, link);
     if (!setting->model) {
         core->server = setting;
     }
@@ -456,7 +452,7 @@ static enum status change_setting(struct tracer_core *core, struct str model,
                                   const struct v2_trace_update *wanted, bool checked,
                                   struct error *err) {
     struct trace_setting *before = model.len > 0 ? find_model_setting(core, model) : core->server;
-    struct trace_setting made = {.next = NULL};
+    struct trace_setting made = {.model = NULL};
     bool any = merge_settings(before, wanted,
                               model.len > 0 ? &core->server->values : &core->defaults, &made);
     if (model.len > 0 && !any) {
@@ -479,8 +475,8 @@ static enum status update_model_settings(struct tracer_core *core, struct error 
     static const struct v2_trace_update nothing = {.model = {NULL, 0}};
     enum status st = ST_OK;
     struct trace_setting *next;
-    for (struct trace_setting *at = core->settings; at && st == ST_OK; at = next) {
-        next = at->next; /* new generations are linked at the front */
+    for (struct trace_setting *at = LIST_FIRST(&core->settings); at && st == ST_OK; at = next) {
+        next = LIST_NEXT(at, link); /* new generations are linked at the front */
         if (at->model && !at->replaced) {
             st = change_setting(core, str_of(at->model), &nothing, false, err);
         }
@@ -662,8 +658,7 @@ void trace_submit(struct trace *trace) {
     if (dropped) {
         count_dropped(core, trace->setting);
     } else {
-        *core->queue_end = trace;
-        core->queue_end = &trace->next;
+        STAILQ_INSERT_TAIL(&core->queue, trace, link);
         core->n_queued++;
         wake_writer(core);
     }
@@ -833,8 +828,9 @@ enum status tracer_open(struct tracer *tracer, const struct tracer_options *opti
     lock_init(&core->lock);
     core->tracer = tracer;
     core->defaults = server->values = options->values;
-    core->server = core->settings = server;
-    core->queue_end = &core->queue;
+    core->server = server;
+    LIST_INSERT_HEAD(&core->settings, server, link);
+    STAILQ_INIT(&core->queue);
     trace_file_init(&core->file, options->file);
     tracer->core = core;
     enum status st = ST_OK;
@@ -862,9 +858,9 @@ void tracer_close(struct tracer *tracer) {
     }
     atomic_store_explicit(&tracer->on, false, memory_order_relaxed);
     writer_stop(core);
-    while (core->settings) {
-        struct trace_setting *setting = core->settings;
-        core->settings = setting->next;
+    struct trace_setting *setting;
+    while ((setting = LIST_FIRST(&core->settings))) {
+        LIST_REMOVE(setting, link);
         setting_free(setting);
     }
     arena_free(core->shown_arena);

@@ -2,6 +2,7 @@
 #include "telemetry/trace/export.h"
 
 #include <stdlib.h>
+#include <sys/queue.h>
 #include <time.h>
 
 #include "core/base/backoff.h"
@@ -31,17 +32,19 @@ struct batch {
     size_t n_traces, n_spans;
     bool closed; /* complete: no more spans are added */
     unsigned tries;
-    struct batch *next;
+    TAILQ_ENTRY(batch) link;
 };
+
+TAILQ_HEAD(batch_list, batch);
 
 struct trace_export {
     struct worker *worker;
     struct http_fetcher *fetcher;
     struct trace_export_options options;
     struct prng prng;
-    struct batch *oldest, *newest;
-    size_t n_spans;           /* in all batches */
-    struct http_fetch *fetch; /* of the oldest batch; NULL: not being sent */
+    struct batch_list batches; /* oldest first */
+    size_t n_spans;            /* in all batches */
+    struct http_fetch *fetch;  /* of the oldest batch; NULL: not being sent */
     char answer[ANSWER_BYTES];
     size_t n_answer;    /* response bytes; over ANSWER_BYTES: it was too long, and is not stored */
     struct timer timer; /* for the next send, retry or stop */
@@ -77,30 +80,28 @@ static struct batch *batch_new(const struct trace_export *self) {
 
 /* Returns: the batch for the next trace; NULL when out of memory. */
 static struct batch *open_batch(struct trace_export *self) {
-    struct batch *newest = self->newest;
+    struct batch *newest = TAILQ_LAST(&self->batches, batch_list);
     if (newest && !newest->closed && newest->n_spans + OTLP_SPANS <= self->options.max_batch) {
         return newest;
     }
     struct batch *batch = batch_new(self);
     if (batch) {
-        *(newest ? &newest->next : &self->oldest) = batch;
-        self->newest = batch;
+        TAILQ_INSERT_TAIL(&self->batches, batch, link);
         self->due_ns = clock_now_ns() + self->options.delay_ms * NS_PER_MS;
     }
     return batch;
 }
 
 static void free_oldest_batch(struct trace_export *self) {
-    struct batch *batch = self->oldest;
-    self->oldest = batch->next;
-    self->newest = self->oldest ? self->newest : NULL;
+    struct batch *batch = TAILQ_FIRST(&self->batches);
+    TAILQ_REMOVE(&self->batches, batch, link);
     self->n_spans -= batch->n_spans;
     arena_free(batch->arena);
 }
 
 /* The oldest batch was accepted or is dropped. */
 static void finish_oldest_batch(struct trace_export *self, bool written, const char *why) {
-    struct batch *batch = self->oldest;
+    struct batch *batch = TAILQ_FIRST(&self->batches);
     metric_add(written ? METRIC_TRACES_WRITTEN : METRIC_TRACES_FAILED, (int64_t)batch->n_traces);
     if (!written && !self->failing) {
         log_event(LOG_ERROR, "trace export failed", LOG_CSTR("reason", why),
@@ -121,10 +122,10 @@ static void finish_accepted_batch(struct trace_export *self) {
     }
     if (n_refused > 0 && !self->refusing) {
         log_event(LOG_WARNING, "trace collector rejected spans", LOG_U64("spans", n_refused),
-                  LOG_U64("of", self->oldest->n_spans), LOG_STR("reason", why));
+                  LOG_U64("of", TAILQ_FIRST(&self->batches)->n_spans), LOG_STR("reason", why));
     }
     self->refusing = n_refused > 0;
-    bool any = n_refused < self->oldest->n_spans;
+    bool any = n_refused < TAILQ_FIRST(&self->batches)->n_spans;
     finish_oldest_batch(self, any, "the collector refused all spans");
     arena_free(arena);
 }
@@ -187,7 +188,7 @@ static bool is_retryable(const struct http_fetch_result *fetched) {
 
 static uint64_t backoff_s(const struct trace_export *self,
                           const struct http_fetch_result *fetched) {
-    uint64_t wait = backoff_wait(1, MAX_BACKOFF_S, self->oldest->tries);
+    uint64_t wait = backoff_wait(1, MAX_BACKOFF_S, TAILQ_FIRST(&self->batches)->tries);
     wait = fetched->retry_after_s > wait ? fetched->retry_after_s : wait;
     return wait < MAX_BACKOFF_S ? wait : MAX_BACKOFF_S;
 }
@@ -200,7 +201,8 @@ static void on_fetched(void *user, const struct http_fetch_result *fetched) {
     self->fetch = NULL;
     if (answered && fetched->status >= 200 && fetched->status < 300) {
         finish_accepted_batch(self);
-    } else if (is_retryable(fetched) && self->oldest->tries < MAX_TRIES && !self->ending) {
+    } else if (is_retryable(fetched) && TAILQ_FIRST(&self->batches)->tries < MAX_TRIES &&
+               !self->ending) {
         self->retry_ns = clock_now_ns() + backoff_s(self, fetched) * NS_PER_S;
     } else {
         finish_oldest_batch(self, false, answered ? why : fetched->error.text);
@@ -219,7 +221,7 @@ static void on_piece(void *user, struct str bytes) {
 }
 
 static void send_oldest_batch(struct trace_export *self) {
-    struct batch *batch = self->oldest;
+    struct batch *batch = TAILQ_FIRST(&self->batches);
     struct error err;
     if (!batch->closed) {
         batch->closed = true;
@@ -247,8 +249,8 @@ static void send_oldest_batch(struct trace_export *self) {
 
 /* Returns: when the oldest batch is due; 0: now. */
 static uint64_t oldest_batch_send_ns(const struct trace_export *self) {
-    const struct batch *batch = self->oldest;
-    bool full = batch->closed || batch->next ||
+    const struct batch *batch = TAILQ_FIRST(&self->batches);
+    bool full = batch->closed || TAILQ_NEXT(batch, link) ||
                 batch->n_spans + OTLP_SPANS > self->options.max_batch || self->ending;
     uint64_t at = full ? 0 : self->due_ns;
     return at > self->retry_ns || self->ending ? at : self->retry_ns;
@@ -259,7 +261,7 @@ static void on_timer(struct timer *timer) {
 }
 
 static void stop_if_drained(struct trace_export *self) {
-    if (self->ending && !self->stopping && !self->oldest && !self->fetch) {
+    if (self->ending && !self->stopping && TAILQ_EMPTY(&self->batches) && !self->fetch) {
         self->stopping = true;
         worker_post(self->worker, &self->msg); /* not within a callback of the fetcher */
     }
@@ -270,7 +272,7 @@ static void fail_all_batches(struct trace_export *self) {
         http_fetch_cancel(self->fetch);
         self->fetch = NULL;
     }
-    while (self->oldest) {
+    while (!TAILQ_EMPTY(&self->batches)) {
         finish_oldest_batch(self, false, "the server ends");
     }
 }
@@ -280,10 +282,10 @@ static void advance_export(struct trace_export *self) {
     if (self->ending && now >= self->stop_deadline_ns) {
         fail_all_batches(self);
     }
-    while (self->oldest && !self->fetch && oldest_batch_send_ns(self) <= now) {
+    while (!TAILQ_EMPTY(&self->batches) && !self->fetch && oldest_batch_send_ns(self) <= now) {
         send_oldest_batch(self);
     }
-    uint64_t next = self->oldest && !self->fetch ? oldest_batch_send_ns(self) : 0;
+    uint64_t next = !TAILQ_EMPTY(&self->batches) && !self->fetch ? oldest_batch_send_ns(self) : 0;
     next = self->ending ? self->stop_deadline_ns : next;
     if (next > 0 && !self->stopping) {
         if (!timer_start(worker_timers(self->worker), &self->timer, next)) {
@@ -313,6 +315,7 @@ enum status trace_export_new(struct worker *worker, const struct trace_export_op
         return error_no_memory(err, "traces");
     }
     self->worker = worker;
+    TAILQ_INIT(&self->batches);
     self->options = *options;
     self->timer.on_expire = on_timer;
     self->msg.run = on_stop_message;
