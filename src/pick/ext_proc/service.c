@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "core/base/compiler.h"
 #include "core/base/log.h"
@@ -34,8 +35,8 @@ struct worker_state {
     struct worker_msg msg; /* refreshes the readers and resumes notified waiters */
     atomic_bool posted;    /* msg is posted and has not run */
     struct pool_wakeup wakeup;
-    struct stream *waiting; /* queued requests, in any order */
-    struct timer tick;      /* set while `waiting` is not empty */
+    LIST_HEAD(, stream) waiting; /* queued requests, in any order */
+    struct timer tick;           /* set while `waiting` is not empty */
 };
 
 struct pick_service {
@@ -58,7 +59,7 @@ struct stream {
     bool waiting; /* queued: in worker_state->waiting, and the timer is the queue
                                    deadline */
     struct timer timer;
-    struct stream *prev, *next;
+    LIST_ENTRY(stream) link;
 };
 
 /* ---- callbacks of the session ---------------------------------------------------------------- */
@@ -266,25 +267,21 @@ static void start_tick_timer(struct worker_state *worker_state) {
 
 static void on_tick(struct timer *timer) {
     struct worker_state *worker_state = CONTAINER_OF(timer, struct worker_state, tick);
-    for (struct stream *stream = worker_state->waiting; stream; stream = stream->next) {
+    struct stream *stream;
+    LIST_FOREACH(stream, &worker_state->waiting, link) {
         pick_session_tick(stream->session, TICK_NS / 2);
     }
-    if (worker_state->waiting) {
+    if (!LIST_EMPTY(&worker_state->waiting)) {
         start_tick_timer(worker_state);
     }
 }
 
 static void add_waiting(struct stream *stream, uint64_t until_ns) {
     struct worker_state *worker_state = stream->worker_state;
-    if (!worker_state->waiting) {
+    if (LIST_EMPTY(&worker_state->waiting)) {
         start_tick_timer(worker_state);
     }
-    stream->prev = NULL;
-    stream->next = worker_state->waiting;
-    if (worker_state->waiting) {
-        worker_state->waiting->prev = stream;
-    }
-    worker_state->waiting = stream;
+    LIST_INSERT_HEAD(&worker_state->waiting, stream, link);
     stream->waiting = true;
     stream->timer_set = timer_start(worker_timers(worker_state->worker), &stream->timer, until_ns);
 }
@@ -294,13 +291,10 @@ static void remove_waiting(struct stream *stream) {
     if (!stream->waiting) {
         return;
     }
-    *(stream->prev ? &stream->prev->next : &worker_state->waiting) = stream->next;
-    if (stream->next) {
-        stream->next->prev = stream->prev;
-    }
+    LIST_REMOVE(stream, link);
     stream->waiting = false;
     stop_timer(stream);
-    if (!worker_state->waiting) {
+    if (LIST_EMPTY(&worker_state->waiting)) {
         timer_stop(worker_timers(worker_state->worker), &worker_state->tick);
     }
 }

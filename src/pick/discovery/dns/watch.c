@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "core/base/compiler.h"
 #include "core/base/log.h"
@@ -22,7 +23,7 @@ static const char SYSTEM_FILE[] = "/etc/resolv.conf";
 /* A resolver, with the parameters that it was made with. */
 struct source {
     struct dns_watch *watch;
-    struct source *next, *prev; /* in watch->sources */
+    LIST_ENTRY(source) link; /* in watch->sources */
     struct dns_resolver *resolver;
     char servers[DNS_SERVERS_BYTES]; /* empty: the system's */
     uint64_t timeout_ns;
@@ -33,7 +34,7 @@ struct running_query {
     struct dns_watch *watch;
     struct dns_name *name;
     struct source *source;
-    struct running_query *next, *prev; /* in watch->running */
+    LIST_ENTRY(running_query) link; /* in watch->running */
 };
 
 struct dns_watch {
@@ -42,8 +43,8 @@ struct dns_watch {
     struct dns_names names;
     struct timer query_timer;  /* the next query is due */
     struct timer notify_timer; /* calls on_addresses_changed, or on_all_resolved */
-    struct running_query *running;
-    struct source *sources;
+    LIST_HEAD(, running_query) running;
+    LIST_HEAD(, source) sources;
     struct watched_file system;
     struct log_limit log;
     bool has_changed;          /* since the last on_addresses_changed */
@@ -129,10 +130,7 @@ static const enum metric METRICS[] = {
 };
 
 static void unlink_query(struct running_query *running) {
-    *(running->prev ? &running->prev->next : &running->watch->running) = running->next;
-    if (running->next) {
-        running->next->prev = running->prev;
-    }
+    LIST_REMOVE(running, link);
     free(running);
 }
 
@@ -186,12 +184,8 @@ static void start_query(struct dns_watch *watch, struct dns_name *name) {
         finish_failed(watch, name, &err);
         return;
     }
-    *running = (struct running_query){
-        .watch = watch, .name = name, .source = source, .next = watch->running};
-    if (running->next) {
-        running->next->prev = running;
-    }
-    watch->running = running;
+    *running = (struct running_query){.watch = watch, .name = name, .source = source};
+    LIST_INSERT_HEAD(&watch->running, running, link);
     struct dns_query_options question = {.resolver = source->resolver,
                                          .name = name->name,
                                          .records = name->records,
@@ -258,9 +252,10 @@ static void on_retired(void *user) {
 /* Cancels the resolver's queries; their names are due at once. */
 static void retire_source(struct source *source) {
     struct dns_watch *watch = source->watch;
-    for (struct running_query *running = watch->running, *next; running; running = next) {
+    for (struct running_query *running = LIST_FIRST(&watch->running), *next; running;
+         running = next) {
         struct dns_name *name = running->name;
-        next = running->next;
+        next = LIST_NEXT(running, link);
         if (running->source == source) {
             dns_query_cancel(name->query);
             unlink_query(running);
@@ -269,10 +264,7 @@ static void retire_source(struct source *source) {
             lock_release(&watch->lock);
         }
     }
-    *(source->prev ? &source->prev->next : &watch->sources) = source->next;
-    if (source->next) {
-        source->next->prev = source->prev;
-    }
+    LIST_REMOVE(source, link);
     watch->n_retiring++;
     dns_resolver_stop(source->resolver, on_retired, source);
 }
@@ -288,17 +280,13 @@ static struct source *source_new(struct dns_watch *watch, const struct dns_name 
         error_no_memory(err, "a DNS query");
         return NULL;
     }
-    *source =
-        (struct source){.watch = watch, .timeout_ns = name->timeout_ns, .next = watch->sources};
+    *source = (struct source){.watch = watch, .timeout_ns = name->timeout_ns};
     memcpy(source->servers, name->servers, sizeof(source->servers));
     if (dns_resolver_new(&options, &source->resolver, err) != ST_OK) {
         free(source);
         return NULL;
     }
-    if (source->next) {
-        source->next->prev = source;
-    }
-    watch->sources = source;
+    LIST_INSERT_HEAD(&watch->sources, source, link);
     return source;
 }
 
@@ -309,18 +297,20 @@ static bool source_fits(const struct source *source, const struct dns_name *name
 /* Returns: the resolver for the name, made if needed; NULL with the reason in `err`. */
 static struct source *source_of(struct dns_watch *watch, const struct dns_name *name,
                                 struct error *err) {
-    struct source *source = watch->sources;
-    while (source && !source_fits(source, name)) {
-        source = source->next;
+    struct source *source;
+    LIST_FOREACH(source, &watch->sources, link) {
+        if (source_fits(source, name)) {
+            return source;
+        }
     }
-    return source ? source : source_new(watch, name, err);
+    return source_new(watch, name, err);
 }
 
 /* Stops the resolvers that no name uses. */
 static void retire_unwanted(struct dns_watch *watch) {
-    for (struct source *source = watch->sources, *next; source; source = next) {
+    for (struct source *source = LIST_FIRST(&watch->sources), *next; source; source = next) {
         bool wanted = false;
-        next = source->next;
+        next = LIST_NEXT(source, link);
         for (size_t i = 0; !wanted && i < watch->names.n; i++) {
             wanted = source_fits(source, watch->names.items[i]);
         }
@@ -360,8 +350,8 @@ void dns_watch_check_system_file(struct dns_watch *watch) {
         return;
     }
     if (watch->names.n > 0 && system_has_changed(watch)) {
-        for (struct source *source = watch->sources, *next; source; source = next) {
-            next = source->next;
+        for (struct source *source = LIST_FIRST(&watch->sources), *next; source; source = next) {
+            next = LIST_NEXT(source, link);
             if (source->servers[0] == '\0') {
                 retire_source(source);
             }
@@ -428,8 +418,8 @@ void dns_watch_stop(struct dns_watch *watch, void (*done)(void *user), void *use
     watch->user = user;
     watch->stopping = true;
     watch->n_retiring++; /* the call of this function itself */
-    while (watch->sources) {
-        retire_source(watch->sources);
+    while (!LIST_EMPTY(&watch->sources)) {
+        retire_source(LIST_FIRST(&watch->sources));
     }
     timer_stop(timers, &watch->query_timer);
     timer_stop(timers, &watch->notify_timer);

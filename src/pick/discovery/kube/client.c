@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "codec/kube/stream.h"
 #include "core/base/compiler.h"
@@ -34,7 +35,7 @@ enum call_state {
 
 struct kube_call {
     struct kube_client *client;
-    struct kube_call *next, *prev;
+    LIST_ENTRY(kube_call) link;
     enum call_state state;
     struct arena *arena; /* for the texts */
     struct kube_request ask;
@@ -51,7 +52,7 @@ struct kube_client {
     struct kube_config *config;
     struct kube_auth login;
     struct http_fetcher *fetcher;
-    struct kube_call *calls;
+    LIST_HEAD(, kube_call) calls;
     struct timer pending_timer;
     bool in_piece;
     bool stopping;
@@ -103,20 +104,8 @@ void kube_path_print(struct buf *out, const struct kube_resource *resource, cons
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-static void link_call(struct kube_call *call) {
-    struct kube_client *client = call->client;
-    call->next = client->calls;
-    if (call->next) {
-        call->next->prev = call;
-    }
-    client->calls = call;
-}
-
 static void call_free(struct kube_call *call) {
-    *(call->prev ? &call->prev->next : &call->client->calls) = call->next;
-    if (call->next) {
-        call->next->prev = call->prev;
-    }
+    LIST_REMOVE(call, link);
     arena_free(call->arena);
     free(call);
 }
@@ -266,9 +255,9 @@ static bool start_call(struct kube_call *call) {
 
 /* Handles one call that is not with the fetcher. Returns: false if there is none. */
 static bool run_pending_call(struct kube_client *client) {
-    struct kube_call *call = client->calls;
+    struct kube_call *call = LIST_FIRST(&client->calls);
     while (call && (call->state == CALL_RUNNING || call->state == CALL_AUTHENTICATING)) {
-        call = call->next;
+        call = LIST_NEXT(call, link);
     }
     if (!call) {
         return false;
@@ -296,7 +285,8 @@ static void on_timer_expired(struct timer *timer) {
 /* The credentials are known, or can't be had (`err`). */
 static void on_credentials(struct kube_auth *login, const struct error *err) {
     struct kube_client *client = CONTAINER_OF(login, struct kube_client, login);
-    for (struct kube_call *call = client->calls; call; call = call->next) {
+    struct kube_call *call;
+    LIST_FOREACH(call, &client->calls, link) {
         if (call->state == CALL_AUTHENTICATING) {
             call->state = err ? CALL_FAILED : CALL_QUEUED;
             call->error = err ? *err : call->error;
@@ -332,7 +322,7 @@ enum status kube_call_start(struct kube_client *client, const struct kube_reques
     }
     call->client = client;
     call->arena = arena;
-    link_call(call);
+    LIST_INSERT_HEAD(&call->client->calls, call, link);
     bool good = copy_request(call, ask) == ST_OK;
     if (good && (client->in_piece || !start_call(call))) {
         good = schedule_pending_calls(client);
@@ -406,8 +396,8 @@ void kube_client_stop(struct kube_client *client, void (*done)(void *user), void
     client->done = done;
     client->user = user;
     timer_stop(worker_timers(client->worker), &client->pending_timer);
-    while (client->calls) {
-        struct kube_call *call = client->calls;
+    struct kube_call *call;
+    while ((call = LIST_FIRST(&client->calls))) {
         if (call->fetch) {
             http_fetch_cancel(call->fetch);
         }

@@ -2,6 +2,8 @@
 #ifndef SLUICE_PICK_DISCOVERY_PROBE_PROBE_CHECK_H
 #define SLUICE_PICK_DISCOVERY_PROBE_PROBE_CHECK_H
 
+#include <sys/queue.h>
+
 #include "net/client/dial.h"
 #include "net/client/grpc/grpc_client.h"
 #include "net/client/http_fetch.h"
@@ -31,7 +33,7 @@ extern const struct probe_method PROBE_HTTP, PROBE_GRPC, PROBE_TCP;
 struct probe_check {
     struct prober *prober;
     struct probe *probe;
-    struct probe_check *next, *prev; /* in prober->running */
+    LIST_ENTRY(probe_check) link; /* in prober->running */
     const struct probe_method *method;
     struct worker *worker;
     struct http_fetcher *fetcher; /* for HTTP */

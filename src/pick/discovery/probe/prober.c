@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "core/base/compiler.h"
 #include "core/base/log.h"
@@ -27,7 +28,7 @@ struct prober {
     struct probe_set set;
     struct per_pool_table checked;
     struct http_fetcher *fetcher;
-    struct probe_check *running;
+    LIST_HEAD(, probe_check) running;
     struct timer timer;
     struct log_limit log;
     bool starting;           /* checks are being started; one that ends at once starts no others */
@@ -119,15 +120,11 @@ static void fill_check(struct prober *prober, struct probe_check *check, struct 
     check->keep_alive = prober->set.n <= MAX_IDLE_CONNECTIONS;
     check->was_refused = endpoint_is_refused(probe->endpoint);
     check->timeout_ns = health->timeout_ns;
-    check->next = prober->running;
-    if (check->next) {
-        check->next->prev = check;
-    }
-    prober->running = check;
+    LIST_INSERT_HEAD(&prober->running, check, link);
 }
 
 static void notify_if_stopped(struct prober *prober) {
-    if (prober->stopping && prober->fetcher_stopped && !prober->running) {
+    if (prober->stopping && prober->fetcher_stopped && LIST_EMPTY(&prober->running)) {
         prober->done(prober->user);
     }
 }
@@ -148,10 +145,7 @@ static void finish_check(struct prober *prober, struct probe_check *check, enum 
 
 void probe_check_finish(struct probe_check *check, enum probe_result result, const char *why) {
     struct prober *prober = check->prober;
-    *(check->prev ? &check->prev->next : &prober->running) = check->next;
-    if (check->next) {
-        check->next->prev = check->prev;
-    }
+    LIST_REMOVE(check, link);
     if (prober->stopping) {
         probe_set_finish(&prober->set, check->probe, false, clock_now_ns());
         free(check);
@@ -302,8 +296,8 @@ void prober_stop(struct prober *prober, void (*done)(void *user), void *user) {
     prober->user = user;
     timer_stop(worker_timers(prober->options.worker), &prober->timer);
     prober->stopping = true;
-    for (struct probe_check *check = prober->running, *next; check; check = next) {
-        next = check->next;
+    for (struct probe_check *check = LIST_FIRST(&prober->running), *next; check; check = next) {
+        next = LIST_NEXT(check, link);
         check->method->cancel(check);
     }
     if (prober->fetcher) {
