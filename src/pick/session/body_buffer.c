@@ -9,7 +9,7 @@
 struct pick_body_buffer_entry {
     struct pick_body_chunk chunk;
     struct pick_slab *slab;
-    struct pick_body_buffer_entry *next;
+    STAILQ_ENTRY(pick_body_buffer_entry) link;
 };
 
 enum {
@@ -110,7 +110,7 @@ enum status pick_body_chunk_send(struct pick_send_queue *send_queue, enum ext_pr
 
 void pick_body_buffer_init(struct pick_body_buffer *body_buffer, uint64_t max_bytes) {
     *body_buffer = (struct pick_body_buffer){.max_bytes = max_bytes};
-    body_buffer->end = &body_buffer->first;
+    STAILQ_INIT(&body_buffer->entries);
 }
 
 enum status pick_body_buffer_check_limit(const struct pick_body_buffer *body_buffer,
@@ -158,14 +158,13 @@ enum status pick_body_buffer_append(struct pick_body_buffer *body_buffer,
     } else {
         ref->n_refs++;
     }
-    *body_buffer->end = added;
-    body_buffer->end = &added->next;
+    STAILQ_INSERT_TAIL(&body_buffer->entries, added, link);
     return ST_OK;
 }
 
 static void remove_first_chunk(struct pick_body_buffer *body_buffer) {
-    struct pick_body_buffer_entry *first = body_buffer->first;
-    body_buffer->first = first->next;
+    struct pick_body_buffer_entry *first = STAILQ_FIRST(&body_buffer->entries);
+    STAILQ_REMOVE_HEAD(&body_buffer->entries, link);
     pick_message_unref(first->chunk.ref);
     pick_slab_unref(first->slab);
 }
@@ -175,10 +174,10 @@ enum status pick_body_buffer_flush(struct pick_body_buffer *body_buffer,
                                    const struct pick_edits *edits, struct error *err) {
     uint64_t at = 0;
     enum status st = ST_OK;
-    while (body_buffer->first && st == ST_OK) {
-        st = pick_body_chunk_send(send_queue, kind, &body_buffer->first->chunk, at, edits, false,
-                                  err);
-        at += body_buffer->first->chunk.bytes.len;
+    const struct pick_body_buffer_entry *first;
+    while ((first = STAILQ_FIRST(&body_buffer->entries)) && st == ST_OK) {
+        st = pick_body_chunk_send(send_queue, kind, &first->chunk, at, edits, false, err);
+        at += first->chunk.bytes.len;
         remove_first_chunk(body_buffer);
     }
     pick_body_buffer_clear(body_buffer);
@@ -189,7 +188,7 @@ void pick_body_buffer_clear(struct pick_body_buffer *body_buffer) {
     if (body_buffer->n_chunks == 0) {
         return;
     }
-    while (body_buffer->first) {
+    while (!STAILQ_EMPTY(&body_buffer->entries)) {
         remove_first_chunk(body_buffer);
     }
     metric_add(METRIC_PICK_HELD_BYTES, -(int64_t)body_buffer->n_bytes);

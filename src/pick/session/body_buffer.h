@@ -3,6 +3,8 @@
 #ifndef SLUICE_PICK_SESSION_BODY_BUFFER_H
 #define SLUICE_PICK_SESSION_BODY_BUFFER_H
 
+#include <sys/queue.h>
+
 #include "pick/session/send_queue.h"
 
 /* `n_bytes` of the body from offset `at` are replaced by `with`. */
@@ -44,7 +46,7 @@ enum status pick_body_chunk_send(struct pick_send_queue *send_queue, enum ext_pr
 struct pick_body_buffer_entry;
 
 struct pick_body_buffer {
-    struct pick_body_buffer_entry *first, **end;
+    STAILQ_HEAD(, pick_body_buffer_entry) entries;
     uint64_t n_bytes;
     size_t n_chunks;
     uint64_t max_bytes;

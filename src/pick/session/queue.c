@@ -37,8 +37,7 @@ static bool buffer_message(struct pick_session *session) {
     }
     message_ref->n_refs++;
     *buffered = (struct pick_buffered_message){.message_ref = message_ref};
-    *entry->end = buffered;
-    entry->end = &buffered->next;
+    STAILQ_INSERT_TAIL(&entry->buffered, buffered, link);
     entry->n_bytes += message_bytes(message_ref);
     metric_add(METRIC_PICK_HELD_BYTES, (int64_t)message_ref->message.data.len);
     return true;
@@ -61,12 +60,11 @@ void pick_queue_push_message(struct pick_session *session) {
 /* Removes the first buffered message; its reference passes to the caller. Returns: NULL when there
  * is none. */
 static struct pick_message_ref *pop_buffered(struct pick_queue_entry *entry) {
-    struct pick_buffered_message *buffered = entry->first;
+    struct pick_buffered_message *buffered = STAILQ_FIRST(&entry->buffered);
     if (!buffered) {
         return NULL;
     }
-    entry->first = buffered->next;
-    entry->end = entry->first ? entry->end : &entry->first;
+    STAILQ_REMOVE_HEAD(&entry->buffered, link);
     entry->n_bytes -= message_bytes(buffered->message_ref);
     metric_add(METRIC_PICK_HELD_BYTES, -(int64_t)buffered->message_ref->message.data.len);
     return buffered->message_ref;
@@ -84,7 +82,7 @@ enum status pick_queue_prepare(struct pick_session *session, struct pool_request
         }
         entry->waiter.wakeup = session->context.wakeup;
         entry->session = session;
-        entry->end = &entry->first;
+        STAILQ_INIT(&entry->buffered);
         session->queue_entry = entry;
     }
     requested->waiter = &entry->waiter;
@@ -161,7 +159,8 @@ static void clear_current_message(struct pick_session *session,
 
 /* The body message is the first buffered one, and stays buffered if the request waits on. */
 static void pick_at_queued_body(struct pick_session *session) {
-    struct pick_message_ref *message_ref = session->queue_entry->first->message_ref;
+    struct pick_message_ref *message_ref =
+        STAILQ_FIRST(&session->queue_entry->buffered)->message_ref;
     struct ext_proc_request message;
     struct error err;
     message_ref->n_refs++;

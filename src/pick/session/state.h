@@ -23,7 +23,7 @@ enum pick_phase {
 
 /* A message received while the request is queued; a list in the order of arrival. */
 struct pick_buffered_message {
-    struct pick_buffered_message *next;
+    STAILQ_ENTRY(pick_buffered_message) link;
     struct pick_message_ref *message_ref;
 };
 
@@ -34,7 +34,7 @@ struct pick_queue_entry {
     struct pool_waiter waiter;
     struct pick_session *session;
     enum pick_point reply_point;
-    struct pick_buffered_message *first, **end;
+    STAILQ_HEAD(, pick_buffered_message) buffered;
     uint64_t n_bytes; /* memory of the buffered messages, overhead included */
 };
 

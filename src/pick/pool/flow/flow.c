@@ -1,25 +1,25 @@
-/* Bands are a list sorted by priority; the fairness ids of a band with queued items are a ring, the
- * items of an id a list; ids are found in a hash table. */
+/* Bands are a list sorted by priority; the fairness ids of a band with queued items are a list in
+ * round-robin order, the items of an id a list in order of arrival; ids are found in a hash
+ * table. */
 #include "pick/pool/flow/flow.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* A fairness id of one band. Ids with queued items are in the band's ring, whose first is the next
- * one. */
+/* A fairness id of one band. */
 struct flow_id {
     struct keyed_hash hash;
     struct flow_band *band;
     struct flow_id *next_in_bucket;
-    struct flow_id *prev, *next;    /* in the ring; NULL: no queued items */
-    struct flow_item *first, *last; /* queued items in the order of arrival */
-    size_t n_items;                 /* queued or notified; without any the id is freed */
+    TAILQ_ENTRY(flow_id) link; /* in the band's list while it has queued items */
+    struct flow_items queued;  /* in the order of arrival */
+    size_t n_items;            /* queued or notified; without any the id is freed */
 };
 
 struct flow_band {
-    struct flow_band *next; /* of the next lower priority */
+    TAILQ_ENTRY(flow_band) link;
     int64_t priority;
-    struct flow_id *next_id; /* first of the ring; NULL: nothing is queued */
+    TAILQ_HEAD(, flow_id) ids; /* those with queued items; the next one first */
     uint64_t n_waiting, n_bytes;
     size_t n_ids;
     uint64_t n_full;
@@ -29,15 +29,16 @@ struct flow_band {
 enum { FIRST_SLOTS = 64 };
 
 void flow_init(struct flow *flow) {
-    *flow = (struct flow){.bands = NULL};
+    *flow = (struct flow){.slots = NULL};
+    TAILQ_INIT(&flow->bands);
     hash_key_init(&flow->key);
 }
 
 void flow_fini(struct flow *flow) {
     assert(flow->n_queued + flow->n_notified == 0 && flow->n_ids == 0);
-    while (flow->bands) {
-        struct flow_band *band = flow->bands;
-        flow->bands = band->next;
+    struct flow_band *band;
+    while ((band = TAILQ_FIRST(&flow->bands))) {
+        TAILQ_REMOVE(&flow->bands, band, link);
         free(band);
     }
     free(flow->slots);
@@ -45,41 +46,47 @@ void flow_fini(struct flow *flow) {
 
 /* ---- bands ----------------------------------------------------------------------------------- */
 
-static struct flow_band *find_band(const struct flow *flow, int64_t priority) {
-    struct flow_band *band = flow->bands;
+/* Returns: the first band that has this priority or a lower one; NULL: none. */
+static struct flow_band *find_position(const struct flow *flow, int64_t priority) {
+    struct flow_band *band = TAILQ_FIRST(&flow->bands);
     while (band && band->priority > priority) {
-        band = band->next;
+        band = TAILQ_NEXT(band, link);
     }
+    return band;
+}
+
+static struct flow_band *find_band(const struct flow *flow, int64_t priority) {
+    struct flow_band *band = find_position(flow, priority);
     return band && band->priority == priority ? band : NULL;
 }
 
 /* Returns: NULL when out of memory. */
 static struct flow_band *find_or_add_band(struct flow *flow, int64_t priority) {
-    struct flow_band **link = &flow->bands;
-    while (*link && (*link)->priority > priority) {
-        link = &(*link)->next;
-    }
-    if (*link && (*link)->priority == priority) {
-        return *link;
+    struct flow_band *next = find_position(flow, priority);
+    if (next && next->priority == priority) {
+        return next;
     }
     struct flow_band *band = calloc(1, sizeof(*band));
-    if (band) {
-        band->priority = priority;
-        band->next = *link;
-        *link = band;
+    if (!band) {
+        return NULL;
+    }
+    band->priority = priority;
+    TAILQ_INIT(&band->ids);
+    if (next) {
+        TAILQ_INSERT_BEFORE(next, band, link);
+    } else {
+        TAILQ_INSERT_TAIL(&flow->bands, band, link);
     }
     return band;
 }
 
 void flow_remove_idle_bands(struct flow *flow, bool (*keep)(const void *user, int64_t priority),
                             const void *user) {
-    struct flow_band **link = &flow->bands;
-    while (*link) {
-        struct flow_band *band = *link;
-        if (band->n_waiting > 0 || keep(user, band->priority)) {
-            link = &band->next;
-        } else {
-            *link = band->next;
+    struct flow_band *band = TAILQ_FIRST(&flow->bands), *next;
+    for (; band; band = next) {
+        next = TAILQ_NEXT(band, link);
+        if (band->n_waiting == 0 && !keep(user, band->priority)) {
+            TAILQ_REMOVE(&flow->bands, band, link);
             free(band);
         }
     }
@@ -168,6 +175,7 @@ static struct flow_id *find_or_add_id(struct flow *flow, struct flow_band *band,
         struct flow_id **slot = slot_of(flow, hash);
         id->hash = hash;
         id->band = band;
+        TAILQ_INIT(&id->queued);
         id->next_in_bucket = *slot;
         *slot = id;
         flow->n_ids++;
@@ -187,62 +195,34 @@ static void free_id(struct flow *flow, struct flow_id *id) {
     free(id);
 }
 
-/* ---- the ring of a band ---------------------------------------------------------------------- */
-
-/* Appends the id. */
-static void ring_push(struct flow_id *id) {
-    struct flow_band *band = id->band;
-    if (!band->next_id) {
-        band->next_id = id->prev = id->next = id;
-        return;
-    }
-    id->next = band->next_id;
-    id->prev = band->next_id->prev;
-    id->prev->next = id->next->prev = id;
-}
-
-static void ring_remove(struct flow_id *id) {
-    struct flow_band *band = id->band;
-    if (id->next == id) {
-        band->next_id = NULL;
-    } else {
-        id->prev->next = id->next;
-        id->next->prev = id->prev;
-        band->next_id = band->next_id == id ? id->next : band->next_id;
-    }
-    id->prev = id->next = NULL;
-}
-
 /* ---- the items of an id ---------------------------------------------------------------------- */
 
 /* Inserts by order of arrival, searching from the front, where a requeued item belongs. */
 static void insert_item(struct flow *flow, struct flow_item *item) {
     struct flow_id *id = item->id;
-    struct flow_item *next = id->first;
+    struct flow_item *next = TAILQ_FIRST(&id->queued);
     if (!next) {
-        ring_push(id);
-    }
-    if (id->last && id->last->seq < item->seq) {
+        TAILQ_INSERT_TAIL(&id->band->ids, id, link);
+    } else if (TAILQ_LAST(&id->queued, flow_items)->seq < item->seq) {
         next = NULL;
     }
     while (next && next->seq < item->seq) {
-        next = next->next;
+        next = TAILQ_NEXT(next, link);
     }
-    item->next = next;
-    item->prev = next ? next->prev : id->last;
-    *(item->prev ? &item->prev->next : &id->first) = item;
-    *(next ? &next->prev : &id->last) = item;
+    if (next) {
+        TAILQ_INSERT_BEFORE(next, item, link);
+    } else {
+        TAILQ_INSERT_TAIL(&id->queued, item, link);
+    }
     item->state = FLOW_QUEUED;
     flow->n_queued++;
 }
 
 static void unlink_item(struct flow *flow, struct flow_item *item) {
     struct flow_id *id = item->id;
-    *(item->prev ? &item->prev->next : &id->first) = item->next;
-    *(item->next ? &item->next->prev : &id->last) = item->prev;
-    item->prev = item->next = NULL;
-    if (!id->first) {
-        ring_remove(id);
+    TAILQ_REMOVE(&id->queued, item, link);
+    if (TAILQ_EMPTY(&id->queued)) {
+        TAILQ_REMOVE(&id->band->ids, id, link);
     }
     flow->n_queued--;
 }
@@ -277,23 +257,23 @@ void flow_add_bytes(struct flow *flow, struct flow_item *item, uint64_t n_bytes)
 static struct flow_item *find_in_queue(const struct flow_id *id,
                                        bool (*fits)(void *user, const struct flow_item *item),
                                        void *user) {
-    struct flow_item *item = id->first;
+    struct flow_item *item = TAILQ_FIRST(&id->queued);
     while (item && !fits(user, item)) {
-        item = item->next;
+        item = TAILQ_NEXT(item, link);
     }
     return item;
 }
 
 struct flow_item *flow_find(struct flow *flow,
                             bool (*fits)(void *user, const struct flow_item *item), void *user) {
-    for (const struct flow_band *band = flow->bands; band; band = band->next) {
-        const struct flow_id *id = band->next_id;
-        while (id) {
+    const struct flow_band *band;
+    TAILQ_FOREACH(band, &flow->bands, link) {
+        const struct flow_id *id;
+        TAILQ_FOREACH(id, &band->ids, link) {
             struct flow_item *item = find_in_queue(id, fits, user);
             if (item) {
                 return item;
             }
-            id = id->next == band->next_id ? NULL : id->next;
         }
     }
     return NULL;
@@ -303,9 +283,9 @@ void flow_notify(struct flow *flow, struct flow_item *item) {
     struct flow_id *id = item->id;
     assert(item->state == FLOW_QUEUED);
     unlink_item(flow, item);
-    if (id->first) {
-        ring_remove(id);
-        ring_push(id);
+    if (!TAILQ_EMPTY(&id->queued)) {
+        TAILQ_REMOVE(&id->band->ids, id, link);
+        TAILQ_INSERT_TAIL(&id->band->ids, id, link);
     }
     item->state = FLOW_NOTIFIED;
     flow->n_notified++;
@@ -315,9 +295,8 @@ void flow_requeue(struct flow *flow, struct flow_item *item) {
     assert(item->state == FLOW_NOTIFIED);
     flow->n_notified--;
     insert_item(flow, item);
-    ring_remove(item->id);
-    ring_push(item->id);
-    item->id->band->next_id = item->id;
+    TAILQ_REMOVE(&item->id->band->ids, item->id, link);
+    TAILQ_INSERT_HEAD(&item->id->band->ids, item->id, link);
 }
 
 void flow_remove(struct flow *flow, struct flow_item *item, enum flow_outcome outcome,
@@ -351,7 +330,8 @@ int64_t flow_priority(const struct flow_item *item) {
 
 size_t flow_get_stats(const struct flow *flow, struct flow_band_stats *out, size_t most) {
     size_t n = 0;
-    for (const struct flow_band *band = flow->bands; band && n < most; band = band->next, n++) {
+    for (const struct flow_band *band = TAILQ_FIRST(&flow->bands); band && n < most;
+         band = TAILQ_NEXT(band, link), n++) {
         out[n] = (struct flow_band_stats){.priority = band->priority,
                                           .n_waiting = band->n_waiting,
                                           .n_bytes = band->n_bytes,

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "core/base/compiler.h"
 #include "core/base/hash.h"
@@ -54,10 +55,12 @@ enum flow_outcome {
 struct flow_id;
 struct flow_band;
 
-/* An entry of the queue. The fields belong to the queue; `prev` and `next` of a notified item may
- * be used by the caller. */
+TAILQ_HEAD(flow_items, flow_item);
+
+/* An entry of the queue. The fields belong to the queue; `link` of a notified item may be used by
+ * the caller. */
 struct flow_item {
-    struct flow_item *prev, *next;
+    TAILQ_ENTRY(flow_item) link;
     struct flow_id *id;
     uint64_t seq;       /* of its arrival */
     uint64_t queued_ns; /* when it was queued */
@@ -66,9 +69,9 @@ struct flow_item {
 };
 
 struct flow {
-    struct flow_band *bands; /* highest priority first */
-    struct flow_id **slots;  /* fairness ids, by hash */
-    size_t slots_mask;       /* number of slots, a power of two, less 1 */
+    TAILQ_HEAD(, flow_band) bands; /* highest priority first */
+    struct flow_id **slots;        /* fairness ids, by hash */
+    size_t slots_mask;             /* number of slots, a power of two, less 1 */
     size_t n_ids;
     uint64_t n_queued, n_notified;
     uint64_t n_bytes; /* queued and notified */

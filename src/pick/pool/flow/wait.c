@@ -118,10 +118,7 @@ static void wakeup_append(struct pool_waiter *waiter, struct pool_notifications 
     struct pool_wakeup *wakeup = waiter->wakeup;
     lock_acquire(&wakeup->lock);
     waiter->in_wakeup_list = true;
-    waiter->item.next = NULL;
-    waiter->item.prev = wakeup->last;
-    *(wakeup->last ? &wakeup->last->next : &wakeup->first) = &waiter->item;
-    wakeup->last = &waiter->item;
+    TAILQ_INSERT_TAIL(&wakeup->items, &waiter->item, link);
     if (!wakeup->notify_pending) {
         wakeup->notify_pending = true;
         wakeup->next = notifications->first;
@@ -132,11 +129,7 @@ static void wakeup_append(struct pool_waiter *waiter, struct pool_notifications 
 
 /* Under the wakeup's lock. */
 static void wakeup_remove(struct pool_waiter *waiter) {
-    struct pool_wakeup *wakeup = waiter->wakeup;
-    struct flow_item *prev = waiter->item.prev, *next = waiter->item.next;
-    *(prev ? &prev->next : &wakeup->first) = next;
-    *(next ? &next->prev : &wakeup->last) = prev;
-    waiter->item.prev = waiter->item.next = NULL;
+    TAILQ_REMOVE(&waiter->wakeup->items, &waiter->item, link);
     waiter->in_wakeup_list = false;
 }
 
@@ -269,7 +262,7 @@ static bool is_configured_priority(const void *user, int64_t priority) {
 
 struct orphaned_list {
     const struct pool *pool;
-    struct pool_waiter *first, **end;
+    STAILQ_HEAD(, pool_waiter) waiters;
 };
 
 /* Each waiter is visited once. */
@@ -277,9 +270,7 @@ static bool collect_orphaned(void *user, const struct flow_item *item) {
     struct orphaned_list *orphaned = user;
     struct pool_waiter *waiter = (struct pool_waiter *)(void *)(uintptr_t)item;
     if (is_orphaned(orphaned->pool, waiter)) {
-        waiter->next_orphaned = NULL;
-        *orphaned->end = waiter;
-        orphaned->end = &waiter->next_orphaned;
+        STAILQ_INSERT_TAIL(&orphaned->waiters, waiter, orphaned_link);
     }
     return false;
 }
@@ -287,9 +278,10 @@ static bool collect_orphaned(void *user, const struct flow_item *item) {
 /* Notifies waiters whose endpoints have all left the pool, so that they are refused. */
 static void notify_orphaned(struct pool *pool, struct pool_notifications *notifications) {
     struct orphaned_list orphaned = {.pool = pool};
-    orphaned.end = &orphaned.first;
+    struct pool_waiter *waiter;
+    STAILQ_INIT(&orphaned.waiters);
     (void)flow_find(&pool->flow, collect_orphaned, &orphaned);
-    for (struct pool_waiter *waiter = orphaned.first; waiter; waiter = waiter->next_orphaned) {
+    STAILQ_FOREACH(waiter, &orphaned.waiters, orphaned_link) {
         notify_waiter(pool, waiter, NULL, notifications);
     }
 }
@@ -433,17 +425,19 @@ void pool_tick(struct pool *pool, uint64_t gap_ns) {
 
 void pool_wakeup_init(struct pool_wakeup *wakeup, void (*notify)(void *user), void *user) {
     *wakeup = (struct pool_wakeup){.notify = notify, .user = user};
+    TAILQ_INIT(&wakeup->items);
     lock_init(&wakeup->lock);
 }
 
 void pool_wakeup_fini(struct pool_wakeup *wakeup) {
-    assert(!wakeup->first);
+    assert(TAILQ_EMPTY(&wakeup->items));
     lock_fini(&wakeup->lock);
 }
 
 struct pool_waiter *pool_wakeup_pop(struct pool_wakeup *wakeup) {
     lock_acquire(&wakeup->lock);
-    struct pool_waiter *waiter = wakeup->first ? waiter_of(wakeup->first) : NULL;
+    struct flow_item *item = TAILQ_FIRST(&wakeup->items);
+    struct pool_waiter *waiter = item ? waiter_of(item) : NULL;
     if (waiter) {
         wakeup_remove(waiter);
         waiter->notified = true;

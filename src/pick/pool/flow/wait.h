@@ -29,9 +29,9 @@
 /* Per thread: the list of its notified waiters, of all pools. */
 struct pool_wakeup {
     struct lock lock;
-    struct flow_item *first, *last; /* notified waiters */
-    bool notify_pending;            /* a call of `notify` is pending */
-    struct pool_wakeup *next;       /* in the list of pending calls */
+    struct flow_items items;  /* of notified waiters */
+    bool notify_pending;      /* a call of `notify` is pending */
+    struct pool_wakeup *next; /* in the list of pending calls */
     void (*notify)(void *user);
     void *user;
 };
@@ -49,11 +49,11 @@ struct pool_waiter {
     struct flow_item item; /* first: an item is cast to its waiter */
     struct pool_wakeup *wakeup;
     const struct subset *subset, *selection;
-    struct endpoint *reserved;         /* the endpoint with a slot reserved for it; NULL: none */
-    bool in_wakeup_list;               /* in the wakeup's list */
-    bool notified;                     /* taken from that list */
-    struct pool_waiter *next_orphaned; /* while pool_notify_after_update collects them */
-    uint64_t until_ns;                 /* queue deadline (clock_now_ns); enforced by the caller */
+    struct endpoint *reserved; /* the endpoint with a slot reserved for it; NULL: none */
+    bool in_wakeup_list;       /* in the wakeup's list */
+    bool notified;             /* taken from that list */
+    STAILQ_ENTRY(pool_waiter) orphaned_link; /* while pool_notify_after_update collects them */
+    uint64_t until_ns; /* queue deadline (clock_now_ns); enforced by the caller */
 };
 
 /* The next notified waiter, which is to pick again with the same request. Returns: NULL when there
