@@ -5,11 +5,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "identity/echo.h"
 
 struct batch {
-    struct batch *next;
+    STAILQ_ENTRY(batch) link;
     size_t n;
     const sluice_request *requests[];
 };
@@ -21,22 +22,19 @@ struct async_responder {
     pthread_t thread;
     pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
-    struct batch *first, **end; /* end: the link for the next batch */
+    STAILQ_HEAD(, batch) batches;
     int stopping;
 };
 
 /* Waits for the oldest batch. Returns: NULL when stopping and no batch is left. */
 static struct batch *batch_next(struct async_responder *responder) {
     pthread_mutex_lock(&responder->lock);
-    while (!responder->first && !responder->stopping) {
+    while (STAILQ_EMPTY(&responder->batches) && !responder->stopping) {
         pthread_cond_wait(&responder->changed, &responder->lock);
     }
-    struct batch *batch = responder->first;
+    struct batch *batch = STAILQ_FIRST(&responder->batches);
     if (batch) {
-        responder->first = batch->next;
-        if (!responder->first) {
-            responder->end = &responder->first;
-        }
+        STAILQ_REMOVE_HEAD(&responder->batches, link);
     }
     pthread_mutex_unlock(&responder->lock);
     return batch;
@@ -68,7 +66,7 @@ struct async_responder *async_responder_start(const sluice_host *host,
     }
     responder->host = host;
     responder->options = options;
-    responder->end = &responder->first;
+    STAILQ_INIT(&responder->batches);
     pthread_mutex_init(&responder->lock, NULL);
     pthread_cond_init(&responder->changed, NULL);
     if (pthread_create(&responder->thread, NULL, responder_main, responder) != 0) {
@@ -96,12 +94,10 @@ void async_responder_push(struct async_responder *responder, const sluice_reques
         refuse_all(responder, requests, n);
         return;
     }
-    batch->next = NULL;
     batch->n = n;
     memcpy(batch->requests, requests, n * sizeof(requests[0]));
     pthread_mutex_lock(&responder->lock);
-    *responder->end = batch;
-    responder->end = &batch->next;
+    STAILQ_INSERT_TAIL(&responder->batches, batch, link);
     pthread_cond_signal(&responder->changed);
     pthread_mutex_unlock(&responder->lock);
 }

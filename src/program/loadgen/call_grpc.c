@@ -1,6 +1,7 @@
 /* KServe v2 over gRPC. The calls of a thread share its connections, as those of a usual client
  * do; with --reconnect, and for the first request, an exchange has a connection of its own. */
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "codec/protobuf/pb.h"
 #include "program/loadgen/call.h"
@@ -10,16 +11,16 @@
 /* Connections of one thread. */
 struct channel {
     struct grpc_link *link;
-    struct exchange *done, *last_done; /* completed exchanges, in order of completion */
+    TAILQ_HEAD(, exchange) done; /* completed exchanges, in order of completion */
 };
 
 struct exchange {
     struct grpc_link_call call;
     struct grpc_link *own; /* NULL: it uses the channel's */
     struct channel *channel;
-    struct exchange *next_done;
+    TAILQ_ENTRY(exchange) link; /* in channel->done */
     void *user;
-    bool is_done; /* in the channel's list */
+    bool is_done; /* in channel->done */
 };
 
 static enum status open_link(const struct bench_call *call, unsigned n_connections,
@@ -126,9 +127,7 @@ static void on_done(struct grpc_link_call *call) {
         return;
     }
     exchange->is_done = true;
-    exchange->next_done = NULL;
-    *(channel->done ? &channel->last_done->next_done : &channel->done) = exchange;
-    channel->last_done = exchange;
+    TAILQ_INSERT_TAIL(&channel->done, exchange, link);
 }
 
 static struct exchange *exchange_new(void) {
@@ -155,25 +154,13 @@ static enum status open_own(const struct bench_call *call, void **connection, st
     return ST_OK;
 }
 
-/* A closed exchange may still be in the list of completed ones. */
-static void remove_done(struct exchange *exchange) {
-    struct channel *channel = exchange->channel;
-    struct exchange **place = &channel->done, *before = NULL;
-    while (*place != exchange) {
-        before = *place;
-        place = &before->next_done;
-    }
-    *place = exchange->next_done;
-    channel->last_done = channel->last_done == exchange ? before : channel->last_done;
-}
-
 static void close_exchange(void *connection) {
     struct exchange *exchange = connection;
     if (!exchange) {
         return;
     }
     if (exchange->is_done) {
-        remove_done(exchange);
+        TAILQ_REMOVE(&exchange->channel->done, exchange, link);
     }
     grpc_link_call_fini(&exchange->call);
     grpc_link_close(exchange->own);
@@ -240,6 +227,8 @@ static enum status channel_open(const struct bench_call *call, unsigned n_connec
     if (status != ST_OK) {
         free(channel);
         channel = NULL;
+    } else {
+        TAILQ_INIT(&channel->done);
     }
     *out = channel;
     return status;
@@ -276,11 +265,11 @@ static void channel_run(void *user) {
 
 static void *channel_next(void *user) {
     struct channel *channel = user;
-    struct exchange *exchange = channel->done;
+    struct exchange *exchange = TAILQ_FIRST(&channel->done);
     if (!exchange) {
         return NULL;
     }
-    channel->done = exchange->next_done;
+    TAILQ_REMOVE(&channel->done, exchange, link);
     exchange->is_done = false;
     return exchange->user;
 }
