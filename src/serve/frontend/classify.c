@@ -131,7 +131,7 @@ static enum status replace_by_classes(struct arena *arena, bool batches,
     struct piece *piece = arena_calloc(arena, 1, sizeof(*piece));
     buf_init(&text, arena, 0);
     if (!dims || !piece || classify_output(arena, output, layout, labels, &text) != ST_OK) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the best %zu values", layout.top);
+        return error_no_memory(err, "the best %zu values", layout.top);
     }
     dims[0] = batches ? (int64_t)layout.batch : (int64_t)layout.top;
     dims[1] = (int64_t)layout.top;

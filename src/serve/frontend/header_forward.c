@@ -19,7 +19,7 @@ enum status header_forward_new(const char *pattern, struct header_forward **out,
     struct header_forward *self = calloc(1, sizeof(*self));
     *out = NULL;
     if (!self) {
-        return error_set(err, ST_NO_MEMORY, "no memory for a pattern");
+        return error_no_memory(err, "a pattern");
     }
     int code = regcomp(&self->pattern, pattern + (is_exact ? sizeof(exact) - 1 : 0),
                        REG_EXTENDED | REG_NOSUB | (is_exact ? 0 : REG_ICASE));
@@ -68,10 +68,6 @@ struct param_list {
     size_t n;
 };
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for forwarded headers");
-}
-
 static enum status param_list_add(struct param_list *list, struct str name, struct str value,
                                   struct error *err) {
     if (param_is_reserved(name)) {
@@ -92,7 +88,7 @@ static enum status param_list_init(struct param_list *list, struct arena *arena,
     list->items = arena_calloc(arena, params.n + n_fields, sizeof(*list->items));
     list->n = params.n;
     if (!list->items) {
-        return no_memory(err);
+        return error_no_memory(err, "forwarded headers");
     }
     if (params.n > 0) {
         memcpy(list->items, params.items, params.n * sizeof(*list->items));
@@ -103,7 +99,7 @@ static enum status param_list_init(struct param_list *list, struct arena *arena,
 static enum status param_list_finish(struct param_list *list, struct arena *arena,
                                      struct params *params, struct error *err) {
     if (!params_dedup(arena, list->items, &list->n, PARAMS_KEEP_FIRST)) {
-        return no_memory(err);
+        return error_no_memory(err, "forwarded headers");
     }
     *params = (struct params){list->items, list->n};
     return ST_OK;

@@ -32,7 +32,7 @@ static const struct keys_file *current_file(const struct keys *keys) {
 static enum status publish_snapshot(struct keys *keys, struct error *err) {
     struct keys_snapshot *snapshot = calloc(1, sizeof(*snapshot));
     if (!snapshot) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the keys");
+        return error_no_memory(err, "the keys");
     }
     enum status st = keys_file_parse(keys->watched.path, watched_file_text(&keys->watched),
                                      &snapshot->file, err);
@@ -57,7 +57,7 @@ enum status keys_new(const char *path, struct keys **out, struct error *err) {
     struct keys *keys = calloc(1, sizeof(*keys));
     bool changed = false;
     if (!keys) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the keys");
+        return error_no_memory(err, "the keys");
     }
     keys->watched.path = path;
     enum status st = read_if_changed(keys, &changed, err);

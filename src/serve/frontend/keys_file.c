@@ -33,10 +33,6 @@ const char *keys_group_name(enum keys_group group) {
     return GROUP_NAMES[group];
 }
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "no memory for the keys");
-}
-
 /* ---- one key --------------------------------------------------------------------------------- */
 
 static bool digest_parse(struct str hex, struct secret_digest *out) {
@@ -95,7 +91,7 @@ static enum status group_read(const struct doc_node *root, struct group *group, 
     }
     group->keys = calloc(n, sizeof(*group->keys));
     if (!group->keys) {
-        return no_memory(err);
+        return error_no_memory(err, "the keys");
     }
     group->is_configured = true;
     group->n = n;
@@ -167,7 +163,7 @@ enum status keys_file_parse(const char *name, struct str text, struct keys_file 
     }
     struct keys_file *file = calloc(1, sizeof(*file));
     struct doc_node root = doc_root(doc);
-    st = file ? file_read(&root, file, err) : no_memory(err);
+    st = file ? file_read(&root, file, err) : error_no_memory(err, "the keys");
     doc_free(doc);
     if (st != ST_OK) {
         keys_file_free(file);

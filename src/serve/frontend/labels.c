@@ -12,10 +12,6 @@ enum { FILE_BYTES = 16 << 20, CHUNK_BYTES = 4096 };
 
 static const char BYTE_ORDER_MARK[] = "\xef\xbb\xbf";
 
-static enum status no_memory(const char *path, struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for the labels in %s", path);
-}
-
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 static struct str strip_last(struct str text, char last) {
@@ -62,7 +58,7 @@ enum status labels_parse(struct arena *arena, const char *path, struct str text,
     }
     struct str *labels = arena_calloc(arena, n, sizeof(*labels));
     if (!labels) {
-        return no_memory(path, err);
+        return error_no_memory(err, "the labels in %s", path);
     }
     *out = (struct labels){labels, n};
     return read_lines(path, text, labels, err);
@@ -81,7 +77,7 @@ static struct str read_file(struct arena *arena, FILE *file, const char *path, s
         buf_advance(&text, n_read);
     } while (n_read > 0 && text.len <= FILE_BYTES);
     if (text.failed) {
-        no_memory(path, err);
+        error_no_memory(err, "the labels in %s", path);
     } else if (ferror(file)) {
         error_set(err, ST_BAD_CONFIG, "%s: %s", path, strerror(errno));
     } else if (text.len > FILE_BYTES) {
@@ -111,10 +107,6 @@ enum status labels_load(struct arena *arena, const char *path, struct labels *ou
 
 /* ---- of a model ------------------------------------------------------------------------------ */
 
-static enum status no_memory_for_model(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for the model's labels");
-}
-
 /* The configuration reader has checked that the file is inside the model's directory. */
 static enum status load_output_labels(struct arena *arena, struct str directory,
                                       const struct model_config_tensor *output, struct labels *out,
@@ -125,7 +117,7 @@ static enum status load_output_labels(struct arena *arena, struct str directory,
     struct str path =
         arena_printf(arena, "%.*s/%.*s", STR_ARG(directory), STR_ARG(output->label_filename));
     if (!path.ptr) {
-        return no_memory_for_model(err);
+        return error_no_memory(err, "the model's labels");
     }
     enum status st = labels_load(arena, path.ptr, out, err);
     char name[TENSOR_NAME_TEXT_BYTES];
@@ -140,7 +132,7 @@ enum status model_labels_load(struct model_version *version, struct error *err) 
     struct labels *labels =
         arena_calloc(arena, model_version_spec(version)->n_outputs, sizeof(*labels));
     if (!labels) {
-        return no_memory_for_model(err);
+        return error_no_memory(err, "the model's labels");
     }
     enum status st = ST_OK;
     for (size_t i = 0; st == ST_OK && i < config->n_outputs; i++) {

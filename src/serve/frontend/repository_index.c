@@ -94,7 +94,7 @@ enum status repository_change_from_request(struct arena *arena,
                                            struct repository_change *out, struct error *err) {
     struct repository_file *files = arena_calloc(arena, request->n_files, sizeof(*files));
     if (!files) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the parameters");
+        return error_no_memory(err, "the parameters");
     }
     for (size_t i = 0; i < request->n_files; i++) {
         files[i] = (struct repository_file){request->files[i].path, request->files[i].data};

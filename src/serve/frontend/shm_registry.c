@@ -195,7 +195,7 @@ static enum status open_region(const struct v2_shared_memory_region *spec, struc
     st = check_size(fd, spec, err);
     if (st == ST_OK) {
         *out = region_new(spec, fd);
-        st = *out ? ST_OK : error_set(err, ST_NO_MEMORY, "no memory for the region");
+        st = *out ? ST_OK : error_no_memory(err, "the region");
     }
     if (st != ST_OK) {
         close(fd);
@@ -362,7 +362,7 @@ static enum status read_region(const struct shm_region *region, struct arena *ar
     struct piece *piece = arena_alloc(arena, sizeof(*piece));
     char *data = n > 0 ? arena_alloc_aligned(arena, n, ALIGNMENT) : NULL;
     if (!piece || (n > 0 && !data)) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for a tensor in shared memory");
+        return error_no_memory(err, "a tensor in shared memory");
     }
     if (!read_all(region, input->region.offset, data, n)) {
         char name[TENSOR_NAME_TEXT_BYTES];
@@ -416,7 +416,7 @@ static enum status ref_output_regions(struct shm_registry *registry,
     }
     use->regions = arena_calloc(request->arena, request->n_wanted, sizeof(struct shm_region *));
     if (!use->regions) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the request");
+        return error_no_memory(err, "the request");
     }
     enum status st = ST_OK;
     for (; st == ST_OK && use->n < request->n_wanted; use->n++) {

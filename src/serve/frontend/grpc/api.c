@@ -28,7 +28,7 @@ static void step_unary(struct grpc_call *call, enum grpc_event event) {
     enum status st = context->entry->unary(context->api, call, message->data, &out, &err);
     grpc_message_free(message);
     if (st == ST_OK && out.failed) {
-        st = error_set(&err, ST_NO_MEMORY, "no memory for the answer");
+        st = error_no_memory(&err, "the answer");
     }
     if (st == ST_OK) {
         struct piece piece = {out.data, out.len};
@@ -93,7 +93,7 @@ enum status grpc_api_new(const struct grpc_api_options *options, struct grpc_api
     if (!api || !api->methods || !api->contexts ||
         grpc_health_new(&health, &api->health, err) != ST_OK) {
         grpc_api_free(api);
-        return error_set(err, ST_NO_MEMORY, "no memory for the gRPC front end");
+        return error_no_memory(err, "the gRPC front end");
     }
     for (size_t i = 0; i < N_SERVICES; i++) {
         size_t n;

@@ -90,7 +90,7 @@ static void begin_infer(struct grpc_call *call) {
     if (!infer) {
         struct error err;
         grpc_message_free(call->message);
-        error_set(&err, ST_NO_MEMORY, "no memory for the request");
+        error_no_memory(&err, "the request");
         grpc_finish(call, &err);
         return;
     }

@@ -207,7 +207,7 @@ static void partial_response_free(void *user) {
 /* A response cannot be skipped: the stream fails. */
 static void fail_out_of_memory(struct stream *stream) {
     stream->failed = true;
-    error_set(&stream->failure, ST_NO_MEMORY, "no memory for an answer");
+    error_no_memory(&stream->failure, "an answer");
 }
 
 /* Sends the response, or the error in it. Returns: false when out of memory. */
@@ -290,7 +290,7 @@ static void begin_stream(struct grpc_call *call) {
     struct stream *stream = arena_calloc(call->arena, 1, sizeof *stream);
     if (!stream) {
         struct error err;
-        error_set(&err, ST_NO_MEMORY, "no memory for the stream");
+        error_no_memory(&err, "the stream");
         grpc_finish(call, &err);
         return;
     }
@@ -308,7 +308,7 @@ static void add_request(struct stream *stream, struct grpc_message *message) {
     if (!item) {
         grpc_message_free(message);
         stream->failed = true;
-        error_set(&stream->failure, ST_NO_MEMORY, "no memory for a request");
+        error_no_memory(&stream->failure, "a request");
         cancel_all_requests(stream);
         flush_answers(stream);
         return;

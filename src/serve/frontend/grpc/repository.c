@@ -34,7 +34,7 @@ static void on_done(struct repository_change *change) {
         repository_index_encode(self->repository, self->request.ready, &out);
     }
     if (err.status == ST_OK && out.failed) {
-        error_set(&err, ST_NO_MEMORY, "no memory for the answer");
+        error_no_memory(&err, "the answer");
     }
     if (err.status == ST_OK) {
         struct piece piece = {out.data, out.len};
@@ -62,7 +62,7 @@ static void begin_change(struct grpc_call *call, enum repository_action act) {
     struct grpc_repository *self = arena_calloc(message->arena, 1, sizeof(*self));
     if (!self) {
         grpc_message_free(message);
-        error_set(&err, ST_NO_MEMORY, "no memory for the request");
+        error_no_memory(&err, "the request");
         grpc_finish(call, &err);
         return;
     }

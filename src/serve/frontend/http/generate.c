@@ -339,7 +339,7 @@ void http_generate_begin(struct http_api *api, struct http_exchange *exchange,
     struct error err;
     struct http_generate *generate = arena_calloc(exchange->arena, 1, sizeof *generate);
     if (!generate) {
-        error_set(&err, ST_NO_MEMORY, "no memory for the request");
+        error_no_memory(&err, "the request");
         reply_failure(exchange, &err);
         return;
     }

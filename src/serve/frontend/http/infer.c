@@ -251,7 +251,7 @@ void http_infer_begin(struct http_api *api, struct http_exchange *exchange,
     struct error err;
     struct http_infer *infer = arena_calloc(exchange->arena, 1, sizeof *infer);
     if (!infer) {
-        error_set(&err, ST_NO_MEMORY, "no memory for the request");
+        error_no_memory(&err, "the request");
         reply_failure(exchange, &err);
         return;
     }

@@ -66,7 +66,7 @@ void http_memory_begin(struct http_api *api, struct http_exchange *exchange,
     struct error err;
     struct http_memory *self = arena_calloc(exchange->arena, 1, sizeof(*self));
     if (!self) {
-        error_set(&err, ST_NO_MEMORY, "no memory for the request");
+        error_no_memory(&err, "the request");
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }

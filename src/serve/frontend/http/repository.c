@@ -88,7 +88,7 @@ void http_repository_begin(struct http_api *api, struct http_exchange *exchange,
     struct http_repository *self = arena_calloc(exchange->arena, 1, sizeof(*self));
     enum repository_action act = act_of_path(path);
     if (!self) {
-        error_set(&err, ST_NO_MEMORY, "no memory for the request");
+        error_no_memory(&err, "the request");
         http_reply_error(exchange, &err, NULL, 0);
         return;
     }

@@ -41,7 +41,7 @@ static enum status begin_change(struct http_exchange *exchange, struct str model
                                 struct error *err) {
     struct http_trace *self = arena_calloc(exchange->arena, 1, sizeof(*self));
     if (!self) {
-        return error_set(err, ST_NO_MEMORY, "no memory for the request");
+        return error_no_memory(err, "the request");
     }
     *self = (struct http_trace){{.on_body = on_body}, model};
     exchange->plan.max_bytes = MAX_BODY_BYTES;

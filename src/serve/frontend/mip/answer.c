@@ -70,9 +70,8 @@ void mip_rows_next(struct mip_rows *rows, struct tensor *out) {
 
 /* ---- the writer ------------------------------------------------------------------------------ */
 
-static enum status no_memory(const struct mip_answer_writer *writer, struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for an answer of more than %zu bytes",
-                     writer->block.len);
+static enum status answer_no_memory(const struct mip_answer_writer *writer, struct error *err) {
+    return error_no_memory(err, "an answer of more than %zu bytes", writer->block.len);
 }
 
 enum status mip_answer_begin(struct mip_answer_writer *writer, struct arena *arena,
@@ -80,7 +79,7 @@ enum status mip_answer_begin(struct mip_answer_writer *writer, struct arena *are
     *writer = (struct mip_answer_writer){.arena = arena, .plan = plan};
     buf_init(&writer->block, arena, FIRST_BYTES);
     if (!buf_reserve(&writer->block, PACKET_HEAD_BYTES)) {
-        return no_memory(writer, err);
+        return answer_no_memory(writer, err);
     }
     buf_advance(&writer->block, PACKET_HEAD_BYTES); /* written by mip_answer_end */
     return ST_OK;
@@ -106,13 +105,13 @@ static enum status add_view(struct mip_answer_writer *writer, struct str text, s
         struct mip_view *views = arena_realloc(
             writer->arena, writer->views, writer->cap_views * sizeof(*views), cap * sizeof(*views));
         if (!views) {
-            return no_memory(writer, err);
+            return answer_no_memory(writer, err);
         }
         writer->views = views;
         writer->cap_views = cap;
     }
     if (!checked_add(writer->view_bytes, text.len, &writer->view_bytes)) {
-        return no_memory(writer, err);
+        return answer_no_memory(writer, err);
     }
     writer->views[writer->n_views++] = (struct mip_view){writer->block.len, text};
     return ST_OK;
@@ -129,7 +128,7 @@ static enum status add_text(struct mip_answer_writer *writer, size_t head, struc
     }
     metric_add(METRIC_COPIED_BYTES_TOTAL, (int64_t)text.len);
     buf_add_str(&writer->block, text);
-    return writer->block.failed ? no_memory(writer, err) : ST_OK;
+    return writer->block.failed ? answer_no_memory(writer, err) : ST_OK;
 }
 
 static enum status add_json(struct mip_answer_writer *writer, size_t head,
@@ -142,7 +141,7 @@ static enum status add_json(struct mip_answer_writer *writer, size_t head,
         return st;
     }
     if (writer->block.failed) {
-        return no_memory(writer, err);
+        return answer_no_memory(writer, err);
     }
     return encode_item_head(writer, head, MIP_JSON, writer->block.len - head - MIP_ITEM_HEAD_BYTES,
                             err);
@@ -158,7 +157,7 @@ enum status mip_answer_add(struct mip_answer_writer *writer, size_t index,
                            struct error *err) {
     size_t head = writer->block.len;
     if (!buf_reserve(&writer->block, MIP_ITEM_HEAD_BYTES)) {
-        return no_memory(writer, err);
+        return answer_no_memory(writer, err);
     }
     buf_advance(&writer->block, MIP_ITEM_HEAD_BYTES);
     if (!is_text(element)) {
@@ -200,7 +199,7 @@ enum status mip_answer_end(struct mip_answer_writer *writer, const struct mip_in
     enum status st = encode_packet_head(writer, request, err);
     struct piece *out = arena_calloc(writer->arena, 2 * writer->n_views + 1, sizeof(*out));
     if (st != ST_OK || !out) {
-        return st != ST_OK ? st : no_memory(writer, err);
+        return st != ST_OK ? st : answer_no_memory(writer, err);
     }
     size_t n = 0, at = 0;
     for (size_t i = 0; i < writer->n_views; i++) {

@@ -106,7 +106,7 @@ static void on_infer(struct mip_exchange *exchange, void *context) {
     struct error err;
     struct mip_inference *call = arena_calloc(exchange->arena, 1, sizeof *call);
     if (!call) {
-        error_set(&err, ST_NO_MEMORY, "no memory for the packet");
+        error_no_memory(&err, "the packet");
         reply_failure(exchange, &err);
         return;
     }

@@ -114,7 +114,7 @@ static bool step_begin(struct mip_batch *batch) {
                                                          left < max ? left : (size_t)max, memory)
                                          : NULL;
     if (!chunk) {
-        error_set(&err, ST_NO_MEMORY, "out of memory for a part of the batch");
+        error_no_memory(&err, "a part of the batch");
         return handle_no_memory(batch, &err);
     }
     batch->chunks[(batch->oldest + batch->n_chunks) % MIP_BATCH_CHUNKS] = chunk;

@@ -27,10 +27,6 @@ static void chunk_set_state(struct mip_chunk *chunk, enum mip_chunk_state to) {
 
 /* ---- create and close ------------------------------------------------------------------------ */
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for a part of the batch");
-}
-
 struct mip_chunk *mip_chunk_new(struct mip_chunk_context *context, size_t first, size_t capacity,
                                 size_t memory_bytes) {
     size_t n = context->infer->n_inputs;
@@ -69,11 +65,6 @@ bool mip_chunk_is_ready(const struct mip_chunk *chunk) {
 
 /* ---- elements: items ------------------------------------------------------------------------- */
 
-static enum status no_memory_for_element(const struct mip_chunk *chunk, struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory after %zu bytes for the elements of a batch",
-                     arena_bytes(chunk->arena));
-}
-
 static const struct mip_item *item_at(const struct mip_chunk *chunk, size_t input) {
     const struct mip_infer *infer = chunk->context->infer;
     return &infer->items[(chunk->first + chunk->n) * infer->n_inputs + input];
@@ -91,7 +82,8 @@ static enum status read_picture_file(struct mip_chunk *chunk, struct str file,
     struct piece *pieces = arena_calloc(chunk->arena, FILE_PIECES, sizeof(*pieces));
     char *length = arena_alloc(chunk->arena, BYTES_LENGTH_BYTES);
     if (!pieces || !length) {
-        return no_memory_for_element(chunk, err);
+        return error_no_memory(err, "the elements of a batch, after %zu bytes",
+                               arena_bytes(chunk->arena));
     }
     bytes_encode_length(length, (uint32_t)file.len); /* a packet is shorter than 4 GiB */
     pieces[0] = (struct piece){length, BYTES_LENGTH_BYTES};
@@ -213,7 +205,8 @@ static enum status reserve_element(struct mip_chunk *chunk, struct error *err) {
         if (!reserve_pieces(chunk, input, decoded ? 1 : chunk->element_tensor[i].n_pieces) ||
             (decoded && !add_picture(chunk, i)) ||
             !checked_add(input->n_bytes, chunk->element_tensor[i].n_bytes, &n_bytes)) {
-            return no_memory_for_element(chunk, err);
+            return error_no_memory(err, "the elements of a batch, after %zu bytes",
+                                   arena_bytes(chunk->arena));
         }
     }
     return ST_OK;
@@ -351,7 +344,7 @@ static enum status build_request(struct inference *inference, struct error *err)
         (struct infer_request){.arena = chunk->arena, .inputs = inputs, .n_inputs = n, .batch = 1};
     inference->call.request = &chunk->request;
     if (!inputs) {
-        return no_memory(err);
+        return error_no_memory(err, "a part of the batch");
     }
     for (size_t i = 0; i < n; i++) {
         const struct mip_chunk_input *input = &chunk->inputs[i];
@@ -363,7 +356,7 @@ static enum status build_request(struct inference *inference, struct error *err)
         tensor->n_pieces = input->n_pieces;
         tensor->n_bytes = input->n_bytes;
         if (!batch_shape(chunk, input->shape, &tensor->shape)) {
-            return no_memory(err);
+            return error_no_memory(err, "a part of the batch");
         }
     }
     return ST_OK;
@@ -378,7 +371,7 @@ static enum status init_rows(struct inference *inference, struct infer_response 
     (void)last;
     chunk->rows = arena_calloc(arena, response->n_outputs, sizeof(*chunk->rows));
     if (!chunk->rows) {
-        return no_memory(err);
+        return error_no_memory(err, "a part of the batch");
     }
     for (size_t i = 0; i < response->n_outputs; i++) {
         enum status st = mip_rows_init(&chunk->rows[i], &response->outputs[i], n_rows, err);

@@ -7,10 +7,6 @@
 
 #include "serve/config/config.h"
 
-static enum status no_memory(struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for what MIP makes of the model");
-}
-
 static struct shape element_dims(struct shape shape, bool batches) {
     return batches ? (struct shape){shape.dims + 1, shape.rank - 1} : shape;
 }
@@ -60,7 +56,7 @@ static enum status plan_input(struct arena *arena, const struct mip_settings *se
     bool bytes = input->spec->datatype == DT_BYTES;
     int64_t *dims = arena_calloc(arena, input->dims.rank, sizeof(*dims));
     if (!dims) {
-        return no_memory(err);
+        return error_no_memory(err, "the model's plan for MIP");
     }
     input->picture_dims = (struct shape){dims, input->dims.rank};
     if (!shape_bytes(input->dims, input->spec->datatype, &input->n_bytes)) {
@@ -80,7 +76,7 @@ static enum status plan_input(struct arena *arena, const struct mip_settings *se
         return error_prefix(err, "parameter %.*s", STR_ARG(settings->own_key));
     }
     input->why_refused = arena_dup(arena, str_of(err->text)).ptr;
-    return input->why_refused ? ST_OK : no_memory(err);
+    return input->why_refused ? ST_OK : error_no_memory(err, "the model's plan for MIP");
 }
 
 /* Settings for all inputs must apply to one of them. */
@@ -121,10 +117,6 @@ static enum status plan_inputs(struct arena *arena, const struct mip_settings *s
 }
 
 /* ---- labels ---------------------------------------------------------------------------------- */
-
-static enum status no_memory_for_labels(const char *path, struct error *err) {
-    return error_set(err, ST_NO_MEMORY, "out of memory for the labels in %s", path);
-}
 
 static int compare_labels(const void *a, const void *b) {
     const struct str *left = *(const struct str *const *)a, *right = *(const struct str *const *)b;
@@ -167,11 +159,11 @@ static enum status make_unique(struct arena *arena, const char *path, struct lab
     const struct str **sorted = arena_calloc(arena, n, sizeof(*sorted));
     struct str *renamed = arena_calloc(arena, n, sizeof(*renamed));
     if (!sorted || !renamed) {
-        return no_memory_for_labels(path, err);
+        return error_no_memory(err, "the labels in %s", path);
     }
     sort_labels(sorted, labels->items, n);
     if (!number_duplicates(arena, sorted, n, labels->items, renamed)) {
-        return no_memory_for_labels(path, err);
+        return error_no_memory(err, "the labels in %s", path);
     }
     sort_labels(sorted, renamed, n);
     for (size_t i = 0; i + 1 < n; i++) {
@@ -232,7 +224,7 @@ static enum status load_output_labels(struct arena *arena, struct str directory,
                           ? arena_dup(arena, file)
                           : arena_printf(arena, "%.*s/%.*s", STR_ARG(directory), STR_ARG(file));
     if (!path.ptr) {
-        return no_memory(err);
+        return error_no_memory(err, "the model's plan for MIP");
     }
     enum status st = labels_load(arena, path.ptr, &output->labels, err);
     if (st == ST_OK) {
@@ -308,7 +300,7 @@ enum status mip_plan_new(struct arena *arena, const struct model_spec *spec,
     struct mip_settings *inputs = arena_calloc(arena, spec->n_inputs, sizeof(*inputs));
     struct mip_settings *outputs = arena_calloc(arena, spec->n_outputs, sizeof(*outputs));
     if (!plan || !inputs || !outputs) {
-        return no_memory(err);
+        return error_no_memory(err, "the model's plan for MIP");
     }
     plan->spec = spec;
     plan->batches = spec->max_batch_size > 0;
@@ -316,7 +308,7 @@ enum status mip_plan_new(struct arena *arena, const struct model_spec *spec,
     plan->inputs = arena_calloc(arena, spec->n_inputs, sizeof(*plan->inputs));
     plan->outputs = arena_calloc(arena, spec->n_outputs, sizeof(*plan->outputs));
     if (!plan->inputs || !plan->outputs) {
-        return no_memory(err);
+        return error_no_memory(err, "the model's plan for MIP");
     }
     enum status st = mip_settings_read(config, spec, inputs, outputs, err);
     if (st == ST_OK) {

@@ -108,7 +108,7 @@ static enum status print_top_k(struct buf *out, struct arena *scratch, const str
     size_t max = scores->output->top_k < scores->n ? scores->output->top_k : scores->n;
     struct top_k_item *top = arena_calloc(scratch, max, sizeof(*top));
     if (!top) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for the %zu best values", max);
+        return error_no_memory(err, "the %zu best values", max);
     }
     /* Ranks the model's own values: softmax keeps their order, but may make small ones equal. */
     top_k_find(scores->element->datatype, scores->data, scores->n, max, top);
@@ -133,7 +133,7 @@ static enum status print_softmax(struct buf *out, struct arena *scratch,
                                  const struct scores *scores, struct error *err) {
     double *values = arena_calloc(scratch, scores->n, sizeof(*values));
     if (!values) {
-        return error_set(err, ST_NO_MEMORY, "out of memory for softmax");
+        return error_no_memory(err, "softmax");
     }
     for (size_t i = 0; i < scores->n; i++) {
         values[i] = softmax_of(scores, value_at(scores, i));
