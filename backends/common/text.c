@@ -19,7 +19,7 @@ sluice_status error_no_memory(sluice_error *error, const char *what, ...) {
     va_start(args, what);
     vsnprintf(noun, sizeof(noun), what, args);
     va_end(args);
-    return error_no_memory(error, "%s", noun);
+    return error_set(error, SLUICE_NO_MEMORY, "out of memory for %s", noun);
 }
 
 void text_one_line(const char *text, size_t (*skip)(const char *text), char *out, size_t n_bytes) {
