@@ -1,25 +1,33 @@
-/* A list of deferred tasks, run at two places of libuv's loop: after the events that the kernel
+/* Two lists of deferred tasks, run at two places of libuv's loop: after the events that the kernel
  * reported and, for tasks that timers and closed handles deferred, before the next poll. */
 #include "core/event/loop_iteration.h"
 
-#include <stddef.h>
+static void add_task(struct loop_iteration *iteration, struct deferred_task *task) {
+    task->queued = true;
+    STAILQ_INSERT_TAIL(task->runs_last ? &iteration->last_tasks : &iteration->tasks, task, link);
+}
 
-static struct deferred_task *pop_first(struct deferred_task **list) {
-    struct deferred_task *task = *list;
-    *list = task->next;
-    task->queued = false;
-    return task;
+/* Runs the tasks of one list, but not those that are added meanwhile. */
+static void run_tasks(struct loop_iteration *iteration, struct deferred_tasks *list) {
+    struct deferred_tasks queued = STAILQ_HEAD_INITIALIZER(queued);
+    STAILQ_CONCAT(&queued, list);
+    while (!STAILQ_EMPTY(&queued)) {
+        struct deferred_task *task = STAILQ_FIRST(&queued);
+        STAILQ_REMOVE_HEAD(&queued, link);
+        task->queued = false;
+        iteration->running = task;
+        if (task->run(task)) {
+            add_task(iteration, task);
+        }
+        iteration->running = NULL;
+    }
 }
 
 bool loop_iteration_run_deferred(struct loop_iteration *iteration) {
-    struct deferred_task *queued = iteration->first;
-    iteration->first = NULL;
     iteration->full = false;
-    while (queued) {
-        struct deferred_task *task = pop_first(&queued);
-        task->run(task);
-    }
-    return iteration->first != NULL;
+    run_tasks(iteration, &iteration->tasks);
+    run_tasks(iteration, &iteration->last_tasks);
+    return !STAILQ_EMPTY(&iteration->tasks) || !STAILQ_EMPTY(&iteration->last_tasks);
 }
 
 bool loop_iteration_run_if_full(struct loop_iteration *iteration) {
@@ -33,59 +41,53 @@ bool loop_iteration_run_if_full(struct loop_iteration *iteration) {
 
 /* ---- in the loop ----------------------------------------------------------------------------- */
 
+static void end_iteration(struct loop_iteration *iteration) {
+    iteration->active = false;
+    iteration->spent_ns = 0;
+    uv_idle_stop(&iteration->idle);
+}
+
+/* After the events of the poll. What is left or deferred after it, by timers and closed handles,
+ * runs in on_idle. */
 static void on_check(uv_check_t *check) {
-    loop_iteration_run_deferred(check->data);
+    struct loop_iteration *iteration = check->data;
+    if (iteration->active && !loop_iteration_run_deferred(iteration)) {
+        end_iteration(iteration);
+    }
 }
 
+/* Before the next poll, which does not wait as long as the handle is active. */
 static void on_idle(uv_idle_t *idle) {
-    (void)idle; /* being active is its only purpose */
-}
-
-/* Runs last in an iteration. */
-static void on_prepare(uv_prepare_t *prepare) {
-    struct loop_iteration *iteration = prepare->data;
-    if (loop_iteration_run_deferred(iteration)) {
-        uv_idle_start(&iteration->idle, on_idle);
-    } else {
-        iteration->active = false;
-        uv_idle_stop(&iteration->idle);
-        uv_check_stop(&iteration->check);
-        uv_prepare_stop(&iteration->prepare);
+    struct loop_iteration *iteration = idle->data;
+    if (!loop_iteration_run_deferred(iteration)) {
+        end_iteration(iteration);
     }
     iteration->spent_ns = 0;
 }
 
-/* The handles are active only while a task is deferred: an iteration without one costs nothing. */
-static void start_handles(struct loop_iteration *iteration) {
-    iteration->active = true;
-    uv_check_start(&iteration->check, on_check); /* cannot fail either */
-    uv_prepare_start(&iteration->prepare, on_prepare);
-}
-
 void loop_iteration_defer(struct loop_iteration *iteration, struct deferred_task *task) {
-    if (task->queued) {
+    if (task->queued || task == iteration->running) {
         return;
     }
-    task->queued = true;
-    task->next = NULL;
-    *(iteration->first ? &iteration->last->next : &iteration->first) = task;
-    iteration->last = task;
+    add_task(iteration, task);
     if (!iteration->active) {
-        start_handles(iteration);
+        iteration->active = true;
+        uv_idle_start(&iteration->idle, on_idle); /* cannot fail either */
     }
 }
 
 void loop_iteration_init(struct loop_iteration *iteration, uv_loop_t *loop) {
     *iteration = (struct loop_iteration){0};
+    STAILQ_INIT(&iteration->tasks);
+    STAILQ_INIT(&iteration->last_tasks);
     uv_check_init(loop, &iteration->check); /* these cannot fail */
-    uv_prepare_init(loop, &iteration->prepare);
     uv_idle_init(loop, &iteration->idle);
     iteration->check.data = iteration;
-    iteration->prepare.data = iteration;
+    iteration->idle.data = iteration;
+    uv_check_start(&iteration->check, on_check);
 }
 
 void loop_iteration_close(struct loop_iteration *iteration) {
     uv_close((uv_handle_t *)&iteration->check, NULL);
-    uv_close((uv_handle_t *)&iteration->prepare, NULL);
     uv_close((uv_handle_t *)&iteration->idle, NULL);
 }

@@ -1,8 +1,13 @@
 /* Tasks deferred to the end of a worker's event-loop iteration. An iteration is what the loop does
  * between two polls: all events that were read, all messages that were posted, all timers that were
- * due. Work that is cheaper once for all of it than for each event (such as running together what
- * several connections received) is deferred to its end, before the next poll: that takes no system
- * call and does not delay a request that is alone.
+ * due. Work that is cheaper once for all of it than for each event (running together what several
+ * connections received, writing together what a connection sends) and work that must not run inside
+ * a callback (freeing what the callback uses) is deferred to its end, before the next poll: that
+ * takes no system call and does not delay a request that is alone. The servers, the gRPC client and
+ * inline execution all use it.
+ *
+ * Order: tasks run in the order in which they were deferred, and after all others those with
+ * `runs_last`, which send and free what the others produced.
  *
  * Thread: the worker's, for everything. */
 #ifndef SLUICE_CORE_EVENT_LOOP_ITERATION_H
@@ -10,32 +15,37 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <uv.h>
 
-/* Embed it in the object that defers work. Zeroed but for `run`, it is not deferred. */
+/* Embed it in the object that defers work. Zeroed but for `run` and `runs_last`, it is not
+ * deferred. */
 struct deferred_task {
-    struct deferred_task *next;
-    void (*run)(struct deferred_task *task); /* may defer more tasks, also this one: they run
-                                                after another poll, which does not wait; may free
-                                                the object that embeds it */
+    STAILQ_ENTRY(deferred_task) link;
+    /* May defer other tasks, which run before or after the next poll, which does not wait. Returns:
+     * whether to run again, likewise; deferring the task while it runs does nothing. May free the
+     * object that embeds it, last of all, and returns false then. */
+    bool (*run)(struct deferred_task *task);
+    bool runs_last;
     bool queued;
 };
 
+STAILQ_HEAD(deferred_tasks, deferred_task);
+
 /* The deferred tasks of a worker. */
 struct loop_iteration {
-    struct deferred_task *first, *last;
+    struct deferred_tasks tasks, last_tasks;
+    const struct deferred_task *running; /* NULL: none */
     uint64_t spent_ns; /* spent by tasks in this iteration, as they report it: for tasks that
                           share a limit */
-    bool active;       /* a task is deferred: the handles are active */
+    bool active;       /* a task is deferred: `idle` is active */
     bool full;         /* enough is deferred that it should run before the remaining events; set
                           by the deferring code */
     uv_check_t check;
-    uv_prepare_t prepare;
     uv_idle_t idle; /* while it is active the loop does not block */
 };
 
-/* Runs the task at the end of the iteration, after those deferred before it; once, however often it
- * is deferred. */
+/* Runs the task at the end of the iteration; once, however often it is deferred. */
 void loop_iteration_defer(struct loop_iteration *iteration, struct deferred_task *task);
 
 /* Runs the deferred tasks in the middle of an iteration that is full, while the data of its events

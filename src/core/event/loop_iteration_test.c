@@ -42,16 +42,18 @@ static void defer(struct world *world, size_t i) {
     loop_iteration_defer(worker_loop_iteration(world->worker), &world->tasks[i].task);
 }
 
-static void run_task(struct deferred_task *task) {
+static bool run_task(struct deferred_task *task) {
     struct task *self = (struct task *)task;
     struct loop_iteration *iteration = worker_loop_iteration(self->world->worker);
     record(self->world, self->letter);
     self->world->seen_ns = iteration->spent_ns;
     iteration->spent_ns += self->takes_ns;
-    if (self->then) {
-        loop_iteration_defer(iteration, &self->then->task);
-        self->then = NULL;
+    struct task *then = self->then;
+    self->then = NULL;
+    if (then) {
+        loop_iteration_defer(iteration, &then->task); /* not itself */
     }
+    return then == self;
 }
 
 static void run_note(struct worker_msg *msg) {
@@ -116,13 +118,12 @@ struct chain {
     int left;
 };
 
-static void run_link(struct deferred_task *task) {
+static bool run_link(struct deferred_task *task) {
     struct chain *chain = (struct chain *)task;
-    if (--chain->left > 0) {
-        loop_iteration_defer(worker_loop_iteration(chain->worker), task);
-    } else {
+    if (--chain->left == 0) {
         worker_stop(chain->worker);
     }
+    return chain->left > 0;
 }
 
 static void run_first(struct worker_msg *msg) {
@@ -139,6 +140,36 @@ static void deferred_task_pending_keeps_loop_awake(void **state) {
     worker_run(chain.worker);
     assert_int_equal(chain.left, 0);
     worker_free(chain.worker);
+}
+
+static void defer_last_first(struct world *world) {
+    world->tasks[0].task.runs_last = world->tasks[3].task.runs_last = true;
+    world->tasks[2].then = &world->tasks[3]; /* in time: what it produced is sent at once */
+    defer(world, 0);
+    defer(world, 1);
+    defer(world, 2);
+    post(world, 1, stop);
+}
+
+static void deferred_task_runs_last_after_all_others(void **state) {
+    struct world world = {0};
+    (void)state;
+    run(&world, defer_last_first);
+    assert_string_equal(world.text, ".bcad.");
+}
+
+static void defer_within_last(struct world *world) {
+    world->tasks[0].task.runs_last = true;
+    world->tasks[0].then = &world->tasks[1];
+    defer(world, 0);
+    post(world, 1, stop);
+}
+
+static void deferred_task_of_a_last_one_runs_before_poll(void **state) {
+    struct world world = {0};
+    (void)state;
+    run(&world, defer_within_last);
+    assert_string_equal(world.text, ".ab.");
 }
 
 static void on_expire(struct timer *timer) {
@@ -227,6 +258,8 @@ int main(void) {
         cmocka_unit_test(deferred_task_runs_once_at_end_of_iteration),
         cmocka_unit_test(deferred_task_may_defer_another),
         cmocka_unit_test(deferred_task_pending_keeps_loop_awake),
+        cmocka_unit_test(deferred_task_runs_last_after_all_others),
+        cmocka_unit_test(deferred_task_of_a_last_one_runs_before_poll),
         cmocka_unit_test(deferred_task_from_timer_runs_before_poll),
         cmocka_unit_test(loop_iteration_spent_ns_is_reset),
         cmocka_unit_test(loop_iteration_stop_runs_pending_tasks),

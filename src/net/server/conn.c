@@ -413,9 +413,7 @@ static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buf) {
         }
     }
     net_conn_update_io(conn);
-    if (loop_iteration_run_if_full(worker_loop_iteration(server_worker->worker))) {
-        server_worker_run_deferred(server_worker);
-    }
+    loop_iteration_run_if_full(worker_loop_iteration(server_worker->worker));
 }
 
 static void net_conn_read_start(struct net_conn *conn) {

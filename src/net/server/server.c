@@ -53,11 +53,9 @@ static struct net_conn *ready_take(struct server_worker *server_worker) {
     return conn;
 }
 
-static void on_worker_handle_closed(uv_handle_t *handle) {
+static void on_timer_closed(uv_handle_t *handle) {
     struct server_worker *server_worker = handle->data;
-    if (--server_worker->n_handles == 0) {
-        worker_post(server_worker->server->acceptor, &server_worker->done_msg);
-    }
+    worker_post(server_worker->server->acceptor, &server_worker->done_msg);
 }
 
 static void run_done(struct worker_msg *msg) {
@@ -65,7 +63,7 @@ static void run_done(struct worker_msg *msg) {
     net_server_on_worker_stopped(server_worker->server);
 }
 
-/* Closes the worker's handles once it has no connections and no calls. */
+/* Closes the worker's timer once it has no connections and no calls. */
 static void close_if_done(struct server_worker *server_worker) {
     if (!server_worker->stopping || server_worker->done || server_worker->n_conns > 0 ||
         server_worker->n_calls > 0) {
@@ -77,9 +75,7 @@ static void close_if_done(struct server_worker *server_worker) {
         return;
     }
     body_pool_fini(&server_worker->pool);
-    uv_close((uv_handle_t *)&server_worker->timer, on_worker_handle_closed);
-    uv_close((uv_handle_t *)&server_worker->check, on_worker_handle_closed);
-    uv_close((uv_handle_t *)&server_worker->idle, on_worker_handle_closed);
+    uv_close((uv_handle_t *)&server_worker->timer, on_timer_closed);
 }
 
 /* Returns: whether the client has sent bytes that are not read yet; they are answered before the
@@ -122,11 +118,9 @@ static void run_stop(struct worker_msg *msg) {
     }
 }
 
-void server_worker_run_deferred(struct server_worker *server_worker) {
+static bool run_deferred(struct deferred_task *task) {
+    struct server_worker *server_worker = CONTAINER_OF(task, struct server_worker, deferred);
     const struct net_protocol *protocol = server_worker->server->protocol;
-    if (!server_worker->idle_active) {
-        return;
-    }
     bool again = protocol->run_deferred && protocol->run_deferred(server_worker);
     server_worker_free_ended_calls(server_worker);
     while (server_worker->ready) {
@@ -135,25 +129,14 @@ void server_worker_run_deferred(struct server_worker *server_worker) {
         net_conn_update_io(conn);
         server_worker_free_ended_calls(server_worker);
     }
-    if (!again) {
-        server_worker->idle_active = false;
-        uv_idle_stop(&server_worker->idle);
-    }
     close_if_done(server_worker);
-}
-
-static void on_check(uv_check_t *check) {
-    server_worker_run_deferred(check->data);
-}
-
-static void on_idle(uv_idle_t *idle) {
-    server_worker_run_deferred(idle->data);
+    return again && !server_worker->done;
 }
 
 void server_worker_schedule_deferred(struct server_worker *server_worker) {
-    if (!server_worker->idle_active && !server_worker->done) {
-        server_worker->idle_active = true;
-        uv_idle_start(&server_worker->idle, on_idle);
+    if (!server_worker->done) {
+        loop_iteration_defer(worker_loop_iteration(server_worker->worker),
+                             &server_worker->deferred);
     }
 }
 
@@ -209,6 +192,7 @@ static void server_worker_init(struct server_worker *server_worker, struct net_s
         .server = server,
         .worker = worker,
         .timer_due_ns = UINT64_MAX,
+        .deferred = {.run = run_deferred, .runs_last = true},
         .drain_msg.run = run_drain,
         .stop_msg.run = run_stop,
         .done_msg.run = run_done,
@@ -231,7 +215,6 @@ static void server_worker_fini(struct server_worker *server_worker) {
 /* ---- connections ----------------------------------------------------------------------------- */
 
 bool server_worker_start(struct server_worker *server_worker) {
-    uv_loop_t *loop = worker_loop(server_worker->worker);
     if (server_worker->started) {
         return true;
     }
@@ -246,14 +229,8 @@ bool server_worker_start(struct server_worker *server_worker) {
     const struct net_server *server = server_worker->server;
     uint64_t kept = server->budget->body_memory / 2 / server->n_workers;
     body_pool_init(&server_worker->pool, kept < SIZE_MAX ? (size_t)kept : SIZE_MAX);
-    uv_timer_init(loop, &server_worker->timer); /* these cannot fail */
-    uv_check_init(loop, &server_worker->check);
-    uv_idle_init(loop, &server_worker->idle);
+    uv_timer_init(worker_loop(server_worker->worker), &server_worker->timer); /* cannot fail */
     server_worker->timer.data = server_worker;
-    server_worker->check.data = server_worker;
-    server_worker->idle.data = server_worker;
-    server_worker->n_handles = 3;
-    uv_check_start(&server_worker->check, on_check);
     server_worker->started = true;
     return true;
 }

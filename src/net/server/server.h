@@ -106,7 +106,7 @@ struct net_protocol {
     /* Returns: whether the next bytes belong to a large body, which is cheap to read: reading on
      * does not delay other connections. */
     bool (*is_receiving_bulk)(const struct net_conn *conn);
-    /* The event-loop iteration ends. Returns: whether to run again in the next one. */
+    /* The event-loop iteration ends. Returns: whether to run again after the next poll. */
     bool (*run_deferred)(struct server_worker *server_worker);
     /* The worker's timer, requested with server_worker_schedule_timer. */
     void (*on_timer)(struct server_worker *server_worker, uint64_t now_ns);
@@ -157,10 +157,7 @@ struct server_worker {
     size_t n_conns, n_calls;
     uv_timer_t timer;
     uint64_t timer_due_ns;
-    uv_check_t check; /* runs deferred work */
-    uv_idle_t idle;   /* active while work is deferred, so that the loop does not block */
-    bool idle_active;
-    unsigned n_handles;
+    struct deferred_task deferred;
     struct timer_list conn_timers;
     struct body_pool pool;
     struct server_worker_tls *tls; /* NULL: no TLS connection yet */
@@ -260,10 +257,9 @@ void server_worker_set_conn_timer(struct server_worker *server_worker, struct ne
 void server_worker_schedule_timer(struct server_worker *server_worker, uint64_t due_ns);
 /* Frees ended calls; no callback that uses one may be on the stack. */
 void server_worker_free_ended_calls(struct server_worker *server_worker);
-/* Schedules server_worker_run_deferred for the end of this event-loop iteration. */
+/* Schedules the protocol's run_deferred, pending input and the freeing of ended calls for the end
+ * of this event-loop iteration. */
 void server_worker_schedule_deferred(struct server_worker *server_worker);
-/* Runs deferred work, if any is scheduled. */
-void server_worker_run_deferred(struct server_worker *server_worker);
 /* Resumes the connection's pending input at the end of this event-loop iteration. */
 void server_worker_schedule_resume(struct server_worker *server_worker, struct net_conn *conn);
 

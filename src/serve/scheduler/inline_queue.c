@@ -155,17 +155,9 @@ static size_t run_next_batch(struct inline_queue *inline_queue) {
     return n;
 }
 
-/* Schedules on_iteration_end, and holds the version until then: the calls may be freed earlier. */
-static void schedule_flush(struct inline_queue *inline_queue) {
-    if (!inline_queue->on_iteration_end.queued) {
-        model_version_ref(inline_queue->version);
-        loop_iteration_defer(inline_queue->iteration, &inline_queue->on_iteration_end);
-    }
-}
-
 /* Runs the calls collected so far. Calls that their answers trigger wait for the next iteration, so
  * that the worker handles other events in between. */
-static void on_iteration_end(struct deferred_task *task) {
+static bool on_iteration_end(struct deferred_task *task) {
     struct inline_queue *inline_queue = CONTAINER_OF(task, struct inline_queue, on_iteration_end);
     struct model_version *version = inline_queue->version;
     size_t left = inline_queue->queue.n;
@@ -176,9 +168,18 @@ static void on_iteration_end(struct deferred_task *task) {
     }
     inline_queue->running = false;
     if (inline_queue->queue.n > 0) {
-        schedule_flush(inline_queue);
+        return true;
     }
     model_version_unref(version);
+    return false;
+}
+
+/* Schedules on_iteration_end, and holds the version until then: the calls may be freed earlier. */
+static void schedule_flush(struct inline_queue *inline_queue) {
+    if (!inline_queue->on_iteration_end.queued) {
+        model_version_ref(inline_queue->version);
+        loop_iteration_defer(inline_queue->iteration, &inline_queue->on_iteration_end);
+    }
 }
 
 /* ---- queueing -------------------------------------------------------------------------------- */

@@ -52,15 +52,14 @@ struct grpc_client {
     char *authority;
     struct grpc_client_tls_state *tls; /* NULL: no TLS */
     LIST_HEAD(, grpc_client_conn) conns;
-    uv_check_t check; /* runs deferred work */
-    uv_idle_t idle;   /* active while work is deferred, so that the loop does not block */
+    struct deferred_task deferred;
     struct timer timer;
-    unsigned n_handles;
+    struct worker_msg done_msg;
     unsigned n_failures; /* of attempts in a row */
     uint64_t next_attempt_ns;
     struct error why;  /* of the last failed attempt */
-    bool idle_active;  /* deferred work is scheduled */
     bool has_deferred; /* there is deferred work */
+    bool open;         /* from grpc_client_new until `done` is due */
     bool stopping;
     void (*done)(void *user);
     void *user;

@@ -188,11 +188,9 @@ static void free_closed_conns(struct grpc_client *client) {
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
-static void on_handle_closed(uv_handle_t *handle) {
-    struct grpc_client *client = handle->data;
-    if (--client->n_handles == 0) {
-        client->done(client->user);
-    }
+static void run_done(struct worker_msg *msg) {
+    const struct grpc_client *client = CONTAINER_OF(msg, struct grpc_client, done_msg);
+    client->done(client->user);
 }
 
 /* Ends all calls, sends GOAWAY as far as the sockets take it at once, and closes the
@@ -219,13 +217,11 @@ static void stop_all(struct grpc_client *client) {
 }
 
 static void close_if_done(struct grpc_client *client) {
-    if (!LIST_EMPTY(&client->conns) || client->core.n_alive > 0 ||
-        uv_is_closing((uv_handle_t *)&client->idle)) {
-        return;
+    if (LIST_EMPTY(&client->conns) && client->core.n_alive == 0) {
+        timer_stop(worker_timers(client->worker), &client->timer);
+        client->open = false;
+        worker_post(client->worker, &client->done_msg);
     }
-    timer_stop(worker_timers(client->worker), &client->timer);
-    uv_close((uv_handle_t *)&client->check, on_handle_closed);
-    uv_close((uv_handle_t *)&client->idle, on_handle_closed);
 }
 
 /* ---- deferred work --------------------------------------------------------------------------- */
@@ -261,38 +257,24 @@ static void update_timer(struct grpc_client *client) {
     }
 }
 
-static void run_deferred(struct grpc_client *client) {
-    if (!client->idle_active) {
-        return;
-    }
+static bool run_deferred(struct deferred_task *task) {
+    struct grpc_client *client = CONTAINER_OF(task, struct grpc_client, deferred);
     for (unsigned n = 0; client->has_deferred && n < MAX_ROUNDS; n++) {
         client->has_deferred = false;
         run_round(client);
-    }
-    if (!client->has_deferred) {
-        client->idle_active = false;
-        uv_idle_stop(&client->idle);
     }
     if (client->stopping) {
         close_if_done(client);
     } else {
         update_timer(client);
     }
-}
-
-static void on_check(uv_check_t *check) {
-    run_deferred(check->data);
-}
-
-static void on_idle(uv_idle_t *idle) {
-    run_deferred(idle->data);
+    return client->has_deferred && client->open;
 }
 
 void grpc_client_schedule_deferred(struct grpc_client *client) {
     client->has_deferred = true;
-    if (!client->idle_active && !uv_is_closing((uv_handle_t *)&client->idle)) {
-        client->idle_active = true;
-        uv_idle_start(&client->idle, on_idle);
+    if (client->open) {
+        loop_iteration_defer(worker_loop_iteration(client->worker), &client->deferred);
     }
 }
 
@@ -328,16 +310,6 @@ static enum status make_core(struct grpc_client *client, const struct grpc_clien
     return grpc_client_core_init(&client->core, err);
 }
 
-static void make_handles(struct grpc_client *client) {
-    uv_loop_t *loop = worker_loop(client->worker);
-    uv_check_init(loop, &client->check); /* these cannot fail */
-    uv_idle_init(loop, &client->idle);
-    client->check.data = client->idle.data = client;
-    client->n_handles = 2;
-    client->timer.on_expire = on_timeout;
-    uv_check_start(&client->check, on_check);
-}
-
 enum status grpc_client_new(const struct grpc_client_options *options, struct grpc_client **out,
                             struct error *err) {
     struct grpc_client *client = calloc(1, sizeof(*client));
@@ -346,6 +318,9 @@ enum status grpc_client_new(const struct grpc_client_options *options, struct gr
         return error_no_memory(err, "a gRPC client");
     }
     client->worker = options->worker;
+    client->deferred = (struct deferred_task){.run = run_deferred, .runs_last = true};
+    client->timer.on_expire = on_timeout;
+    client->done_msg.run = run_done;
     enum status st = grpc_client_target_parse(options->target, &client->target, err);
     if (st == ST_OK && options->tls) {
         st = grpc_client_tls_new(client, options->tls, err);
@@ -357,7 +332,7 @@ enum status grpc_client_new(const struct grpc_client_options *options, struct gr
         grpc_client_free(client);
         return st;
     }
-    make_handles(client);
+    client->open = true;
     *out = client;
     return ST_OK;
 }
@@ -374,7 +349,7 @@ void grpc_client_free(struct grpc_client *client) {
     if (!client) {
         return;
     }
-    assert(client->n_handles == 0 && LIST_EMPTY(&client->conns));
+    assert(!client->open && LIST_EMPTY(&client->conns));
     if (client->core.schedule_deferred) {
         grpc_client_core_fini(&client->core);
     }
