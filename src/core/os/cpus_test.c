@@ -5,25 +5,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-enum { PATH_BYTES = 512, MOST_FILES = 4 };
-
-struct file {
-    const char *path; /* under the mount */
-    const char *text;
-};
+#include "core/os/cgroup_fixture.h"
 
 struct row {
     const char *what;
     const char *proc; /* /proc/self/cgroup */
-    struct file files[MOST_FILES];
+    struct cgroup_fixture_file files[CGROUP_FIXTURE_FILES];
     double quota;
 };
 
@@ -61,53 +51,18 @@ static const struct row ROWS[] = {
     {"nothing", "", {{"cpu.max", "100000 100000\n"}}, 0},
 };
 
-/* Makes the file and the folders above it. */
-static void write_file(const char *root, const char *path, const char *text) {
-    char whole[PATH_BYTES];
-    snprintf(whole, sizeof(whole), "%s/%s", root, path);
-    for (char *at = whole + strlen(root) + 1; (at = strchr(at, '/')); at++) {
-        *at = '\0';
-        mkdir(whole, 0700);
-        *at = '/';
-    }
-    FILE *file = fopen(whole, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
-
-static void remove_file(const char *root, const char *path) {
-    char whole[PATH_BYTES];
-    snprintf(whole, sizeof(whole), "%s/%s", root, path);
-    assert_int_equal(unlink(whole), 0);
-    for (char *at; (at = strrchr(whole, '/')) && at > whole + strlen(root);) {
-        *at = '\0';
-        rmdir(whole);
-    }
-}
-
 static void cpus_quota_read_takes_smallest_limit(void **state) {
     (void)state;
-    char root[] = "/tmp/sluice-cpus-XXXXXX";
-    assert_non_null(mkdtemp(root));
-    char proc[PATH_BYTES];
-    snprintf(proc, sizeof(proc), "%s/proc", root);
     for (size_t i = 0; i < sizeof(ROWS) / sizeof(ROWS[0]); i++) {
         const struct row *row = &ROWS[i];
-        write_file(root, "proc", row->proc);
-        for (size_t f = 0; f < MOST_FILES && row->files[f].path; f++) {
-            write_file(root, row->files[f].path, row->files[f].text);
-        }
-        double quota = cpus_quota_read(proc, root);
+        struct cgroup_fixture fixture;
+        cgroup_fixture_init(&fixture, row->proc, row->files);
+        double quota = cpus_quota_read(fixture.proc, fixture.mount);
         if (quota < row->quota || quota > row->quota) {
             fail_msg("%s: expected %g, got %g", row->what, row->quota, quota);
         }
-        for (size_t f = 0; f < MOST_FILES && row->files[f].path; f++) {
-            remove_file(root, row->files[f].path);
-        }
-        remove_file(root, "proc");
+        cgroup_fixture_fini(&fixture);
     }
-    assert_int_equal(rmdir(root), 0);
     assert_true(cpus_quota_read("/nonexistent", "/nonexistent") <= 0);
 }
 
