@@ -8,6 +8,7 @@
 #include "program/model_server/mip.h"
 #include "program/model_server/security.h"
 #include "program/options/commands.h"
+#include "program/process/memory_share.h"
 #include "serve/frontend/mip/plan.h"
 
 /* Prints whether pictures can be decoded. Without the decoder, the models are still served. */
@@ -83,6 +84,8 @@ int serve_check(const struct serve_settings *settings, const struct repository_o
     if (st == ST_OK) {
         st = check_security(settings, &err);
     }
+    buf_add_char(&out, '\n');
+    memory_share_add_line(&out, "body memory", &settings->body_memory, &settings->memory_limit);
     int code = write_out(&out);
     if (st != ST_OK) {
         fprintf(stderr, "sluice serve: %s\n", err.text);

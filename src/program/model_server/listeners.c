@@ -231,7 +231,7 @@ enum status serve_listeners_open(struct serve_listeners *self,
                                  struct repository *repository,
                                  const struct process_threads *threads, struct error *err) {
     self->settings = settings;
-    self->budget.body_memory = settings->body_memory;
+    self->budget.body_memory = settings->body_memory.n_bytes;
     self->budget.max_connections = settings->max_connections;
     self->n_addresses = settings->http.n + serve_grpc_n_addresses(settings) + settings->mip.n +
                         admin_listener_is_enabled(settings->metrics);

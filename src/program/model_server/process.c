@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/os/ready_file.h"
 #include "program/model_server/listeners.h"
+#include "program/process/memory_share.h"
 
 struct serve_process {
     const struct serve_settings *settings;
@@ -150,6 +151,7 @@ enum status serve_process_run(const struct serve_settings *settings,
     };
     enum status st = start_server(&self, models, err);
     if (st == ST_OK) {
+        memory_share_log("body memory", &settings->body_memory, &settings->memory_limit);
         process_run(&self.process);
     } else {
         process_abort(&self.process);

@@ -15,6 +15,7 @@
 #include "program/model_server/grpc.h"
 #include "program/model_server/security.h"
 #include "program/options/command.h"
+#include "program/process/memory_share.h"
 #include "serve/frontend/header_forward.h"
 #include "serve/frontend/mip/target.h"
 #include "serve/trace/tracer.h"
@@ -263,6 +264,8 @@ static enum status resolve_settings(struct serve_settings *out, struct arena *ar
     cpus_read(&cpus);
     out->workers = out->workers > 0 ? out->workers : cpus.usable;
     out->picture_threads = out->picture_threads > 0 ? out->picture_threads : cpus.usable;
+    memory_limit_read(&out->memory_limit);
+    memory_share_resolve(&out->body_memory, &out->memory_limit);
     return resolve_dirs(out, arena, err);
 }
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "core/base/arena.h"
+#include "core/os/memory_limit.h"
 #include "program/options/options.h"
 #include "serve/trace/tracer.h"
 
@@ -19,8 +20,9 @@ struct serve_settings {
 #define OPTION(field, name, alias, type, ...) OPTION_STORE_##type field;
 #include "program/model_server/settings.def"
 #undef OPTION
-    const char *picture_part;    /* the file in parts_dir */
-    struct tracer_options trace; /* parsed from trace_config */
+    const char *picture_part;         /* the file in parts_dir */
+    struct tracer_options trace;      /* parsed from trace_config */
+    struct memory_limit memory_limit; /* what percentages are shares of */
 };
 
 /* Parses the arguments of `sluice serve` (argv[0] is "serve") and the file of --config. Returns: -1

@@ -43,6 +43,10 @@ static void settings_defaults(void **state) {
     assert_true(settings.request_memory > settings.max_body_size);
     assert_true(settings.max_connections >= 10000);
     assert_int_equal(settings.drain_timeout_ns, 30000000000);
+    /* a share of the memory that this process may use */
+    assert_int_equal(settings.body_memory.percent, 40);
+    assert_true(settings.body_memory.n_bytes > 0);
+    assert_true(settings.body_memory.n_bytes < settings.memory_limit.n_bytes);
     arena_free(arena);
 }
 

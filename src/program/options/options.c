@@ -65,7 +65,8 @@ void option_set_bool(struct options *options, size_t index, bool value) {
 
 static enum status range_error(const struct option *option, uint64_t value, struct error *err) {
     char min[AMOUNT_BYTES], max[AMOUNT_BYTES], is[AMOUNT_BYTES];
-    const struct amount_unit *units = option->type == OPTION_BYTES      ? byte_units
+    const struct amount_unit *units = option->type == OPTION_BYTES || option->type == OPTION_MEMORY
+                                          ? byte_units
                                       : option->type == OPTION_DURATION ? time_units
                                                                         : count_units;
     amount_print(min, option->min, units);
@@ -79,6 +80,10 @@ enum status option_set_number(struct options *options, size_t index, uint64_t va
     const struct option *option = &options->set->options[index];
     if (value < option->min || value > option->max) {
         return range_error(option, value, err);
+    }
+    if (option->type == OPTION_MEMORY) {
+        *(struct option_memory *)option_place(options, index) = (struct option_memory){value, 0};
+        return ST_OK;
     }
     *(uint64_t *)option_place(options, index) = value;
     return ST_OK;
@@ -106,6 +111,29 @@ static enum status set_number_text(struct options *options, size_t index, struct
                          option->min, option->max, STR_ARG(text));
     }
     return option_set_number(options, index, value, err);
+}
+
+/* "40%", a whole number of percent, or a size. */
+static enum status set_memory_text(struct options *options, size_t index, struct str text,
+                                   struct error *err) {
+    uint64_t value = 0;
+    if (num_parse_bytes(text, &value)) {
+        return option_set_number(options, index, value, err);
+    }
+    bool is_share = text.len > 0 && text.ptr[text.len - 1] == '%';
+    if (!is_share || !num_parse_u64(str_make(text.ptr, text.len - 1), &value)) {
+        return error_set(err, ST_BAD_CONFIG,
+                         "expected a size such as 512, 64KiB or 2GB, or a percentage such as 40%%, "
+                         "got \"%.*s\"",
+                         STR_ARG(text));
+    }
+    if (value < 1 || value > 100) {
+        return error_set(err, ST_BAD_CONFIG, "%.*s is out of range: from 1%% to 100%%",
+                         STR_ARG(text));
+    }
+    *(struct option_memory *)option_place(options, index) =
+        (struct option_memory){.percent = (unsigned)value};
+    return ST_OK;
 }
 
 static enum status set_bool_text(struct options *options, size_t index, const char *text,
@@ -177,6 +205,8 @@ enum status option_set_text(struct options *options, size_t index, const char *t
     case OPTION_BYTES:
     case OPTION_DURATION:
         return set_number_text(options, index, str_of(text), err);
+    case OPTION_MEMORY:
+        return set_memory_text(options, index, str_of(text), err);
     case OPTION_BOOL:
     case OPTION_SWITCH:
         return set_bool_text(options, index, text, err);

@@ -9,7 +9,7 @@
  *   alias    another name for the flag (the reference server's, or one letter for "-o"), or ""
  *   default  as a user would write it; "" leaves the value NULL, empty or 0, which `help` explains
  *   unit     how `--help` writes the value ("ADDR"); for WORD the words themselves: "text|json"
- *   min,max  of U64, BYTES (bytes) and DURATION (nanoseconds)
+ *   min,max  of U64, BYTES and MEMORY (bytes) and DURATION (nanoseconds)
  *   group    its heading in `--help`
  *
  * Flags take precedence over YAML; a repeatable flag replaces the whole list of the file. */
@@ -29,6 +29,7 @@ enum option_type {
     OPTION_TEXTS, /* repeatable */
     OPTION_U64,
     OPTION_BYTES,
+    OPTION_MEMORY,   /* bytes, or a percentage of the memory that the process may use */
     OPTION_DURATION, /* nanoseconds */
     OPTION_BOOL,     /* value true or false */
     OPTION_SWITCH,   /* no value; only on the command line */
@@ -38,6 +39,12 @@ enum option_type {
     OPTION_OPTIONAL, /* the same, after the required ones; NULL when omitted */
     OPTION_MODELS,   /* the remaining arguments; in YAML, texts or {name: N, path: P}, which is N=P,
                         optionally with parameters: {KEY: VALUE} */
+};
+
+/* A size, or a share that program/process/memory_share.h turns into one. */
+struct option_memory {
+    uint64_t n_bytes; /* 0 until the share is resolved */
+    unsigned percent; /* 1 to 100; 0: n_bytes was given */
 };
 
 /* Names and their values. */
@@ -61,6 +68,7 @@ struct option_texts {
 #define OPTION_STORE_TEXTS struct option_texts
 #define OPTION_STORE_U64 uint64_t
 #define OPTION_STORE_BYTES uint64_t
+#define OPTION_STORE_MEMORY struct option_memory
 #define OPTION_STORE_DURATION uint64_t
 #define OPTION_STORE_BOOL bool
 #define OPTION_STORE_SWITCH bool

@@ -16,6 +16,7 @@ struct values {
     const char *url, *more, *name, *config;
     struct option_texts tags, files, words;
     uint64_t count, size, span;
+    struct option_memory memory;
     bool loud, quick;
     unsigned colour;
 };
@@ -30,6 +31,8 @@ static const struct option table[] = {
     {"word", "", OPTION_TEXTS, "", "WORD", 0, 0, "One", "What else.", AT(words)},
     {"count", "c", OPTION_U64, "7", "N", 1, 9, "One", "How many.", AT(count)},
     {"size", "", OPTION_BYTES, "2KiB", "SIZE", 1024, 1048576, "Two", "How big.", AT(size)},
+    {"memory", "", OPTION_MEMORY, "40%", "SIZE|PERCENT", 1024, 1048576, "Two", "How much.",
+     AT(memory)},
     {"span", "", OPTION_DURATION, "1500ms", "TIME", 1000000, 60000000000, "Two", "How long.",
      AT(span)},
     {"loud", "", OPTION_BOOL, "true", "BOOL", 0, 0, "Two", "Loud?", AT(loud)},
@@ -77,6 +80,8 @@ static void options_defaults_are_set(void **state) {
     assert_int_equal(values.files.n, 0);
     assert_int_equal(values.count, 7);
     assert_int_equal(values.size, 2048);
+    assert_int_equal(values.memory.percent, 40);
+    assert_int_equal(values.memory.n_bytes, 0);
     assert_int_equal(values.span, 1500000000);
     assert_true(values.loud);
     assert_false(values.quick);
@@ -115,6 +120,28 @@ static void options_flags_are_read(void **state) {
     assert_int_equal(read_line("u --name=", copy, arena, &values, &err), ST_OK);
     assert_string_equal(values.name, "");
     arena_free(arena);
+}
+
+static void options_memory_is_size_or_percentage(void **state) {
+    (void)state;
+    static const struct {
+        const char *line;
+        struct option_memory memory;
+    } rows[] = {
+        {"u --memory 1%", {.percent = 1}},      {"u --memory=100%", {.percent = 100}},
+        {"u --memory 4KiB", {.n_bytes = 4096}}, {"u --memory 1024", {.n_bytes = 1024}},
+        {"u --memory 007%", {.percent = 7}},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct values values;
+        struct error err = {0};
+        char copy[256];
+        assert_int_equal(read_line(rows[i].line, copy, arena, &values, &err), ST_OK);
+        assert_int_equal(values.memory.n_bytes, rows[i].memory.n_bytes);
+        assert_int_equal(values.memory.percent, rows[i].memory.percent);
+        arena_free(arena);
+    }
 }
 
 /* The order of the items across several lists is kept. */
@@ -166,6 +193,21 @@ static void options_invalid_refused(void **state) {
         {"u --size 1GiB", "--size: 1GiB is out of range: from 1KiB to 1MiB"},
         {"u --size 1023", "--size: 1023B is out of range: from 1KiB to 1MiB"},
         {"u --size 1x", "--size: expected a size such as 512, 64KiB or 2GB, got \"1x\""},
+        {"u --size 40%", "--size: expected a size such as 512, 64KiB or 2GB, got \"40%\""},
+        {"u --memory 1GiB", "--memory: 1GiB is out of range: from 1KiB to 1MiB"},
+        {"u --memory 0", "--memory: 0 is out of range: from 1KiB to 1MiB"},
+        {"u --memory 0%", "--memory: 0% is out of range: from 1% to 100%"},
+        {"u --memory 101%", "--memory: 101% is out of range: from 1% to 100%"},
+        {"u --memory 4.5%", "--memory: expected a size such as 512, 64KiB or 2GB, or a percentage "
+                            "such as 40%, got \"4.5%\""},
+        {"u --memory %", "--memory: expected a size such as 512, 64KiB or 2GB, or a percentage "
+                         "such as 40%, got \"%\""},
+        {"u --memory -4%", "--memory: expected a size such as 512, 64KiB or 2GB, or a percentage "
+                           "such as 40%, got \"-4%\""},
+        {"u --memory _", "--memory: expected a size such as 512, 64KiB or 2GB, or a percentage "
+                         "such as 40%, got \"\""},
+        {"u --memory", "--memory needs a value: --memory SIZE|PERCENT"},
+        {"u --memroy 4%", "unknown flag --memroy; did you mean --memory?"},
         {"u --span 0", "--span: 0 is out of range: from 1ms to 1m"},
         {"u --span 90s", "--span: 90s is out of range: from 1ms to 1m"},
         {"u --span soon", "--span: expected a time such as 250ms, 30s or 2m, got \"soon\""},
@@ -220,6 +262,7 @@ static void options_help_page_lists_flags(void **state) {
                                   "\n"
                                   "Two\n"
                                   "  --size SIZE                 How big. [default: 2KiB]\n"
+                                  "  --memory SIZE|PERCENT       How much. [default: 40%]\n"
                                   "  --span TIME                 How long. [default: 1500ms]\n"
                                   "  --loud BOOL                 Loud? [default: true]\n"
                                   "  --quick                     Quick.\n"
@@ -259,6 +302,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_defaults_are_set),
         cmocka_unit_test(options_flags_are_read),
+        cmocka_unit_test(options_memory_is_size_or_percentage),
         cmocka_unit_test(options_lists_keep_order),
         cmocka_unit_test(options_invalid_refused),
         cmocka_unit_test(options_help_flag_is_found),

@@ -207,6 +207,7 @@ static enum status read_key(struct options *options, size_t index, const struct 
     case OPTION_U64:
         return read_whole(options, index, node, err);
     case OPTION_BYTES:
+    case OPTION_MEMORY:
         return (is_text ? read_text : read_whole)(options, index, node, err);
     case OPTION_DURATION:
         return (is_text ? read_text : read_seconds)(options, index, node, err);
@@ -227,6 +228,7 @@ static size_t stored_bytes(enum option_type type) {
         [OPTION_TEXTS] = sizeof(OPTION_STORE_TEXTS),
         [OPTION_U64] = sizeof(OPTION_STORE_U64),
         [OPTION_BYTES] = sizeof(OPTION_STORE_BYTES),
+        [OPTION_MEMORY] = sizeof(OPTION_STORE_MEMORY),
         [OPTION_DURATION] = sizeof(OPTION_STORE_DURATION),
         [OPTION_BOOL] = sizeof(OPTION_STORE_BOOL),
         [OPTION_WORD] = sizeof(OPTION_STORE_WORD),

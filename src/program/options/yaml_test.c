@@ -14,6 +14,7 @@ struct values {
     const char *url, *name, *config;
     struct option_texts tags, models;
     uint64_t count, size, span;
+    struct option_memory memory;
     bool loud, quick;
     unsigned colour;
 };
@@ -26,6 +27,7 @@ static const struct option table[] = {
     {"tag", "", OPTION_TEXTS, "plain", "TAG", 0, 0, "", "", AT(tags)},
     {"count", "", OPTION_U64, "7", "N", 1, 9, "", "", AT(count)},
     {"size", "", OPTION_BYTES, "2KiB", "SIZE", 1024, 1048576, "", "", AT(size)},
+    {"memory", "", OPTION_MEMORY, "40%", "SIZE|PERCENT", 1024, 1048576, "", "", AT(memory)},
     {"span", "", OPTION_DURATION, "1s", "TIME", 1000000, 60000000000, "", "", AT(span)},
     {"loud", "", OPTION_BOOL, "true", "BOOL", 0, 0, "", "", AT(loud)},
     {"quick", "", OPTION_SWITCH, "", "", 0, 0, "", "", AT(quick)},
@@ -82,6 +84,38 @@ static void yaml_values_of_each_type_are_read(void **state) {
     assert_int_equal(values.span, 2500000000);
     assert_false(values.loud);
     assert_int_equal(values.colour, 0);
+    arena_free(arena);
+}
+
+static void yaml_memory_is_size_or_percentage(void **state) {
+    (void)state;
+    static const struct {
+        const char *yaml;
+        struct option_memory memory;
+    } rows[] = {
+        {"memory: 25%\n", {.percent = 25}},
+        {"memory: '25%'\n", {.percent = 25}},
+        {"memory: 4KiB\n", {.n_bytes = 4096}},
+        {"memory: 4096\n", {.n_bytes = 4096}}, /* replaces the default's percentage */
+        {"count: 3\n", {.percent = 40}},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct arena *arena = arena_new(NULL, 0);
+        struct values values;
+        struct error err = {0};
+        assert_int_equal(read_yaml(rows[i].yaml, 0, NULL, arena, &values, &err), ST_OK);
+        assert_int_equal(values.memory.n_bytes, rows[i].memory.n_bytes);
+        assert_int_equal(values.memory.percent, rows[i].memory.percent);
+        arena_free(arena);
+    }
+    struct arena *arena = arena_new(NULL, 0);
+    struct values values;
+    struct error err = {0};
+    char try[] = "try", url[] = "u", flag[] = "--memory=30%";
+    char *argv[] = {try, url, flag};
+    assert_int_equal(read_yaml("memory: 2KiB\n", 3, argv, arena, &values, &err), ST_OK);
+    assert_int_equal(values.memory.percent, 30); /* the flag wins */
+    assert_int_equal(values.memory.n_bytes, 0);
     arena_free(arena);
 }
 
@@ -170,6 +204,11 @@ static const struct {
     {"size: 1GiB\n", {"t.yaml:1: ", "size", "out of range: from 1KiB to 1MiB"}},
     {"size: 1023\n", {"t.yaml:1: ", "size", "from 1024 to 1048576, got 1023"}},
     {"size: [1]\n", {"t.yaml:1: ", "size", ""}},
+    {"size: 4%\n", {"t.yaml:1: ", "size", "expected a size such as"}},
+    {"memory: 0\n", {"t.yaml:1: ", "memory", "from 1024 to 1048576, got 0"}},
+    {"memory: 101%\n", {"t.yaml:1: ", "memory", "101% is out of range: from 1% to 100%"}},
+    {"memory: half\n", {"t.yaml:1: ", "memory", "or a percentage such as 40%"}},
+    {"memory: 0.4\n", {"t.yaml:1: ", "memory", ""}},
     {"span: soon\n", {"t.yaml:1: ", "span", "expected a time"}},
     {"span: -1\n", {"t.yaml:1: ", "span", "seconds, got -1"}},
     {"loud: yes please\n", {"t.yaml:1: ", "loud", ""}},
@@ -210,6 +249,7 @@ static void yaml_invalid_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(yaml_values_of_each_type_are_read),
+        cmocka_unit_test(yaml_memory_is_size_or_percentage),
         cmocka_unit_test(yaml_model_parameters_are_read),
         cmocka_unit_test(yaml_units_and_single_values_are_read),
         cmocka_unit_test(yaml_flags_override_file),

@@ -11,6 +11,7 @@
 #include "program/options/commands.h"
 #include "program/picker/cluster.h"
 #include "program/picker/grpc.h"
+#include "program/process/memory_share.h"
 
 /* Returns: `code`, or an error code if the output could not be written. */
 static int write_out(const struct buf *out, int code) {
@@ -57,6 +58,7 @@ int pick_check(const struct pick_settings *settings, struct arena *arena) {
     if (print_pools(settings, &out, &err) != ST_OK) {
         return failed(&err);
     }
+    memory_share_add_line(&out, "body memory", &settings->body_memory, &settings->memory_limit);
     int code = write_out(&out, EXIT_CODE_OK);
     if (pick_tls_open(settings, &tls, &err) != ST_OK) {
         code = failed(&err);

@@ -6,6 +6,7 @@
 #include "program/picker/admin.h"
 #include "program/picker/discovery.h"
 #include "program/picker/grpc.h"
+#include "program/process/memory_share.h"
 
 struct pick_process {
     const struct pick_settings *settings;
@@ -160,7 +161,7 @@ static enum status open_pools(struct pick_process *self, struct error *err) {
 static enum status open_listeners(struct pick_process *self, struct error *err) {
     const struct pick_settings *settings = self->settings;
     const struct process_threads *threads = &self->process.threads;
-    self->budget.body_memory = settings->body_memory;
+    self->budget.body_memory = settings->body_memory.n_bytes;
     self->budget.max_connections = settings->max_connections;
     self->n_listen_addresses = settings->grpc.n + settings->health.n;
     self->listen_addresses =
@@ -241,6 +242,7 @@ enum status pick_process_run(const struct pick_settings *settings, struct error 
     };
     enum status st = start_picker(&self, err);
     if (st == ST_OK) {
+        memory_share_log("body memory", &settings->body_memory, &settings->memory_limit);
         log_ready(&self);
         process_run(&self.process);
     } else {

@@ -9,6 +9,7 @@
 #include "core/os/cpus.h"
 #include "pick/config/dns_plan.h"
 #include "program/options/command.h"
+#include "program/process/memory_share.h"
 #include "telemetry/admin/listener.h"
 
 static const struct option rows[] = {
@@ -250,6 +251,8 @@ static enum status resolve_settings(const struct options *given, struct pick_set
     struct cpus cpus;
     cpus_read(&cpus);
     out->workers = out->workers > 0 ? out->workers : cpus.usable;
+    memory_limit_read(&out->memory_limit);
+    memory_share_resolve(&out->body_memory, &out->memory_limit);
     return st;
 }
 

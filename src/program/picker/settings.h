@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "core/base/arena.h"
+#include "core/os/memory_limit.h"
 #include "pick/discovery/file/pool_watch.h"
 #include "pick/discovery/kube/source.h"
 #include "program/options/options.h"
@@ -22,6 +23,7 @@ struct pick_settings {
 #include "program/picker/settings.def"
 #undef OPTION
     struct upstream_flags upstream;
+    struct memory_limit memory_limit; /* what percentages are shares of */
 };
 
 /* Reads the arguments of `sluice pick` (argv[0] is "pick"). Returns: -1 to continue; otherwise the

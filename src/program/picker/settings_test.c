@@ -48,6 +48,10 @@ static void pick_settings_defaults(void **state) {
     assert_int_equal(settings.reload_interval_ns, 1000000000);
     assert_int_equal(settings.answer_timeout_ns, 30000000000);
     assert_int_equal(settings.max_body_size, 64 << 20);
+    /* a share of the memory that this process may use */
+    assert_int_equal(settings.body_memory.percent, 40);
+    assert_true(settings.body_memory.n_bytes > 0);
+    assert_true(settings.body_memory.n_bytes < settings.memory_limit.n_bytes);
     assert_true(settings.max_streams >= 1024);
     struct pool_watch_options pool = pick_pool_options(&settings);
     assert_null(pool.config);
