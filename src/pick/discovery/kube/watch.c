@@ -50,11 +50,10 @@ static void kube_watch_relist(struct kube_watch *watch);
 static void kube_watch_on_silence(struct kube_watch *watch);
 
 enum { PAGE = 500, OBJECT_BYTES = 4 << 20, PAGE_BYTES = 32 << 20, WATCH_S = 300 };
-enum { OK = 200 };
+enum { OK = 200, MAX_RETRY_RATIO = 30 };
 static const uint64_t LIST_TIMEOUT_NS = 60000000000;
 /* Beyond the timeout that the server applies to a watch. */
 static const uint64_t SLACK_NS = 30000000000;
-static const uint64_t MAX_BACK_OFF_NS = 30000000000;
 /* The server sends bookmarks about once a minute. A watch that receives nothing for this time is
  * replaced. */
 static const uint64_t SILENCE_NS = 150000000000;
@@ -143,8 +142,8 @@ static void kube_watch_send_request_in(struct kube_watch *watch, uint64_t wait_n
     }
 }
 
-uint64_t kube_watch_back_off_ns(struct prng *prng, unsigned n_failures) {
-    uint64_t wait_ns = backoff_wait(NS_PER_S, MAX_BACK_OFF_NS, n_failures);
+uint64_t kube_watch_back_off_ns(struct prng *prng, uint64_t first_ns, unsigned n_failures) {
+    uint64_t wait_ns = backoff_wait(first_ns, MAX_RETRY_RATIO * first_ns, n_failures);
     return wait_ns - wait_ns / 4 + prng_share(prng, wait_ns / 2);
 }
 
@@ -185,7 +184,6 @@ static void on_timer_expired(struct timer *timer) {
 
 enum { GONE = 410, NOT_FOUND = 404, UNAUTHORIZED = 401, FORBIDDEN = 403, BAD_REQUEST = 400 };
 enum { MAX_PAGE = 100000, MAX_ABSENT = 3 };
-static const uint64_t ABSENT_RETRY_NS = 30000000000;
 static const uint64_t MAX_RETRY_NS = 300000000000;
 /* Watches of a server all end when it restarts: requests are spread over this time. */
 static const uint64_t SPREAD_NS = 250000000;
@@ -205,7 +203,8 @@ static void kube_watch_on_failure(struct kube_watch *watch, const struct kube_re
         wait_ns = wait_ns < MAX_RETRY_NS ? wait_ns : MAX_RETRY_NS;
         wait_ns += prng_share(&watch->prng, wait_ns / 4);
     } else {
-        wait_ns = kube_watch_back_off_ns(&watch->prng, watch->n_failures_in_row);
+        wait_ns =
+            kube_watch_back_off_ns(&watch->prng, watch->options.retry_ns, watch->n_failures_in_row);
     }
     kube_watch_send_request_in(watch, wait_ns);
     kube_watch_set_phase(watch, denied ? KUBE_DENIED : KUBE_FAILING, &answer->error);
@@ -216,7 +215,8 @@ static void kube_watch_on_failure(struct kube_watch *watch, const struct kube_re
 static void expire_version(struct kube_watch *watch) {
     uint64_t wait_ns = watch->n_failures_in_row == 0
                            ? prng_share(&watch->prng, SPREAD_NS)
-                           : kube_watch_back_off_ns(&watch->prng, watch->n_failures_in_row);
+                           : kube_watch_back_off_ns(&watch->prng, watch->options.retry_ns,
+                                                    watch->n_failures_in_row);
     watch->n_failures_in_row++;
     kube_watch_relist(watch);
     kube_watch_send_request_in(watch, wait_ns);
@@ -257,8 +257,9 @@ static void on_not_found(struct kube_watch *watch, const struct kube_response *a
         }
     }
     if (!watch->stopped) {
-        kube_watch_send_request_in(watch, ABSENT_RETRY_NS - ABSENT_RETRY_NS / 8 +
-                                              prng_share(&watch->prng, ABSENT_RETRY_NS / 4));
+        uint64_t wait_ns = MAX_RETRY_RATIO * watch->options.retry_ns;
+        kube_watch_send_request_in(watch,
+                                   wait_ns - wait_ns / 8 + prng_share(&watch->prng, wait_ns / 4));
         kube_watch_set_phase(watch, KUBE_NOT_SERVED, NULL);
     }
 }
@@ -532,6 +533,7 @@ static void set_defaults(struct kube_watch_options *options) {
     options->object_bytes = options->object_bytes > 0 ? options->object_bytes : OBJECT_BYTES;
     options->watch_s = options->watch_s > 0 ? options->watch_s : WATCH_S;
     options->silence_ns = options->silence_ns > 0 ? options->silence_ns : SILENCE_NS;
+    options->retry_ns = options->retry_ns > 0 ? options->retry_ns : NS_PER_S;
     options->label_selector = options->label_selector ? options->label_selector : "";
     options->field_selector = options->field_selector ? options->field_selector : "";
 }

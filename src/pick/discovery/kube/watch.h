@@ -54,6 +54,8 @@ struct kube_watch_options {
     size_t object_bytes;           /* limit of one object as JSON; 0: 4 MiB */
     unsigned watch_s;              /* timeout of a watch, varied up to twice; 0: 300 s */
     uint64_t silence_ns;           /* a watch without data is replaced after this time; 0: 150 s */
+    uint64_t retry_ns;             /* the wait after a failure, see kube_watch_back_off_ns; 0: 1
+                                      s */
     /* Callbacks: never within a call of this header; each may call kube_watch_stop. */
     void (*on_list_begin)(void *user);
     /* `object` is valid until it returns. For KUBE_DELETED it is the last state, or, when the
@@ -75,8 +77,8 @@ void kube_watch_free(struct kube_watch *watch);
 /* The current state. Thread: any. */
 void kube_watch_report(struct kube_watch *watch, struct kube_watch_status *out);
 
-/* The wait after `n_failures` failures in a row: about 1 s, 2 s, … 30 s, each varied by a
- * quarter. */
-uint64_t kube_watch_back_off_ns(struct prng *prng, unsigned n_failures);
+/* The wait after `n_failures` failures in a row: about 1, 2, 4, 8, 16 and from then on 30 times
+ * `first_ns`, each varied by a quarter. */
+uint64_t kube_watch_back_off_ns(struct prng *prng, uint64_t first_ns, unsigned n_failures);
 
 #endif

@@ -75,7 +75,8 @@ static void check_script(const struct kube_step *steps, size_t n_steps, const ch
 
 static void options_of_pods(void) {
     options = (struct kube_watch_options){
-        .resource = {.group = "", .version = "v1", .name = "pods", .name_space = "ns"}};
+        .resource = {.group = "", .version = "v1", .name = "pods", .name_space = "ns"},
+        .retry_ns = 20000000};
 }
 
 /* ---- lists and events ------------------------------------------------------------------------ */
@@ -214,7 +215,7 @@ static void watch_back_off_is_bounded(void **state) {
     (void)state;
     for (n_failures = 1; sum_ns < all_ns; n_failures++) {
         uint64_t most_ns = most_s[n_failures < 6 ? n_failures - 1 : 5] * 1000000000;
-        uint64_t wait_ns = kube_watch_back_off_ns(&prng, n_failures);
+        uint64_t wait_ns = kube_watch_back_off_ns(&prng, 1000000000, n_failures);
         assert_in_range(wait_ns, most_ns * 3 / 4, most_ns * 5 / 4);
         sum_ns += wait_ns;
     }
