@@ -4,6 +4,8 @@ SHELL := /bin/bash
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
+# Of each fuzzer, if it has done them before FUZZ_SECONDS; -1: no limit.
+FUZZ_RUNS ?= -1
 STORM_SECONDS ?= 300
 BUILD := build
 PYTHON := $(CURDIR)/.deps/venv/bin/python
@@ -55,12 +57,13 @@ PYTEST_ALL := $(PYTEST) -n $(JOBS) --dist loadgroup
 STEPS := unit lint valgrind fuzz asan tsan scenario interop kube kube-tsan
 
 test: tools all ## before a commit: all tests, as CI runs them (most of an hour on two cores)
-	@MAKE="$(MAKE)" FUZZ_SECONDS=20 FUZZ_SEED=1 tools/run-steps $(BUILD) $(STEPS)
+	@MAKE="$(MAKE)" FUZZ_SECONDS=20 FUZZ_RUNS=300000 FUZZ_SEED=1 tools/run-steps $(BUILD) $(STEPS)
 
 check: tools $(BUILD)/build.ninja ## everyday: build, lint and unit-test what the change touches (under a minute)
 	@JOBS=$(JOBS) tools/check $(BUILD)
 
 unit: tools all ## everyday: unit tests of all modules, with gcc
+	@$(NINJA) -C $(BUILD) --quiet bench_programs # that they compile
 	@$(CTEST) $(BUILD)
 
 scenario: tools all ## everyday: HTTP scripts against a live server
@@ -158,7 +161,7 @@ storm: build-tsan ## rare: gRPC clients that cancel, for STORM_SECONDS (300), un
 		tests/interop/grpc/test_grpc_cancel_storm.py
 
 fuzz: build-fuzz ## before a commit: each fuzzer for FUZZ_SECONDS (600)
-	@$(SANITIZED) tools/run-fuzz $(BUILD)/fuzzing $(FUZZ_SECONDS)
+	@$(SANITIZED) FUZZ_RUNS=$(FUZZ_RUNS) tools/run-fuzz $(BUILD)/fuzzing $(FUZZ_SECONDS)
 
 # ---- speed, style, the rest ----------------------------------------------------------------------
 
